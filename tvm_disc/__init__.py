@@ -1,0 +1,1 @@
+"""Compile tensor programs of unknown shape into one native program, on Apache TVM."""

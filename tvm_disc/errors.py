@@ -1,0 +1,71 @@
+"""Every exception that tvm_disc raises, and the value that records a refusal.
+
+DiscError
+├── ParseError          the Relay text or JSON is not what the grammar says
+├── TypeMismatch        the program is well formed but its types do not fit
+├── ShapeConflict       two facts about shapes contradict each other
+├── Unsupported         the program is legal, this release cannot compile it
+├── GuardFailed         a run-time input breaks a fact the program was compiled under
+├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
+└── ArtifactError       a saved program cannot be loaded here
+
+A message says what was expected, what was found, in the user's names, and what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class DiscError(Exception):
+    """Base class of everything raised on purpose by this package."""
+
+
+class ParseError(DiscError):
+    """The Relay text or JSON breaks the grammar; carries ``line`` and ``column`` (1-based)."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message if line == 0 else f"{line}:{column}: {message}")
+        self.line = line
+        self.column = column
+
+
+class TypeMismatch(DiscError):
+    """Operand types do not fit an operator."""
+
+
+class ShapeConflict(DiscError):
+    """Two statements about shapes cannot both hold; the message quotes both."""
+
+
+class Unsupported(DiscError):
+    """A legal program that this release cannot compile."""
+
+
+class GuardFailed(DiscError):
+    """A run-time shape breaks a guard."""
+
+
+class BadInput(DiscError):
+    """An argument of a call does not fit the program's signature."""
+
+
+class ArtifactError(DiscError):
+    """A saved program cannot be loaded."""
+
+
+@dataclass(frozen=True)
+class WhyNot:
+    """A recorded refusal: what was not done, and the reason in the user's terms.
+
+    Falsy, so that ``if plan := can_fuse(a, b)`` reads naturally.
+    """
+
+    subject: str
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.reason}"
