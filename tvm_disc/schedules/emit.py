@@ -1,0 +1,201 @@
+"""Building TIR statements: the one place where templates touch statement constructors.
+
+A :class:`Block` collects statements in program order and opens nested scopes with ``with``::
+
+    b = Block()
+    with b.loop("i", n) as i:
+        b.store(y, i, x[i] * 2.0)
+    func = prim_func("scale", [x_ptr, y_ptr, n], b.stmt())
+
+All buffers are flat (one index, in elements) and only element-aligned: a caller's tensor may
+start anywhere, and TVM would otherwise emit 64-byte aligned loads without a check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import tirx
+from tvm.ir import PointerType, PrimType
+from tvm.tirx import stmt as S
+
+Expr: TypeAlias = Any  # tvm.ir.Expr; TVM ships no types
+Var: TypeAlias = Any
+Buffer: TypeAlias = Any
+Stmt: TypeAlias = Any
+
+INDEX = "int64"
+UNBOUNDED = 1 << 60  # extent of a flat view whose true size only the caller knows
+STACK_LIMIT_BYTES = 1008  # TVM promotes smaller constant allocations to the stack
+
+
+def i64(value: int | Expr) -> Expr:
+    """``value`` as an int64 expression; an expression is returned as it is."""
+    return tirx.IntImm(INDEX, value) if isinstance(value, int) else value
+
+
+def const(value: float | int | bool, dtype: str) -> Expr:
+    """A literal of ``dtype``."""
+    return tirx.const(value, dtype)
+
+
+def dtype_of(expr: Expr) -> str:
+    """Element type of a primitive expression, such as ``float32`` or ``float32x16``."""
+    return str(expr.ty.dtype)
+
+
+def pointer(name: str, dtype: str) -> Var:
+    """A pointer parameter to elements of ``dtype``."""
+    return tirx.Var(name, PointerType(PrimType(storage_dtype(dtype)), "global"))
+
+
+def storage_dtype(dtype: str) -> str:
+    """How a dtype lies in memory: booleans take a byte."""
+    return dtype
+
+
+def index_var(name: str) -> Var:
+    """An int64 variable."""
+    return tirx.Var(name, INDEX)
+
+
+def scalar_var(name: str, dtype: str) -> Var:
+    """A scalar variable of ``dtype``."""
+    return tirx.Var(name, dtype)
+
+
+def view(name: str, data: Expr, dtype: str, scope_bytes: int | None = None) -> Buffer:
+    """A flat, element-aligned buffer over ``data``; it must still be declared in a block."""
+    align = max(1, tvm.DataType(dtype).bits // 8)
+    return tirx.decl_buffer((i64(UNBOUNDED),), dtype, name=name, data=data, data_alignment=align)
+
+
+class Block:
+    """Statements in order, with nested scopes.
+
+    Invariant: ``_frames[-1]`` is the innermost open scope; a closed scope has been turned into
+    one statement of its parent.
+    """
+
+    def __init__(self) -> None:
+        self._frames: list[list[Stmt]] = [[]]
+
+    def add(self, stmt: Stmt) -> None:
+        """Append a finished statement."""
+        self._frames[-1].append(stmt)
+
+    def eval(self, expr: Expr) -> None:
+        """Append an expression evaluated for its effect."""
+        self.add(S.Evaluate(expr))
+
+    def bind(self, name: str, value: Expr) -> Var:
+        """``let name = value``; literals and variables are returned unchanged."""
+        if isinstance(value, int):
+            return i64(value)
+        if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
+            return value
+        var = tirx.Var(name, value.ty)
+        self.add(S.Bind(var, value))
+        return var
+
+    def declare(self, name: str, data: Expr, dtype: str) -> Buffer:
+        """Declare a flat view of ``data``."""
+        buf = view(name, data, dtype)
+        self.add(S.DeclBuffer(buf, data=data))
+        return buf
+
+    def alloc(self, name: str, elems: int, dtype: str) -> Buffer:
+        """A small array on the stack (at most ``STACK_LIMIT_BYTES``)."""
+        size_bytes = elems * max(1, tvm.DataType(dtype).bits // 8)
+        if size_bytes > STACK_LIMIT_BYTES:
+            raise ValueError(f"{name}: {size_bytes} bytes do not fit the stack budget")
+        buf = tirx.decl_buffer((i64(elems),), dtype, name=name)
+        self.add(S.AllocBuffer(buf))
+        return buf
+
+    def store(self, buf: Buffer, index: Expr | int, value: Expr) -> None:
+        """``buf[index] = value``."""
+        self.add(S.BufferStore(buf, value, [i64(index)]))
+
+    def ret(self, value: Expr) -> None:
+        """Return from the function."""
+        self.add(S.Return(value))
+
+    @contextmanager
+    def loop(
+        self,
+        name: str,
+        extent: Expr | int,
+        begin: Expr | int = 0,
+        kind: str = "serial",
+        annotations: dict[str, Any] | None = None,
+    ) -> Iterator[Var]:
+        """``for name in range(begin, begin + extent)``; kinds as TVM's ForKind names."""
+        var = index_var(name)
+        with self._scope() as body:
+            yield var
+        kinds = S.ForKind
+        self.add(
+            S.For(
+                var,
+                i64(begin),
+                i64(extent),
+                getattr(kinds, kind.upper()),
+                _seq(body),
+                annotations=annotations,
+            )
+        )
+
+    @contextmanager
+    def loop_while(self, cond: Expr) -> Iterator[None]:
+        """``while cond``."""
+        with self._scope() as body:
+            yield
+        self.add(S.While(cond, _seq(body)))
+
+    @contextmanager
+    def when(self, cond: Expr) -> Iterator[None]:
+        """``if cond``."""
+        with self._scope() as body:
+            yield
+        self.add(S.IfThenElse(cond, _seq(body), None))
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """The else branch of the ``when`` just closed."""
+        last = self._frames[-1].pop()
+        with self._scope() as body:
+            yield
+        self.add(S.IfThenElse(last.condition, last.then_case, _seq(body)))
+
+    @contextmanager
+    def _scope(self) -> Iterator[list[Stmt]]:
+        frame: list[Stmt] = []
+        self._frames.append(frame)
+        try:
+            yield frame
+        finally:
+            self._frames.pop()
+
+    def stmt(self) -> Stmt:
+        """Everything collected so far as one statement."""
+        return _seq(self._frames[0])
+
+
+def _seq(stmts: Sequence[Stmt]) -> Stmt:
+    if not stmts:
+        return S.Evaluate(tirx.IntImm("int32", 0))
+    return stmts[0] if len(stmts) == 1 else S.SeqStmt(list(stmts))
+
+
+def prim_func(params: Sequence[Var], body: Stmt, attrs: dict[str, Any] | None = None) -> Any:
+    """A private TIR function on raw pointers and scalars, returning an int32 status."""
+    body = S.SeqStmt([body, S.Return(tirx.IntImm("int32", 0))])
+    func = tirx.PrimFunc(list(params), body, PrimType("int32"))
+    func = func.with_attr("tirx.noalias", True)
+    for key, value in (attrs or {}).items():
+        func = func.with_attr(key, value)
+    return func
