@@ -54,7 +54,7 @@ def pointer(name: str, dtype: str) -> Var:
 
 def storage_dtype(dtype: str) -> str:
     """How a dtype lies in memory: booleans take a byte."""
-    return dtype
+    return "int8" if dtype == "bool" else dtype
 
 
 def index_var(name: str) -> Var:
@@ -67,8 +67,9 @@ def scalar_var(name: str, dtype: str) -> Var:
     return tirx.Var(name, dtype)
 
 
-def view(name: str, data: Expr, dtype: str, scope_bytes: int | None = None) -> Buffer:
+def view(name: str, data: Expr, dtype: str) -> Buffer:
     """A flat, element-aligned buffer over ``data``; it must still be declared in a block."""
+    dtype = storage_dtype(dtype)
     align = max(1, tvm.DataType(dtype).bits // 8)
     return tirx.decl_buffer((i64(UNBOUNDED),), dtype, name=name, data=data, data_alignment=align)
 
@@ -100,6 +101,10 @@ class Block:
         var = tirx.Var(name, value.ty)
         self.add(S.Bind(var, value))
         return var
+
+    def define(self, var: Var, value: Expr) -> None:
+        """``let var = value`` for a variable made beforehand."""
+        self.add(S.Bind(var, value))
 
     def declare(self, name: str, data: Expr, dtype: str) -> Buffer:
         """Declare a flat view of ``data``."""

@@ -1,0 +1,459 @@
+"""Element rules: the value of each core operator at one output index.
+
+A rule is ``rule(low, node, index) -> expression``. Reads that may lie outside their operand are
+placed in one arm of ``if_then_else`` and evaluated with ``guarded_at``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay_passes.graph import Node, is_one, static_dim
+from tvm_disc.schedules import vecmath
+from tvm_disc.schedules.emit import const, dtype_of, i64
+from tvm_disc.schedules.index import add, mul, product
+from tvm_disc.schedules.lowering import Lowering
+
+Expr: TypeAlias = Any
+Index: TypeAlias = Sequence[Any]
+Rule: TypeAlias = Callable[[Lowering, Node, Index], Expr]
+
+
+def _operands(low: Lowering, node: Node, index: Index) -> list[Expr]:
+    rank = len(node.shape)
+    return [low.at(x, low.broadcast(x, rank, index)) for x in node.inputs]
+
+
+def elementwise(fn: Callable[..., Expr]) -> Rule:
+    """A rule that applies ``fn`` to the operands at the broadcast index."""
+
+    def rule(low: Lowering, node: Node, index: Index) -> Expr:
+        return fn(*_operands(low, node, index))
+
+    return rule
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a dtype is a floating-point type."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def _divide(a: Expr, b: Expr) -> Expr:
+    return a / b if is_float(dtype_of(a)) else tirx.truncdiv(a, b)
+
+
+def _floor_divide(a: Expr, b: Expr) -> Expr:
+    return tirx.floor(a / b) if is_float(dtype_of(a)) else tirx.floordiv(a, b)
+
+
+def _floor_mod(a: Expr, b: Expr) -> Expr:
+    return a - tirx.floor(a / b) * b if is_float(dtype_of(a)) else tirx.floormod(a, b)
+
+
+def _trunc_mod(a: Expr, b: Expr) -> Expr:
+    return a - tirx.trunc(a / b) * b if is_float(dtype_of(a)) else tirx.truncmod(a, b)
+
+
+def _sign(x: Expr) -> Expr:
+    d = dtype_of(x)
+    one, zero, minus = const(1, d), const(0, d), const(-1, d)
+    return tirx.Select(x > zero, one, tirx.Select(x < zero, minus, x if is_float(d) else zero))
+
+
+def _abs(x: Expr) -> Expr:
+    return tirx.abs(x)
+
+
+def _maximum(a: Expr, b: Expr) -> Expr:
+    """NumPy's rule: a NaN in either operand wins."""
+    if not is_float(dtype_of(a)):
+        return tirx.max(a, b)
+    return tirx.Select(tirx.Or(a > b, a != a), a, b)
+
+
+def _minimum(a: Expr, b: Expr) -> Expr:
+    if not is_float(dtype_of(a)):
+        return tirx.min(a, b)
+    return tirx.Select(tirx.Or(a < b, a != a), a, b)
+
+
+def _relu(x: Expr) -> Expr:
+    return _maximum(x, const(0, dtype_of(x)))
+
+
+def _logical(op: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
+    def fn(a: Expr, b: Expr) -> Expr:
+        return op(_truth(a), _truth(b))
+
+    return fn
+
+
+def _truth(x: Expr) -> Expr:
+    return x if dtype_of(x) == "bool" else x != const(0, dtype_of(x))
+
+
+def cast(value: Expr, dtype: str) -> Expr:
+    """``value`` as ``dtype``; to bool means "is not zero"."""
+    if dtype_of(value) == dtype:
+        return value
+    return _truth(value) if dtype == "bool" else tirx.Cast(dtype, value)
+
+
+def _clip(low: Lowering, node: Node, index: Index) -> Expr:
+    x = low.at(node.inputs[0], index)
+    lo, hi = (cast(_prim(p), node.dtype) for p in node.prims)
+    return _minimum(_maximum(x, lo), hi)
+
+
+def _prim(value: Any) -> Expr:
+    return i64(value) if isinstance(value, int) else value
+
+
+def _astype(low: Lowering, node: Node, index: Index) -> Expr:
+    return cast(low.at(node.inputs[0], index), node.dtype)
+
+
+def _reshape(low: Lowering, node: Node, index: Index) -> Expr:
+    source = node.inputs[0]
+    return low.at(source, reshape_index(low, source.shape, node.shape, index))
+
+
+def reshape_index(low: Lowering, src: Sequence[Any], dst: Sequence[Any], index: Index) -> list[Expr]:
+    """The source index of a reshape: dims are matched in groups of provably equal product, so
+    that divisions are needed only inside a group that really splits a dim."""
+    groups = low.solver.reshape_groups(list(src), list(dst))
+    if groups is None:
+        groups = [(tuple(range(len(src))), tuple(range(len(dst))))]
+    result: list[Expr] = [i64(0)] * len(src)
+    for src_dims, dst_dims in groups:
+        if not src_dims:
+            continue
+        flat = low.space.join([index[j] for j in dst_dims], [dst[j] for j in dst_dims])
+        parts = low.space.split(flat, [src[i] for i in src_dims])
+        for i, part in zip(src_dims, parts, strict=True):
+            result[i] = part
+    return result
+
+
+def _permute(low: Lowering, node: Node, index: Index) -> Expr:
+    axes = permutation(node)
+    source: list[Expr] = [i64(0)] * len(axes)
+    for position, axis in enumerate(axes):
+        source[axis] = index[position]
+    return low.at(node.inputs[0], source)
+
+
+def permutation(node: Node) -> tuple[int, ...]:
+    """Output axis -> input axis of a ``permute_dims`` node."""
+    rank = len(node.shape)
+    axes = node.attrs["axes"]
+    return tuple(reversed(range(rank))) if axes is None else tuple(a % rank for a in axes)
+
+
+def _broadcast_to(low: Lowering, node: Node, index: Index) -> Expr:
+    source = node.inputs[0]
+    offset = len(node.shape) - len(source.shape)
+    at: list[Expr] = []
+    for axis, dim in enumerate(source.shape):
+        i, target = index[offset + axis], node.shape[offset + axis]
+        if is_one(dim):
+            at.append(i64(0))
+        elif low.solver.known_eq(dim, target):
+            at.append(i)
+        else:
+            at.append(tirx.Select(i64(dim) == i64(1), i64(0), i))
+    return low.at(source, at)
+
+
+def _concat(low: Lowering, node: Node, index: Index) -> Expr:
+    axis = (node.attrs["axis"] or 0) % len(node.shape)
+    begins: list[Expr] = [i64(0)]
+    for x in node.inputs:
+        begins.append(add(begins[-1], x.shape[axis]))
+
+    def piece(k: int) -> Expr:
+        at = list(index)
+        at[axis] = at[axis] - begins[k] if k else at[axis]
+        return low.guarded_at(node.inputs[k], at)
+
+    value = piece(len(node.inputs) - 1)
+    for k in reversed(range(len(node.inputs) - 1)):
+        value = tirx.if_then_else(index[axis] < begins[k + 1], piece(k), value)
+    return value
+
+
+def slice_bounds(node: Node) -> list[tuple[int, Expr, Expr]]:
+    """(axis, begin, stride) of a ``strided_slice`` with NumPy's clamping already in ``begin``."""
+    axes, begin, _, strides = (*node.prims, None)[:4] if len(node.prims) == 3 else node.prims
+    source = node.inputs[0]
+    rank = len(source.shape)
+    result = []
+    for k, axis_expr in enumerate(axes):
+        axis = int(axis_expr.value) % rank
+        stride = i64(1) if strides is None else strides[k]
+        result.append((axis, _begin(node, begin[k], source.shape[axis], stride), stride))
+    return result
+
+
+def _begin(node: Node, begin: Expr, dim: Expr, stride: Expr) -> Expr:
+    if node.attrs.get("assume_inbound"):
+        return begin
+    literal, step = static_dim(begin), static_dim(stride)
+    forward = step is None or step > 0
+    if literal is not None and literal < 0:
+        begin, literal = i64(dim) + literal, None
+    if literal == 0 and forward:
+        return i64(0)
+    if forward:
+        return tirx.min(tirx.max(begin, i64(0)), i64(dim))
+    return tirx.min(tirx.max(begin, i64(-1)), i64(dim) - 1)
+
+
+def _strided_slice(low: Lowering, node: Node, index: Index) -> Expr:
+    at = list(index)
+    for axis, begin, stride in slice_bounds(node):
+        at[axis] = add(begin, mul(at[axis], stride))
+    return low.at(node.inputs[0], at)
+
+
+def _clamp(low: Lowering, position: Expr, extent: Any, mode: str) -> Expr:
+    extent = i64(extent)
+    position = tirx.Cast("int64", position) if dtype_of(position) != "int64" else position
+    if mode == "wrap":
+        return tirx.floormod(position, extent)
+    if mode == "fast":
+        return position
+    return tirx.max(tirx.min(position, extent - 1), i64(0))
+
+
+def _take(low: Lowering, node: Node, index: Index) -> Expr:
+    data, picks = node.inputs
+    mode, axis = node.attrs.get("mode") or "clip", node.attrs["axis"]
+    picks_rank = len(picks.shape)
+    if axis is None:
+        flat = _clamp(low, low.at(picks, list(index)), product(data.shape), mode)
+        return low.at(data, low.space.split(_named(low, flat), data.shape))
+    axis %= len(data.shape)
+    chosen = low.at(picks, list(index)[axis : axis + picks_rank])
+    row = _named(low, _clamp(low, chosen, data.shape[axis], mode))
+    return low.at(data, [*index[:axis], row, *index[axis + picks_rank :]])
+
+
+def _named(low: Lowering, value: Expr) -> Expr:
+    return value if low.in_guard else low.settle("row", value)
+
+
+def _gather_elements(low: Lowering, node: Node, index: Index) -> Expr:
+    data, picks = node.inputs
+    axis = (node.attrs["axis"] or 0) % len(data.shape)
+    at = list(index)
+    at[axis] = _named(low, _wrap_negative(low.at(picks, list(index)), data.shape[axis]))
+    return low.at(data, at)
+
+
+def _wrap_negative(position: Expr, extent: Any) -> Expr:
+    """Negative positions count from the end; the result is clamped into the operand."""
+    position = tirx.Cast("int64", position) if dtype_of(position) != "int64" else position
+    wrapped = tirx.Select(position < 0, position + i64(extent), position)
+    return tirx.max(tirx.min(wrapped, i64(extent) - 1), i64(0))
+
+
+def _gather_nd(low: Lowering, node: Node, index: Index) -> Expr:
+    data, picks = node.inputs
+    batch = node.attrs.get("batch_dims") or 0
+    lead = len(picks.shape) - 1
+    depth = static_dim(picks.shape[-1])
+    if depth is None:
+        raise Unsupported("gather_nd: the last dim of the indices must be known")
+    head = list(index)[:lead]
+    at = list(index)[:batch]
+    for k in range(depth):
+        position = low.at(picks, [*head, i64(k)])
+        at.append(_named(low, _wrap_negative(position, data.shape[batch + k])))
+    return low.at(data, [*at, *index[lead:]])
+
+
+def _arange(low: Lowering, node: Node, index: Index) -> Expr:
+    start, _, step = (_prim(p) for p in node.prims)
+    if is_float(node.dtype):
+        return cast(start, node.dtype) + tirx.Cast(node.dtype, index[0]) * cast(step, node.dtype)
+    return cast(add(cast(start, "int64"), mul(index[0], cast(step, "int64"))), node.dtype)
+
+
+def _full(low: Lowering, node: Node, index: Index) -> Expr:
+    fill = node.inputs[0]
+    return cast(low.at(fill, [i64(0)] * len(fill.shape)), node.dtype)
+
+
+def _shape_to_tensor(low: Lowering, node: Node, index: Index) -> Expr:
+    dims = node.prims[0]
+    value = i64(dims[-1])
+    for k in reversed(range(len(dims) - 1)):
+        value = tirx.Select(index[0] == k, i64(dims[k]), value)
+    return cast(value, node.dtype)
+
+
+def _pad(low: Lowering, node: Node, index: Index) -> Expr:
+    widths, source = node.attrs["pad_width"], node.inputs[0]
+    if (node.attrs.get("pad_mode") or "constant") != "constant":
+        raise Unsupported(f"pad_mode {node.attrs['pad_mode']!r}")
+    inside: Expr = None
+    at: list[Expr] = []
+    for axis, dim in enumerate(source.shape):
+        before, after = widths[2 * axis], widths[2 * axis + 1]
+        position = index[axis] - before if before else index[axis]
+        at.append(position)
+        tests = ([position >= 0] if before else []) + ([position < i64(dim)] if after else [])
+        for test in tests:
+            inside = test if inside is None else tirx.And(inside, test)
+    if inside is None:
+        return low.at(source, at)
+    fill = const(node.attrs.get("pad_value") or 0, node.dtype)
+    return tirx.if_then_else(inside, low.guarded_at(source, at), fill)
+
+
+def _flip(low: Lowering, node: Node, index: Index) -> Expr:
+    axis = node.attrs["axis"] % len(node.shape)
+    at = list(index)
+    at[axis] = i64(node.shape[axis]) - 1 - at[axis]
+    return low.at(node.inputs[0], at)
+
+
+def _tile(low: Lowering, node: Node, index: Index) -> Expr:
+    source = node.inputs[0]
+    trailing = list(index)[len(index) - len(source.shape) :]
+    at = [
+        i64(0) if is_one(d) else i if low.solver.known_eq(d, o) else tirx.floormod(i, i64(d))
+        for i, d, o in zip(trailing, source.shape, node.shape[-len(source.shape) :], strict=True)
+    ]
+    return low.at(source, at)
+
+
+def _repeat(low: Lowering, node: Node, index: Index) -> Expr:
+    axis, times = node.attrs["axis"], node.attrs["repeats"]
+    source = node.inputs[0]
+    if axis is None:
+        flat = tirx.floordiv(index[0], i64(times))
+        return low.at(source, low.space.split(flat, source.shape))
+    at = list(index)
+    axis %= len(at)
+    at[axis] = tirx.floordiv(at[axis], i64(times))
+    return low.at(source, at)
+
+
+def _one_hot(low: Lowering, node: Node, index: Index) -> Expr:
+    axis = node.attrs["axis"] % len(node.shape)
+    at = [i for k, i in enumerate(index) if k != axis]
+    on, off = (cast(_prim(p), node.dtype) for p in node.prims[:2])
+    picked = low.at(node.inputs[0], at)
+    return tirx.Select(tirx.Cast("int64", picked) == index[axis], on, off)
+
+
+def _triangle(keep: Callable[[Expr, Expr], Expr]) -> Rule:
+    def rule(low: Lowering, node: Node, index: Index) -> Expr:
+        k = _prim(node.prims[0]) if node.prims else i64(0)
+        value = low.at(node.inputs[0], index)
+        return tirx.Select(keep(index[-1] - index[-2], k), value, const(0, node.dtype))
+
+    return rule
+
+
+def _power(low: Lowering, node: Node, index: Index) -> Expr:
+    base, exponent = _operands(low, node, index)
+    if is_float(node.dtype):
+        return vecmath.pow(base, exponent)
+    wide = tirx.pow(tirx.Cast("float64", base), tirx.Cast("float64", exponent))
+    return tirx.Cast(node.dtype, tirx.round(wide))
+
+
+def _nan_test(fn: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    def test(x: Expr) -> Expr:
+        return fn(x) if is_float(dtype_of(x)) else const(False, "bool")
+
+    return test
+
+
+def _isinf(x: Expr) -> Expr:
+    big = tirx.max_value(dtype_of(x))
+    return tirx.abs(x) > big
+
+
+_BINARY: Mapping[str, Callable[..., Expr]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": _divide,
+    "floor_divide": _floor_divide,
+    "floor_mod": _floor_mod,
+    "mod": _trunc_mod,
+    "maximum": _maximum,
+    "minimum": _minimum,
+    "equal": lambda a, b: tirx.EQ(a, b),
+    "not_equal": lambda a, b: tirx.NE(a, b),
+    "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b,
+    "greater": lambda a, b: a > b,
+    "greater_equal": lambda a, b: a >= b,
+    "logical_and": _logical(tirx.And),
+    "logical_or": _logical(tirx.Or),
+    "logical_xor": lambda a, b: tirx.NE(_truth(a), _truth(b)),
+    "bitwise_and": tirx.bitwise_and,
+    "bitwise_or": tirx.bitwise_or,
+    "bitwise_xor": tirx.bitwise_xor,
+    "left_shift": tirx.shift_left,
+    "right_shift": tirx.shift_right,
+    "where": lambda c, a, b: tirx.Select(_truth(c), a, b),
+}
+
+_UNARY: Mapping[str, Callable[[Expr], Expr]] = {
+    "negative": lambda x: const(0, dtype_of(x)) - x if not is_float(dtype_of(x)) else -x,
+    "abs": _abs,
+    "floor": lambda x: tirx.floor(x) if is_float(dtype_of(x)) else x,
+    "ceil": lambda x: tirx.ceil(x) if is_float(dtype_of(x)) else x,
+    "round": lambda x: tirx.nearbyint(x) if is_float(dtype_of(x)) else x,
+    "trunc": lambda x: tirx.trunc(x) if is_float(dtype_of(x)) else x,
+    "sign": _sign,
+    "logical_not": lambda x: tirx.Not(_truth(x)),
+    "bitwise_not": tirx.bitwise_not,
+    "isnan": _nan_test(lambda x: x != x),
+    "isinf": _nan_test(_isinf),
+    "isfinite": lambda x: tirx.abs(x) <= tirx.max_value(dtype_of(x))
+    if is_float(dtype_of(x))
+    else const(True, "bool"),
+    "nn.relu": _relu,
+    **{name: vecmath.MATH[name] for name in vecmath.MATH if name not in ("power", "pow")},
+}
+
+ELEMENTS: Mapping[str, Rule] = {
+    **{f"relax.{name}": elementwise(fn) for name, fn in {**_BINARY, **_UNARY}.items()},
+    "relax.power": _power,
+    "relax.clip": _clip,
+    "relax.astype": _astype,
+    "relax.reshape": _reshape,
+    "relax.expand_dims": _reshape,
+    "relax.squeeze": _reshape,
+    "relax.flatten": _reshape,
+    "relax.permute_dims": _permute,
+    "relax.broadcast_to": _broadcast_to,
+    "relax.concat": _concat,
+    "relax.strided_slice": _strided_slice,
+    "relax.take": _take,
+    "relax.gather_elements": _gather_elements,
+    "relax.gather_nd": _gather_nd,
+    "relax.arange": _arange,
+    "relax.full": _full,
+    "relax.zeros": lambda low, node, index: const(0, node.dtype),
+    "relax.ones": lambda low, node, index: const(1, node.dtype),
+    "relax.shape_to_tensor": _shape_to_tensor,
+    "relax.nn.pad": _pad,
+    "relax.flip": _flip,
+    "relax.tile": _tile,
+    "relax.repeat": _repeat,
+    "relax.one_hot": _one_hot,
+    "relax.tril": _triangle(lambda d, k: d <= k),
+    "relax.triu": _triangle(lambda d, k: d >= k),
+}

@@ -1,0 +1,161 @@
+"""From graph nodes to scalar expressions: the value of a node at an index.
+
+A kernel is a loop nest that asks for the values of its outputs; every producer inside the group
+is a function of an index (an *index lambda*), so that transposes, reshapes, slices, gathers and
+broadcasts are changes of index and never copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay_passes.graph import Node, is_one
+from tvm_disc.schedules.emit import Block, Buffer, const, i64
+from tvm_disc.schedules.index import IndexSpace
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+Index: TypeAlias = Sequence[Any]
+Reader: TypeAlias = Callable[[Index], Expr]
+
+
+class Lowering:
+    """Evaluates nodes inside one function body.
+
+    Invariant: a value is bound to a variable only in a scope where it is needed
+    unconditionally; inside a guarded arm (:meth:`guarded`) nothing is bound or remembered, since a
+    read there may be out of bounds anywhere else.
+    """
+
+    def __init__(self, block: Block, space: IndexSpace, solver: Solver) -> None:
+        self.block = block
+        self.space = space
+        self.solver = solver
+        self._readers: dict[Node, Reader] = {}
+        self._scopes: list[dict[tuple[Any, ...], Expr]] = [{}]
+        self._resolved: list[set[Any]] = [set()]
+        self._guards = 0
+        self.defined: list[Any] = []  # every placeholder that had to be computed, in order
+
+    def bind_buffer(self, node: Node, buffer: Buffer) -> None:
+        """Reads of ``node`` are loads from its compact row-major ``buffer``."""
+
+        def read(index: Index) -> Expr:
+            return self.load(buffer, self.space.join(index, node.shape), node.dtype)
+
+        self._readers[node] = read
+
+    def bind_reader(self, node: Node, reader: Reader) -> None:
+        """Reads of ``node`` go through ``reader``."""
+        self._readers[node] = reader
+
+    def drop_reader(self, node: Node) -> None:
+        """Forget how ``node`` is read: it is computed again."""
+        self._readers.pop(node, None)
+
+    def has_reader(self, node: Node) -> bool:
+        """Whether reads of ``node`` are served from memory or a variable."""
+        return node in self._readers
+
+    def load(self, buffer: Buffer, offset: Expr, dtype: str) -> Expr:
+        """One element; booleans are bytes in memory."""
+        value = buffer[offset]
+        return value != const(0, "int8") if dtype == "bool" else value
+
+    def at(self, node: Node, index: Index) -> Expr:
+        """The value of ``node`` at ``index`` (one int64 expression per dim)."""
+        reader = self._readers.get(node)
+        if reader is not None:
+            return self._shared(node, index, lambda: reader(index))
+        if node.is_scalar_const:
+            assert node.value is not None
+            return const(node.value.reshape(()).item(), node.dtype)
+        from tvm_disc.schedules.elements import ELEMENTS
+
+        rule = ELEMENTS.get(node.op)
+        if rule is None:
+            raise Unsupported(f"operator {node.op} has no element rule")
+        return self._shared(node, index, lambda: rule(self, node, index))
+
+    def _shared(self, node: Node, index: Index, make: Callable[[], Expr]) -> Expr:
+        key = (node, *index)
+        for scope in reversed(self._scopes):
+            if key in scope:
+                return scope[key]
+        value = make()
+        if self._guards:
+            return value
+        if len(node.users) > 1 or node.row is None or node.row.cost >= 4:
+            value = self.settle(node.name, value)
+        self._scopes[-1][key] = value
+        return value
+
+    def settle(self, name: str, value: Expr) -> Expr:
+        """Bind ``value`` to a variable in the current scope, with the indices it needs."""
+        self.resolve([value])
+        return self.block.bind(name, value)
+
+    def resolve(self, exprs: Sequence[Expr]) -> None:
+        """Bind the index placeholders that ``exprs`` use and that no open scope has bound."""
+        pending = [v for v in self.space.unresolved(exprs) if not self._is_resolved(v)]
+        for var in pending:
+            if not self._is_resolved(var):
+                self._resolved[-1].add(var)
+                self.defined.append(var)
+                self.space.define(self.block, var)
+
+    def _is_resolved(self, var: Any) -> bool:
+        return any(var in scope for scope in self._resolved)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Values remembered inside are forgotten at the end, as the variables go out of scope."""
+        self._scopes.append({})
+        self._resolved.append(set())
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+            self._resolved.pop()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Evaluate under a condition: nothing may be hoisted out."""
+        self._guards += 1
+        try:
+            yield
+        finally:
+            self._guards -= 1
+
+    @property
+    def in_guard(self) -> bool:
+        """Whether evaluation is conditional at this point."""
+        return self._guards > 0
+
+    def guarded_at(self, node: Node, index: Index) -> Expr:
+        """:meth:`at`, for use in one arm of ``if_then_else``."""
+        with self.guarded():
+            return self.at(node, index)
+
+    @contextmanager
+    def loop(self, name: str, extent: Expr | int, **kwargs: Any) -> Iterator[Any]:
+        """A loop with its own value scope."""
+        with self.block.loop(name, extent, **kwargs) as var, self.scope():
+            yield var
+
+    def store(self, buffer: Buffer, offset: Expr, value: Expr, dtype: str) -> None:
+        """Store one element, resolving the indices used."""
+        if dtype == "bool":
+            value = tirx.Cast("int8", value)
+        self.resolve([offset, value])
+        self.block.store(buffer, offset, value)
+
+    def broadcast(self, source: Node, out_rank: int, index: Index) -> list[Expr]:
+        """The index into ``source`` of an element-wise operator's output ``index``."""
+        trailing = list(index)[out_rank - len(source.shape) :]
+        return [i64(0) if is_one(d) else i for d, i in zip(source.shape, trailing, strict=True)]

@@ -1,0 +1,95 @@
+"""Reduction operators as data: identity, combination, and how the result is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.relay_passes.graph import Node, is_one
+from tvm_disc.schedules.elements import cast, is_float
+from tvm_disc.schedules.emit import const, i64
+from tvm_disc.schedules.index import product
+
+Expr: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """``finish(reduce(combine, identity, values), count)``, in the accumulator's dtype."""
+
+    identity: Callable[[str], Expr]
+    combine: Callable[[Expr, Expr], Expr]
+    mean: bool = False
+
+
+def _larger(a: Expr, b: Expr) -> Expr:
+    """max that keeps a NaN once one was seen."""
+    if not is_float(str(a.ty.dtype)):
+        return tirx.max(a, b)
+    return tirx.Select(tirx.Or(b > a, tirx.NE(b, b)), b, a)
+
+
+def _smaller(a: Expr, b: Expr) -> Expr:
+    if not is_float(str(a.ty.dtype)):
+        return tirx.min(a, b)
+    return tirx.Select(tirx.Or(b < a, tirx.NE(b, b)), b, a)
+
+
+def _lowest(dtype: str) -> Expr:
+    if is_float(dtype):
+        return tirx.FloatImm(dtype, float("-inf"))
+    return tirx.min_value(dtype)
+
+
+def _highest(dtype: str) -> Expr:
+    if is_float(dtype):
+        return tirx.FloatImm(dtype, float("inf"))
+    return tirx.max_value(dtype)
+
+
+_SUM = Reducer(lambda d: const(0, d), lambda a, b: a + b)
+REDUCERS: Mapping[str, Reducer] = {
+    "relax.sum": _SUM,
+    "relax.mean": Reducer(_SUM.identity, _SUM.combine, mean=True),
+    "relax.prod": Reducer(lambda d: const(1, d), lambda a, b: a * b),
+    "relax.max": Reducer(_lowest, _larger),
+    "relax.min": Reducer(_highest, _smaller),
+}
+
+
+def accumulator(dtype: str) -> str:
+    """The dtype a reduction of ``dtype`` accumulates in."""
+    if dtype in ("float16", "bfloat16"):
+        return "float32"
+    return "int32" if dtype == "bool" else dtype
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """The axes a reduction removes, non-negative and in order."""
+    rank = len(node.inputs[0].shape)
+    axis = node.attrs["axis"]
+    if axis is None:
+        return tuple(range(rank))
+    axes = (axis,) if isinstance(axis, int) else axis
+    return tuple(sorted(a % rank for a in axes))
+
+
+def finish(node: Node, value: Expr) -> Expr:
+    """Turn the accumulated value into the node's value."""
+    if REDUCERS[node.op].mean:
+        source = node.inputs[0]
+        count = product([source.shape[a] for a in reduced_axes(node)])
+        dtype = str(value.ty.dtype)
+        value = value / tirx.Cast(dtype, i64(count)) if is_float(dtype) else value
+    return cast(value, node.dtype)
+
+
+def is_trailing(node: Node) -> bool:
+    """Whether the reduced axes are the last ones, literal-one dims aside."""
+    shape, axes = node.inputs[0].shape, reduced_axes(node)
+    wide = [i for i, d in enumerate(shape) if not is_one(d) or i in axes]
+    kept = [i for i in wide if i not in axes]
+    return not axes or not kept or max(kept) < min(axes)
