@@ -1,0 +1,241 @@
+"""Accuracy and speed of ``tvm_disc.schedules.vecmath`` on this machine.
+
+    python -m benchmarks.vecmath                          # ns/element against TVM and numpy
+    python -m benchmarks.vecmath --all-floats exp log     # largest error over all 2^32 floats
+    python -m benchmarks.vecmath --pow 10000000           # largest error of pow, random operands
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+import tvm
+from tvm import tirx
+from tvm.script import tirx as T
+
+from tvm_disc.schedules import vecmath
+
+Array = Any
+
+REFERENCE: dict[str, Callable[..., Array]] = {
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atanh": np.arctanh,
+    "cos": lambda x: np.where(np.abs(x) < 2.0**29, np.cos(x), np.nan),
+    "cosh": np.cosh,
+    "erf": sp.erf,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "gelu_erf": lambda x: np.where(x == -np.inf, np.nan, x * sp.ndtr(x)),
+    "log": np.log,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": np.log10,
+    "power": np.power,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": sp.expit,
+    "silu": lambda x: x * sp.expit(x),
+    "sin": lambda x: np.where(np.abs(x) < 2.0**29, np.sin(x), np.nan),
+    "sinh": np.sinh,
+    "sqrt": np.sqrt,
+    "tan": lambda x: np.where(np.abs(x) < 2.0**29, np.tan(x), np.nan),
+    "tanh": np.tanh,
+}
+
+
+def reference(name: str, *args: Array) -> Array:
+    """The function in float64, warnings off."""
+    with np.errstate(all="ignore"):
+        return REFERENCE[name](*(np.asarray(a).astype(np.float64) for a in args))
+
+
+def host_target(mcpu: str | None = None, **flags: Any) -> tvm.target.Target:
+    """An LLVM target for ``mcpu``, by default the CPU of this machine."""
+    mcpu = mcpu or str(tvm.get_global_func("target.llvm_get_system_cpu")())
+    return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, **flags})
+
+
+def kernel(fn: Callable[..., Any], arity: int = 1, dtype: str = "float32", lanes: int = 0) -> Any:
+    """``B[i] = fn(A[i], ..)`` over a dynamic extent: a serial loop, or ``lanes`` at a time."""
+    step = max(lanes, 1)
+
+    if arity == 1:
+
+        @T.prim_func(s_tir=True)
+        def unary(a: T.handle, b: T.handle):  # type: ignore[no-untyped-def]
+            n = T.int64()
+            A = T.match_buffer(a, (n,), dtype, align=4)
+            B = T.match_buffer(b, (n,), dtype, align=4)
+            for i in range(n // step):
+                for j in T.vectorized(step):
+                    B[i * step + j] = fn(A[i * step + j])
+
+        return unary.with_attr("global_symbol", "main")
+
+    @T.prim_func(s_tir=True)
+    def binary(a: T.handle, b: T.handle, c: T.handle):  # type: ignore[no-untyped-def]
+        n = T.int64()
+        A = T.match_buffer(a, (n,), dtype, align=4)
+        B = T.match_buffer(b, (n,), dtype, align=4)
+        C = T.match_buffer(c, (n,), dtype, align=4)
+        for i in range(n // step):
+            for j in T.vectorized(step):
+                C[i * step + j] = fn(A[i * step + j], B[i * step + j])
+
+    return binary.with_attr("global_symbol", "main")
+
+
+def build(fn: Callable[..., Any], target: tvm.target.Target | None = None, **how: Any) -> Any:
+    """The compiled module of :func:`kernel`."""
+    mod = tvm.IRModule({"main": kernel(fn, **how)})
+    return tvm.compile(mod, target=target or host_target())
+
+
+def run(module: Any, *args: Array) -> Array:
+    """Apply a unary or binary kernel to numpy arrays (any length divisible by its lanes)."""
+    out = tvm.runtime.tensor(np.full_like(args[0], 123))
+    module["main"](*(tvm.runtime.tensor(np.ascontiguousarray(a)) for a in args), out)
+    return out.numpy()
+
+
+def ulp_error(got: Array, want: Array) -> Array:
+    """|got - want| in ulp of the float32 nearest ``want``; inf where the special values differ.
+
+    An overflow counts as 2^128, so that rounding to inf just above the largest float is an error
+    of less than an ulp.
+    """
+    got = got.astype(np.float64)
+    with np.errstate(all="ignore"):
+        rounded = want.astype(np.float32)
+        exact_special = np.isnan(want) | np.isinf(want) | (want == 0)
+        same = (got == want) | (np.isnan(got) & np.isnan(want))
+        same &= np.isnan(want) | (want != 0) | (np.signbit(got) == np.signbit(want))
+        g = np.where(np.isinf(got), np.copysign(2.0**128, got), got)
+        w = np.clip(want, -(2.0**128), 2.0**128)
+        exponent = np.frexp(np.where(np.isfinite(rounded), rounded, 2.0**127).astype(np.float64))[1]
+        ulp = np.ldexp(1.0, np.maximum(exponent - 24, -149))
+        error = np.where(np.isnan(g), np.inf, np.abs(g - w) / ulp)
+        return np.where(exact_special, np.where(same, 0.0, np.inf), error)
+
+
+def all_floats(name: str, chunk_bits: int = 22, stride: int = 1) -> tuple[float, float]:
+    """(largest error, where) over all 2^32 bit patterns, or every ``stride``-th."""
+    module = build(vecmath.MATH[name])
+    worst, where = -1.0, 0.0
+    step = 1 << chunk_bits
+    for start in range(0, 1 << 32, step * stride):
+        bits = (np.arange(step, dtype=np.uint64) * np.uint64(stride) + np.uint64(start))
+        x = bits.astype(np.uint32).view(np.float32)
+        error = ulp_error(run(module, x), reference(name, x))
+        at = int(np.argmax(error))
+        if error[at] > worst:
+            worst, where = float(error[at]), float(x[at])
+    return worst, where
+
+
+def pow_operands(count: int, seed: int = 0) -> tuple[Array, Array]:
+    """Random bit patterns, plus pairs whose power is near a chosen finite value."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.integers(0, 1 << 32, (2, count), dtype=np.uint64).astype(np.uint32).view(np.float32)
+    x2 = np.abs(x)
+    with np.errstate(all="ignore"):
+        y2 = (rng.uniform(-151, 129, count) / np.log2(x2.astype(np.float64))).astype(np.float32)
+    x3 = (1 + rng.uniform(-0.3, 0.5, count) * 2.0 ** rng.integers(-22, 0, count)).astype(np.float32)
+    with np.errstate(all="ignore"):
+        y3 = (rng.uniform(-151, 129, count) / np.log2(x3.astype(np.float64))).astype(np.float32)
+    return np.concatenate([x, x2, x3]), np.concatenate([y, y2, y3])
+
+
+def ns_per_element(module: Any, args: list[Any], size: int) -> float:
+    timer = module.time_evaluator("main", tvm.cpu(), number=4, repeat=1)
+    return float(timer(*args).mean) * 1e9 / size
+
+
+TVM_DEFAULT: dict[str, Callable[..., Any]] = {
+    name: getattr(tirx, name)
+    for name in REFERENCE
+    if name not in ("gelu_erf", "silu", "power")
+} | {
+    "power": tirx.pow,
+    "silu": lambda x: x * tirx.sigmoid(x),
+    "gelu_erf": lambda x: 0.5 * x * (1.0 + tirx.erf(x * 0.7071067811865476)),
+}
+NUMPY_F32: dict[str, Callable[..., Array]] = REFERENCE | {
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "gelu_erf": lambda x: np.float32(0.5) * x * (1 + sp.erf(x * np.float32(0.70710677))),
+}
+
+
+def sample(name: str, size: int) -> list[Array]:
+    rng = np.random.default_rng(0)
+    low, high = {
+        "acosh": (1.0, 20.0),
+        "acos": (-1.0, 1.0),
+        "asin": (-1.0, 1.0),
+        "atanh": (-0.99, 0.99),
+    }.get(name, (0.1, 20.0) if name in _POSITIVE else (-8.0, 8.0))
+    x = rng.uniform(low, high, size).astype(np.float32)
+    return [x, rng.uniform(-3, 3, size).astype(np.float32)] if name == "power" else [x]
+
+
+_POSITIVE = ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "power")
+
+
+def bench(names: list[str], size: int = 1 << 16, rounds: int = 7) -> None:
+    """Print ns/element; ours and TVM's alternate A B A B, medians of ``rounds``."""
+    print(f"mcpu {host_target().mcpu}, {size} elements, one thread, median of {rounds}")
+    print(f"{'function':10} {'vecmath':>9} {'16 lanes':>9} {'TVM':>9} {'numpy':>9} {'TVM/ours':>9}")
+    for name in names:
+        arrays = sample(name, size)
+        arity = len(arrays)
+        modules = [
+            build(vecmath.MATH[name], arity=arity),
+            build(vecmath.MATH[name], arity=arity, lanes=16),
+            build(TVM_DEFAULT[name], arity=arity),
+        ]
+        tensors = [tvm.runtime.tensor(a) for a in [*arrays, arrays[0]]]
+        times: list[list[float]] = [[], [], [], []]
+        for _ in range(rounds):
+            for slot, module in enumerate(modules):
+                times[slot].append(ns_per_element(module, tensors, size))
+            begin = time.perf_counter()
+            NUMPY_F32[name](*arrays)
+            times[3].append((time.perf_counter() - begin) * 1e9 / size)
+        mid = [float(np.median(t)) for t in times]
+        print(f"{name:10} " + " ".join(f"{t:9.3f}" for t in mid) + f" {mid[2] / mid[0]:8.1f}x")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all-floats", nargs="+", metavar="NAME", default=None)
+    parser.add_argument("--stride", type=int, default=1, help="with --all-floats: every n-th")
+    parser.add_argument("--pow", type=int, metavar="COUNT", default=0)
+    parser.add_argument("--names", nargs="+", default=sorted(vecmath.MATH))
+    args = parser.parse_args()
+    if args.all_floats is not None:
+        for name in args.all_floats:
+            begin = time.perf_counter()
+            worst, where = all_floats(name, stride=args.stride)
+            took = time.perf_counter() - begin
+            print(f"{name:10} {worst:8.3f} ulp at {where!r}  ({took:.0f} s)", flush=True)
+    elif args.pow:
+        x, y = pow_operands(args.pow)
+        error = ulp_error(run(build(vecmath.pow, arity=2), x, y), reference("power", x, y))
+        at = int(np.argmax(error))
+        print(f"power {error[at]:.3f} ulp at ({x[at]!r}, {y[at]!r}), {x.size} pairs")
+    else:
+        bench(args.names)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Derive the polynomial coefficients of ``tvm_disc.schedules.vecmath`` (needs mpmath; run once).
+
+Each row fits ``tail(u) ~ P(u)`` so that the final function has a small *relative* error: sampled at
+Chebyshev nodes in 60-digit arithmetic, solved by Lawson's iteration (least squares re-weighted by
+the error, which converges to the minimax polynomial), coefficients rounded to the working
+precision one at a time, lowest order first, re-fitting the others.
+
+    python -m benchmarks.vecmath_fit [name ...]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mpmath as mp
+import numpy as np
+
+mp.mp.dps = 60
+Fn = Callable[[mp.mpf], mp.mpf]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """``tail`` on [lo, hi] by ``count`` coefficients in ``var(x)``; ``scale`` = error weight."""
+
+    tail: Fn
+    scale: Fn  # d(result)/d(tail) / result
+    lo: float
+    hi: float
+    count: int
+    var: Fn = lambda x: x
+    fixed: tuple[float, ...] = ()
+    bits: int = 32
+
+
+def _ndtr_scaled(a: mp.mpf) -> mp.mpf:
+    return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2
+
+
+def _odd(fn: Fn, lo: float, hi: float, count: int) -> Fit:
+    """``fn(x) = x + x*x^2*P(x^2)``."""
+    return Fit(
+        lambda x: (fn(x) - x) / x**3, lambda x: x**3 / fn(x), lo, hi, count, lambda x: x * x
+    )
+
+
+L2 = float(mp.log(2) / 2) * 1.0005
+S0, S1 = 2**-0.5 - 1 - 1e-4, 2**0.5 - 1 + 1e-4
+GELU_K = 2.75
+
+FITS: dict[str, Fit] = {
+    "exp": Fit(lambda x: (mp.exp(x) - 1 - x) / x**2, lambda x: x**2 / mp.exp(x), -L2, L2, 5),
+    "log": Fit(
+        lambda x: (mp.log1p(x) - x) / x**2, lambda x: x**2 / mp.log1p(x), S0, S1, 10,
+        fixed=(-0.5,),
+    ),
+    "log2_f64": Fit(
+        lambda x: mp.log1p(x) / mp.log(2) / x, lambda x: mp.log(2) * x / mp.log1p(x), S0, S1, 13,
+        bits=64,
+    ),
+    "log_f64": Fit(  # s = f/(2+f): (log(1+f) - 2s)/s = z*P(z), z = s*s
+        lambda s: (2 * mp.atanh(s) - 2 * s) / s**3, lambda s: s**3 / (2 * mp.atanh(s)),
+        1e-3, 0.1717, 8, lambda s: s * s, bits=64,
+    ),
+    "erf_small": Fit(
+        lambda x: (mp.erf(x) - x) / x, lambda x: x / mp.erf(x), 1e-6, 0.93, 7, lambda x: x * x
+    ),
+    "erf_large": Fit(
+        lambda x: mp.log(mp.erfc(x)), lambda x: mp.erfc(x) / mp.erf(x), 0.92, 4.0, 7
+    ),
+    "gelu": Fit(
+        lambda x: _ndtr_scaled(x) * (x + GELU_K),
+        lambda x: 1 / (_ndtr_scaled(x) * (x + GELU_K)),
+        0.0, 14.5, 10, lambda x: (x - GELU_K) / (x + GELU_K),
+    ),
+    "sin": _odd(mp.sin, 1e-4, 0.786, 4),
+    "cos": Fit(
+        lambda x: (mp.cos(x) - 1 + x * x / 2) / x**4, lambda x: x**4 / mp.cos(x),
+        1e-4, 0.786, 3, lambda x: x * x,
+    ),
+    "tan": _odd(mp.tan, 1e-4, 0.786, 6),
+    "asin": _odd(mp.asin, 1e-4, 0.501, 5),
+    "atan": _odd(mp.atan, 1e-4, 1.0, 9),
+    "sinh": _odd(mp.sinh, 1e-4, 1.0, 4),
+    "asinh": _odd(mp.asinh, 1e-4, 0.501, 6),
+}
+
+
+def solve(fit: Fit, nodes: int = 500) -> tuple[list[float], float]:
+    """Rounded coefficients, lowest order first, and the largest weighted error."""
+    t = np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes)
+    xs = [mp.mpf(float(v)) for v in (fit.lo + fit.hi) / 2 + (fit.hi - fit.lo) / 2 * t]
+    xs = [x if x != 0 else mp.mpf(1e-9) for x in xs]
+    y = np.array([float(fit.tail(x)) for x in xs])
+    u = np.array([float(fit.var(x)) for x in xs])
+    w = np.array([abs(float(fit.scale(x))) for x in xs])
+    basis = np.vander(u, fit.count, increasing=True)
+    known = list(fit.fixed)
+
+    def lawson() -> tuple[np.ndarray, float]:
+        k = len(known)
+        rest = y - basis[:, :k] @ np.array(known)
+        lam = np.ones(nodes) / nodes
+        best: tuple[np.ndarray, float] = (np.zeros(fit.count - k), np.inf)
+        for _ in range(120 if fit.bits == 32 else 400):
+            root = np.sqrt(lam) * w
+            coef, *_ = np.linalg.lstsq(basis[:, k:] * root[:, None], rest * root, rcond=None)
+            err = np.abs((basis[:, k:] @ coef - rest) * w)
+            if err.max() < best[1]:
+                best = (coef, float(err.max()))
+            lam = lam * (err + 1e-30)
+            lam /= lam.sum()
+        return best
+
+    err = lawson()[1]
+    while len(known) < fit.count:
+        coef, err = lawson()
+        known.append(float(np.float32(coef[0])) if fit.bits == 32 else float(coef[0]))
+        if fit.bits == 64:
+            known += [float(c) for c in coef[1:]]
+    final = np.abs((basis @ np.array(known) - y) * w).max()
+    return known, float(final)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or FITS:
+        coefficients, error = solve(FITS[name])
+        print(f"{name}: relative error {error:.2e} (2^{np.log2(error):.1f})")
+        print("   ", ", ".join(repr(c) for c in coefficients))

@@ -1,0 +1,287 @@
+"""Transcendental functions as TIR expressions that LLVM vectorises.
+
+TVM lowers ``T.exp`` and its kin to one libm call per element.  The functions here return plain
+arithmetic instead: additions, multiplications, ``fma``, selects, shifts and reinterpretations
+under nested ``Let``, without branches or calls, so a serial loop over them is auto-vectorised and
+a ``vectorized`` loop (any number of lanes) works too.  Nothing is registered globally.
+
+    B[i] = vecmath.exp(A[i])          # or vecmath.MATH["exp"]
+
+Types: ``float32`` and ``float32xN`` take the code of this package.  ``float16`` and ``bfloat16``
+are computed in float32.  ``float64``: exp, log, sigmoid, tanh are ours as well, the rest is the
+libm intrinsic (no bound is claimed for those).  Anything else is refused with ``TypeMismatch``.
+
+Accuracy: ``ULP_BOUND`` states the largest error of each float32 function in units in the last
+place of the exact result, over all finite arguments, denormal ones and results included.
+Specials follow C's Annex F: NaN gives NaN, signed zeros and infinities as in ``<math.h>``;
+``sigmoid``, ``silu``, ``gelu_erf`` follow their formulas, so ``silu(-inf)`` and ``gelu_erf(-inf)``,
+which are ``-inf * 0``, are NaN.  ``sin``, ``cos``, ``tan`` are defined for ``|x| < 2^29`` and give
+NaN beyond: a branch-free reduction that covers all floats would slow down the common arguments.
+
+Rounding is not specified to the last bit: a target with fma rounds differently from one without.
+``nearbyint`` and ``floor`` are single instructions from x86-64-v2 (SSE4.1) and on AArch64; on
+plain x86-64 they are libm calls, right but slow.
+
+An expression returned here holds ``Let`` variables: insert it once; name it if needed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from tvm import tirx
+
+from ..errors import TypeMismatch
+from . import vecmath_exp as _e
+from . import vecmath_trig as _t
+from .vecmath_core import Body, Expr, dtype_of
+
+__all__ = [
+    "MATH",
+    "ULP_BOUND",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "exp2",
+    "gelu_erf",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "pow",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+]
+
+Unary = Callable[[Expr], Expr]
+_NARROW = ("float16", "bfloat16")
+
+
+def _apply(name: str, x: Expr, f32: Unary, f64: Unary) -> Expr:
+    dtype, lanes = dtype_of(x)
+    if dtype == "float32":
+        return f32(x)
+    if dtype == "float64":
+        return f64(x)
+    if dtype in _NARROW:
+        suffix = "" if lanes == 1 else f"x{lanes}"
+        return tirx.Cast(dtype + suffix, f32(tirx.Cast("float32" + suffix, x)))
+    raise TypeMismatch(
+        f"{name} expects a floating point operand (float16, bfloat16, float32 or float64), "
+        f"found {x.ty.dtype}: cast it first"
+    )
+
+
+def exp(x: Expr) -> Expr:
+    """e^x.  Overflows to inf above 88.7228, denormal results are exact to rounding, exp(-inf)=0."""
+    return _apply("exp", x, _e.exp, _e.exp)
+
+
+def exp2(x: Expr) -> Expr:
+    """2^x; exact for integral ``x``, inf from 128 up, 0 from -150 down."""
+    return _apply("exp2", x, _e.exp2, tirx.exp2)
+
+
+def log(x: Expr) -> Expr:
+    """Natural logarithm; log(+-0) = -inf, negative gives NaN, denormals are exact to rounding."""
+    return _apply("log", x, _e.log, _e.log)
+
+
+def log2(x: Expr) -> Expr:
+    """Binary logarithm; exact for powers of two; edges as ``log``."""
+    return _apply("log2", x, _e.log2, tirx.log2)
+
+
+def log10(x: Expr) -> Expr:
+    """Decimal logarithm; edges as ``log``."""
+    return _apply("log10", x, _e.log10, tirx.log10)
+
+
+def log1p(x: Expr) -> Expr:
+    """log(1+x), relatively accurate near 0; log1p(-1) = -inf, below NaN, log1p(+-0) = +-0."""
+    return _apply("log1p", x, _e.log1p, tirx.log1p)
+
+
+def erf(x: Expr) -> Expr:
+    """Error function; odd, erf(+-inf) = +-1, erf(+-0) = +-0."""
+    return _apply("erf", x, _e.erf, tirx.erf)
+
+
+def tanh(x: Expr) -> Expr:
+    """Hyperbolic tangent; odd, +-1 beyond 9.02."""
+    return _apply("tanh", x, _e.tanh, _e.tanh)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """1/(1+e^-x); relatively accurate down to denormal results, 0 below -103.98."""
+    return _apply("sigmoid", x, _e.sigmoid, _e.sigmoid)
+
+
+def silu(x: Expr) -> Expr:
+    """x*sigmoid(x); relatively accurate in the negative tail, silu(-inf) = NaN as the formula."""
+    return _apply("silu", x, _e.silu, lambda v: _twice(v, lambda w: w * _e.sigmoid(w)))
+
+
+def gelu_erf(x: Expr) -> Expr:
+    """x/2*(1+erf(x/sqrt(2))), without its cancellation for negative ``x``; at -inf NaN as it.
+
+    float64 evaluates the formula and does cancel.
+    """
+
+    def formula(w: Expr) -> Expr:
+        dtype = str(w.ty.dtype)
+        one, half = tirx.const(1.0, dtype), tirx.const(0.5, dtype)
+        return half * w * (one + tirx.erf(w * tirx.const(0.7071067811865476, dtype)))
+
+    return _apply("gelu_erf", x, _e.gelu_erf, lambda v: _twice(v, formula))
+
+
+def sqrt(x: Expr) -> Expr:
+    """Square root, correctly rounded; sqrt(-0) = -0, negative gives NaN."""
+    return _apply("sqrt", x, tirx.sqrt, tirx.sqrt)
+
+
+def rsqrt(x: Expr) -> Expr:
+    """1/sqrt(x) by a square root and a division; rsqrt(+-0) = +-inf, rsqrt(inf) = 0."""
+
+    def body(v: Expr) -> Expr:
+        return tirx.const(1.0, str(v.ty.dtype)) / tirx.sqrt(v)
+
+    return _apply("rsqrt", x, body, body)
+
+
+def sin(x: Expr) -> Expr:
+    """Sine for |x| < 2^29, else NaN."""
+    return _apply("sin", x, _t.sin, tirx.sin)
+
+
+def cos(x: Expr) -> Expr:
+    """Cosine for |x| < 2^29, else NaN."""
+    return _apply("cos", x, _t.cos, tirx.cos)
+
+
+def tan(x: Expr) -> Expr:
+    """Tangent for |x| < 2^29, else NaN."""
+    return _apply("tan", x, _t.tan, tirx.tan)
+
+
+def asin(x: Expr) -> Expr:
+    """Arc sine; NaN outside [-1, 1]."""
+    return _apply("asin", x, _t.asin, tirx.asin)
+
+
+def acos(x: Expr) -> Expr:
+    """Arc cosine; NaN outside [-1, 1], acos(1) = +0."""
+    return _apply("acos", x, _t.acos, tirx.acos)
+
+
+def atan(x: Expr) -> Expr:
+    """Arc tangent; atan(+-inf) = +-pi/2."""
+    return _apply("atan", x, _t.atan, tirx.atan)
+
+
+def sinh(x: Expr) -> Expr:
+    """Hyperbolic sine; overflows to +-inf beyond 89.416."""
+    return _apply("sinh", x, _e.sinh, tirx.sinh)
+
+
+def cosh(x: Expr) -> Expr:
+    """Hyperbolic cosine; overflows to inf beyond 89.416."""
+    return _apply("cosh", x, _e.cosh, tirx.cosh)
+
+
+def asinh(x: Expr) -> Expr:
+    """Inverse hyperbolic sine; odd."""
+    return _apply("asinh", x, _e.asinh, tirx.asinh)
+
+
+def acosh(x: Expr) -> Expr:
+    """Inverse hyperbolic cosine; NaN below 1."""
+    return _apply("acosh", x, _e.acosh, tirx.acosh)
+
+
+def atanh(x: Expr) -> Expr:
+    """Inverse hyperbolic tangent; atanh(+-1) = +-inf, NaN beyond."""
+    return _apply("atanh", x, _e.atanh, tirx.atanh)
+
+
+def pow(x: Expr, y: Expr | float) -> Expr:
+    """``x^y`` with every special case of C's ``pow``.
+
+    A constant exponent (a Python number or ``FloatImm``) among 0, 1, 2, 3, -1, 1/2, -1/2 becomes
+    products, a division or a square root.
+    """
+    if isinstance(y, int | float):
+        y = tirx.const(float(y), str(x.ty.dtype))
+    if str(x.ty.dtype) != str(y.ty.dtype):
+        raise TypeMismatch(
+            f"pow expects operands of one type, found {x.ty.dtype} and {y.ty.dtype}: cast one"
+        )
+    dtype, lanes = dtype_of(x)
+    scalar = y.value if isinstance(y, tirx.Broadcast) else y
+    if isinstance(scalar, tirx.FloatImm) and dtype in ("float32", "float64"):
+        special = _e.pow_const(x, float(scalar.value))
+        if special is not None:
+            return special
+    suffix = "" if lanes == 1 else f"x{lanes}"
+
+    def narrow(v: Expr) -> Expr:
+        if isinstance(scalar, tirx.FloatImm):
+            return pow(v, tirx.const(float(scalar.value), "float32" + suffix))
+        return _e.pow_general(v, tirx.Cast("float32" + suffix, y) if dtype in _NARROW else y)
+
+    return _apply("pow", x, narrow if dtype in _NARROW else lambda v: _e.pow_general(v, y),
+                  lambda v: tirx.pow(v, y))
+
+
+def _twice(x: Expr, use: Unary) -> Expr:
+    b = Body(x)
+    return b.done(use(b.x))
+
+
+MATH: Mapping[str, Callable[..., Expr]] = MappingProxyType(
+    {
+        "acos": acos,
+        "acosh": acosh,
+        "asin": asin,
+        "asinh": asinh,
+        "atan": atan,
+        "atanh": atanh,
+        "cos": cos,
+        "cosh": cosh,
+        "erf": erf,
+        "exp": exp,
+        "exp2": exp2,
+        "gelu_erf": gelu_erf,
+        "log": log,
+        "log1p": log1p,
+        "log2": log2,
+        "log10": log10,
+        "power": pow,
+        "rsqrt": rsqrt,
+        "sigmoid": sigmoid,
+        "silu": silu,
+        "sin": sin,
+        "sinh": sinh,
+        "sqrt": sqrt,
+        "tan": tan,
+        "tanh": tanh,
+    }
+)
+
+# Largest error in ulp of the exact result; measured values are in docs/vecmath.md.
+ULP_BOUND: Mapping[str, float] = MappingProxyType({name: 4.0 for name in MATH})
