@@ -1,0 +1,107 @@
+"""The memory plan: which values of a region may share bytes, although no size is known.
+
+Two storages share a slot when their lifetimes are disjoint and the solver can order their sizes;
+a slot is as large as the largest storage it ever holds. Offsets are prefix sums of slot sizes,
+computed from the dims at run time, so a region needs one workspace request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm_disc.codegen.program import (
+    Copy,
+    Home,
+    If,
+    Instruction,
+    Launch,
+    Loop,
+    ReadDim,
+    Region,
+    Storage,
+)
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+ALIGNMENT_BYTES = 64
+
+
+@dataclass
+class _Life:
+    storage: Storage
+    first: int
+    last: int
+
+
+def plan_region(region: Region, solver: Solver) -> None:
+    """Assign a slot to every workspace storage of ``region`` and of the regions inside it."""
+    lives: dict[Storage, _Life] = {}
+    for step, instruction in enumerate(region.instructions):
+        for storage in touched(instruction):
+            if storage.home is Home.WORKSPACE:
+                life = lives.setdefault(storage, _Life(storage, step, step))
+                life.last = step
+        for inner in _inner_regions(instruction):
+            plan_region(inner, solver)
+    _assign(region, sorted(lives.values(), key=lambda x: x.first), solver)
+
+
+def _assign(region: Region, lives: list[_Life], solver: Solver) -> None:
+    busy: list[tuple[int, int]] = []  # (last step, slot)
+    free: list[int] = []
+    for life in lives:
+        free += [slot for last, slot in busy if last < life.first]
+        busy = [(last, slot) for last, slot in busy if last >= life.first]
+        slot = _fitting(region, free, life.storage, solver)
+        if slot is None:
+            slot = len(region.slots)
+            region.slots.append(life.storage.size_bytes)
+        else:
+            free.remove(slot)
+        life.storage.slot = slot
+        busy.append((life.last, slot))
+
+
+def _fitting(region: Region, free: list[int], storage: Storage, solver: Solver) -> int | None:
+    size = storage.size_bytes
+    for slot in free:
+        if solver.known_eq(region.slots[slot], size):
+            return slot
+    for slot in free:
+        if solver.known_le(size, region.slots[slot]):
+            return slot
+    for slot in free:
+        if solver.known_le(region.slots[slot], size):
+            region.slots[slot] = size
+            return slot
+    return None
+
+
+def _inner_regions(instruction: Instruction) -> list[Region]:
+    if isinstance(instruction, If):
+        return [instruction.then_region, instruction.else_region]
+    if isinstance(instruction, Loop):
+        return [instruction.header, instruction.body, instruction.exit]
+    return []
+
+
+def touched(instruction: Instruction) -> list[Storage]:
+    """Every storage an instruction reads or writes, inner regions included."""
+    found: list[Storage] = []
+    if isinstance(instruction, Launch):
+        found += [*instruction.inputs, *instruction.outputs]
+        found += [instruction.scratch] if instruction.scratch is not None else []
+    elif isinstance(instruction, Copy):
+        found += [instruction.source, instruction.target]
+    elif isinstance(instruction, ReadDim):
+        found.append(instruction.source)
+    elif isinstance(instruction, If):
+        found.append(instruction.cond)
+    elif isinstance(instruction, Loop):
+        found += [c.initial.storage for c in instruction.carried]
+    for region in _inner_regions(instruction):
+        for inner in region.instructions:
+            found += touched(inner)
+        found += [v.storage for v in region.results]
+    return found

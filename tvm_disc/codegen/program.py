@@ -1,0 +1,196 @@
+"""The host program before it becomes TIR: values, storages and instructions.
+
+A :class:`Region` is straight-line code; ``If`` and ``Loop`` hold regions. Shapes are expressions
+over symbolic dims that are bound before the instruction that needs them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+from tvm_disc.schedules.kernel import Kernel
+
+Expr: TypeAlias = Any
+
+
+class Home(Enum):
+    """Where a storage's bytes live."""
+
+    INPUT = "the caller's tensor"
+    CONSTANT = "the constant section of the program"
+    WORKSPACE = "a slot of the region's workspace"
+    OUTPUT = "a tensor returned to the caller"
+    CELL = "a block of its own, reached through a mutable cell"
+
+
+@dataclass(eq=False)
+class Storage:
+    """A run of bytes. ``size_bytes`` is an expression over dims bound before first use."""
+
+    home: Home
+    size_bytes: Expr
+    name: str
+    slot: int = -1  # index into the region's slots, for WORKSPACE
+    position: int = -1  # input, constant or output number
+    cell: Cell | None = None
+
+
+@dataclass(eq=False)
+class Cell:
+    """A mutable pointer: the address, and whether this program must release it."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A tensor at run time: compact row-major elements in a storage."""
+
+    shape: tuple[Expr, ...]
+    dtype: str
+    storage: Storage
+
+
+Tree: TypeAlias = "Value | tuple[Tree, ...]"
+
+
+@dataclass(eq=False)
+class Instruction:
+    """Base of all instructions."""
+
+
+@dataclass(eq=False)
+class Launch(Instruction):
+    """Call a kernel; ``symbols`` are the values of its symbolic dims, in its order."""
+
+    kernel: Kernel
+    inputs: list[Storage]
+    outputs: list[Storage]
+    symbols: list[Expr]
+    scratch: Storage | None
+
+
+@dataclass(eq=False)
+class Define(Instruction):
+    """Bind a symbolic dim to an expression over dims bound earlier."""
+
+    var: Any
+    value: Expr
+
+
+@dataclass(eq=False)
+class Guard(Instruction):
+    """Stop with ``message`` unless ``cond`` holds."""
+
+    cond: Expr
+    message: str
+
+
+@dataclass(eq=False)
+class Copy(Instruction):
+    """Copy ``size_bytes`` from one storage to another."""
+
+    source: Storage
+    target: Storage
+    size_bytes: Expr
+
+
+@dataclass(eq=False)
+class ReadDim(Instruction):
+    """Bind a symbolic dim to the int64 at the start of a storage (a size computed by a kernel)."""
+
+    var: Any
+    source: Storage
+
+
+@dataclass(eq=False)
+class AllocOutput(Instruction):
+    """Allocate returned tensor ``position``."""
+
+    value: Value
+
+
+@dataclass(eq=False)
+class Region:
+    """Straight-line code with its own workspace.
+
+    Attributes:
+        slots: sizes of the workspace slots, filled in by the memory plan.
+        results: what the region yields.
+    """
+
+    instructions: list[Instruction] = field(default_factory=list)
+    slots: list[Expr] = field(default_factory=list)
+    results: list[Value] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class If(Instruction):
+    """Run one of two regions; their results become ``outcomes`` (cells), with ``dims`` bound."""
+
+    cond: Storage
+    then_region: Region
+    else_region: Region
+    outcomes: list[Outcome]
+
+
+@dataclass(eq=False)
+class Outcome:
+    """A value that control flow decides: its cell, and the dims that differ between paths."""
+
+    value: Value
+    dims: list[Any]  # one variable per dim, or None where the dim is the same on every path
+
+
+@dataclass(eq=False)
+class Carried:
+    """A loop-carried tensor: the cell, the dims bound at the top of each iteration."""
+
+    value: Value
+    dims: list[Any]
+    initial: Value
+
+
+@dataclass(eq=False)
+class Loop(Instruction):
+    """``while True: header; if cond: body; carried = next; else: exit, break``.
+
+    A tail-recursive function in this form needs no stack however long it runs.
+    """
+
+    carried: list[Carried]
+    header: Region
+    cond: Storage
+    body: Region  # results: the next values of ``carried``
+    exit: Region  # results: the values of the loop
+    outcomes: list[Outcome]
+
+
+@dataclass
+class Signature:
+    """The entry function's tensors: (name, shape, dtype) in order."""
+
+    inputs: list[tuple[str, tuple[Expr, ...], str]]
+    outputs: Any  # nested tuples of (shape, dtype)
+
+
+@dataclass
+class Program:
+    """A whole program.
+
+    Attributes:
+        constants: arrays in constant-section order, already packed.
+        kernels: every kernel once.
+        peak: bytes of workspace as an expression over the input dims.
+    """
+
+    signature: Signature
+    region: Region
+    inputs: list[Value]
+    outputs: list[Value]
+    output_tree: Any
+    constants: list[Any]
+    kernels: list[Kernel]
+    symbols: dict[str, str] = field(default_factory=dict)
