@@ -1,0 +1,45 @@
+"""Facts and guards as the user sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .terms import Cond
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A statement known to hold.
+
+    kind     eq | range | divides | ne | le | any | same_elements | likely
+    text     the statement as printed
+    reason   who said so: an operator's definition, the user, a guard
+    """
+
+    kind: str
+    text: str
+    reason: str
+    cond: Cond = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.text}    [{self.reason}]"
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A requirement left for run time.
+
+    cond      the TVM condition to check
+    message   the requirement in terms of the inputs
+    symbols   the variables it reads
+    context   what needs it
+    """
+
+    cond: Any
+    message: str
+    symbols: tuple[Any, ...]
+    context: str
+
+    def __str__(self) -> str:
+        return self.message

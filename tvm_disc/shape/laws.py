@@ -1,0 +1,324 @@
+"""The laws by which divisions, minima, maxima and choices are brought to normal form.
+
+A law is a row: its name, and a function from the arguments to an equal polynomial, or None where
+it does not apply. The first row that applies wins and its result is normalised again; the name is
+what `Solver.why` prints and what the tests enumerate. `x // 0` has no value: every law about
+division first proves what it needs about the divisor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from .bounds import lower, nonneg, positive, upper
+from .state import State
+from .terms import Cond, Mono, Poly, cond_not, mono_div, mono_gcd
+
+
+@dataclass(frozen=True)
+class Law:
+    """`name` states the law; `apply` returns the right-hand side or None."""
+
+    name: str
+    apply: Callable[..., Poly | None]
+
+
+def _div(st: State, num: Poly, den: Poly) -> Poly:
+    return st.terms.poly("div", num, den)
+
+
+def nonzero(st: State, p: Poly) -> bool:
+    """Whether `p != 0` is known, by sign, exclusion, remainder or factors."""
+    value = p.as_const
+    if value is not None:
+        return value != 0
+    _, mono, rest = p.without_content()
+    bare = len(mono) == 1 and rest.as_const is not None
+    if mono and not bare and all(nonzero(st, Poly.mono((a,))) for a in dict.fromkeys(mono)):
+        return rest.as_const is not None or nonzero(st, rest)
+    if p.constant % p.coefficient_gcd():
+        return True
+    lo, hi = lower(st, p), upper(st, p)
+    return (lo is not None and lo > 0) or (hi is not None and hi < 0) or excluded(st, p)
+
+
+def excluded(st: State, p: Poly) -> bool:
+    """Whether a fact says `p != 0`."""
+    if not st.nes:
+        return False
+    number = p.content()[0]
+    p = p.divided(number)
+    return (-p if p.terms[0][1] < 0 else p) in st.nes
+
+
+# Floor division.
+
+
+def _div_constants(st: State, num: Poly, den: Poly) -> Poly | None:
+    a, b = num.as_const, den.as_const
+    return Poly.const(a // b) if a is not None and b else None
+
+
+def _div_by_one(st: State, num: Poly, den: Poly) -> Poly | None:
+    return num if den.as_const == 1 else None
+
+
+def _div_negative(st: State, num: Poly, den: Poly) -> Poly | None:
+    k = den.as_const
+    return _div(st, -num, -den) if k is not None and k < 0 else None
+
+
+def _div_zero_numerator(st: State, num: Poly, den: Poly) -> Poly | None:
+    return num if not num and nonzero(st, den) else None
+
+
+def _div_whole_part(st: State, num: Poly, den: Poly) -> Poly | None:
+    k = den.as_const
+    if k is not None:
+        return _div_whole_constant(st, num, den, k) if k > 1 else None
+    if not den or len(den.terms) > len(num.terms) + 1:
+        return None
+    whole, rest = num.divmod_poly(den)
+    if not whole or not nonzero(st, den):
+        return None
+    return whole + _div(st, rest, den) if rest else whole
+
+
+def _div_whole_constant(st: State, num: Poly, den: Poly, k: int) -> Poly | None:
+    """Coefficients are brought into (-k/2, k/2], the constant into [0, k)."""
+    whole: dict[Mono, int] = {}
+    for mono, coeff in num.terms:
+        rest = coeff % k
+        if mono and 2 * rest > k:
+            rest -= k
+        if rest != coeff:
+            whole[mono] = (coeff - rest) // k
+    if not whole:
+        return None
+    taken = Poly.of(whole)
+    return taken + _div(st, num - taken.scale(k), den)
+
+
+def _div_common_factor(st: State, num: Poly, den: Poly) -> Poly | None:
+    k = den.as_const
+    if k is not None:
+        number = gcd(num.coefficient_gcd(), k)
+        if number <= 1:
+            return None
+        rest = num.constant
+        inner = num.plus(-rest).divided(number).plus(rest // number)
+        return _div(st, inner, Poly.const(k // number))
+    num_k, num_m = num.content()
+    den_k, den_m = den.content()
+    common, number = mono_gcd(num_m, den_m), gcd(num_k, den_k)
+    if common and not positive(st, Poly.mono(common)):
+        common = ()
+    if number == 1 and not common:
+        return None
+    return _div(st, _cancel(num, number, common), _cancel(den, number, common))
+
+
+def _cancel(p: Poly, number: int, common: Mono) -> Poly:
+    out = {}
+    for mono, coeff in p.terms:
+        rest = mono_div(mono, common)
+        assert rest is not None
+        out[rest] = coeff // number
+    return Poly.of(out)
+
+
+def _div_nested(st: State, num: Poly, den: Poly) -> Poly | None:
+    for mono, coeff in num.terms:
+        if coeff == 1 and len(mono) == 1 and mono[0].kind == "div":
+            inner, k = mono[0].args
+            if positive(st, den) and positive(st, k):
+                rest = num - Poly.mono(mono)
+                return _div(st, k * rest + inner, k * den)
+    return None
+
+
+def _div_ceiling(st: State, num: Poly, den: Poly) -> Poly | None:
+    if not num.terms or num.terms[0][1] > 0 or not num.terms[0][0] or not positive(st, den):
+        return None
+    k = den.as_const
+    if k is not None and k == 2:
+        return None
+    return -_div(st, (den - num).plus(-1), den)
+
+
+def _div_in_range(st: State, num: Poly, den: Poly) -> Poly | None:
+    if not positive(st, den):
+        return None
+    lo, hi = lower(st, num), upper(st, num)
+    k = den.as_const
+    if k is not None:
+        if lo is None or hi is None or lo // k != hi // k:
+            return None
+        return Poly.const(lo // k)
+    if lo is not None and lo >= 0 and nonneg(st, (den - num).plus(-1)):
+        return Poly.const(0)
+    if hi is not None and hi < 0 and nonneg(st, num + den):
+        return Poly.const(-1)
+    return None
+
+
+DIV_LAWS = (
+    Law("constants divide", _div_constants),
+    Law("x // 1 -> x", _div_by_one),
+    Law("x // -k -> -x // k", _div_negative),
+    Law("0 // k -> 0", _div_zero_numerator),
+    Law("(k*a + b) // k -> a + b // k", _div_whole_part),
+    Law("(g*a + c) // (g*k) -> (a + c // g) // k", _div_common_factor),
+    Law("(a + b // k) // l -> (k*a + b) // (k*l)", _div_nested),
+    Law("-a // k -> -((a + k - 1) // k)", _div_ceiling),
+    Law("c*k <= x < (c + 1)*k: x // k -> c", _div_in_range),
+)
+
+
+def _tdiv_is_floor(st: State, num: Poly, den: Poly) -> Poly | None:
+    return _div(st, num, den) if nonneg(st, num) and positive(st, den) else None
+
+
+TDIV_LAWS = (Law("0 <= a, 0 < k: truncdiv(a, k) -> a // k", _tdiv_is_floor),)
+
+
+# Minimum and maximum. `sign` is 1 for min and -1 for max.
+
+
+def _flatten(st: State, kind: str, args: Sequence[Poly]) -> Poly | None:
+    if not any((a := p.as_atom) is not None and a.kind == kind for p in args):
+        return None
+    flat: list[Poly] = []
+    for p in args:
+        atom = p.as_atom
+        flat.extend(atom.args if atom is not None and atom.kind == kind else (p,))
+    return make_minmax(st, kind, flat)
+
+
+def make_minmax(st: State, kind: str, args: Sequence[Poly]) -> Poly:
+    """`min` or `max` with its arguments in order, each once."""
+    distinct = sorted(set(args), key=lambda p: p.sort_key)
+    return distinct[0] if len(distinct) == 1 else st.terms.poly(kind, *distinct)
+
+
+def _dominated(st: State, kind: str, args: Sequence[Poly]) -> Poly | None:
+    for i, a in enumerate(args):
+        for j, b in enumerate(args):
+            gap = a - b if kind == "min" else b - a
+            if i != j and nonneg(st, gap):
+                return make_minmax(st, kind, [p for p in args if p is not a])
+    return None
+
+
+def _common_part(args: Sequence[Poly]) -> Poly:
+    """Per monomial, the least coefficient among the arguments."""
+    tables = [dict(p.terms) for p in args]
+    monos = dict.fromkeys(m for t in tables for m in t)
+    return Poly.of({m: min(t.get(m, 0) for t in tables) for m in monos})
+
+
+def _common_term(st: State, kind: str, args: Sequence[Poly]) -> Poly | None:
+    base = _common_part(args)
+    if not base:
+        return None
+    return base + make_minmax(st, kind, [p - base for p in args])
+
+
+def _common_multiple(st: State, args: Sequence[Poly]) -> tuple[int, Mono]:
+    number, mono = 0, None
+    for p in args:
+        if p:
+            k, m = p.content()
+            number = gcd(number, k)
+            mono = m if mono is None else mono_gcd(mono, m)
+    return number, mono or ()
+
+
+def _common_scale(st: State, kind: str, args: Sequence[Poly]) -> Poly | None:
+    number, mono = _common_multiple(st, args)
+    if mono and not nonneg(st, Poly.mono(mono)):
+        mono = ()
+    if number <= 1 and not mono:
+        return None
+    inner = make_minmax(st, kind, [_cancel(p, number, mono) for p in args])
+    return inner * Poly.mono(mono, number)
+
+
+MINMAX_LAWS = (
+    Law("min(a, min(b, c)) -> min(a, b, c)", _flatten),
+    Law("a <= b: min(a, b) -> a, max(a, b) -> b", _dominated),
+    Law("min(a + c, b + c) -> min(a, b) + c", _common_term),
+    Law("0 <= c: min(c*a, c*b) -> c*min(a, b)", _common_scale),
+)
+
+
+# Choice: `sel(cond, a, b)`.
+
+
+def make_sel(st: State, cond: Cond, a: Poly, b: Poly) -> Poly:
+    """`a` where `cond` holds, else `b`."""
+    return st.terms.poly("sel", cond, a, b)
+
+
+def _sel_decided(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
+    return {"true": a, "false": b}.get(cond.op)
+
+
+def _sel_same(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
+    return a if a == b else None
+
+
+def _sel_agrees(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
+    if cond.op == "eq" and not (a - b).divmod_poly(cond.args[0])[1]:
+        return b
+    return None
+
+
+def _sel_polarity(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
+    swap = cond.op == "ne" or (cond.op == "ge" and cond.args[0].terms[0][1] < 0)
+    return make_sel(st, cond_not(cond), b, a) if swap else None
+
+
+def _sel_minmax(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
+    if cond.op != "ge":
+        return None
+    gap: Poly = cond.args[0]  # gap >= 0
+    for shift in (0, 1):
+        if b - a == gap.plus(shift):
+            return make_minmax(st, "min", [a, b])
+        if a - b == gap.plus(shift):
+            return make_minmax(st, "max", [a, b])
+    return None
+
+
+def _sel_common(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
+    base = _common_part([a, b])
+    return base + make_sel(st, cond, a - base, b - base) if base else None
+
+
+SEL_LAWS: tuple[Law, ...] = (
+    Law("a decided condition chooses", _sel_decided),
+    Law("c ? a : a -> a", _sel_same),
+    Law("d | a - b: d == 0 ? a : b -> b", _sel_agrees),
+    Law("c ? a : b -> !c ? b : a", _sel_polarity),
+    Law("a <= b ? a : b -> min(a, b)", _sel_minmax),
+    Law("c ? a + d : b + d -> (c ? a : b) + d", _sel_common),
+)
+
+
+def apply_laws(st: State, kind: str, args: tuple[Any, ...]) -> Poly | None:
+    """The first law's result, or None for a normal atom."""
+    if kind in ("min", "max"):
+        table, call = MINMAX_LAWS, (kind, args)
+    else:
+        table = {"div": DIV_LAWS, "tdiv": TDIV_LAWS, "sel": SEL_LAWS}.get(kind, ())
+        call = args  # type: ignore[assignment]
+    for law in table:
+        result = law.apply(st, *call)
+        if result is not None:
+            st.hit(law.name)
+            return result
+    return None

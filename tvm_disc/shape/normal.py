@@ -1,0 +1,149 @@
+"""The normal form of a polynomial under the facts of a state.
+
+Atoms are rebuilt from the inside out: symbols by their substitutions, compound atoms by the laws,
+then products by the equality rules (rewriting modulo the ideal of the known equalities, which is
+how product equality with symbolic factors composes). Equal dims that this proves get one form.
+"""
+
+from __future__ import annotations
+
+from .bounds import nonneg
+from .laws import apply_laws, excluded, nonzero
+from .state import State
+from .terms import (
+    FALSE,
+    TRUE,
+    ZERO,
+    Atom,
+    Cond,
+    Poly,
+    cond_all,
+    cond_any,
+    cond_eq,
+    cond_ge,
+    cond_not,
+    mono_div,
+)
+
+REWRITES = 200
+
+
+def norm(st: State, p: Poly) -> Poly:
+    """The normal form of `p`."""
+    if not p.terms or (len(p.terms) == 1 and not p.terms[0][0]):
+        return p
+    found = st.norm_cache.get(p)
+    if found is not None and found[0] >= st.stamp(p.syms):
+        return found[1]
+    st.steps += 1
+    out = reduce(st, _rebuild(st, p))
+    st.norm_cache[p] = (st.epoch, out)
+    return out
+
+
+def _rebuild(st: State, p: Poly) -> Poly:
+    values = {a: norm_atom(st, a) for a in p.atoms()}
+    if all(v.as_atom is a for a, v in values.items()):
+        return p
+    out = ZERO
+    for mono, coeff in p.terms:
+        part = Poly.const(coeff)
+        for atom in mono:
+            part = part * values[atom]
+        out = out + part
+    return out
+
+
+def norm_atom(st: State, atom: Atom) -> Poly:
+    """The normal form of an atom."""
+    known = st.subst.get(atom)
+    if known is not None:
+        return norm(st, known)
+    if atom.kind in ("sym", "quo", "opaque"):
+        return Poly.mono((atom,))
+    found = st.atom_cache.get(atom)
+    if found is not None and found[0] >= st.stamp(atom.syms):
+        return found[1]
+    args = tuple(norm_cond(st, a) if isinstance(a, Cond) else norm(st, a) for a in atom.args)
+    if atom.kind in ("min", "max"):
+        args = tuple(sorted(set(args), key=lambda p: p.sort_key))
+    if atom.kind in ("min", "max") and len(args) == 1:
+        out: Poly | None = args[0]
+    else:
+        out = apply_laws(st, atom.kind, args)
+        if out is not None:
+            out = norm(st, out)
+    if out is None:
+        rebuilt = st.terms.atom(atom.kind, *args)
+        again = st.subst.get(rebuilt)
+        out = Poly.mono((rebuilt,)) if again is None else norm(st, again)
+    st.atom_cache[atom] = (st.epoch, out)
+    return out
+
+
+def reduce(st: State, p: Poly, skip: Poly | None = None) -> Poly:
+    """Rewrite leading monomials of the rules away, where the coefficients divide."""
+    if not st.rules:
+        return p
+    for _ in range(REWRITES):
+        step = _reduce_once(st, p, skip)
+        if step is None:
+            return p
+        p = step
+        st.hit("h*d == k: b*h*d -> b*k")
+    return p
+
+
+def _reduce_once(st: State, p: Poly, skip: Poly | None) -> Poly | None:
+    for rule in st.rules:
+        if rule is skip:
+            continue
+        lead, k = rule.terms[0]
+        for mono, coeff in p.terms:
+            if abs(coeff) < abs(k):
+                continue
+            rest = mono_div(mono, lead)
+            if rest is not None:
+                times = int(coeff / k) if abs(coeff) < 1 << 50 else coeff // k
+                return p - (rule * Poly.mono(rest)).scale(times)
+    return None
+
+
+def pseudo_zero(st: State, p: Poly) -> bool:
+    """Whether some non-zero multiple of `p` rewrites to zero: then `p` is zero."""
+    rules = [r for r in st.rules if abs(r.terms[0][1]) > 1]
+    for _ in range(16):
+        if not p:
+            return True
+        for rule in rules:
+            lead, k = rule.terms[0]
+            step = next((t for t in p.terms if mono_div(t[0], lead) is not None), None)
+            if step is not None:
+                rest = mono_div(step[0], lead)
+                assert rest is not None
+                p = norm(st, p.scale(k) - (rule * Poly.mono(rest)).scale(step[1]))
+                break
+        else:
+            return False
+    return False
+
+
+def norm_cond(st: State, c: Cond) -> Cond:
+    """The normal form of a condition, decided where ranges and exclusions decide it."""
+    if c.op in ("and", "or"):
+        parts = [norm_cond(st, x) for x in c.args]
+        return (cond_all if c.op == "and" else cond_any)(*parts)
+    if c.op not in ("eq", "ne", "ge"):
+        return c
+    p = norm(st, c.args[0])
+    if c.op == "ge":
+        out = cond_ge(p)
+        if out.op != "ge":
+            return out
+        if nonneg(st, out.args[0]):
+            return TRUE
+        return FALSE if nonneg(st, (-out.args[0]).plus(-1)) else out
+    equal = cond_eq(p)
+    if equal.op == "eq" and (excluded(st, equal.args[0]) or nonzero(st, equal.args[0])):
+        equal = FALSE
+    return equal if c.op == "eq" else cond_not(equal)

@@ -1,0 +1,121 @@
+"""Rules about whole shapes: broadcasting two dims, and grouping the dims of a reshape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tvm import tirx
+
+if TYPE_CHECKING:
+    from .solver import Solver
+
+Group = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def broadcast(solver: Solver, a: Any, b: Any, context: str) -> Any:
+    """The common dim of `a` and `b`, as NumPy and Relay broadcast.
+
+    proved                  result                      guard
+    a == b                  a                           -
+    a == 1                  b                           -
+    a != 1 and b != 1       a                           a == b
+    a != 1                  a                           b == a or b == 1
+    nothing                 if_then_else(a == 1, b, a)  a == b or a == 1 or b == 1
+
+    The rows hold with a and b exchanged.
+    """
+    a, b = solver.simplify(a), solver.simplify(b)
+    if solver.known_eq(a, b):
+        return _plainer(a, b)
+    for one, other in ((a, b), (b, a)):
+        if solver.const(one) == 1:
+            return other
+    wide = [solver.known_ne_one(a), solver.known_ne_one(b)]
+    if all(wide):
+        solver.require_eq(a, b, context)
+        return solver.simplify(a)
+    must = f"{solver.name_of(a)} must equal {solver.name_of(b)}"
+    if any(wide):
+        kept, other = (a, b) if wide[0] else (b, a)
+        message = f"{solver.name_of(other)} must equal {solver.name_of(kept)} or be 1"
+        solver.require(tirx.Or(tirx.EQ(other, kept), tirx.EQ(other, _one())), context, message)
+        return solver.simplify(kept)
+    fits = tirx.Or(tirx.Or(tirx.EQ(a, b), tirx.EQ(a, _one())), tirx.EQ(b, _one()))
+    solver.require(fits, context, f"{must}, or one of them be 1")
+    return solver.simplify(tirx.if_then_else(tirx.EQ(a, _one()), b, a))
+
+
+def _one() -> Any:
+    return tirx.IntImm("int64", 1)
+
+
+def _plainer(a: Any, b: Any) -> Any:
+    return b if isinstance(b, tirx.IntImm) else a
+
+
+def group_dims(solver: Solver, src: Sequence[Any], dst: Sequence[Any]) -> list[Group] | None:
+    """Minimal contiguous groups with equal products.
+
+    before: (b, s, 12, 64) -> (b*s, 768)
+    after:  [((0, 1), (0,)), ((2, 3), (1,))]
+
+    A literal 1 joins the group before it, or the first one. A dim of unknown value never does:
+    it might be 0.
+    """
+    if solver.known_same_elements(src, dst) is not True:
+        return None
+    left = [i for i, d in enumerate(src) if solver.const(d) != 1]
+    right = [j for j, d in enumerate(dst) if solver.const(d) != 1]
+    groups = _grow(solver, src, dst, left, right)
+    return _attach_ones(groups, len(src), len(dst))
+
+
+def _grow(
+    solver: Solver, src: Sequence[Any], dst: Sequence[Any], left: list[int], right: list[int]
+) -> list[Group]:
+    """Cut after the fewest dims whose products agree; the rest must agree as well, since equal
+    heads say nothing about the tails where the head may be 0."""
+    groups: list[Group] = []
+    while left or right:
+        cut = _first_cut(solver, src, dst, left, right)
+        groups.append((tuple(left[: cut[0]]), tuple(right[: cut[1]])))
+        left, right = left[cut[0] :], right[cut[1] :]
+    return groups
+
+
+def _first_cut(
+    solver: Solver, src: Sequence[Any], dst: Sequence[Any], left: list[int], right: list[int]
+) -> tuple[int, int]:
+    for total in range(2, len(left) + len(right)):
+        for i in range(max(1, total - len(right)), min(len(left), total - 1) + 1):
+            j = total - i
+            heads = solver.known_same_elements(_pick(src, left[:i]), _pick(dst, right[:j]))
+            if heads and solver.known_same_elements(_pick(src, left[i:]), _pick(dst, right[j:])):
+                return i, j
+    return len(left), len(right)
+
+
+def _pick(shape: Sequence[Any], axes: Sequence[int]) -> list[Any]:
+    return [shape[i] for i in axes]
+
+
+def _attach_ones(groups: list[Group], n_src: int, n_dst: int) -> list[Group]:
+    if not groups:
+        return [(tuple(range(n_src)), tuple(range(n_dst)))] if n_src or n_dst else []
+    sides = []
+    for side, count in ((0, n_src), (1, n_dst)):
+        starts = [g[side][0] if g[side] else None for g in groups]
+        owners: list[list[int]] = [[] for _ in groups]
+        current = 0
+        for axis in range(count):
+            while current + 1 < len(groups) and _reached(starts, current + 1, axis):
+                current += 1
+            owners[current].append(axis)
+        sides.append([tuple(o) for o in owners])
+    return list(zip(sides[0], sides[1], strict=True))
+
+
+def _reached(starts: list[int | None], group: int, axis: int) -> bool:
+    start = starts[group]
+    return start is not None and axis >= start

@@ -1,0 +1,257 @@
+"""Deciding conditions: each row of `PROOF_LAWS` answers True, False or None (unknown)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .assume import assume
+from .bounds import choices, lower, nonneg, upper
+from .laws import excluded, nonzero
+from .normal import norm, norm_cond, pseudo_zero
+from .state import Contradiction, State
+from .terms import Atom, Cond, Poly, cond_all, cond_any, cond_eq, cond_ge, cond_not
+
+MAX_SPLITS = 2
+"""How many hypotheses may be nested."""
+MAX_RESIDUE = 8
+"""Largest divisor whose remainders are enumerated."""
+
+
+@dataclass(frozen=True)
+class ProofLaw:
+    """`name` states the law; `decide` takes a normal condition."""
+
+    name: str
+    decide: Callable[[State, Cond], bool | None]
+
+
+def prove(st: State, c: Cond) -> bool | None:
+    """True: holds for all values the facts allow. False: for none. None: not known."""
+    if c.op in ("true", "false"):
+        return c.op == "true"
+    key = (c, st.depth)
+    found = st.proof_cache.get(key)
+    if found is not None and found[0] >= st.stamp(c.syms):
+        return found[1]
+    st.steps += 1
+    answer = _prove(st, c)
+    st.proof_cache[key] = (st.epoch, answer)
+    return answer
+
+
+def _prove(st: State, c: Cond) -> bool | None:
+    n = norm_cond(st, c)
+    if n.op in ("true", "false"):
+        st.hit("normal form")
+        return n.op == "true"
+    for law in PROOF_LAWS:
+        answer = law.decide(st, n)
+        if answer is not None:
+            st.hit(law.name)
+            return answer
+    return None
+
+
+def _eq_poly(c: Cond) -> Poly | None:
+    p: Poly | None = c.args[0] if c.op in ("eq", "ne") else None
+    return p
+
+
+def _answer(c: Cond, equal: bool | None) -> bool | None:
+    return None if equal is None else equal == (c.op == "eq")
+
+
+def _remainder(st: State, c: Cond) -> bool | None:
+    p = _eq_poly(c)
+    return _answer(c, False) if p is not None and p.constant % p.coefficient_gcd() else None
+
+
+def _sign(st: State, c: Cond) -> bool | None:
+    p = _eq_poly(c)
+    if p is None:
+        return None
+    lo, hi = lower(st, p), upper(st, p)
+    return _answer(c, False) if (lo or 0) > 0 or (hi is not None and hi < 0) else None
+
+
+def _excluded(st: State, c: Cond) -> bool | None:
+    p = _eq_poly(c)
+    return _answer(c, False) if p is not None and excluded(st, p) else None
+
+
+def _factors(st: State, c: Cond) -> bool | None:
+    p = _eq_poly(c)
+    if p is None:
+        return None
+    _, mono, rest = p.without_content()
+    if not mono:
+        return None
+    if nonzero(st, p):
+        return _answer(c, False)
+    return _answer(c, True) if prove(st, cond_eq(rest)) else None
+
+
+def _squeezed(st: State, c: Cond) -> bool | None:
+    p = _eq_poly(c)
+    return _answer(c, True) if p is not None and nonneg(st, p) and nonneg(st, -p) else None
+
+
+def _multiple(st: State, c: Cond) -> bool | None:
+    p = _eq_poly(c)
+    return _answer(c, True) if p is not None and pseudo_zero(st, p) else None
+
+
+def _bounded(st: State, c: Cond) -> bool | None:
+    if c.op != "ge":
+        return None
+    p = c.args[0]
+    if nonneg(st, p):
+        return True
+    return False if nonneg(st, (-p).plus(-1)) else None
+
+
+def _all(st: State, c: Cond) -> bool | None:
+    if c.op != "and":
+        return None
+    answers = [prove(st, x) for x in c.args]
+    if False in answers:
+        return False
+    return True if all(answers) else None
+
+
+def _any(st: State, c: Cond) -> bool | None:
+    if c.op != "or":
+        return None
+    answers = [prove(st, x) for x in c.args]
+    if True in answers:
+        return True
+    if all(a is False for a in answers):
+        return False
+    negated = [cond_not(x) for x in c.args]
+    for i, part in enumerate(c.args):
+        if _under(st, cond_all(*negated[:i], *negated[i + 1 :]), part):
+            return True
+    return None
+
+
+def _cases(st: State, c: Cond) -> bool | None:
+    """Both sides of a minimum, maximum or choice."""
+    if st.depth >= MAX_SPLITS:
+        return None
+    for atom in _split_atoms(c):
+        if atom.kind == "sel":
+            return _each(st, c, [atom.args[0], cond_not(atom.args[0])])
+        args = choices(atom)
+        sign = 1 if atom.kind == "min" else -1
+        cases = [
+            cond_all(*(cond_ge((b - a).scale(sign)) for b in args if b is not a)) for a in args
+        ]
+        return _each(st, c, cases)
+    return None
+
+
+def _split_atoms(c: Cond) -> list[Atom]:
+    atoms = {a for a in c.mentions if choices(a)}
+    return sorted(atoms, key=lambda a: (len(a.mentions), a.uid))
+
+
+def _alternatives(st: State, c: Cond) -> bool | None:
+    """Every disjunct of a fact that shares a symbol."""
+    if st.depth >= MAX_SPLITS:
+        return None
+    for fact in st.ors:
+        if not fact.syms.isdisjoint(c.syms):
+            answer = _each(st, c, list(fact.args))
+            if answer is not None:
+                return answer
+    return None
+
+
+def _residues(st: State, c: Cond) -> bool | None:
+    """All remainders of a symbol by a small divisor."""
+    if st.depth >= 1:
+        return None
+    for atom in sorted(c.mentions):
+        if atom.kind != "div":
+            continue
+        num, den = atom.args
+        k = den.as_const
+        if k is None or not 2 <= k <= MAX_RESIDUE:
+            continue
+        symbol = next((m[0] for m, x in num.terms if len(m) == 1 and abs(x) == 1), None)
+        if symbol is None:
+            continue
+        x = Poly.mono((symbol,))
+        cases = []
+        for r in range(k):
+            shifted = x.plus(-r)
+            q = st.terms.poly("div", shifted, den)
+            cases.append(cond_eq(shifted - q.scale(k)))
+        answer = _each(st, c, cases)
+        if answer is not None:
+            return answer
+    return None
+
+
+def _each(st: State, c: Cond, cases: list[Cond]) -> bool | None:
+    """The common answer of all possible cases."""
+    answers = []
+    for case in cases:
+        answer = _under(st, case, c, vacuous=True)
+        if answer is None:
+            return None
+        answers.append(answer)
+    kinds = {a for a in answers if a != "impossible"}
+    if len(kinds) == 1:
+        return kinds == {"yes"}
+    return None
+
+
+def _under(st: State, hypothesis: Cond, c: Cond, vacuous: bool = False) -> str | bool | None:
+    """The answer under a hypothesis: 'yes', 'no', 'impossible' or None."""
+    child = st.copy()
+    try:
+        assume(child, hypothesis)
+    except Contradiction:
+        return "impossible" if vacuous else True
+    answer = prove(child, c)
+    st.steps += child.steps
+    if not vacuous:
+        return answer
+    return None if answer is None else "yes" if answer else "no"
+
+
+PROOF_LAWS = (
+    ProofLaw("k | p - c, k does not divide c: p != 0", _remainder),
+    ProofLaw("p > 0 or p < 0: p != 0", _sign),
+    ProofLaw("p != 0 is a fact", _excluded),
+    ProofLaw("n*p == 0 where n == 0 or p == 0", _factors),
+    ProofLaw("p >= 0 and p <= 0: p == 0", _squeezed),
+    ProofLaw("c*p == 0, c != 0: p == 0", _multiple),
+    ProofLaw("the lower bound of p is at least 0: p >= 0", _bounded),
+    ProofLaw("each of a conjunction", _all),
+    ProofLaw("one of a disjunction", _any),
+    ProofLaw("cases of min, max and choice", _cases),
+    ProofLaw("cases of a disjunction known to hold", _alternatives),
+    ProofLaw("all remainders of x by k", _residues),
+)
+
+
+def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:
+    """Whether `e == k*q` for some integer q."""
+    k, e = norm(st, k), norm(st, e)
+    if not e:
+        return True
+    if not k:
+        return prove(st, cond_eq(e))
+    whole, rest = e.divmod_poly(k)
+    if not rest:
+        st.hit("k | k*a")
+        return True
+    if not nonzero(st, k):
+        return None
+    return prove(st, cond_eq(rest - k * st.terms.poly("div", rest, k)))
+
+
+__all__ = ["PROOF_LAWS", "ProofLaw", "cond_any", "prove", "prove_divides"]

@@ -1,0 +1,419 @@
+"""The solver: symbols, facts, three-valued questions, requirements.
+
+`known_*` prove and never add anything: True and False are never wrong, None means unknown.
+`require_*` turn an unknown into a run-time guard, which is a fact from then on. Every symbol is a
+dimension, hence at least 0 and possibly 0: `n*m == n*k` does not give `m == k`.
+
+The constraints follow the shape constraints of DISC (EuroMLSys'21) and BladeDISC (SIGMOD'24):
+dimension equality, product equality and facts per symbol; the canonical polynomials and their
+decision procedure follow JAX's `shape_poly`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product as cartesian
+from typing import Any
+
+from tvm import tirx
+
+from tvm_disc.errors import ShapeConflict
+
+from .assume import assume
+from .bounds import lower, upper
+from .constraints import Likely, parse_constraint
+from .convert import Converter
+from .explain import blame, describe, reasons
+from .facts import Fact, Guard
+from .laws import nonzero
+from .normal import norm, norm_cond
+from .printing import show, show_shape
+from .products import broadcast, group_dims
+from .prove import prove, prove_divides
+from .state import Contradiction, State
+from .terms import TRUE, Atom, Cond, Poly, Terms, cond_all, cond_eq, cond_ge, cond_not
+from .terms import product as poly_product
+
+Dim = Any
+"""A TVM integer expression, or a Python integer."""
+
+
+class Solver:
+    """Facts about the symbolic dims of one program, and the questions asked about them."""
+
+    def __init__(self) -> None:
+        self._terms = Terms()
+        self._convert = Converter(self._terms)
+        self._state = self._fresh_state()
+        self._facts: list[Fact] = []
+        self._names: dict[str, Any] = {}
+        self._sources: dict[Atom, str] = {}
+        self._likely: dict[Atom, tuple[int, ...]] = {}
+        self.guards: list[Guard] = []
+
+    def _fresh_state(self) -> State:
+        st = State(self._terms)
+        st.quotients = self._convert.quotients
+        return st
+
+    # Symbols.
+
+    def symbol(self, name: str, source: str = "") -> Any:
+        """A new int64 symbol whose printed name is `name`, made unique; `source` says where the
+        user meets it: "input 'x' axis 0"."""
+        unique, i = name, 0
+        while unique in self._names:
+            i += 1
+            unique = f"{name}_{i}"
+        var = tirx.Var(unique, "int64")
+        self.declare(var, source)
+        return var
+
+    def declare(self, var: Any, source: str = "") -> None:
+        """Adopt an existing variable."""
+        atom = self._convert.symbol(var).as_atom
+        assert atom is not None
+        self._names.setdefault(str(var.name), var)
+        if source or atom not in self._sources:
+            self._sources[atom] = source
+
+    def resolve(self, name: str) -> Any:
+        """The symbol of this name, for constraint strings; None if there is none."""
+        return self._names.get(name)
+
+    def known_names(self) -> list[str]:
+        """The names that constraint strings may use."""
+        return sorted(self._names)
+
+    # Facts.
+
+    def assume(self, cond: Any, why: str) -> None:
+        """Take a condition (or constraint text) as true; raises `ShapeConflict` quoting both
+        statements where it cannot be."""
+        if isinstance(cond, str):
+            parsed = parse_constraint(cond, self.resolve)
+            if isinstance(parsed, Likely):
+                self.likely(parsed.expr, parsed.values)
+                return
+            cond = parsed
+        c = self._convert.cond(cond)
+        self._add(_kind(c), self._text(cond), why, c)
+
+    def assume_eq(self, a: Dim, b: Dim, why: str) -> None:
+        """`a == b`."""
+        self._add("eq", f"{show(a)} == {show(b)}", why, cond_eq(self._p(a) - self._p(b)))
+
+    def assume_range(self, e: Dim, lo: int | None, hi: int | None, why: str) -> None:
+        """`lo <= e <= hi`; None leaves a side open."""
+        p = self._p(e)
+        conds = [] if lo is None else [cond_ge(p.plus(-lo))]
+        conds += [] if hi is None else [cond_ge((-p).plus(hi))]
+        text = f"{lo} <= " * (lo is not None) + show(e) + f" <= {hi}" * (hi is not None)
+        self._add("range", text, why, cond_all(*conds))
+
+    def assume_divides(self, k: Dim, e: Dim, why: str) -> None:
+        """`k` divides `e`."""
+        self._add("divides", f"{show(e)} % {show(k)} == 0", why, self._divides(k, e))
+
+    def assume_same_elements(
+        self, shape_a: Sequence[Dim], shape_b: Sequence[Dim], why: str
+    ) -> None:
+        """Both shapes have the same number of elements."""
+        text = f"elements {show_shape(shape_a)} == {show_shape(shape_b)}"
+        self._add("same_elements", text, why, self._same_elements(shape_a, shape_b))
+
+    def likely(self, var: Dim, values: Sequence[int]) -> None:
+        """Values to expect for `var`; a hint for choosing kernels, never used in a proof."""
+        atom = self._p(var).as_atom
+        if atom is None:
+            raise ShapeConflict(f"likely values need a symbol, found {show(var)}")
+        self._likely[atom] = tuple(sorted({*self._likely.get(atom, ()), *map(int, values)}))
+
+    def likely_values(self, e: Dim) -> tuple[int, ...]:
+        """The values `e` takes over the likely values of its symbols, at most 256 combinations."""
+        p = self.norm(self._p(e))
+        known = {a: self._likely_of(a) for a in sorted(p.syms)}
+        total = 1
+        for values in known.values():
+            total *= len(values)
+        if not 0 < total <= 256:
+            return ()
+        out = set()
+        for choice in cartesian(*known.values()):
+            st = self._state.copy()
+            for atom, value in zip(known, choice, strict=True):
+                st.subst[atom] = Poly.const(value)
+            st.epoch += 1
+            value_of = norm(st, p).as_const
+            if value_of is not None:
+                out.add(value_of)
+        return tuple(sorted(out))
+
+    def _likely_of(self, atom: Atom) -> tuple[int, ...]:
+        values = set(self._likely.get(atom, ()))
+        for other, known in self._likely.items():
+            p = self.norm(Poly.mono((other,)))
+            rest = p - Poly.mono((atom,))
+            if rest.as_const is not None:
+                values |= {v - rest.constant for v in known}
+            elif len(p.terms) <= 2 and (coeff := dict(p.terms).get((atom,))):
+                values |= {
+                    (v - p.constant) // coeff for v in known if (v - p.constant) % coeff == 0
+                }
+        return tuple(sorted(values))
+
+    def _add(self, kind: str, text: str, why: str, c: Cond) -> None:
+        if c.op == "true" or prove(self._state, c) is True:
+            # Kept for `describe`, but nothing new; a user still wants to see what was declared.
+            if c.op != "true":
+                self._facts.append(Fact(kind, text, why, c))
+            return
+        fact = Fact(kind, text, why, c)
+        try:
+            assume(self._state, c)
+        except Contradiction:
+            self._state = self._replay(self._facts)
+            raise ShapeConflict(self._conflict(fact)) from None
+        self._facts.append(fact)
+
+    def _replay(self, facts: Sequence[Fact]) -> State:
+        st = self._fresh_state()
+        st.hits = self._state.hits
+        for fact in facts:
+            assume(st, fact.cond)
+        return st
+
+    def _conflict(self, fact: Fact) -> str:
+        def impossible(facts: Sequence[Fact]) -> bool:
+            try:
+                assume(self._replay(facts), fact.cond)
+            except Contradiction:
+                return True
+            return False
+
+        others = blame(self._facts, fact.cond.syms, impossible)
+        mine = f"'{fact.text}' ({fact.reason})"
+        if not others:
+            return f"{mine} cannot hold: every dimension is an integer that is at least 0"
+        theirs = " and ".join(f"'{f.text}' ({f.reason})" for f in others)
+        return f"{mine} contradicts {theirs}"
+
+    # Questions.
+
+    def known(self, cond: Any) -> bool | None:
+        """Whether a condition (or constraint text) holds for every value the facts allow."""
+        if isinstance(cond, str):
+            cond = parse_constraint(cond, self.resolve)
+        return self._ask(self._convert.cond(cond))
+
+    def known_eq(self, a: Dim, b: Dim) -> bool | None:
+        """`a == b`."""
+        return self._ask(cond_eq(self._p(a) - self._p(b)))
+
+    def known_le(self, a: Dim, b: Dim) -> bool | None:
+        """`a <= b`."""
+        return self._ask(cond_ge(self._p(b) - self._p(a)))
+
+    def known_lt(self, a: Dim, b: Dim) -> bool | None:
+        """`a < b`."""
+        return self._ask(cond_ge((self._p(b) - self._p(a)).plus(-1)))
+
+    def known_divides(self, k: Dim, e: Dim) -> bool | None:
+        """`e` is an integer multiple of `k`."""
+        return prove_divides(self._state, self._p(k), self._p(e))
+
+    def known_nonzero(self, e: Dim) -> bool | None:
+        """`e != 0`."""
+        return self._ask(cond_not(cond_eq(self._p(e))))
+
+    def known_ne_one(self, e: Dim) -> bool | None:
+        """`e != 1`, which decides broadcasting."""
+        return self._ask(cond_not(cond_eq(self._p(e).plus(-1))))
+
+    def known_same_elements(self, shape_a: Sequence[Dim], shape_b: Sequence[Dim]) -> bool | None:
+        """Whether the products are equal."""
+        return self._ask(self._same_elements(shape_a, shape_b))
+
+    def known_same_shape(self, shape_a: Sequence[Dim], shape_b: Sequence[Dim]) -> bool | None:
+        """Whether rank and every dim are equal."""
+        if len(shape_a) != len(shape_b):
+            return False
+        answers = [self.known_eq(a, b) for a, b in zip(shape_a, shape_b, strict=True)]
+        if False in answers:
+            return False
+        return True if all(answers) else None
+
+    def _ask(self, c: Cond) -> bool | None:
+        return prove(self._state, c)
+
+    def simplify(self, e: Dim) -> Any:
+        """The canonical expression; dims proved equal by normal form give the same object."""
+        return self._convert.expr(self.norm(self._p(e)))
+
+    def simplify_cond(self, cond: Any) -> Any:
+        """The canonical condition, decided where facts decide it."""
+        c = norm_cond(self._state, self._convert.cond(cond))
+        answer = prove(self._state, c)
+        return self._convert.cond_expr(c if answer is None else Cond(str(answer).lower(), ()))
+
+    def norm(self, p: Poly) -> Poly:
+        """The normal form of a canonical polynomial under the facts."""
+        return norm(self._state, p)
+
+    def range_of(self, e: Dim) -> tuple[int | None, int | None]:
+        """The inclusive range; None is unbounded."""
+        p = self.norm(self._p(e))
+        return lower(self._state, p), upper(self._state, p)
+
+    def const(self, e: Dim) -> int | None:
+        """The value, if only one is possible."""
+        p = self.norm(self._p(e))
+        if p.as_const is None:
+            lo, hi = lower(self._state, p), upper(self._state, p)
+            return lo if lo is not None and lo == hi else None
+        return p.as_const
+
+    def why(self, claim: Any) -> list[str]:
+        """A minimal set of facts that proves the claim, then the laws used; empty if unknown."""
+        if isinstance(claim, str):
+            claim = parse_constraint(claim, self.resolve)
+        c = self._convert.cond(claim)
+        return reasons(self._facts, c, self._ask(c), self._replay)
+
+    # Requirements.
+
+    def require(self, cond: Any, context: str, message: str = "") -> None:
+        """Proved: nothing. Refuted: `ShapeConflict`. Unknown: a guard, and a fact from now on."""
+        if isinstance(cond, str):
+            cond = parse_constraint(cond, self.resolve)
+        c = self._convert.cond(cond)
+        answer = self._ask(c)
+        if answer:
+            return
+        text = message or self._words(c, self._text(cond))
+        if answer is False:
+            chain = self.why(self._convert.cond_expr(cond_not(c)))
+            because = f": {'; '.join(chain)}" if chain else ""
+            raise ShapeConflict(f"{context}: {text}, which cannot be{because}")
+        reduced = norm_cond(self._state, c)
+        symbols = tuple(self._convert.vars[a] for a in sorted(c.syms) if a in self._convert.vars)
+        self._add(_kind(c), self._text(cond), f"guard of {context}", c)
+        expr = self._convert.cond_expr(c if reduced.op in ("true", "false") else c)
+        self.guards.append(Guard(expr, text, symbols, context))
+
+    def require_eq(self, a: Dim, b: Dim, context: str) -> None:
+        """`a == b`."""
+        message = f"{self.name_of(a)} must equal {self.name_of(b)}"
+        self.require(
+            _Given(cond_eq(self._p(a) - self._p(b)), f"{show(a)} == {show(b)}"), context, message
+        )
+
+    def require_le(self, a: Dim, b: Dim, context: str) -> None:
+        """`a <= b`."""
+        message = f"{self.name_of(a)} must be at most {self.name_of(b)}"
+        self.require(
+            _Given(cond_ge(self._p(b) - self._p(a)), f"{show(a)} <= {show(b)}"), context, message
+        )
+
+    def require_divides(self, k: Dim, e: Dim, context: str) -> None:
+        """`k` divides `e`."""
+        if prove_divides(self._state, self._p(k), self._p(e)):
+            return
+        message = f"{self.name_of(e)} must be a multiple of {self.name_of(k)}"
+        self.require(_Given(self._divides(k, e), f"{show(e)} % {show(k)} == 0"), context, message)
+
+    def broadcast_dim(self, a: Dim, b: Dim, context: str) -> Any:
+        """The dim that broadcasting `a` against `b` gives, guarded where it may not exist."""
+        return broadcast(self, a, b, context)
+
+    def reshape_groups(
+        self, src: Sequence[Dim], dst: Sequence[Dim]
+    ) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
+        """Minimal contiguous groups of `src` and `dst` dims with equal products, in order;
+        None if the element counts cannot be proved equal."""
+        return group_dims(self, src, dst)
+
+    # Words.
+
+    def facts(self) -> list[Fact]:
+        """Every fact, in the order given, and the likely values."""
+        hints = [
+            Fact("likely", f"likely({self._convert.vars[a].name}, {list(v)})", "hint", TRUE)
+            for a, v in self._likely.items()
+        ]
+        return self._facts + hints
+
+    def describe(self) -> str:
+        """Symbols with source and range, facts with reasons, guards."""
+        return describe(self)
+
+    def symbols(self) -> list[tuple[Any, str]]:
+        """Every symbol with its source, in order of declaration."""
+        return [(var, self._sources.get(atom, "")) for atom, var in self._convert.vars.items()]
+
+    def name_of(self, e: Dim) -> str:
+        """An expression in the user's words: "input 'x' axis 0 (n)"."""
+        p = self._p(e)
+        atom = p.as_atom
+        if p.as_const is not None:
+            return str(p.as_const)
+        if atom is not None and self._sources.get(atom):
+            return f"{self._sources[atom]} ({show(e)})"
+        known = [
+            f"{self._convert.vars[a].name}: {self._sources[a]}"
+            for a in sorted(p.syms)
+            if self._sources.get(a)
+        ]
+        return f"{show(e)} ({', '.join(known)})" if known else show(e)
+
+    def _words(self, c: Cond, text: str) -> str:
+        known = [
+            f"{self._convert.vars[a].name}: {self._sources[a]}"
+            for a in sorted(c.syms)
+            if self._sources.get(a)
+        ]
+        return f"{text} must hold" + (f" ({', '.join(known)})" if known else "")
+
+    @property
+    def law_hits(self) -> dict[str, int]:
+        """How often each law was used."""
+        return dict(self._state.hits)
+
+    @property
+    def steps(self) -> int:
+        """Proof steps so far: a measure of work that does not depend on the machine."""
+        return self._state.steps
+
+    def is_zero_free(self, e: Dim) -> bool:
+        """Whether `e != 0` follows without case analysis; cheaper than `known_nonzero`."""
+        return nonzero(self._state, self.norm(self._p(e)))
+
+    def _p(self, e: Dim) -> Poly:
+        return self._convert.poly(e)
+
+    def _divides(self, k: Dim, e: Dim) -> Cond:
+        num, den = self._p(e), self._p(k)
+        return cond_eq(num - den * self._terms.poly("div", num, den))
+
+    def _same_elements(self, a: Sequence[Dim], b: Sequence[Dim]) -> Cond:
+        return cond_eq(poly_product(map(self._p, a)) - poly_product(map(self._p, b)))
+
+    def _text(self, cond: Any) -> str:
+        return cond.text if isinstance(cond, _Given) else show(cond)
+
+
+class _Given(Cond):
+    """A condition with the words it was asked in."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, c: Cond, text: str) -> None:
+        super().__init__(c.op, c.args)
+        self.text = text
+
+
+def _kind(c: Cond) -> str:
+    return {"ge": "le", "eq": "eq", "ne": "ne", "or": "any"}.get(c.op, "all")
+
+
+__all__ = ["Dim", "Solver"]

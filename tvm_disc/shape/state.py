@@ -1,0 +1,116 @@
+"""What is known: substitutions, ranges, inequalities, exclusions, and the normal form under them.
+
+A `State` holds facts in solved form and only ever grows:
+
+subst    atom -> polynomial     `s2 == s + 1`, `b == 4`, `s == 8*(s // 8)`
+rules    p == 0                 equalities no symbol can be solved from; the leading monomial is
+                                rewritten: `h*d == 768`, `n*m == k*l`
+lo, hi   atom -> integer        ranges
+ineqs    p >= 0                 relations between symbols: `s <= t`
+nes      p != 0
+ors      disjunctions           `n == m or n == 1 or m == 1`
+
+Adding facts makes results stronger, never wrong, so a cached result only needs recomputing when
+a fact came in about one of its symbols, or about a symbol linked to it by a fact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from .terms import Atom, Cond, Poly, Terms
+
+
+class Contradiction(Exception):
+    """A fact cannot hold together with those already known (internal: `Solver` quotes both)."""
+
+
+class State:
+    """The facts of one solver in solved form; see the module's table."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.subst: dict[Atom, Poly] = {}
+        self.rules: list[Poly] = []
+        self.lo: dict[Atom, int] = {}
+        self.hi: dict[Atom, int] = {}
+        self.ineqs: list[Poly] = []
+        self.nes: set[Poly] = set()
+        self.ors: list[Cond] = []
+        self.quotients: dict[Atom, tuple[Poly, Poly]] = {}
+        #: law name -> how often it fired
+        self.hits: Counter[str] = Counter()
+        #: work done, in proof steps; what the linear-time test counts
+        self.steps = 0
+        self.epoch = 0
+        self.depth = 0
+        self._parent: dict[Atom, Atom] = {}
+        self._changed: dict[Atom, int] = {}
+        self._group_changed: dict[Atom, int] = {}
+        self.norm_cache: dict[Poly, tuple[int, Poly]] = {}
+        self.atom_cache: dict[Atom, tuple[int, Poly]] = {}
+        self.bound_cache: dict[tuple[Poly, bool], tuple[int, int | None]] = {}
+        self.proof_cache: dict[tuple[Cond, int], tuple[int, bool | None]] = {}
+
+    def copy(self) -> State:
+        """An independent state for a hypothetical fact; shares counters, not facts."""
+        other = State(self.terms)
+        other.subst = dict(self.subst)
+        other.rules = list(self.rules)
+        other.lo, other.hi = dict(self.lo), dict(self.hi)
+        other.ineqs = list(self.ineqs)
+        other.nes = set(self.nes)
+        other.ors = list(self.ors)
+        other.quotients = self.quotients
+        other.hits = self.hits
+        other.epoch = self.epoch
+        other.depth = self.depth + 1
+        other._parent = dict(self._parent)
+        other._changed = dict(self._changed)
+        other._group_changed = dict(self._group_changed)
+        return other
+
+    # Which cached results a new fact may improve.
+
+    def find(self, atom: Atom) -> Atom:
+        """The representative of the symbols linked to this one by facts."""
+        parent = self._parent
+        root = atom
+        while root in parent:
+            root = parent[root]
+        while atom is not root:
+            parent[atom], atom = root, parent[atom]
+        return root
+
+    def link(self, syms: Iterable[Atom]) -> None:
+        """Facts about one of these symbols may now improve results about the others."""
+        roots = sorted({self.find(s) for s in syms})
+        for other in roots[1:]:
+            self._parent[other] = roots[0]
+            changed = self._group_changed.pop(other, 0)
+            self._group_changed[roots[0]] = max(changed, self._group_changed.get(roots[0], 0))
+
+    def touch(self, syms: Iterable[Atom]) -> None:
+        """A fact came in that involves these symbols."""
+        syms = list(syms)
+        self.link(syms)
+        self.epoch += 1
+        if syms:
+            self._group_changed[self.find(syms[0])] = self.epoch
+
+    def touch_only(self, sym: Atom) -> None:
+        """`sym` was defined and nothing else became known."""
+        self.epoch += 1
+        self._changed[sym] = self.epoch
+
+    def stamp(self, syms: Iterable[Atom]) -> int:
+        """The epoch of the last fact that matters to these symbols."""
+        newest = 0
+        for s in syms:
+            newest = max(newest, self._changed.get(s, 0), self._group_changed.get(self.find(s), 0))
+        return newest
+
+    def hit(self, law: str) -> None:
+        """Count one use of a law."""
+        self.hits[law] += 1
