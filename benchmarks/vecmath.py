@@ -155,7 +155,7 @@ def pow_operands(count: int, seed: int = 0) -> tuple[Array, Array]:
 
 
 def ns_per_element(module: Any, args: list[Any], size: int) -> float:
-    timer = module.time_evaluator("main", tvm.cpu(), number=4, repeat=1)
+    timer = getattr(module, "mod", module).time_evaluator("main", tvm.cpu(), number=4, repeat=1)
     return float(timer(*args).mean) * 1e9 / size
 
 

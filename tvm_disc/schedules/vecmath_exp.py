@@ -192,7 +192,7 @@ def cosh(x: Expr) -> Expr:
 
 def _log_edges(b: Body, result: Expr) -> Expr:
     """The value of any logarithm: inf and NaN pass, 0 gives -inf, negative gives NaN."""
-    edge = b.select(b.x == b.c(0.0), b.c(-INF), b.c(NAN))
+    edge = b.select(b.eq(b.x, b.c(0.0)), b.c(-INF), b.c(NAN))
     positive = b.select(b.x > b.c(0.0), result, edge)
     return b.select(b.x < b.c(INF), positive, b.x)
 
@@ -236,11 +236,10 @@ def log1p_of(b: Body, v: Expr, extra: Expr | None = None) -> Expr:
 def log1p(x: Expr) -> Expr:
     b = Body(x)
     result = log1p_of(b, b.x)
-    edge = b.select(b.x == b.c(-1.0), b.c(-INF), b.c(NAN))
+    edge = b.select(b.eq(b.x, b.c(-1.0)), b.c(-INF), b.c(NAN))
     inside = b.select(b.x > b.c(-1.0), result, edge)
-    # +-0 keep their sign; inf and NaN pass.
-    through = tirx.Or(b.x == b.c(0.0), tirx.Not(b.x < b.c(INF)))
-    return b.done(b.select(through, b.x, inside))
+    inside = b.select(b.eq(b.x, b.c(0.0)), b.x, inside)  # +-0 keep their sign
+    return b.done(b.select(b.x < b.c(INF), inside, b.x))
 
 
 def asinh(x: Expr) -> Expr:
@@ -281,7 +280,7 @@ def atanh(x: Expr) -> Expr:
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     half = b.c(0.5) * log1p_of(b, b.let("v", (a + a) / (b.c(1.0) - a)))
-    edge = b.select(a == b.c(1.0), b.c(INF), b.c(NAN))
+    edge = b.select(b.eq(a, b.c(1.0)), b.c(INF), b.c(NAN))
     return b.done(b.with_sign(b.select(a < b.c(1.0), half, edge), b.x))
 
 
@@ -293,8 +292,8 @@ def pow_general(x: Expr, y: Expr) -> Expr:
     exponent, f = b.log_split(a)
     f64 = b.let("fd", b.cast(f, "float64"))
     log2_a = b.fma(f64, b.poly(f64, LOG2_F64), b.cast(exponent, "float64"))
-    log2_a = b.select(a == b.c(0.0), b.d(-INF), log2_a)
-    log2_a = b.select(a == b.c(INF), b.d(INF), log2_a)
+    log2_a = b.select(b.eq(a, b.c(0.0)), b.d(-INF), log2_a)
+    log2_a = b.select(b.eq(a, b.c(INF)), b.d(INF), log2_a)
     t = b.let("t", b.cast(y, "float64") * log2_a)
     clean = b.let("tc", tirx.max(tirx.min(t, b.d(160.0)), b.d(-160.0)))
     whole = b.let("w", tirx.nearbyint(clean))
@@ -303,16 +302,15 @@ def pow_general(x: Expr, y: Expr) -> Expr:
     result = b.select(t >= b.d(128.0), b.c(INF), b.select(t <= b.d(-150.0), b.c(0.0), result))
     # Sign: negative base and odd exponent.  2^24 and beyond, inf included, are even.
     half = b.let("hy", y * b.c(0.5))
-    integral = b.let("int", tirx.floor(y) == y)
-    odd = tirx.And(integral, tirx.floor(half) != half)
+    integral = b.let("int", b.eq(tirx.floor(y), y))
+    odd = tirx.And(integral, tirx.Not(b.eq(tirx.floor(half), half)))
     sign = b.select(odd, b.x, b.c(1.0))
     result = b.with_sign(b.let("m", result), sign)
     no_root = tirx.And(tirx.And(b.x < b.c(0.0), b.x >= b.c(-FLT_MAX)), tirx.Not(integral))
     number = tirx.And(b.x <= b.c(INF), y <= b.c(INF))
-    nan = tirx.Or(no_root, tirx.Not(number))
-    result = b.select(nan, b.c(NAN), result)
-    unit = tirx.And(b.x == b.c(-1.0), tirx.Or(y == b.c(INF), y == b.c(-INF)))
-    one = tirx.Or(tirx.Or(b.x == b.c(1.0), y == b.c(0.0)), unit)
+    result = b.select(number, b.select(no_root, b.c(NAN), result), b.c(NAN))
+    unit = tirx.And(b.eq(b.x, b.c(-1.0)), tirx.Or(b.eq(y, b.c(INF)), b.eq(y, b.c(-INF))))
+    one = tirx.Or(tirx.Or(b.eq(b.x, b.c(1.0)), b.eq(y, b.c(0.0))), unit)
     return b.done(b.select(one, b.c(1.0), result))
 
 
@@ -323,7 +321,7 @@ def pow_const(x: Expr, y: float) -> Expr | None:
     b = Body(x)
     if y in (0.5, -0.5):
         # Unlike sqrt: pow(-0, 1/2) = +0 and pow(-inf, 1/2) = inf.
-        outside = b.select(b.x == b.c(-INF), b.c(INF), b.c(NAN))
+        outside = b.select(b.eq(b.x, b.c(-INF)), b.c(INF), b.c(NAN))
         root = b.select(b.x < b.c(0.0), outside, tirx.sqrt(b.abs(b.x)))
         return b.done(root if y > 0 else b.c(1.0) / root)
     forms = {
