@@ -73,7 +73,7 @@ FITS: dict[str, Fit] = {
     "gelu": Fit(
         lambda x: _ndtr_scaled(x) * (x + GELU_K),
         lambda x: 1 / (_ndtr_scaled(x) * (x + GELU_K)),
-        0.0, 14.5, 10, lambda x: (x - GELU_K) / (x + GELU_K),
+        0.0, 14.5, 11, lambda x: (x - GELU_K) / (x + GELU_K),
     ),
     "sin": _odd(mp.sin, 1e-4, 0.786, 4),
     "cos": Fit(

@@ -15,7 +15,9 @@ to the exponent field, never a product of two factors.  ``fma`` lowers to ``llvm
 instruction where the target has it, otherwise a multiplication and an addition; no function
 needs the single rounding to meet its bound.
 
-Conversions to integer are undefined for NaN and out-of-range values, so a body first selects or
+TVM's simplifier treats floats as real numbers: it folds ``x == x`` to true and turns
+``not x < y`` into ``y <= x``.  Conditions are therefore written so that NaN makes them false, and
+are never negated.  Conversions to integer are undefined for NaN and out-of-range values, so a body first selects or
 clamps its argument and only then converts; ``min``/``max`` give their *second* operand on NaN.
 """
 
@@ -141,6 +143,9 @@ class Body:
     # Naming --------------------------------------------------------------------------------
 
     def let(self, name: str, value: Expr) -> Expr:
+        """A variable that holds ``value``; conditions stay inline (TVM has no vector of bool)."""
+        if "bool" in str(value.ty.dtype):
+            return value
         var = tirx.Var(name, str(value.ty.dtype))
         self._bindings.append((var, value))
         return var
@@ -206,6 +211,10 @@ class Body:
     def or_nan(self, result: Expr) -> Expr:
         """``result``, or ``x`` where ``x`` is NaN (TVM would fold ``x == x`` to true)."""
         return self.select(self.x <= self.c(float("inf")), result, self.x)
+
+    def eq(self, x: Expr, y: Expr) -> Expr:
+        """The node for ``x == y``; Python's ``==`` on expressions makes a lazy placeholder."""
+        return tirx.EQ(x, y)
 
     def small_int(self, x: Expr) -> Expr:
         """An integral float of the working format, within int32, as the wide integer."""

@@ -42,15 +42,16 @@ ERF_LARGE = (
 GELU_K = 2.75
 GELU_TAIL = (
     0.7189860343933105,
-    -0.47435420751571655,
-    0.18233415484428406,
-    -0.016563132405281067,
-    -0.016442015767097473,
-    0.0031894987914711237,
-    0.002486758166924119,
-    -0.00024805040447972715,
-    -0.00041232258081436157,
-    -7.14710695319809e-05,
+    -0.4743541181087494,
+    0.18233443796634674,
+    -0.016566043719649315,
+    -0.016445547342300415,
+    0.0032109085004776716,
+    0.002504644449800253,
+    -0.0003041280433535576,
+    -0.0004562221292871982,
+    -2.2582145902561024e-05,
+    4.06982253480237e-05,
 )
 
 # log2(1+f)/f, float64 coefficients for a float32 result.
@@ -192,7 +193,7 @@ def cosh(x: Expr) -> Expr:
 
 def _log_edges(b: Body, result: Expr) -> Expr:
     """The value of any logarithm: inf and NaN pass, 0 gives -inf, negative gives NaN."""
-    edge = b.select(b.x == b.c(0.0), b.c(-INF), b.c(NAN))
+    edge = b.select(b.eq(b.x, b.c(0.0)), b.c(-INF), b.c(NAN))
     positive = b.select(b.x > b.c(0.0), result, edge)
     return b.select(b.x < b.c(INF), positive, b.x)
 
@@ -236,11 +237,10 @@ def log1p_of(b: Body, v: Expr, extra: Expr | None = None) -> Expr:
 def log1p(x: Expr) -> Expr:
     b = Body(x)
     result = log1p_of(b, b.x)
-    edge = b.select(b.x == b.c(-1.0), b.c(-INF), b.c(NAN))
+    edge = b.select(b.eq(b.x, b.c(-1.0)), b.c(-INF), b.c(NAN))
     inside = b.select(b.x > b.c(-1.0), result, edge)
-    # +-0 keep their sign; inf and NaN pass.
-    through = tirx.Or(b.x == b.c(0.0), tirx.Not(b.x < b.c(INF)))
-    return b.done(b.select(through, b.x, inside))
+    inside = b.select(b.eq(b.x, b.c(0.0)), b.x, inside)  # +-0 keep their sign
+    return b.done(b.select(b.x < b.c(INF), inside, b.x))
 
 
 def asinh(x: Expr) -> Expr:
@@ -281,7 +281,7 @@ def atanh(x: Expr) -> Expr:
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     half = b.c(0.5) * log1p_of(b, b.let("v", (a + a) / (b.c(1.0) - a)))
-    edge = b.select(a == b.c(1.0), b.c(INF), b.c(NAN))
+    edge = b.select(b.eq(a, b.c(1.0)), b.c(INF), b.c(NAN))
     return b.done(b.with_sign(b.select(a < b.c(1.0), half, edge), b.x))
 
 
@@ -293,8 +293,8 @@ def pow_general(x: Expr, y: Expr) -> Expr:
     exponent, f = b.log_split(a)
     f64 = b.let("fd", b.cast(f, "float64"))
     log2_a = b.fma(f64, b.poly(f64, LOG2_F64), b.cast(exponent, "float64"))
-    log2_a = b.select(a == b.c(0.0), b.d(-INF), log2_a)
-    log2_a = b.select(a == b.c(INF), b.d(INF), log2_a)
+    log2_a = b.select(b.eq(a, b.c(0.0)), b.d(-INF), log2_a)
+    log2_a = b.select(b.eq(a, b.c(INF)), b.d(INF), log2_a)
     t = b.let("t", b.cast(y, "float64") * log2_a)
     clean = b.let("tc", tirx.max(tirx.min(t, b.d(160.0)), b.d(-160.0)))
     whole = b.let("w", tirx.nearbyint(clean))
@@ -303,16 +303,15 @@ def pow_general(x: Expr, y: Expr) -> Expr:
     result = b.select(t >= b.d(128.0), b.c(INF), b.select(t <= b.d(-150.0), b.c(0.0), result))
     # Sign: negative base and odd exponent.  2^24 and beyond, inf included, are even.
     half = b.let("hy", y * b.c(0.5))
-    integral = b.let("int", tirx.floor(y) == y)
-    odd = tirx.And(integral, tirx.floor(half) != half)
+    integral = b.let("int", b.eq(tirx.floor(y), y))
+    odd = tirx.And(integral, tirx.Not(b.eq(tirx.floor(half), half)))
     sign = b.select(odd, b.x, b.c(1.0))
     result = b.with_sign(b.let("m", result), sign)
     no_root = tirx.And(tirx.And(b.x < b.c(0.0), b.x >= b.c(-FLT_MAX)), tirx.Not(integral))
     number = tirx.And(b.x <= b.c(INF), y <= b.c(INF))
-    nan = tirx.Or(no_root, tirx.Not(number))
-    result = b.select(nan, b.c(NAN), result)
-    unit = tirx.And(b.x == b.c(-1.0), tirx.Or(y == b.c(INF), y == b.c(-INF)))
-    one = tirx.Or(tirx.Or(b.x == b.c(1.0), y == b.c(0.0)), unit)
+    result = b.select(number, b.select(no_root, b.c(NAN), result), b.c(NAN))
+    unit = tirx.And(b.eq(b.x, b.c(-1.0)), tirx.Or(b.eq(y, b.c(INF)), b.eq(y, b.c(-INF))))
+    one = tirx.Or(tirx.Or(b.eq(b.x, b.c(1.0)), b.eq(y, b.c(0.0))), unit)
     return b.done(b.select(one, b.c(1.0), result))
 
 
@@ -323,7 +322,7 @@ def pow_const(x: Expr, y: float) -> Expr | None:
     b = Body(x)
     if y in (0.5, -0.5):
         # Unlike sqrt: pow(-0, 1/2) = +0 and pow(-inf, 1/2) = inf.
-        outside = b.select(b.x == b.c(-INF), b.c(INF), b.c(NAN))
+        outside = b.select(b.eq(b.x, b.c(-INF)), b.c(INF), b.c(NAN))
         root = b.select(b.x < b.c(0.0), outside, tirx.sqrt(b.abs(b.x)))
         return b.done(root if y > 0 else b.c(1.0) / root)
     forms = {

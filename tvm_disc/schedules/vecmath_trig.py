@@ -60,7 +60,7 @@ def _quadrant(b: Body) -> tuple[Expr, Expr]:
         r = b.let("r", b.fma(n, b.d(-part), r))
     reduced = b.select(inside, b.cast(r, "float32"), b.c(float("nan")))
     # The cast drops the sign of -0, which only x itself has.
-    zero = b.x == b.c(0.0)
+    zero = b.eq(b.x, b.c(0.0))
     return b.let("q", b.cast(n, "int32")), b.let("s", b.select(zero, b.x, reduced))
 
 
@@ -71,7 +71,7 @@ def _sin_cos(x: Expr, shift: int) -> Expr:
     s = b.let("z", r * r)
     sine = b.fma(r * s, b.poly(s, SIN_TAIL), r)
     cosine = b.fma(s * s, b.poly(s, COS_TAIL), b.fma(s, b.c(-0.5), b.c(1.0)))
-    odd = tirx.bitwise_and(q, b.i(1)) != b.i(0)
+    odd = b.eq(tirx.bitwise_and(q, b.i(1)), b.i(1))
     value = b.let("v", b.select(odd, cosine, sine))
     sign = tirx.shift_left(tirx.bitwise_and(q, b.i(2)), b.i(30))
     return b.done(b.float_of(tirx.bitwise_xor(b.bits(value), sign)))
@@ -90,7 +90,7 @@ def tan(x: Expr) -> Expr:
     q, r = _quadrant(b)
     s = b.let("z", r * r)
     t = b.let("t", b.fma(r * s, b.poly(s, TAN_TAIL), r))
-    odd = tirx.bitwise_and(q, b.i(1)) != b.i(0)
+    odd = b.eq(tirx.bitwise_and(q, b.i(1)), b.i(1))
     return b.done(b.select(odd, b.c(-1.0) / t, t))
 
 
