@@ -35,7 +35,7 @@ from tvm_disc.codegen.program import (
     Storage,
     Value,
 )
-from tvm_disc.schedules.emit import Block, Buffer, i64, storage_dtype
+from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, storage_dtype
 from tvm_disc.schedules.index import product
 
 Expr: TypeAlias = Any
@@ -227,9 +227,7 @@ class HostEmitter:
             )
 
     def _load_constants(self) -> None:
-        slot = tvm.ir.Call(self.slot_gv, [], ret_ty=void_pointer())
-        address = O.tvm_struct_get(slot, i32(0), i32(INT64_ELEM), "int64")
-        bits = self.block.bind("constants_at", address)
+        bits = self.block.bind("constants_at", static_cell(self.block, self.slot_gv)[i64(0)])
         self._assert(
             tirx.NE(bits, i64(0)),
             "the program's constants are not bound: load it with tvm_disc.load",
@@ -345,7 +343,7 @@ class HostEmitter:
         return self.places[storage]
 
     def _typed(self, storage: Storage, dtype: str) -> Expr:
-        return tirx.ptr_byte_offset(self._place(storage), i32(0), storage_dtype(dtype))
+        return byte_offset(self._place(storage), 0, dtype)
 
     # -- instructions --------------------------------------------------------------------------
 
@@ -404,7 +402,7 @@ class HostEmitter:
         args += [
             self._typed(s, o.dtype) for s, o in zip(launch.outputs, kernel.outputs, strict=True)
         ]
-        null = tirx.ptr_byte_offset(self.params[1], i32(0), "float32")
+        null = byte_offset(self.params[1], 0, "float32")
         args.append(self._typed(launch.scratch, "float32") if launch.scratch else null)
         args += [i64(s) for s in launch.symbols]
         self.block.eval(tvm.ir.Call(kernel.entry, args, ret_ty=PrimType("int32")))
@@ -545,6 +543,14 @@ class HostEmitter:
                 if cell is not None:
                     self.block.store(cell, 0, dim)
         self._close_region()
+
+
+def static_cell(block: Block, slot: Any) -> Buffer:
+    """The program's static variable, which holds the address of its constant section."""
+    where = block.alloc("where", 1, "int64")
+    block.eval(tvm.ir.Call(slot, [where.data], ret_ty=PrimType("int32")))
+    address = tirx.reinterpret(PointerType(PrimType("int64"), "global"), where[i64(0)])
+    return block.declare("static", block.bind("static_at", address), "int64")
 
 
 def as_pointer(bits: Expr) -> Expr:

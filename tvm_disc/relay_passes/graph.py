@@ -57,7 +57,7 @@ class Node:
     @property
     def name(self) -> str:
         """A printable name."""
-        return self.op if self.var is None else str(self.var.name_hint)
+        return self.op if self.var is None else str(self.var.name)
 
     @property
     def is_scalar_const(self) -> bool:
@@ -111,7 +111,7 @@ def _read_operand(arg: Any, lookup: Mapping[Any, Node], inputs: list[Node], prim
 
 def operand(arg: Any, lookup: Mapping[Any, Node]) -> Node:
     """The node an operand refers to; literals become ``const`` nodes."""
-    if isinstance(arg, relax.Constant):
+    if isinstance(arg, tvm.ir.GenericConst):
         return const_node(arg)
     node = lookup.get(arg)
     if node is None:
@@ -121,8 +121,7 @@ def operand(arg: Any, lookup: Mapping[Any, Node]) -> Node:
 
 def const_node(expr: Any) -> Node:
     """A ``const`` node holding the literal's value as a NumPy array."""
-    data = expr.data if hasattr(expr, "data") else expr.value
-    value = np.asarray(data.numpy())
+    value = np.asarray(expr.value.numpy())
     dtype = str(expr.ty.dtype)
     shape = tuple(tirx.IntImm("int64", int(d)) for d in value.shape)
     return Node("const", (), shape, dtype, expr=expr, value=value)

@@ -12,9 +12,17 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.graph import Node, is_one, static_dim
 from tvm_disc.schedules import vecmath
-from tvm_disc.schedules.emit import const, dtype_of, i64
+from tvm_disc.schedules.emit import (
+    const,
+    dtype_of,
+    element_dtype,
+    i64,
+    same_lanes,
+    with_lanes,
+)
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.lowering import Lowering
 
@@ -32,7 +40,7 @@ def elementwise(fn: Callable[..., Expr]) -> Rule:
     """A rule that applies ``fn`` to the operands at the broadcast index."""
 
     def rule(low: Lowering, node: Node, index: Index) -> Expr:
-        return fn(*_operands(low, node, index))
+        return fn(*same_lanes(*_operands(low, node, index)))
 
     return rule
 
@@ -72,13 +80,13 @@ def _maximum(a: Expr, b: Expr) -> Expr:
     """NumPy's rule: a NaN in either operand wins."""
     if not is_float(dtype_of(a)):
         return tirx.max(a, b)
-    return tirx.Select(tirx.Or(a > b, a != a), a, b)
+    return tirx.Select(tirx.Or(a > b, tirx.NE(a, a)), a, b)
 
 
 def _minimum(a: Expr, b: Expr) -> Expr:
     if not is_float(dtype_of(a)):
         return tirx.min(a, b)
-    return tirx.Select(tirx.Or(a < b, a != a), a, b)
+    return tirx.Select(tirx.Or(a < b, tirx.NE(a, a)), a, b)
 
 
 def _relu(x: Expr) -> Expr:
@@ -93,19 +101,19 @@ def _logical(op: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
 
 
 def _truth(x: Expr) -> Expr:
-    return x if dtype_of(x) == "bool" else x != const(0, dtype_of(x))
+    return x if element_dtype(x) == "bool" else tirx.NE(x, const(0, dtype_of(x)))
 
 
 def cast(value: Expr, dtype: str) -> Expr:
     """``value`` as ``dtype``; to bool means "is not zero"."""
-    if dtype_of(value) == dtype:
+    if element_dtype(value) == dtype:
         return value
-    return _truth(value) if dtype == "bool" else tirx.Cast(dtype, value)
+    return _truth(value) if dtype == "bool" else tirx.Cast(with_lanes(dtype, value), value)
 
 
 def _clip(low: Lowering, node: Node, index: Index) -> Expr:
     x = low.at(node.inputs[0], index)
-    lo, hi = (cast(_prim(p), node.dtype) for p in node.prims)
+    x, lo, hi = same_lanes(x, *(cast(_prim(p), node.dtype) for p in node.prims))
     return _minimum(_maximum(x, lo), hi)
 
 
@@ -147,13 +155,6 @@ def _permute(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(node.inputs[0], source)
 
 
-def permutation(node: Node) -> tuple[int, ...]:
-    """Output axis -> input axis of a ``permute_dims`` node."""
-    rank = len(node.shape)
-    axes = node.attrs["axes"]
-    return tuple(reversed(range(rank))) if axes is None else tuple(a % rank for a in axes)
-
-
 def _broadcast_to(low: Lowering, node: Node, index: Index) -> Expr:
     source = node.inputs[0]
     offset = len(node.shape) - len(source.shape)
@@ -165,7 +166,7 @@ def _broadcast_to(low: Lowering, node: Node, index: Index) -> Expr:
         elif low.solver.known_eq(dim, target):
             at.append(i)
         else:
-            at.append(tirx.Select(i64(dim) == i64(1), i64(0), i))
+            at.append(mul(i, tirx.Select(tirx.EQ(i64(dim), i64(1)), i64(0), i64(1))))
     return low.at(source, at)
 
 
@@ -221,13 +222,12 @@ def _strided_slice(low: Lowering, node: Node, index: Index) -> Expr:
 
 
 def _clamp(low: Lowering, position: Expr, extent: Any, mode: str) -> Expr:
-    extent = i64(extent)
-    position = tirx.Cast("int64", position) if dtype_of(position) != "int64" else position
+    position, extent, zero = same_lanes(cast(position, "int64"), i64(extent), i64(0))
     if mode == "wrap":
         return tirx.floormod(position, extent)
     if mode == "fast":
         return position
-    return tirx.max(tirx.min(position, extent - 1), i64(0))
+    return tirx.max(tirx.min(position, extent - const(1, dtype_of(extent))), zero)
 
 
 def _take(low: Lowering, node: Node, index: Index) -> Expr:
@@ -257,9 +257,9 @@ def _gather_elements(low: Lowering, node: Node, index: Index) -> Expr:
 
 def _wrap_negative(position: Expr, extent: Any) -> Expr:
     """Negative positions count from the end; the result is clamped into the operand."""
-    position = tirx.Cast("int64", position) if dtype_of(position) != "int64" else position
-    wrapped = tirx.Select(position < 0, position + i64(extent), position)
-    return tirx.max(tirx.min(wrapped, i64(extent) - 1), i64(0))
+    position, extent, zero = same_lanes(cast(position, "int64"), i64(extent), i64(0))
+    wrapped = tirx.Select(position < zero, position + extent, position)
+    return tirx.max(tirx.min(wrapped, extent - const(1, dtype_of(extent))), zero)
 
 
 def _gather_nd(low: Lowering, node: Node, index: Index) -> Expr:
@@ -293,7 +293,7 @@ def _shape_to_tensor(low: Lowering, node: Node, index: Index) -> Expr:
     dims = node.prims[0]
     value = i64(dims[-1])
     for k in reversed(range(len(dims) - 1)):
-        value = tirx.Select(index[0] == k, i64(dims[k]), value)
+        value = tirx.Select(tirx.EQ(index[0], i64(k)), i64(dims[k]), value)
     return cast(value, node.dtype)
 
 
@@ -350,7 +350,7 @@ def _one_hot(low: Lowering, node: Node, index: Index) -> Expr:
     at = [i for k, i in enumerate(index) if k != axis]
     on, off = (cast(_prim(p), node.dtype) for p in node.prims[:2])
     picked = low.at(node.inputs[0], at)
-    return tirx.Select(tirx.Cast("int64", picked) == index[axis], on, off)
+    return tirx.Select(tirx.EQ(cast(picked, "int64"), index[axis]), on, off)
 
 
 def _triangle(keep: Callable[[Expr, Expr], Expr]) -> Rule:
@@ -363,7 +363,7 @@ def _triangle(keep: Callable[[Expr, Expr], Expr]) -> Rule:
 
 
 def _power(low: Lowering, node: Node, index: Index) -> Expr:
-    base, exponent = _operands(low, node, index)
+    base, exponent = same_lanes(*_operands(low, node, index))
     if is_float(node.dtype):
         return vecmath.pow(base, exponent)
     wide = tirx.pow(tirx.Cast("float64", base), tirx.Cast("float64", exponent))
@@ -378,8 +378,11 @@ def _nan_test(fn: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
 
 
 def _isinf(x: Expr) -> Expr:
-    big = tirx.max_value(dtype_of(x))
-    return tirx.abs(x) > big
+    return tirx.abs(x) > _largest(x)
+
+
+def _largest(x: Expr) -> Expr:
+    return same_lanes(tirx.max_value(element_dtype(x)), x)[0]
 
 
 _BINARY: Mapping[str, Callable[..., Expr]] = {
@@ -419,9 +422,9 @@ _UNARY: Mapping[str, Callable[[Expr], Expr]] = {
     "sign": _sign,
     "logical_not": lambda x: tirx.Not(_truth(x)),
     "bitwise_not": tirx.bitwise_not,
-    "isnan": _nan_test(lambda x: x != x),
+    "isnan": _nan_test(lambda x: tirx.NE(x, x)),
     "isinf": _nan_test(_isinf),
-    "isfinite": lambda x: tirx.abs(x) <= tirx.max_value(dtype_of(x))
+    "isfinite": lambda x: tirx.abs(x) <= _largest(x)
     if is_float(dtype_of(x))
     else const(True, "bool"),
     "nn.relu": _relu,

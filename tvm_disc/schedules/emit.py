@@ -38,13 +38,44 @@ def i64(value: int | Expr) -> Expr:
 
 
 def const(value: float | int | bool, dtype: str) -> Expr:
-    """A literal of ``dtype``."""
-    return tirx.const(value, dtype)
+    """A literal of ``dtype``; of a vector dtype such as ``float32x16``, in every lane."""
+    element, _, lanes = dtype.partition("x")
+    literal = tirx.const(value, element)
+    return tirx.Broadcast(literal, int(lanes)) if lanes else literal
 
 
 def dtype_of(expr: Expr) -> str:
-    """Element type of a primitive expression, such as ``float32`` or ``float32x16``."""
+    """Type of a primitive expression, such as ``float32`` or ``float32x16``."""
     return str(expr.ty.dtype)
+
+
+def lanes_of(expr: Expr) -> int:
+    """Lanes of an expression; 1 for scalars."""
+    return int(dtype_of(expr).partition("x")[2] or 1)
+
+
+def element_dtype(expr: Expr) -> str:
+    """Type of one lane."""
+    return dtype_of(expr).partition("x")[0]
+
+
+def same_lanes(*exprs: Expr) -> tuple[Expr, ...]:
+    """The expressions with scalars broadcast to the widest."""
+    widest = max(lanes_of(e) for e in exprs)
+    return tuple(
+        tirx.Broadcast(e, widest) if widest > 1 and lanes_of(e) == 1 else e for e in exprs
+    )
+
+
+def with_lanes(dtype: str, like: Expr) -> str:
+    """``dtype`` with the lanes of ``like``."""
+    lanes = lanes_of(like)
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def ramp(base: Expr, lanes: int) -> Expr:
+    """The ``lanes`` consecutive indices from ``base`` on."""
+    return tirx.Ramp(i64(base), i64(1), lanes)
 
 
 def pointer(name: str, dtype: str) -> Var:
@@ -72,6 +103,12 @@ def view(name: str, data: Expr, dtype: str) -> Buffer:
     dtype = storage_dtype(dtype)
     align = max(1, tvm.DataType(dtype).bits // 8)
     return tirx.decl_buffer((i64(UNBOUNDED),), dtype, name=name, data=data, data_alignment=align)
+
+
+def byte_offset(data: Expr, offset_bytes: Expr | int, dtype: str) -> Expr:
+    """``data`` moved by some bytes, as a pointer to elements of ``dtype``."""
+    kind = PointerType(PrimType(storage_dtype(dtype)), "global")
+    return tirx.call_intrin(kind, "tirx.handle_add_byte_offset", data, i64(offset_bytes))
 
 
 class Block:

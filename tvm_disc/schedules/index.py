@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.schedules.emit import Block, i64
+from tvm_disc.schedules.emit import Block, dtype_of, i64, lanes_of, same_lanes
 
 Expr: TypeAlias = Any
 Dims: TypeAlias = Sequence[Any]
@@ -60,7 +60,7 @@ class IndexSpace:
         return tuple(next(values) if i in wide else i64(0) for i in range(len(dims)))
 
     def _part(self, origin: Expr, dims: tuple[Expr, ...], position: int) -> Expr:
-        var = tirx.Var(f"i{position}", "int64")
+        var = tirx.Var(f"i{position}", dtype_of(origin))
         self._parts[var] = _Part(origin, dims, position, var)
         return var
 
@@ -137,10 +137,11 @@ class IndexSpace:
         part = self._parts[var]
         # A dim of zero must not trap: the index may be computed for an arm that is never taken.
         inner = product([at_least_one(d) for d in part.dims[part.position + 1 :]])
-        quotient = part.origin if _literal(inner) == 1 else tirx.floordiv(part.origin, inner)
+        one = _literal(inner) == 1
+        quotient = part.origin if one else _lanewise(part.origin, inner, tirx.floordiv)
         if part.position == 0:
             return quotient
-        return tirx.floormod(quotient, at_least_one(part.dims[part.position]))
+        return _lanewise(quotient, at_least_one(part.dims[part.position]), tirx.floormod)
 
     def depends_on(self, var: Any, root: Any) -> bool:
         """Whether placeholder ``var`` is split, through any number of steps, from ``root``."""
@@ -187,7 +188,10 @@ def mul(a: Expr, b: Expr) -> Expr:
         return i64(a)
     if x == 0 or y == 0:
         return i64(0)
-    return i64(a) * i64(b)
+    for vector, scalar in ((a, b), (b, a)):
+        if isinstance(vector, tirx.Ramp):
+            return tirx.Ramp(mul(vector.base, scalar), mul(vector.stride, scalar), vector.lanes)
+    return _lanewise(i64(a), i64(b), lambda u, v: u * v)
 
 
 def add(a: Expr, b: Expr) -> Expr:
@@ -199,4 +203,11 @@ def add(a: Expr, b: Expr) -> Expr:
         return i64(b)
     if y == 0:
         return i64(a)
-    return i64(a) + i64(b)
+    for vector, scalar in ((a, b), (b, a)):
+        if isinstance(vector, tirx.Ramp) and lanes_of(i64(scalar)) == 1:
+            return tirx.Ramp(add(vector.base, scalar), vector.stride, vector.lanes)
+    return _lanewise(i64(a), i64(b), lambda u, v: u + v)
+
+
+def _lanewise(a: Expr, b: Expr, fn: Callable[[Expr, Expr], Expr]) -> Expr:
+    return fn(*same_lanes(a, b))

@@ -18,7 +18,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
 from tvm_disc.relay_passes.graph import Node, free_symbols
-from tvm_disc.schedules.emit import Block, Buffer, i64, index_var, pointer, prim_func
+from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, index_var, pointer, prim_func
 from tvm_disc.schedules.index import IndexSpace
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
@@ -196,7 +196,7 @@ def _driver(
     def run(part: Expr, lo: Expr, hi: Expr) -> None:
         temp = scratch
         if _uses_scratch(plan) and part is not None:
-            temp = tirx.ptr_byte_offset(
+            temp = byte_offset(
                 scratch,
                 part * i64(plan.scratch_elems) * _bytes(plan.scratch_dtype),
                 plan.scratch_dtype,

@@ -15,7 +15,15 @@ from tvm import tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import Node, is_one
-from tvm_disc.schedules.emit import Block, Buffer, const, i64
+from tvm_disc.schedules.emit import (
+    Block,
+    Buffer,
+    const,
+    dtype_of,
+    i64,
+    same_lanes,
+    with_lanes,
+)
 from tvm_disc.schedules.index import IndexSpace
 from tvm_disc.shape import Solver
 
@@ -65,7 +73,7 @@ class Lowering:
     def load(self, buffer: Buffer, offset: Expr, dtype: str) -> Expr:
         """One element; booleans are bytes in memory."""
         value = buffer[offset]
-        return value != const(0, "int8") if dtype == "bool" else value
+        return tirx.NE(value, const(0, dtype_of(value))) if dtype == "bool" else value
 
     def at(self, node: Node, index: Index) -> Expr:
         """The value of ``node`` at ``index`` (one int64 expression per dim)."""
@@ -151,7 +159,8 @@ class Lowering:
     def store(self, buffer: Buffer, offset: Expr, value: Expr, dtype: str) -> None:
         """Store one element, resolving the indices used."""
         if dtype == "bool":
-            value = tirx.Cast("int8", value)
+            value = tirx.Cast(with_lanes("int8", value), value)
+        offset, value = same_lanes(offset, value)
         self.resolve([offset, value])
         self.block.store(buffer, offset, value)
 

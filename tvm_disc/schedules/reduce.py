@@ -14,12 +14,13 @@ from tvm import tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.axes import permutation, reduced_axes
 from tvm_disc.relay_passes.graph import Node, static_dim
-from tvm_disc.schedules.elements import cast, permutation, reshape_index
-from tvm_disc.schedules.emit import Buffer, i64
+from tvm_disc.schedules.elements import cast, reshape_index
+from tvm_disc.schedules.emit import Buffer, i64, ramp, same_lanes
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
-from tvm_disc.schedules.reducers import reduced_axes
+from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
 from tvm_disc.schedules.windows import Contraction, contraction
 from tvm_disc.shape import Solver
 
@@ -36,15 +37,18 @@ def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
     spec = contraction(anchor)
     rows, cols = (anchor.shape[:-1], anchor.shape[-1]) if anchor.shape else ((), i64(1))
     width = machine.lanes * 2
+    lanewise = _is_lanewise(group, anchor)
 
     def emit(body: Body) -> None:
         with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
             outer = body.low.space.split(r, rows)
-            full = body.block.bind("blocks", tirx.floordiv(i64(cols), i64(width)))
-            with body.low.loop("jo", full) as jo:
-                start = body.block.bind("start", jo * width)
-                _vector(group, spec, body, r, outer, start, cols, width)
-            done = body.block.bind("done", full * width)
+            done: Expr = i64(0)
+            if lanewise:
+                full = body.block.bind("blocks", tirx.floordiv(i64(cols), i64(width)))
+                with body.low.loop("jo", full) as jo:
+                    start = body.block.bind("start", jo * width)
+                    _vector(group, spec, body, r, outer, start, cols, width)
+                done = body.block.bind("done", full * width)
             with body.low.loop("jt", i64(cols) - done, begin=done) as j:
                 _scalar(group, spec, body, r, outer, j, cols)
 
@@ -54,6 +58,13 @@ def plan_reduce(group: Group, solver: Solver, machine: Machine) -> Plan:
         emit=emit,
         notes={"accumulators": f"{width} columns, then single"},
     )
+
+
+def _is_lanewise(group: Group, anchor: Node) -> bool:
+    """Whether neighbouring columns can be accumulated as one vector: nothing guarded is read."""
+    if anchor.cls is OpClass.CONV:
+        return not any(anchor.attrs["padding"]) and not anchor.attrs.get("ceil_mode")
+    return all(n.cls in LANEWISE or n.op in LANEWISE_MOVES or n is anchor for n in group.nodes)
 
 
 def _reduction_loops(stack: ExitStack, body: Body, extents: Sequence[Any]) -> list[Expr]:
@@ -80,14 +91,14 @@ def _vector(
 ) -> None:
     block, low = body.block, body.low
     acc = block.alloc("acc", width, spec.dtype)
-    with block.loop("v", width, kind="vectorized") as v:
-        block.store(acc, v, spec.reducer.identity(spec.dtype))
+    lanes = ramp(i64(0), width)
+    block.store(acc, lanes, tirx.Broadcast(spec.reducer.identity(spec.dtype), width))
     with ExitStack() as stack:
         k = _reduction_loops(stack, body, spec.extents)
-        with low.loop("v", width, kind="vectorized") as v:
-            value = spec.element(low, _index(group, outer, start + v), k)
-            low.resolve([value])
-            block.store(acc, v, spec.reducer.combine(acc[v], value))
+        value = spec.element(low, _index(group, outer, ramp(start, width)), k)
+        low.resolve([value])
+        old, value = same_lanes(acc[lanes], value)
+        block.store(acc, lanes, spec.reducer.combine(old, value))
     with low.loop("v", width) as v:
         _finish(group, spec, body, row, outer, start + v, cols, acc[v])
 
@@ -209,7 +220,7 @@ def _plan_arg(group: Group, node: Node) -> Plan:
                 old = best[i64(0)]
                 better = value > old if largest else value < old
                 if source.dtype.startswith("float"):
-                    better = tirx.And(tirx.Or(better, value != value), tirx.EQ(old, old))
+                    better = tirx.And(tirx.Or(better, tirx.NE(value, value)), tirx.EQ(old, old))
                 with block.when(better):
                     block.store(best, 0, value)
                     block.store(where, 0, k)

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.relay_passes.graph import Node, is_one
+from tvm_disc.relay_passes.axes import reduced_axes
+from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.elements import cast, is_float
 from tvm_disc.schedules.emit import const, i64
 from tvm_disc.schedules.index import product
@@ -67,16 +68,6 @@ def accumulator(dtype: str) -> str:
     return "int32" if dtype == "bool" else dtype
 
 
-def reduced_axes(node: Node) -> tuple[int, ...]:
-    """The axes a reduction removes, non-negative and in order."""
-    rank = len(node.inputs[0].shape)
-    axis = node.attrs["axis"]
-    if axis is None:
-        return tuple(range(rank))
-    axes = (axis,) if isinstance(axis, int) else axis
-    return tuple(sorted(a % rank for a in axes))
-
-
 def finish(node: Node, value: Expr) -> Expr:
     """Turn the accumulated value into the node's value."""
     if REDUCERS[node.op].mean:
@@ -85,11 +76,3 @@ def finish(node: Node, value: Expr) -> Expr:
         dtype = str(value.ty.dtype)
         value = value / tirx.Cast(dtype, i64(count)) if is_float(dtype) else value
     return cast(value, node.dtype)
-
-
-def is_trailing(node: Node) -> bool:
-    """Whether the reduced axes are the last ones, literal-one dims aside."""
-    shape, axes = node.inputs[0].shape, reduced_axes(node)
-    wide = [i for i, d in enumerate(shape) if not is_one(d) or i in axes]
-    kept = [i for i in wide if i not in axes]
-    return not axes or not kept or max(kept) < min(axes)

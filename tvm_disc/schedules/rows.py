@@ -18,18 +18,29 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import tirx
 
+from tvm_disc.relay_passes.axes import reduced_axes
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.schedules.elements import cast, is_float
-from tvm_disc.schedules.emit import Block, Buffer, i64
+from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, ramp, same_lanes
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
-from tvm_disc.schedules.reducers import REDUCERS, accumulator, finish, reduced_axes
+from tvm_disc.schedules.reducers import REDUCERS, accumulator, finish
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
 KEEP_COST = 4  # operations above which a value is kept rather than computed again
+# What can be evaluated for a whole vector of positions: nothing guarded.
+LANEWISE = (OpClass.ELEMWISE, OpClass.REDUCE, OpClass.VIEW)
+LANEWISE_MOVES = (
+    "relax.broadcast_to",
+    "relax.permute_dims",
+    "relax.strided_slice",
+    "relax.take",
+    "relax.full",
+    "relax.arange",
+)
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
 
 
@@ -212,7 +223,7 @@ class _Row:
                 self.place[node] = (self.body.outputs[slot], self.base)
             else:
                 offset = self.block.bind("keep", mul(self.length, spare))
-                data = tirx.ptr_byte_offset(
+                data = byte_offset(
                     self.body.scratch.data, offset * _bytes(self._spare_dtype()), node.dtype
                 )
                 buffer = self.block.declare(f"kept{spare}", self.block.bind("kp", data), node.dtype)
@@ -305,7 +316,9 @@ class _Row:
         return value
 
     def _vectorizable(self, nodes: list[Node], stores: list[tuple[Node, Buffer, Expr]]) -> bool:
-        return all(is_float(n.inputs[0].dtype) for n in nodes)
+        return all(is_float(n.inputs[0].dtype) for n in nodes) and all(
+            n.cls in LANEWISE or n.op in LANEWISE_MOVES for n in self.group.nodes
+        )
 
     def _vector_part(
         self,
@@ -320,13 +333,12 @@ class _Row:
         with self.block.when(count > 0):
             accs = [self._vector_accumulator(n, width) for n in nodes]
             with self.low.loop("jo", count) as jo:
-                start = self.block.bind("start", begin + jo * width)
-                with self.low.loop("v", width, kind="vectorized") as v:
-                    j = start + v
-                    self._emit_stores(stores, j)
-                    for node, acc in zip(nodes, accs, strict=True):
-                        value = self._operand(node, j)
-                        self.block.store(acc, v, REDUCERS[node.op].combine(acc[v], value))
+                start = self.block.bind("start", add(begin, mul(jo, width)))
+                j, lanes = ramp(start, width), ramp(i64(0), width)
+                self._emit_stores(stores, j)
+                for node, acc in zip(nodes, accs, strict=True):
+                    old, value = same_lanes(acc[lanes], self._operand(node, j))
+                    self.block.store(acc, lanes, REDUCERS[node.op].combine(old, value))
             for node, acc, cell in zip(nodes, accs, scalars, strict=True):
                 total = fold(self.block, acc, width, REDUCERS[node.op].combine)
                 self.block.store(cell, 0, REDUCERS[node.op].combine(cell[i64(0)], total))
@@ -335,8 +347,8 @@ class _Row:
     def _vector_accumulator(self, node: Node, width: int) -> Buffer:
         dtype = accumulator(node.inputs[0].dtype)
         acc = self.block.alloc("vacc", width, dtype)
-        with self.block.loop("v", width, kind="vectorized") as v:
-            self.block.store(acc, v, REDUCERS[node.op].identity(dtype))
+        identity = tirx.Broadcast(REDUCERS[node.op].identity(dtype), width)
+        self.block.store(acc, ramp(i64(0), width), identity)
         return acc
 
     def _row_outputs(self) -> None:
@@ -352,7 +364,7 @@ def fold(block: Block, acc: Buffer, width: int, combine: Any) -> Expr:
     while width > 1:
         width //= 2
         if width >= 4:
-            low, high = tirx.Ramp(i64(0), i64(1), width), tirx.Ramp(i64(width), i64(1), width)
+            low, high = ramp(i64(0), width), ramp(i64(width), width)
             block.store(acc, low, combine(acc[low], acc[high]))
         else:
             for k in range(width):

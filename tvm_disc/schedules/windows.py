@@ -14,12 +14,13 @@ from tvm import tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.axes import reduced_axes
 from tvm_disc.relay_passes.graph import Node, is_one, static_dim
 from tvm_disc.schedules.elements import cast
-from tvm_disc.schedules.emit import const, i64
+from tvm_disc.schedules.emit import const, i64, same_lanes
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.reducers import REDUCERS, Reducer, accumulator, finish, reduced_axes
+from tvm_disc.schedules.reducers import REDUCERS, Reducer, accumulator, finish
 
 Expr: TypeAlias = Any
 Index: TypeAlias = Sequence[Any]
@@ -106,7 +107,8 @@ def _matmul(node: Node) -> Contraction:
         lead = list(index)[: len(batch)]
         at_a = operand_index(a, lead, (i, k[0])) if i is not None else [k[0]]
         at_b = operand_index(b, lead, (k[0], j)) if j is not None else [k[0]]
-        return cast(low.at(a, at_a), dtype) * cast(low.at(b, at_b), dtype)
+        x, y = same_lanes(cast(low.at(a, at_a), dtype), cast(low.at(b, at_b), dtype))
+        return x * y
 
     return Contraction(
         (k_dim,), dtype, REDUCERS["relax.sum"], element, lambda low, ix, v: cast(v, node.dtype)
@@ -172,7 +174,8 @@ def _conv(node: Node) -> Contraction:
             ic = add(mul(group, weight.shape[1]), k[0])
         w = cast(low.at(weight, [oc, *k]), dtype)
         source = [n, ic, *where]
-        return cast(_guarded(low, data, source, inside, 0), dtype) * w
+        x, w = same_lanes(cast(_guarded(low, data, source, inside, 0), dtype), w)
+        return x * w
 
     extents = tuple(weight.shape[1:])
     return Contraction(

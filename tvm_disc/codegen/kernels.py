@@ -1,0 +1,141 @@
+"""The kernels of a program: one per distinct group, however often it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay_passes.graph import Node, link_users, read_call, tensor_type
+from tvm_disc.schedules.kernel import Group, Kernel, Machine
+from tvm_disc.schedules.select import make_kernel
+from tvm_disc.schedules.nonzero import nonzero_kernels
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+
+def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
+    """The group of an outlined function, and its declared symbols in argument order."""
+    lookup: dict[Any, Node] = {}
+    params: list[Node] = []
+    declared: list[Any] = []
+    for p in func.params:
+        if isinstance(p.ty, relax.ShapeType):
+            declared = list(p.ty.values)
+            continue
+        shape, dtype = tensor_type(p.ty)
+        lookup[p] = Node("param", (), shape, dtype, var=p)
+        params.append(lookup[p])
+    nodes: list[Node] = []
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, tvm.ir.Tuple) or value in lookup:
+                continue
+            node = read_call(binding.var, value, lookup)
+            lookup[binding.var] = node
+            nodes.append(node)
+    link_users([*params, *nodes])
+    outputs = [lookup[v] for v in _output_vars(func)]
+    for node in outputs:
+        node.is_output = True
+    anchor = _anchor(func, nodes)
+    return Group(name, str(func.attrs["disc.kind"]), nodes, params, outputs, anchor), declared
+
+
+def _output_vars(func: Any) -> list[Any]:
+    body = func.body.body
+    bound = {b.var: b.value for block in func.body.blocks for b in block.bindings}
+    value = bound.get(body, body)
+    if isinstance(value, tvm.ir.Tuple):
+        return list(value.fields)
+    return [body]
+
+
+def _anchor(func: Any, nodes: Sequence[Node]) -> Node | None:
+    index = func.attrs.get("disc.anchor", None)
+    return None if index is None else nodes[int(index)]
+
+
+class KernelLibrary:
+    """Builds kernels on demand and shares equal ones.
+
+    Groups are equal when their functions are, up to the names of symbols and variables.
+    """
+
+    def __init__(
+        self, solver_factory: Callable[[], Solver], machine: Machine, constants: Mapping[Any, Any]
+    ) -> None:
+        self._solver_factory = solver_factory
+        self.machine = machine
+        self._constants = constants
+        self._by_hash: dict[int, list[tuple[Any, Kernel]]] = {}
+        self._by_var: dict[Any, Kernel] = {}
+        self._declared: dict[str, list[Any]] = {}
+        self._kernels: dict[str, Kernel] = {}
+        self._nonzero: dict[tuple[int, str], tuple[Kernel, Kernel, list[Any]]] = {}
+
+    def kernels(self) -> list[Kernel]:
+        """Every kernel built so far."""
+        return list(self._kernels.values())
+
+    def declared(self, kernel: Kernel) -> list[Any]:
+        """The symbols of a kernel in the order in which calls give them."""
+        return self._declared[kernel.name]
+
+    def kernel(self, gv: Any, func: Any) -> Kernel:
+        """The kernel of group function ``func``."""
+        if gv in self._by_var:
+            return self._by_var[gv]
+        key = tvm_ffi.structural_hash(func, map_free_vars=True)
+        for other, kernel in self._by_hash.get(key, []):
+            if tvm_ffi.structural_equal(func, other, map_free_vars=True):
+                self._by_var[gv] = kernel
+                return kernel
+        group, declared = read_group(str(gv.name_hint), func)
+        kernel = make_kernel(group, self._solver_factory(), self.machine)
+        self._add(kernel, declared)
+        self._by_hash.setdefault(key, []).append((func, kernel))
+        self._by_var[gv] = kernel
+        return kernel
+
+    def _add(self, kernel: Kernel, declared: list[Any]) -> None:
+        self._kernels[kernel.name] = kernel
+        self._declared[kernel.name] = declared
+
+    def scratch_bytes(self, kernel: Kernel, values: Mapping[Any, Expr]) -> Expr:
+        """Scratch of one call in the caller's dims."""
+        return substitute(kernel.scratch_bytes, values)
+
+    def resolve_constant(self, arg: Any) -> Any:
+        """The literal behind an operand that a kernel wants packed."""
+        constant = arg if isinstance(arg, tvm.ir.GenericConst) else self._constants.get(arg)
+        if constant is None:
+            raise Unsupported(f"operand {arg} must be a constant to be packed")
+        return constant
+
+    def nonzero(self, shape: Sequence[Expr], dtype: str) -> tuple[Kernel, Kernel, list[Expr]]:
+        """The counting and the filling kernel of ``nonzero`` for a rank and dtype."""
+        key = (len(shape), dtype)
+        if key not in self._nonzero:
+            count, fill, declared, size = nonzero_kernels(*key, self._solver_factory(), self.machine)
+            self._add(count, declared)
+            self._add(fill, [*declared, size])
+            self._nonzero[key] = (count, fill, declared)
+        count, fill, _ = self._nonzero[key]
+        return count, fill, list(shape)
+
+
+def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
+    """``expr`` with symbols replaced."""
+    return tvm_ffi.structural_map(
+        expr, (tvm.ir.Var, lambda v: values.get(v, v)), order="post"
+    )
+
+
+__all__ = ["KernelLibrary", "read_group", "substitute"]

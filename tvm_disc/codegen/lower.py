@@ -1,0 +1,473 @@
+"""From a fused Relax module to a host program: where tensors live, which kernel runs when.
+
+Views share their operand's storage. Tail-recursive functions become loops. What a function
+returns is written straight into a tensor allocated for the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.codegen.emit_host import element_bytes
+from tvm_disc.codegen.program import (
+    AllocOutput,
+    Carried,
+    Cell,
+    Copy,
+    Define,
+    Guard,
+    Home,
+    If,
+    Launch,
+    Loop,
+    Outcome,
+    Program,
+    ReadDim,
+    Region,
+    Signature,
+    Storage,
+    Value,
+)
+from tvm_disc.codegen.kernels import KernelLibrary
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay_passes.core_ops import CORE, OpClass
+from tvm_disc.relay_passes.graph import is_tensor, static_dim
+from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.index import mul, product
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+
+def lower_program(mod: Any, solver: Solver, library: KernelLibrary) -> Program:
+    """The host program of ``mod["main"]``; every group function has become a kernel call."""
+    return _Lowerer(mod, solver, library).main()
+
+
+class _Lowerer:
+    def __init__(self, mod: Any, solver: Solver, library: KernelLibrary) -> None:
+        self.mod, self.solver, self.library = mod, solver, library
+        self.functions = {gv: f for gv, f in mod.functions_items()}
+        self.region = Region()
+        self.env: dict[Any, Any] = {}  # Relax var -> Value, or a tuple of them
+        self.defined: set[Any] = set()
+        self.constants: list[Any] = []
+        self.constant_of: dict[Any, Value] = {}
+        self.counter = 0
+
+    # -- entry ---------------------------------------------------------------------------------
+
+    def main(self) -> Program:
+        func = self.mod["main"]
+        inputs = [self._input(k, p) for k, p in enumerate(func.params)]
+        for value in inputs:
+            self.defined.update(d for d in value.shape if isinstance(d, tirx.Var))
+        for guard in self.solver.guards:
+            self.region.instructions.append(Guard(guard.cond, guard.message))
+        result = self._sequence(func.body)
+        outputs: list[Value] = []
+        tree = self._outputs(result, outputs)
+        names = [(str(p.name), v.shape, v.dtype) for p, v in zip(func.params, inputs, strict=True)]
+        return Program(
+            Signature(names, [(v.shape, v.dtype) for v in outputs]),
+            self.region,
+            inputs,
+            outputs,
+            tree,
+            self.constants,
+            self.library.kernels(),
+        )
+
+    def _input(self, position: int, param: Any) -> Value:
+        if not is_tensor(param.ty):
+            raise Unsupported(f"input '{param.name}': expected a tensor, found {param.ty}")
+        shape, dtype = tuple(param.ty.shape.values), str(param.ty.dtype)
+        storage = Storage(Home.INPUT, i64(0), str(param.name), position=position)
+        value = Value(shape, dtype, storage)
+        self.env[param] = value
+        return value
+
+    def _outputs(self, result: Any, outputs: list[Value]) -> Any:
+        if isinstance(result, tuple):
+            return tuple(self._outputs(r, outputs) for r in result)
+        outputs.append(self._returned(result, len(outputs), outputs))
+        return len(outputs) - 1
+
+    def _returned(self, value: Value, position: int, earlier: Sequence[Value]) -> Value:
+        """A value the caller receives: its temporary becomes the output, anything else a copy."""
+        storage = value.storage
+        if storage.home is Home.WORKSPACE:
+            storage.home, storage.position = Home.OUTPUT, position
+            returned = Value(value.shape, value.dtype, storage)
+            first = self._first_write(storage)
+            self.region.instructions.insert(first, AllocOutput(returned))
+            return returned
+        target = Storage(Home.OUTPUT, storage.size_bytes, f"out{position}", position=position)
+        returned = Value(value.shape, value.dtype, target)
+        self.region.instructions.append(AllocOutput(returned))
+        self.region.instructions.append(Copy(storage, target, self._bytes(value)))
+        return returned
+
+    def _first_write(self, storage: Storage) -> int:
+        for k, instruction in enumerate(self.region.instructions):
+            if isinstance(instruction, Launch) and storage in instruction.outputs:
+                return k
+            if isinstance(instruction, Copy) and instruction.target is storage:
+                return k
+        raise AssertionError(f"{storage.name} is never written")
+
+    # -- values --------------------------------------------------------------------------------
+
+    def _bytes(self, value: Value) -> Expr:
+        return mul(product(value.shape), element_bytes(value.dtype))
+
+    def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
+        self.counter += 1
+        size = self.solver.simplify(mul(product(shape), element_bytes(dtype)))
+        storage = Storage(Home.WORKSPACE, size, f"{name}_{self.counter}")
+        return Value(tuple(shape), dtype, storage)
+
+    def _constant(self, expr: Any) -> Value:
+        found = self.constant_of.get(expr)
+        if found is None:
+            array = np.ascontiguousarray(expr.value.numpy())
+            shape = tuple(i64(int(d)) for d in array.shape)
+            found = Value(shape, str(expr.ty.dtype), self._constant_storage(array))
+            self.constant_of[expr] = found
+        return found
+
+    def _constant_storage(self, array: Any) -> Storage:
+        self.constants.append(array)
+        position = len(self.constants) - 1
+        return Storage(Home.CONSTANT, i64(array.nbytes), f"const{position}", position=position)
+
+    def _value(self, expr: Any) -> Any:
+        if isinstance(expr, tvm.ir.GenericConst):
+            return self._constant(expr)
+        if isinstance(expr, tvm.ir.Tuple):
+            return tuple(self._value(f) for f in expr.fields)
+        if isinstance(expr, tvm.ir.TupleGetItem):
+            return self._value(expr.tuple_value)[int(expr.index)]
+        if expr in self.env:
+            return self.env[expr]
+        raise Unsupported(f"{type(expr).__name__} where a value is expected: {expr}")
+
+    # -- sequences -----------------------------------------------------------------------------
+
+    def _sequence(self, seq: Any) -> Any:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self._binding(binding)
+        return self._value(seq.body)
+
+    def _binding(self, binding: Any) -> None:
+        var = binding.var
+        if isinstance(binding, relax.MatchCast):
+            self.env[var] = self._match(self._value(binding.value), binding.ty)
+            return
+        value = binding.value
+        if isinstance(value, tvm.ir.Call):
+            self.env[var] = self._call(var, value)
+        elif isinstance(value, relax.If):
+            self.env[var] = self._branch(value)
+        elif isinstance(value, relax.ShapeExpr):
+            self.env[var] = value
+        else:
+            self.env[var] = self._value(value)
+
+    def _match(self, value: Any, ty: Any) -> Any:
+        """``match_cast``: new symbols are bound, known ones compared."""
+        if isinstance(value, tuple):
+            return tuple(self._match(v, t) for v, t in zip(value, ty.fields, strict=True))
+        if ty.shape is None:
+            return value
+        for axis, (declared, actual) in enumerate(zip(ty.shape.values, value.shape, strict=True)):
+            self._unify(declared, actual, f"axis {axis} of {value.storage.name}")
+        return Value(tuple(ty.shape.values), value.dtype, value.storage)
+
+    def _unify(self, declared: Expr, actual: Expr, where: str) -> None:
+        if isinstance(declared, tirx.Var) and declared not in self.defined:
+            self.defined.add(declared)
+            self.region.instructions.append(Define(declared, actual))
+        elif not self.solver.known_eq(declared, actual):
+            cond = tirx.EQ(i64(declared), i64(actual))
+            self.region.instructions.append(Guard(cond, f"{where}: expected {declared}"))
+
+    def _call(self, var: Any, call: Any) -> Any:
+        if isinstance(call.op, tvm.ir.GlobalVar):
+            func = self.functions[call.op]
+            if func.attrs is not None and "disc.kind" in func.attrs:
+                return self._launch(var, call, func)
+            if _calls(func.body, call.op):
+                return self._recursive(call, func)
+            return self._inline(call, func)
+        name = str(call.op.name)
+        row = CORE.get(name)
+        if row is not None and row.cls is OpClass.VIEW:
+            source = self._value(call.args[0])
+            return Value(tuple(var.ty.shape.values), source.dtype, source.storage)
+        if name == "relax.nonzero":
+            return self._nonzero(self._value(call.args[0]))
+        raise Unsupported(f"operator {name} was left outside every fused group")
+
+    # -- kernels -------------------------------------------------------------------------------
+
+    def _launch(self, var: Any, call: Any, func: Any) -> Any:
+        kernel = self.library.kernel(call.op, func)
+        tensors = [a for a in call.args if not isinstance(a, relax.ShapeExpr)]
+        shape_args = [a for a in call.args if isinstance(a, relax.ShapeExpr)]
+        symbols = list(shape_args[0].values) if shape_args else []
+        values = [self._packed(kernel, k, a) for k, a in enumerate(tensors)]
+        types = list(var.ty.fields) if not is_tensor(var.ty) else [var.ty]
+        outputs = [self._temp(t.shape.values, str(t.dtype), kernel.name) for t in types]
+        self._emit_launch(kernel, values, outputs, symbols)
+        return outputs[0] if is_tensor(var.ty) else tuple(outputs)
+
+    def _emit_launch(
+        self, kernel: Any, values: Sequence[Value], outputs: Sequence[Value], symbols: list[Expr]
+    ) -> None:
+        # The kernel lists its symbols in its own order; the call gives them by declaration.
+        given = dict(zip(self.library.declared(kernel), symbols, strict=True))
+        ordered = [given[s] for s in kernel.symbols]
+        scratch = None
+        if static_dim(kernel.scratch_bytes) != 0:
+            size = self.library.scratch_bytes(kernel, given)
+            scratch = Storage(Home.WORKSPACE, size, f"scratch_{self.counter}")
+        self.region.instructions.append(
+            Launch(
+                kernel,
+                [v.storage for v in values],
+                [v.storage for v in outputs],
+                ordered,
+                scratch,
+            )
+        )
+
+    def _packed(self, kernel: Any, position: int, arg: Any) -> Value:
+        """A kernel operand; a weight that the kernel wants in another layout is packed now."""
+        pack = kernel.packed.get(kernel.params[position])
+        if pack is None:
+            value = self._value(arg)
+            assert isinstance(value, Value)
+            return value
+        constant = self.library.resolve_constant(arg)
+        key = (constant, kernel.name, position)
+        found = self.constant_of.get(key)
+        if found is None:
+            array = np.ascontiguousarray(pack(constant.value.numpy()))
+            shape = tuple(i64(int(d)) for d in array.shape)
+            found = Value(shape, str(array.dtype), self._constant_storage(array))
+            self.constant_of[key] = found
+        return found
+
+    def _nonzero(self, source: Value) -> Value:
+        """Two kernels: the first counts, the second fills; the count becomes a dim."""
+        count, fill, symbols = self.library.nonzero(source.shape, source.dtype)
+        total = self._temp((i64(1),), "int64", "count")
+        self._emit_launch(count, [source], [total], symbols)
+        size = tirx.Var("nonzero", "int64")
+        self.region.instructions.append(ReadDim(size, total.storage))
+        self.defined.add(size)
+        value = self._owned((i64(len(source.shape)), size), "int64", "positions")
+        self._emit_launch(fill, [source], [value], [*symbols, size])
+        return value
+
+    def _owned(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
+        self.counter += 1
+        size = mul(product(shape), element_bytes(dtype))
+        storage = Storage(Home.CELL, size, name, cell=Cell(f"{name}_{self.counter}"))
+        return Value(tuple(shape), dtype, storage)
+
+    # -- control flow --------------------------------------------------------------------------
+
+    def _inline(self, call: Any, func: Any) -> Any:
+        for param, arg in zip(func.params, call.args, strict=True):
+            value = self._value(arg)
+            self.env[param] = self._match(value, param.ty)
+        return self._sequence(func.body)
+
+    def _within(self, region: Region, seq: Any) -> Any:
+        outer, self.region = self.region, region
+        known = set(self.defined)
+        try:
+            return self._sequence(seq)
+        finally:
+            self.region, self.defined = outer, known
+
+    def _branch(self, node: Any) -> Any:
+        cond = self._value(node.cond)
+        regions = Region(), Region()
+        results = [
+            self._within(r, b)
+            for r, b in zip(regions, (node.true_branch, node.false_branch), strict=True)
+        ]
+        leaves = [_leaves(r) for r in results]
+        for region, values in zip(regions, leaves, strict=True):
+            region.results = [self._escape(region, v) for v in values]
+        outcomes = [
+            self._outcome(a, b)
+            for a, b in zip(regions[0].results, regions[1].results, strict=True)
+        ]
+        self.region.instructions.append(If(cond.storage, *regions, outcomes))
+        return _rebuild(results[0], iter([o.value for o in outcomes]))
+
+    def _escape(self, region: Region, value: Value) -> Value:
+        """A value that outlives its region needs a block of its own."""
+        storage = value.storage
+        if storage.home is Home.WORKSPACE and _written_in(region, storage):
+            storage.home, storage.cell = Home.CELL, Cell(storage.name)
+        return value
+
+    def _outcome(self, a: Value, b: Value | None = None) -> Outcome:
+        dims: list[Any] = []
+        for axis, dim in enumerate(a.shape):
+            other = dim if b is None else b.shape[axis]
+            same = static_dim(dim) is not None and static_dim(dim) == static_dim(other)
+            if not same and self._visible(dim) and self._visible(other):
+                same = bool(self.solver.known_eq(dim, other))
+            dims.append(None if same else tirx.Var("dim", "int64"))
+        shape = tuple(d if v is None else v for d, v in zip(a.shape, dims, strict=True))
+        self.defined.update(v for v in dims if v is not None)
+        value = self._owned(shape, a.dtype, "chosen")
+        return Outcome(value, dims)
+
+    def _visible(self, dim: Expr) -> bool:
+        if isinstance(dim, tirx.IntImm):
+            return True
+        names = [dim] if isinstance(dim, tirx.Var) else tirx.analysis.undefined_vars(dim)
+        return all(v in self.defined for v in names)
+
+    def _recursive(self, call: Any, func: Any) -> Any:
+        """A tail-recursive function as a loop."""
+        header_seq, branch = _loop_form(func, call.op)
+        carried = [self._carried(p, self._value(a)) for p, a in zip(func.params, call.args, strict=True)]
+        outer_defined = set(self.defined)
+        for c in carried:
+            self.defined.update(d for d in c.dims if d is not None)
+        header, body, leave = Region(), Region(), Region()
+        outer, self.region = self.region, header
+        for binding in header_seq:
+            self._binding(binding)
+        cond = self._value(branch.cond)
+        recurse_first = _calls(branch.true_branch, call.op)
+        again = branch.true_branch if recurse_first else branch.false_branch
+        done = branch.false_branch if recurse_first else branch.true_branch
+        if not recurse_first:
+            cond = self._negate(cond)
+        next_values = self._step_values(body, again, call.op, carried)
+        result = self._within(leave, done)
+        leave.results = [self._escape(header, self._escape(leave, v)) for v in _leaves(result)]
+        body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
+        self.region, self.defined = outer, outer_defined
+        outcomes = [self._outcome(v) for v in leave.results]
+        self.region.instructions.append(
+            Loop(carried, header, cond.storage, body, leave, outcomes)
+        )
+        return _rebuild(result, iter([o.value for o in outcomes]))
+
+    def _negate(self, cond: Value) -> Value:
+        raise Unsupported("a recursive function that recurs when its condition is false")
+
+    def _carried(self, param: Any, initial: Value) -> Carried:
+        self.counter += 1
+        storage = Storage(Home.CELL, i64(0), str(param.name))
+        storage.cell = Cell(f"{param.name}_{self.counter}")
+        dims: list[Any] = []
+        seen: set[Any] = set()
+        for declared, actual in zip(param.ty.shape.values, initial.shape, strict=True):
+            if isinstance(declared, tirx.Var) and declared not in self.defined | seen:
+                dims.append(declared)
+                seen.add(declared)
+            else:
+                dims.append(None)
+                self._unify(declared, actual, f"input '{param.name}' of a loop")
+        value = Value(tuple(param.ty.shape.values), initial.dtype, storage)
+        self.env[param] = value
+        return Carried(value, dims, initial)
+
+    def _step_values(
+        self, body: Region, seq: Any, gv: Any, carried: list[Carried]
+    ) -> list[Value]:
+        outer, self.region = self.region, body
+        known = set(self.defined)
+        result: list[Value] | None = None
+        for block in seq.blocks:
+            for binding in block.bindings:
+                call = binding.value if isinstance(binding, relax.VarBinding) else None
+                if isinstance(call, tvm.ir.Call) and isinstance(call.op, tvm.ir.GlobalVar) and (
+                    call.op.same_as(gv)
+                ):
+                    result = self._next_values(call, carried)
+                else:
+                    self._binding(binding)
+        self.region, self.defined = outer, known
+        if result is None:
+            raise Unsupported(f"{gv.name_hint}: the recursive call is not in tail position")
+        return result
+
+    def _next_values(self, call: Any, carried: list[Carried]) -> list[Value]:
+        values: list[Value] = []
+        homes = {c.value.storage: k for k, c in enumerate(carried)}
+        for k, arg in enumerate(call.args):
+            value = self._value(arg)
+            twice = any(v.storage is value.storage for v in values)
+            if homes.get(value.storage, k) != k or twice:
+                value = self._copied(value)
+            values.append(value)
+        return values
+
+    def _copied(self, value: Value) -> Value:
+        target = self._owned(value.shape, value.dtype, "copy")
+        self.region.instructions.append(Copy(value.storage, target.storage, self._bytes(value)))
+        return target
+
+
+def _leaves(tree: Any) -> list[Value]:
+    if isinstance(tree, tuple):
+        return [leaf for item in tree for leaf in _leaves(item)]
+    return [tree]
+
+
+def _rebuild(tree: Any, leaves: Any) -> Any:
+    if isinstance(tree, tuple):
+        return tuple(_rebuild(item, leaves) for item in tree)
+    return next(leaves)
+
+
+def _written_in(region: Region, storage: Storage) -> bool:
+    for instruction in region.instructions:
+        if isinstance(instruction, Launch) and storage in instruction.outputs:
+            return True
+        if isinstance(instruction, Copy) and instruction.target is storage:
+            return True
+    return False
+
+
+def _calls(expr: Any, gv: Any) -> bool:
+    found = False
+
+    def look(e: Any) -> None:
+        nonlocal found
+        if isinstance(e, tvm.ir.Call) and isinstance(e.op, tvm.ir.GlobalVar):
+            found = found or bool(e.op.same_as(gv))
+
+    relax.analysis.post_order_visit(expr, look)
+    return found
+
+
+def _loop_form(func: Any, gv: Any) -> tuple[list[Any], Any]:
+    """(bindings before the branch, the branch) of ``f(x) = ...; if c then f(y) else z``."""
+    bindings = [b for block in func.body.blocks for b in block.bindings]
+    last = bindings[-1] if bindings else None
+    branch = last.value if isinstance(last, relax.VarBinding) else None
+    if not isinstance(branch, relax.If) or not func.body.body.same_as(last.var):
+        raise Unsupported(
+            f"function {gv.name_hint}: only tail recursion of the form "
+            "'if (cond) { f(next) } else { result }' is compiled in this release"
+        )
+    return bindings[:-1], branch

@@ -1,0 +1,289 @@
+"""Composite operators become core operators, so that fusion sees what can be fused.
+
+Each rule is a row: operator name -> function from (builder, call) to an expression. Shapes stay
+symbolic; every intermediate keeps its reduced dim (keepdims), so nothing needs a reshape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax import op as R
+
+Expr: TypeAlias = Any
+Rule: TypeAlias = Callable[[Any, Any], Expr]
+
+
+def scalar(value: float, dtype: str) -> Expr:
+    """A scalar literal of a tensor dtype."""
+    if dtype == "bfloat16":
+        return relax.const(value, dtype)
+    return relax.const(np.array(value, dtype=dtype), dtype)
+
+
+def _dtype(x: Expr) -> str:
+    return str(x.ty.dtype)
+
+
+def _softmax(emit: Any, call: Any) -> Expr:
+    x, axis = call.args[0], int(call.attrs.axis)
+    shifted = emit(R.subtract(x, emit(R.max(x, axis, keepdims=True))))
+    e = emit(R.exp(shifted))
+    return R.divide(e, emit(R.sum(e, axis, keepdims=True)))
+
+
+def _log_softmax(emit: Any, call: Any) -> Expr:
+    x, axis = call.args[0], int(call.attrs.axis)
+    shifted = emit(R.subtract(x, emit(R.max(x, axis, keepdims=True))))
+    total = emit(R.sum(emit(R.exp(shifted)), axis, keepdims=True))
+    return R.subtract(shifted, emit(R.log(total)))
+
+
+def _normalize(emit: Any, x: Expr, axes: list[int], epsilon: float) -> Expr:
+    """(x - mean) / sqrt(variance + epsilon), in two passes as the definition says."""
+    centred = emit(R.subtract(x, emit(R.mean(x, axes, keepdims=True))))
+    variance = emit(R.mean(emit(R.multiply(centred, centred)), axes, keepdims=True))
+    scale = emit(R.rsqrt(emit(R.add(variance, scalar(epsilon, _dtype(x))))))
+    return emit(R.multiply(centred, scale))
+
+
+def _affine(emit: Any, y: Expr, gamma: Expr, beta: Expr, center: bool, use_scale: bool) -> Expr:
+    if use_scale:
+        y = emit(R.multiply(y, gamma))
+    return R.add(y, beta) if center else y
+
+
+def _layer_norm(emit: Any, call: Any) -> Expr:
+    x, gamma, beta = call.args
+    axes = [int(a) for a in call.attrs.axes]
+    y = _normalize(emit, x, axes, float(call.attrs.epsilon))
+    rank = len(x.ty.shape.values)
+    gamma, beta = (_align(emit, p, axes, rank) for p in (gamma, beta))
+    return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
+
+
+def _align(emit: Any, param: Expr, axes: list[int], rank: int) -> Expr:
+    """Reshape a parameter over ``axes`` so that it broadcasts against rank ``rank``."""
+    axes = [a % rank for a in axes]
+    if axes == list(range(rank - len(axes), rank)):
+        return param
+    dims = iter(param.ty.shape.values)
+    shape = [next(dims) if a in axes else 1 for a in range(rank)]
+    return emit(R.reshape(param, relax.ShapeExpr(shape)))
+
+
+def _rms_norm(emit: Any, call: Any) -> Expr:
+    x, gamma = call.args[0], call.args[1]
+    axes = [int(a) for a in call.attrs.axes]
+    square = emit(R.mean(emit(R.multiply(x, x)), axes, keepdims=True))
+    scale = emit(R.rsqrt(emit(R.add(square, scalar(float(call.attrs.epsilon), _dtype(x))))))
+    return R.multiply(emit(R.multiply(x, scale)), gamma)
+
+
+def _batch_norm_value(emit: Any, call: Any) -> Expr:
+    """Inference form of batch norm's first result: one multiply and one add per element.
+
+    The scale and shift depend on parameters alone, so folding makes them constants.
+    """
+    x, gamma, beta, mean, variance = call.args
+    axis, rank = int(call.attrs.axis), len(x.ty.shape.values)
+    dtype = _dtype(x)
+    inverse = emit(R.rsqrt(emit(R.add(variance, scalar(float(call.attrs.epsilon), dtype)))))
+    scale = emit(R.multiply(gamma, inverse)) if bool(call.attrs.scale) else inverse
+    shift = emit(R.negative(emit(R.multiply(mean, scale))))
+    if bool(call.attrs.center):
+        shift = emit(R.add(beta, shift))
+    scale, shift = (_align(emit, p, [axis], rank) for p in (scale, shift))
+    return R.add(emit(R.multiply(x, scale)), shift)
+
+
+def _group_norm(emit: Any, call: Any) -> Expr:
+    x, gamma, beta = call.args
+    axis, groups = int(call.attrs.channel_axis), int(call.attrs.num_groups)
+    shape = list(x.ty.shape.values)
+    axis %= len(shape)
+    split = [*shape[:axis], groups, tvm.tirx.floordiv(shape[axis], groups), *shape[axis + 1 :]]
+    grouped = emit(R.reshape(x, relax.ShapeExpr(split)))
+    axes = [axis + 1, *(int(a) % len(shape) + 1 for a in call.attrs.axes)]
+    y = emit(R.reshape(_normalize(emit, grouped, axes, float(call.attrs.epsilon)), x.ty.shape))
+    gamma, beta = (_align(emit, p, [axis], len(shape)) for p in (gamma, beta))
+    return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
+
+
+def _instance_norm(emit: Any, call: Any) -> Expr:
+    x, gamma, beta = call.args
+    axis, axes = int(call.attrs.channel_axis), [int(a) for a in call.attrs.axes]
+    y = _normalize(emit, x, axes, float(call.attrs.epsilon))
+    rank = len(x.ty.shape.values)
+    gamma, beta = (_align(emit, p, [axis], rank) for p in (gamma, beta))
+    return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
+
+
+def _gelu(emit: Any, call: Any) -> Expr:
+    x = call.args[0]
+    d = _dtype(x)
+    inner = emit(R.erf(emit(R.multiply(x, scalar(0.5**0.5, d)))))
+    half = emit(R.multiply(x, scalar(0.5, d)))
+    return R.multiply(half, emit(R.add(inner, scalar(1.0, d))))
+
+
+def _gelu_tanh(emit: Any, call: Any) -> Expr:
+    x = call.args[0]
+    d = _dtype(x)
+    cube = emit(R.multiply(emit(R.multiply(x, x)), x))
+    inner = emit(R.add(x, emit(R.multiply(cube, scalar(0.044715, d)))))
+    t = emit(R.tanh(emit(R.multiply(inner, scalar((2 / np.pi) ** 0.5, d)))))
+    half = emit(R.multiply(x, scalar(0.5, d)))
+    return R.multiply(half, emit(R.add(t, scalar(1.0, d))))
+
+
+def _silu(emit: Any, call: Any) -> Expr:
+    x = call.args[0]
+    return R.multiply(x, emit(R.sigmoid(x)))
+
+
+def _leaky_relu(emit: Any, call: Any) -> Expr:
+    x = call.args[0]
+    zero, alpha = scalar(0.0, _dtype(x)), scalar(float(call.attrs.alpha), _dtype(x))
+    return R.where(emit(R.greater(x, zero)), x, emit(R.multiply(x, alpha)))
+
+
+def _prelu(emit: Any, call: Any) -> Expr:
+    x, slope = call.args
+    rank = len(x.ty.shape.values)
+    if len(slope.ty.shape.values) == 1 and rank > 1:
+        slope = _align(emit, slope, [int(call.attrs.axis)], rank)
+    zero = scalar(0.0, _dtype(x))
+    return R.where(emit(R.greater(x, zero)), x, emit(R.multiply(x, slope)))
+
+
+def _variance(emit: Any, call: Any) -> Expr:
+    x = call.args[0]
+    axes = None if call.attrs.axis is None else [int(a) for a in call.attrs.axis]
+    centred = emit(R.subtract(x, emit(R.mean(x, axes, keepdims=True))))
+    square = emit(R.multiply(centred, centred))
+    return R.mean(square, axes, keepdims=bool(call.attrs.keepdims))
+
+
+def _square(emit: Any, call: Any) -> Expr:
+    return R.multiply(call.args[0], call.args[0])
+
+
+def _full_like(emit: Any, call: Any) -> Expr:
+    x = call.args[0]
+    return R.full(x.ty.shape, call.args[1], _dtype(x))
+
+
+def _like(value: float) -> Rule:
+    def rule(emit: Any, call: Any) -> Expr:
+        x = call.args[0]
+        dtype = str(call.ty.dtype)
+        return R.full(x.ty.shape, scalar(value, dtype), dtype)
+
+    return rule
+
+
+def _stack(emit: Any, call: Any) -> Expr:
+    axis = int(call.attrs.axis or 0)
+    return R.concat([emit(R.expand_dims(f, axis)) for f in call.args[0].fields], axis)
+
+
+def _global_pool(reduce: Callable[..., Expr]) -> Rule:
+    """Adaptive pooling to 1x1 is a mean over the spatial axes."""
+
+    def rule(emit: Any, call: Any) -> Expr | None:
+        size = call.attrs.output_size
+        rank = len(call.args[0].ty.shape.values)
+        if size is None or any(int(s) != 1 for s in size):
+            return None
+        return reduce(call.args[0], list(range(2, rank)), keepdims=True)
+
+    return rule
+
+
+def _batch_flatten(emit: Any, call: Any) -> Expr:
+    return R.reshape(call.args[0], call.ty.shape)
+
+
+def _dropout_value(emit: Any, call: Any) -> Expr:
+    return call.args[0]
+
+
+RULES: Mapping[str, Rule] = {
+    "relax.nn.softmax": _softmax,
+    "relax.nn.log_softmax": _log_softmax,
+    "relax.nn.layer_norm": _layer_norm,
+    "relax.nn.rms_norm": _rms_norm,
+    "relax.nn.group_norm": _group_norm,
+    "relax.nn.instance_norm": _instance_norm,
+    "relax.nn.gelu": _gelu,
+    "relax.nn.gelu_tanh": _gelu_tanh,
+    "relax.nn.silu": _silu,
+    "relax.nn.leakyrelu": _leaky_relu,
+    "relax.nn.prelu": _prelu,
+    "relax.variance": _variance,
+    "relax.square": _square,
+    "relax.full_like": _full_like,
+    "relax.ones_like": _like(1),
+    "relax.zeros_like": _like(0),
+    "relax.stack": _stack,
+    "relax.nn.adaptive_avg_pool1d": _global_pool(R.mean),
+    "relax.nn.adaptive_avg_pool2d": _global_pool(R.mean),
+    "relax.nn.batch_flatten": _batch_flatten,
+}
+
+# Operators that return a tuple, of which inference uses the first field.
+FIRST_OF_TUPLE: Mapping[str, Rule] = {
+    "relax.nn.batch_norm": _batch_norm_value,
+    "relax.nn.dropout": _dropout_value,
+}
+
+
+def _split(emit: Any, call: Any) -> Expr:
+    """``split`` as slices of one operand."""
+    x, axis = call.args[0], int(call.attrs.axis)
+    extents = [t.shape.values[axis] for t in call.ty.fields]
+    begin: Any = 0
+    pieces = []
+    for extent in extents:
+        end = begin + extent
+        pieces.append(emit(R.strided_slice(x, [axis], [begin], [end], assume_inbound=True)))
+        begin = end
+    return relax.Tuple(pieces)
+
+
+@relax.expr_functor.mutator
+class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: Any) -> Any:
+        call = self.visit_expr_post_order(call)
+        if not isinstance(call.op, tvm.ir.Op):
+            return call
+        name = str(call.op.name)
+        emit = self.builder_.emit
+        if name == "relax.split":
+            return _split(emit, call)
+        if name in FIRST_OF_TUPLE:
+            value = emit(FIRST_OF_TUPLE[name](emit, call))
+            # The other fields (running statistics, mask) are what they were.
+            rest = [call.args[3], call.args[4]] if name.endswith("batch_norm") else [value]
+            return relax.Tuple([value, *rest])
+        rule = RULES.get(name)
+        result = None if rule is None else rule(emit, call)
+        return call if result is None else self.builder_.normalize(result)
+
+
+@tvm.transform.module_pass(opt_level=0, name="DecomposeComposite")
+class DecomposeComposite:
+    """Rewrite composite operators into core operators (see ``RULES``)."""
+
+    def transform_module(self, mod: Any, ctx: Any) -> Any:
+        """Apply to every Relax function of the module."""
+        mutator = _Decomposer(mod)
+        for gv, func in mod.functions_items():
+            if isinstance(func, relax.Function):
+                mutator.builder_.update_func(gv, mutator.visit_expr(func))
+        return mutator.builder_.get()

@@ -1,0 +1,342 @@
+"""``FuseDISC``: outline the planned groups as functions of their own.
+
+    before   y = add(x, b); z = relu(y)
+    after    z = group_0(x, b, shape(n))       with group_0 = fn { add; relu }, disc.kind = "loop"
+
+needs: every tensor has a symbolic shape. Symbols a group uses are passed to it explicitly, so a
+group function is closed and equal groups are structurally equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.relay_passes.core_ops import CORE
+from tvm_disc.relay_passes.fusion_plan import FusionPlan, GroupPlan, group_outputs, plan_fusion
+from tvm_disc.relay_passes.graph import (
+    Node,
+    free_symbols,
+    is_tensor,
+    link_users,
+    read_call,
+)
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+
+class FuseDISC:
+    """A module pass; ``refused`` holds the reasons of the last run.
+
+    Args:
+        solver: facts about the module's symbols; a fresh one by default.
+        enabled: with False every operator becomes a kernel of its own, for comparison.
+    """
+
+    def __new__(cls, solver: Solver | None = None, enabled: bool = True) -> Any:
+        refused: list[WhyNot] = []
+
+        @tvm.transform.module_pass(opt_level=0, name="FuseDISC")
+        def fuse(mod: Any, ctx: Any) -> Any:
+            refused.clear()
+            return _fuse_module(mod, solver or Solver(), enabled, refused)
+
+        fuse.refused = refused
+        return fuse
+
+
+def _fuse_module(mod: Any, solver: Solver, enabled: bool, refused: list[WhyNot]) -> Any:
+    outliner = _Outliner(mod, solver, enabled, refused)
+    for gv, func in mod.functions_items():
+        if isinstance(func, relax.Function) and not _is_group(func):
+            outliner.function(gv, func)
+    return outliner.finish()
+
+
+def _is_group(func: Any) -> bool:
+    return func.attrs is not None and "disc.kind" in func.attrs
+
+
+class _Outliner:
+    def __init__(self, mod: Any, solver: Solver, enabled: bool, refused: list[WhyNot]) -> None:
+        self.builder = relax.BlockBuilder(mod)
+        self.solver, self.enabled, self.refused = solver, enabled, refused
+        self.count = 0
+
+    def finish(self) -> Any:
+        return self.builder.get()
+
+    def function(self, gv: Any, func: Any) -> None:
+        lookup: dict[Any, Node] = {}
+        for p in func.params:
+            self._declare(lookup, p)
+        body = self._sequence(func.body, lookup)
+        new = relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+        self.builder.update_func(gv, new)
+
+    def _declare(self, lookup: dict[Any, Node], var: Any) -> None:
+        if is_tensor(var.ty) and var.ty.shape is not None:
+            shape = tuple(var.ty.shape.values)
+            lookup[var] = Node("param", (), shape, str(var.ty.dtype), var=var)
+
+    def _sequence(self, seq: Any, outer: Mapping[Any, Node]) -> Any:
+        lookup = dict(outer)
+        bindings = [b for block in seq.blocks for b in block.bindings]
+        nodes: list[Node] = []
+        node_of: dict[Any, Node] = {}
+        for binding in bindings:
+            node = self._read(binding, lookup)
+            nodes.append(node)
+            node_of[binding.var] = node
+        every = {n: None for n in (*lookup.values(), *nodes)}
+        for n in nodes:
+            every.update({x: None for x in n.inputs if x.op == "const"})
+        ordered = [n for n in every if n not in set(nodes)] + nodes
+        link_users(ordered)
+        self._mark_outputs(seq, bindings, lookup)
+        plan = plan_fusion(nodes, self.solver, self.enabled)
+        self.refused.extend(plan.refused)
+        return self._rebuild(seq, bindings, node_of, plan, lookup)
+
+    def _read(self, binding: Any, lookup: dict[Any, Node]) -> Node:
+        value = binding.value
+        if (
+            isinstance(binding, relax.VarBinding)
+            and isinstance(value, tvm.ir.Call)
+            and isinstance(value.op, tvm.ir.Op)
+            and str(value.op.name) in CORE
+            and is_tensor(binding.var.ty)
+            and binding.var.ty.shape is not None
+        ):
+            node = read_call(binding.var, value, lookup)
+        else:
+            node = self._external(binding, lookup)
+        lookup[binding.var] = node
+        return node
+
+    def _external(self, binding: Any, lookup: Mapping[Any, Node]) -> Node:
+        """Anything that is no core operator: a wall that only keeps its place in the order."""
+        sources: dict[Node, None] = {}
+
+        def look(e: Any) -> None:
+            if isinstance(e, tvm.ir.Var) and e in lookup:
+                sources[lookup[e]] = None
+
+        relax.analysis.post_order_visit(binding.value, look)
+        ty = binding.var.ty
+        shape: tuple[Any, ...] = ()
+        dtype = "handle"
+        if is_tensor(ty):
+            dtype = str(ty.dtype)
+            shape = tuple(ty.shape.values) if ty.shape is not None else ()
+        return Node("external", tuple(sources), shape, dtype, var=binding.var, expr=binding.value)
+
+    def _mark_outputs(self, seq: Any, bindings: Sequence[Any], lookup: Mapping[Any, Node]) -> None:
+        def look(e: Any) -> None:
+            if isinstance(e, tvm.ir.Var) and e in lookup:
+                lookup[e].is_output = True
+
+        relax.analysis.post_order_visit(seq.body, look)
+
+    # -- rebuilding ----------------------------------------------------------------------------
+
+    def _rebuild(
+        self,
+        seq: Any,
+        bindings: Sequence[Any],
+        node_of: Mapping[Any, Node],
+        plan: FusionPlan,
+        lookup: Mapping[Any, Node],
+    ) -> Any:
+        outputs = {id(g): group_outputs(g, plan) for g in plan.groups}
+        pieces = _order(bindings, node_of, plan, outputs)
+        out: list[Any] = []
+        for piece in pieces:
+            if isinstance(piece, GroupPlan):
+                out.extend(self._outline(piece, outputs[id(piece)]))
+            else:
+                out.append(self._keep(piece, lookup))
+        return relax.SeqExpr([relax.BindingBlock(out)], seq.body)
+
+    def _keep(self, binding: Any, lookup: Mapping[Any, Node]) -> Any:
+        value = binding.value
+        if isinstance(value, relax.If):
+            value = relax.If(
+                value.cond,
+                self._sequence(value.true_branch, lookup),
+                self._sequence(value.false_branch, lookup),
+            )
+            relax.expr._update_type(value, binding.var.ty)
+            return relax.VarBinding(binding.var, value)
+        return binding
+
+    def _outline(self, group: GroupPlan, outputs: Sequence[Node]) -> list[Any]:
+        name = f"{_label(group)}_{self.count}"
+        self.count += 1
+        params, symbols = _interface(group)
+        func = _group_function(group, params, outputs, symbols)
+        gv = self.builder.add_func(func, name)
+        args = [p.expr if p.op == "const" else p.var for p in params]
+        if symbols:
+            args.append(relax.ShapeExpr(symbols))
+        call = tvm.ir.Call(gv, args)
+        types = [o.var.ty for o in outputs]
+        if len(outputs) == 1:
+            relax.expr._update_type(call, types[0])
+            return [relax.VarBinding(outputs[0].var, call)]
+        result = relax.Var(name, relax.TupleType(types))
+        relax.expr._update_type(call, relax.TupleType(types))
+        bindings = [relax.VarBinding(result, call)]
+        for k, node in enumerate(outputs):
+            item = relax.TupleGetItem(result, k)
+            relax.expr._update_type(item, types[k])
+            bindings.append(relax.VarBinding(node.var, item))
+        return bindings
+
+
+def _label(group: GroupPlan) -> str:
+    return f"{group.kind}_{group.anchor.op.split('.')[-1]}"
+
+
+def _interface(group: GroupPlan) -> tuple[list[Node], list[Any]]:
+    """(outside tensors the group reads, symbols it mentions), in order of first use."""
+    params: dict[Node, None] = {}
+    exprs: list[Any] = []
+    for node in group.nodes():
+        for x in node.inputs:
+            if x not in group and not x.is_scalar_const:
+                params[x] = None
+        exprs.extend(node.shape)
+        for p in node.prims:
+            exprs.extend(p if isinstance(p, tuple) else (p,))
+    for p in params:
+        exprs.extend(p.shape)
+    # An operand may come from outside under a symbol that occurs nowhere else.
+    return list(params), free_symbols(exprs)
+
+
+def _group_function(
+    group: GroupPlan, params: Sequence[Node], outputs: Sequence[Node], symbols: Sequence[Any]
+) -> Any:
+    """The closed function of a group, over fresh symbols and variables."""
+    fresh = {s: tirx.Var(str(s.name), "int64") for s in symbols}
+    new_vars: dict[Any, Any] = {}
+    args = []
+    for k, p in enumerate(params):
+        shape = [rename(d, fresh) for d in p.shape]
+        var = relax.Var(f"p{k}", relax.TensorType(shape, p.dtype))
+        args.append(var)
+        new_vars[p.var if p.op != "const" else p.expr] = var
+    if symbols:
+        args.append(relax.Var("dims", relax.ShapeType([fresh[s] for s in symbols])))
+    bindings = []
+    for k, node in enumerate(group.nodes()):
+        ty = relax.TensorType([rename(d, fresh) for d in node.shape], node.dtype)
+        var = relax.Var(f"v{k}", ty)
+        call = _rename_call(node.expr, fresh, new_vars)
+        relax.expr._update_type(call, ty)
+        bindings.append(relax.VarBinding(var, call))
+        new_vars[node.var] = var
+    results = [new_vars[o.var] for o in outputs]
+    if len(results) > 1:
+        tuple_expr = relax.Tuple(results)
+        out = relax.Var("out", relax.TupleType([r.ty for r in results]))
+        relax.expr._update_type(tuple_expr, out.ty)
+        bindings.append(relax.VarBinding(out, tuple_expr))
+    else:
+        out = results[0]
+    attrs: dict[str, Any] = {"disc.kind": group.kind, "Primitive": True}
+    if group.kind != "loop":
+        attrs["disc.anchor"] = group.nodes().index(group.anchor)
+    body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
+    return relax.Function(args, body, out.ty, True, tvm.ir.make_node("ir.DictAttrs", **attrs))
+
+
+def rename(expr: Expr, fresh: Mapping[Any, Any]) -> Expr:
+    """``expr`` with variables replaced."""
+    if isinstance(expr, int | tirx.IntImm):
+        return expr
+    return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda v: fresh.get(v, v)), order="post")
+
+
+def _rename_call(call: Any, fresh: Mapping[Any, Any], new_vars: Mapping[Any, Any]) -> Any:
+    return tvm.ir.Call(
+        call.op, [_rename_arg(a, fresh, new_vars) for a in call.args], call.attrs, call.ty_args
+    )
+
+
+def _rename_arg(arg: Any, fresh: Mapping[Any, Any], new_vars: Mapping[Any, Any]) -> Any:
+    if arg in new_vars:
+        return new_vars[arg]
+    if isinstance(arg, relax.ShapeExpr):
+        return relax.ShapeExpr([rename(d, fresh) for d in arg.values])
+    if isinstance(arg, tvm.ir.Tuple):
+        return relax.Tuple([_rename_arg(f, fresh, new_vars) for f in arg.fields])
+    if isinstance(arg, tvm.ir.GenericConst):
+        return arg
+    return rename(arg, fresh)
+
+
+def _order(
+    bindings: Sequence[Any],
+    node_of: Mapping[Any, Node],
+    plan: FusionPlan,
+    outputs: Mapping[int, Sequence[Node]],
+) -> list[Any]:
+    """Groups and remaining bindings in an order that respects every dependence."""
+    made_by: dict[Node, Any] = {}
+    for g in plan.groups:
+        for node in outputs[id(g)]:
+            made_by.setdefault(node, g)
+    inside = {n for g in plan.groups for n in g.members}
+    items: list[Any] = []
+    for b in bindings:
+        node = node_of[b.var]
+        if node not in inside:
+            items.append(b)
+            made_by[node] = b
+    items.extend(plan.groups)
+    position = {id(i): _position(i, node_of) for i in items}
+    items.sort(key=lambda i: position[id(i)])
+    done: set[int] = set()
+    result: list[Any] = []
+
+    def place(item: Any) -> None:
+        stack = [(item, iter(_needs(item, node_of)))]
+        done.add(id(item))
+        while stack:
+            current, needs = stack[-1]
+            for need in needs:
+                maker = made_by.get(need)
+                if maker is not None and id(maker) not in done:
+                    done.add(id(maker))
+                    stack.append((maker, iter(_needs(maker, node_of))))
+                    break
+            else:
+                result.append(current)
+                stack.pop()
+
+    for item in items:
+        if id(item) not in done:
+            place(item)
+    return result
+
+
+def _position(item: Any, node_of: Mapping[Any, Node]) -> int:
+    if isinstance(item, GroupPlan):
+        return max(n.index for n in item.members)
+    return node_of[item.var].index
+
+
+def _needs(item: Any, node_of: Mapping[Any, Node]) -> list[Node]:
+    if isinstance(item, GroupPlan):
+        return [x for n in item.nodes() for x in n.inputs if x not in item]
+    return list(node_of[item.var].inputs)
+
+

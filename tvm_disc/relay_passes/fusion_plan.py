@@ -1,0 +1,402 @@
+"""Which nodes become one kernel: groups grown around anchors, each refusal with its reason.
+
+Fusion needs relations between shapes, never values (DISC, EuroMLSys'21, section 4.2): whether two
+shapes are equal, have as many elements, or differ by a broadcast. The order of the passes is the
+policy: contractions take their element-wise consumers, rows take everything that lives on a row,
+what remains becomes loops, and index maps vanish into whoever reads through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.graph import Node, is_one
+from tvm_disc.relay_passes.axes import is_trailing, permutation, reduced_axes
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+# An inlined producer may be evaluated this many plain operations' worth of extra times.
+CHEAP_COST = 3
+MAX_GROUP_NODES = 96
+
+
+@dataclass(eq=False)
+class GroupPlan:
+    """A set of nodes that become one kernel.
+
+    Invariant: contracting every group to a point leaves the graph acyclic.
+    """
+
+    kind: str
+    anchor: Node
+    members: dict[Node, None] = field(default_factory=dict)
+    frame: dict[Node, int] = field(default_factory=dict)  # coordinate system of epilogue nodes
+
+    def __contains__(self, node: Node) -> bool:
+        return node in self.members
+
+    def nodes(self) -> list[Node]:
+        """Members in program order."""
+        return sorted(self.members, key=lambda n: n.index)
+
+
+@dataclass
+class FusionPlan:
+    """The groups of one sequence, in program order, and why others were not merged."""
+
+    groups: list[GroupPlan]
+    refused: list[WhyNot]
+
+
+def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> FusionPlan:
+    """Group ``nodes`` (in program order, users linked)."""
+    return _Planner(nodes, solver, enabled).run()
+
+
+class _Planner:
+    def __init__(self, nodes: Sequence[Node], solver: Solver, enabled: bool) -> None:
+        self.nodes, self.solver, self.enabled = list(nodes), solver, enabled
+        self.owner: dict[Node, GroupPlan] = {}
+        self.groups: list[GroupPlan] = []
+        self.refused: list[WhyNot] = []
+
+    def run(self) -> FusionPlan:
+        for node in self.nodes:
+            if node.cls in (OpClass.DOT, OpClass.CONV):
+                self._contraction(node)
+        for node in self.nodes:
+            if node.cls is OpClass.REDUCE and node not in self.owner:
+                self._reduction(node)
+        for node in reversed(self.nodes):
+            if node not in self.owner:
+                self._rest(node)
+        for group in self.groups:
+            self._trim_views(group)
+        self._drop_dead_copies()
+        kept = [g for g in self.groups if g.members]
+        kept.sort(key=lambda g: max(n.index for n in g.members))
+        return FusionPlan(kept, self.refused)
+
+    def _open(self, kind: str, anchor: Node) -> GroupPlan:
+        group = GroupPlan(kind, anchor)
+        self.groups.append(group)
+        self._join(group, anchor)
+        return group
+
+    def _join(self, group: GroupPlan, node: Node) -> None:
+        group.members[node] = None
+        self.owner[node] = group
+
+    def _refuse(self, node: Node, group: GroupPlan, reason: str) -> None:
+        self.refused.append(WhyNot(f"{node.name} ({node.op}) into {group.anchor.name}", reason))
+
+    # -- contractions --------------------------------------------------------------------------
+
+    def _contraction(self, node: Node) -> None:
+        group = self._open("dot" if node.cls is OpClass.DOT else "conv", node)
+        group.frame[node] = 0
+        if self.enabled:
+            self._grow_epilogue(group)
+
+    def _grow_epilogue(self, group: GroupPlan) -> None:
+        work = list(group.anchor.users)
+        while work:
+            work.sort(key=lambda n: n.index)
+            node = work.pop(0)
+            if node in self.owner or node.row is None:
+                continue
+            reason = self._epilogue_reason(group, node)
+            if reason is not None:
+                self._refuse(node, group, reason)
+                continue
+            self._join(group, node)
+            work.extend(u for u in node.users if u not in self.owner and u not in work)
+
+    def _epilogue_reason(self, group: GroupPlan, node: Node) -> str | None:
+        inside = [x for x in node.inputs if x in group]
+        if node.cls is OpClass.VIEW or node.op == "relax.permute_dims":
+            if node.op == "relax.permute_dims" and not self._keeps_last(node):
+                return "a transpose of the last axis would scatter the tile's stores"
+            group.frame[node] = len(group.frame)
+            return None
+        if node.cls is not OpClass.ELEMWISE:
+            return f"class {node.cls.name if node.cls else 'none'} does not follow on a tile"
+        frames = {group.frame[x] for x in inside}
+        if len(frames) != 1:
+            return "operands reach it through different index maps"
+        if not all(self._same_shape(x, node) for x in inside):
+            return "the tile would be broadcast"
+        if self._makes_cycle(group, node):
+            return "another operand is computed from this group"
+        group.frame[node] = frames.pop()
+        return None
+
+    def _keeps_last(self, node: Node) -> bool:
+        axes = permutation(node)
+        return axes[-1] == len(axes) - 1
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _reduction(self, node: Node) -> None:
+        rowwise = is_trailing(node) and node.op not in ("relax.argmax", "relax.argmin")
+        group = self._open("row" if rowwise else "reduce", node)
+        if not self.enabled:
+            return
+        if rowwise:
+            self._grow_row(group)
+        else:
+            self._grow_reduce(group)
+
+    def _grow_reduce(self, group: GroupPlan) -> None:
+        """A reduction over other axes still takes its element-wise consumers."""
+        group.frame[group.anchor] = 0
+        self._grow_epilogue(group)
+
+    def _grow_row(self, group: GroupPlan) -> None:
+        domain = group.anchor.inputs[0].shape
+        axes = reduced_axes(group.anchor)
+        work = [*group.anchor.inputs, *group.anchor.users]
+        seen: set[Node] = set()
+        while work:
+            node = work.pop()
+            if node in seen or node in self.owner or node.row is None:
+                continue
+            seen.add(node)
+            reason = self._row_reason(group, node, domain, axes)
+            if reason is not None:
+                self._refuse(node, group, reason)
+                continue
+            self._join(group, node)
+            again = [*node.inputs, *node.users]
+            work.extend(again)
+            # A refusal may have been for want of a member that has just joined.
+            seen -= {n for n in again if n not in self.owner}
+
+    def _row_reason(
+        self, group: GroupPlan, node: Node, domain: Sequence[Any], axes: Sequence[int]
+    ) -> str | None:
+        if len(group.members) >= MAX_GROUP_NODES:
+            return "the group is full"
+        if node.cls is OpClass.REDUCE:
+            same = node.op in ROW_REDUCTIONS and self._equal(node.inputs[0].shape, domain)
+            if not same or list(reduced_axes(node)) != list(axes):
+                return "it reduces another row"
+        elif node.cls is OpClass.ELEMWISE:
+            if not self._equal(node.shape, domain) and not self._is_row_value(node, domain, axes):
+                return "its shape is not proved to be the row's"
+            if any(x in group and not self._aligned(x, node, domain, axes) for x in node.inputs):
+                return "it reads a row value at another position"
+        elif node.cls is OpClass.VIEW:
+            if not (self._is_row_value(node, domain, axes) and node.inputs[0] in group):
+                return "a view of the whole row"
+        else:
+            return f"class {node.cls.name if node.cls else 'none'} is not row-wise"
+        if node.cls is OpClass.VIEW and not self._row_view(node, domain, axes):
+            return "a view that regroups rows"
+        if self._makes_cycle(group, node):
+            return "it depends on this group through another kernel"
+        return None
+
+    def _is_row_value(self, node: Node, domain: Sequence[Any], axes: Sequence[int]) -> bool:
+        """One value per row: the outer dims, with or without the reduced ones as 1."""
+        outer = [d for a, d in enumerate(domain) if a not in axes]
+        kept = [1 if a in axes else d for a, d in enumerate(domain)]
+        return self._equal(node.shape, outer) or self._equal(node.shape, kept)
+
+    def _row_view(self, node: Node, domain: Sequence[Any], axes: Sequence[int]) -> bool:
+        return self._is_row_value(node.inputs[0], domain, axes)
+
+    def _aligned(
+        self, source: Node, node: Node, domain: Sequence[Any], axes: Sequence[int]
+    ) -> bool:
+        """Whether ``source``, broadcast into ``node``, is read at the row being computed."""
+        kept = [1 if a in axes else d for a, d in enumerate(domain)]
+        outer = [d for a, d in enumerate(domain) if a not in axes]
+        if self._equal(node.shape, domain):
+            return self._equal(source.shape, domain) or self._equal(source.shape, kept)
+        return self._equal(source.shape, node.shape) or (
+            self._equal(source.shape, outer) and self._equal(node.shape, outer)
+        )
+
+    # -- loops ---------------------------------------------------------------------------------
+
+    def _rest(self, node: Node) -> None:
+        if node.row is None:
+            return
+        if node.cls is OpClass.OPAQUE:
+            self._open("opaque", node)
+            return
+        if node.cls is OpClass.REDUCE:
+            self._open("reduce", node)
+            return
+        if not self.enabled:
+            if node.cls is not OpClass.VIEW:
+                self._open("loop", node)
+            return
+        homes = self._consumers(node)
+        if homes is not None and self._inline(node, homes):
+            return
+        if node.cls is not OpClass.VIEW:
+            self._open("loop", node)
+
+    def _consumers(self, node: Node) -> list[GroupPlan] | None:
+        """The groups that read ``node``, None if anything else does."""
+        if node.is_output or not node.users:
+            return None
+        homes: dict[int, GroupPlan] = {}
+        for user in node.users:
+            readers = [g for g in self.groups if user in g] if user.row is not None else []
+            if not readers:
+                return None
+            for g in readers:
+                homes[id(g)] = g
+        return list(homes.values())
+
+    def _inline(self, node: Node, homes: list[GroupPlan]) -> bool:
+        """Make ``node`` part of every group that reads it, if no reader loses by it."""
+        cost = node.row.cost if node.row is not None else 0
+        free = cost <= 1 and not any(x.row is not None for x in node.inputs)
+        if len(homes) > 1 and not (free or node.cls is OpClass.VIEW or self._pure_move(node)):
+            self.refused.append(
+                WhyNot(f"{node.name} ({node.op})", f"{len(homes)} kernels read it")
+            )
+            return False
+        for group in homes:
+            reason = self._inline_reason(group, node)
+            if reason is not None:
+                self._refuse(node, group, reason)
+                return False
+        for group in homes:
+            self._join(group, node)
+        return True
+
+    def _pure_move(self, node: Node) -> bool:
+        return node.op in ("relax.permute_dims", "relax.broadcast_to", "relax.strided_slice")
+
+    def _inline_reason(self, group: GroupPlan, node: Node) -> str | None:
+        if len(group.members) >= MAX_GROUP_NODES:
+            return "the group is full"
+        if group.kind == "opaque":
+            return "the consumer has a kernel of its own"
+        movement = node.cls is OpClass.VIEW or self._pure_move(node)
+        if group.kind in ("dot", "conv") and not movement:
+            return "only index maps are evaluated while a tile is loaded"
+        if movement:
+            return None
+        if self._within(self._domain(group), node.shape):
+            return None
+        if self._total_cost(node) <= CHEAP_COST:
+            return None
+        return "a broadcast would compute it again for every copy"
+
+    def _domain(self, group: GroupPlan) -> Sequence[Any]:
+        if group.kind in ("row", "reduce"):
+            return group.anchor.inputs[0].shape
+        return group.anchor.shape
+
+    def _within(self, domain: Sequence[Any], shape: Sequence[Any]) -> bool:
+        """Whether ``domain`` has provably no more elements than ``shape``."""
+        if self.solver.known_same_elements(list(domain), list(shape)):
+            return True
+        if len(domain) > len(shape):
+            return False
+        tail = list(shape)[len(shape) - len(domain) :]
+        return all(self.solver.known_le(d, s) for d, s in zip(domain, tail, strict=True))
+
+    def _total_cost(self, node: Node) -> int:
+        """Operations of one element down to values in memory, cut off early."""
+        total, work = 0, [node]
+        while work and total <= CHEAP_COST:
+            n = work.pop()
+            if n.row is None or (n in self.owner and n is not node):
+                continue
+            total += n.row.cost if n.cls is not OpClass.VIEW else 0
+            work.extend(n.inputs)
+        return total
+
+    # -- relations -----------------------------------------------------------------------------
+
+    def _equal(self, a: Sequence[Any], b: Sequence[Any]) -> bool:
+        return len(a) == len(b) and all(
+            bool(self.solver.known_eq(x, y)) for x, y in zip(a, b, strict=True)
+        )
+
+    def _same_shape(self, a: Node, b: Node) -> bool:
+        return self._equal(a.shape, b.shape)
+
+    def _makes_cycle(self, group: GroupPlan, node: Node) -> bool:
+        """Whether joining would let a kernel outside both feed one and read the other."""
+        joint = set(group.members) | {node}
+        lowest = min(n.index for n in joint)
+        outside = [x for m in joint for x in self._sources(m) if x not in joint]
+        seen: set[Node] = set()
+        work = outside
+        while work:
+            n = work.pop()
+            if n in seen or n.index < lowest:
+                continue
+            seen.add(n)
+            fellows = self.owner[n].members if n in self.owner else {n: None}
+            for f in fellows:
+                for x in self._sources(f):
+                    if x in joint:
+                        return True
+                    work.append(x)
+        return False
+
+    def _sources(self, node: Node) -> Iterable[Node]:
+        return node.inputs
+
+    def _trim_views(self, group: GroupPlan) -> None:
+        """Views at the border are free outside: leading ones rename a parameter, trailing ones
+        an output."""
+        changed = True
+        while changed:
+            changed = False
+            for node in group.nodes():
+                if node.cls is not OpClass.VIEW:
+                    continue
+                leading = not any(x in group for x in node.inputs)
+                trailing = not any(u in group for u in node.users)
+                if leading or trailing:
+                    del group.members[node]
+                    changed = True
+
+    def _drop_dead_copies(self) -> None:
+        self.groups = [g for g in self.groups if g.members]
+
+
+ROW_REDUCTIONS = ("relax.sum", "relax.mean", "relax.max", "relax.min", "relax.prod")
+
+
+def group_outputs(group: GroupPlan, plan: FusionPlan) -> list[Node]:
+    """Members whose value something outside the group reads.
+
+    A member that other groups compute again for themselves is not an output on their account.
+    """
+    outputs = []
+    for node in group.nodes():
+        if node.is_output or any(_reads_from_outside(u, node, group, plan) for u in node.users):
+            outputs.append(node)
+    return outputs
+
+
+def _reads_from_outside(user: Node, node: Node, group: GroupPlan, plan: FusionPlan) -> bool:
+    if user in group:
+        # The user may also live in other groups, which then hold a copy of ``node`` as well
+        # or read it from here.
+        others = [g for g in plan.groups if g is not group and user in g and node not in g]
+        return bool(others) and not _owned_elsewhere(node, group, plan)
+    readers = [g for g in plan.groups if user in g]
+    if not readers:
+        return True
+    return any(node not in g for g in readers)
+
+
+def _owned_elsewhere(node: Node, group: GroupPlan, plan: FusionPlan) -> bool:
+    return any(node in g for g in plan.groups if g is not group)
