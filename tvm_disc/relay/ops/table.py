@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from . import dyn, misc, qnn, tensor
+from . import (
+    algorithm,
+    conv_pool,
+    dyn,
+    image_vision,
+    indexing,
+    misc,
+    nn,
+    qnn,
+    reduce,
+    tensor,
+    transform,
+)
 from .row import OpRow
 
 FAMILIES: tuple[tuple[OpRow, ...], ...] = (
