@@ -102,7 +102,7 @@ class _Comparer:
         return True
 
     def push_all(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
-        return len(left) == len(right) and self.push(*zip(left, right))
+        return len(left) == len(right) and self.push(*zip(left, right, strict=False))
 
     # -- leaves
 
@@ -135,8 +135,8 @@ class _Comparer:
     def function(self, a: Function, b: Function) -> bool:
         if len(a.type_params) != len(b.type_params) or len(a.params) != len(b.params):
             return False
-        self.type_vars.update(zip(a.type_params, b.type_params))
-        if not all(self.bind(p, q) for p, q in zip(a.params, b.params)):
+        self.type_vars.update(zip(a.type_params, b.type_params, strict=False))
+        if not all(self.bind(p, q) for p, q in zip(a.params, b.params, strict=False)):
             return False
         same = self.types(a.ret_type, b.ret_type) and self.values(a.attrs, b.attrs)
         return same and self.push((a.body, b.body))
@@ -147,7 +147,7 @@ class _Comparer:
     def match(self, a: Match, b: Match) -> bool:
         if a.complete != b.complete or len(a.clauses) != len(b.clauses):
             return False
-        same = all(self.clause(x, y) for x, y in zip(a.clauses, b.clauses))
+        same = all(self.clause(x, y) for x, y in zip(a.clauses, b.clauses, strict=False))
         return same and self.push((a.data, b.data))
 
     def clause(self, a: Clause, b: Clause) -> bool:
@@ -167,7 +167,7 @@ class _Comparer:
             return False
         if len(a.patterns) != len(b.patterns):
             return False
-        return all(self.pattern(p, q) for p, q in zip(a.patterns, b.patterns))
+        return all(self.pattern(p, q) for p, q in zip(a.patterns, b.patterns, strict=False))
 
     # -- types and attribute values (both shallow)
 
@@ -179,7 +179,7 @@ class _Comparer:
         if isinstance(a, ty.TypeVar) and isinstance(b, ty.TypeVar):
             return self.type_vars.get(a, a) == b
         if isinstance(a, ty.FuncType) and isinstance(b, ty.FuncType):
-            self.type_vars.update(zip(a.type_params, b.type_params))
+            self.type_vars.update(zip(a.type_params, b.type_params, strict=False))
         if isinstance(a, ty.TypeCall) and isinstance(b, ty.TypeCall) and a.func != b.func:
             return False
         if isinstance(a, ty.GlobalTypeVar):
@@ -193,12 +193,12 @@ class _Comparer:
     def type_data(self, a: ty.TypeData, b: ty.TypeData) -> bool:
         if a.header != b.header or len(a.type_vars) != len(b.type_vars):
             return False
-        self.type_vars.update(zip(a.type_vars, b.type_vars))
+        self.type_vars.update(zip(a.type_vars, b.type_vars, strict=False))
         return len(a.constructors) == len(b.constructors) and all(
             x.name == y.name
             and len(x.inputs) == len(y.inputs)
             and all(map(self.types, x.inputs, y.inputs))
-            for x, y in zip(a.constructors, b.constructors)
+            for x, y in zip(a.constructors, b.constructors, strict=False)
         )
 
     def values(self, a: Any, b: Any) -> bool:

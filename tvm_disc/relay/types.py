@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Union
 
 DIM_OPS = {
     "Add": "+",
@@ -102,7 +101,7 @@ class DimOp(DimExpr):
         return f"{sign}({self.a}, {self.b})" if sign.isalpha() else f"({self.a} {sign} {self.b})"
 
 
-Dim = Union[int, DimExpr]
+Dim = int | DimExpr
 
 
 def size_var(name: str, dtype: str = "int32") -> DimVar:

@@ -174,7 +174,7 @@ def _window(
     """The elements of a padded (N, C, spatial...) tensor that meet one kernel tap."""
     cut = [
         slice(t * d, t * d + (o - 1) * s + 1, s) if o else slice(0, 0)
-        for t, s, d, o in zip(tap, strides, dilation, out)
+        for t, s, d, o in zip(tap, strides, dilation, out, strict=False)
     ]
     return x[(slice(None), slice(None), *cut)]
 
@@ -209,7 +209,7 @@ def conv(rank: int) -> Callable[..., Array]:
         spatial = [c for c in kernel_layout if c not in "OI"]
         kernel = weight.transpose([kernel_layout.index(c) for c in ("O", "I", *spatial)])
         before, after = full_padding(padding, rank)
-        data = np.pad(data, [(0, 0), (0, 0), *zip(before, after)])
+        data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)])
         dtype = np.dtype(out_dtype or x.dtype)
         out = _conv_nc(data, kernel, strides, dilation, groups, dtype)
         return _from_channels_first(out, data_layout)
@@ -227,7 +227,8 @@ def _conv_nc(
 ) -> Array:
     taps = w.shape[2:]
     size = [
-        (n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], taps, strides, dilation)
+        (n - (k - 1) * d - 1) // s + 1
+        for n, k, s, d in zip(x.shape[2:], taps, strides, dilation, strict=False)
     ]
     batch, outputs = x.shape[0], w.shape[0]
     grouped = w.reshape(groups, outputs // groups, *w.shape[1:]).astype(dtype)
@@ -275,7 +276,7 @@ def max_pool(
     geometry = _pool_geometry(data, pool_size, strides, dilation, padding, ceil_mode)
     before, after, size = geometry
     low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    data = np.pad(data, [(0, 0), (0, 0), *zip(before, after)], constant_values=low)
+    data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)], constant_values=low)
     parts = [_window(data, tap, strides, dilation, size) for tap in _taps(pool_size)]
     return _from_channels_first(np.maximum.reduce(parts), layout)
 
@@ -296,7 +297,7 @@ def avg_pool(
     data = _to_channels_first(x, layout)
     geometry = _pool_geometry(data, pool_size, strides, dilation, padding, ceil_mode)
     before, after, size = geometry
-    width = [(0, 0), (0, 0), *zip(before, after)]
+    width = [(0, 0), (0, 0), *zip(before, after, strict=False)]
     count = np.pad(np.ones_like(data), width, constant_values=int(count_include_pad))
     data = np.pad(data, width)
     windows = [
@@ -325,7 +326,7 @@ def adaptive_pool(func: Callable[..., Any]) -> Callable[..., Array]:
         axes = [i for i, c in enumerate(layout) if c not in "NC"]
         sizes = list(output_size) or [x.shape[a] for a in axes]
         sizes = sizes * len(axes) if len(sizes) == 1 else sizes
-        for axis, size in zip(axes, sizes):
+        for axis, size in zip(axes, sizes, strict=False):
             length = x.shape[axis]
             cuts = [(i * length // size, -((-(i + 1) * length) // size)) for i in range(size)]
             parts = [func(np.take(x, range(a, b), axis), axis=axis) for a, b in cuts]
@@ -384,7 +385,7 @@ def space_to_depth(x: Array, *, block_size: int, layout: str, mode: str) -> Arra
 
 def dilate(x: Array, *, strides: Sequence[int], dilation_value: float) -> Array:
     """``strides - 1`` copies of a value put between neighbours."""
-    shape = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape, strides)]
+    shape = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape, strides, strict=False)]
     out = np.full(shape, dilation_value, x.dtype)
     out[tuple(slice(None, None, s) for s in strides)] = x
     return out

@@ -312,7 +312,7 @@ def searchsorted(seq: Array, values: Array, *, right: bool, dtype: str) -> Array
     side = "right" if right else "left"
     if seq.ndim == 1:
         return np.searchsorted(seq, values, side).astype(dtype)  # type: ignore[arg-type]
-    flat = zip(seq.reshape(-1, seq.shape[-1]), values.reshape(-1, values.shape[-1]))
+    flat = zip(seq.reshape(-1, seq.shape[-1]), values.reshape(-1, values.shape[-1]), strict=False)
     rows = [np.searchsorted(s, v, side) for s, v in flat]  # type: ignore[call-overload]
     return np.stack(rows).reshape(values.shape).astype(dtype)
 

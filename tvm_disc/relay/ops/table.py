@@ -7,12 +7,14 @@ from types import MappingProxyType
 
 from . import (
     algorithm,
-    conv_pool,
+    broadcast,
+    conv,
     dyn,
     image_vision,
     indexing,
     misc,
     nn,
+    pool,
     qnn,
     reduce,
     tensor,
@@ -22,13 +24,15 @@ from .row import OpRow
 
 FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     tensor.ROWS,
+    broadcast.ROWS,
     reduce.ROWS,
     transform.ROWS,
     indexing.ROWS,
     algorithm.ROWS,
     dyn.ROWS,
     nn.ROWS,
-    conv_pool.ROWS,
+    conv.ROWS,
+    pool.ROWS,
     image_vision.ROWS,
     misc.ROWS,
     qnn.ROWS,

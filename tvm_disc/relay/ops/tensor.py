@@ -1,4 +1,4 @@
-"""Rows of element-wise, broadcasting and comparison operators."""
+"""Rows of element-wise operators of one operand."""
 
 from __future__ import annotations
 
@@ -13,19 +13,6 @@ _POSITIVE = (Sample((("n", 3, "float32"),), ("n", 3), ranges={0: (0.1, 4.0)}),)
 _ABOVE_ONE = (Sample((("n", 3, "float32"),), ("n", 3), ranges={0: (1.1, 4.0)}),)
 _INT1 = (Sample((("n", 3, "int32"),), ("n", 3)),)
 _BOOL1 = (Sample((("n", 3, "bool"),), ("n", 3)),)
-_BROADCAST = (
-    Sample((("n", "m", "float32"), ("n", "m", "float32")), ("n", "m")),
-    Sample((("n", 1, "float32"), ("m", "float32")), ("n", "m")),
-    Sample((("n", "m", "int64"), ("int64",)), ("n", "m")),
-)
-_DIVISION = (
-    Sample((("n", "m", "float32"), ("m", "float32")), ("n", "m"), ranges={1: (0.5, 3.0)}),
-    Sample((("n", "m", "int32"), ("m", "int32")), ("n", "m"), ranges={0: (-9, 9), 1: (1, 5)}),
-)
-_POWER = (Sample((("n", 3, "float32"), ("float32",)), ("n", 3), ranges={0: (0.1, 3.0)}),)
-_BOOL2 = (Sample((("n", "m", "bool"), ("m", "bool")), ("n", "m")),)
-_INT2 = (Sample((("n", "m", "int32"), ("m", "int32")), ("n", "m")),)
-_SHIFT = (Sample((("n", 3, "int32"), (3, "int32")), ("n", 3), ranges={0: (0, 99), 1: (0, 5)}),)
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(
@@ -48,15 +35,6 @@ ROWS: tuple[OpRow, ...] = (
         False,
         reference=ref.unary(np.arccosh),
         samples=_ABOVE_ONE,
-    ),
-    OpRow(
-        "add",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.add),
-        samples=_BROADCAST,
     ),
     OpRow(
         "asin",
@@ -95,15 +73,6 @@ ROWS: tuple[OpRow, ...] = (
         samples=_UNIT,
     ),
     OpRow(
-        "bitwise_and",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.bitwise_and),
-        samples=_INT2,
-    ),
-    OpRow(
         "bitwise_not",
         ("data",),
         {},
@@ -111,24 +80,6 @@ ROWS: tuple[OpRow, ...] = (
         True,
         reference=ref.unary(np.invert),
         samples=_INT1,
-    ),
-    OpRow(
-        "bitwise_or",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.bitwise_or),
-        samples=_INT2,
-    ),
-    OpRow(
-        "bitwise_xor",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.bitwise_xor),
-        samples=_INT2,
     ),
     OpRow(
         "ceil", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary(np.ceil), samples=_UNARY
@@ -150,24 +101,6 @@ ROWS: tuple[OpRow, ...] = (
     ),
     OpRow(
         "cosh", ("data",), {}, Pattern.ELEMWISE, False, reference=ref.unary(np.cosh), samples=_UNARY
-    ),
-    OpRow(
-        "divide",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(ref.divide),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "equal",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate(np.equal),
-        samples=_BROADCAST,
     ),
     OpRow("erf", ("data",), {}, Pattern.ELEMWISE, False, reference=ref.erf, samples=_UNARY),
     OpRow(
@@ -209,42 +142,6 @@ ROWS: tuple[OpRow, ...] = (
         samples=_UNARY,
     ),
     OpRow(
-        "floor_divide",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.floor_divide),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "floor_mod",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.mod),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "greater",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate(np.greater),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "greater_equal",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate(np.greater_equal),
-        samples=_BROADCAST,
-    ),
-    OpRow(
         "isfinite",
         ("data",),
         {},
@@ -272,33 +169,6 @@ ROWS: tuple[OpRow, ...] = (
         samples=_UNARY,
     ),
     OpRow(
-        "left_shift",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.left_shift),
-        samples=_SHIFT,
-    ),
-    OpRow(
-        "less",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate(np.less),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "less_equal",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate(np.less_equal),
-        samples=_BROADCAST,
-    ),
-    OpRow(
         "log", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary(np.log), samples=_POSITIVE
     ),
     OpRow(
@@ -320,15 +190,6 @@ ROWS: tuple[OpRow, ...] = (
         samples=_POSITIVE,
     ),
     OpRow(
-        "logical_and",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.logical(np.logical_and),
-        samples=_BOOL2,
-    ),
-    OpRow(
         "logical_not",
         ("data",),
         {},
@@ -336,60 +197,6 @@ ROWS: tuple[OpRow, ...] = (
         True,
         reference=ref.unary(np.logical_not),
         samples=_BOOL1,
-    ),
-    OpRow(
-        "logical_or",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.logical(np.logical_or),
-        samples=_BOOL2,
-    ),
-    OpRow(
-        "logical_xor",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.logical(np.logical_xor),
-        samples=_BOOL2,
-    ),
-    OpRow(
-        "maximum",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.maximum),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "minimum",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.minimum),
-        samples=_BROADCAST,
-    ),
-    OpRow(
-        "mod",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.fmod),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "multiply",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.multiply),
-        samples=_BROADCAST,
     ),
     OpRow(
         "ndarray_size",
@@ -410,15 +217,6 @@ ROWS: tuple[OpRow, ...] = (
         samples=_UNARY,
     ),
     OpRow(
-        "not_equal",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.predicate(np.not_equal),
-        samples=_BROADCAST,
-    ),
-    OpRow(
         "ones_like",
         ("data",),
         {},
@@ -426,24 +224,6 @@ ROWS: tuple[OpRow, ...] = (
         True,
         reference=ref.unary(np.ones_like),
         samples=_UNARY,
-    ),
-    OpRow(
-        "power",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.power),
-        samples=_POWER,
-    ),
-    OpRow(
-        "right_shift",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.right_shift),
-        samples=_SHIFT,
     ),
     OpRow(
         "round",
@@ -492,15 +272,6 @@ ROWS: tuple[OpRow, ...] = (
         samples=_POSITIVE,
     ),
     OpRow(
-        "subtract",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.subtract),
-        samples=_BROADCAST,
-    ),
-    OpRow(
         "tan", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary(np.tan), samples=_UNARY
     ),
     OpRow(
@@ -514,24 +285,6 @@ ROWS: tuple[OpRow, ...] = (
         False,
         reference=ref.unary(np.trunc),
         samples=_UNARY,
-    ),
-    OpRow(
-        "trunc_divide",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(ref.trunc_divide),
-        samples=_DIVISION,
-    ),
-    OpRow(
-        "trunc_mod",
-        ("lhs", "rhs"),
-        {},
-        Pattern.BROADCAST,
-        True,
-        reference=ref.binary(np.fmod),
-        samples=_DIVISION,
     ),
     OpRow(
         "zeros_like",
