@@ -167,7 +167,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "dyn.reshape",
         ("data", "newshape"),
-        {"newshape": REQUIRED, "allowzero": 0},
+        {"newshape": REQUIRED, "allowzero": False},
         Pattern.INJECTIVE,
         True,
         reference=ref.dyn_reshape,

@@ -61,7 +61,7 @@ def divide(a: Array, b: Array) -> Array:
 
 def erf(x: Array) -> Array:
     """The error function."""
-    return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x)).astype(x.dtype)
 
 
 def sigmoid(x: Array) -> Array:

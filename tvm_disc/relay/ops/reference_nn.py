@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ Array = NDArray[Any]
 def dense(x: Array, weight: Array, *, out_dtype: str, **_: Any) -> Array:
     """``x @ weight.T``: (..., k) and (units, k) give (..., units)."""
     dtype = out_dtype or x.dtype
-    return np.matmul(x.astype(dtype), weight.astype(dtype).T)
+    return np.asarray(np.matmul(x.astype(dtype), weight.astype(dtype).T))
 
 
 def matmul(
@@ -26,7 +26,7 @@ def matmul(
     dtype = out_dtype or a.dtype
     left = a.swapaxes(-1, -2) if transpose_a else a
     right = b.swapaxes(-1, -2) if transpose_b else b
-    return np.matmul(left.astype(dtype), right.astype(dtype))
+    return np.asarray(np.matmul(left.astype(dtype), right.astype(dtype)))
 
 
 def softmax(x: Array, *, axis: int) -> Array:
@@ -160,7 +160,7 @@ def full_padding(padding: Sequence[int], rank: int) -> tuple[list[int], list[int
     return pads[:rank], pads[rank:]
 
 
-def _taps(kernel: Sequence[int]) -> itertools.product[tuple[int, ...]]:
+def _taps(kernel: Sequence[int]) -> Iterable[tuple[int, ...]]:
     return itertools.product(*(range(k) for k in kernel))
 
 
@@ -176,17 +176,18 @@ def _window(
         slice(t * d, t * d + (o - 1) * s + 1, s) if o else slice(0, 0)
         for t, s, d, o in zip(tap, strides, dilation, out, strict=False)
     ]
-    return x[(slice(None), slice(None), *cut)]
+    index = (slice(None), slice(None), *cut)
+    return np.asarray(x[index])
 
 
 def _to_channels_first(x: Array, layout: str) -> Array:
     spatial = [c for c in layout if c not in "NC"]
-    return x.transpose([layout.index(c) for c in ("N", "C", *spatial)])
+    return np.transpose(x, [layout.index(c) for c in ("N", "C", *spatial)])
 
 
 def _from_channels_first(x: Array, layout: str) -> Array:
     order = ["N", "C", *(c for c in layout if c not in "NC")]
-    return x.transpose([order.index(c) for c in layout])
+    return np.transpose(x, [order.index(c) for c in layout])
 
 
 def conv(rank: int) -> Callable[..., Array]:
@@ -236,7 +237,8 @@ def _conv_nc(
     for tap in _taps(taps):
         part = _window(x, tap, strides, dilation, size).astype(dtype)
         part = part.reshape(batch, groups, w.shape[1], *size)
-        out += np.einsum("bgi...,goi->bgo...", part, grouped[(..., *tap)])
+        index: tuple[Any, ...] = (..., *tap)
+        out += np.einsum("bgi...,goi->bgo...", part, grouped[index])
     return out.reshape(batch, outputs, *size)
 
 

@@ -311,7 +311,8 @@ def searchsorted(seq: Array, values: Array, *, right: bool, dtype: str) -> Array
     """Insertion positions in each innermost row of ``seq``."""
     side = "right" if right else "left"
     if seq.ndim == 1:
-        return np.searchsorted(seq, values, side).astype(dtype)  # type: ignore[arg-type]
+        out = np.searchsorted(seq, values, side)  # type: ignore[call-overload]
+        return np.asarray(out).astype(dtype)
     flat = zip(seq.reshape(-1, seq.shape[-1]), values.reshape(-1, values.shape[-1]), strict=False)
     rows = [np.searchsorted(s, v, side) for s, v in flat]  # type: ignore[call-overload]
     return np.stack(rows).reshape(values.shape).astype(dtype)

@@ -99,7 +99,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "contrib_reverse_reshape",
         ("data",),
-        {"newshape": REQUIRED, "allowzero": 0},
+        {"newshape": REQUIRED, "allowzero": False},
         Pattern.INJECTIVE,
         False,
         reference=ref.reverse_reshape,
@@ -172,7 +172,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "reshape",
         ("data",),
-        {"newshape": REQUIRED, "allowzero": 0},
+        {"newshape": REQUIRED, "allowzero": False},
         Pattern.INJECTIVE,
         True,
         reference=ref.reshape,
