@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,13 @@ _PLAIN_ONLY_IN = {
 }
 
 
+@dataclass(frozen=True)
+class Opaque:
+    """A saved object of no meaning here (a target, a device, a source map); reads as None."""
+
+    type_key: str
+
+
 class AttrError(ValueError):
     """Attributes that do not fit their operator; callers add where it happened."""
 
@@ -207,7 +215,7 @@ def plain_value(value: Any) -> AttrValue:
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, Expr):
+    if isinstance(value, (Expr, Opaque)):
         return None  # the arguments of the call carry it
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()

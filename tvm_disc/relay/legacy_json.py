@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import ParseError
 from . import legacy_nodes
-from .attrs import plain_kind
+from .attrs import Opaque, plain_kind
 from .expr import Array
 from .ndarray import decode_base64
 
@@ -136,7 +136,7 @@ class LegacyGraph:
             attrs = {**attrs, "data": self.array(int(attrs["data"]))}
         build = legacy_nodes.BUILD.get(key)
         if build is None:
-            return legacy_nodes.Opaque(key)
+            return Opaque(key)
         get: Callable[[str], Any] = lambda name: self._done[int(attrs.get(name, 0))]  # noqa: E731
         try:
             return build(get, {**attrs, "repr_str": _repr(node)})

@@ -7,7 +7,6 @@ cycles and carry nothing that cannot be computed again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ParseError
@@ -17,13 +16,6 @@ from .module import IRModule
 
 Get = Callable[[str], Any]
 Raw = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Opaque:
-    """A node of no meaning to Relay programs (targets, devices, source maps)."""
-
-    type_key: str
 
 
 REFS: dict[str, tuple[str, ...]] = {
