@@ -7,7 +7,8 @@ from typing import Any
 
 from ..errors import Unsupported
 from .expr import Constructor, Expr, Function, GlobalVar
-from .types import FuncType, GlobalTypeVar, TypeData
+from .printer import astext
+from .types import FuncType, GlobalTypeVar, TypeCall, TypeData
 from .visit import free_vars
 
 
@@ -132,8 +133,6 @@ class IRModule:
 
     def astext(self, show_meta_data: bool = True) -> str:
         """The module in Relay's text format."""
-        from .printer import astext  # the printer needs this class
-
         return astext(self, show_meta_data)
 
     def __str__(self) -> str:
@@ -142,8 +141,6 @@ class IRModule:
 
 def as_func_type(data: TypeData, tag: int) -> FuncType:
     """The type of a constructor as a function value."""
-    from .types import TypeCall
-
     sig = data.constructors[tag]
     return FuncType(sig.inputs, TypeCall(data.header, data.type_vars), data.type_vars)
 

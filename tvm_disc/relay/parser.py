@@ -18,6 +18,7 @@ from .expr import (
     If,
     Let,
     Match,
+    Op,
     Pattern,
     PatternConstructor,
     PatternTuple,
@@ -491,7 +492,8 @@ class Parser(TypeParser):
     def _spanned(self, expr: Any) -> Any:
         """Attach the span of the comment right after ``expr``, unless it has one already."""
         span = self._span()
-        if span is not None and getattr(expr, "span", span) is None:
+        named = isinstance(expr, (Var, GlobalVar, Op, Constructor))
+        if span is not None and not named and expr.span is None:
             expr.span = span
         return expr
 
