@@ -157,6 +157,12 @@ class Opaque:
     type_key: str
 
 
+# Attributes that repeat an argument of the call, by its position; always None here.
+ARGUMENT_ATTRS: Mapping[str, Mapping[str, int]] = {
+    "arange": {"start": 0, "stop": 1, "step": 2},
+}
+
+
 class AttrError(ValueError):
     """Attributes that do not fit their operator; callers add where it happened."""
 
@@ -180,8 +186,11 @@ def complete_attrs(row: OpRow, given: Mapping[str, AttrValue]) -> Attrs:
     if unknown:
         raise AttrError(f"{row.name} has no attribute {unknown[0]!r}; {_listing(row)}")
     out: Attrs = {}
+    repeated = ARGUMENT_ATTRS.get(row.name, {})
     for name, default in row.attrs.items():
-        if name in given:
+        if name in repeated:
+            out[name] = None
+        elif name in given:
             out[name] = _coerce(name, default, given[name])
         elif default is REQUIRED:
             raise AttrError(f"{row.name} needs attribute {name!r}; {_listing(row)}")

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from . import types as ty
+from .attrs import ARGUMENT_ATTRS
 from .expr import (
     Call,
     Constant,
@@ -50,8 +51,6 @@ _NO_META = (
     " * If you would like to see the full metadata section you can set the \n"
     " * option to `True` when invoking `astext`. \n */\n"
 )
-# Attributes that repeat an argument, by its position.
-_ARGUMENT_ATTRS = {"arange": {"start": 0, "stop": 1, "step": 2}}
 
 
 def astext(value: IRModule | Expr | ty.Type, show_meta_data: bool = True) -> str:
@@ -276,7 +275,7 @@ class _Printer:
     def attrs(self, node: Call, args: list[str]) -> list[str]:
         name = node.op.name if isinstance(node.op, Op) else ""
         defaults = OPS[name].attrs if name in OPS else {}
-        repeated = _ARGUMENT_ATTRS.get(name, {})
+        repeated = ARGUMENT_ATTRS.get(name, {})
         out = []
         for key, value in node.attrs.items():
             if value is None and key in repeated and repeated[key] < len(args):
