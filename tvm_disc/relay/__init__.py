@@ -1,0 +1,142 @@
+"""Relay as a language: nodes, types, operators, text and JSON forms, and a builder.
+
+``relay.parse(text)``, ``relay.load_json(text)`` and the builder functions (``relay.var``,
+``relay.add``, ``relay.nn.dense`` ...) make an ``IRModule``; ``relay.astext`` prints it.  Every
+operator is a function here, made from the operator table on first use.
+"""
+
+from __future__ import annotations
+
+from typing import Any as _Anything
+
+from . import builder, dyn, expr, image, loops, nn, op, vision
+from . import types as ty
+from .builder import ScopeBuilder, const, var
+from .equal import structural_equal
+from .expr import (
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Span,
+    Tuple,
+    TupleGetItem,
+    TupleWrapper,
+    Var,
+)
+from .json_reader import load_json
+from .module import IRModule
+from .ndarray import load_param_dict, save_param_dict
+from .ops.table import OPS
+from .parser import fromtext, parse, parse_expr
+from .printer import astext
+from .types import (
+    Any,
+    ConstructorSig,
+    DimOp,
+    DimVar,
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    ShapeVar,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeData,
+    TypeVar,
+    is_dynamic,
+    scalar_type,
+    size_var,
+)
+from .visit import free_vars, post_order
+
+__all__ = [
+    "OPS",
+    "Any",
+    "Call",
+    "Clause",
+    "Constant",
+    "Constructor",
+    "ConstructorSig",
+    "DimOp",
+    "DimVar",
+    "Expr",
+    "FuncType",
+    "Function",
+    "GlobalTypeVar",
+    "GlobalVar",
+    "IRModule",
+    "If",
+    "IncompleteType",
+    "Let",
+    "Match",
+    "Op",
+    "Pattern",
+    "PatternConstructor",
+    "PatternTuple",
+    "PatternVar",
+    "PatternWildcard",
+    "RefCreate",
+    "RefRead",
+    "RefType",
+    "RefWrite",
+    "ScopeBuilder",
+    "ShapeVar",
+    "Span",
+    "TensorType",
+    "Tuple",
+    "TupleGetItem",
+    "TupleType",
+    "TupleWrapper",
+    "Type",
+    "TypeCall",
+    "TypeData",
+    "TypeVar",
+    "Var",
+    "astext",
+    "builder",
+    "const",
+    "dyn",
+    "expr",
+    "free_vars",
+    "fromtext",
+    "image",
+    "is_dynamic",
+    "load_json",
+    "load_param_dict",
+    "loops",
+    "nn",
+    "op",
+    "parse",
+    "parse_expr",
+    "post_order",
+    "save_param_dict",
+    "scalar_type",
+    "size_var",
+    "structural_equal",
+    "ty",
+    "var",
+    "vision",
+]
+
+
+def __getattr__(name: str) -> _Anything:
+    """The builder function of an operator: ``relay.add``, ``relay.reshape`` ..."""
+    return getattr(op, name)

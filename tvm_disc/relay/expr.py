@@ -1,0 +1,397 @@
+"""Relay expressions: the nodes of a program.
+
+Expressions compare by identity (a node is a point of the dataflow graph, and sharing matters);
+``structural_equal`` compares meaning.  Attributes of a call are a plain dict of Python values:
+int, float, bool, str, None and tuples of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .types import FuncType, IncompleteType, Type, TypeVar
+
+AttrValue = Any
+Attrs = dict[str, AttrValue]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where an expression came from: a source file, or a layer name of the imported model."""
+
+    source: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}"
+
+
+class Expr:
+    """Base class; arithmetic operators build calls (``==`` stays identity, as in Relay)."""
+
+    span: Span | None = None
+
+    def __call__(self, *args: ExprLike) -> Call:
+        return Call(self, args)
+
+    def astype(self, dtype: str) -> Call:
+        """``cast(self, dtype=dtype)``."""
+        return Call(get_op("cast"), (self,), {"dtype": str(dtype)})
+
+    def __neg__(self) -> Call:
+        return Call(get_op("negative"), (self,))
+
+    def __add__(self, other: ExprLike) -> Call:
+        return _binary("add", self, other)
+
+    def __sub__(self, other: ExprLike) -> Call:
+        return _binary("subtract", self, other)
+
+    def __mul__(self, other: ExprLike) -> Call:
+        return _binary("multiply", self, other)
+
+    def __truediv__(self, other: ExprLike) -> Call:
+        return _binary("divide", self, other)
+
+    def __lt__(self, other: ExprLike) -> Call:
+        return _binary("less", self, other)
+
+    def __le__(self, other: ExprLike) -> Call:
+        return _binary("less_equal", self, other)
+
+    def __gt__(self, other: ExprLike) -> Call:
+        return _binary("greater", self, other)
+
+    def __ge__(self, other: ExprLike) -> Call:
+        return _binary("greater_equal", self, other)
+
+    def __radd__(self, other: object) -> Call:
+        raise _not_an_expr(other)
+
+    __rsub__ = __rmul__ = __rtruediv__ = __radd__
+
+
+@dataclass(eq=False)
+class Var(Expr):
+    """A local variable; ``type_annotation`` is None when it is left to inference."""
+
+    name_hint: str
+    type_annotation: Type | None = None
+    span: Span | None = None
+
+
+@dataclass(eq=False)
+class GlobalVar(Expr):
+    """The name of a module-level function."""
+
+    name_hint: str
+    span: Span | None = None
+
+
+@dataclass(eq=False)
+class Op(Expr):
+    """A primitive operator; get it with ``relay.op.get(name)``, one object per name."""
+
+    name: str
+
+
+@cache
+def get_op(name: str) -> Op:
+    """The one ``Op`` of that name."""
+    return Op(name)
+
+
+@dataclass(eq=False)
+class Constructor(Expr):
+    """A constructor of a data type; ``tag`` is its position in the definition."""
+
+    name_hint: str
+    inputs: tuple[Type, ...]
+    belong_to: str
+    tag: int = 0
+
+    def __post_init__(self) -> None:
+        self.inputs = tuple(self.inputs)
+
+
+@dataclass(eq=False)
+class Constant(Expr):
+    """A tensor known at compile time."""
+
+    data: Array
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        self.data = np.asarray(self.data)
+
+
+@dataclass(eq=False)
+class Call(Expr):
+    """``op(args, attrs)``: ``op`` is an Op, GlobalVar, Constructor or any function value."""
+
+    op: Expr
+    args: tuple[Expr, ...]
+    attrs: Attrs = field(default_factory=dict)
+    type_args: tuple[Type, ...] = ()
+    span: Span | None = None
+
+    def __init__(
+        self,
+        op: Expr,
+        args: Sequence[ExprLike],
+        attrs: Mapping[str, AttrValue] | None = None,
+        type_args: Sequence[Type] = (),
+        span: Span | None = None,
+    ) -> None:
+        self.op = as_expr(op)
+        self.args = tuple(as_expr(a) for a in args)
+        self.attrs = dict(attrs) if attrs else {}
+        self.type_args = tuple(type_args or ())
+        self.span = span
+
+
+@dataclass(eq=False)
+class Function(Expr):
+    """``fn [A](params) -> ret_type { body }``; ``attrs`` are function attributes."""
+
+    params: tuple[Var, ...]
+    body: Expr
+    ret_type: Type | None = None
+    type_params: tuple[TypeVar, ...] = ()
+    attrs: Attrs = field(default_factory=dict)
+    span: Span | None = None
+
+    def __init__(
+        self,
+        params: Sequence[Var],
+        body: ExprLike,
+        ret_type: Type | None = None,
+        type_params: Sequence[TypeVar] = (),
+        attrs: Mapping[str, AttrValue] | None = None,
+        span: Span | None = None,
+    ) -> None:
+        for param in params:
+            if not isinstance(param, Var):
+                raise TypeError(f"a function parameter is a relay.Var, found {param!r}")
+        self.params = tuple(params)
+        self.body = as_expr(body)
+        self.ret_type = ret_type
+        self.type_params = tuple(type_params or ())
+        self.attrs = dict(attrs) if attrs else {}
+        self.span = span
+
+    def with_attr(self, name: str, value: AttrValue) -> Function:
+        """A copy that carries one more attribute."""
+        attrs = {**self.attrs, name: value}
+        return Function(self.params, self.body, self.ret_type, self.type_params, attrs, self.span)
+
+    @property
+    def checked_signature(self) -> FuncType:
+        """The type spelled by the annotations; ``IncompleteType`` where there is none."""
+        args = tuple(p.type_annotation or IncompleteType() for p in self.params)
+        return FuncType(args, self.ret_type or IncompleteType(), self.type_params)
+
+
+@dataclass(eq=False)
+class Let(Expr):
+    """``let var = value; body``; ``var`` is visible in ``value`` (recursion)."""
+
+    var: Var
+    value: Expr
+    body: Expr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        self.value, self.body = as_expr(self.value), as_expr(self.body)
+
+
+@dataclass(eq=False)
+class If(Expr):
+    """``if (cond) { true_branch } else { false_branch }``; ``cond`` is a bool scalar."""
+
+    cond: Expr
+    true_branch: Expr
+    false_branch: Expr
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        self.cond = as_expr(self.cond)
+        self.true_branch = as_expr(self.true_branch)
+        self.false_branch = as_expr(self.false_branch)
+
+
+@dataclass(eq=False)
+class Tuple(Expr):
+    """``(a, b)``; supports ``len``, indexing and iteration over its fields."""
+
+    fields: tuple[Expr, ...]
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        self.fields = tuple(as_expr(f) for f in self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, index: int) -> Expr:
+        return self.fields[index]
+
+    def __iter__(self) -> Iterator[Expr]:
+        return iter(self.fields)
+
+
+@dataclass(eq=False)
+class TupleGetItem(Expr):
+    """``tuple_value.index``."""
+
+    tuple_value: Expr
+    index: int
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        self.tuple_value = as_expr(self.tuple_value)
+        if self.index < 0:
+            raise ValueError(f"a tuple index cannot be negative, found {self.index}")
+
+
+@dataclass(eq=False)
+class RefCreate(Expr):
+    """``ref(value)``."""
+
+    value: Expr
+    span: Span | None = None
+
+
+@dataclass(eq=False)
+class RefRead(Expr):
+    """``ref_read(ref)``."""
+
+    ref: Expr
+    span: Span | None = None
+
+
+@dataclass(eq=False)
+class RefWrite(Expr):
+    """``ref_write(ref, value)``."""
+
+    ref: Expr
+    value: Expr
+    span: Span | None = None
+
+
+class Pattern:
+    """What a match clause accepts."""
+
+
+@dataclass(eq=False)
+class PatternWildcard(Pattern):
+    """``_``: anything."""
+
+
+@dataclass(eq=False)
+class PatternVar(Pattern):
+    """``%x``: anything, bound to ``var``."""
+
+    var: Var
+
+
+@dataclass(eq=False)
+class PatternConstructor(Pattern):
+    """``Cons(p0, p1)``: that constructor, its fields matched in turn."""
+
+    constructor: Constructor
+    patterns: tuple[Pattern, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.patterns = tuple(self.patterns or ())
+
+
+@dataclass(eq=False)
+class PatternTuple(Pattern):
+    """``(p0, p1)``."""
+
+    patterns: tuple[Pattern, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.patterns = tuple(self.patterns)
+
+
+@dataclass(eq=False)
+class Clause:
+    """One ``pattern => expression`` of a match."""
+
+    lhs: Pattern
+    rhs: Expr
+
+    def __post_init__(self) -> None:
+        self.rhs = as_expr(self.rhs)
+
+
+@dataclass(eq=False)
+class Match(Expr):
+    """``match (data) {clauses}``; ``match?`` when not ``complete`` (may fall through)."""
+
+    data: Expr
+    clauses: tuple[Clause, ...]
+    complete: bool = True
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        self.data = as_expr(self.data)
+        self.clauses = tuple(self.clauses)
+
+
+class TupleWrapper:
+    """A call with several results, seen from Python: indexable, iterable, of known length."""
+
+    def __init__(self, tuple_value: Expr, size: int) -> None:
+        self.tuple_value = tuple_value
+        self.size = size
+
+    def astuple(self) -> Tuple:
+        """The projections gathered in a ``Tuple``."""
+        return Tuple(tuple(self))
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> TupleGetItem:
+        if not -self.size <= index < self.size:
+            raise IndexError(f"tuple of {self.size} has no item {index}")
+        return TupleGetItem(self.tuple_value, index % self.size)
+
+    def __iter__(self) -> Iterator[TupleGetItem]:
+        return (self[i] for i in range(self.size))
+
+    def __repr__(self) -> str:
+        return f"TupleWrapper({self.tuple_value!r}, {self.size})"
+
+
+ExprLike = Expr | TupleWrapper
+
+
+def as_expr(value: object) -> Expr:
+    """``value`` as an expression; raises TypeError for Python numbers and other objects."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, TupleWrapper):
+        return value.tuple_value
+    raise _not_an_expr(value)
+
+
+def _binary(op: str, lhs: Expr, rhs: ExprLike) -> Call:
+    return Call(get_op(op), (lhs, as_expr(rhs)))
+
+
+def _not_an_expr(value: object) -> TypeError:
+    if isinstance(value, (int, float, np.ndarray, np.generic)):
+        return TypeError(f'convert "{value}" with `const` first')
+    return TypeError(f"expected a Relay expression, found {type(value).__name__} {value!r}")

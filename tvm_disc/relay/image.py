@@ -1,0 +1,52 @@
+"""``relay.image.*``: from the table, and ``resize2d``, which may be given a computed size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import op
+from .builder import call, const
+from .expr import Call, ExprLike
+from .ops.table import OPS
+
+
+def __getattr__(name: str) -> Any:
+    if f"image.{name}" in OPS:
+        return op.function(f"image.{name}")
+    raise AttributeError(f"no operator image.{name}")
+
+
+def resize2d(
+    data: ExprLike,
+    size: Any,
+    roi: Any = None,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+) -> Call:
+    """``image.resize2d``, or its ``dyn`` form when the size or region is computed."""
+    roi = (0.0, 0.0, 0.0, 0.0) if roi is None else op.known(roi)
+    size = op.known(size)
+    size = (size, size) if isinstance(size, int) else size
+    attrs: dict[str, Any] = {
+        "layout": layout,
+        "method": method,
+        "coordinate_transformation_mode": coordinate_transformation_mode,
+        "rounding_method": rounding_method,
+        "cubic_alpha": cubic_alpha,
+        "cubic_exclude": cubic_exclude,
+        "extrapolation_value": extrapolation_value,
+        "out_dtype": out_dtype or "",
+    }
+    if op.is_expr(size) or op.is_expr(roi):
+        where = size if op.is_expr(size) else const(np.array(size), "int64")
+        region = roi if op.is_expr(roi) else const(np.array(roi), "float32")
+        return call("dyn.image.resize2d", (data, where, region), **attrs)
+    return call("image.resize2d", (data,), size=size, roi=roi, **attrs)

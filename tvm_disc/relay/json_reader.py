@@ -1,0 +1,53 @@
+"""Legacy JSON to a module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ParseError
+from .attrs import AttrError, complete_attrs, plain_value
+from .expr import Attrs, Call, Expr, Function, Op
+from .legacy_json import LegacyAttrs, LegacyGraph
+from .module import IRModule
+from .ops.table import OPS
+from .visit import post_order
+
+
+def load_json(text: str) -> Any:
+    """What the JSON of ``tvm.ir.save_json`` held: usually an IRModule, or any Relay object.
+
+    raises: ParseError if it is not legacy JSON, is damaged, or names unknown operators.
+    """
+    graph = LegacyGraph(text)
+    loaded = graph.decode(graph.root)
+    if isinstance(loaded, Expr):
+        return finish(loaded)
+    if isinstance(loaded, IRModule):
+        for func in loaded.functions.values():
+            finish(func)
+    return loaded
+
+
+def finish(root: Expr) -> Expr:
+    """Complete, in place, the attributes of every call decoded under ``root``."""
+    for node in post_order(root):
+        if isinstance(node, Call):
+            node.attrs = call_attrs(node.op, node.attrs)
+        elif isinstance(node, Function):
+            node.attrs = {k: plain_value(v) for k, v in node.attrs.items()}
+    return root
+
+
+def call_attrs(op: Expr, given: Attrs) -> Attrs:
+    """The full attributes of a call, from whatever form a reader found them in."""
+    legacy = given.get("")
+    values = dict(legacy.values) if isinstance(legacy, LegacyAttrs) else given
+    if not isinstance(op, Op):
+        return {k: plain_value(v) for k, v in values.items() if k}
+    row = OPS.get(op.name)
+    if row is None:
+        raise ParseError(f"unknown operator {op.name}")
+    try:
+        return complete_attrs(row, values)
+    except AttrError as error:
+        raise ParseError(str(error)) from None

@@ -1,0 +1,29 @@
+"""Loops as recursive functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .expr import Expr, ExprLike, Function, If, Let, Tuple, Var
+
+
+def while_loop(
+    cond: Callable[..., ExprLike],
+    loop_vars: Sequence[Var],
+    loop_bodies: Callable[..., Sequence[ExprLike]],
+) -> Expr:
+    """A function of the loop variables that returns their final values as a tuple.
+
+    ``cond(*vars)`` says whether to go on; ``loop_bodies(*vars)`` gives the next values.  Give
+    variables whose shape changes a type with ``Any`` in that place.
+    """
+    loop = Var("while_loop")
+    values = list(loop_bodies(*loop_vars))
+    if len(values) != len(loop_vars):
+        raise ValueError(f"{len(loop_vars)} loop variables, but the body gives {len(values)}")
+    body = If(
+        cond(*loop_vars),  # type: ignore[arg-type]
+        loop(*values),
+        Tuple(tuple(loop_vars)),
+    )
+    return Let(loop, Function(loop_vars, body), loop)

@@ -1,0 +1,149 @@
+"""A Relay module: named functions and data types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..errors import Unsupported
+from .expr import Constructor, Expr, Function, GlobalVar
+from .printer import astext
+from .types import FuncType, GlobalTypeVar, TypeCall, TypeData
+from .visit import free_vars
+
+
+class IRModule:
+    """Functions by ``GlobalVar`` and data types by name.
+
+    A name has exactly one ``GlobalVar`` object in a module; ``module["main"]`` and
+    ``module[module.get_global_var("main")]`` are the same function.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[Any, Function] | None = None,
+        type_definitions: Mapping[Any, TypeData] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.functions: dict[GlobalVar, Function] = {}
+        self.type_definitions: dict[str, TypeData] = {}
+        self.attrs: dict[str, Any] = dict(attrs or {})
+        self._globals: dict[str, GlobalVar] = {}
+        self._constructors: dict[str, Constructor] = {}
+        for data in (type_definitions or {}).values():
+            self.add_type(data)
+        for name, func in (functions or {}).items():
+            self[name] = func
+
+    @staticmethod
+    def from_expr(expr: Expr) -> IRModule:
+        """A module whose ``main`` is ``expr``; free variables become parameters."""
+        if not isinstance(expr, Expr):
+            raise TypeError(f"expected a Relay expression, found {type(expr).__name__}")
+        func = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
+        return IRModule({"main": func})
+
+    def __getitem__(self, key: str | GlobalVar) -> Function:
+        return self.functions[self.get_global_var(_name(key))]
+
+    def __setitem__(self, key: str | GlobalVar, func: Expr) -> None:
+        if not isinstance(func, Expr):
+            raise TypeError(f"expected a relay.Function, found {type(func).__name__}")
+        if not isinstance(func, Function):
+            func = Function(free_vars(func), func)
+        name = _name(key)
+        known = self._globals.get(name)
+        if known is None:
+            known = key if isinstance(key, GlobalVar) else GlobalVar(name)
+            self._globals[name] = known
+        self.functions[known] = func
+
+    def __contains__(self, key: str | GlobalVar) -> bool:
+        return _name(key) in self._globals
+
+    def __iter__(self) -> Iterator[GlobalVar]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """The ``GlobalVar`` of that name; KeyError listing what there is otherwise."""
+        if name not in self._globals:
+            raise KeyError(f"no function @{name}; the module has {sorted(self._globals)}")
+        return self._globals[name]
+
+    def get_global_vars(self) -> list[GlobalVar]:
+        """Every function name."""
+        return list(self.functions)
+
+    def add_type(self, data: TypeData) -> None:
+        """Define a data type and its constructors."""
+        self.type_definitions[data.header.name] = data
+        for tag, sig in enumerate(data.constructors):
+            ctor = Constructor(sig.name, sig.inputs, data.header.name, tag)
+            self._constructors[sig.name] = ctor
+
+    def get_global_type_var(self, name: str) -> GlobalTypeVar:
+        """The name of a defined data type; KeyError otherwise."""
+        if name not in self.type_definitions:
+            raise KeyError(f"no type {name}; the module has {sorted(self.type_definitions)}")
+        return self.type_definitions[name].header
+
+    def get_type(self, name: str) -> tuple[Any, ...]:
+        """``(type, constructor, constructor...)`` of a data type, as Relay returns it."""
+        header = self.get_global_type_var(name)
+        data = self.type_definitions[name]
+        return (header, *(self._constructors[c.name] for c in data.constructors))
+
+    def get_constructor(self, type_name: str, name: str | None = None) -> Constructor:
+        """A constructor by type and name, or by its name alone; KeyError otherwise."""
+        wanted = type_name if name is None else name
+        found = self._constructors.get(wanted)
+        if found is None or (name is not None and found.belong_to != type_name):
+            raise KeyError(f"no constructor {wanted}; there are {sorted(self._constructors)}")
+        return found
+
+    @property
+    def constructors(self) -> Mapping[str, Constructor]:
+        """Every constructor by name."""
+        return self._constructors
+
+    def import_from_std(self, path: str) -> None:
+        """Always raises Unsupported: Relay's standard library is not shipped."""
+        raise Unsupported(
+            f"Relay's standard library ({path}) is not shipped; define the data types and "
+            "functions you need in the module, or parse a module printed with them"
+        )
+
+    def update(self, other: IRModule | Mapping[Any, Function]) -> None:
+        """Add or replace the functions (and types) of ``other``."""
+        if isinstance(other, IRModule):
+            for data in other.type_definitions.values():
+                self.add_type(data)
+            other = other.functions
+        for key, func in other.items():
+            self[_name(key)] = func
+
+    def with_attr(self, name: str, value: Any) -> IRModule:
+        """A copy that carries one more attribute."""
+        copy = IRModule(self.functions, self.type_definitions, {**self.attrs, name: value})
+        copy._constructors = self._constructors  # patterns point at these objects
+        return copy
+
+    def astext(self, show_meta_data: bool = True) -> str:
+        """The module in Relay's text format."""
+        return astext(self, show_meta_data)
+
+    def __str__(self) -> str:
+        return self.astext(show_meta_data=False)
+
+
+def as_func_type(data: TypeData, tag: int) -> FuncType:
+    """The type of a constructor as a function value."""
+    sig = data.constructors[tag]
+    return FuncType(sig.inputs, TypeCall(data.header, data.type_vars), data.type_vars)
+
+
+def _name(key: str | GlobalVar) -> str:
+    return key.name_hint if isinstance(key, GlobalVar) else key

@@ -1,0 +1,111 @@
+"""Tensors as Relay stored them: base64 entries of JSON files and ``.params`` files."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ParseError, Unsupported
+
+_ARRAY_MAGIC = 0xDD5E40F096B4A13F
+_LIST_MAGIC = 0xF7E58D4F05049CB7
+_HEADER = struct.Struct("<QQiiiBBH")
+_KINDS = {0: "i", 1: "u", 2: "f"}
+_CODES = {"i": 0, "u": 1, "f": 2, "b": 1}
+
+
+def decode_array(data: bytes, offset: int = 0) -> tuple[NDArray[Any], int]:
+    """The tensor stored at ``offset`` and the offset after it; ParseError if it is damaged."""
+    try:
+        magic, _, _, _, ndim, code, bits, lanes = _HEADER.unpack_from(data, offset)
+        offset += _HEADER.size
+        if magic != _ARRAY_MAGIC:
+            raise ParseError(f"not a stored tensor: magic number is {magic:#x}")
+        shape = struct.unpack_from(f"<{ndim}q", data, offset)
+        offset += 8 * ndim
+        (nbytes,) = struct.unpack_from("<q", data, offset)
+        offset += 8
+    except struct.error as error:
+        raise ParseError(f"a stored tensor is cut short: {error}") from None
+    dtype = _dtype(code, bits, lanes)
+    count = int(np.prod(shape, dtype=np.int64))
+    if nbytes != count * dtype.itemsize or offset + nbytes > len(data):
+        raise ParseError(
+            f"a stored tensor of shape {shape} and type {dtype} says {nbytes} bytes, "
+            f"{max(0, len(data) - offset)} are left"
+        )
+    array = np.frombuffer(data, dtype, count, offset).reshape(shape).copy()
+    return array, offset + nbytes
+
+
+def encode_array(array: NDArray[Any]) -> bytes:
+    """The inverse of ``decode_array``; Unsupported for types Relay cannot store."""
+    array = np.asarray(array)
+    if array.dtype.kind not in _CODES:
+        raise Unsupported(f"a tensor of type {array.dtype} has no stored form")
+    bits = 1 if array.dtype.kind == "b" else 8 * array.dtype.itemsize
+    code = _CODES[array.dtype.kind]
+    head = _HEADER.pack(_ARRAY_MAGIC, 0, 1, 0, array.ndim, code, bits, 1)
+    little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+    return head + struct.pack(f"<{array.ndim}qq", *array.shape, array.nbytes) + little.tobytes()
+
+
+def decode_base64(text: str) -> NDArray[Any]:
+    """The tensor in one ``b64ndarrays`` entry of a JSON file."""
+    try:
+        return decode_array(base64.b64decode(text, validate=True))[0]
+    except binascii.Error as error:
+        raise ParseError(f"a stored tensor is not base64: {error}") from None
+
+
+def encode_base64(array: NDArray[Any]) -> str:
+    """The inverse of ``decode_base64``."""
+    return base64.b64encode(encode_array(array)).decode("ascii")
+
+
+def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
+    """Read a ``.params`` file: parameter names to tensors; ParseError if it is not one."""
+    try:
+        magic, _, count = struct.unpack_from("<QQQ", data, 0)
+        if magic != _LIST_MAGIC:
+            raise ParseError(f"not a parameter file: magic number is {magic:#x}")
+        names, offset = [], 24
+        for _ in range(count):
+            (length,) = struct.unpack_from("<Q", data, offset)
+            names.append(data[offset + 8 : offset + 8 + length].decode("utf-8"))
+            offset += 8 + length
+        (arrays,) = struct.unpack_from("<Q", data, offset)
+    except struct.error as error:
+        raise ParseError(f"a parameter file is cut short: {error}") from None
+    if arrays != count:
+        raise ParseError(f"a parameter file has {count} names and {arrays} tensors")
+    offset += 8
+    params = {}
+    for name in names:
+        params[name], offset = decode_array(data, offset)
+    return params
+
+
+def save_param_dict(params: Mapping[str, Any]) -> bytes:
+    """Write a ``.params`` file, readable by TVM's ``load_param_dict`` as well."""
+    parts = [struct.pack("<QQQ", _LIST_MAGIC, 0, len(params))]
+    for name in params:
+        raw = name.encode("utf-8")
+        parts += [struct.pack("<Q", len(raw)), raw]
+    parts.append(struct.pack("<Q", len(params)))
+    parts += [encode_array(np.asarray(value)) for value in params.values()]
+    return b"".join(parts)
+
+
+def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
+    if lanes == 1 and code == 1 and bits == 1:
+        return np.dtype(np.bool_)
+    if lanes != 1 or code not in _KINDS or bits not in (8, 16, 32, 64):
+        raise Unsupported(f"a stored tensor has type code {code}, {bits} bits, {lanes} lanes")
+    return np.dtype(f"<{_KINDS[code]}{bits // 8}")

@@ -1,0 +1,82 @@
+"""Rows of random numbers, annotations, memory, devices and the virtual machine."""
+
+from __future__ import annotations
+
+from .row import REQUIRED, OpRow, Pattern
+
+ROWS: tuple[OpRow, ...] = (
+    OpRow("annotation.bitpack_end", ("data",), {}, Pattern.OPAQUE, False),
+    OpRow("annotation.bitpack_start", ("data",), {}, Pattern.OPAQUE, False),
+    OpRow("annotation.cast_hint", ("data",), {"dtype": REQUIRED}, Pattern.OPAQUE, False),
+    OpRow("annotation.checkpoint", ("data",), {}, Pattern.OPAQUE, True),
+    OpRow("annotation.compiler_begin", ("data",), {"compiler": REQUIRED}, Pattern.OPAQUE, False),
+    OpRow("annotation.compiler_end", ("data",), {"compiler": REQUIRED}, Pattern.OPAQUE, False),
+    OpRow("annotation.stop_fusion", ("data",), {}, Pattern.OPAQUE, True),
+    OpRow("annotation.with_funcid", ("func",), {"fid": -1}, Pattern.OPAQUE, False),
+    OpRow("call_lowered", ("func", "call_args"), {"metadata": ()}, Pattern.OPAQUE, False),
+    OpRow("debug", ("program",), {"debug_func": REQUIRED}, Pattern.OPAQUE, False),
+    OpRow(
+        "device_copy",
+        ("data",),
+        {"src_virtual_device": REQUIRED, "dst_virtual_device": REQUIRED},
+        Pattern.OPAQUE,
+        True,
+    ),
+    OpRow(
+        "memory.alloc_storage",
+        ("size", "shape", "alignment"),
+        {"dtype": "float32", "virtual_device": REQUIRED},
+        Pattern.OPAQUE,
+        False,
+    ),
+    OpRow(
+        "memory.alloc_tensor",
+        ("storage", "offset", "shape"),
+        {"dtype": "float32", "const_shape": REQUIRED, "assert_shape": REQUIRED},
+        Pattern.OPAQUE,
+        False,
+    ),
+    OpRow("memory.kill", ("to_free",), {}, Pattern.OPAQUE, False),
+    OpRow(
+        "on_device",
+        ("body",),
+        {"virtual_device": None, "constrain_result": False, "constrain_body": True},
+        Pattern.OPAQUE,
+        True,
+    ),
+    OpRow(
+        "parser.MetaRef",
+        (),
+        {"node_type_key": REQUIRED, "node_index": REQUIRED},
+        Pattern.OPAQUE,
+        False,
+    ),
+    OpRow("random.multinomial", ("key", "probs"), {"num_samples": 1}, Pattern.OPAQUE, False),
+    OpRow(
+        "random.normal",
+        ("key", "mean", "scale"),
+        {"out_shape": REQUIRED, "out_dtype": ""},
+        Pattern.OPAQUE,
+        False,
+    ),
+    OpRow("random.threefry_generate", ("key",), {"out_shape": REQUIRED}, Pattern.OPAQUE, False),
+    OpRow("random.threefry_split", ("key",), {}, Pattern.OPAQUE, False),
+    OpRow(
+        "random.uniform",
+        ("key", "low", "high"),
+        {"out_shape": REQUIRED, "out_dtype": ""},
+        Pattern.OPAQUE,
+        False,
+    ),
+    OpRow(
+        "relay.op.annotation.simulated_quantize",
+        ("data", "dom_scale", "clip_min", "clip_max"),
+        {"kind": REQUIRED, "sign": True, "rounding": "round"},
+        Pattern.OPAQUE,
+        False,
+    ),
+    OpRow("torch_op", (), {"serialized_function": "", "len": -1}, Pattern.OPAQUE, False),
+    OpRow("vm.invoke_tvm_op", ("op", "ins", "outs"), {}, Pattern.OPAQUE, False),
+    OpRow("vm.reshape_tensor", ("data", "shape"), {"newshape": REQUIRED}, Pattern.OPAQUE, False),
+    OpRow("vm.shape_of", ("tensor",), {"dtype": ""}, Pattern.OPAQUE, False),
+)

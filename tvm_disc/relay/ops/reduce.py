@@ -1,0 +1,115 @@
+"""Rows of reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import reference as ref
+from .row import OpRow, Pattern, Sample
+
+_REDUCE = (
+    Sample((("n", "m", 3, "float32"),), ("n", 3), {"axis": (1,)}),
+    Sample((("n", "m", 3, "float32"),), ("n", 1, 1), {"axis": (1, -1), "keepdims": True}),
+    Sample((("n", "m", 3, "float32"),), ("m",), {"axis": (1,), "exclude": True}),
+    Sample((("n", "m", "float32"),), ()),
+)
+_BOOL = (Sample((("n", "m", "bool"),), ("n",), {"axis": (1,)}), Sample((("n", "m", "bool"),), ()))
+
+ROWS: tuple[OpRow, ...] = (
+    OpRow(
+        "all",
+        ("data",),
+        {"axis": None, "keepdims": False, "exclude": False},
+        Pattern.REDUCE,
+        True,
+        reference=ref.reduction(np.all),
+        samples=_BOOL,
+    ),
+    OpRow(
+        "any",
+        ("data",),
+        {"axis": None, "keepdims": False, "exclude": False},
+        Pattern.REDUCE,
+        False,
+        reference=ref.reduction(np.any),
+        samples=_BOOL,
+    ),
+    OpRow(
+        "argmax",
+        ("data",),
+        {"axis": None, "keepdims": False, "exclude": False, "select_last_index": False},
+        Pattern.REDUCE,
+        True,
+        reference=ref.arg_reduction(np.argmax),
+        samples=_REDUCE,
+    ),
+    OpRow(
+        "argmin",
+        ("data",),
+        {"axis": None, "keepdims": False, "exclude": False, "select_last_index": False},
+        Pattern.REDUCE,
+        True,
+        reference=ref.arg_reduction(np.argmin),
+        samples=_REDUCE,
+    ),
+    OpRow(
+        "max",
+        ("data",),
+        {"axis": None, "keepdims": False, "exclude": False},
+        Pattern.REDUCE,
+        True,
+        reference=ref.reduction(np.max),
+        samples=_REDUCE,
+    ),
+    OpRow(
+        "mean",
+        ("data",),
+        {"axis": None, "keepdims": False, "exclude": False},
+        Pattern.REDUCE,
+        True,
+        reference=ref.reduction(np.mean),
+        samples=_REDUCE,
+    ),
+    OpRow(
+        "min",
+        ("data",),
+        {"axis": None, "keepdims": False, "exclude": False},
+        Pattern.REDUCE,
+        True,
+        reference=ref.reduction(np.min),
+        samples=_REDUCE,
+    ),
+    OpRow(
+        "prod",
+        ("data",),
+        {"axis": None, "keepdims": False, "exclude": False},
+        Pattern.REDUCE,
+        True,
+        reference=ref.reduction(np.prod),
+        samples=_REDUCE,
+    ),
+    OpRow(
+        "sum",
+        ("data",),
+        {"axis": None, "keepdims": False, "exclude": False},
+        Pattern.REDUCE,
+        True,
+        reference=ref.reduction(np.sum),
+        samples=_REDUCE,
+    ),
+    OpRow(
+        "variance",
+        ("data", "mean"),
+        {"axis": None, "keepdims": False, "exclude": False, "unbiased": False},
+        Pattern.REDUCE,
+        True,
+        reference=ref.variance,
+        samples=(
+            Sample(
+                (("n", "m", "float32"), ("n", 1, "float32")),
+                ("n", 1),
+                {"axis": (1,), "keepdims": True},
+            ),
+        ),
+    ),
+)

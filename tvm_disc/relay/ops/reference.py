@@ -1,0 +1,200 @@
+"""What element-wise, comparison, creation and reduction operators mean, in NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def unary(func: Callable[..., Any]) -> Callable[..., Array]:
+    """``func`` computed in the type of its operand (NumPy would widen integers)."""
+
+    def apply(x: Array) -> Array:
+        return np.asarray(func(x)).astype(x.dtype)
+
+    return apply
+
+
+def binary(func: Callable[..., Any]) -> Callable[..., Array]:
+    """A broadcasting ``func`` whose result has the operands' type."""
+
+    def apply(a: Array, b: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(func(a, b)).astype(np.result_type(a, b))
+
+    return apply
+
+
+def predicate(func: Callable[..., Any]) -> Callable[..., Array]:
+    """A broadcasting ``func`` with a boolean result."""
+
+    def apply(*operands: Array) -> Array:
+        return np.asarray(func(*operands)).astype(np.bool_)
+
+    return apply
+
+
+def logical(func: Callable[..., Any]) -> Callable[..., Array]:
+    """A broadcasting logical ``func``; bool stays bool."""
+    return binary(lambda a, b: func(a.astype(bool), b.astype(bool)))
+
+
+def trunc_divide(a: Array, b: Array) -> Array:
+    """Division rounding towards zero."""
+    if np.issubdtype(np.result_type(a, b), np.integer):
+        return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
+    return np.asarray(np.trunc(a / b))
+
+
+def divide(a: Array, b: Array) -> Array:
+    """True division for floats; integers truncate, as Relay's ``divide`` does."""
+    if np.issubdtype(np.result_type(a, b), np.integer):
+        return trunc_divide(a, b)
+    return np.asarray(a / b)
+
+
+def erf(x: Array) -> Array:
+    """The error function."""
+    return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x)).astype(x.dtype)
+
+
+def sigmoid(x: Array) -> Array:
+    """``1 / (1 + exp(-x))``."""
+    return np.asarray(1 / (1 + np.exp(-x))).astype(x.dtype)
+
+
+def round_half_away(x: Array) -> Array:
+    """Relay's ``round``: halves go away from zero (NumPy's go to even)."""
+    return np.asarray(np.sign(x) * np.floor(np.abs(x) + 0.5)).astype(x.dtype)
+
+
+def clip(x: Array, *, a_min: float, a_max: float) -> Array:
+    """Values cut to ``[a_min, a_max]``."""
+    return np.clip(x, a_min, a_max).astype(x.dtype)
+
+
+def cast(x: Array, *, dtype: str) -> Array:
+    """Conversion of every element."""
+    return x.astype(dtype)
+
+
+def cast_like(x: Array, like: Array) -> Array:
+    """Conversion to the type of ``like``."""
+    return x.astype(like.dtype)
+
+
+def reinterpret(x: Array, *, dtype: str) -> Array:
+    """The same bits as another type of the same width."""
+    return x.view(dtype)
+
+
+def shape_of(x: Array, *, dtype: str) -> Array:
+    """The shape as a rank-1 tensor; int32 unless ``dtype`` says otherwise."""
+    return np.array(x.shape, dtype or "int32")
+
+
+def ndarray_size(x: Array, *, dtype: str) -> Array:
+    """The number of elements, rank 0."""
+    return np.array(x.size, dtype or "int32")
+
+
+def full_like(x: Array, fill: Array) -> Array:
+    """``fill`` everywhere, shaped like ``x``."""
+    return np.full_like(x, fill)
+
+
+def creation(value: float) -> Callable[..., Array]:
+    """``zeros`` and ``ones``: the shape is an attribute."""
+
+    def apply(*, shape: Sequence[int], dtype: str) -> Array:
+        return np.full(tuple(shape), value, dtype or "float32")
+
+    return apply
+
+
+def full(fill: Array, *, shape: Sequence[int], dtype: str) -> Array:
+    """``fill`` everywhere."""
+    return np.full(tuple(shape), fill, dtype or fill.dtype)
+
+
+def arange(start: Array, stop: Array, step: Array, *, dtype: str, **_: Any) -> Array:
+    """``start, start + step, ...`` below ``stop`` (above it for a negative step)."""
+    return np.arange(start.item(), stop.item(), step.item()).astype(dtype)
+
+
+def where(condition: Array, x: Array, y: Array) -> Array:
+    """``x`` where the condition holds, else ``y``; all three broadcast."""
+    return np.where(condition.astype(bool), x, y).astype(x.dtype)
+
+
+# -- reductions
+
+
+def reduce_axes(ndim: int, axis: Any, exclude: bool) -> tuple[int, ...]:
+    """The axes to reduce; all of them for None."""
+    if axis is None or (axis == () and not exclude):
+        return tuple(range(ndim))
+    listed = {a % ndim for a in ((axis,) if isinstance(axis, int) else axis)}
+    return tuple(a for a in range(ndim) if (a in listed) != exclude)
+
+
+def reduction(func: Callable[..., Any], out: str | None = None) -> Callable[..., Array]:
+    """A reduction with Relay's ``axis``, ``keepdims`` and ``exclude``."""
+
+    def apply(x: Array, *, axis: Any, keepdims: bool, exclude: bool) -> Array:
+        axes = reduce_axes(x.ndim, axis, exclude)
+        return np.asarray(func(x, axis=axes, keepdims=keepdims)).astype(out or x.dtype)
+
+    return apply
+
+
+def arg_reduction(func: Callable[..., Any]) -> Callable[..., Array]:
+    """``argmax`` or ``argmin``: positions are int32, counted over the reduced axes together."""
+
+    def apply(
+        x: Array, *, axis: Any, keepdims: bool, exclude: bool, select_last_index: bool
+    ) -> Array:
+        axes = reduce_axes(x.ndim, axis, exclude)
+        kept = [a for a in range(x.ndim) if a not in axes]
+        flat = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), -1)
+        if select_last_index:
+            index = flat.shape[-1] - 1 - func(flat[..., ::-1], axis=-1)
+        else:
+            index = func(flat, axis=-1)
+        shape = [1 if a in axes else x.shape[a] for a in range(x.ndim)]
+        index = np.asarray(index).astype(np.int32)
+        return index.reshape(shape) if keepdims else index
+
+    return apply
+
+
+def variance(
+    x: Array, mean: Array, *, axis: Any, keepdims: bool, exclude: bool, unbiased: bool
+) -> Array:
+    """The mean squared distance from ``mean``; ``unbiased`` divides by n - 1."""
+    axes = reduce_axes(x.ndim, axis, exclude)
+    count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64)) - int(unbiased)
+    total = np.sum((x - mean) ** 2, axis=axes, keepdims=keepdims)
+    return np.asarray(total / count).astype(x.dtype)
+
+
+def scan(func: Callable[..., Any], identity: int) -> Callable[..., Array]:
+    """``cumsum`` or ``cumprod``; flattens when ``axis`` is None."""
+
+    def apply(x: Array, *, axis: int | None, dtype: str, exclusive: bool) -> Array:
+        flat = x.reshape(-1) if axis is None else x
+        ax = 0 if axis is None else axis % x.ndim
+        out = np.asarray(func(flat.astype(dtype or x.dtype), axis=ax)).astype(dtype or x.dtype)
+        if not exclusive:
+            return out
+        out = np.roll(out, 1, ax)
+        out[(slice(None),) * ax + (slice(0, 1),)] = identity
+        return out
+
+    return apply

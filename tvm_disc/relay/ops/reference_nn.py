@@ -1,0 +1,393 @@
+"""What neural-network operators mean, in NumPy: direct loops over kernel taps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def dense(x: Array, weight: Array, *, out_dtype: str, **_: Any) -> Array:
+    """``x @ weight.T``: (..., k) and (units, k) give (..., units)."""
+    dtype = out_dtype or x.dtype
+    return np.asarray(np.matmul(x.astype(dtype), weight.astype(dtype).T))
+
+
+def matmul(
+    a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, out_dtype: str, **_: Any
+) -> Array:
+    """``a @ b`` with either operand transposed first; batch dims broadcast."""
+    dtype = out_dtype or a.dtype
+    left = a.swapaxes(-1, -2) if transpose_a else a
+    right = b.swapaxes(-1, -2) if transpose_b else b
+    return np.asarray(np.matmul(left.astype(dtype), right.astype(dtype)))
+
+
+def softmax(x: Array, *, axis: int) -> Array:
+    """``exp(x) / sum(exp(x))`` along ``axis``."""
+    power = np.exp(x - x.max(axis, keepdims=True))
+    return np.asarray(power / power.sum(axis, keepdims=True)).astype(x.dtype)
+
+
+def log_softmax(x: Array, *, axis: int) -> Array:
+    """The logarithm of ``softmax``."""
+    shifted = x - x.max(axis, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))).astype(x.dtype)
+
+
+def relu(x: Array) -> Array:
+    """``max(x, 0)``."""
+    return np.maximum(x, np.zeros((), x.dtype))
+
+
+def leaky_relu(x: Array, *, alpha: float) -> Array:
+    """``x`` where positive, ``alpha * x`` elsewhere."""
+    return np.where(x > 0, x, x * alpha).astype(x.dtype)
+
+
+def _along(vector: Array, ndim: int, axis: int) -> Array:
+    shape = [1] * ndim
+    shape[axis] = -1
+    return vector.reshape(shape)
+
+
+def prelu(x: Array, alpha: Array, *, axis: int) -> Array:
+    """``leaky_relu`` with one slope per channel."""
+    return np.where(x > 0, x, x * _along(alpha, x.ndim, axis)).astype(x.dtype)
+
+
+def bias_add(x: Array, bias: Array, *, axis: int) -> Array:
+    """One number per channel added."""
+    return np.asarray(x + _along(bias, x.ndim, axis))
+
+
+def batch_flatten(x: Array) -> Array:
+    """All dims but the first merged."""
+    return x.reshape(x.shape[0], math.prod(x.shape[1:]))
+
+
+def dropout(x: Array, *, rate: float) -> tuple[Array, Array]:
+    """At inference: the input, and a mask of ones."""
+    return x, np.ones_like(x)
+
+
+def _normalise(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    mean = x.mean(axes, keepdims=True)
+    return np.asarray((x - mean) / np.sqrt(x.var(axes, keepdims=True) + epsilon))
+
+
+def _affine(x: Array, gamma: Array, beta: Array, axis: int, center: bool, scale: bool) -> Array:
+    out = x * _along(gamma, x.ndim, axis) if scale else x
+    out = out + _along(beta, x.ndim, axis) if center else out
+    return out.astype(gamma.dtype)
+
+
+def batch_norm(
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    mean: Array,
+    var: Array,
+    *,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+) -> tuple[Array, Array, Array]:
+    """Normalised by the given statistics, which are returned as they were."""
+    shifted = x - _along(mean, x.ndim, axis)
+    out = shifted / np.sqrt(_along(var, x.ndim, axis) + epsilon)
+    return _affine(out, gamma, beta, axis, center, scale), mean, var
+
+
+def layer_norm(
+    x: Array, gamma: Array, beta: Array, *, axis: int, epsilon: float, center: bool, scale: bool
+) -> Array:
+    """Normalised along one axis."""
+    return _affine(_normalise(x, (axis,), epsilon), gamma, beta, axis, center, scale)
+
+
+def instance_norm(
+    x: Array, gamma: Array, beta: Array, *, axis: int, epsilon: float, center: bool, scale: bool
+) -> Array:
+    """Normalised per batch entry and channel, over everything else."""
+    axes = tuple(a for a in range(1, x.ndim) if a != axis % x.ndim)
+    return _affine(_normalise(x, axes, epsilon), gamma, beta, axis, center, scale)
+
+
+def group_norm(
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    *,
+    num_groups: int,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+) -> Array:
+    """Normalised per batch entry and group of channels."""
+    axis %= x.ndim
+    size = x.shape[axis] // num_groups
+    grouped = x.reshape(*x.shape[:axis], num_groups, size, *x.shape[axis + 1 :])
+    axes = tuple(a for a in range(1, grouped.ndim) if a != axis)
+    flat = _normalise(grouped, axes, epsilon).reshape(x.shape)
+    return _affine(flat, gamma, beta, axis, center, scale)
+
+
+def l2_normalize(x: Array, *, eps: float, axis: Sequence[int] | None) -> Array:
+    """Divided by the Euclidean norm along ``axis``."""
+    axes = None if axis is None else tuple(axis)
+    return np.asarray(x / np.sqrt(np.maximum((x * x).sum(axes, keepdims=True), eps)))
+
+
+# -- windows
+
+
+def full_padding(padding: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
+    """``padding`` as (before, after): one number, one per axis, or both ends."""
+    pads = [int(p) for p in padding]
+    if len(pads) == 1:
+        pads = pads * rank
+    if len(pads) == rank:
+        pads = pads * 2
+    return pads[:rank], pads[rank:]
+
+
+def _taps(kernel: Sequence[int]) -> Iterable[tuple[int, ...]]:
+    return itertools.product(*(range(k) for k in kernel))
+
+
+def _window(
+    x: Array,
+    tap: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    out: Sequence[int],
+) -> Array:
+    """The elements of a padded (N, C, spatial...) tensor that meet one kernel tap."""
+    cut = [
+        slice(t * d, t * d + (o - 1) * s + 1, s) if o else slice(0, 0)
+        for t, s, d, o in zip(tap, strides, dilation, out, strict=False)
+    ]
+    index = (slice(None), slice(None), *cut)
+    return np.asarray(x[index])
+
+
+def _to_channels_first(x: Array, layout: str) -> Array:
+    spatial = [c for c in layout if c not in "NC"]
+    return np.transpose(x, [layout.index(c) for c in ("N", "C", *spatial)])
+
+
+def _from_channels_first(x: Array, layout: str) -> Array:
+    order = ["N", "C", *(c for c in layout if c not in "NC")]
+    return np.transpose(x, [order.index(c) for c in layout])
+
+
+def conv(rank: int) -> Callable[..., Array]:
+    """A convolution over ``rank`` spatial dims, with groups, strides, padding and dilation."""
+
+    def apply(
+        x: Array,
+        weight: Array,
+        *,
+        strides: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        groups: int,
+        data_layout: str,
+        kernel_layout: str,
+        out_dtype: str,
+        **_: Any,
+    ) -> Array:
+        data = _to_channels_first(x, data_layout)
+        spatial = [c for c in kernel_layout if c not in "OI"]
+        kernel = weight.transpose([kernel_layout.index(c) for c in ("O", "I", *spatial)])
+        before, after = full_padding(padding, rank)
+        data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)])
+        dtype = np.dtype(out_dtype or x.dtype)
+        out = _conv_nc(data, kernel, strides, dilation, groups, dtype)
+        return _from_channels_first(out, data_layout)
+
+    return apply
+
+
+def _conv_nc(
+    x: Array,
+    w: Array,
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    dtype: np.dtype[Any],
+) -> Array:
+    taps = w.shape[2:]
+    size = [
+        (n - (k - 1) * d - 1) // s + 1
+        for n, k, s, d in zip(x.shape[2:], taps, strides, dilation, strict=False)
+    ]
+    batch, outputs = x.shape[0], w.shape[0]
+    grouped = w.reshape(groups, outputs // groups, *w.shape[1:]).astype(dtype)
+    out = np.zeros((batch, groups, outputs // groups, *size), dtype)
+    for tap in _taps(taps):
+        part = _window(x, tap, strides, dilation, size).astype(dtype)
+        part = part.reshape(batch, groups, w.shape[1], *size)
+        index: tuple[Any, ...] = (..., *tap)
+        out += np.einsum("bgi...,goi->bgo...", part, grouped[index])
+    return out.reshape(batch, outputs, *size)
+
+
+def _pool_geometry(
+    x: Array,
+    pool: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+) -> tuple[list[int], list[int], list[int]]:
+    """Padding before, padding after (stretched for ``ceil_mode``), output size."""
+    rank = len(pool)
+    before, after = full_padding(padding, rank)
+    sizes = []
+    for i in range(rank):
+        room = x.shape[2 + i] + before[i] + after[i] - (pool[i] - 1) * dilation[i] - 1
+        extra = strides[i] - 1 if ceil_mode else 0
+        sizes.append((room + extra) // strides[i] + 1)
+        after[i] += extra
+    return before, after, sizes
+
+
+def max_pool(
+    x: Array,
+    *,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    layout: str,
+    ceil_mode: bool,
+    **_: Any,
+) -> Array:
+    """The largest element of each window; padding never wins."""
+    data = _to_channels_first(x, layout)
+    geometry = _pool_geometry(data, pool_size, strides, dilation, padding, ceil_mode)
+    before, after, size = geometry
+    low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)], constant_values=low)
+    parts = [_window(data, tap, strides, dilation, size) for tap in _taps(pool_size)]
+    return _from_channels_first(np.maximum.reduce(parts), layout)
+
+
+def avg_pool(
+    x: Array,
+    *,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    layout: str,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    **_: Any,
+) -> Array:
+    """The mean of each window, over real elements only unless ``count_include_pad``."""
+    data = _to_channels_first(x, layout)
+    geometry = _pool_geometry(data, pool_size, strides, dilation, padding, ceil_mode)
+    before, after, size = geometry
+    width = [(0, 0), (0, 0), *zip(before, after, strict=False)]
+    count = np.pad(np.ones_like(data), width, constant_values=int(count_include_pad))
+    data = np.pad(data, width)
+    windows = [
+        (_window(data, t, strides, dilation, size), _window(count, t, strides, dilation, size))
+        for t in _taps(pool_size)
+    ]
+    total = np.add.reduce([w for w, _ in windows])
+    number = np.add.reduce([c for _, c in windows])
+    return _from_channels_first((total / np.maximum(number, 1)).astype(x.dtype), layout)
+
+
+def global_pool(func: Callable[..., Any]) -> Callable[..., Array]:
+    """``func`` over every spatial dim, which becomes 1."""
+
+    def apply(x: Array, *, layout: str, **_: Any) -> Array:
+        axes = tuple(i for i, c in enumerate(layout) if c not in "NC")
+        return np.asarray(func(x, axis=axes, keepdims=True)).astype(x.dtype)
+
+    return apply
+
+
+def adaptive_pool(func: Callable[..., Any]) -> Callable[..., Array]:
+    """``func`` over windows chosen so that the output has the asked size."""
+
+    def apply(x: Array, *, output_size: Sequence[int], layout: str, **_: Any) -> Array:
+        axes = [i for i, c in enumerate(layout) if c not in "NC"]
+        sizes = list(output_size) or [x.shape[a] for a in axes]
+        sizes = sizes * len(axes) if len(sizes) == 1 else sizes
+        for axis, size in zip(axes, sizes, strict=False):
+            length = x.shape[axis]
+            cuts = [(i * length // size, -((-(i + 1) * length) // size)) for i in range(size)]
+            parts = [func(np.take(x, range(a, b), axis), axis=axis) for a, b in cuts]
+            x = np.stack(parts, axis).astype(x.dtype)
+        return x
+
+    return apply
+
+
+def pad(x: Array, value: Array, *, pad_width: Sequence[Sequence[int]], pad_mode: str) -> Array:
+    """Borders added: ``value``, the ``edge`` repeated, or a ``reflect``-ion."""
+    width = [tuple(p) for p in pad_width]
+    if pad_mode == "constant":
+        return np.pad(x, width, constant_values=value.item())
+    return np.pad(x, width, mode="edge" if pad_mode == "edge" else "reflect")
+
+
+def mirror_pad(x: Array, *, mode: str, pad_width: Sequence[Sequence[int]]) -> Array:
+    """Borders reflected, with (SYMMETRIC) or without (REFLECT) the edge itself."""
+    kind = "symmetric" if mode == "SYMMETRIC" else "reflect"
+    return np.pad(x, [tuple(p) for p in pad_width], mode=kind)  # type: ignore[call-overload, no-any-return]
+
+
+def dyn_pad(x: Array, width: Array, value: Array, *, pad_mode: str, **_: Any) -> Array:
+    """``pad`` with a tensor of widths."""
+    return pad(x, value, pad_width=width.tolist(), pad_mode=pad_mode)
+
+
+def upsampling_nearest(x: Array, *, scale_h: float, scale_w: float, layout: str, **_: Any) -> Array:
+    """Nearest-neighbour upsampling by whole factors."""
+    for axis, scale in ((layout.index("H"), scale_h), (layout.index("W"), scale_w)):
+        x = np.repeat(x, round(scale), axis)
+    return x
+
+
+def depth_to_space(x: Array, *, block_size: int, layout: str, mode: str) -> Array:
+    """Channels moved into blocks of pixels."""
+    data, b = _to_channels_first(x, layout), block_size
+    n, c, h, w = data.shape
+    if mode == "DCR":
+        out = data.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        out = data.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return _from_channels_first(out.reshape(n, c // b**2, h * b, w * b), layout)
+
+
+def space_to_depth(x: Array, *, block_size: int, layout: str, mode: str) -> Array:
+    """Blocks of pixels moved into channels; the inverse of ``depth_to_space``."""
+    data, b = _to_channels_first(x, layout), block_size
+    n, c, h, w = data.shape
+    blocks = data.reshape(n, c, h // b, b, w // b, b)
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    out = blocks.transpose(order).reshape(n, c * b**2, h // b, w // b)
+    return _from_channels_first(out, layout)
+
+
+def dilate(x: Array, *, strides: Sequence[int], dilation_value: float) -> Array:
+    """``strides - 1`` copies of a value put between neighbours."""
+    shape = [max((n - 1) * s + 1, 0) for n, s in zip(x.shape, strides, strict=False)]
+    out = np.full(shape, dilation_value, x.dtype)
+    out[tuple(slice(None, None, s) for s in strides)] = x
+    return out

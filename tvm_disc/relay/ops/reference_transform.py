@@ -1,0 +1,392 @@
+"""What operators that move, select and reorder elements mean, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def target_shape(old: Sequence[int], newshape: Sequence[int], allowzero: bool) -> list[int]:
+    """Relay's reshape codes resolved, except -1, which stays for NumPy to infer.
+
+    0 copies a dim (unless ``allowzero``), -2 copies the rest, -3 merges two, -4 splits one.
+    """
+    out: list[int] = []
+    src, i = 0, 0
+    while i < len(newshape):
+        code = int(newshape[i])
+        if code == 0 and not allowzero:
+            out.append(old[src])
+        elif code == -2:
+            out.extend(old[src:])
+            src = len(old) - 1
+        elif code == -3:
+            out.append(old[src] * old[src + 1])
+            src += 1
+        elif code == -4:
+            out.extend(_split_dim(old[src], int(newshape[i + 1]), int(newshape[i + 2])))
+            i += 2
+        else:
+            out.append(code)
+        src, i = src + 1, i + 1
+    return out
+
+
+def _split_dim(size: int, left: int, right: int) -> tuple[int, int]:
+    if left == -1:
+        return size // right, right
+    return left, size // left if right == -1 else right
+
+
+def reshape(x: Array, *, newshape: Sequence[int], allowzero: bool) -> Array:
+    """The same elements in another shape; ``newshape`` may hold Relay's codes."""
+    return x.reshape(target_shape(x.shape, newshape, allowzero))
+
+
+def reverse_reshape(x: Array, *, newshape: Sequence[int], allowzero: bool) -> Array:
+    """``reshape`` with the codes read from the right."""
+    shape = target_shape(x.shape[::-1], newshape[::-1], allowzero)
+    return x.reshape(shape[::-1])
+
+
+def reshape_like(
+    x: Array,
+    like: Array,
+    *,
+    lhs_begin: int,
+    lhs_end: int | None,
+    rhs_begin: int,
+    rhs_end: int | None,
+) -> Array:
+    """A run of ``x``'s dims replaced by a run of ``like``'s."""
+    lhs = range(x.ndim)[lhs_begin:lhs_end]
+    shape = (*x.shape[: lhs.start], *like.shape[rhs_begin:rhs_end], *x.shape[lhs.stop :])
+    return x.reshape(shape)
+
+
+def transpose(x: Array, *, axes: Sequence[int] | None) -> Array:
+    """Axes permuted; reversed for None."""
+    return np.transpose(x, axes if axes else None)
+
+
+def expand_dims(x: Array, *, axis: int, num_newaxis: int) -> Array:
+    """``num_newaxis`` dims of size 1 inserted at ``axis``."""
+    at = axis if axis >= 0 else x.ndim + axis + 1
+    return x.reshape(*x.shape[:at], *([1] * num_newaxis), *x.shape[at:])
+
+
+def squeeze(x: Array, *, axis: Sequence[int] | None) -> Array:
+    """Dims of size 1 dropped: the listed ones, or all."""
+    return np.squeeze(x, None if axis is None else tuple(axis))
+
+
+def concatenate(parts: Sequence[Array], *, axis: int) -> Array:
+    """Tensors joined along an existing axis."""
+    return np.concatenate(parts, axis)
+
+
+def stack(parts: Sequence[Array], *, axis: int) -> Array:
+    """Tensors joined along a new axis."""
+    return np.stack(parts, axis)
+
+
+def split(x: Array, *, indices_or_sections: Any, axis: int) -> tuple[Array, ...]:
+    """Equal sections (an int), or pieces cut at positions (a tuple)."""
+    return tuple(np.split(x, indices_or_sections, axis))
+
+
+def _slice(x: Array, begin: Any, end: Any, strides: Any, mode: str, axes: Any) -> Array:
+    where = range(len(begin)) if axes is None else [a % x.ndim for a in axes]
+    index: list[slice] = [slice(None)] * x.ndim
+    for i, axis in enumerate(where):
+        step = 1 if not strides or mode == "size" else int(strides[i % len(strides)])
+        if begin[i] is None:
+            start: int | None = None
+        else:
+            start = int(begin[i])
+        index[axis] = slice(start, _stop(x.shape[axis], start, end, i, mode), step)
+    return x[tuple(index)]
+
+
+def _stop(size: int, start: int | None, end: Any, i: int, mode: str) -> int | None:
+    """The Python slice end; in size mode ``end`` is a length and -1 means up to the border."""
+    value = None if end is None or i >= len(end) or end[i] is None else int(end[i])
+    if value is None or mode != "size":
+        return value
+    first = start or 0
+    return None if value < 0 else (first + size if first < 0 else first) + value
+
+
+def strided_slice(
+    x: Array, *, begin: Any, end: Any, strides: Any, axes: Any, slice_mode: str
+) -> Array:
+    """``x[begin:end:strides]`` on the leading (or listed) axes; out-of-range bounds clamp."""
+    return _slice(x, begin, end, strides, slice_mode, axes)
+
+
+def slice_like(x: Array, like: Array, *, axes: Sequence[int] | None) -> Array:
+    """``x`` cut to the size of ``like`` on the listed axes (all for None)."""
+    where = [a % x.ndim for a in axes] if axes else range(min(x.ndim, like.ndim))
+    index = [slice(None)] * x.ndim
+    for axis in where:
+        index[axis] = slice(0, like.shape[axis])
+    return x[tuple(index)]
+
+
+def take(x: Array, indices: Array, *, axis: int | None, batch_dims: int, mode: str) -> Array:
+    """Rows selected along ``axis`` (of the flattened tensor for None)."""
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    axis %= x.ndim
+    size = x.shape[axis]
+    index = indices.astype(np.int64)
+    index = index % size if mode == "wrap" else np.clip(index, 0, size - 1)
+    if not batch_dims:
+        return np.take(x, index, axis)
+    batch = batch_dims % index.ndim
+    lead = x.shape[:batch]
+    rows = [np.take(x[b], index[b], axis - batch) for b in np.ndindex(*lead)]
+    return np.stack(rows).reshape(*lead, *rows[0].shape)
+
+
+def gather(x: Array, indices: Array, *, axis: int) -> Array:
+    """``out[i, j] = x[indices[i, j], j]`` for axis 0; indices wrap once if negative."""
+    return np.take_along_axis(x, indices.astype(np.int64), axis)
+
+
+def gather_nd(x: Array, indices: Array, *, batch_dims: int, index_rank: Any = None) -> Array:
+    """Slices at coordinates; ``indices[k]`` is coordinate k (the coordinate axis is first)."""
+    coords = indices.astype(np.int64)
+    if not batch_dims:
+        return x[tuple(coords)]
+    lead = x.shape[:batch_dims]
+    rows = [x[b][tuple(coords[(slice(None), *b)])] for b in np.ndindex(*lead)]
+    return np.stack(rows).reshape(*lead, *rows[0].shape)
+
+
+def scatter_elements(
+    x: Array, indices: Array, updates: Array, *, axis: int, reduction: str
+) -> Array:
+    """``x`` with ``updates`` written at ``indices`` along ``axis``."""
+    where = list(np.indices(indices.shape))
+    axis %= x.ndim
+    where[axis] = indices.astype(np.int64) % x.shape[axis]
+    return _scatter(x, tuple(where), updates, reduction)
+
+
+def scatter_nd(x: Array, indices: Array, updates: Array, *, mode: str) -> Array:
+    """``x`` with ``updates`` written at coordinates (the coordinate axis is first)."""
+    return _scatter(x, tuple(indices.astype(np.int64)), updates, mode)
+
+
+def _scatter(x: Array, where: tuple[Array, ...], updates: Array, mode: str) -> Array:
+    out = x.copy()
+    ufuncs: dict[str, Any] = {
+        "add": np.add,
+        "mul": np.multiply,
+        "min": np.minimum,
+        "max": np.maximum,
+    }
+    if mode == "update":
+        out[where] = updates
+    elif mode == "mean":
+        count = np.ones(x.shape, np.int64)
+        np.add.at(out, where, updates)
+        np.add.at(count, where, 1)
+        out = (out / count).astype(x.dtype)
+    else:
+        ufuncs[mode].at(out, where, updates)
+    return out
+
+
+def one_hot(indices: Array, on: Array, off: Array, *, depth: int, axis: int, dtype: str) -> Array:
+    """``on`` at the index, ``off`` elsewhere, along a new axis of size ``depth``."""
+    hit = np.arange(depth) == indices[..., None]
+    out = np.where(hit, on, off).astype(dtype or on.dtype)
+    return np.moveaxis(out, -1, axis)
+
+
+def tile(x: Array, *, reps: Sequence[int]) -> Array:
+    """The whole tensor repeated along each axis."""
+    return np.tile(x, tuple(reps))
+
+
+def repeat(x: Array, *, repeats: int, axis: int | None) -> Array:
+    """Each element repeated along one axis (of the flattened tensor for None)."""
+    return np.repeat(x, repeats, axis)
+
+
+def reverse(x: Array, *, axis: int | None) -> Array:
+    """One axis reversed."""
+    return np.flip(x, axis)
+
+
+def broadcast_to(x: Array, *, shape: Sequence[int], dtype: str = "") -> Array:
+    """Dims of size 1 stretched."""
+    return np.broadcast_to(x, tuple(shape)).copy()
+
+
+def broadcast_to_like(x: Array, like: Array) -> Array:
+    """``broadcast_to`` the shape of ``like``."""
+    return np.broadcast_to(x, like.shape).copy()
+
+
+def collapse_sum_like(x: Array, like: Array) -> Array:
+    """The adjoint of broadcasting: summed down to the shape of ``like``."""
+    lead = x.ndim - like.ndim
+    axes = [*range(lead), *(i + lead for i, n in enumerate(like.shape) if n == 1)]
+    return np.asarray(x.sum(tuple(axes), keepdims=True)).reshape(like.shape)
+
+
+def trilu(x: Array, k: Array, *, upper: bool) -> Array:
+    """The upper or lower triangle around diagonal ``k``."""
+    return np.triu(x, int(k)) if upper else np.tril(x, int(k))
+
+
+def argwhere(condition: Array) -> Array:
+    """Coordinates of the non-zero elements, int32 of shape (count, rank)."""
+    return np.argwhere(condition).astype(np.int32)
+
+
+def unravel_index(indices: Array, shape: Array) -> Array:
+    """Flat positions as coordinates; the coordinate axis is first."""
+    return np.stack(np.unravel_index(indices, tuple(shape.tolist()))).astype(indices.dtype)
+
+
+def meshgrid(parts: Sequence[Array], *, indexing: str) -> tuple[Array, ...]:
+    """Coordinate grids of rank-1 tensors."""
+    return tuple(np.meshgrid(*parts, indexing="xy" if indexing == "xy" else "ij"))
+
+
+def adv_index(parts: Sequence[Array]) -> Array:
+    """NumPy's integer-array indexing: ``parts[0][parts[1], parts[2], ...]``."""
+    return np.asarray(parts[0][tuple(p.astype(np.int64) for p in parts[1:])])
+
+
+def einsum(parts: Sequence[Array], *, equation: str) -> Array:
+    """Einstein summation."""
+    return np.asarray(np.einsum(equation, *parts)).astype(parts[0].dtype)
+
+
+def sequence_mask(x: Array, valid: Array, *, mask_value: float, axis: int) -> Array:
+    """Positions at or past ``valid[batch]`` along ``axis`` overwritten; batch is the other."""
+    length = np.arange(x.shape[axis])
+    keep = length[:, None] < valid[None, :]
+    keep = keep if axis == 0 else keep.T
+    return np.where(keep.reshape(*keep.shape, *([1] * (x.ndim - 2))), x, mask_value).astype(x.dtype)
+
+
+# -- ordering
+
+
+def argsort(x: Array, *, axis: int, is_ascend: bool, dtype: str) -> Array:
+    """Stable positions that sort ``axis``."""
+    key = x if is_ascend else -x
+    return np.argsort(key, axis, kind="stable").astype(dtype or "int32")
+
+
+def sort(x: Array, *, axis: int, is_ascend: bool, dtype: str = "") -> Array:
+    """``axis`` sorted."""
+    out = np.sort(x, axis)
+    return out if is_ascend else np.flip(out, axis)
+
+
+def topk(x: Array, *, k: int, axis: int, ret_type: str, is_ascend: bool, dtype: str) -> Any:
+    """The first ``k`` of the sorted axis (all for k < 1): values, positions, or both."""
+    size = x.shape[axis]
+    count = size if k is None or k < 1 else min(k, size)
+    order = argsort(x, axis=axis, is_ascend=is_ascend, dtype="int64")
+    order = np.take(order, range(count), axis)
+    values = np.take_along_axis(x, order, axis)
+    order = order.astype(dtype or "int32")
+    return {"both": (values, order), "values": values, "indices": order}[ret_type]
+
+
+def searchsorted(seq: Array, values: Array, *, right: bool, dtype: str) -> Array:
+    """Insertion positions in each innermost row of ``seq``."""
+    side = "right" if right else "left"
+    if seq.ndim == 1:
+        out = np.searchsorted(seq, values, side)  # type: ignore[call-overload]
+        return np.asarray(out).astype(dtype)
+    flat = zip(seq.reshape(-1, seq.shape[-1]), values.reshape(-1, values.shape[-1]), strict=False)
+    rows = [np.searchsorted(s, v, side) for s, v in flat]  # type: ignore[call-overload]
+    return np.stack(rows).reshape(values.shape).astype(dtype)
+
+
+# -- forms whose shape is a tensor argument
+
+
+def dyn_reshape(x: Array, shape: Array, *, allowzero: bool, **_: Any) -> Array:
+    """``reshape`` to a shape tensor."""
+    return reshape(x, newshape=shape.tolist(), allowzero=allowzero)
+
+
+def dyn_broadcast_to(x: Array, shape: Array, **_: Any) -> Array:
+    """``broadcast_to`` a shape tensor."""
+    return broadcast_to(x, shape=shape.tolist())
+
+
+def dyn_full(fill: Array, shape: Array, *, dtype: str, **_: Any) -> Array:
+    """``full`` with a shape tensor."""
+    return np.full(tuple(shape.tolist()), fill, dtype or fill.dtype)
+
+
+def dyn_zeros(shape: Array, *, dtype: str, **_: Any) -> Array:
+    """``zeros`` with a shape tensor."""
+    return np.zeros(tuple(shape.tolist()), dtype or "float32")
+
+
+def dyn_ones(shape: Array, *, dtype: str, **_: Any) -> Array:
+    """``ones`` with a shape tensor."""
+    return np.ones(tuple(shape.tolist()), dtype or "float32")
+
+
+def dyn_tile(x: Array, reps: Array, **_: Any) -> Array:
+    """``tile`` with a tensor of repetitions."""
+    return np.tile(x, tuple(reps.tolist()))
+
+
+def dyn_one_hot(
+    indices: Array, on: Array, off: Array, depth: Array, *, axis: int, dtype: str, **_: Any
+) -> Array:
+    """``one_hot`` with a tensor depth."""
+    return one_hot(indices, on, off, depth=int(depth), axis=axis, dtype=dtype)
+
+
+def dyn_topk(x: Array, k: Array, **attrs: Any) -> Any:
+    """``topk`` with a tensor ``k``."""
+    return topk(x, **{**attrs, "k": int(k.reshape(()))})
+
+
+def dyn_strided_slice(
+    x: Array, begin: Array, end: Array, strides: Array, *, slice_mode: str, axes: Any, **_: Any
+) -> Array:
+    """``strided_slice`` with tensor bounds."""
+    return _slice(x, begin.tolist(), end.tolist(), strides.tolist(), slice_mode, axes)
+
+
+def dyn_expand_dims(x: Array, axis: Array, *, num_newaxis: int) -> Array:
+    """``expand_dims`` at a tensor axis."""
+    return expand_dims(x, axis=int(axis), num_newaxis=num_newaxis)
+
+
+def dyn_squeeze(x: Array, axes: Array, **_: Any) -> Array:
+    """``squeeze`` of a tensor of axes."""
+    return squeeze(x, axis=axes.reshape(-1).tolist())
+
+
+def unique(x: Array, *, sorted: bool, return_counts: bool) -> tuple[Array, ...]:
+    """Distinct values, first positions, inverse, their number, and counts if asked (int32)."""
+    values, first, inverse, counts = np.unique(x, True, True, True)
+    number = np.array([len(values)], np.int32)
+    if not sorted:
+        order = np.argsort(first, kind="stable")
+        back = np.argsort(order, kind="stable")
+        values, first, counts, inverse = values[order], first[order], counts[order], back[inverse]
+    out = (values, first.astype(np.int32), inverse.astype(np.int32), number)
+    return (*out, counts.astype(np.int32)) if return_counts else out

@@ -1,0 +1,83 @@
+"""The shape of one row of the operator table."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+AttrDefault = Any
+LowerRule = Callable[..., Any]
+ValueRule = Callable[..., Any]
+Reference = Callable[..., Any]
+
+
+class Required(enum.Enum):
+    """The type of ``REQUIRED``: an attribute without a default."""
+
+    REQUIRED = "REQUIRED"
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = Required.REQUIRED
+
+
+class Pattern(enum.IntEnum):
+    """Relay's own fusion class of an operator; a larger value is harder to fuse."""
+
+    ELEMWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    REDUCE = 3
+    OUT_ELEMWISE = 4
+    OPAQUE = 8
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One example call, for tests that walk the table.
+
+    ``inputs`` has one spec per argument: dims then a dtype, ``("n", 3, "float32")``, where a
+    dim is a number or a symbol; a tuple argument is a tuple of specs.  ``out`` is the result's
+    shape in the same notation (dims may be arithmetic, ``"n*2"``, or ``"?"`` when only the data
+    decides it), or a tuple of shapes.  Each entry of ``sizes`` gives one value per symbol, in
+    order of first appearance.  ``ranges`` bounds the random contents of an argument,
+    ``values`` fixes them (entries may be symbols).
+    """
+
+    inputs: tuple[Any, ...]
+    out: tuple[Any, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    sizes: tuple[tuple[int, ...], ...] = ((1, 2, 3), (5, 3, 2), (7, 4, 6))
+    ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    values: Mapping[int, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One operator: what it is called, what it takes, what it means.
+
+    ``args`` are the argument names in order; a leading ``*`` marks an argument that is a tuple
+    of tensors.  ``attrs`` has every attribute with its default, in the order in which Relay's
+    Python functions take them; ``REQUIRED`` where there is none.  ``relay_dynamic`` is False
+    where real Relay has no shape function and so cannot run the operator on dynamic shapes.
+    ``reference(*arrays, **attrs)`` is the NumPy meaning, given every attribute.
+    """
+
+    name: str
+    args: tuple[str, ...]
+    attrs: Mapping[str, AttrDefault]
+    pattern: Pattern
+    relay_dynamic: bool
+    lower: LowerRule | None = None
+    value: ValueRule | None = None
+    reference: Reference | None = None
+    samples: tuple[Sample, ...] = ()
+
+    @property
+    def tuple_args(self) -> tuple[bool, ...]:
+        """For each argument, whether it is a tuple of tensors."""
+        return tuple(name.startswith("*") for name in self.args)
