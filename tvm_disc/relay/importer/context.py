@@ -1,0 +1,239 @@
+"""What an import rule may do: emit Relax, ask the solver, broadcast, materialise shape values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.expr import Span
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.values import as_expr, is_number, value_of
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+Dim: TypeAlias = Any
+
+
+def i64(value: int) -> Expr:
+    """An int64 literal."""
+    return tirx.IntImm("int64", value)
+
+
+class Emitter:
+    """Appends Relax bindings of known type to the innermost open sequence.
+
+    Types are given, not inferred: TVM's inference drops a shape whenever two different symbols
+    meet, and the importer knows better.
+    """
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+        self.sequences: list[list[Any]] = [[]]
+        self.span: Span | None = None
+        self.operator = ""
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def number(self, dim: Dim) -> Any:
+        """A literal dim as a Python int, anything else unchanged."""
+        return int(dim.value) if isinstance(dim, tirx.IntImm) else dim
+
+    def settle(self, expr: Expr) -> Any:
+        """The canonical form of an expression, a Python number if it is constant."""
+        if str(expr.ty.dtype) == "bool":
+            return self.decide(expr)
+        return self.number(self.solver.simplify(expr))
+
+    def decide(self, cond: Expr) -> Any:
+        """True or False if proved, else the condition."""
+        known = self.solver.known(cond)
+        return cond if known is None else known
+
+    def dim(self, value: Any) -> Dim:
+        """An element of a shape value as a canonical dim."""
+        return i64(int(value)) if is_number(value) else self.solver.simplify(value)
+
+    def same(self, a: Dim, b: Dim) -> bool:
+        """Whether two dims are proved equal."""
+        return bool(self.solver.known_eq(a, b))
+
+    def literal(self, dim: Dim) -> int | None:
+        """The value of a dim proved constant."""
+        if isinstance(dim, tirx.IntImm):
+            return int(dim.value)
+        return self.solver.const(dim)
+
+    def where(self, what: str) -> str:
+        """``what`` with the operator and its source name, for messages."""
+        source = f" at {self.span.source}" if self.span is not None else ""
+        return f"{self.operator}{source}: {what}"
+
+    def require_eq(self, a: Dim, b: Dim, what: str) -> None:
+        """Two dims must be equal: proved, or checked at run time."""
+        self.solver.require_eq(a, b, self.where(what))
+
+    def static(self, dim: Dim, what: str) -> int:
+        """A dim that must be known at compile time."""
+        value = self.literal(dim)
+        if value is None:
+            raise Unsupported(self.where(f"{what} must be known at compile time, found {dim}"))
+        return value
+
+    # -- emission ------------------------------------------------------------------------------
+
+    def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
+        """Bind ``call`` to a fresh variable of a tensor type."""
+        ty = relax.TensorType([self.solver.simplify(d) for d in dims], dtype)
+        return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
+
+    def bind(self, call: Expr, ty: Any) -> Any:
+        """Bind ``call`` to a fresh variable of type ``ty``."""
+        var = relax.Var(self._name(), ty, self._span())
+        relax.expr._update_type(call, ty)
+        self.sequences[-1].append(relax.VarBinding(var, call))
+        return var
+
+    def match(self, expr: Expr, ty: Any) -> Any:
+        """``match_cast``: bind the symbols of ``ty`` to the run-time shape of ``expr``."""
+        var = relax.Var(self._name(), ty, self._span())
+        self.sequences[-1].append(relax.MatchCast(var, expr, ty))
+        return var
+
+    def _name(self) -> str:
+        return (self.operator or "v").replace(".", "_")
+
+    def _span(self) -> Any:
+        if self.span is None:
+            return None
+        source = tvm.ir.SourceName(self.span.source)
+        line, column = self.span.line, self.span.column
+        return tvm.ir.Span(source, line, line, column, column)
+
+    def expr(self, tensor: Tensor) -> Expr:
+        """The Relax expression of a tensor; a shape value is put into memory now."""
+        if tensor.expr is None:
+            tensor.expr = self._materialize(tensor)
+        return tensor.expr
+
+    def _materialize(self, tensor: Tensor) -> Expr:
+        value = value_of(tensor)
+        assert value is not None
+        flat = list(value.reshape(-1))
+        if all(is_number(x) for x in flat):
+            array = np.array(flat, dtype=tensor.dtype).reshape(value.shape)
+            return relax.const(array, tensor.dtype)
+        items = [as_expr(x) for x in flat]
+        items = [tirx.Cast("int64", x) if str(x.ty.dtype) == "bool" else x for x in items]
+        dims = [self.solver.simplify(x) for x in items]
+        vector = self.emit(R.shape_to_tensor(relax.ShapeExpr(dims)), [i64(len(dims))], "int64")
+        if len(tensor.dims) != 1:
+            shape = relax.ShapeExpr(list(tensor.dims))
+            vector = self.emit(R.reshape(vector.expr, shape), tensor.dims, "int64")
+        if tensor.dtype != "int64":
+            cast = R.astype(vector.expr, tensor.dtype)
+            vector = self.emit(cast, tensor.dims, tensor.dtype)
+        return vector.expr
+
+    def constant(self, array: np.ndarray) -> Tensor:
+        """A literal tensor."""
+        dtype = str(array.dtype)
+        dims = tuple(i64(int(d)) for d in array.shape)
+        return Tensor(dims, dtype, relax.const(array, dtype), constant=array)
+
+    def scalar(self, value: float, dtype: str) -> Tensor:
+        """A literal of rank 0."""
+        return self.constant(np.array(value, dtype=dtype))
+
+    # -- shapes --------------------------------------------------------------------------------
+
+    def shape_arg(self, tensor: Tensor, what: str) -> list[Any]:
+        """The elements of a 1-d shape tensor; data-dependent ones are refused by name."""
+        value = value_of(tensor)
+        if value is None:
+            raise Unsupported(
+                self.where(f"{what} depends on data, not on shapes; it is not compiled yet")
+            )
+        return list(value.reshape(-1))
+
+    def reshape(self, x: Tensor, dims: Sequence[Dim]) -> Tensor:
+        """``x`` under another shape; equal element counts are proved or guarded."""
+        dims = [self.solver.simplify(d) for d in dims]
+        if len(dims) == x.rank and all(a.same_as(b) for a, b in zip(dims, x.dims, strict=True)):
+            return x
+        call = R.reshape(self.expr(x), relax.ShapeExpr(dims))
+        return self.emit(call, dims, x.dtype)
+
+    def require_same_elements(self, x: Tensor, dims: Sequence[Dim]) -> None:
+        """A reshape to ``dims`` keeps every element: proved, or checked at run time."""
+        if self.solver.known_same_elements(list(x.dims), list(dims)):
+            return
+        self.require_eq(product(x.dims), product(dims), "a reshape must keep the element count")
+
+    def broadcast_dims(self, shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
+        """The common shape of operands under NumPy's rules, with guards where needed."""
+        rank = max(len(s) for s in shapes)
+        result: list[Dim] = []
+        for axis in range(rank):
+            dim: Dim = i64(1)
+            for s in shapes:
+                k = axis - (rank - len(s))
+                if k >= 0:
+                    dim = self.solver.broadcast_dim(dim, s[k], self.where(f"axis {axis}"))
+            result.append(self.solver.simplify(dim))
+        return result
+
+    def broadcast(self, x: Tensor, dims: Sequence[Dim], full: bool = False) -> Tensor:
+        """``x`` such that Relax broadcasts it to ``dims``: literal ones and equal dims stay as
+        they are, a dim that may be 1 at run time is broadcast explicitly."""
+        offset = len(dims) - x.rank
+        target: list[Dim] = []
+        explicit = full and offset > 0
+        for axis, d in enumerate(x.dims):
+            want = dims[offset + axis]
+            one = self.literal(d) == 1
+            if one and not full:
+                target.append(i64(1))
+                continue
+            target.append(want)
+            explicit = explicit or not _identical(d, want)
+        if not explicit:
+            return x
+        target = [*(dims[:offset] if full else ()), *target]
+        call = R.broadcast_to(self.expr(x), relax.ShapeExpr(target))
+        return self.emit(call, target, x.dtype)
+
+    def operands(self, args: Sequence[Tensor]) -> tuple[list[Expr], list[Dim]]:
+        """Relax operands of an element-wise operator, and the shape of its result."""
+        dims = self.broadcast_dims([a.dims for a in args])
+        return [self.expr(self.broadcast(a, dims)) for a in args], dims
+
+    def same_dtype(self, args: Sequence[Tensor]) -> str:
+        """The one dtype of all operands."""
+        dtypes = list(dict.fromkeys(a.dtype for a in args))
+        if len(dtypes) > 1:
+            raise TypeMismatch(self.where(f"expected operands of one dtype, found {dtypes}"))
+        return dtypes[0]
+
+    def axis(self, axis: int, rank: int) -> int:
+        """A non-negative axis."""
+        if not -rank <= axis < rank:
+            raise TypeMismatch(self.where(f"axis {axis} is out of range for rank {rank}"))
+        return axis % rank
+
+
+def _identical(a: Dim, b: Dim) -> bool:
+    return bool(tvm.ir.structural_equal(a, b))
+
+
+def product(dims: Sequence[Dim]) -> Dim:
+    """The number of elements."""
+    total: Dim = i64(1)
+    for d in dims:
+        total = total * d
+    return total

@@ -1,0 +1,301 @@
+"""Import rules: element-wise operators, reductions and creation.
+
+A rule is ``rule(ctx, args, attrs) -> Tensor or tuple``; ``ctx`` is an :class:`Emitter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from tvm import relax, tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.values import value_of
+
+Attrs: TypeAlias = Mapping[str, Any]
+Args: TypeAlias = Sequence[Any]
+Rule: TypeAlias = Callable[[Emitter, Args, Attrs], Any]
+
+
+def unary(build: Callable[[Any], Any], dtype: str | None = None) -> Rule:
+    """One operand, same shape."""
+
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        x = args[0]
+        return ctx.emit(build(ctx.expr(x)), x.dims, dtype or x.dtype)
+
+    return rule
+
+
+def binary(build: Callable[[Any, Any], Any], dtype: str | None = None) -> Rule:
+    """Two operands of one dtype, broadcast."""
+
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        kind = ctx.same_dtype(args)
+        (a, b), dims = ctx.operands(args)
+        return ctx.emit(build(a, b), dims, dtype or kind)
+
+    return rule
+
+
+def identity(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
+    """Annotations and copies: the operand itself."""
+    return args[0]
+
+
+def _where(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    dtype = ctx.same_dtype(args[1:])
+    (c, a, b), dims = ctx.operands(args)
+    if args[0].dtype != "bool":
+        c = ctx.emit(R.astype(c, "bool"), args[0].dims, "bool").expr
+    return ctx.emit(R.where(c, a, b), dims, dtype)
+
+
+def _cast(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return cast(ctx, args[0], attrs["dtype"])
+
+
+def cast(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
+    """``x`` as ``dtype``."""
+    if x.dtype == dtype:
+        return x
+    return ctx.emit(R.astype(ctx.expr(x), dtype), x.dims, dtype)
+
+
+def _cast_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return cast(ctx, args[0], args[1].dtype)
+
+
+def _clip(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    lo, hi = float(attrs["a_min"]), float(attrs["a_max"])
+    return ctx.emit(R.clip(ctx.expr(x), lo, hi), x.dims, x.dtype)
+
+
+def _trunc_mod(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return binary(R.mod)(ctx, args, attrs)
+
+
+def _log_base(base: float) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        x = args[0]
+        natural = ctx.emit(R.log(ctx.expr(x)), x.dims, x.dtype)
+        scale = ctx.scalar(1.0 / np.log(base), x.dtype)
+        return ctx.emit(R.multiply(natural.expr, scale.expr), x.dims, x.dtype)
+
+    return rule
+
+
+# -- reductions --------------------------------------------------------------------------------
+
+
+def reduce_axes(ctx: Emitter, x: Tensor, attrs: Attrs) -> list[int]:
+    """The axes to reduce, after ``axis``, ``exclude`` and their defaults."""
+    axis = attrs["axis"]
+    if axis is None:
+        return list(range(x.rank)) if not attrs["exclude"] else []
+    axes = {ctx.axis(a, x.rank) for a in ((axis,) if isinstance(axis, int) else axis)}
+    if not axes and axis == ():
+        axes = set(range(x.rank))
+    if attrs["exclude"]:
+        axes = set(range(x.rank)) - axes
+    return sorted(axes)
+
+
+def _reduced(dims: Sequence[Any], axes: Sequence[int], keep: bool) -> list[Any]:
+    if keep:
+        return [i64(1) if a in axes else d for a, d in enumerate(dims)]
+    return [d for a, d in enumerate(dims) if a not in axes]
+
+
+def reduction(build: Callable[..., Any]) -> Rule:
+    """A reduction over ``axis``; over no axis it is the operand."""
+
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        x, keep = args[0], bool(attrs["keepdims"])
+        axes = reduce_axes(ctx, x, attrs)
+        if not axes:
+            return x
+        call = build(ctx.expr(x), axes, keepdims=keep)
+        return ctx.emit(call, _reduced(x.dims, axes, keep), x.dtype)
+
+    return rule
+
+
+def _logical_reduction(build: Callable[..., Any]) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        return reduction(build)(ctx, args, attrs)
+
+    return rule
+
+
+def _arg(build: Callable[..., Any]) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        x, keep = args[0], bool(attrs["keepdims"])
+        axes = reduce_axes(ctx, x, attrs)
+        if attrs["select_last_index"]:
+            raise Unsupported(ctx.where("select_last_index"))
+        if len(axes) != 1:
+            if len(axes) != x.rank:
+                raise Unsupported(ctx.where("argmax over several axes but not all"))
+            x, axes = ctx.reshape(x, [_elements(x)]), [0]
+        call = build(ctx.expr(x), axes[0], keepdims=keep)
+        index = ctx.emit(call, _reduced(x.dims, axes, keep), "int64")
+        return cast(ctx, index, "int32")
+
+    return rule
+
+
+def _elements(x: Tensor) -> Any:
+    total = i64(1)
+    for d in x.dims:
+        total = total * d
+    return total
+
+
+def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, mean = args[0], args[1] if len(args) > 1 else None
+    axes, keep = reduce_axes(ctx, x, attrs), bool(attrs["keepdims"])
+    if attrs["unbiased"]:
+        raise Unsupported(ctx.where("unbiased variance"))
+    kept = _reduced(x.dims, axes, True)
+    if mean is None:
+        mean = ctx.emit(R.mean(ctx.expr(x), axes, keepdims=True), kept, x.dtype)
+    else:
+        mean = ctx.reshape(mean, kept)
+    centred = ctx.emit(R.subtract(ctx.expr(x), ctx.expr(mean)), x.dims, x.dtype)
+    square = ctx.emit(R.multiply(centred.expr, centred.expr), x.dims, x.dtype)
+    call = R.mean(square.expr, axes, keepdims=keep)
+    return ctx.emit(call, _reduced(x.dims, axes, keep), x.dtype)
+
+
+# -- creation ----------------------------------------------------------------------------------
+
+
+def _shape_given(ctx: Emitter, attrs: Attrs, rest: Args) -> list[Any]:
+    if rest:
+        return [ctx.dim(d) for d in ctx.shape_arg(rest[0], "the shape")]
+    return [ctx.dim(d) for d in (attrs["shape"] or ())]
+
+
+def filled(ctx: Emitter, dims: Sequence[Any], fill: Tensor, dtype: str) -> Tensor:
+    """A tensor of one value."""
+    fill = cast(ctx, fill, dtype)
+    return ctx.emit(R.full(relax.ShapeExpr(list(dims)), ctx.expr(fill), dtype), dims, dtype)
+
+
+def _full(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return filled(ctx, _shape_given(ctx, attrs, args[1:]), args[0], attrs["dtype"] or args[0].dtype)
+
+
+def _filled_with(value: float) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        dtype = attrs["dtype"] or "float32"
+        return filled(ctx, _shape_given(ctx, attrs, args), ctx.scalar(value, dtype), dtype)
+
+    return rule
+
+
+def _like(value: float) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        x = args[0]
+        return filled(ctx, x.dims, ctx.scalar(value, x.dtype), x.dtype)
+
+    return rule
+
+
+def _full_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return filled(ctx, args[0].dims, args[1], args[0].dtype)
+
+
+def _arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    bounds = []
+    for a in args[:3]:
+        value = value_of(a)
+        if value is None and a.constant is not None and a.constant.size == 1:
+            number = float(a.constant.reshape(-1)[0])
+            value = np.array([int(number)], dtype=object) if number == int(number) else None
+        if value is None:
+            raise Unsupported(ctx.where("a range whose bounds are computed from data"))
+        bounds.append(ctx.dim(value.reshape(-1)[0]))
+    start, stop, step = bounds
+    stride = ctx.literal(step)
+    if stride is None or stride == 0:
+        raise Unsupported(ctx.where(f"a step that is known and not zero, found {step}"))
+    span = stop - start if stride > 0 else start - stop
+    size = ctx.solver.simplify(_ceil_div(_at_least_zero(span), abs(stride)))
+    call = R.arange(start, stop, step, attrs["dtype"])
+    return ctx.emit(call, [size], attrs["dtype"])
+
+
+def _at_least_zero(x: Any) -> Any:
+    return tirx.max(x, i64(0))
+
+
+def _ceil_div(x: Any, k: int) -> Any:
+    return x if k == 1 else tirx.floordiv(x + (k - 1), i64(k))
+
+
+def _shape_of(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    raise TypeMismatch(ctx.where("shape_of is always a compile-time value"))
+
+
+_UNARY = (
+    "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log negative round rsqrt "
+    "sigmoid sign sin sinh sqrt tan tanh trunc bitwise_not logical_not"
+).split()
+_BINARY = (
+    "add subtract multiply divide floor_divide maximum minimum power bitwise_and bitwise_or "
+    "bitwise_xor left_shift right_shift logical_and logical_or logical_xor floor_mod mod"
+).split()
+_COMPARE = "equal not_equal less less_equal greater greater_equal".split()
+
+LOWER: Mapping[str, Rule] = {
+    **{name: unary(getattr(R, name)) for name in _UNARY},
+    **{name: binary(getattr(R, name)) for name in _BINARY},
+    **{name: binary(getattr(R, name), "bool") for name in _COMPARE},
+    **{name: unary(getattr(R, name), "bool") for name in ("isnan", "isinf", "isfinite")},
+    "trunc_divide": binary(R.divide),
+    "trunc_mod": _trunc_mod,
+    "fast_exp": unary(R.exp),
+    "fast_erf": unary(R.erf),
+    "fast_tanh": unary(R.tanh),
+    "log2": _log_base(2.0),
+    "log10": _log_base(10.0),
+    "where": _where,
+    "cast": _cast,
+    "cast_like": _cast_like,
+    "clip": _clip,
+    "copy": identity,
+    "annotation.stop_fusion": identity,
+    "annotation.checkpoint": identity,
+    "annotation.cast_hint": identity,
+    "device_copy": identity,
+    "on_device": identity,
+    "sum": reduction(R.sum),
+    "mean": reduction(R.mean),
+    "max": reduction(R.max),
+    "min": reduction(R.min),
+    "prod": reduction(R.prod),
+    "all": _logical_reduction(R.min),
+    "any": _logical_reduction(R.max),
+    "argmax": _arg(R.argmax),
+    "argmin": _arg(R.argmin),
+    "variance": _variance,
+    "full": _full,
+    "dyn.full": _full,
+    "zeros": _filled_with(0),
+    "dyn.zeros": _filled_with(0),
+    "ones": _filled_with(1),
+    "dyn.ones": _filled_with(1),
+    "zeros_like": _like(0),
+    "ones_like": _like(1),
+    "full_like": _full_like,
+    "arange": _arange,
+    "shape_of": _shape_of,
+}

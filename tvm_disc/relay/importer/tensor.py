@@ -1,0 +1,48 @@
+"""What the importer knows of a value: dims, dtype, where it is in Relax, and, for tensors that
+carry shapes, its elements as symbolic expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.relay import expr as ast
+
+Expr: TypeAlias = Any
+Dim: TypeAlias = Any  # int64 PrimExpr
+
+
+@dataclass(eq=False)
+class Tensor:
+    """An imported tensor.
+
+    Invariant: at least one of ``expr`` (a Relax expression) and ``value`` (an object array of
+    Python numbers and int64 or boolean expressions) is there; the importer makes the first from
+    the second when a kernel needs the tensor in memory.
+    """
+
+    dims: tuple[Dim, ...]
+    dtype: str
+    expr: Expr = None
+    value: np.ndarray | None = None
+    constant: np.ndarray | None = None  # the literal, if it is one
+
+    @property
+    def rank(self) -> int:
+        """Number of dims."""
+        return len(self.dims)
+
+
+@dataclass(eq=False)
+class Closure:
+    """A function value: its definition and the scope it was defined in."""
+
+    function: ast.Function
+    scope: Any
+    name: str = "fn"
+    recursive: ast.Var | None = None
+
+
+Value: TypeAlias = "Tensor | Closure | tuple[Value, ...]"

@@ -1,0 +1,355 @@
+"""Shape values: integer tensors evaluated symbolically at import time.
+
+More than half of a model imported from ONNX is arithmetic on shapes. A rule computes the elements
+of a result from the elements of its operands, as int64 expressions; consumers that want a shape
+read them, and the arithmetic never becomes a kernel.
+
+A rule is ``rule(ctx, args, attrs) -> object array or None``; None means "not at compile time".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from tvm import tirx
+
+from tvm_disc.relay.importer.tensor import Tensor
+
+Expr: TypeAlias = Any
+Attrs: TypeAlias = Mapping[str, Any]
+ValueRule: TypeAlias = Callable[[Any, Sequence[Any], Attrs], "np.ndarray | None"]
+
+# Beyond this many elements a tensor is data, not a shape.
+MAX_VALUE_ELEMENTS = 64
+
+
+def is_number(x: Any) -> bool:
+    """Whether an element is known at compile time."""
+    return isinstance(x, bool | int | float | np.integer | np.bool_)
+
+
+def as_expr(x: Any) -> Expr:
+    """An element as an int64 or boolean expression."""
+    if isinstance(x, bool | np.bool_):
+        return tirx.IntImm("bool", int(x))
+    return tirx.IntImm("int64", int(x)) if is_number(x) else x
+
+
+def objects(items: Sequence[Any], shape: Sequence[int]) -> np.ndarray:
+    """An object array of ``shape`` from a flat list."""
+    result = np.empty(len(items), dtype=object)
+    for k, item in enumerate(items):
+        result[k] = item
+    return result.reshape(tuple(shape))
+
+
+def value_of(tensor: Tensor) -> np.ndarray | None:
+    """The symbolic elements of a tensor, if they are known."""
+    if tensor.value is not None:
+        return tensor.value
+    c = tensor.constant
+    if c is None or c.size > MAX_VALUE_ELEMENTS or c.dtype.kind not in "iub":
+        return None
+    return objects([x.item() for x in c.reshape(-1)], c.shape)
+
+
+def _elementwise(
+    numbers: Callable[..., Any], symbols: Callable[..., Expr], arity: int
+) -> ValueRule:
+    def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+        values = [value_of(a) for a in args]
+        if any(v is None for v in values):
+            return None
+
+        def one(*xs: Any) -> Any:
+            if all(is_number(x) for x in xs):
+                return numbers(*xs)
+            return ctx.settle(symbols(*(as_expr(x) for x in xs)))
+
+        return np.asarray(np.frompyfunc(one, arity, 1)(*values), dtype=object)
+
+    return rule
+
+
+def _trunc_div(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _where(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    values = [value_of(a) for a in args]
+    if any(v is None for v in values):
+        return None
+
+    def one(c: Any, a: Any, b: Any) -> Any:
+        if not is_number(c):
+            c = ctx.decide(c)
+        if is_number(c):
+            return a if c else b
+        if is_number(a) and is_number(b) and a == b:
+            return a
+        return ctx.settle(tirx.Select(c, as_expr(a), as_expr(b)))
+
+    return np.asarray(np.frompyfunc(one, 3, 1)(*values), dtype=object)
+
+
+def _compare(numbers: Callable[..., bool], symbols: Callable[..., Expr]) -> ValueRule:
+    def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+        values = [value_of(a) for a in args]
+        if any(v is None for v in values):
+            return None
+
+        def one(a: Any, b: Any) -> Any:
+            if is_number(a) and is_number(b):
+                return bool(numbers(a, b))
+            return ctx.decide(symbols(as_expr(a), as_expr(b)))
+
+        return np.asarray(np.frompyfunc(one, 2, 1)(*values), dtype=object)
+
+    return rule
+
+
+def _shape_of(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    return objects([ctx.number(d) for d in args[0].dims], (args[0].rank,))
+
+
+def _size(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    total: Any = 1
+    for d in args[0].dims:
+        total = ctx.number(ctx.settle(as_expr(total) * d))
+    return objects([total], ())
+
+
+def _arrayed(fn: Callable[[np.ndarray, Attrs], np.ndarray]) -> ValueRule:
+    """A rule that only moves elements: NumPy does it on the object array."""
+
+    def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+        value = value_of(args[0])
+        return None if value is None else np.asarray(fn(value, attrs), dtype=object)
+
+    return rule
+
+
+def _expand_dims(x: np.ndarray, attrs: Attrs) -> np.ndarray:
+    axis = attrs["axis"]
+    rank = x.ndim + 1
+    axis = axis + rank if axis < 0 else axis
+    return x.reshape(x.shape[:axis] + (1,) * attrs["num_newaxis"] + x.shape[axis:])
+
+
+def _squeeze(x: np.ndarray, attrs: Attrs) -> np.ndarray:
+    axis = attrs["axis"]
+    return np.squeeze(x, axis=None if axis is None else tuple(np.atleast_1d(axis).tolist()))
+
+
+def _reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    value = value_of(args[0])
+    shape = attrs["newshape"]
+    if value is None or any(not is_number(d) or d < -1 for d in shape):
+        return None
+    shape = [value.shape[k] if d == 0 and not attrs["allowzero"] else d for k, d in enumerate(shape)]
+    return value.reshape(shape)
+
+
+def _dyn_reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    shape = value_of(args[1])
+    if shape is None or not all(is_number(d) for d in shape):
+        return None
+    return _reshape(ctx, args[:1], {**attrs, "newshape": tuple(shape)})
+
+
+def _concatenate(ctx: Any, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
+    values = [value_of(t) for t in args[0]]
+    if any(v is None for v in values):
+        return None
+    joined: np.ndarray = np.concatenate([v for v in values if v is not None], axis=attrs["axis"])
+    return joined
+
+
+def _stack(ctx: Any, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
+    values = [value_of(t) for t in args[0]]
+    if any(v is None for v in values):
+        return None
+    return np.stack([v for v in values if v is not None], axis=attrs["axis"])
+
+
+def _take(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    data, picks = value_of(args[0]), value_of(args[1])
+    if data is None or picks is None or attrs["batch_dims"]:
+        return None
+    if not all(is_number(p) for p in picks.reshape(-1)):
+        return None
+    mode = {"clip": "clip", "wrap": "wrap", "fast": "clip"}[attrs["mode"]]
+    return np.asarray(np.take(data, picks.astype(np.int64), axis=attrs["axis"], mode=mode))
+
+
+def _gather(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    data, picks = value_of(args[0]), value_of(args[1])
+    if data is None or picks is None or not all(is_number(p) for p in picks.reshape(-1)):
+        return None
+    return np.take_along_axis(data, picks.astype(np.int64), axis=attrs["axis"])
+
+
+def _strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    value = value_of(args[0])
+    if value is None:
+        return None
+    begin, end, strides = attrs["begin"], attrs["end"], attrs["strides"] or ()
+    axes = attrs["axes"] or tuple(range(len(begin)))
+    where: list[slice] = [slice(None)] * value.ndim
+    for k, axis in enumerate(axes):
+        step = strides[k] if k < len(strides) else (strides[0] if len(strides) == 1 else 1)
+        if attrs["slice_mode"] == "size":
+            stop = None if end[k] < 0 else begin[k] + end[k]
+            where[axis] = slice(begin[k], stop)
+        else:
+            where[axis] = slice(begin[k], end[k], step)
+    return np.asarray(value[tuple(where)], dtype=object)
+
+
+def _dyn_strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    bounds = [value_of(a) for a in args[1:4]]
+    if any(b is None or not all(is_number(x) for x in b) for b in bounds):
+        return None
+    begin, end, strides = (tuple(int(x) for x in b) for b in bounds if b is not None)
+    return _strided_slice(ctx, args[:1], {**attrs, "begin": begin, "end": end, "strides": strides})
+
+
+def _fold(numbers: Callable[[Any, Any], Any], symbols: Callable[[Expr, Expr], Expr]) -> ValueRule:
+    """Reductions over a whole shape vector."""
+
+    def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+        value = value_of(args[0])
+        if value is None or value.ndim > 1 or attrs["exclude"]:
+            return None
+        items = list(value.reshape(-1))
+        if not items:
+            if numbers is not _mul:
+                return None
+            items = [1]
+        total = items[0]
+        for x in items[1:]:
+            both = is_number(total) and is_number(x)
+            total = numbers(total, x) if both else ctx.settle(symbols(as_expr(total), as_expr(x)))
+        reduced = value.ndim == 1 and attrs["keepdims"]
+        return objects([total], (1,) if reduced else ())
+
+    return rule
+
+
+def _mul(a: Any, b: Any) -> Any:
+    return a * b
+
+
+def _cast(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    value = value_of(args[0])
+    dtype = attrs["dtype"]
+    if value is None or not (dtype.startswith(("int", "uint")) or dtype == "bool"):
+        return None
+
+    def one(x: Any) -> Any:
+        if is_number(x):
+            return bool(x) if dtype == "bool" else int(x)
+        is_bool = str(x.ty.dtype) == "bool"
+        if dtype == "bool":
+            return x if is_bool else ctx.decide(tirx.NE(x, as_expr(0)))
+        return tirx.Select(x, as_expr(1), as_expr(0)) if is_bool else x
+
+    return np.asarray(np.frompyfunc(one, 1, 1)(value), dtype=object)
+
+
+def _scatter_elements(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    data, picks, updates = (value_of(a) for a in args[:3])
+    if data is None or picks is None or updates is None or data.ndim != 1:
+        return None
+    if attrs["reduction"] != "update" or not all(is_number(p) for p in picks):
+        return None
+    result = data.copy()
+    for p, u in zip(picks, updates, strict=True):
+        result[int(p)] = u
+    return result
+
+
+def _full(fill: int | None) -> ValueRule:
+    def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+        shape = attrs.get("shape")
+        dyn = args[-1:] if fill is not None else args[1:]
+        if not shape and dyn:
+            given = value_of(dyn[0])
+            shape = None if given is None else tuple(given)
+        dtype = attrs.get("dtype") or (args[0].dtype if args else "float32")
+        if shape is None or not dtype.startswith("int") or not all(is_number(d) for d in shape):
+            return None
+        if int(np.prod(shape, dtype=np.int64)) > MAX_VALUE_ELEMENTS:
+            return None
+        value = fill
+        if value is None:
+            first = value_of(args[0])
+            if first is None:
+                return None
+            value = first.reshape(-1)[0]
+        return objects([value] * int(np.prod(shape, dtype=np.int64)), [int(d) for d in shape])
+
+    return rule
+
+
+def _arange(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    bounds = [value_of(a) for a in args[:3]]
+    if any(b is None or not is_number(b.reshape(-1)[0]) for b in bounds):
+        return None
+    start, stop, step = (int(b.reshape(-1)[0]) for b in bounds if b is not None)
+    items = list(range(start, stop, step)) if step else []
+    if len(items) > MAX_VALUE_ELEMENTS or not attrs["dtype"].startswith("int"):
+        return None
+    return objects(items, (len(items),))
+
+
+_NOT: ValueRule = _elementwise(lambda a: not a, lambda a: tirx.Not(a), 1)
+
+VALUES: Mapping[str, ValueRule] = {
+    "shape_of": _shape_of,
+    "vm.shape_of": _shape_of,
+    "ndarray_size": _size,
+    "add": _elementwise(lambda a, b: a + b, lambda a, b: a + b, 2),
+    "subtract": _elementwise(lambda a, b: a - b, lambda a, b: a - b, 2),
+    "multiply": _elementwise(_mul, _mul, 2),
+    "divide": _elementwise(_trunc_div, tirx.truncdiv, 2),
+    "floor_divide": _elementwise(lambda a, b: a // b, tirx.floordiv, 2),
+    "floor_mod": _elementwise(lambda a, b: a % b, tirx.floormod, 2),
+    "maximum": _elementwise(max, tirx.max, 2),
+    "minimum": _elementwise(min, tirx.min, 2),
+    "negative": _elementwise(lambda a: -a, lambda a: as_expr(0) - a, 1),
+    "abs": _elementwise(abs, lambda a: tirx.max(a, as_expr(0) - a), 1),
+    "equal": _compare(lambda a, b: a == b, lambda a, b: tirx.EQ(a, b)),
+    "not_equal": _compare(lambda a, b: a != b, lambda a, b: tirx.NE(a, b)),
+    "less": _compare(lambda a, b: a < b, lambda a, b: a < b),
+    "less_equal": _compare(lambda a, b: a <= b, lambda a, b: a <= b),
+    "greater": _compare(lambda a, b: a > b, lambda a, b: a > b),
+    "greater_equal": _compare(lambda a, b: a >= b, lambda a, b: a >= b),
+    "logical_and": _elementwise(lambda a, b: bool(a and b), tirx.And, 2),
+    "logical_or": _elementwise(lambda a, b: bool(a or b), tirx.Or, 2),
+    "logical_not": _NOT,
+    "where": _where,
+    "cast": _cast,
+    "copy": _arrayed(lambda x, attrs: x),
+    "expand_dims": _arrayed(_expand_dims),
+    "squeeze": _arrayed(_squeeze),
+    "reshape": _reshape,
+    "dyn.reshape": _dyn_reshape,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "take": _take,
+    "gather": _gather,
+    "strided_slice": _strided_slice,
+    "dyn.strided_slice": _dyn_strided_slice,
+    "prod": _fold(_mul, _mul),
+    "sum": _fold(lambda a, b: a + b, lambda a, b: a + b),
+    "max": _fold(max, tirx.max),
+    "min": _fold(min, tirx.min),
+    "scatter_elements": _scatter_elements,
+    "full": _full(None),
+    "zeros": _full(0),
+    "ones": _full(1),
+    "arange": _arange,
+}
