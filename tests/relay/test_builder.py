@@ -246,6 +246,16 @@ def test_structural_equality_sees_differences() -> None:
     assert not relay.structural_equal(mod("1"), mod("1i64"))
 
 
+def test_the_op_module_mirrors_the_namespaces() -> None:
+    assert relay.op.nn is relay.nn and relay.op.dyn is relay.dyn
+    assert relay.op.nn.relu(X).op is relay.op.get("nn.relu")
+    assert relay.dyn.reshape(X, SHAPE).op is relay.op.get("dyn.reshape")
+    assert relay.astext(relay.exp(X)).splitlines()[1:] == [
+        "free_var %x: Tensor[(?, 4), float32];",
+        "exp(%x)",
+    ]
+
+
 def test_free_vars_and_from_expr() -> None:
     x, y = relay.var("x", shape=()), relay.var("y", shape=())
     expr = relay.Let(y, x, relay.add(y, x))
