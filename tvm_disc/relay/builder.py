@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -72,6 +73,7 @@ PYTHON_DEFAULTS: Mapping[str, Mapping[str, AttrValue]] = {
     "dyn.nn.upsampling": {"scale_h": 0.0, "scale_w": 0.0},
     "dyn.nn.upsampling3d": {"scale_d": 0.0, "scale_h": 0.0, "scale_w": 0.0},
 }
+_WINDOWED = re.compile(r"nn\.(?:conv|max_pool|avg_pool|adaptive_\w+_pool)(\d)d(?:_transpose)?")
 _LISTS = frozenset(["newshape", "reps", "shape", "out_shape", "target_shape", "crop_size"])
 _LIST_AXIS = frozenset(
     ["sum", "max", "min", "mean", "prod", "all", "any", "argmax", "argmin", "variance", "squeeze"]
@@ -134,7 +136,8 @@ class ScopeBuilder:
         """The true branch; an ``else_scope`` must follow."""
         self._frames.append(_Frame())
         yield
-        self._frames[-2].pending = (as_expr(cond), self._frames.pop().close())
+        branch = self._frames.pop().close()
+        self._frames[-1].pending = (as_expr(cond), branch)
 
     @contextmanager
     def else_scope(self) -> Iterator[None]:
@@ -181,6 +184,8 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
     """
     row = OPS[name]
     given = {**PYTHON_DEFAULTS.get(name, {}), **attrs}
+    if _rank(name) and "padding" in row.attrs:  # even the default is spelled with both ends
+        given.setdefault("padding", row.attrs["padding"])
     for key, value in given.items():
         if _holds_expr(value):
             raise TypeError(f"{name}: attribute {key!r} must be numbers, found {value!r}")
@@ -247,8 +252,8 @@ def _holds_expr(value: Any) -> bool:
 
 def _rank(name: str) -> int:
     """The number of spatial dims in ``nn.conv2d``-like names; 0 for others."""
-    digits = [c for c in name.removesuffix("_grad") if c.isdigit()]
-    return int(digits[0]) if digits and ("conv" in name or "pool" in name) else 0
+    match = _WINDOWED.fullmatch(name)
+    return int(match[1]) if match else 0
 
 
 def _listed(name: str, key: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import Unsupported
 from .expr import Constructor, Expr, Function, GlobalVar
 from .printer import astext
-from .types import FuncType, GlobalTypeVar, TypeCall, TypeData
+from .types import GlobalTypeVar, TypeData
 from .visit import free_vars
 
 
@@ -137,12 +137,6 @@ class IRModule:
 
     def __str__(self) -> str:
         return self.astext(show_meta_data=False)
-
-
-def as_func_type(data: TypeData, tag: int) -> FuncType:
-    """The type of a constructor as a function value."""
-    sig = data.constructors[tag]
-    return FuncType(sig.inputs, TypeCall(data.header, data.type_vars), data.type_vars)
 
 
 def _name(key: str | GlobalVar) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ def function(name: str) -> Callable[..., Any]:
 def __getattr__(name: str) -> Any:
     if name in OPS:
         return function(name)
+    if name in ("dyn", "image", "nn", "vision"):  # relay.op.nn is relay.nn
+        return import_module(f".{name}", __package__)
     raise AttributeError(f"no operator {name!r}")
 
 
@@ -168,14 +171,17 @@ def strided_slice(
         raise ValueError("strided_slice: axes cannot be given together with computed bounds")
     rank = _length(begin, end, strides)
     steps = [1] * rank if strides is None else strides
-    first, last, step = (v if is_expr(v) else const(np.array(v)) for v in (begin, end, steps))
-    first = as_expr(first)
-    zero = call("cast_like", (const(0), first))
-    sizes = call("shape_of", (data,), dtype="int32")
+    first, last, step = (_bound(v) for v in (begin, end, steps))
+    sizes = call("cast_like", (call("shape_of", (data,)), first))
     limits = call("slice_like", (sizes, first))
-    moved = call("add", (first, call("cast_like", (limits, first))))
-    first = call("where", (call("less", (first, zero)), moved, first))
+    negative = call("less", (first, call("cast_like", (const(0), first))))
+    first = call("where", (negative, call("add", (first, limits)), first))
+    first = call("where", (call("greater_equal", (first, limits)), limits, first))
     return call("dyn.strided_slice", (data, first, last, step), slice_mode=slice_mode)
+
+
+def _bound(value: Any) -> Expr:
+    return as_expr(value) if is_expr(value) else const(np.array(value))
 
 
 def _ints(value: Any) -> Any:
@@ -191,8 +197,9 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32
     """``start, start + step, ...`` below ``stop``; one argument means from 0."""
     if stop is None:
         start, stop = 0, start
-    values = (start, stop, 1 if step is None else step)
-    return call("arange", [v if is_expr(v) else const(v, dtype) for v in values], dtype=dtype)
+    values: tuple[Any, ...] = (start, stop, 1 if step is None else step)
+    args = [as_expr(v) if is_expr(v) else const(v, dtype) for v in values]
+    return call("arange", args, dtype=dtype)
 
 
 def split(data: ExprLike, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:

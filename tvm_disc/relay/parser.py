@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from ..errors import ParseError
 from . import types as ty
@@ -61,7 +63,9 @@ def parse(text: str, init_meta_table: MetaTable | None = None) -> IRModule:
     ``init_meta_table`` supplies ``meta[Key][k]`` objects for text printed without metadata.
     raises: ParseError with line:column, the line, what was expected and what was found.
     """
-    return _guarded(tokenize(text, need_header=True), init_meta_table, "module")
+    parser = Parser(tokenize(text, need_header=True), init_meta_table)
+    with _guard(parser):
+        return parser.module()
 
 
 fromtext = parse
@@ -69,13 +73,18 @@ fromtext = parse
 
 def parse_expr(text: str, init_meta_table: MetaTable | None = None) -> Expr:
     """An expression from its text; the version line is optional.  raises: ParseError."""
-    return _guarded(tokenize(text, need_header=False), init_meta_table, "whole_expr")
+    parser = Parser(tokenize(text, need_header=False), init_meta_table)
+    with _guard(parser):
+        return parser.whole_expr()
 
 
-def _guarded(source: Source, table: MetaTable | None, goal: str) -> Any:
-    parser = Parser(source, table)
+E = TypeVar("E", bound=Expr)
+
+
+@contextmanager
+def _guard(parser: Parser) -> Iterator[None]:
     try:
-        return getattr(parser, goal)()
+        yield
     except RecursionError:
         parser.fail("nested too deeply here; bind inner parts with %0 = ...;", parser.token)
 
@@ -131,33 +140,6 @@ class Parser(TypeParser):
         if self.tokens[0].kind != "end" and (not starts or starts[0][0] != 0):
             self.fail("expected a definition: def, type or extern type")
         return starts
-
-    def _type_def(self) -> None:
-        extern = self.accept("extern")
-        self.expect("type")
-        name = self.expect_kind("name", "the name of a type").text
-        self.type_scopes.append({})
-        params = self.type_params()
-        ctors: list[ty.ConstructorSig] = []
-        if not extern or self.at("{"):
-            self.expect("{", "before the constructors")
-            while not self.accept("}"):
-                ctors.append(self._constructor_sig())
-                if not self.at("}"):
-                    self.expect(",", "between constructors")
-        self.accept(";")
-        self.type_scopes.pop()
-        self.mod.add_type(ty.TypeData(self.types[name], params, tuple(ctors)))
-
-    def _constructor_sig(self) -> ty.ConstructorSig:
-        name = self.expect_kind("name", "the name of a constructor").text
-        inputs: list[ty.Type] = []
-        if self.accept("("):
-            while not self.accept(")"):
-                inputs.append(self.parse_type())
-                if not self.at(")"):
-                    self.expect(",", "between field types")
-        return ty.ConstructorSig(name, tuple(inputs))
 
     def _func_def(self) -> None:
         self.expect("def")
@@ -489,7 +471,7 @@ class Parser(TypeParser):
     def _span(self) -> Span | None:
         return self.source.spans.get(self.index - 1)
 
-    def _spanned(self, expr: Any) -> Any:
+    def _spanned(self, expr: E) -> E:
         """Attach the span of the comment right after ``expr``, unless it has one already."""
         span = self._span()
         named = isinstance(expr, (Var, GlobalVar, Op, Constructor))

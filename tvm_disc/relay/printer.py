@@ -135,11 +135,9 @@ class _Printer:
         return "\n".join(texts)
 
     def expression(self, expr: Expr) -> str:
-        heads = [[f"free_var {self.binder(var)};"] for var in free_vars(expr) if var is not expr]
-        if isinstance(expr, Var):
-            heads = [[f"free_var {self.binder(expr)};"]]
+        heads: list[list[_Part]] = [[f"free_var {self.binder(v)};"] for v in free_vars(expr)]
         block = self.place(expr)
-        block.lines[:0] = heads  # type: ignore[arg-type]
+        block.lines[:0] = heads
         return _join([block], self, outer=True)
 
     def type_data(self, data: ty.TypeData) -> str:

@@ -9,9 +9,10 @@ import numpy as np
 
 from . import types as ty
 from .attrs import AttrError, plain_value
-from .expr import AttrValue, Constant, Expr
+from .expr import Array, AttrValue, Constant, Expr
 from .legacy_json import LegacyAttrs
 from .lexer import Token
+from .module import IRModule
 from .token_stream import TokenStream
 
 _DTYPE = re.compile(r"(?:u?int|float|bfloat|bool|handle|custom)\d*(?:x\d+)?$")
@@ -24,6 +25,7 @@ class TypeParser(TokenStream):
 
     type_scopes: list[dict[str, ty.TypeVar]]
     types: dict[str, ty.GlobalTypeVar]
+    mod: IRModule
 
     def parse_type(self) -> ty.Type:
         """One type; ParseError if there is none."""
@@ -154,9 +156,36 @@ class TypeParser(TokenStream):
             self.fail(f"expected a type, found {type(found).__name__}", token)
         return found
 
+    def _type_def(self) -> None:
+        extern = self.accept("extern")
+        self.expect("type")
+        name = self.expect_kind("name", "the name of a type").text
+        self.type_scopes.append({})
+        params = self.type_params()
+        ctors: list[ty.ConstructorSig] = []
+        if not extern or self.at("{"):
+            self.expect("{", "before the constructors")
+            while not self.accept("}"):
+                ctors.append(self._constructor_sig())
+                if not self.at("}"):
+                    self.expect(",", "between constructors")
+        self.accept(";")
+        self.type_scopes.pop()
+        self.mod.add_type(ty.TypeData(self.types[name], params, tuple(ctors)))
+
+    def _constructor_sig(self) -> ty.ConstructorSig:
+        name = self.expect_kind("name", "the name of a constructor").text
+        inputs: list[ty.Type] = []
+        if self.accept("("):
+            while not self.accept(")"):
+                inputs.append(self.parse_type())
+                if not self.at(")"):
+                    self.expect(",", "between field types")
+        return ty.ConstructorSig(name, tuple(inputs))
+
     # -- literals and attribute values
 
-    def number(self, token: Token) -> np.generic:
+    def number(self, token: Token) -> Array:
         """The value of a number token, in its own type (int32 and float32 by default)."""
         if token.kind == "int":
             match = _INT.match(token.text)
@@ -166,9 +195,9 @@ class TypeParser(TokenStream):
             value = int(match[1])
             if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
                 self.fail(f"{value} does not fit {dtype}; write {value}i64", token)
-            return np.asarray(value, dtype)[()]
+            return np.asarray(value, dtype)
         text, _, bits = token.text.rpartition("f") if "inf" not in token.text else _inf(token)
-        return np.asarray(float(text or bits), f"float{bits if text and bits else 32}")[()]
+        return np.asarray(float(text or bits), f"float{bits if text and bits else 32}")
 
     def attr_number(self, token: Token) -> int | float:
         """The value of a number token inside attributes: unbounded int, or double."""
@@ -223,7 +252,7 @@ class TypeParser(TokenStream):
         token = self.next()
         if token.kind == "name":
             return Constant(np.array(token.text == "True"))
-        return Constant(np.asarray(self.number(token)))
+        return Constant(self.number(token))
 
 
 def _inf(token: Token) -> tuple[str, str, str]:

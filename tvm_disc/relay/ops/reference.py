@@ -123,7 +123,7 @@ def full(fill: Array, *, shape: Sequence[int], dtype: str) -> Array:
     return np.full(tuple(shape), fill, dtype or fill.dtype)
 
 
-def arange(start: Array, stop: Array, step: Array, *, dtype: str, **_: Any) -> Array:
+def arange(start: Array, stop: Array, step: Array, /, *, dtype: str, **_: Any) -> Array:
     """``start, start + step, ...`` below ``stop`` (above it for a negative step)."""
     return np.arange(start.item(), stop.item(), step.item()).astype(dtype)
 

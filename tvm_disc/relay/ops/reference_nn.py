@@ -352,7 +352,7 @@ def mirror_pad(x: Array, *, mode: str, pad_width: Sequence[Sequence[int]]) -> Ar
     return np.pad(x, [tuple(p) for p in pad_width], mode=kind)  # type: ignore[call-overload, no-any-return]
 
 
-def dyn_pad(x: Array, width: Array, value: Array, *, pad_mode: str, **_: Any) -> Array:
+def dyn_pad(x: Array, width: Array, value: Array, /, *, pad_mode: str, **_: Any) -> Array:
     """``pad`` with a tensor of widths."""
     return pad(x, value, pad_width=width.tolist(), pad_mode=pad_mode)
 

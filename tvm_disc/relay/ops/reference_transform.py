@@ -163,17 +163,22 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int, index_rank: Any = No
     """Slices at coordinates; ``indices[k]`` is coordinate k (the coordinate axis is first)."""
     coords = indices.astype(np.int64)
     if not batch_dims:
-        return x[tuple(coords)]
+        return np.asarray(x[tuple(coords)])
     lead = x.shape[:batch_dims]
-    rows = [x[b][tuple(coords[(slice(None), *b)])] for b in np.ndindex(*lead)]
+    rows = [x[b][tuple(_column(coords, b))] for b in np.ndindex(*lead)]
     return np.stack(rows).reshape(*lead, *rows[0].shape)
+
+
+def _column(coords: Array, batch: tuple[int, ...]) -> Array:
+    index: tuple[Any, ...] = (slice(None), *batch)
+    return np.asarray(coords[index])
 
 
 def scatter_elements(
     x: Array, indices: Array, updates: Array, *, axis: int, reduction: str
 ) -> Array:
     """``x`` with ``updates`` written at ``indices`` along ``axis``."""
-    where = list(np.indices(indices.shape))
+    where: list[Any] = list(np.indices(indices.shape))
     axis %= x.ndim
     where[axis] = indices.astype(np.int64) % x.shape[axis]
     return _scatter(x, tuple(where), updates, reduction)
@@ -185,7 +190,7 @@ def scatter_nd(x: Array, indices: Array, updates: Array, *, mode: str) -> Array:
 
 
 def _scatter(x: Array, where: tuple[Array, ...], updates: Array, mode: str) -> Array:
-    out = x.copy()
+    out: Array = x.copy()
     ufuncs: dict[str, Any] = {
         "add": np.add,
         "mul": np.multiply,
@@ -198,7 +203,7 @@ def _scatter(x: Array, where: tuple[Array, ...], updates: Array, mode: str) -> A
         count = np.ones(x.shape, np.int64)
         np.add.at(out, where, updates)
         np.add.at(count, where, 1)
-        out = (out / count).astype(x.dtype)
+        out = np.asarray(out / count).astype(x.dtype)
     else:
         ufuncs[mode].at(out, where, updates)
     return out
@@ -228,12 +233,12 @@ def reverse(x: Array, *, axis: int | None) -> Array:
 
 def broadcast_to(x: Array, *, shape: Sequence[int], dtype: str = "") -> Array:
     """Dims of size 1 stretched."""
-    return np.broadcast_to(x, tuple(shape)).copy()
+    return np.array(np.broadcast_to(x, tuple(shape)))
 
 
 def broadcast_to_like(x: Array, like: Array) -> Array:
     """``broadcast_to`` the shape of ``like``."""
-    return np.broadcast_to(x, like.shape).copy()
+    return np.array(np.broadcast_to(x, like.shape))
 
 
 def collapse_sum_like(x: Array, like: Array) -> Array:
@@ -321,61 +326,61 @@ def searchsorted(seq: Array, values: Array, *, right: bool, dtype: str) -> Array
 # -- forms whose shape is a tensor argument
 
 
-def dyn_reshape(x: Array, shape: Array, *, allowzero: bool, **_: Any) -> Array:
+def dyn_reshape(x: Array, shape: Array, /, *, allowzero: bool, **_: Any) -> Array:
     """``reshape`` to a shape tensor."""
     return reshape(x, newshape=shape.tolist(), allowzero=allowzero)
 
 
-def dyn_broadcast_to(x: Array, shape: Array, **_: Any) -> Array:
+def dyn_broadcast_to(x: Array, shape: Array, /, **_: Any) -> Array:
     """``broadcast_to`` a shape tensor."""
     return broadcast_to(x, shape=shape.tolist())
 
 
-def dyn_full(fill: Array, shape: Array, *, dtype: str, **_: Any) -> Array:
+def dyn_full(fill: Array, shape: Array, /, *, dtype: str, **_: Any) -> Array:
     """``full`` with a shape tensor."""
     return np.full(tuple(shape.tolist()), fill, dtype or fill.dtype)
 
 
-def dyn_zeros(shape: Array, *, dtype: str, **_: Any) -> Array:
+def dyn_zeros(shape: Array, /, *, dtype: str, **_: Any) -> Array:
     """``zeros`` with a shape tensor."""
     return np.zeros(tuple(shape.tolist()), dtype or "float32")
 
 
-def dyn_ones(shape: Array, *, dtype: str, **_: Any) -> Array:
+def dyn_ones(shape: Array, /, *, dtype: str, **_: Any) -> Array:
     """``ones`` with a shape tensor."""
     return np.ones(tuple(shape.tolist()), dtype or "float32")
 
 
-def dyn_tile(x: Array, reps: Array, **_: Any) -> Array:
+def dyn_tile(x: Array, reps: Array, /, **_: Any) -> Array:
     """``tile`` with a tensor of repetitions."""
     return np.tile(x, tuple(reps.tolist()))
 
 
 def dyn_one_hot(
-    indices: Array, on: Array, off: Array, depth: Array, *, axis: int, dtype: str, **_: Any
+    indices: Array, on: Array, off: Array, depth: Array, /, *, axis: int, dtype: str, **_: Any
 ) -> Array:
     """``one_hot`` with a tensor depth."""
     return one_hot(indices, on, off, depth=int(depth), axis=axis, dtype=dtype)
 
 
-def dyn_topk(x: Array, k: Array, **attrs: Any) -> Any:
+def dyn_topk(x: Array, k: Array, /, **attrs: Any) -> Any:
     """``topk`` with a tensor ``k``."""
     return topk(x, **{**attrs, "k": int(k.reshape(()))})
 
 
 def dyn_strided_slice(
-    x: Array, begin: Array, end: Array, strides: Array, *, slice_mode: str, axes: Any, **_: Any
+    x: Array, begin: Array, end: Array, strides: Array, /, *, slice_mode: str, axes: Any, **_: Any
 ) -> Array:
     """``strided_slice`` with tensor bounds."""
     return _slice(x, begin.tolist(), end.tolist(), strides.tolist(), slice_mode, axes)
 
 
-def dyn_expand_dims(x: Array, axis: Array, *, num_newaxis: int) -> Array:
+def dyn_expand_dims(x: Array, axis: Array, /, *, num_newaxis: int) -> Array:
     """``expand_dims`` at a tensor axis."""
     return expand_dims(x, axis=int(axis), num_newaxis=num_newaxis)
 
 
-def dyn_squeeze(x: Array, axes: Array, **_: Any) -> Array:
+def dyn_squeeze(x: Array, axes: Array, /, **_: Any) -> Array:
     """``squeeze`` of a tensor of axes."""
     return squeeze(x, axis=axes.reshape(-1).tolist())
 

@@ -1,0 +1,60 @@
+"""Where the recorded Relay modules are, and the inputs of table samples."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.relay.ops.row import Sample
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "relay"
+TEXTS = sorted([*DATA.glob("printed/*.relay"), *DATA.glob("models/*.relay")])
+JSONS = sorted(p for p in DATA.glob("printed/*.json") if p.name != "summary.json")
+
+
+def symbols(sample: Sample) -> list[str]:
+    """The dimension symbols of a sample, in order of first appearance."""
+    found: list[str] = []
+
+    def walk(item: Any) -> None:
+        if isinstance(item, (tuple, list)):
+            for part in item:
+                walk(part)
+        elif isinstance(item, str) and re.fullmatch("[a-z]", item) and item not in found:
+            found.append(item)
+
+    for spec in sample.inputs:
+        walk(spec)
+    walk(list(sample.values.values()))
+    return found
+
+
+def resolve(dim: Any, env: dict[str, int]) -> Any:
+    """A dim (number, symbol or arithmetic) as a number; nested tuples element-wise."""
+    if isinstance(dim, (tuple, list)):
+        return tuple(resolve(d, env) for d in dim)
+    return eval(dim, {}, env) if isinstance(dim, str) and dim != "?" else dim
+
+
+def make_inputs(sample: Sample, env: dict[str, int], seed: int = 0) -> list[Any]:
+    """One array (or tuple of arrays) per argument."""
+    rng = np.random.default_rng(seed)
+
+    def tensor(spec: Any, position: int) -> Any:
+        if spec and isinstance(spec[0], tuple):
+            return tuple(tensor(s, position if i else -1) for i, s in enumerate(spec))
+        *dims, dtype = spec
+        if position in sample.values:
+            return np.array(resolve(sample.values[position], env), dtype)
+        shape = resolve(dims, env)
+        if dtype == "bool":
+            return rng.random(shape) < 0.5
+        low, high = sample.ranges.get(max(position, 0), (-2, 3))
+        if np.dtype(dtype).kind == "f":
+            return np.asarray(rng.uniform(low, high, shape)).astype(dtype)
+        return np.asarray(rng.integers(low, high, shape)).astype(dtype)
+
+    return [tensor(spec, i) for i, spec in enumerate(sample.inputs)]
