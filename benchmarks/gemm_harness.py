@@ -1,0 +1,142 @@
+"""Build one GEMM as a plain entry function on raw pointers, for benchmarks and tests."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm.tirx import transform as passes
+
+from tvm_disc.schedules import dot
+from tvm_disc.schedules.emit import Block, index_var, pointer, prim_func
+
+SIZES = ("batch", "m", "n", "k")
+
+
+def cpu(mcpu: str = "cascadelake") -> Any:
+    """An LLVM target; 512-bit vectors are allowed where the CPU has them."""
+    target = {"kind": "llvm", "mcpu": mcpu}
+    if dot.isa_of(tvm.target.Target(target)).lanes_f32 == 16:
+        target["mattr"] = ["-prefer-256-bit"]
+    return tvm.target.Target(target)
+
+
+def build(functions: dict[Any, Any], target: Any) -> Any:
+    """Lower and compile functions whose bodies are already scheduled."""
+    mod = passes.BindTarget(target.with_host(target))(tvm.IRModule(functions))
+    for step in (
+        passes.SplitHostDevice(),
+        passes.MakePackedAPI(),
+        passes.LowerTVMBuiltin(),
+        passes.LowerIntrin(),
+    ):
+        mod = step(mod)
+    return tvm.get_global_func("target.build.llvm")(mod, target)
+
+
+def aligned(elems: int, dtype: str, offset: int = 0) -> np.ndarray:
+    """An array that starts ``offset`` elements after a 64-byte boundary."""
+    size = np.dtype(dtype).itemsize
+    raw = np.zeros(elems * size + 128 + offset * size, np.uint8)
+    start = -raw.ctypes.data % 64 + offset * size
+    return raw[start : start + elems * size].view(dtype)
+
+
+@dataclass
+class Gemm:
+    """A compiled GEMM over named arrays; sizes that were fixed at build time are ignored.
+
+    ``describe(block, buffers, sizes)`` gives the :class:`dot.GemmSpec`; ``names`` are its arrays.
+    """
+
+    names: tuple[str, ...]
+    describe: Callable[[Block, dict[str, Any], dict[str, Any]], dot.GemmSpec]
+    target: Any
+    tile: dot.GemmTile
+    dtype: str = "float32"
+    lib: Any = field(init=False)
+    functions: dict[Any, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        pointers = [pointer(n, self.dtype) for n in (*self.names, "scratch")]
+        sizes = {n: index_var(n) for n in SIZES}
+        lo, hi, repeat = index_var("lo"), index_var("hi"), index_var("repeat")
+        b = Block()
+        buffers = {
+            n: b.declare(f"{n}_", p, self.dtype)
+            for n, p in zip((*self.names, "scratch"), pointers, strict=True)
+        }
+        kernels = dot.MicroKernels()
+        spec = self.describe(b, buffers, sizes)
+        tasks = b.bind("tasks", dot.gemm_tasks(spec, self.tile))
+        stop = b.bind("stop", tvm.tirx.min(hi, tasks))
+        with b.loop("rep", repeat):
+            b.add(dot.gemm_body(spec, self.tile, kernels, buffers["scratch"], lo, stop))
+        params = [*pointers, *sizes.values(), lo, hi, repeat]
+        query = Block()
+        q = self.describe(query, {n: buffers[n] for n in buffers}, sizes)
+        self.functions = dict(kernels.functions)
+        entry = prim_func(params, b.stmt(), {"global_symbol": "gemm"})
+        self.functions[tvm.ir.GlobalVar("gemm")] = entry
+        for name, value in (
+            ("tasks", dot.gemm_tasks(q, self.tile)),
+            ("scratch_elems", dot.gemm_scratch_elems(q, self.tile)),
+        ):
+            out = pointer("out", "int64")
+            body = Block()
+            body.store(body.declare("out_", out, "int64"), 0, tvm.tirx.const(0, "int64") + value)
+            func = prim_func([out, *sizes.values()], body.stmt(), {"global_symbol": name})
+            self.functions[tvm.ir.GlobalVar(name)] = func
+        self.lib = build(self.functions, self.target)
+        self._entry = self.lib["gemm"]
+
+    def query(self, name: str, sizes: dict[str, int]) -> int:
+        """The run-time value of ``tasks`` or ``scratch_elems``."""
+        out = np.zeros(1, np.int64)
+        self.lib[name](ctypes.c_void_p(out.ctypes.data), *(sizes.get(n, 1) for n in SIZES))
+        return int(out[0])
+
+    def runner(
+        self, arrays: dict[str, np.ndarray], lo: int = 0, hi: int = 1 << 40, **sizes: int
+    ) -> Callable[[int], None]:
+        """A function that computes the GEMM ``repeat`` times."""
+        scratch = aligned(max(1, self.query("scratch_elems", sizes)), self.dtype)
+        keep = [arrays[n] for n in self.names] + [scratch]
+        args = [ctypes.c_void_p(a.ctypes.data) for a in keep]
+        dims = [sizes.get(n, 1) for n in SIZES]
+
+        def run(repeat: int = 1) -> None:
+            self._entry(*args, *dims, lo, hi, repeat)
+
+        run.arrays = keep  # type: ignore[attr-defined]  # keeps the memory alive
+        return run
+
+
+def weights(n: int, k: int, tile: dot.GemmTile, dtype: str = "float32") -> Any:
+    """``describe`` of ``c[m, n] = a[m, k] @ packed constant b``."""
+
+    def describe(_b: Block, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+        c = bufs["c"]
+
+        def store_vector(b: Block, g: Any, i: Any, j: Any, lanes: int, v: Any) -> bool:
+            b.store(c, tvm.tirx.Ramp(i * n + j, tvm.tirx.IntImm("int64", 1), lanes), v)
+            return True
+
+        return dot.GemmSpec(
+            batch=1,
+            m=sizes["m"],
+            n=n,
+            k=k,
+            dtype=dtype,
+            acc_dtype=dtype,
+            a_affine=dot.Affine(bufs["a"], lambda _b, g: g * 0, k, 1),
+            b_packed=bufs["b"],
+            store=lambda b, g, i, j, v: b.store(c, i * n + j, v),
+            store_vector=store_vector,
+        )
+
+    return describe

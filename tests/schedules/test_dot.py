@@ -1,0 +1,281 @@
+"""The dot template against float64 NumPy, over many shapes per compiled instance."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import tirx
+
+from tvm_disc.schedules import dot
+from tvm_disc.schedules.gemm_micro import ramp, splat, vload
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from gemm_harness import Gemm, aligned, cpu  # noqa: E402
+
+HERE = cpu()
+GUARD = 40
+CANARY = 12345.0
+RNG = np.random.default_rng(0)
+
+
+def tile_for(target: Any = HERE, dtype: str = "float32", **knobs: int) -> dot.GemmTile:
+    base = dot.default_tile(dot.isa_of(target), dtype).to_json()
+    return dot.GemmTile(**{**base, **knobs})
+
+
+def at(buf: Any, index: Any, lanes: int = 1) -> Any:
+    return buf[index] if lanes == 1 else vload(buf, index, lanes)
+
+
+def plain_store(c: Any, m: Any, n: Any) -> dict[str, Any]:
+    def vector(b: Any, g: Any, i: Any, j: Any, lanes: int, value: Any) -> bool:
+        b.store(c, ramp((g * m + i) * n + j, lanes), value)
+        return True
+
+    return {
+        "store": lambda b, g, i, j, v: b.store(c, (g * m + i) * n + j, v),
+        "store_vector": vector,
+    }
+
+
+def pick(sizes: dict[str, Any], static: dict[str, int]) -> list[Any]:
+    return [static.get(name, sizes[name]) for name in ("batch", "m", "n", "k")]
+
+
+def general(static: dict[str, int], a_form: str, b_form: str, dtype: str = "float32") -> Any:
+    """Dense row-major C; A and B in one of their forms, everything else dynamic."""
+
+    def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+        batch, m, n, k = pick(sizes, static)
+        a, b_, c = bufs["a"], bufs["b"], bufs["c"]
+        forms: dict[str, Any] = {}
+        if a_form == "rows":
+            forms["a_affine"] = dot.Affine(a, lambda _b, g: g * m * k, k, 1)
+        elif a_form == "cols":
+            forms["a_affine"] = dot.Affine(a, lambda _b, g: g * m * k, 1, m)
+        elif a_form == "row":
+            forms["a_row"] = lambda _b, g, i: (a, (g * m + i) * k)
+        elif a_form == "packed":
+            forms |= {"a_packed": a, "a_packed_batched": True}
+        else:
+            forms["load_a"] = lambda _b, g, i, kk: a[(g * m + i) * k + kk]
+        if b_form == "rows":
+            forms["b_affine"] = dot.Affine(b_, lambda _b, g: g * n * k, 1, n)
+        elif b_form == "cols":
+            forms["b_affine"] = dot.Affine(b_, lambda _b, g: g * n * k, k, 1)
+        elif b_form == "packed":
+            forms |= {"b_packed": b_, "b_packed_batched": True}
+        else:
+            forms["load_b"] = lambda _b, g, kk, j: b_[(g * k + kk) * n + j]
+        return dot.GemmSpec(
+            batch, m, n, k, dtype=dtype, acc_dtype=dtype, **forms, **plain_store(c, m, n)
+        )
+
+    return describe
+
+
+def lay_out(x: np.ndarray, form: str, tile: dot.GemmTile, which: str) -> np.ndarray:
+    if form == "packed":
+        pack = dot.pack_a_constant if which == "a" else dot.pack_b_constant
+        return np.stack([pack(one, tile) for one in x])
+    return x.transpose(0, 2, 1) if form == "cols" else x
+
+
+def check(
+    gemm: Gemm, shape: tuple[int, int, int, int], forms: tuple[str, str] = ("rows", "packed"),
+    offset: int = 0, split: bool = False,
+) -> None:  # fmt: skip
+    batch, m, n, k = shape
+    dtype = gemm.dtype
+    a = RNG.standard_normal((batch, m, k)).astype(dtype)
+    b = RNG.standard_normal((batch, k, n)).astype(dtype)
+    arrays = {}
+    for name, x, form in (("a", a, forms[0]), ("b", b, forms[1])):
+        laid = lay_out(x, form, gemm.tile, name)
+        arrays[name] = aligned(max(laid.size, 1), dtype, offset)
+        arrays[name][: laid.size] = laid.ravel()
+    whole = aligned(batch * m * n + 2 * GUARD, dtype, offset)
+    whole[:] = CANARY
+    arrays["c"] = whole[GUARD:]
+    sizes = {"batch": batch, "m": m, "n": n, "k": k}
+    if split:
+        for t in reversed(range(gemm.query("tasks", sizes))):
+            gemm.runner(arrays, t, t + 1, **sizes)(1)
+    else:
+        gemm.runner(arrays, **sizes)(1)
+    got = whole[GUARD : GUARD + batch * m * n].reshape(batch, m, n)
+    expected = a.astype("float64") @ b.astype("float64")
+    bound = np.abs(a).astype("float64") @ np.abs(b).astype("float64")
+    eps = float(np.finfo(dtype).eps)
+    assert np.all(np.abs(got - expected) <= bound * eps * (2 + k**0.5) + 1e-30), shape
+    assert np.all(whole[:GUARD] == CANARY), shape
+    assert np.all(whole[GUARD + batch * m * n :] == CANARY), shape
+
+
+def rows_of(tile: dot.GemmTile) -> list[int]:
+    r = tile.m_r
+    return [0, 1, 2, 3, r - 1, r, r + 1, 2 * r + 1, 31, 97, 100, 127]
+
+
+def columns_of(tile: dot.GemmTile) -> list[int]:
+    return [1, tile.lanes, tile.n_r - 1, tile.n_r, tile.n_r + 1, 2 * tile.n_r + tile.lanes + 3]
+
+
+@pytest.mark.parametrize("n", ["below", "exact", "above"])
+def test_constant_weights_serve_every_m(n: str) -> None:
+    tile = tile_for()
+    cols = tile.n_r + {"below": -1, "exact": 0, "above": 17}[n]
+    gemm = Gemm(("a", "b", "c"), general({"batch": 1, "n": cols, "k": 64}, "rows", "packed"),
+                HERE, tile)  # fmt: skip
+    for m in rows_of(tile):
+        check(gemm, (1, m, cols, 64))
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [("rows", "rows"), ("rows", "cols"), ("cols", "element"), ("row", "packed"),
+     ("element", "cols"), ("packed", "rows")],
+)  # fmt: skip
+def test_every_dimension_dynamic(forms: tuple[str, str]) -> None:
+    tile = tile_for()
+    gemm = Gemm(("a", "b", "c"), general({}, *forms), HERE, tile)
+    for k in (0, 1, 13, 64):
+        for n in columns_of(tile):
+            check(gemm, (2, 7, n, k), forms)
+    for m in rows_of(tile):
+        check(gemm, (2, m, 43, 30), forms)
+    check(gemm, (3, 2 * tile.m_r * tile.m_blocks + 5, 2 * tile.n_r + 9, 33), forms, split=True)
+    if "packed" not in forms:
+        check(gemm, (0, 5, 5, 5), forms)
+    for offset in (1, 3):
+        check(gemm, (2, 19, 81, 37), forms, offset)
+
+
+@pytest.mark.parametrize("static_k", [True, False])
+def test_blocks_of_k(static_k: bool) -> None:
+    tile = tile_for(kc=16, m_blocks=2, n_panels=2)
+    for k in (1, 16, 17, 64, 100):
+        static = {"k": k} if static_k else {}
+        gemm = Gemm(("a", "b", "c"), general(static, "rows", "rows"), HERE, tile)
+        for m in (1, 6, 40):
+            check(gemm, (1, m, 3 * tile.n_r + 5, k), ("rows", "rows"))
+        if not static_k:
+            for kk in (0, 15, 33, 130):
+                check(gemm, (1, 29, 70, kk), ("rows", "rows"))
+            break
+
+
+def test_colliding_rows_are_copied() -> None:
+    tile = tile_for()
+    for static in ({"k": 1024}, {}):
+        gemm = Gemm(("a", "b", "c"), general(static, "rows", "cols"), HERE, tile)
+        for m in (1, 6, 50):
+            check(gemm, (1, m, 33, 1024), ("rows", "cols"))
+    packed = Gemm(("a", "b", "c"), general({"m": 50, "k": 1024}, "packed", "rows"), HERE, tile)
+    check(packed, (1, 50, 77, 1024), ("packed", "rows"))
+
+
+@pytest.mark.parametrize("mcpu", ["x86-64-v3", "x86-64", "cascadelake"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_other_targets_and_doubles(mcpu: str, dtype: str) -> None:
+    target = cpu(mcpu)
+    tile = tile_for(target, dtype)
+    gemm = Gemm(("a", "b", "c"), general({}, "rows", "cols", dtype), target, tile, dtype)
+    for m in (0, 1, tile.m_r + 1, 31):
+        check(gemm, (2, m, tile.n_r + 1, 29), ("rows", "cols"), 1)
+
+
+def test_static_sizes_need_few_kernels() -> None:
+    tile = tile_for()
+    static = {"batch": 1, "m": 2 * tile.m_r, "n": tile.n_r, "k": 40}
+    gemm = Gemm(("a", "b", "c"), general(static, "rows", "packed"), HERE, tile)
+    check(gemm, (1, 2 * tile.m_r, tile.n_r, 40))
+    kernels = [f for f in gemm.functions if f.name_hint.startswith("gemm_float32")]
+    assert len(kernels) == 1
+
+
+def test_epilogue_with_bias_relu_and_permuted_store() -> None:
+    """[b, s, h * d] rows stored as [b, h, s, d], after bias and relu; d spans vectors."""
+    tile = tile_for()
+    heads, width, k = 3, 32, 24
+    n = heads * width
+
+    def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+        m, seq = sizes["m"], sizes["batch"]  # rows are (batch, seq); seq is passed as `batch`
+        bias, c = bufs["bias"], bufs["c"]
+
+        def place(i: Any, j: Any) -> Any:
+            outer, s = tirx.truncdiv(i, seq), tirx.truncmod(i, seq)
+            h, d = tirx.truncdiv(j, tirx.IntImm("int64", width)), j % width
+            return ((outer * heads + h) * seq + s) * width + d
+
+        def finish(b: Any, i: Any, j: Any, lanes: int, v: Any) -> None:
+            zero = splat(tirx.const(0, "float32"), lanes)
+            b.store(c, ramp(place(i, j), lanes), tirx.max(v + at(bias, j, lanes), zero))
+
+        def vector(b: Any, g: Any, i: Any, j: Any, lanes: int, v: Any) -> bool:
+            if width % lanes:
+                return False
+            finish(b, i, j, lanes, v)
+            return True
+
+        return dot.GemmSpec(
+            1, m, n, k,
+            a_affine=dot.Affine(bufs["a"], lambda _b, g: g * 0, k, 1),
+            b_packed=bufs["b"],
+            store=lambda b, g, i, j, v: finish(b, i, j, 1, v),
+            store_vector=vector,
+        )  # fmt: skip
+
+    gemm = Gemm(("a", "b", "bias", "c"), describe, HERE, tile)
+    for outer, seq in ((1, 1), (2, 5), (3, 11)):
+        m = outer * seq
+        a = RNG.standard_normal((m, k)).astype("float32")
+        b = RNG.standard_normal((k, n)).astype("float32")
+        bias = RNG.standard_normal(n).astype("float32")
+        c = np.full(m * n + 8, CANARY, "float32")
+        packed = dot.pack_b_constant(b, tile)
+        gemm.runner({"a": a, "b": packed, "bias": bias, "c": c}, batch=seq, m=m)(1)
+        ref = np.maximum(a @ b + bias, 0).reshape(outer, seq, heads, width).transpose(0, 2, 1, 3)
+        np.testing.assert_allclose(c[: m * n].reshape(ref.shape), ref, rtol=1e-4, atol=1e-4)
+        assert np.all(c[m * n :] == CANARY)
+
+
+def test_packed_layouts() -> None:
+    tile = dot.GemmTile(m_r=2, n_r=4, lanes=2)
+    b = np.arange(15.0, dtype="float32").reshape(3, 5)
+    packed = dot.pack_b_constant(b, tile)
+    assert packed.shape == (2, 3, 4)
+    np.testing.assert_array_equal(packed[0], b[:, :4])
+    np.testing.assert_array_equal(packed[1, :, 0], b[:, 4])
+    assert not packed[1, :, 1:].any()
+    for k in (0, 1, 16, 31, 32, 1024):
+        elems = dot.packed_row_elems(k, 4)
+        assert elems >= k and elems % 16 == 0 and (elems // 16) % 2 == 1
+    assert dot.pack_a_constant(np.ones((3, 32), "float32"), tile).shape == (3, 48)
+
+
+def test_tiles_follow_the_registers() -> None:
+    isa = dot.isa_of(tvm.target.Target({"kind": "llvm", "mcpu": "cascadelake"}))
+    assert isa == dot.Isa(16, 32, True)
+    assert dot.isa_of(tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"})).lanes_f32 == 8
+    for lanes, registers in ((16, 32), (8, 16), (4, 32), (4, 16)):
+        for dtype in ("float32", "float64"):
+            tile = dot.default_tile(dot.Isa(lanes, registers, True), dtype)
+            assert tile.m_r * tile.vectors + tile.vectors + 1 <= registers
+            assert dot.GemmTile.from_json(tile.to_json()) == tile
+    with pytest.raises(ValueError, match="multiple of lanes"):
+        dot.GemmTile(m_r=2, n_r=5, lanes=2)
+
+
+def test_missing_operand_is_reported() -> None:
+    spec = dot.GemmSpec(1, 4, 4, 4, store=lambda *_: None)
+    scratch = tirx.decl_buffer((64,), "float32")
+    tile = tile_for()
+    with pytest.raises(ValueError, match="given in no form"):
+        dot.gemm_body(spec, tile, dot.MicroKernels(), scratch, 0, 1)

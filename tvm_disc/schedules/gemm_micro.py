@@ -1,0 +1,198 @@
+"""Register-tile GEMM kernels: fully unrolled bodies, one per (rows, vectors).
+
+``c[i, j] (+)= sum_k a[i, k] * b[k, j]`` for ``rows x (vectors * lanes)`` outputs, with
+
+* ``a``: row ``i`` at ``i * lda``, contiguous along K; elements are broadcast;
+* ``b``: row ``k`` at ``k * ldb``, contiguous along columns, whole vectors are read;
+* ``c``: row ``i`` at ``i * ldc``; ``accumulate != 0`` starts from its content instead of zero.
+
+They know nothing of shapes, fusion or epilogues, so every GEMM of a program shares them. All
+rows ``1 .. m_r`` exist: a dynamic M is cut in near-equal blocks and each block dispatches on its
+row count (residue dispatch as in Nimble, with the blocks balanced so none is thin).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from tvm_disc.schedules.emit import (
+    Block,
+    Buffer,
+    Expr,
+    Var,
+    const,
+    i64,
+    index_var,
+    pointer,
+    prim_func,
+)
+from tvm_disc.schedules.gemm_tile import GemmTile
+
+# Independent sums needed to cover the latency of two 4-cycle FMA pipes.
+_LATENCY_SUMS = 8
+
+
+def ramp(base: Expr | int, lanes: int) -> Expr:
+    """Indices ``base .. base + lanes``; the plain index when ``lanes`` is 1."""
+    return i64(base) if lanes == 1 else tirx.Ramp(i64(base), tirx.IntImm("int64", 1), lanes)
+
+
+def vload(buf: Buffer, base: Expr | int, lanes: int) -> Expr:
+    """``lanes`` consecutive elements of ``buf`` from ``base`` on."""
+    return tirx.BufferLoad(buf, [ramp(base, lanes)])
+
+
+def vstore(b: Block, buf: Buffer, base: Expr | int, lanes: int, value: Expr) -> None:
+    """Store ``lanes`` consecutive elements."""
+    b.store(buf, ramp(base, lanes), value)
+
+
+def splat(value: Expr, lanes: int) -> Expr:
+    """``value`` in every lane."""
+    return value if lanes == 1 else tirx.Broadcast(value, lanes)
+
+
+def call(func: Any, args: list[Expr]) -> Expr:
+    """A call of a private function of the same module; its int32 status."""
+    return tvm.ir.Call(func, args, ret_ty=tvm.ir.PrimType("int32"))
+
+
+def prefetch(b: Block, buf: Buffer, index: Expr) -> None:
+    """Ask for the line of ``buf[index]``; the address may lie outside the buffer."""
+    flag = [tirx.IntImm("int32", v) for v in (0, 3, 1)]  # read, keep in all levels, data
+    address = tirx.address_of(buf[index])
+    b.eval(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *flag))
+
+
+def micro_kernel(tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
+    """The function of one register tile: ``(a, b, c, k, lda, ldb, ldc, accumulate)``."""
+    lanes, unroll = tile.lanes, tile.k_unroll
+    splits = 1
+    while splits < 4 and rows * vectors * splits < _LATENCY_SUMS:
+        splits *= 2
+    unroll = max(unroll, splits)
+    a_ptr, b_ptr, c_ptr = pointer("a", dtype), pointer("b", dtype), pointer("c", dtype)
+    names = ("k", "lda", "ldb", "ldc", "accumulate")
+    k, lda, ldb, ldc, accumulate = params = [index_var(n) for n in names]
+    blk = Block()
+    a, b = blk.declare("a_", a_ptr, dtype), blk.declare("b_", b_ptr, dtype)
+    c = blk.declare("c_", c_ptr, dtype)
+    zero = splat(const(0, dtype), lanes)
+    sums = [
+        [
+            [blk.alloc(f"sum_{s}_{i}_{v}", lanes, dtype) for v in range(vectors)]
+            for i in range(rows)
+        ]
+        for s in range(splits)
+    ]
+    tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
+    for s in range(1, splits):
+        for i, v in tile_index:
+            vstore(blk, sums[s][i][v], 0, lanes, zero)
+    with blk.when(accumulate != 0):
+        for i, v in tile_index:
+            vstore(blk, sums[0][i][v], 0, lanes, vload(c, ldc * i + v * lanes, lanes))
+    with blk.otherwise():
+        for i, v in tile_index:
+            vstore(blk, sums[0][i][v], 0, lanes, zero)
+
+    def step(kk: Expr, s: int) -> None:
+        line = max(1, 64 * 8 // tvm.DataType(dtype).bits)
+        if tile.prefetch:
+            # The fetch also keeps LLVM from hoisting the next steps' loads and spilling sums.
+            for j in range(0, vectors * lanes, line):
+                prefetch(blk, b, (kk + tile.prefetch) * ldb + j)
+        row = [blk.bind(f"b{v}", vload(b, kk * ldb + v * lanes, lanes)) for v in range(vectors)]
+        for i in range(rows):
+            elem = splat(blk.bind(f"a{i}", a[lda * i + kk]), lanes)
+            for v in range(vectors):
+                acc = sums[s][i][v]
+                vstore(blk, acc, 0, lanes, elem * row[v] + vload(acc, 0, lanes))
+
+    turns = blk.bind("turns", tirx.truncdiv(k, i64(unroll)))
+    with blk.loop("ko", turns) as ko:
+        for u in range(unroll):
+            step(ko * unroll + u, u % splits)
+    if unroll > 1:
+        with blk.loop("kt", k - turns * unroll) as kt:
+            step(turns * unroll + kt, 0)
+    for i, v in tile_index:
+        total = vload(sums[0][i][v], 0, lanes)
+        for s in range(1, splits):
+            total = total + vload(sums[s][i][v], 0, lanes)
+        vstore(blk, c, ldc * i + v * lanes, lanes, total)
+    return prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt())
+
+
+class MicroKernels:
+    """The register-tile functions that the GEMMs of one module need, each made once.
+
+    Add :attr:`functions` to the module once every template has been emitted.
+    """
+
+    def __init__(self) -> None:
+        self._vars: dict[tuple[int | str, ...], Any] = {}
+        self.functions: dict[Any, Any] = {}
+
+    def get(self, tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
+        """The global variable of one kernel."""
+        key = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, rows, vectors)
+        if key not in self._vars:
+            name = f"gemm_{dtype}_{rows}x{vectors * tile.lanes}_{len(self._vars)}"
+            self._vars[key] = var = tvm.ir.GlobalVar(name)
+            self.functions[var] = micro_kernel(tile, dtype, rows, vectors)
+        return self._vars[key]
+
+    def dispatcher(
+        self, tile: GemmTile, dtype: str, rows: tuple[int, ...], vectors: tuple[int, ...]
+    ) -> Any:
+        """The function that calls the kernel of run-time ``rows`` and ``vectors``.
+
+        Its parameters are a kernel's, then ``rows`` and ``vectors``, each one of the given
+        values. One function serves every call with these choices.
+        """
+        knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch)
+        key: tuple[int | str, ...] = ("dispatch", *knobs, *rows, 0, *vectors)
+        if key in self._vars:
+            return self._vars[key]
+        self._vars[key] = var = tvm.ir.GlobalVar(f"gemm_tile_{dtype}_{len(self._vars)}")
+        pointers = [pointer(n, dtype) for n in "abc"]
+        names = ("k", "lda", "ldb", "ldc", "accumulate", "rows", "vectors")
+        sizes = [index_var(n) for n in names]
+        args = [*pointers, *sizes[:5]]
+        b = Block()
+
+        def row_kernel(nv: int) -> None:
+            _pick(
+                b, sizes[5], rows, lambda nr: b.eval(call(self.get(tile, dtype, nr, nv), args))
+            )
+
+        _pick(b, sizes[6], vectors, row_kernel)
+        self.functions[var] = prim_func([*pointers, *sizes], b.stmt())
+        return var
+
+
+def _pick(b: Block, var: Var, values: tuple[int, ...], emit: Callable[[int], None]) -> None:
+    """``emit`` the one of the ascending ``values`` that ``var`` has; the largest is tried first."""
+    if len(values) == 1:
+        emit(values[0])
+        return
+    with b.when(var == values[-1]):
+        emit(values[-1])
+    with b.otherwise():
+        _halve(b, var, values[:-1], emit)
+
+
+def _halve(b: Block, var: Var, values: tuple[int, ...], emit: Callable[[int], None]) -> None:
+    if len(values) == 1:
+        emit(values[0])
+        return
+    mid = len(values) // 2
+    with b.when(var < values[mid]):
+        _halve(b, var, values[:mid], emit)
+    with b.otherwise():
+        _halve(b, var, values[mid:], emit)
