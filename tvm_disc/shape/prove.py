@@ -128,6 +128,8 @@ def _any(st: State, c: Cond) -> bool | None:
         return True
     if all(a is False for a in answers):
         return False
+    if st.depth >= MAX_SPLITS:
+        return None
     negated = [cond_not(x) for x in c.args]
     for i, part in enumerate(c.args):
         if _under(st, cond_all(*negated[:i], *negated[i + 1 :]), part):
@@ -245,7 +247,7 @@ def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:
         return True
     if not k:
         return prove(st, cond_eq(e))
-    whole, rest = e.divmod_poly(k)
+    _, rest = e.divmod_poly(k)
     if not rest:
         st.hit("k | k*a")
         return True
