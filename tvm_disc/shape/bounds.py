@@ -111,6 +111,8 @@ def _div_range(st: State, num: Poly, den: Poly) -> tuple[Bound, Bound]:
     den_lo, den_hi = _interval(st, den)
     if den_lo is None or den_lo < 1:
         return None, None
+    if den_hi is not None and den_hi < den_lo:
+        return None, None  # the facts allow no value at all
     lo, hi = _interval(st, num)
     if lo is not None and lo >= 0:
         lo = 0 if den_hi is None else lo // den_hi

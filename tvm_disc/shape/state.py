@@ -46,6 +46,8 @@ class State:
         self.epoch = 0
         #: how many hypotheses are in force
         self.depth = 0
+        #: how many more ranges the fact being added may narrow
+        self.fuel = 0
         #: atoms whose normal form is being computed
         self.active: set[Atom] = set()
         #: whether the range of an atom's argument is being computed
