@@ -427,6 +427,58 @@ n <= 8 => n*m <= 8*m
 => (n + 1)*m >= m
 => (n - m)*(n - m) == n*n - 2*n*m + m*m
 => (n + m)*(n - m) == n*n - m*m
+n < m; m < k => k <= n
+n >= 5; m <= 4 => n <= m
+n >= 5; m <= 4 => n == m
+n == 2*m => n % 2 == 1
+n == 2*m + 1 => n % 2 == 0
+n == 2*m + 1 => n == 0
+=> n*2 == m*2 + 1
+=> 4*n + 2 == 8*m
+=> max(n, m) < n
+=> min(n, m) > m
+=> n // 8 > n
+=> n % 8 >= 8
+=> n % 8 == 9
+=> (n + 7) // 8*8 < n
+=> (n + 7) // 8*8 >= n + 8
+=> max(n, 1) == 0
+=> n + m + 1 == 0
+=> (n + 1)*(m + 1) == 0
+n >= 1; m >= 1 => n*m == 0
+n <= m; b >= 1; k == m + 1 => b*k <= b*n
+h >= 16; w >= 16 => (h // 16)*(w // 16) == 0
+t == past + s; s >= 1 => t <= past
+s <= 64 => min(s, 64) > s
+h % 16 == 0 => h == 8
+h % 16 == 0 => h % 8 == 4
+b >= 2 => b*s + 1 == 0
+# Hard: where a stronger prover would still be needed
+=> n*n*n >= n*n
+=> (n*(n + 1)) % 2 == 0
+=> (n*(n + 1)*(n + 2)) % 3 == 0
+=> n*n % 4 != 2
+=> n*n % 4 != 3
+=> n*n + m*m >= 2*n*m
+n*n == m*m => n == m
+n*m == 6; n > m; m > 1 => n == 3
+n*m == 9; n == m => n == 3
+=> (n // 4)*(m // 4) <= (n*m) // 16
+=> (n + m) // 2 >= min(n, m)
+=> (n + m) // 2 <= max(n, m)
+=> n // 2 + m // 2 <= (n + m) // 2
+=> n // 2 + m // 2 + 1 >= (n + m) // 2
+k >= 1 => n // k + m // k <= (n + m) // k
+=> (n % 8 + m % 8) % 8 == (n + m) % 8
+=> ((n % 8)*(m % 8)) % 8 == (n*m) % 8
+=> max(n, max(m, k)) + min(n, min(m, k)) <= n + m + k
+=> min(n, m) // 2 == min(n // 2, m // 2)
+=> max(n // 2, m // 2) == max(n, m) // 2
+=> (n // 3) // 5 == (n // 5) // 3
+=> n - (n // 16)*16 == n % 16
+=> n % 16 % 8 == n % 8
+=> n // 16 == (n // 8) // 2
+=> 8*(n // 16) <= n // 2
 """
 
 
@@ -537,10 +589,10 @@ def _relation(text: str, scope: dict[str, object]) -> tuple[np.ndarray, np.ndarr
     return truth, ok
 
 
-def truth(claim: Claim) -> bool | None:
-    """True, False, or None where it depends on the values.
-
-    `x // 0` has no value: where the facts allow it, a claim about it is neither true nor false."""
+def truth(claim: Claim) -> tuple[bool | None, bool]:
+    """`(t, total)`: t is True, False, or None where it depends on the values; `total` is False
+    where the facts allow a division by zero, which has no value: then the solver need not answer.
+    """
     names = free_names(claim)
     values = {1: range(200), 2: range(66), 3: range(20)}.get(len(names), range(9))
     extra = {1: (512, 768, 1023, 1024, 1025), 2: (512, 768), 3: (63, 64, 65, 768)}
@@ -559,8 +611,7 @@ def truth(claim: Claim) -> bool | None:
     held, ok = _relation(claim.claim, scope)
     where = alive & ok
     assert where.any(), f"no values satisfy the facts of: {claim}"
-    if (alive & ~ok).any():
-        return None
+    total = not (alive & ~ok).any()
     if held[where].all():
-        return True
-    return None if held[where].any() else False
+        return True, total
+    return (None if held[where].any() else False), total

@@ -14,6 +14,8 @@ from .terms import Atom, Cond, Poly, cond_all, cond_any, cond_eq, cond_ge, cond_
 
 MAX_SPLITS = 2
 """How many hypotheses may be nested."""
+BUDGET = 24
+"""How many hypotheses one question may try in all."""
 MAX_RESIDUE = 8
 """Largest divisor whose remainders are enumerated."""
 
@@ -35,7 +37,12 @@ def prove(st: State, c: Cond) -> bool | None:
     if found is not None and found[0] >= st.stamp(c.syms):
         return found[1]
     st.steps += 1
-    answer = _prove(st, c)
+    if not st.depth and not st.splits[0]:
+        st.splits[0] = BUDGET
+        answer = _prove(st, c)
+        st.splits[0] = 0
+    else:
+        answer = _prove(st, c)
     st.proof_cache[key] = (st.epoch, answer)
     return answer
 
@@ -245,6 +252,9 @@ def _each(st: State, c: Cond, cases: list[Cond]) -> bool | None:
 
 def _under(st: State, hypothesis: Cond, c: Cond, vacuous: bool = False) -> str | bool | None:
     """The answer under a hypothesis: 'yes', 'no', 'impossible' or None."""
+    if st.splits[0] <= 1:
+        return None
+    st.splits[0] -= 1
     child = st.copy()
     try:
         assume(child, hypothesis)

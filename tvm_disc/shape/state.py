@@ -46,6 +46,8 @@ class State:
         self.epoch = 0
         #: how many hypotheses are in force
         self.depth = 0
+        #: how many more hypotheses the current question may try, shared with copies
+        self.splits = [0]
         #: how many more ranges the fact being added may narrow
         self.fuel = 0
         #: atoms whose normal form is being computed
@@ -71,6 +73,7 @@ class State:
         other.ors = list(self.ors)
         other.quotients = self.quotients
         other.hits = self.hits
+        other.splits = self.splits
         other.epoch = self.epoch
         other.depth = self.depth + 1
         other._parent = dict(self._parent)
