@@ -10,15 +10,24 @@ from .normal import norm, norm_cond, reduce
 from .state import Contradiction, State
 from .terms import Atom, Cond, Mono, Poly, cond_any, cond_ge, mono_div, mono_mul
 
+FUEL = 12
+"""How many ranges one fact may narrow in turn."""
+HUGE = 1 << 48
+"""Bounds beyond this are not propagated: `n*n < m < n` would otherwise square them for ever."""
 COMPLETION = 24
 """How many critical pairs one new product equality may add."""
 
 
 def assume(st: State, c: Cond) -> None:
     """Add a condition known to hold; raises `Contradiction`."""
+    st.fuel = FUEL
+    _assume(st, c)
+
+
+def _assume(st: State, c: Cond) -> None:
     if c.op == "and":
         for part in c.args:
-            assume(st, part)
+            _assume(st, part)
     elif c.op == "or":
         _assume_any(st, c)
     elif c.op == "eq":
@@ -37,11 +46,12 @@ def _assume_any(st: State, c: Cond) -> None:
         st.ors.append(n)
         st.touch(n.syms)
     else:
-        assume(st, n)
+        _assume(st, n)
 
 
 def quotient_pattern(p: Poly) -> tuple[Poly, Poly] | None:
-    """`(e, k)` if `p` is `e - k*(e // k)`, the statement that k divides e."""
+    """`(e, k)` if `p == 0` states that k divides e: `p` is `e - k*(e // k)`, or, with a constant
+    divisor, `a - k*(a // k) - c` with `e = a - c` and `0 <= c < k`."""
     for atom in p.atoms():
         if atom.kind == "div":
             num, den = atom.args
@@ -49,6 +59,10 @@ def quotient_pattern(p: Poly) -> tuple[Poly, Poly] | None:
             number = rest.content()[0]
             if rest and p in (rest.divided(number), -rest.divided(number)):
                 return num, den
+            k = den.as_const
+            c = next((d for d in ((rest - p).as_const, (rest + p).as_const) if d is not None), None)
+            if k is not None and c is not None and 0 <= c < k:
+                return num.plus(-c), den
     return None
 
 
@@ -144,7 +158,7 @@ def _substitute(st: State, atom: Atom, p: Poly) -> None:
         st.link([*atom.syms, *value.syms])
     else:
         st.touch([*atom.syms, *value.syms])
-    if atom.kind in ("min", "max") and value.as_const is not None:
+    if value.as_const is not None:
         _pinned(st, atom, value)
     if lo is not None:
         assume_ge(st, norm(st, value.plus(-lo)))
@@ -155,10 +169,15 @@ def _substitute(st: State, atom: Atom, p: Poly) -> None:
 
 
 def _pinned(st: State, atom: Atom, value: Poly) -> None:
-    """`min(a, b) == v` bounds both arguments."""
-    sign = 1 if atom.kind == "min" else -1
-    for arg in atom.args:
-        assume_ge(st, norm(st, (arg - value).scale(sign)))
+    """`min(a, b) == v` bounds both arguments, `x // k == v` bounds x."""
+    if atom.kind in ("min", "max"):
+        sign = 1 if atom.kind == "min" else -1
+        for arg in atom.args:
+            assume_ge(st, norm(st, (arg - value).scale(sign)))
+    if atom.kind == "div" and positive(st, norm(st, atom.args[1])):
+        num, den = atom.args
+        assume_ge(st, norm(st, num - den * value))
+        assume_ge(st, norm(st, (den * value + den - num).plus(-1)))
 
 
 def _used(st: State, atom: Atom) -> bool:
@@ -342,8 +361,27 @@ def assume_ge(st: State, p: Poly) -> None:
         st.ineqs.append(p)
         st.touch(p.syms)
         _factors_at_least_one(st, p)
+        _propagate(st, p)
     if nonneg(st, -p):
         _solve(st, norm(st, p))
+
+
+def _propagate(st: State, p: Poly) -> None:
+    """`n < m` gives `m >= 1`: the range of each symbol from the ranges of the others."""
+    for mono, coeff in p.terms:
+        if len(mono) != 1 or st.fuel <= 0 or mono[0].kind not in ("sym", "quo"):
+            continue
+        atom = mono[0]
+        rest = upper(st, p - Poly.mono(mono, coeff), 0)
+        if rest is None or abs(rest) > HUGE or atom in st.subst:
+            continue
+        lo, hi = atom_range(st, atom)
+        if coeff > 0 and (lo is None or -(rest // coeff) > lo):
+            st.hit("a + b >= 0, b <= c: a >= -c")
+            assume_ge(st, Poly.mono(mono).plus(rest // coeff))
+        elif coeff < 0 and (hi is None or rest // -coeff < hi):
+            st.hit("a + b >= 0, b <= c: a >= -c")
+            assume_ge(st, Poly.mono(mono, -1).plus(rest // -coeff))
 
 
 def _distribute(st: State, p: Poly) -> bool:
@@ -374,9 +412,11 @@ def _tighten(st: State, atom: Atom, p: Poly) -> None:
         if lo == hi and atom not in st.subst:
             _substitute(st, atom, Poly.mono((atom,)).plus(-lo))
             return
-    if atom.kind == "div":
-        _bound_numerator(st, atom, p)
-    _saturate(st, atom.syms)
+    st.fuel -= 1
+    if st.fuel > 0:
+        if atom.kind == "div":
+            _bound_numerator(st, atom, p)
+        _saturate(st, atom.syms)
 
 
 def _skip_excluded(st: State, atom: Atom) -> None:
@@ -415,10 +455,12 @@ def _factors_at_least_one(st: State, p: Poly) -> None:
 
 def _saturate(st: State, syms: frozenset[Atom]) -> None:
     """Equalities and inequalities with a factor that has become non-zero lose the factor."""
+    st.steps += 1
     for rule in list(st.rules):
         if rule in st.rules and not syms.isdisjoint(rule.syms):
-            _, mono, _ = rule.without_content()
-            if any(nonzero(st, Poly.mono((a,))) for a in mono):
+            _, mono, rest = rule.without_content()
+            loose = any(nonzero(st, Poly.mono((a,))) for a in mono)
+            if loose or (mono and rest.as_const is None and nonzero(st, rest)):
                 st.rules.remove(rule)
                 _solve(st, norm(st, rule))
             else:
@@ -435,6 +477,8 @@ def _saturate(st: State, syms: frozenset[Atom]) -> None:
             if mono and rest.as_const is None and mono_positive(st, mono):
                 st.ineqs.remove(f)
                 assume_ge(st, norm(st, rest))
+            else:
+                _propagate(st, f)
 
 
 def mono_positive(st: State, mono: Mono) -> bool:

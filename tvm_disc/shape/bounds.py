@@ -26,11 +26,11 @@ def lower(st: State, p: Poly, depth: int = DEPTH) -> Bound:
     value = p.as_const
     if value is not None:
         return value
-    found = st.bound_cache.get((p, depth == DEPTH))
+    found = st.bound_cache.get((p, depth))
     if found is not None and found[0] >= st.stamp(p.syms):
         return found[1]
     result = _Search(st).lower(p, depth)
-    st.bound_cache[p, depth == DEPTH] = (st.epoch, result)
+    st.bound_cache[p, depth] = (st.epoch, result)
     return result
 
 
@@ -82,8 +82,7 @@ def _defined_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
     if atom.kind == "div":
         return _div_range(st, *atom.args)
     if atom.kind == "tdiv":
-        num, den = atom.args
-        return (0, None) if nonneg(st, num) and positive(st, den) else (None, None)
+        return None, None
     args = atom.args[1:] if atom.kind == "sel" else atom.args
     los = [_interval(st, p)[0] for p in args]
     his = [_interval(st, p)[1] for p in args]
@@ -97,25 +96,32 @@ def _defined_range(st: State, atom: Atom) -> tuple[Bound, Bound]:
 
 
 def _interval(st: State, p: Poly) -> tuple[Bound, Bound]:
-    return lower(st, p, 1), upper(st, p, 1)
+    """The range of an atom's argument: one step of elimination, but none inside that step, since
+    a fact about the argument may mention the atom itself."""
+    if st.inside_atom:
+        return lower(st, p, 0), upper(st, p, 0)
+    st.inside_atom = True
+    try:
+        return lower(st, p, 1), upper(st, p, 1)
+    finally:
+        st.inside_atom = False
 
 
 def _div_range(st: State, num: Poly, den: Poly) -> tuple[Bound, Bound]:
-    den_lo = lower(st, den, 1)
+    den_lo, den_hi = _interval(st, den)
     if den_lo is None or den_lo < 1:
         return None, None
-    den_hi = upper(st, den, 1)
+    if den_hi is not None and den_hi < den_lo:
+        return None, None  # the facts allow no value at all
     lo, hi = _interval(st, num)
-    if lo is not None:
-        if lo >= 0:
-            lo = 0 if den_hi is None else lo // den_hi
-        else:
-            lo = lo // den_lo
-    if hi is not None:
-        if hi >= 0:
-            hi = hi // den_lo
-        else:
-            hi = -1 if den_hi is None else hi // den_hi
+    if lo is not None and lo >= 0:
+        lo = 0 if den_hi is None else lo // den_hi
+    elif lo is not None:
+        lo = lo // den_lo
+    if hi is not None and hi >= 0:
+        hi = hi // den_lo
+    elif hi is not None:
+        hi = -1 if den_hi is None else hi // den_hi
     return lo, hi
 
 
@@ -124,7 +130,7 @@ def definition_facts(st: State, atom: Atom) -> tuple[Poly, ...]:
     me = Poly.mono((atom,))
     if atom.kind == "div":
         num, den = atom.args
-        if positive(st, den):
+        if (lower(st, den, 0) or 0) >= 1:
             rem = num - den * me
             return (rem, (den - rem).plus(-1))
     if atom.kind == "min":

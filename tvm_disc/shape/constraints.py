@@ -17,7 +17,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from tvm import tirx
 
@@ -76,7 +76,7 @@ class _Parser:
             pos = match.end()
         self.tokens.append(("end", "", len(self.text.rstrip())))
 
-    def _fail(self, problem: str, column: int | None = None) -> Any:
+    def _fail(self, problem: str, column: int | None = None) -> NoReturn:
         column = self.tokens[self.at][2] if column is None else column
         pointer = " " * column + "^"
         raise ParseError(

@@ -258,7 +258,7 @@ class Converter:
     def _atom_expr(self, atom: Atom) -> Any:
         if atom.kind == "quo":
             e, k = self.quotients[atom]
-            return tirx.floordiv(self.expr(e), self.expr(k))
+            return tirx.FloorDiv(self.expr(e), self.expr(k))
         if atom.kind == "sel":
             cond, a, b = atom.args
             return tirx.if_then_else(self.cond_expr(cond), self.expr(a), self.expr(b))
@@ -270,7 +270,8 @@ class Converter:
             for arg in args[1:]:
                 out = join(out, arg)
             return out
-        write = {"div": tirx.floordiv, "rem": tirx.floormod, "tdiv": tirx.truncdiv}[atom.kind]
+        # Node constructors: the folding ones raise on `x // 0`.
+        write = {"div": tirx.FloorDiv, "rem": tirx.FloorMod, "tdiv": tirx.Div}[atom.kind]
         return write(args[0], args[1])
 
     def cond_expr(self, c: Cond) -> Any:

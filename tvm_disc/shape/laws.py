@@ -15,7 +15,7 @@ from typing import Any
 
 from .bounds import lower, nonneg, positive, upper
 from .state import State
-from .terms import Cond, Mono, Poly, cond_not, mono_div, mono_gcd
+from .terms import Atom, Cond, Mono, Poly, cond_not, mono_div, mono_gcd
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,18 @@ def _sel_minmax(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
 
 def _sel_common(st: State, cond: Cond, a: Poly, b: Poly) -> Poly | None:
     base = _common_part([a, b])
+    if any(_partial(x) for x in base.mentions):
+        # `n == 0 ? 0 : x // n` must not evaluate `x // n` outside of the choice.
+        base = Poly.of({m: c for m, c in base.terms if not any(map(_partial, _inside(m)))})
     return base + make_sel(st, cond, a - base, b - base) if base else None
+
+
+def _partial(atom: Atom) -> bool:
+    return atom.kind in ("div", "tdiv") and atom.args[1].as_const is None
+
+
+def _inside(mono: Mono) -> frozenset[Atom]:
+    return Poly.mono(mono).mentions
 
 
 SEL_LAWS: tuple[Law, ...] = (
@@ -309,15 +320,18 @@ SEL_LAWS: tuple[Law, ...] = (
 )
 
 
+_LAWS_OF = {
+    "div": DIV_LAWS, "tdiv": TDIV_LAWS, "min": MINMAX_LAWS, "max": MINMAX_LAWS, "sel": SEL_LAWS,
+}  # fmt: skip
+
+
 def apply_laws(st: State, kind: str, args: tuple[Any, ...]) -> Poly | None:
     """The first law's result, or None for a normal atom."""
     if kind in ("min", "max"):
-        table, call = MINMAX_LAWS, (kind, args)
-    else:
-        table = {"div": DIV_LAWS, "tdiv": TDIV_LAWS, "sel": SEL_LAWS}.get(kind, ())
-        call = args  # type: ignore[assignment]
+        args = (kind, args)
+    table: tuple[Law, ...] = _LAWS_OF[kind]
     for law in table:
-        result = law.apply(st, *call)
+        result = law.apply(st, *args)
         if result is not None:
             st.hit(law.name)
             return result

@@ -7,6 +7,8 @@ how product equality with symbolic factors composes). Equal dims that this prove
 
 from __future__ import annotations
 
+from typing import Any
+
 from .bounds import nonneg
 from .laws import apply_laws, excluded, nonzero
 from .state import State
@@ -64,7 +66,21 @@ def norm_atom(st: State, atom: Atom) -> Poly:
     found = st.atom_cache.get(atom)
     if found is not None and found[0] >= st.stamp(atom.syms):
         return found[1]
-    args = tuple(norm_cond(st, a) if isinstance(a, Cond) else norm(st, a) for a in atom.args)
+    if atom in st.active:
+        return Poly.mono((atom,))
+    st.active.add(atom)
+    try:
+        out = _norm_compound(st, atom)
+    finally:
+        st.active.discard(atom)
+    st.atom_cache[atom] = (st.epoch, out)
+    return out
+
+
+def _norm_compound(st: State, atom: Atom) -> Poly:
+    args: tuple[Any, ...] = tuple(
+        norm_cond(st, a) if isinstance(a, Cond) else norm(st, a) for a in atom.args
+    )
     if atom.kind in ("min", "max"):
         args = tuple(sorted(set(args), key=lambda p: p.sort_key))
     if atom.kind in ("min", "max") and len(args) == 1:
@@ -77,7 +93,6 @@ def norm_atom(st: State, atom: Atom) -> Poly:
         rebuilt = st.terms.atom(atom.kind, *args)
         again = st.subst.get(rebuilt)
         out = Poly.mono((rebuilt,)) if again is None else norm(st, again)
-    st.atom_cache[atom] = (st.epoch, out)
     return out
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .assume import assume
-from .bounds import choices, lower, nonneg, upper
+from .bounds import choices, lower, mono_lower, nonneg, upper
 from .laws import excluded, nonzero
 from .normal import norm, norm_cond, pseudo_zero
 from .state import Contradiction, State
@@ -14,6 +14,8 @@ from .terms import Atom, Cond, Poly, cond_all, cond_any, cond_eq, cond_ge, cond_
 
 MAX_SPLITS = 2
 """How many hypotheses may be nested."""
+BUDGET = 24
+"""How many hypotheses one question may try in all."""
 MAX_RESIDUE = 8
 """Largest divisor whose remainders are enumerated."""
 
@@ -35,7 +37,12 @@ def prove(st: State, c: Cond) -> bool | None:
     if found is not None and found[0] >= st.stamp(c.syms):
         return found[1]
     st.steps += 1
-    answer = _prove(st, c)
+    if not st.depth and not st.splits[0]:
+        st.splits[0] = BUDGET
+        answer = _prove(st, c)
+        st.splits[0] = 0
+    else:
+        answer = _prove(st, c)
     st.proof_cache[key] = (st.epoch, answer)
     return answer
 
@@ -111,6 +118,39 @@ def _bounded(st: State, c: Cond) -> bool | None:
     return False if nonneg(st, (-p).plus(-1)) else None
 
 
+def _scaled(st: State, c: Cond) -> bool | None:
+    """`k*p > -k` for a symbolic divisor `k` in `p`."""
+    if c.op != "ge":
+        return None
+    p = c.args[0]
+    for atom in p.atoms():
+        if atom.kind == "div" and atom.args[1].as_const is None:
+            k = atom.args[1]
+            if lower_is(st, k.plus(-1)):
+                for sign, answer in ((p, True), ((-p).plus(-1), False)):
+                    if nonneg(st, norm(st, (k * sign + k).plus(-1))):
+                        return answer
+    return None
+
+
+def lower_is(st: State, p: Poly) -> bool:
+    """Whether a polynomial in any form is at least 0."""
+    return nonneg(st, norm(st, p))
+
+
+def _zero_or(st: State, c: Cond) -> bool | None:
+    """`m*r`: where a factor of `m` is 0 so is the product; elsewhere `r` decides."""
+    if c.op not in ("ge", "eq") or st.depth >= MAX_SPLITS:
+        return None
+    _, mono, rest = c.args[0].without_content()
+    if not mono or rest.as_const is not None or mono_lower(st, mono) is None:
+        return None
+    alive = [cond_ge(Poly.mono((a,)).plus(-1)) for a in dict.fromkeys(mono)]
+    inner = cond_ge(rest) if c.op == "ge" else cond_eq(rest)
+    answer = _under(st, cond_all(*alive), inner, vacuous=True)
+    return True if answer in ("yes", "impossible") else None
+
+
 def _all(st: State, c: Cond) -> bool | None:
     if c.op != "and":
         return None
@@ -128,6 +168,8 @@ def _any(st: State, c: Cond) -> bool | None:
         return True
     if all(a is False for a in answers):
         return False
+    if st.depth >= MAX_SPLITS:
+        return None
     negated = [cond_not(x) for x in c.args]
     for i, part in enumerate(c.args):
         if _under(st, cond_all(*negated[:i], *negated[i + 1 :]), part):
@@ -210,6 +252,9 @@ def _each(st: State, c: Cond, cases: list[Cond]) -> bool | None:
 
 def _under(st: State, hypothesis: Cond, c: Cond, vacuous: bool = False) -> str | bool | None:
     """The answer under a hypothesis: 'yes', 'no', 'impossible' or None."""
+    if st.splits[0] <= 1:
+        return None
+    st.splits[0] -= 1
     child = st.copy()
     try:
         assume(child, hypothesis)
@@ -230,6 +275,8 @@ PROOF_LAWS = (
     ProofLaw("p >= 0 and p <= 0: p == 0", _squeezed),
     ProofLaw("c*p == 0, c != 0: p == 0", _multiple),
     ProofLaw("the lower bound of p is at least 0: p >= 0", _bounded),
+    ProofLaw("k > 0, k*p > -k: p >= 0", _scaled),
+    ProofLaw("n == 0 or p >= 0: n*p >= 0", _zero_or),
     ProofLaw("each of a conjunction", _all),
     ProofLaw("one of a disjunction", _any),
     ProofLaw("cases of min, max and choice", _cases),
@@ -245,7 +292,7 @@ def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:
         return True
     if not k:
         return prove(st, cond_eq(e))
-    whole, rest = e.divmod_poly(k)
+    _, rest = e.divmod_poly(k)
     if not rest:
         st.hit("k | k*a")
         return True

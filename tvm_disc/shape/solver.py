@@ -295,10 +295,9 @@ class Solver:
             chain = self.why(self._convert.cond_expr(cond_not(c)))
             because = f": {'; '.join(chain)}" if chain else ""
             raise ShapeConflict(f"{context}: {text}, which cannot be{because}")
-        reduced = norm_cond(self._state, c)
         symbols = tuple(self._convert.vars[a] for a in sorted(c.syms) if a in self._convert.vars)
         self._add(_kind(c), self._text(cond), f"guard of {context}", c)
-        expr = self._convert.cond_expr(c if reduced.op in ("true", "false") else c)
+        expr = self._convert.cond_expr(c)
         self.guards.append(Guard(expr, text, symbols, context))
 
     def require_eq(self, a: Dim, b: Dim, context: str) -> None:

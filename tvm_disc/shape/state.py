@@ -44,13 +44,22 @@ class State:
         #: work done, in proof steps; what the linear-time test counts
         self.steps = 0
         self.epoch = 0
+        #: how many hypotheses are in force
         self.depth = 0
+        #: how many more hypotheses the current question may try, shared with copies
+        self.splits = [0]
+        #: how many more ranges the fact being added may narrow
+        self.fuel = 0
+        #: atoms whose normal form is being computed
+        self.active: set[Atom] = set()
+        #: whether the range of an atom's argument is being computed
+        self.inside_atom = False
         self._parent: dict[Atom, Atom] = {}
         self._changed: dict[Atom, int] = {}
         self._group_changed: dict[Atom, int] = {}
         self.norm_cache: dict[Poly, tuple[int, Poly]] = {}
         self.atom_cache: dict[Atom, tuple[int, Poly]] = {}
-        self.bound_cache: dict[tuple[Poly, bool], tuple[int, int | None]] = {}
+        self.bound_cache: dict[tuple[Poly, int], tuple[int, int | None]] = {}
         self.proof_cache: dict[tuple[Cond, int], tuple[int, bool | None]] = {}
 
     def copy(self) -> State:
@@ -64,6 +73,7 @@ class State:
         other.ors = list(self.ors)
         other.quotients = self.quotients
         other.hits = self.hits
+        other.splits = self.splits
         other.epoch = self.epoch
         other.depth = self.depth + 1
         other._parent = dict(self._parent)

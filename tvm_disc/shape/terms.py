@@ -4,8 +4,9 @@ A dimension `b*s*64 + (h - 1) // 2` is the sum of integer multiples of monomials
 product of atoms; an atom is a symbol, or a floor division, minimum, maximum or choice of
 polynomials. `a % k` has no atom of its own: it is `a - k*(a // k)`, so that division and remainder
 can never disagree. Equal polynomials are equal values (`==`), as in JAX's `shape_poly`, whose
-factor / term / expression split this follows; the order of monomials is by degree, newest atom
-first, so the leading monomial of an equality is what it rewrites.
+factor / term / expression split this follows. Monomials are ordered by their compound atoms,
+deepest first, then by degree, then by age: the leading monomial of an equality is what it rewrites,
+and what replaces it is never built from it.
 
 Arithmetic is exact: dims are mathematical integers, and int64 overflow is out of scope.
 """
@@ -34,7 +35,7 @@ class Atom:
     opaque (expr,)               anything else, equal only to itself
     """
 
-    __slots__ = ("args", "kind", "mentions", "syms", "uid")
+    __slots__ = ("args", "kind", "mentions", "rank", "syms", "uid")
 
     def __init__(self, uid: int, kind: str, args: tuple[Any, ...], inner: frozenset[Atom]) -> None:
         self.uid = uid
@@ -42,13 +43,16 @@ class Atom:
         self.args = args
         #: this atom and every atom inside it
         self.mentions: frozenset[Atom] = inner | {self}
+        depth = 1 + max((a.rank[0] for a in inner), default=-1)
+        #: the place in the order of atoms; leaves have depth 0
+        self.rank = (depth, uid)
         #: the leaves (symbols and exact quotients) inside
         self.syms: frozenset[Atom] = frozenset(
             a for a in self.mentions if a.kind in ("sym", "quo", "opaque")
         )
 
     def __lt__(self, other: Atom) -> bool:
-        return self.uid < other.uid
+        return self.rank < other.rank
 
     def __repr__(self) -> str:
         return f"{self.kind}#{self.uid}"
@@ -85,8 +89,13 @@ def mono_gcd(a: Mono, b: Mono) -> Mono:
     return tuple(common)
 
 
-def _order(term: tuple[Mono, int]) -> tuple[int, tuple[int, ...]]:
-    return (len(term[0]), tuple(a.uid for a in term[0]))
+_Order = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
+
+
+def _order(term: tuple[Mono, int]) -> _Order:
+    ranks = [a.rank for a in term[0]]
+    leaves = tuple(r[1] for r in ranks if not r[0])
+    return (tuple(r for r in ranks if r[0]), len(leaves), leaves)
 
 
 class Poly:
@@ -175,9 +184,9 @@ class Poly:
         return self._mentions
 
     @property
-    def sort_key(self) -> tuple[tuple[int, tuple[int, ...], int], ...]:
+    def sort_key(self) -> tuple[tuple[_Order, int], ...]:
         """A total order that does not depend on hashes."""
-        return tuple((*_order(t), t[1]) for t in self.terms)
+        return tuple((_order(t), t[1]) for t in self.terms)
 
     def atoms(self) -> list[Atom]:
         """The atoms at the top level, newest first, each once."""
