@@ -80,7 +80,7 @@ class Gemm:
         query = Block()
         q = self.describe(query, {n: buffers[n] for n in buffers}, sizes)
         self.functions = dict(kernels.functions)
-        entry = prim_func(params, b.stmt(), {"global_symbol": "gemm"})
+        entry = dot.may_alias(prim_func(params, b.stmt(), {"global_symbol": "gemm"}))
         self.functions[tvm.ir.GlobalVar("gemm")] = entry
         for name, value in (
             ("tasks", dot.gemm_tasks(q, self.tile)),

@@ -22,7 +22,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, const, i64
-from tvm_disc.schedules.gemm_micro import MicroKernels, call, vload
+from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, may_alias, vload
 from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_tile import (
     GemmTile,
@@ -46,6 +46,7 @@ __all__ = [
     "gemm_scratch_elems",
     "gemm_tasks",
     "isa_of",
+    "may_alias",
     "pack_a_constant",
     "pack_b_constant",
     "packed_row_elems",
@@ -217,7 +218,8 @@ def gemm_body(
     """Compute tasks ``[lo, hi)``; scratch is private to this range while it runs.
 
     ``kernels`` collects the functions that the statement calls: add ``kernels.functions`` to the
-    module.
+    module. The function that holds the statement must not carry ``tirx.noalias`` (apply
+    :func:`may_alias`): the called functions write ``scratch`` under another name.
     """
     return _Emitter(spec, tile, kernels, scratch).body(lo, hi)
 
@@ -233,7 +235,7 @@ class _Emitter:
         self.plan = _Plan(spec, tile, self._bind)
 
     def _bind(self, name: str, value: Index) -> Index:
-        return value if isinstance(value, int) else self.b.bind(name, value)
+        return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def body(self, lo: Index, hi: Index) -> Stmt:
         b, p = self.b, self.plan
