@@ -14,7 +14,7 @@ from .terms import Atom, Cond, Poly, cond_all, cond_any, cond_eq, cond_ge, cond_
 
 MAX_SPLITS = 2
 """How many hypotheses may be nested."""
-BUDGET = 24
+BUDGET = 16
 """How many hypotheses one question may try in all."""
 MAX_RESIDUE = 8
 """Largest divisor whose remainders are enumerated."""

@@ -14,6 +14,7 @@ Arithmetic is exact: dims are mathematical integers, and int64 overflow is out o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -93,7 +94,12 @@ _Order = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
 
 
 def _order(term: tuple[Mono, int]) -> _Order:
-    ranks = [a.rank for a in term[0]]
+    return _mono_order(term[0])
+
+
+@lru_cache(maxsize=1 << 16)
+def _mono_order(mono: Mono) -> _Order:
+    ranks = [a.rank for a in mono]
     leaves = tuple(r[1] for r in ranks if not r[0])
     return (tuple(r for r in ranks if r[0]), len(leaves), leaves)
 
