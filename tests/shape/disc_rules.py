@@ -113,7 +113,9 @@ class DiscRules:
                 rest = Counter(p[1])
                 rest.subtract(Counter(old[1]))
                 if old[0] and p[0] % old[0] == 0 and min(rest.values(), default=0) >= 0:
-                    out.append((p[0] // old[0] * new[0], tuple(sorted([*rest.elements(), *new[1]]))))
+                    out.append(
+                        (p[0] // old[0] * new[0], tuple(sorted([*rest.elements(), *new[1]])))
+                    )
         return out
 
     def _cancelled(self, a: Product, b: Product) -> bool:
@@ -122,9 +124,7 @@ class DiscRules:
             ends = [self.product(Poly.mono(e[1], e[0])) for e in (x, y)]
             common = Counter(ends[0][1]) & Counter(ends[1][1])
             if common and all(s in self.nonzero for s in common):
-                cut = [
-                    (e[0], tuple(sorted((Counter(e[1]) - common).elements()))) for e in ends
-                ]
+                cut = [(e[0], tuple(sorted((Counter(e[1]) - common).elements()))) for e in ends]
                 if cut in ([a, b], [b, a]):
                     return True
         return False

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import pytest
+
 from tests.shape.claims import TABLE, Claim, free_names, truth
 from tests.shape.disc_rules import DiscRules
 from tvm_disc.shape import Solver, parse_constraint

@@ -6,8 +6,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.shape.oracle import Meaning, grid, to_tvm
 from tvm import tirx
+
+from tests.shape.oracle import Meaning, grid, to_tvm
 from tvm_disc.shape import Solver
 from tvm_disc.shape.laws import COND_LAWS, DIV_LAWS, FACT_LAWS, MINMAX_LAWS, SEL_LAWS, TDIV_LAWS
 from tvm_disc.shape.prove import PROOF_LAWS
@@ -71,7 +72,11 @@ ROWS: list[tuple[str, list[Tree], Tree]] = [
         [],
         ("==", ("if", ("!=", "n", 1), "m", "k"), ("if", ("==", "n", 1), "k", "m")),
     ),
-    ("a <= b ? a : b -> min(a, b)", [], ("==", ("if", ("<", "n", "m"), "n", "m"), ("min", "m", "n"))),
+    (
+        "a <= b ? a : b -> min(a, b)",
+        [],
+        ("==", ("if", ("<", "n", "m"), "n", "m"), ("min", "m", "n")),
+    ),
     (
         "c ? a + d : b + d -> (c ? a : b) + d",
         [],
@@ -81,14 +86,14 @@ ROWS: list[tuple[str, list[Tree], Tree]] = [
             ("+", "k", ("if", ("==", "n", 1), "m", "k")),
         ),
     ),
-    ("equal by normal form", [], ("==", ("+", "n", "m"), ("+", "m", "n"))),
+    ("equal by normal form", [("==", "n", "m")], ("==", ("+", "n", "m"), ("*", 2, "n"))),
     ("decided by ranges", [ge("n", 3)], ("<", 2, "n")),
     ("the lower bound of p is at least 0: p >= 0", [], ("<=", ("//", "n", 2), "n")),
     ("n != 0, m != 0: n*m != 0", [ge("n", 1), ge("m", 1)], ("!=", ("*", "n", "m"), 0)),
     (
         "k | p - c, k does not divide c: p != 0",
-        [],
-        ("!=", ("+", ("*", 2, "n"), 1), ("*", 4, "m")),
+        [("|", 2, "n")],
+        ("!=", ("+", "n", 1), ("*", 4, "m")),
     ),
     ("p > 0 or p < 0: p != 0", [("<", "n", "m")], ("!=", "n", "m")),
     ("p != 0 is a fact", [("!=", "n", "m")], ("!=", ("*", 2, "m"), ("*", 2, "n"))),

@@ -46,7 +46,7 @@ class Atom:
         self.mentions: frozenset[Atom] = inner | {self}
         depth = 1 + max((a.rank[0] for a in inner), default=-1)
         #: the place in the order of atoms; leaves have depth 0
-        self.rank = (depth, uid)
+        self.rank: tuple[int, int] = (depth, uid)
         #: the leaves (symbols and exact quotients) inside
         self.syms: frozenset[Atom] = frozenset(
             a for a in self.mentions if a.kind in ("sym", "quo", "opaque")
