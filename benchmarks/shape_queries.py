@@ -41,7 +41,7 @@ def main(layers: int) -> None:
     seconds = time.perf_counter() - began
     times.sort()
     print(
-        f"{layers} layers: {len(times)} questions in {seconds:.2f} s with building the expressions; "
+        f"{layers} layers: {len(times)} questions in {seconds:.2f} s in all; "
         f"median {1e6 * times[len(times) // 2]:.0f} us, "
         f"99 % {1e6 * times[int(len(times) * 0.99)]:.0f} us, worst {1e3 * times[-1]:.2f} ms; "
         f"{solver.steps} proof steps"

@@ -1,8 +1,9 @@
 """Claims about shape arithmetic: `facts => claim`, most of them from real models.
 
-One line of `claims.txt` is one claim. Facts are separated by `;`; `x := e` gives a name to an expression. What is
-true is never written down: `truth` evaluates every combination of small values. A claim that
-holds for all of them is True, for none False, and otherwise open, and then only None is right.
+One line of `claims.txt` is one claim. Facts are separated by `;`; `x := e` gives a name to an
+expression. What is true is never written down: `truth` evaluates every combination of small
+values. A claim that holds for all of them is True, for none False, and otherwise open, and then
+only None is right.
 """
 
 from __future__ import annotations
