@@ -27,14 +27,18 @@ from tvm_disc.errors import TypeMismatch
 from tvm_disc.schedules import vecmath
 
 UNARY = sorted(set(vecmath.MATH) - {"power"})
+# One function for each technique of the bodies, where all of them would be slow to build.
+CORE = ("acos", "asinh", "erf", "exp", "gelu_erf", "log10", "log1p", "sin", "tanh")
 F64_OURS = ("exp", "log", "sigmoid", "tanh")
-SPECIAL = np.array(
-    """0 -0 1 -1 2 -2 0.5 -0.5 3 -3 inf -inf nan 1e-45 -1e-45 1e-38 1.1754944e-38 -1.1754944e-38
-    3.4028235e38 -3.4028235e38 88.72283 88.72284 89.41598 89.415985 -87.33654 -103.97208
-    -103.97209 -150 -149.99998 128 127.99999 16777216 16777218 33554432 -16777216 16777215
-    16777213 7.5 -7.5 1e30 -1e30 536870912 -536870912""".split(),
-    dtype=np.float32,
-)
+# fmt: off
+SPECIAL = np.array([
+    0.0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-38,
+    1.1754944e-38, -1.1754944e-38, 3.4028235e38, -3.4028235e38, 88.72283, 88.72284, 89.41598,
+    89.415985, -87.33654, -103.97208, -103.97209, -150, -149.99998, 128, 127.99999, 2.0**24,
+    2.0**24 + 2, 2.0**25, -(2.0**24), 2.0**24 - 1, 2.0**24 - 3, 7.5, -7.5, 1e30, -1e30, 2.0**29,
+    -(2.0**29),
+], dtype=np.float32)
+# fmt: on
 
 
 def floats(mantissas: int, seed: int = 0) -> Any:
@@ -63,7 +67,7 @@ need_v3 = pytest.mark.skipif(not (X86 and has_cpu("avx2", "fma")), reason="needs
 need_x86 = pytest.mark.skipif(not X86, reason="needs an x86 host")
 
 
-def check(name: str, module: Any, mantissas: int = 256, signed_zero: bool = True) -> None:
+def check(name: str, module: Any, mantissas: int = 128, signed_zero: bool = True) -> None:
     x = floats(mantissas)
     got, want = bench.run(module, x), bench.reference(name, x)
     error = bench.ulp_error(got, want)
@@ -75,7 +79,7 @@ def check(name: str, module: Any, mantissas: int = 256, signed_zero: bool = True
 
 @pytest.mark.parametrize("name", UNARY)
 def test_accuracy_serial_loop(name: str) -> None:
-    check(name, serial(name), mantissas=1024)
+    check(name, serial(name), mantissas=512)
 
 
 @need_v3
@@ -85,7 +89,7 @@ def test_accuracy_x86_64_v3(name: str) -> None:
 
 
 @need_x86
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", CORE)
 def test_accuracy_without_fma(name: str) -> None:
     check(name, serial(name, "x86-64-v2"))
 
@@ -95,7 +99,7 @@ def test_accuracy_vectorized_loop(name: str) -> None:
     check(name, bench.build(vecmath.MATH[name], lanes=16))
 
 
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", CORE)
 def test_accuracy_under_reassociation(name: str) -> None:
     """Reduction kernels are compiled with these flags, and hold these functions."""
     flags = {f"fast-math-{f}": True for f in ("reassoc", "contract", "nsz")}
@@ -122,7 +126,7 @@ def test_pow_special_values(mcpu: str | None) -> None:
     assert error[at] <= vecmath.ULP_BOUND["power"], f"pow({x[at]!r}, {y[at]!r}): {error[at]} ulp"
 
 
-@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5, 2.5, -2.0])
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5, 2.5])
 def test_pow_constant_exponent(exponent: float) -> None:
     x = floats(64)
     got = bench.run(bench.build(lambda v: vecmath.pow(v, T.float32(exponent))), x)
@@ -162,7 +166,7 @@ def test_the_check_for_calls_sees_libm() -> None:
     assert "expf" in foreign_calls(asm_of(bench.build(tirx.exp)))
 
 
-@pytest.mark.parametrize("name", sorted(vecmath.MATH))
+@pytest.mark.parametrize("name", [*CORE, "power"])
 def test_vector_typed_expression(name: str) -> None:
     fn = vecmath.MATH[name]
     arity = 2 if name == "power" else 1
@@ -221,7 +225,7 @@ def test_float64_fallback(name: str) -> None:
     np.testing.assert_allclose(got, bench.reference(name, *args), rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", sorted(vecmath.MATH))
+@pytest.mark.parametrize("name", [*CORE, "power"])
 def test_float16(name: str) -> None:
     x = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
     arity = 2 if name == "power" else 1
@@ -241,7 +245,7 @@ def test_float16_constant_exponent() -> None:
     assert np.array_equal(got, np.sqrt(x))
 
 
-@pytest.mark.parametrize("name", sorted(vecmath.MATH))
+@pytest.mark.parametrize("name", [*CORE, "power"])
 def test_bfloat16(name: str) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(ml_dtypes.bfloat16)
@@ -257,7 +261,7 @@ def test_bfloat16(name: str) -> None:
     assert gap[number].max() <= 1
 
 
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", CORE)
 def test_constant_arguments(name: str) -> None:
     """TVM may inline and fold a constant argument: the value must not change."""
     constants = np.array([0.75, 1.5, 0.0, -200.0], np.float32)
