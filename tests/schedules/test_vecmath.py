@@ -94,7 +94,7 @@ def test_accuracy_without_fma(name: str) -> None:
     check(name, serial(name, "x86-64-v2"))
 
 
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", CORE)
 def test_accuracy_vectorized_loop(name: str) -> None:
     check(name, bench.build(vecmath.MATH[name], lanes=16))
 
@@ -214,7 +214,7 @@ def test_float64(name: str) -> None:
     assert error[~special].max() <= 4
 
 
-@pytest.mark.parametrize("name", sorted(set(vecmath.MATH) - set(F64_OURS)))
+@pytest.mark.parametrize("name", ["acosh", "erf", "gelu_erf", "power", "silu", "sin"])
 def test_float64_fallback(name: str) -> None:
     x = np.linspace(0.05, 0.95, 64)
     arity = 2 if name == "power" else 1
