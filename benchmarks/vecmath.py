@@ -1,8 +1,8 @@
 """Accuracy and speed of ``tvm_disc.schedules.vecmath`` on this machine.
 
-    python -m benchmarks.vecmath                          # ns/element against TVM and numpy
-    python -m benchmarks.vecmath --all-floats exp log     # largest error over all 2^32 floats
-    python -m benchmarks.vecmath --pow 10000000           # largest error of pow, random operands
+python -m benchmarks.vecmath                          # ns/element against TVM and numpy
+python -m benchmarks.vecmath --all-floats exp log     # largest error over all 2^32 floats
+python -m benchmarks.vecmath --pow 10000000           # largest error of pow, random operands
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def ulp_error(got: Array, want: Array) -> Array:
 
 def _special_error(got: Array, want: Array) -> Array:
     """As :func:`ulp_error`, where either side is not finite or ``want`` is zero."""
-    got = got.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        got = got.astype(np.float64)
     exact = np.isnan(want) | np.isinf(want) | (want == 0)
     same = np.isnan(got) & np.isnan(want) | (got == want) & (np.signbit(got) == np.signbit(want))
     as_big = np.where(np.isinf(got), np.copysign(2.0**128, got), got)
@@ -140,7 +141,7 @@ def all_floats(name: str, chunk_bits: int = 18, stride: int = 1) -> tuple[float,
     worst, where = -1.0, 0.0
     step = 1 << chunk_bits  # arrays that stay in cache
     for start in range(0, 1 << 32, step * stride):
-        bits = (np.arange(step, dtype=np.uint64) * np.uint64(stride) + np.uint64(start))
+        bits = np.arange(step, dtype=np.uint64) * np.uint64(stride) + np.uint64(start)
         x = bits.astype(np.uint32).view(np.float32)
         error = ulp_error(run(module, x), reference(name, x))
         at = int(np.argmax(error))
@@ -168,9 +169,7 @@ def ns_per_element(module: Any, args: list[Any], size: int) -> float:
 
 
 TVM_DEFAULT: dict[str, Callable[..., Any]] = {
-    name: getattr(tirx, name)
-    for name in REFERENCE
-    if name not in ("gelu_erf", "silu", "power")
+    name: getattr(tirx, name) for name in REFERENCE if name not in ("gelu_erf", "silu", "power")
 } | {
     "power": tirx.pow,
     "silu": lambda x: x * tirx.sigmoid(x),

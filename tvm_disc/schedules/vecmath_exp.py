@@ -85,9 +85,7 @@ def exp(x: Expr) -> Expr:
     finite = tirx.And(b.x >= under, b.x <= over)
     n, f = b.exp_reduce(b.let("t", b.select(finite, b.x, b.c(0.0))), b.x)
     result = b.scale_gradual(b.exp_poly(f), n)
-    return b.done(
-        b.select(b.x > over, b.c(INF), b.select(b.x < under, b.c(0.0), result))
-    )
+    return b.done(b.select(b.x > over, b.c(INF), b.select(b.x < under, b.c(0.0), result)))
 
 
 def exp2(x: Expr) -> Expr:
@@ -97,9 +95,7 @@ def exp2(x: Expr) -> Expr:
     whole = b.let("w", tirx.nearbyint(b.select(finite, b.x, b.c(0.0))))
     f = b.let("f", (b.x - whole) * b.c(LN2))
     result = b.scale_gradual(b.exp_poly(f), b.let("k", b.small_int(whole)))
-    return b.done(
-        b.select(b.x >= b.c(128.0), b.c(INF), b.select(b.x <= under, b.c(0.0), result))
-    )
+    return b.done(b.select(b.x >= b.c(128.0), b.c(INF), b.select(b.x <= under, b.c(0.0), result)))
 
 
 def _decay(b: Body, reach: float) -> tuple[Expr, Expr, Expr]:
@@ -252,7 +248,7 @@ def asinh(x: Expr) -> Expr:
     e = b.let("e", e + b.select(big, b.c(1.0), b.c(0.0)))
     far = b.with_sign(b.log_join(e, f, b.log1p_tail(f)), b.x)
     s = b.let("s", b.x * b.x)
-    near = b.fma(b.x * s, b.poly(s, ASINH_TAIL), b.x)
+    near = b.x * b.fma(s, b.poly(s, ASINH_TAIL), b.c(1.0))
     finite = b.select(a >= b.c(0.5), far, near)
     return b.done(b.select(a < b.c(INF), finite, b.x))
 
