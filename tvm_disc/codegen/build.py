@@ -32,6 +32,7 @@ from tvm_disc.codegen.emit_host import (
 from tvm_disc.codegen.memory import ALIGNMENT_BYTES, plan_region
 from tvm_disc.codegen.program import Program
 from tvm_disc.schedules.emit import Block, prim_func
+from tvm_disc.schedules.kernel import Machine
 from tvm_disc.shape import Solver
 
 
@@ -65,7 +66,7 @@ def layout_constants(constants: Sequence[np.ndarray]) -> tuple[np.ndarray, list[
     return section, offsets
 
 
-def emit_tir(program: Program, solver: Solver) -> tuple[Any, np.ndarray]:
+def emit_tir(program: Program, solver: Solver, machine: Machine) -> tuple[Any, np.ndarray]:
     """The whole program as one TIR module, and its constant section."""
     plan_region(program.region, solver)
     section, offsets = layout_constants(program.constants)
@@ -73,6 +74,7 @@ def emit_tir(program: Program, solver: Solver) -> tuple[Any, np.ndarray]:
     functions: dict[Any, Any] = {}
     for kernel in program.kernels:
         functions.update(kernel.funcs)
+    functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
     functions[GlobalVar(SET_CONSTANTS)] = _set_constants(slot)
     functions[GlobalVar(BIND_CONSTANTS)] = _bind_constants(slot)

@@ -135,7 +135,7 @@ class _Lowerer:
     def _constant(self, expr: Any) -> Value:
         found = self.constant_of.get(expr)
         if found is None:
-            array = np.ascontiguousarray(expr.value.numpy())
+            array = np.array(expr.value.numpy(), order="C")
             shape = tuple(i64(int(d)) for d in array.shape)
             found = Value(shape, str(expr.ty.dtype), self._constant_storage(array))
             self.constant_of[expr] = found
@@ -259,7 +259,7 @@ class _Lowerer:
         key = (constant, kernel.name, position)
         found = self.constant_of.get(key)
         if found is None:
-            array = np.ascontiguousarray(pack(constant.value.numpy()))
+            array = np.array(pack(constant.value.numpy()), order="C")
             shape = tuple(i64(int(d)) for d in array.shape)
             found = Value(shape, str(array.dtype), self._constant_storage(array))
             self.constant_of[key] = found
