@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import tvm_ffi
+from tvm import tirx
+
 from tvm_disc.codegen.program import (
     Copy,
     Home,
@@ -97,18 +100,33 @@ def _assign(region: Region, lives: list[_Life], solver: Solver) -> None:
 
 
 def _fitting(region: Region, free: list[int], storage: Storage, solver: Solver) -> int | None:
+    """The free slot that grows least; where sizes cannot be ordered, the larger is taken at run
+    time, which is never more than two slots."""
     size = storage.size_bytes
     for slot in free:
-        if solver.known_eq(region.slots[slot], size):
+        if tvm_ffi.structural_equal(region.slots[slot], size):
             return slot
-    for slot in free:
-        if solver.known_le(size, region.slots[slot]):
-            return slot
-    for slot in free:
-        if solver.known_le(region.slots[slot], size):
-            region.slots[slot] = size
-            return slot
-    return None
+    if _is_polynomial(size):
+        ordered = [s for s in free if _is_polynomial(region.slots[s])]
+        for slot in ordered:
+            if solver.known_le(size, region.slots[slot]):
+                return slot
+        for slot in ordered:
+            if solver.known_le(region.slots[slot], size):
+                region.slots[slot] = size
+                return slot
+    if not free:
+        return None
+    slot = free[-1]
+    region.slots[slot] = tirx.max(region.slots[slot], size)
+    return slot
+
+
+def _is_polynomial(size: Expr) -> bool:
+    """Sums and products of dims: what the solver orders at little cost."""
+    if isinstance(size, tirx.Add | tirx.Mul):
+        return _is_polynomial(size.a) and _is_polynomial(size.b)
+    return isinstance(size, tirx.Var | tirx.IntImm)
 
 
 def _inner_regions(instruction: Instruction) -> list[Region]:
