@@ -9,6 +9,8 @@ shared machine cancel. ``onnxruntime`` and ``openvino`` take part if they can be
 times include one Python call per product: points below 20 us say little about them.
 """
 
+# The thread counts must be set before the libraries load.
+# ruff: noqa: E402
 from __future__ import annotations
 
 import os
@@ -37,6 +39,7 @@ LAYERS = [(768, 768), (768, 2304), (768, 3072), (3072, 768), (64, 64), (13, 512)
 ROWS = [1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 200, 255, 384, 512, 1000]
 LENGTHS = [5, 24, 43, 62, 81, 100, 119, 128]
 Run = Callable[[], float]  # one timing: seconds per product
+Tuned = Callable[[int | None], dot.GemmTile]  # the tile for a known number of columns
 
 
 def fma_peak(target: Any) -> Run:
@@ -174,14 +177,18 @@ def measure(
 def report(label: str, point: tuple[float, float, float, dict[str, float]]) -> None:
     seconds, rate, share, ratios = point
     text = "  ".join(f"{name} {ratio:5.2f}x" for name, ratio in ratios.items())
-    print(f"{label:>22} {seconds * 1e6:9.1f} us {rate:7.1f} GF/s {share:6.1%} peak  {text}", flush=True)
+    print(
+        f"{label:>22} {seconds * 1e6:9.1f} us {rate:7.1f} GF/s {share:6.1%} peak  {text}",
+        flush=True,
+    )
 
 
-def bench_weights(tile: dot.GemmTile, target: Any, peak: Run, quick: bool) -> None:
+def bench_weights(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
     """``c[M, N] = a[M, K] @ constant``, one compiled body for all M."""
     rng = np.random.default_rng(0)
     rows = [1, 7, 16, 64, 100, 128, 255, 512] if quick else ROWS
     for k, n in LAYERS[::2] if quick else LAYERS:
+        tile = tuned(n)
         start = time.process_time()
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         spent = time.process_time() - start
@@ -196,7 +203,9 @@ def bench_weights(tile: dot.GemmTile, target: Any, peak: Run, quick: bool) -> No
             a[:] = rng.standard_normal((m, k))
             c = aligned(m * n, "float32").reshape(m, n)
             out = np.empty((m, n), np.float32)
-            peers: dict[str, Callable[[], Any]] = {"numpy": lambda a=a, out=out: np.matmul(a, w, out=out)}
+            peers: dict[str, Callable[[], Any]] = {
+                "numpy": lambda a=a, w=w, out=out: np.matmul(a, w, out=out)
+            }
             if ort is not None:
                 peers["ort"] = ort({"a": a}, out)
             if vino is not None:
@@ -234,11 +243,12 @@ def attention(heads: int, width: int, second: bool, tile: dot.GemmTile, target: 
     return Gemm(("a", "b", "c"), describe, target, tile)
 
 
-def bench_batch(tile: dot.GemmTile, target: Any, peak: Run, quick: bool) -> None:
+def bench_batch(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
     """Attention products: both operands dynamic, B of the first one transposed."""
     rng = np.random.default_rng(0)
     heads, width = 192, 64
     for second in (False, True):
+        tile = tuned(width if second else None)
         start = time.process_time()
         gemm = attention(heads, width, second, tile, target)
         print(f"# batch {'T x T x 64' if second else 'T x 64 x T'}: build "
@@ -263,10 +273,11 @@ def bench_batch(tile: dot.GemmTile, target: Any, peak: Run, quick: bool) -> None
             report(f"{heads} T={t}{' (2nd)' if second else ''}", point)
 
 
-def bench_gemv(tile: dot.GemmTile, target: Any, quick: bool) -> None:
+def bench_gemv(tuned: Tuned, target: Any, quick: bool) -> None:
     """M = 1: weight bytes per second against a copy of the same bytes (read + written)."""
     rng = np.random.default_rng(0)
     for k, n in [(768, 768), (768, 3072), (3072, 768), (4096, 8192)]:
+        tile = tuned(n)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         w = rng.standard_normal((k, n)).astype("float32")
         packed = dot.pack_b_constant(w, tile)
@@ -281,27 +292,31 @@ def bench_gemv(tile: dot.GemmTile, target: Any, quick: bool) -> None:
         pairs = [(ours(), copy()) for _ in range(7 if quick else 15)]
         rate = float(np.median([b.nbytes / o for o, _ in pairs])) / 1e9
         ratio = float(np.median([p / o / 2 for o, p in pairs]))
-        print(f"gemv K={k} N={n}: {rate:.1f} GB/s of weights, {ratio:.2f} of copy bandwidth", flush=True)
+        print(
+            f"gemv K={k} N={n}: {rate:.1f} GB/s of weights, {ratio:.2f} of copy bandwidth",
+            flush=True,
+        )
 
 
 def main(argv: list[str]) -> None:
     target = cpu()
-    knobs = dot.default_tile(dot.isa_of(target)).to_json()
     quick = "--quick" in argv
-    if "--knobs" in argv:
-        for item in argv[argv.index("--knobs") + 1].split(","):
-            key, value = item.split("=")
-            knobs[key] = int(value)
-    tile = dot.GemmTile.from_json(knobs)
+    items = argv[argv.index("--knobs") + 1].split(",") if "--knobs" in argv else []
+    knobs = {key: int(value) for key, value in (item.split("=") for item in items)}
+
+    def tuned(n: int | None) -> dot.GemmTile:
+        base = dot.default_tile(dot.isa_of(target), "float32", n).to_json()
+        return dot.GemmTile.from_json({**base, **knobs})
+
     parts = [p for p in ("weights", "batch", "gemv") if p in argv] or ["weights", "batch", "gemv"]
     peak = fma_peak(target)
-    print(f"# {tile}\n# FMA peak {np.median([peak() for _ in range(9)]):.1f} GF/s")
+    print(f"# {tuned(None)}\n# FMA peak {np.median([peak() for _ in range(9)]):.1f} GF/s")
     if "gemv" in parts:
-        bench_gemv(tile, target, quick)
+        bench_gemv(tuned, target, quick)
     if "batch" in parts:
-        bench_batch(tile, target, peak, quick)
+        bench_batch(tuned, target, peak, quick)
     if "weights" in parts:
-        bench_weights(tile, target, peak, quick)
+        bench_weights(tuned, target, peak, quick)
 
 
 if __name__ == "__main__":

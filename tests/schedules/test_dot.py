@@ -15,7 +15,7 @@ from tvm_disc.schedules import dot
 from tvm_disc.schedules.gemm_micro import ramp, splat, vload
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from gemm_harness import Gemm, aligned, cpu  # noqa: E402
+from gemm_harness import Gemm, aligned, cpu
 
 HERE = cpu()
 GUARD = 40
@@ -159,7 +159,7 @@ def test_every_dimension_dynamic(forms: tuple[str, str]) -> None:
 @pytest.mark.parametrize("static_k", [True, False])
 def test_blocks_of_k(static_k: bool) -> None:
     tile = tile_for(kc=16, m_blocks=2, n_panels=2)
-    for k in (1, 16, 17, 64, 100):
+    for k in (17, 64):
         static = {"k": k} if static_k else {}
         gemm = Gemm(("a", "b", "c"), general(static, "rows", "rows"), HERE, tile)
         for m in (1, 6, 40):
@@ -170,7 +170,7 @@ def test_blocks_of_k(static_k: bool) -> None:
             break
 
 
-def test_colliding_rows_are_copied() -> None:
+def test_rows_a_page_apart() -> None:
     tile = tile_for()
     for static in ({"k": 1024}, {}):
         gemm = Gemm(("a", "b", "c"), general(static, "rows", "cols"), HERE, tile)
