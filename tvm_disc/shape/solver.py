@@ -165,7 +165,7 @@ class Solver:
         return tuple(sorted(values))
 
     def _add(self, kind: str, text: str, why: str, c: Cond) -> None:
-        if c.op == "true" or prove(self._state, c) is True:
+        if norm_cond(self._state, c).op == "true":
             # Kept for `describe`, but nothing new; a user still wants to see what was declared.
             if c.op != "true":
                 self._facts.append(Fact(kind, text, why, c))
