@@ -87,6 +87,16 @@ FITS: dict[str, Fit] = {
         11,
         lambda x: (x - GELU_K) / (x + GELU_K),
     ),
+    # fmt: off
+    "gelu_near": Fit(
+        lambda x: mp.erf(x / mp.sqrt(2)) / (2 * x),
+        lambda x: 2 * x / mp.erf(x / mp.sqrt(2)),
+        1e-4,
+        0.75,
+        6,
+        lambda x: x * x,
+    ),
+    # fmt: on
     "sin": _odd(mp.sin, 1e-4, 0.786, 4),
     "cos": Fit(
         lambda x: (mp.cos(x) - 1 + x * x / 2) / x**4,
@@ -106,8 +116,8 @@ FITS: dict[str, Fit] = {
 
 def solve(fit: Fit, nodes: int = 500) -> tuple[list[float], float]:
     """Rounded coefficients, lowest order first, and the largest weighted error."""
-    t = np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes)
-    xs = [mp.mpf(float(v)) for v in (fit.lo + fit.hi) / 2 + (fit.hi - fit.lo) / 2 * t]
+    t = np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes) / 2 + 0.5
+    xs = [mp.mpf(float(v)) for v in fit.lo + (fit.hi - fit.lo) * t]
     xs = [x if x != 0 else mp.mpf(1e-9) for x in xs]
     y = np.array([float(fit.tail(x)) for x in xs])
     u = np.array([float(fit.var(x)) for x in xs])
