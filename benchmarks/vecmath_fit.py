@@ -39,6 +39,10 @@ def _ndtr_scaled(a: mp.mpf) -> mp.mpf:
     return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2
 
 
+def _phi_slope(x: mp.mpf) -> mp.mpf:
+    return mp.erf(x / mp.sqrt(2)) / (2 * x)
+
+
 def _odd(fn: Fn, lo: float, hi: float, count: int) -> Fit:
     """``fn(x) = x + x*x^2*P(x^2)``."""
     return Fit(lambda x: (fn(x) - x) / x**3, lambda x: x**3 / fn(x), lo, hi, count, lambda x: x * x)
@@ -87,16 +91,7 @@ FITS: dict[str, Fit] = {
         11,
         lambda x: (x - GELU_K) / (x + GELU_K),
     ),
-    # fmt: off
-    "gelu_near": Fit(
-        lambda x: mp.erf(x / mp.sqrt(2)) / (2 * x),
-        lambda x: 2 * x / mp.erf(x / mp.sqrt(2)),
-        1e-4,
-        0.75,
-        6,
-        lambda x: x * x,
-    ),
-    # fmt: on
+    "gelu_near": Fit(_phi_slope, lambda x: 1 / _phi_slope(x), 1e-4, 0.75, 6, lambda x: x * x),
     "sin": _odd(mp.sin, 1e-4, 0.786, 4),
     "cos": Fit(
         lambda x: (mp.cos(x) - 1 + x * x / 2) / x**4,

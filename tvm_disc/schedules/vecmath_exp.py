@@ -2,8 +2,9 @@
 
 ``exp`` and ``log`` follow Cody and Waite, "Software Manual for the Elementary Functions", with
 integer scaling; ``tanh``, ``sinh`` come from ``expm1``; ``erf`` is a polynomial near 0 and
-``1 - exp(polynomial)`` beyond; ``gelu`` is ``relu(x) - |x|*Phi(-|x|)``, whose second term keeps
-its relative accuracy in the tail (near 0 ``x*(1/2 + x*P(x^2))`` is more accurate); ``pow`` is ``exp2(y*log2(x))`` with a float64 logarithm.
+``1 - exp(polynomial)`` beyond; ``gelu`` is ``x*(1/2 + x*P(x^2))`` near 0 and beyond
+``relu(x) - |x|*Phi(-|x|)``, whose second term keeps its relative accuracy in the tail; ``pow`` is
+``exp2(y*log2(x))`` with a float64 logarithm.
 """
 
 from __future__ import annotations
