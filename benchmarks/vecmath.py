@@ -164,7 +164,7 @@ def pow_operands(count: int, seed: int = 0) -> tuple[Array, Array]:
 
 
 def ns_per_element(module: Any, args: list[Any], size: int) -> float:
-    timer = getattr(module, "mod", module).time_evaluator("main", tvm.cpu(), number=4, repeat=1)
+    timer = getattr(module, "mod", module).time_evaluator("main", tvm.cpu(), number=2, repeat=1)
     return float(timer(*args).mean) * 1e9 / size
 
 
@@ -198,7 +198,7 @@ def sample(name: str, size: int) -> list[Array]:
 _POSITIVE = ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "power")
 
 
-def bench(names: list[str], size: int = 1 << 16, rounds: int = 7) -> None:
+def bench(names: list[str], size: int = 1 << 16, rounds: int = 21) -> None:
     """Print ns/element; ours and TVM's alternate A B A B, medians of ``rounds``."""
     print(f"mcpu {host_target().mcpu}, {size} elements, one thread, median of {rounds}")
     print(f"{'function':10} {'vecmath':>9} {'16 lanes':>9} {'TVM':>9} {'numpy':>9} {'TVM/ours':>9}")

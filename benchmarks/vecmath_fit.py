@@ -39,6 +39,10 @@ def _ndtr_scaled(a: mp.mpf) -> mp.mpf:
     return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2
 
 
+def _phi_slope(x: mp.mpf) -> mp.mpf:
+    return mp.erf(x / mp.sqrt(2)) / (2 * x)
+
+
 def _odd(fn: Fn, lo: float, hi: float, count: int) -> Fit:
     """``fn(x) = x + x*x^2*P(x^2)``."""
     return Fit(lambda x: (fn(x) - x) / x**3, lambda x: x**3 / fn(x), lo, hi, count, lambda x: x * x)
@@ -87,6 +91,7 @@ FITS: dict[str, Fit] = {
         11,
         lambda x: (x - GELU_K) / (x + GELU_K),
     ),
+    "gelu_near": Fit(_phi_slope, lambda x: 1 / _phi_slope(x), 1e-4, 0.75, 6, lambda x: x * x),
     "sin": _odd(mp.sin, 1e-4, 0.786, 4),
     "cos": Fit(
         lambda x: (mp.cos(x) - 1 + x * x / 2) / x**4,
@@ -106,8 +111,8 @@ FITS: dict[str, Fit] = {
 
 def solve(fit: Fit, nodes: int = 500) -> tuple[list[float], float]:
     """Rounded coefficients, lowest order first, and the largest weighted error."""
-    t = np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes)
-    xs = [mp.mpf(float(v)) for v in (fit.lo + fit.hi) / 2 + (fit.hi - fit.lo) / 2 * t]
+    t = np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes) / 2 + 0.5
+    xs = [mp.mpf(float(v)) for v in fit.lo + (fit.hi - fit.lo) * t]
     xs = [x if x != 0 else mp.mpf(1e-9) for x in xs]
     y = np.array([float(fit.tail(x)) for x in xs])
     u = np.array([float(fit.var(x)) for x in xs])

@@ -2,8 +2,9 @@
 
 ``exp`` and ``log`` follow Cody and Waite, "Software Manual for the Elementary Functions", with
 integer scaling; ``tanh``, ``sinh`` come from ``expm1``; ``erf`` is a polynomial near 0 and
-``1 - exp(polynomial)`` beyond; ``gelu`` is ``relu(x) - |x|*Phi(-|x|)``, whose second term keeps
-its relative accuracy in the tail; ``pow`` is ``exp2(y*log2(x))`` with a float64 logarithm.
+``1 - exp(polynomial)`` beyond; ``gelu`` is ``x*(1/2 + x*P(x^2))`` near 0 and beyond
+``relu(x) - |x|*Phi(-|x|)``, whose second term keeps its relative accuracy in the tail; ``pow`` is
+``exp2(y*log2(x))`` with a float64 logarithm.
 """
 
 from __future__ import annotations
@@ -44,14 +45,23 @@ GELU_TAIL = (
     0.7189860343933105,
     -0.4743541181087494,
     0.18233443796634674,
-    -0.016566043719649315,
+    -0.016566041857004166,
     -0.016445547342300415,
-    0.0032109085004776716,
-    0.002504644449800253,
-    -0.0003041280433535576,
-    -0.0004562221292871982,
-    -2.2582145902561024e-05,
-    4.06982253480237e-05,
+    0.003210892202332616,
+    0.002504640258848667,
+    -0.000304082699585706,
+    -0.00045619963202625513,
+    -2.2623304175795056e-05,
+    4.066964902449399e-05,
+)
+# (Phi(x) - 1/2)/x in x^2, |x| <= 0.75.
+GELU_NEAR = (
+    0.3989422917366028,
+    -0.06649136543273926,
+    0.00998734962195158,
+    -0.0012551400577649474,
+    0.0002517284592613578,
+    -0.00010509288404136896,
 )
 
 # log2(1+f)/f, float64 coefficients for a float32 result.
@@ -160,8 +170,10 @@ def gelu_erf(x: Expr) -> Expr:
     t = b.let("w", b.fma(u, b.c(2.0), b.c(-1.0)))
     tail = b.let("v", b.poly(t, GELU_TAIL) * u * p)
     tail = b.scale_gradual(tail, n)
-    positive = b.select(b.x >= b.c(0.0), b.x, b.c(-0.0))
-    return b.done(b.select(b.x >= b.c(-FLT_MAX), positive - tail, b.c(NAN)))
+    far = b.select(b.x >= b.c(0.0), b.x, b.c(-0.0)) - tail
+    phi = b.fma(b.x, b.poly(b.let("z", a * a), GELU_NEAR), b.c(0.5))
+    result = b.select(a < b.c(0.7), b.x * phi, far)
+    return b.done(b.select(b.x >= b.c(-FLT_MAX), result, b.c(NAN)))
 
 
 def _sinh_parts(b: Body) -> tuple[Expr, Expr]:
