@@ -31,7 +31,7 @@ def test_the_program_wins_over_the_environment() -> None:
 
 
 def test_an_empty_variable_is_unset() -> None:
-    assert Options.from_env(environ={name: "" for name in ENVIRONMENT}) == Options()
+    assert Options.from_env(environ=dict.fromkeys(ENVIRONMENT, "")) == Options()
 
 
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ The ladder, cumulative, from ``Options.debug`` or ``DISC_DEBUG``:
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -124,7 +125,7 @@ class Dumper:
         index = directory / INDEX
         stale = index.read_text(encoding="utf-8").splitlines() if index.exists() else []
         for name in stale:
-            if Path(name).name == name:
+            if re.fullmatch(r"\d\d+_[^/\\]+", name):
                 (directory / name).unlink(missing_ok=True)
 
 
