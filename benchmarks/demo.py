@@ -267,7 +267,8 @@ def main() -> int:
         parser.error(f"no recorded model {', '.join(unknown)}; there are {', '.join(known)}")
     cpu, threads = host_target().attrs["mcpu"], os.environ["TVM_NUM_THREADS"]
     print(f"CPU {cpu}, {threads} threads, apache-tvm {tvm.__version__}")
-    return 0 if all([demo(name, max(args.repeat, 1)) for name in models]) else 1
+    agreed = [demo(name, max(args.repeat, 1)) for name in models]
+    return 0 if all(agreed) else 1
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def test_readme_runs(root: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(path)],
         cwd=tmp_path,
-        env=None,
+        env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
         timeout=LIMIT_SECONDS,
