@@ -7,6 +7,7 @@ DiscError
 ├── Unsupported         the program is legal, this release cannot compile it
 ├── GuardFailed         a run-time input breaks a fact the program was compiled under
 ├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
+├── BadOption           a field of Options or a DISC_* variable has an impossible value
 └── ArtifactError       a saved program cannot be loaded here
 
 A message says what was expected, what was found, in the user's names, and what to do.
@@ -48,6 +49,10 @@ class GuardFailed(DiscError):
 
 class BadInput(DiscError):
     """An argument of a call does not fit the program's signature."""
+
+
+class BadOption(DiscError):
+    """A compiler option or its environment variable has an impossible value."""
 
 
 class ArtifactError(DiscError):

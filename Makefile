@@ -1,0 +1,59 @@
+# Everything from a bare Python 3.10-3.12: `make demo`, `make test`.
+# PYTHON=/path/to/python chooses the interpreter; otherwise the first that fits is taken.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+MODELS := bert cnn dlrm
+PYTEST_FLAGS ?= -n 2
+
+# Prints the interpreter to use. A name on PATH may be a shim that does not start: try, not look.
+define FIND_PYTHON
+found=; fits() { "$$1" -c 'import sys, venv, ensurepip; \
+  sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' >/dev/null 2>&1; }; \
+for candidate in $(if $(PYTHON),'$(PYTHON)',python3.12 python3.11 python3.10 python3 python); do \
+  if fits "$$candidate"; then found="$$candidate"; break; fi; \
+done; \
+if [ -z "$$found" ]; then \
+  echo "error: need Python 3.10, 3.11 or 3.12 with the venv module;" \
+    "$(if $(PYTHON),PYTHON=$(PYTHON) is none,none found: set PYTHON=/path/to/python)" >&2; \
+  exit 1; \
+fi
+endef
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.test ## Compile a dynamic BERT once and run it on every recorded shape
+	$(PY) benchmarks/demo.py bert
+
+test: $(VENV)/.test ## Run the tests (PYTEST_FLAGS="-n 2")
+	$(PY) -m pytest $(PYTEST_FLAGS)
+
+lint: $(VENV)/.lint ## Check style, formatting and types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(VENV)/.lint ## Format the tree and apply safe fixes
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(VENV)/.test ## Time every recorded model beside TVM's own virtual machine
+	$(PY) benchmarks/demo.py $(MODELS) --repeat 100
+
+clean: ## Remove the environment, caches and built files
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis ./*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(PY):
+	@$(FIND_PYTHON); \
+	echo "$$("$$found" -V) -> $(VENV)"; \
+	"$$found" -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# One stamp per extra, newer than the metadata that it was installed from.
+$(VENV)/.%: pyproject.toml | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@touch $@

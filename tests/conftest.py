@@ -1,0 +1,35 @@
+"""Fixtures that every test may use; runs before anything imports TVM."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+# Read once, when TVM's library loads; unset, every parallel launch is many times slower.
+os.environ.setdefault("TVM_NUM_THREADS", "2")
+# The developer's own switches must not change what tests see.
+for _name in ("DISC_DEBUG", "DISC_DUMP", "DISC_THREADS"):
+    os.environ.pop(_name, None)
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator with a fixed seed, fresh for every test."""
+    return np.random.default_rng(20240229)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Recorded inputs and expected outputs."""
+    return ROOT / "tests" / "data"

@@ -1,0 +1,103 @@
+"""Budgets of the package: file length, function length, documentation, sorted exports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+FILE_LINES = 500
+FUNCTION_LINES_MEDIAN = 12
+FUNCTION_LINES_P90 = 30
+
+Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def sources(root: Path) -> dict[str, str]:
+    """Every module of the package, by path."""
+    return {
+        str(path.relative_to(root)): path.read_text(encoding="utf-8")
+        for path in sorted((root / "tvm_disc").rglob("*.py"))
+    }
+
+
+def undocumented(source: str) -> list[str]:
+    """Public functions and classes of a module, and the module itself, without a docstring.
+
+    Overloads and properties' setters carry none; methods answer to their class.
+    """
+    tree = ast.parse(source)
+    if not tree.body:
+        return []
+    found = [] if ast.get_docstring(tree) else ["the module"]
+    for node in tree.body:
+        if isinstance(node, (*Function, ast.ClassDef)) and not node.name.startswith("_"):
+            overload = any(ast.unparse(d).endswith("overload") for d in node.decorator_list)
+            if not overload and not ast.get_docstring(node):
+                found.append(node.name)
+    return found
+
+
+def exports(source: str) -> list[str] | None:
+    """The literal ``__all__`` of a module."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
+        ):
+            names = ast.literal_eval(node.value)
+            assert isinstance(names, list)
+            return names
+    return None
+
+
+def isort_key(name: str) -> tuple[int, list[tuple[int, str]]]:
+    """CONSTANTS, then Classes, then functions; numbers by value: the order that ruff keeps."""
+    kind = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
+    parts = re.findall(r"\d+|\D+", name)
+    return kind, [(int(p), "") if p.isdecimal() else (-1, p) for p in parts]
+
+
+def test_no_long_file(root: Path) -> None:
+    lengths = {path: source.count("\n") for path, source in sources(root).items()}
+    assert {path: n for path, n in lengths.items() if n > FILE_LINES} == {}
+
+
+def test_functions_are_short(root: Path) -> None:
+    lengths = sorted(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for source in sources(root).values()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, Function)
+    )
+    assert statistics.median(lengths) <= FUNCTION_LINES_MEDIAN
+    assert lengths[int(0.9 * len(lengths))] <= FUNCTION_LINES_P90
+
+
+def test_public_names_are_documented(root: Path) -> None:
+    missing = {path: undocumented(source) for path, source in sources(root).items()}
+    assert {path: names for path, names in missing.items() if names} == {}
+
+
+def test_exports_are_sorted_and_exist(root: Path) -> None:
+    for path, source in sources(root).items():
+        names = exports(source)
+        if names is not None:
+            assert names == sorted(names, key=isort_key), path
+            assert len(names) == len(set(names)), path
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("", []),
+        ("x = 1", ["the module"]),
+        ('"""Doc."""\ndef f(): pass\ndef _g(): pass', ["f"]),
+        ('"""Doc."""\nclass A:\n    def m(self): pass', ["A"]),
+        ('"""Doc."""\n@overload\ndef f(): ...', []),
+    ],
+)
+def test_the_check_sees_what_it_should(source: str, missing: list[str]) -> None:
+    assert undocumented(source) == missing

@@ -1,0 +1,63 @@
+"""The Python of the README runs, and prints what the README says it prints."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+LIMIT_SECONDS = 300
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MARK = "=== block {} ==="
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """(language, body) of every fenced block, in order."""
+    return [(m[1], m[2]) for m in BLOCK.finditer(text)]
+
+
+def program(text: str) -> tuple[str, dict[int, str]]:
+    """All Python blocks as one script, and the expected output of those followed by ``text``."""
+    found = blocks(text)
+    script, expected = [], {}
+    for i, (language, body) in enumerate(found):
+        if language == "python":
+            script.append(f"print({MARK.format(i)!r}, flush=True)\n{body}")
+            if i + 1 < len(found) and found[i + 1][0] == "text":
+                expected[i] = found[i + 1][1]
+    return "\n".join(script), expected
+
+
+def test_readme_runs(root: Path, tmp_path: Path) -> None:
+    script, expected = program((root / "README.md").read_text(encoding="utf-8"))
+    assert script and expected
+    path = tmp_path / "readme.py"
+    path.write_text(script)
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    outputs = re.split(r"^=== block (\d+) ===\n", done.stdout, flags=re.MULTILINE)[1:]
+    printed = {int(i): out for i, out in zip(outputs[::2], outputs[1::2], strict=True)}
+    assert {i: printed[i] for i in expected} == expected
+
+
+def test_blocks_are_found_and_numbered() -> None:
+    text = "a\n```bash\nls\n```\n```python\nprint(1)\n```\n\n```text\n1\n```\n```python\nx\n```\n"
+    script, expected = program(text)
+    assert expected == {1: "1\n"}
+    assert script.count("=== block") == 2 and "ls" not in script
+
+
+def test_local_links_lead_somewhere(root: Path) -> None:
+    text = (root / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", text)
+    assert [link for link in links if not (root / link).exists()] == []

@@ -1,0 +1,230 @@
+"""The command line on a tiny model: what it prints, what it saves, what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tvm_disc.__main__ import main
+
+TINY = """#[version = "0.0.5"]
+def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
+  %0 = add(%x, %y);
+  nn.relu(%0)
+}
+"""
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.relay"
+    path.write_text(TINY)
+    return str(path)
+
+
+@pytest.fixture
+def library(model: str, tmp_path: Path) -> str:
+    path = str(tmp_path / "tiny.so")
+    assert main(["build", model, "-o", path]) == 0
+    return path
+
+
+@pytest.fixture
+def case(tmp_path: Path, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Inputs, saved as one .npz with an output that is not an input, and as .npy each."""
+    arrays = {name: rng.standard_normal((3, 4)).astype("float32") for name in "xy"}
+    np.savez(tmp_path / "case.npz", expected=np.zeros(1), **arrays)
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    return arrays
+
+
+def refusal(argv: list[str], capsys: Capture) -> str:
+    """The message of a command that must be refused."""
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and "Traceback" not in err
+    return err.removeprefix("error: ").rstrip("\n")
+
+
+# --- what works ------------------------------------------------------------------------------
+
+
+def test_build_saves_and_summarizes(model: str, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["build", model, "-o", str(tmp_path / "out.so")]) == 0
+    assert (tmp_path / "out.so").stat().st_size > 0
+    out = capsys.readouterr().out
+    assert "out.so: (x: float32[" in out and "1 kernels" in out
+
+
+def test_build_prints_timings_and_dumps(model: str, tmp_path: Path, capsys: Capture) -> None:
+    dumps = tmp_path / "dumps"
+    argv = ["build", model, "-o", str(tmp_path / "m.so"), "--timings", "--dump", str(dumps)]
+    assert main(argv) == 0
+    out = capsys.readouterr().out
+    assert "total" in out and " ms " in out and "100.0 %" in out
+    names = sorted(p.name for p in dumps.glob("[0-9][0-9]_*"))
+    assert names and names[0] == "00_imported.relax.py"
+    assert "R.function" in (dumps / names[0]).read_text()
+
+
+def test_run_from_npz_saves_outputs(
+    model: str, tmp_path: Path, case: dict[str, np.ndarray], capsys: Capture
+) -> None:
+    result = tmp_path / "result.npz"
+    argv = ["run", model, "--inputs", str(tmp_path / "case.npz"), "--output", str(result)]
+    assert main(argv) == 0
+    expected = "input x: float32[3, 4]\ninput y: float32[3, 4]\noutput 0: float32[3, 4]\n"
+    assert capsys.readouterr().out == expected
+    np.testing.assert_allclose(
+        np.load(result)["output_0"], np.maximum(case["x"] + case["y"], 0), rtol=1e-6
+    )
+
+
+@pytest.mark.usefixtures("case")
+def test_run_takes_single_arrays(model: str, tmp_path: Path, capsys: Capture) -> None:
+    argv = ["run", model, "--input", f"y={tmp_path / 'y.npy'}", "--input", f"x={tmp_path / 'x.npy'}"]
+    assert main(argv) == 0
+    assert "output 0: float32[3, 4]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("n", [1, 7, 64, 0])
+def test_run_a_saved_model_on_any_shape(library: str, n: int, capsys: Capture) -> None:
+    assert main(["run", library, "--random", f"x={n}x4,y={n}x4:float32"]) == 0
+    assert f"output 0: float32[{n}, 4]" in capsys.readouterr().out
+
+
+def test_run_repeats(library: str, capsys: Capture) -> None:
+    assert main(["run", library, "--random", "x=2x4,y=2x4", "--repeat", "3"]) == 0
+    assert "3 calls" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_explain(model: str, capsys: Capture) -> None:
+    assert main(["explain", model]) == 0
+    assert "relu" in capsys.readouterr().out
+
+
+def test_explain_a_shape(model: str, capsys: Capture) -> None:
+    assert main(["explain", model, "--shape", "x=3x4,y=3x4"]) == 0
+    assert capsys.readouterr().out
+
+
+def test_help_names_the_commands(capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    out = capsys.readouterr().out
+    assert all(command in out for command in ("build", "run", "explain"))
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+def test_refuses_a_missing_model(tmp_path: Path, capsys: Capture) -> None:
+    path = str(tmp_path / "none.relay")
+    assert refusal(["explain", path], capsys) == f"{path}: No such file or directory"
+    assert "none.so: No such file" in refusal(["run", str(tmp_path / "none.so")], capsys)
+
+
+def test_refuses_bad_text_with_its_position(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "bad.relay"
+    path.write_text(TINY.replace("add(%x", "add(%q"))
+    assert refusal(["explain", str(path)], capsys).startswith(f"{path}:3:")
+
+
+def test_refuses_a_binary_model(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "binary.relay"
+    path.write_bytes(b"\xff\xfe\x00\x01")
+    assert "expected Relay text or JSON" in refusal(["explain", str(path)], capsys)
+
+
+def test_refuses_a_broken_parameter_file(model: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "weights.params"
+    path.write_bytes(b"no weights here, only words")
+    message = refusal(["explain", model, "--params", str(path)], capsys)
+    assert message.startswith(f"{path}: not a parameter file")
+
+
+def test_refuses_an_impossible_constraint(model: str, capsys: Capture) -> None:
+    assert refusal(["explain", model, "--constraint", "x.0 =< 4"], capsys)
+
+
+def test_refuses_inputs_that_contradict_each_other(library: str, capsys: Capture) -> None:
+    message = refusal(["run", library, "--random", "x=3x4,y=5x4"], capsys)
+    assert "x" in message and "y" in message and "3" in message and "5" in message
+
+
+@pytest.mark.parametrize(
+    ("random", "named"),
+    [("x=3x4", "y"), ("x=3x4,y=3x4,z=1", "z"), ("x=3x4:int64,y=3x4", "x"), ("x=3x4x1,y=3x4", "x")],
+    ids=["missing", "unknown", "dtype", "rank"],
+)
+def test_refuses_wrong_inputs_by_name(
+    library: str, random: str, named: str, capsys: Capture
+) -> None:
+    assert named in refusal(["run", library, "--random", random], capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--random", "x"], "expected NAME=2x7 or NAME=2x7:DTYPE, found 'x'"),
+        (["--random", "x=2by4"], "expected NAME=2x7 or NAME=2x7:DTYPE, found 'x=2by4'"),
+        (["--random", "x=2x4:float33"], "expected a dtype such as float32 or int64"),
+        (["--input", "x.npy"], "expected NAME=FILE.npy, found 'x.npy'"),
+        (["--target", "llvm"], "--target has no effect on"),
+        (["--no-fuse"], "--no-fuse has no effect on"),
+    ],
+)
+def test_refuses_bad_arguments(
+    library: str, arguments: list[str], message: str, capsys: Capture
+) -> None:
+    capsys.readouterr()
+    assert refusal(["run", library, *arguments], capsys).startswith(message)
+
+
+@pytest.mark.usefixtures("case")
+def test_refuses_files_that_hold_something_else(
+    library: str, tmp_path: Path, capsys: Capture
+) -> None:
+    capsys.readouterr()
+    text = tmp_path / "text.npy"
+    text.write_text("no array")
+    wrong = [
+        (["--inputs", str(text)], "expected NumPy arrays by name"),
+        (["--inputs", str(tmp_path / "x.npy")], "found one array; see --input"),
+        (["--input", f"x={text}"], "expected a NumPy array"),
+        (["--input", f"x={tmp_path / 'case.npz'}"], "found several; see --inputs"),
+        (["--input", f"x={tmp_path / 'none.npy'}"], "none.npy: No such file or directory"),
+    ]
+    for arguments, message in wrong:
+        assert message in refusal(["run", library, *arguments], capsys)
+
+
+def test_refuses_a_library_that_is_none(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "fake.so"
+    path.write_bytes(b"not an ELF file")
+    assert "fake.so" in refusal(["run", str(path)], capsys)
+
+
+def test_refuses_bad_options(model: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = "threads: expected at least 1, found 0"
+    assert refusal(["explain", model, "--threads", "0"], capsys) == expected
+    monkeypatch.setenv("DISC_DEBUG", "much")
+    expected = "DISC_DEBUG: expected an integer, found 'much'"
+    assert refusal(["explain", model], capsys) == expected
+
+
+def test_traceback_shows_where_an_error_came_from(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        main(["explain", str(tmp_path / "none.relay"), "--traceback"])
+
+
+@pytest.mark.parametrize("argv", [[], ["compile"], ["build", "m.relay"]], ids=str)
+def test_usage_errors_exit_with_two(argv: list[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(argv)
+    assert "usage: tvm-disc" in capsys.readouterr().err

@@ -1,0 +1,83 @@
+"""Options: defaults, environment, cache key, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+
+import pytest
+
+from tvm_disc import options as options_module
+from tvm_disc.errors import BadOption, DiscError
+from tvm_disc.options import ENVIRONMENT, Options
+
+
+def test_defaults_need_no_environment() -> None:
+    assert Options.from_env(environ={}) == Options()
+    assert Options().threads is None and Options().dump_dir is None and Options().fuse
+
+
+def test_every_variable_fills_its_field() -> None:
+    environ = {"DISC_DEBUG": "3", "DISC_DUMP": "some/dir", "DISC_THREADS": "4"}
+    assert set(environ) == set(ENVIRONMENT)
+    found = Options.from_env(environ=environ)
+    assert found == Options(debug=3, dump_dir=Path("some/dir"), threads=4)
+
+
+def test_the_program_wins_over_the_environment() -> None:
+    environ = {"DISC_THREADS": "4", "DISC_DEBUG": "1"}
+    found = Options.from_env(Options(threads=2, fuse=False), environ)
+    assert found == Options(threads=2, fuse=False, debug=1)
+
+
+def test_an_empty_variable_is_unset() -> None:
+    assert Options.from_env(environ=dict.fromkeys(ENVIRONMENT, "")) == Options()
+
+
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISC_THREADS", "3")
+    assert Options.from_env().threads == 3
+
+
+def test_the_table_in_the_docstring_is_the_table() -> None:
+    text = options_module.__doc__ or ""
+    for variable, (field, _) in ENVIRONMENT.items():
+        assert any(f"``{variable}``" in row and f"``{field}``" in row for row in text.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"DISC_THREADS": "two"}, "DISC_THREADS: expected an integer, found 'two'"),
+        ({"DISC_THREADS": "0"}, "DISC_THREADS: threads: expected at least 1, found 0"),
+        ({"DISC_DEBUG": "6"}, r"DISC_DEBUG: debug: expected 0 .. 5, found 6"),
+        ({"DISC_DEBUG": "-1"}, r"DISC_DEBUG: debug: expected 0 .. 5, found -1"),
+    ],
+)
+def test_refuses_a_bad_variable(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(BadOption, match=message):
+        Options.from_env(environ=environ)
+
+
+def test_refuses_a_bad_field() -> None:
+    with pytest.raises(DiscError, match="threads: expected at least 1, found -2"):
+        Options(threads=-2)
+
+
+def test_cache_key_holds_exactly_what_changes_code() -> None:
+    key = Options().cache_key()
+    assert key == (("threads", None), ("fuse", True))
+    assert Options(debug=5, dump_dir="x", verify=True).cache_key() == key
+    assert Options(fuse=False).cache_key() != key
+    assert Options(threads=1).cache_key() != key
+    assert len({key, Options(fuse=False).cache_key()}) == 2, "hashable"
+
+
+def test_options_do_not_change() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Options().fuse = False  # type: ignore[misc]
+
+
+def test_every_field_is_documented() -> None:
+    text = Options.__doc__ or ""
+    assert [f.name for f in fields(Options) if f"        {f.name}: " not in text] == []

@@ -1,0 +1,297 @@
+"""The command line: ``tvm-disc build|run|explain``, also ``python -m tvm_disc``.
+
+A refusal of ``tvm_disc.errors`` and a file that cannot be read or written end the command with
+one ``error: ...`` message and exit code 2; ``--traceback`` shows where it came from instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.debug import format_timings
+from tvm_disc.errors import BadInput, DiscError, ParseError
+from tvm_disc.options import Options
+
+ERROR = 2
+_NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
+Spec = tuple[tuple[int, ...], str | None]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code."""
+    args = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], None] = args.command
+    try:
+        command(args)
+    except (DiscError, OSError) as error:
+        if args.traceback:
+            raise
+        print(f"error: {_message(error)}", file=sys.stderr)
+        return ERROR
+    return 0
+
+
+def _message(error: DiscError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tvm-disc", description=tvm_disc.__doc__)
+    commands = parser.add_subparsers(required=True, metavar="build|run|explain")
+
+    build = commands.add_parser("build", help="compile a model and save it")
+    _model_arguments(build, "Relay text or JSON, or an ONNX file")
+    build.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.so")
+    build.set_defaults(command=_build)
+
+    run = commands.add_parser("run", help="run a model on given or random inputs")
+    _model_arguments(run, "a model, or what `tvm-disc build` saved (.so)")
+    run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
+    run.add_argument("--inputs", type=Path, metavar="FILE.npz", help="one array per input name")
+    run.add_argument(
+        "--random",
+        action="append",
+        default=[],
+        metavar="NAME=2x7[:DTYPE],...",
+        help="normal floats, integers 0 and 1, from a fixed seed",
+    )
+    run.add_argument("--repeat", type=_positive, metavar="N", help="time N calls after the first")
+    run.add_argument("--output", type=Path, metavar="FILE.npz", help="save the outputs")
+    run.set_defaults(command=_run)
+
+    explain = commands.add_parser("explain", help="what was fused, what was not, and why")
+    _model_arguments(explain, "a model, or what `tvm-disc build` saved (.so)")
+    explain.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=2x7,...",
+        help="also show which variant runs at this shape",
+    )
+    explain.set_defaults(command=_explain)
+    return parser
+
+
+def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("model", type=Path, help=what)
+    group = parser.add_argument_group("compilation")
+    group.add_argument("--params", type=Path, metavar="FILE", help="weights by parameter name")
+    group.add_argument("--target", help="a TVM target; default: this machine")
+    group.add_argument(
+        "--constraint",
+        action="append",
+        default=[],
+        metavar='"1 <= b <= 64"',
+        help="a fact about dims that calls will keep; repeat for more",
+    )
+    group.add_argument("--threads", type=int, metavar="N")
+    group.add_argument("--no-fuse", action="store_true", help="one kernel per operator")
+    group.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
+    group.add_argument("--timings", action="store_true", help="print seconds per stage")
+    parser.add_argument("--traceback", action="store_true", help="show where an error came from")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, found {value}")
+    return value
+
+
+# --- commands --------------------------------------------------------------------------------
+
+
+def _build(args: argparse.Namespace) -> None:
+    start = time.perf_counter()
+    exe = _compile(args)
+    exe.save(args.output)
+    seconds = time.perf_counter() - start
+    inputs = ", ".join(f"{name}: {dtype}[{_bare(dims)}]" for name, dims, dtype in exe.signature)
+    print(f"{args.output}: ({inputs}), {len(exe.kernels)} kernels, {seconds:.1f} s")
+
+
+def _bare(dims: str) -> str:
+    return dims.strip("[]()")
+
+
+def _run(args: argparse.Namespace) -> None:
+    exe = _load(args)
+    inputs = _inputs(args, {name: dtype for name, _, dtype in exe.signature})
+    outputs = _leaves(exe(**inputs))
+    for name, array in inputs.items():
+        print(f"input {name}: {_described(array)}")
+    for i, array in enumerate(outputs):
+        print(f"output {i}: {_described(array)}")
+    if args.output is not None:
+        np.savez(args.output, **{f"output_{i}": array for i, array in enumerate(outputs)})
+    if args.repeat is not None:
+        seconds = [_seconds(exe, inputs) for _ in range(args.repeat)]
+        median, best = statistics.median(seconds) * 1e3, min(seconds) * 1e3
+        print(f"time: median {median:.3f} ms, best {best:.3f} ms, {args.repeat} calls")
+
+
+def _explain(args: argparse.Namespace) -> None:
+    exe = _load(args)
+    shapes = {name: shape for name, (shape, _) in _specs(args.shape).items()}
+    print(exe.explain(shapes=shapes) if shapes else exe.explain())
+
+
+# --- models ----------------------------------------------------------------------------------
+
+
+def _compile(args: argparse.Namespace) -> tvm_disc.Executable:
+    options = Options(threads=args.threads, dump_dir=args.dump, fuse=not args.no_fuse)
+    exe = tvm_disc.build(
+        _source(args.model),
+        params=None if args.params is None else _params(args.params),
+        target=args.target,
+        constraints=tuple(args.constraint),
+        options=Options.from_env(options),
+    )
+    if args.timings:
+        print(format_timings(exe.timings))
+    return exe
+
+
+def _load(args: argparse.Namespace) -> tvm_disc.Executable:
+    if args.model.suffix != ".so":
+        return _compile(args)
+    for name in ("params", "target", "constraint", "threads", "no_fuse", "dump", "timings"):
+        if getattr(args, name):
+            option = name.replace("_", "-")
+            raise BadInput(f"--{option} has no effect on {args.model}, which is compiled already")
+    if not args.model.is_file():
+        raise FileNotFoundError(2, "No such file", str(args.model))
+    return tvm_disc.load(args.model)
+
+
+def _source(path: Path) -> Any:
+    if path.suffix == ".onnx":
+        return path
+    read = relay.load_json if path.suffix == ".json" else relay.parse
+    return _located(path, lambda: read(_text(path)))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"{path}: expected Relay text or JSON, found a binary file") from None
+
+
+def _params(path: Path) -> Any:
+    return _located(path, lambda: relay.load_param_dict(path.read_bytes()))
+
+
+def _located(path: Path, read: Callable[[], Any]) -> Any:
+    """``read()``, with the file's name in front of the position of a parse error."""
+    try:
+        return read()
+    except ParseError as error:
+        separator = ":" if error.line else ": "
+        raise ParseError(f"{path}{separator}{error}") from error
+
+
+# --- inputs and outputs ----------------------------------------------------------------------
+
+
+def _inputs(args: argparse.Namespace, dtypes: Mapping[str, str]) -> dict[str, Any]:
+    """The inputs that the options give; a name given twice takes the more specific option."""
+    rng = np.random.default_rng(0)
+    found: dict[str, Any] = {}
+    if args.inputs is not None:
+        found.update({k: v for k, v in _arrays(args.inputs).items() if k in dtypes})
+    for name, (shape, dtype) in _specs(args.random).items():
+        found[name] = _random(rng, shape, dtype or dtypes.get(name, "float32"))
+    for item in args.input:
+        name, path = _pair(item, "NAME=FILE.npy")
+        found[name] = _array(Path(path))
+    ordered = {name: found.pop(name) for name in dtypes if name in found}
+    return {**ordered, **found}
+
+
+def _array(path: Path) -> Any:
+    try:
+        array = np.load(path)
+    except _NOT_NUMPY:
+        raise BadInput(f"{path}: expected a NumPy array (.npy)") from None
+    if not isinstance(array, np.ndarray):
+        raise BadInput(f"{path}: expected one NumPy array (.npy), found several; see --inputs")
+    return array
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    try:
+        arrays = np.load(path)
+    except _NOT_NUMPY:
+        raise BadInput(f"{path}: expected NumPy arrays by name (.npz)") from None
+    if isinstance(arrays, np.ndarray):
+        raise BadInput(f"{path}: expected arrays by name (.npz), found one array; see --input")
+    return dict(arrays)
+
+
+def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Any:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise BadInput(f"expected a dtype such as float32 or int64, found {dtype!r}") from None
+    values = rng.standard_normal(shape) if kind.kind == "f" else rng.integers(0, 2, shape)
+    return np.asarray(values).astype(kind)
+
+
+def _specs(texts: Sequence[str]) -> dict[str, Spec]:
+    """``["ids=2x7:int64,mask=2x7"]`` as ``{"ids": ((2, 7), "int64"), "mask": ((2, 7), None)}``.
+
+    A scalar has no dims: ``x=`` or ``x=:float32``.
+    """
+    found = {}
+    for item in (item for text in texts for item in text.split(",")):
+        form = "NAME=2x7 or NAME=2x7:DTYPE"
+        name, rest = _pair(item, form)
+        dims, _, dtype = rest.partition(":")
+        sizes = dims.split("x") if dims else []
+        if not all(size.isdecimal() for size in sizes):
+            raise BadInput(f"expected {form}, found {item!r}")
+        found[name] = (tuple(int(size) for size in sizes), dtype or None)
+    return found
+
+
+def _pair(item: str, form: str) -> tuple[str, str]:
+    name, equals, rest = item.partition("=")
+    if not name or not equals:
+        raise BadInput(f"expected {form}, found {item!r}")
+    return name.strip(), rest.strip()
+
+
+def _leaves(value: Any) -> list[Any]:
+    """The arrays of a result, tuples flattened."""
+    if isinstance(value, (tuple, list)):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [np.asarray(value)]
+
+
+def _described(array: Any) -> str:
+    return f"{array.dtype}[{', '.join(map(str, array.shape))}]"
+
+
+def _seconds(exe: tvm_disc.Executable, inputs: Mapping[str, Any]) -> float:
+    start = time.perf_counter()
+    exe(**inputs)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    sys.exit(main())

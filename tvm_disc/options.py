@@ -1,0 +1,98 @@
+"""What a build may be told: one frozen value, and the environment variables that fill it in.
+
+Every option is declared once, as a field of ``Options``.  A field whose metadata names an ``env``
+variable can be set from outside the program:
+
+==================  ============  =====================================================
+variable            field         value
+==================  ============  =====================================================
+``DISC_DEBUG``      ``debug``     0 .. 5, the ladder of ``tvm_disc.debug``
+``DISC_DUMP``       ``dump_dir``  directory for numbered dumps of every stage
+``DISC_THREADS``    ``threads``   threads that the program is compiled for, at least 1
+==================  ============  =====================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from .errors import BadOption
+
+__all__ = ["ENVIRONMENT", "Options"]
+
+MAX_DEBUG = 5
+
+
+# Metadata of a field: whether it changes the generated code, and its environment variable.
+_CODE: Mapping[str, Any] = {"changes_code": True}
+
+
+def _env(name: str) -> Mapping[str, Any]:
+    return {"env": name}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to compile; equal options and equal input give equal code.
+
+    Attributes:
+        threads: threads that the program is compiled for; None takes what TVM's pool has.
+        dump_dir: directory for numbered, readable dumps of every stage; None writes none.
+        fuse: plan fusion groups; False gives one kernel per operator, to find a wrong kernel.
+        verify: check the module for well-formedness between stages.
+        debug: how much a build tells on standard error, 0 .. 5.
+
+    raises: BadOption if a value is out of range.
+    """
+
+    threads: int | None = field(default=None, metadata={**_CODE, **_env("DISC_THREADS")})
+    dump_dir: str | Path | None = field(default=None, metadata=_env("DISC_DUMP"))
+    fuse: bool = field(default=True, metadata=_CODE)
+    verify: bool = False
+    debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise BadOption(f"threads: expected at least 1, found {self.threads}")
+        if not 0 <= self.debug <= MAX_DEBUG:
+            raise BadOption(f"debug: expected 0 .. {MAX_DEBUG}, found {self.debug}")
+
+    @classmethod
+    def from_env(
+        cls, base: Options | None = None, environ: Mapping[str, str] | None = None
+    ) -> Options:
+        """``base`` with the fields it leaves at their defaults taken from the environment.
+
+        What the program says wins over the environment; an empty variable counts as unset.
+
+        raises: BadOption, naming the variable, if its value does not parse or is out of range.
+        """
+        base = cls() if base is None else base
+        environ = os.environ if environ is None else environ
+        for name, (option, parse) in ENVIRONMENT.items():
+            text = environ.get(name, "")
+            if text and getattr(base, option) == _DEFAULTS[option]:
+                try:
+                    base = replace(base, **{option: parse(text)})
+                except ValueError:
+                    raise BadOption(f"{name}: expected an integer, found {text!r}") from None
+                except BadOption as error:
+                    raise BadOption(f"{name}: {error}") from None
+        return base
+
+    def cache_key(self) -> tuple[tuple[str, Any], ...]:
+        """The options that change the generated code, as (name, value) pairs."""
+        changing = (f.name for f in fields(self) if f.metadata.get("changes_code"))
+        return tuple((name, getattr(self, name)) for name in changing)
+
+
+_DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Options)}
+_PARSERS: Mapping[str, Any] = {"threads": int, "debug": int, "dump_dir": Path}
+ENVIRONMENT: Mapping[str, tuple[str, Any]] = {
+    f.metadata["env"]: (f.name, _PARSERS[f.name]) for f in fields(Options) if "env" in f.metadata
+}
+"""Variable name to (field of Options, parser of its text)."""
