@@ -14,14 +14,13 @@ from tvm.tirx import op as O
 from tvm.tirx import transform as T
 
 from tvm_disc.codegen.emit_host import (
+    ANY_TYPE,
+    ANY_VALUE,
     BIND_CONSTANTS,
     BYTE_OFFSET,
     CONSTANTS_SLOT,
     DATA,
-    ANY_VALUE,
-    ANY_TYPE,
     ENTRY,
-    SET_CONSTANTS,
     TENSOR_HEADER_BYTES,
     TENSOR_OBJECT,
     HostEmitter,
@@ -76,7 +75,6 @@ def emit_tir(program: Program, solver: Solver, machine: Machine) -> tuple[Any, n
         functions.update(kernel.funcs)
     functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
-    functions[GlobalVar(SET_CONSTANTS)] = _set_constants(slot)
     functions[GlobalVar(BIND_CONSTANTS)] = _bind_constants(slot)
     functions[GlobalVar(ENTRY)] = HostEmitter(program, offsets, slot).function()
     return tvm.IRModule(functions), section
@@ -95,16 +93,6 @@ def _slot_function() -> Any:
 def _store_address(block: Block, slot: Any, pointer: Any) -> None:
     cell = static_cell(block, slot)
     block.store(cell, 0, tirx.reinterpret("int64", pointer))
-
-
-def _set_constants(slot: Any) -> Any:
-    """A plain C function for a library that carries its own constant section."""
-    data = tirx.Var("data", void_pointer())
-    block = Block()
-    _store_address(block, slot, data)
-    block.ret(i32(0))
-    func = tirx.PrimFunc([data], block.stmt(), PrimType("int32"))
-    return func.with_attr("global_symbol", SET_CONSTANTS)
 
 
 def _bind_constants(slot: Any) -> Any:

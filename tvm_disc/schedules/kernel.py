@@ -79,12 +79,14 @@ class Kernel:
         funcs: every TIR function of the kernel.
         symbols: the group's symbolic dims, in argument order.
         scratch_bytes: bytes of scratch for one call, an expression over ``symbols``.
+        nodes: what the kernel computes.
         packed: for each parameter that must be given in another layout, how to pack it.
         notes: what ``explain`` says about the kernel.
     """
 
     name: str
     kind: str
+    nodes: list[Node]
     entry: Any
     funcs: dict[Any, Any]
     params: list[Node]
@@ -145,6 +147,7 @@ def build_kernel(group: Group, plan: Plan, solver: Solver, machine: Machine) -> 
     return Kernel(
         group.name,
         group.kind,
+        group.nodes,
         entry,
         funcs,
         group.params,

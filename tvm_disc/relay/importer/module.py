@@ -38,12 +38,15 @@ class Imported:
 
 
 def import_module(
-    mod: IRModule, params: Mapping[str, np.ndarray] | None = None, solver: Solver | None = None
+    mod: IRModule,
+    params: Mapping[str, np.ndarray] | None = None,
+    constraints: Sequence[str] = (),
 ) -> Imported:
     """Import ``mod["main"]`` and what it calls.
 
     Args:
         params: inputs of ``main``, by name, to be turned into constants.
+        constraints: facts about the dims of inputs, in the constraint language.
 
     Raises:
         Unsupported: an operator or construct without an import rule; the message names it and
@@ -57,10 +60,31 @@ def import_module(
     unknown = set(params or {}) - {p.name_hint for p in main.params}
     if unknown:
         raise TypeMismatch(f"params name inputs that main does not have: {sorted(unknown)}")
-    solver = solver or Solver()
+    solver = Solver()
     symbols: dict[Any, Any] = {}
+    _declare(main, params or {}, constraints, solver, symbols)
     _Importer(mod, solver, symbols).run(main, params or {})
     return Imported(_Importer(mod, solver, symbols).run(main, params or {}), solver)
+
+
+def _declare(
+    main: ast.Function,
+    params: Mapping[str, np.ndarray],
+    constraints: Sequence[str],
+    solver: Solver,
+    symbols: dict[Any, Any],
+) -> None:
+    """Make the input symbols, then tell the solver what the user knows about them."""
+    importer = _Importer(IRModule(), solver, symbols)
+    dims: dict[str, Any] = {}
+    for p in main.params:
+        if p.name_hint not in params:
+            for axis, d in enumerate(importer.input(p).dims):
+                dims[f"{p.name_hint}.{axis}"] = d
+                if isinstance(d, tirx.Var):
+                    dims.setdefault(str(d.name), d)
+    for text in constraints:
+        solver.constrain(text, dims)
 
 
 @dataclass(eq=False)
@@ -100,7 +124,7 @@ class _Importer:
             if p.name_hint in params:
                 scope.variables[p] = self._bound(p, params[p.name_hint])
             else:
-                tensor = self._input(p)
+                tensor = self.input(p)
                 scope.variables[p] = tensor
                 inputs.append(tensor.expr)
         out = self._result(self._eval(main.body, scope))
@@ -120,7 +144,8 @@ class _Importer:
                 )
         return self.ctx.constant(np.asarray(array))
 
-    def _input(self, param: ast.Var) -> Tensor:
+    def input(self, param: ast.Var) -> Tensor:
+        """The tensor of an input, its ``?`` dims as symbols."""
         ty = param.type_annotation
         if not isinstance(ty, rt.TensorType):
             raise Unsupported(
