@@ -1,9 +1,8 @@
 """Derive the polynomial coefficients of ``tvm_disc.schedules.vecmath`` (needs mpmath; run once).
 
-Each row fits ``tail(u) ~ P(u)`` so that the final function has a small *relative* error: sampled at
-Chebyshev nodes in 60-digit arithmetic, solved by Lawson's iteration (least squares re-weighted by
-the error, which converges to the minimax polynomial), coefficients rounded to the working
-precision one at a time, lowest order first, re-fitting the others.
+Each row fits ``tail(u) ~ P(u)`` for a small *relative* error of the final function: Chebyshev nodes
+in 60-digit arithmetic, Lawson's iteration (least squares re-weighted by the error), coefficients
+rounded to the working precision one at a time, lowest order first, re-fitting the others.
 
     python -m benchmarks.vecmath_fit [name ...]
 """

@@ -294,7 +294,7 @@ ULP_BOUND: Mapping[str, float] = MappingProxyType(
         "erf": 1.5,
         "exp": 1.5,
         "exp2": 1.5,
-        "gelu_erf": 4.0,
+        "gelu_erf": 3.5,
         "log": 1.5,
         "log1p": 2.0,
         "log2": 2.0,

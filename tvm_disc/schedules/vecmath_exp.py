@@ -17,7 +17,6 @@ INF = float("inf")
 NAN = float("nan")
 FLT_MAX = 3.4028234663852886e38
 LN2 = 0.6931471805599453
-LOG2E = 1.4426950408889634
 
 # log(erfc(a)) on [0.92, 4] and erf(a)/a - 1 in a^2 on [0, 0.93].
 ERF_SMALL = (
