@@ -150,6 +150,8 @@ class _Emitter:
     def _must_pack(self, columns: Index) -> Any:
         """Whether a B panel with contiguous rows is packed: a Python or run-time truth value."""
         m, lanes = self.plan.m, self.tile.lanes
+        if self.spec.dtype != self.spec.acc_dtype:
+            return True
         view = self.spec.b_affine
         step = known(view.k_stride) if view is not None else None
         if isinstance(step, int) and 0 < step <= 2 * self.tile.n_r:
@@ -232,7 +234,10 @@ class _Emitter:
         """Copy the task's rows of A to scratch, row by row along K."""
         b, p, spec, tile = self.b, self.plan, self.spec, self.tile
         view, dtype = spec.a_affine, spec.acc_dtype
-        if view is not None and is_one(view.stride):
+        rowwise = spec.a_row if view is None else None
+        if view is not None and is_one(view.k_stride):
+            rowwise = lambda b, g, i: (view.buffer, view.base(b, g) + i * view.stride)  # noqa: E731
+        elif view is not None and is_one(view.stride):
             base = self._bind("a_from", view.base(b, g) + row0)
             src = (view.buffer, lambda k: base + k * view.k_stride)
             out = (self.scratch, i64(p.a_at), p.row_elems, dtype)
@@ -240,8 +245,8 @@ class _Emitter:
             return
         with b.loop("i", rows) as i:
             to = self._bind("a_to", p.a_at + i * p.row_elems)
-            if view is None and spec.a_row is not None:
-                buf, start = spec.a_row(b, g, row0 + i)
+            if rowwise is not None:
+                buf, start = rowwise(b, g, row0 + i)
                 at = self._bind("a_row", start)
                 copy_contiguous(
                     b,
@@ -264,8 +269,6 @@ class _Emitter:
         view = spec.a_affine
         if view is None or copies_a(spec):
             return lambda i, k: (scratch, p.a_at + (i - row0) * p.row_elems + k, p.row_elems)
-        if spec.dtype != spec.acc_dtype:
-            raise ValueError("an A read in place must have the accumulator's dtype")
         base = self._bind("a_base", view.base(self.b, g))
         return lambda i, k: (view.buffer, base + i * view.stride + k, view.stride)
 

@@ -47,6 +47,9 @@ class GemmSpec:
     tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched``; they
     and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
 
+    When ``dtype`` differs from ``acc_dtype`` (half or int8 operands) operands are converted while
+    they are copied, never read in place.
+
     ``store(b, g, i, j, value)`` finishes one output; ``store_vector(b, g, i, j0, lanes, values)``
     finishes ``lanes`` neighbours along j, or returns False having emitted nothing.
     """
@@ -142,5 +145,8 @@ class Plan:
 
 
 def copies_a(spec: GemmSpec) -> bool:
-    """Whether A must be brought into rows along K first."""
-    return spec.a_packed is None and (spec.a_affine is None or not is_one(spec.a_affine.k_stride))
+    """Whether A must be brought into rows of ``acc_dtype`` along K first."""
+    if spec.a_packed is not None:
+        return False
+    in_place = spec.a_affine is not None and is_one(spec.a_affine.k_stride)
+    return not in_place or spec.dtype != spec.acc_dtype
