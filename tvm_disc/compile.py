@@ -17,7 +17,7 @@ from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.debug import Dumper, Trace
+from tvm_disc.debug import Trace
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
@@ -61,7 +61,7 @@ def build(
     """
     global compilations
     options = Options.from_env(options)
-    trace = Trace(options.debug, Dumper(options.dump_dir))
+    trace = Trace(options.debug, options.dump_dir)
     with trace.stage("read"):
         module = read(source)
     with trace.stage("import"):

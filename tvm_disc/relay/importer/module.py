@@ -24,7 +24,7 @@ from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay.visit import post_order
-from tvm_disc.shape import Solver
+from tvm_disc.shape import Likely, Solver, parse_constraint
 
 Expr: TypeAlias = Any
 
@@ -84,7 +84,12 @@ def _declare(
                 if isinstance(d, tirx.Var):
                     dims.setdefault(str(d.name), d)
     for text in constraints:
-        solver.constrain(text, dims)
+        fact = parse_constraint(text, dims.get, dims)
+        if isinstance(fact, Likely):
+            solver.likely(fact.expr, fact.values)
+        else:
+            # Stated, not proved: the program checks it before it relies on it.
+            solver.require(fact, f"constraint {text!r}")
 
 
 @dataclass(eq=False)
