@@ -14,6 +14,7 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_disc.codegen.emit_host import element_bytes
+from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.program import (
     AllocOutput,
     Carried,
@@ -33,7 +34,6 @@ from tvm_disc.codegen.program import (
     Storage,
     Value,
 )
-from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.core_ops import CORE, OpClass
 from tvm_disc.relay_passes.graph import is_tensor, static_dim
@@ -52,7 +52,7 @@ def lower_program(mod: Any, solver: Solver, library: KernelLibrary) -> Program:
 class _Lowerer:
     def __init__(self, mod: Any, solver: Solver, library: KernelLibrary) -> None:
         self.mod, self.solver, self.library = mod, solver, library
-        self.functions = {gv: f for gv, f in mod.functions_items()}
+        self.functions = dict(mod.functions_items())
         self.region = Region()
         self.env: dict[Any, Any] = {}  # Relax var -> Value, or a tuple of them
         self.defined: set[Any] = set()
@@ -346,7 +346,8 @@ class _Lowerer:
         """A tail-recursive function as a loop."""
         header_seq, chosen, tail = _loop_form(func, call.op)
         branch = chosen.value
-        carried = [self._carried(p, self._value(a)) for p, a in zip(func.params, call.args, strict=True)]
+        pairs = zip(func.params, call.args, strict=True)
+        carried = [self._carried(p, self._value(a)) for p, a in pairs]
         outer_defined = set(self.defined)
         for c in carried:
             self.defined.update(d for d in c.dims if d is not None)

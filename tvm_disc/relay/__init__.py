@@ -40,6 +40,7 @@ from .expr import (
     Var,
 )
 from .json_reader import load_json
+from .importer import to_relax
 from .module import IRModule
 from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
@@ -131,6 +132,7 @@ __all__ = [
     "scalar_type",
     "size_var",
     "structural_equal",
+    "to_relax",
     "ty",
     "var",
     "vision",

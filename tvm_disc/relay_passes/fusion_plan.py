@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
-from tvm_disc.relay_passes.core_ops import OpClass
-from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.relay_passes.axes import is_trailing, permutation, reduced_axes
+from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.graph import Node
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any

@@ -81,8 +81,8 @@ class _MatMul:
         return add((i64(g) * i64(self.m) + i) * i64(self.n), j)
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
-        index = self.index(low, g, i, i64(0))
-        return low.at(self.node.inputs[0], operand_index(self.node.inputs[0], index[:-2], (index[-2], k)))
+        source, index = self.node.inputs[0], self.index(low, g, i, i64(0))
+        return low.at(source, operand_index(source, index[:-2], (index[-2], k)))
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
         source = self.node.inputs[1]
@@ -191,7 +191,7 @@ def _gemm_plan(
         emit=emit,
         scratch_elems=dot.gemm_scratch_elems(spec, tile),
         scratch_dtype=node.dtype,
-        packed={p: pack for p, pack in packed.values()},
+        packed=dict(packed.values()),
         may_alias=True,
         notes={
             "tile": f"{tile.m_r}x{tile.n_r}",
@@ -207,7 +207,7 @@ def _never(*args: Any) -> None:
 
 @dataclass(frozen=True)
 class _Strides:
-    """An operand read in place: element (g, outer, k) at base(g) + outer * stride + k * k_stride."""
+    """An operand read in place: (g, outer, k) is at base(g) + outer * stride + k * k_stride."""
 
     node: Node
     stride: Any
@@ -259,7 +259,8 @@ def _sizes_only(
     forms: dict[str, Any] = {"load_a": _never, "load_b": _never}
     spec = dot.GemmSpec(batch, m, n, k, store=_never, dtype=dtype, acc_dtype=dtype, **forms)
     affine = {n: dot.Affine(s, _never, s.stride, s.k_stride) for n, s in in_place.items()}
-    return replace(spec, **affine, **{name: True for name in packed})
+    known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
+    return replace(spec, **known)
 
 
 def _operands(view: _MatMul | _Conv, body: Body, spec: Any, packed: dict[str, Any]) -> Any:
