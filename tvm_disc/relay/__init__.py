@@ -39,8 +39,8 @@ from .expr import (
     TupleWrapper,
     Var,
 )
+from .importer.module import to_relax
 from .json_reader import load_json
-from .importer import to_relax
 from .module import IRModule
 from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
