@@ -58,17 +58,22 @@ class Gemm:
     target: Any
     tile: dot.GemmTile
     dtype: str = "float32"
+    acc_dtype: str = ""  # that of the scratch; empty: the same as ``dtype``
     lib: Any = field(init=False)
     functions: dict[Any, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        pointers = [pointer(n, self.dtype) for n in (*self.names, "scratch")]
+        self.acc_dtype = self.acc_dtype or self.dtype
+        dtypes = dict.fromkeys(self.names, self.dtype) | {"scratch": self.acc_dtype}
+        if self.acc_dtype != self.dtype:
+            dtypes["c"] = self.acc_dtype
+        pointers = [pointer(n, dt) for n, dt in dtypes.items()]
         sizes = {n: index_var(n) for n in SIZES}
         lo, hi, repeat = index_var("lo"), index_var("hi"), index_var("repeat")
         b = Block()
         buffers = {
-            n: b.declare(f"{n}_", p, self.dtype)
-            for n, p in zip((*self.names, "scratch"), pointers, strict=True)
+            n: b.declare(f"{n}_", p, dt)
+            for (n, dt), p in zip(dtypes.items(), pointers, strict=True)
         }
         kernels = dot.MicroKernels()
         spec = self.describe(b, buffers, sizes)
@@ -80,7 +85,7 @@ class Gemm:
         query = Block()
         q = self.describe(query, {n: buffers[n] for n in buffers}, sizes)
         self.functions = dict(kernels.functions)
-        entry = prim_func(params, b.stmt(), {"global_symbol": "gemm"})
+        entry = dot.may_alias(prim_func(params, b.stmt(), {"global_symbol": "gemm"}))
         self.functions[tvm.ir.GlobalVar("gemm")] = entry
         for name, value in (
             ("tasks", dot.gemm_tasks(q, self.tile)),
@@ -104,7 +109,7 @@ class Gemm:
         self, arrays: dict[str, np.ndarray], lo: int = 0, hi: int = 1 << 40, **sizes: int
     ) -> Callable[[int], None]:
         """A function that computes the GEMM ``repeat`` times."""
-        scratch = aligned(max(1, self.query("scratch_elems", sizes)), self.dtype)
+        scratch = aligned(max(1, self.query("scratch_elems", sizes)), self.acc_dtype)
         keep = [arrays[n] for n in self.names] + [scratch]
         args = [ctypes.c_void_p(a.ctypes.data) for a in keep]
         dims = [sizes.get(n, 1) for n in SIZES]

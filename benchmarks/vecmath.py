@@ -1,8 +1,8 @@
 """Accuracy and speed of ``tvm_disc.schedules.vecmath`` on this machine.
 
-    python -m benchmarks.vecmath                          # ns/element against TVM and numpy
-    python -m benchmarks.vecmath --all-floats exp log     # largest error over all 2^32 floats
-    python -m benchmarks.vecmath --pow 10000000           # largest error of pow, random operands
+python -m benchmarks.vecmath                          # ns/element against TVM and numpy
+python -m benchmarks.vecmath --all-floats exp log     # largest error over all 2^32 floats
+python -m benchmarks.vecmath --pow 10000000           # largest error of pow, random operands
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ def ulp_error(got: Array, want: Array) -> Array:
 
 def _special_error(got: Array, want: Array) -> Array:
     """As :func:`ulp_error`, where either side is not finite or ``want`` is zero."""
-    got = got.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        got = got.astype(np.float64)
     exact = np.isnan(want) | np.isinf(want) | (want == 0)
     same = np.isnan(got) & np.isnan(want) | (got == want) & (np.signbit(got) == np.signbit(want))
     as_big = np.where(np.isinf(got), np.copysign(2.0**128, got), got)
@@ -134,18 +135,28 @@ def _special_error(got: Array, want: Array) -> Array:
     return np.where(exact, np.where(same, 0.0, np.inf), near)
 
 
-def all_floats(name: str, chunk_bits: int = 18, stride: int = 1) -> tuple[float, float]:
-    """(largest error, where) over all 2^32 bit patterns, or every ``stride``-th."""
+def all_floats(
+    name: str, stride: int = 1, between: tuple[float, float] | None = None
+) -> tuple[float, float]:
+    """(largest error, where) over all 2^32 bit patterns, or every ``stride``-th of them.
+
+    With ``between`` = (low, high), both positive: over low <= |x| < high only.
+    """
     module = build(vecmath.MATH[name])
+    spans = [(0, 1 << 32)]
+    if between:
+        low, high = (int(np.float32(v).view(np.uint32)) for v in between)
+        spans = [(low, high), (low + (1 << 31), high + (1 << 31))]
     worst, where = -1.0, 0.0
-    step = 1 << chunk_bits  # arrays that stay in cache
-    for start in range(0, 1 << 32, step * stride):
-        bits = (np.arange(step, dtype=np.uint64) * np.uint64(stride) + np.uint64(start))
-        x = bits.astype(np.uint32).view(np.float32)
-        error = ulp_error(run(module, x), reference(name, x))
-        at = int(np.argmax(error))
-        if error[at] > worst:
-            worst, where = float(error[at]), float(x[at])
+    step = stride << 18  # arrays that stay in cache
+    for first, last in spans:
+        for start in range(first, last, step):
+            bits = np.arange(start, min(start + step, last), stride, dtype=np.uint64)
+            x = bits.astype(np.uint32).view(np.float32)
+            error = ulp_error(run(module, x), reference(name, x))
+            at = int(np.argmax(error))
+            if error[at] > worst:
+                worst, where = float(error[at]), float(x[at])
     return worst, where
 
 
@@ -163,14 +174,12 @@ def pow_operands(count: int, seed: int = 0) -> tuple[Array, Array]:
 
 
 def ns_per_element(module: Any, args: list[Any], size: int) -> float:
-    timer = getattr(module, "mod", module).time_evaluator("main", tvm.cpu(), number=4, repeat=1)
+    timer = getattr(module, "mod", module).time_evaluator("main", tvm.cpu(), number=2, repeat=1)
     return float(timer(*args).mean) * 1e9 / size
 
 
 TVM_DEFAULT: dict[str, Callable[..., Any]] = {
-    name: getattr(tirx, name)
-    for name in REFERENCE
-    if name not in ("gelu_erf", "silu", "power")
+    name: getattr(tirx, name) for name in REFERENCE if name not in ("gelu_erf", "silu", "power")
 } | {
     "power": tirx.pow,
     "silu": lambda x: x * tirx.sigmoid(x),
@@ -199,7 +208,7 @@ def sample(name: str, size: int) -> list[Array]:
 _POSITIVE = ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "power")
 
 
-def bench(names: list[str], size: int = 1 << 16, rounds: int = 7) -> None:
+def bench(names: list[str], size: int = 1 << 16, rounds: int = 21) -> None:
     """Print ns/element; ours and TVM's alternate A B A B, medians of ``rounds``."""
     print(f"mcpu {host_target().mcpu}, {size} elements, one thread, median of {rounds}")
     print(f"{'function':10} {'vecmath':>9} {'16 lanes':>9} {'TVM':>9} {'numpy':>9} {'TVM/ours':>9}")
@@ -227,13 +236,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--all-floats", nargs="+", metavar="NAME", default=None)
     parser.add_argument("--stride", type=int, default=1, help="with --all-floats: every n-th")
+    parser.add_argument("--between", nargs=2, type=float, help="with --all-floats: bounds of |x|")
     parser.add_argument("--pow", type=int, metavar="COUNT", default=0)
     parser.add_argument("--names", nargs="+", default=sorted(vecmath.MATH))
     args = parser.parse_args()
     if args.all_floats is not None:
         for name in args.all_floats:
             begin = time.perf_counter()
-            worst, where = all_floats(name, stride=args.stride)
+            worst, where = all_floats(name, args.stride, args.between)
             took = time.perf_counter() - begin
             print(f"{name:10} {worst:8.3f} ulp at {where!r}  ({took:.0f} s)", flush=True)
     elif args.pow:

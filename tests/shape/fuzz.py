@@ -334,6 +334,8 @@ def main() -> int:
             if failure:
                 failures += 1
                 print(failure, flush=True)
+            if done % 5000 < step:
+                print(f"{done} programs, {time.perf_counter() - began:.0f} s", flush=True)
     seconds = time.perf_counter() - began
     print(f"{done} programs, seed {args.seed}, {failures} failures, {seconds:.0f} s")
     return 1 if failures else 0

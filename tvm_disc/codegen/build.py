@@ -14,14 +14,13 @@ from tvm.tirx import op as O
 from tvm.tirx import transform as T
 
 from tvm_disc.codegen.emit_host import (
+    ANY_TYPE,
+    ANY_VALUE,
     BIND_CONSTANTS,
     BYTE_OFFSET,
     CONSTANTS_SLOT,
     DATA,
-    ANY_VALUE,
-    ANY_TYPE,
     ENTRY,
-    SET_CONSTANTS,
     TENSOR_HEADER_BYTES,
     TENSOR_OBJECT,
     HostEmitter,
@@ -32,6 +31,7 @@ from tvm_disc.codegen.emit_host import (
 from tvm_disc.codegen.memory import ALIGNMENT_BYTES, plan_region
 from tvm_disc.codegen.program import Program
 from tvm_disc.schedules.emit import Block, prim_func
+from tvm_disc.schedules.kernel import Machine
 from tvm_disc.shape import Solver
 
 
@@ -65,7 +65,7 @@ def layout_constants(constants: Sequence[np.ndarray]) -> tuple[np.ndarray, list[
     return section, offsets
 
 
-def emit_tir(program: Program, solver: Solver) -> tuple[Any, np.ndarray]:
+def emit_tir(program: Program, solver: Solver, machine: Machine) -> tuple[Any, np.ndarray]:
     """The whole program as one TIR module, and its constant section."""
     plan_region(program.region, solver)
     section, offsets = layout_constants(program.constants)
@@ -73,8 +73,8 @@ def emit_tir(program: Program, solver: Solver) -> tuple[Any, np.ndarray]:
     functions: dict[Any, Any] = {}
     for kernel in program.kernels:
         functions.update(kernel.funcs)
+    functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
-    functions[GlobalVar(SET_CONSTANTS)] = _set_constants(slot)
     functions[GlobalVar(BIND_CONSTANTS)] = _bind_constants(slot)
     functions[GlobalVar(ENTRY)] = HostEmitter(program, offsets, slot).function()
     return tvm.IRModule(functions), section
@@ -93,16 +93,6 @@ def _slot_function() -> Any:
 def _store_address(block: Block, slot: Any, pointer: Any) -> None:
     cell = static_cell(block, slot)
     block.store(cell, 0, tirx.reinterpret("int64", pointer))
-
-
-def _set_constants(slot: Any) -> Any:
-    """A plain C function for a library that carries its own constant section."""
-    data = tirx.Var("data", void_pointer())
-    block = Block()
-    _store_address(block, slot, data)
-    block.ret(i32(0))
-    func = tirx.PrimFunc([data], block.stmt(), PrimType("int32"))
-    return func.with_attr("global_symbol", SET_CONSTANTS)
 
 
 def _bind_constants(slot: Any) -> Any:

@@ -48,7 +48,6 @@ DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 CPU = 1
 ENTRY = "main"
 BIND_CONSTANTS = "tvm_disc_bind_constants"
-SET_CONSTANTS = "tvm_disc_set_constants"
 CONSTANTS_SLOT = "tvm_disc_constants_slot"
 
 

@@ -44,8 +44,9 @@ def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
     outputs = [lookup[v] for v in _output_vars(func)]
     for node in outputs:
         node.is_output = True
-    anchor = _anchor(func, nodes)
-    return Group(name, str(func.attrs["disc.kind"]), nodes, params, outputs, anchor), declared
+    group = Group(name, str(func.attrs["disc.kind"]), nodes, params, outputs, _anchor(func, nodes))
+    group.constants = frozenset(params[int(k)] for k in func.attrs["disc.constants"])
+    return group, declared
 
 
 def _output_vars(func: Any) -> list[Any]:

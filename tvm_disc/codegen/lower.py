@@ -135,7 +135,7 @@ class _Lowerer:
     def _constant(self, expr: Any) -> Value:
         found = self.constant_of.get(expr)
         if found is None:
-            array = np.ascontiguousarray(expr.value.numpy())
+            array = np.array(expr.value.numpy(), order="C")
             shape = tuple(i64(int(d)) for d in array.shape)
             found = Value(shape, str(expr.ty.dtype), self._constant_storage(array))
             self.constant_of[expr] = found
@@ -259,7 +259,7 @@ class _Lowerer:
         key = (constant, kernel.name, position)
         found = self.constant_of.get(key)
         if found is None:
-            array = np.ascontiguousarray(pack(constant.value.numpy()))
+            array = np.array(pack(constant.value.numpy()), order="C")
             shape = tuple(i64(int(d)) for d in array.shape)
             found = Value(shape, str(array.dtype), self._constant_storage(array))
             self.constant_of[key] = found
@@ -344,7 +344,8 @@ class _Lowerer:
 
     def _recursive(self, call: Any, func: Any) -> Any:
         """A tail-recursive function as a loop."""
-        header_seq, branch = _loop_form(func, call.op)
+        header_seq, chosen, tail = _loop_form(func, call.op)
+        branch = chosen.value
         carried = [self._carried(p, self._value(a)) for p, a in zip(func.params, call.args, strict=True)]
         outer_defined = set(self.defined)
         for c in carried:
@@ -360,7 +361,7 @@ class _Lowerer:
         if not recurse_first:
             cond = self._negate(cond)
         next_values = self._step_values(body, again, call.op, carried)
-        result = self._within(leave, done)
+        result = self._exit(leave, done, chosen.var, tail, func.body.body)
         leave.results = [self._escape(header, self._escape(leave, v)) for v in _leaves(result)]
         body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
         self.region, self.defined = outer, outer_defined
@@ -369,6 +370,18 @@ class _Lowerer:
             Loop(carried, header, cond.storage, body, leave, outcomes)
         )
         return _rebuild(result, iter([o.value for o in outcomes]))
+
+    def _exit(self, region: Region, seq: Any, var: Any, tail: Sequence[Any], out: Any) -> Any:
+        """The leaving branch, and the repacking of its result that follows the branch."""
+        outer, self.region = self.region, region
+        known = set(self.defined)
+        try:
+            self.env[var] = self._sequence(seq)
+            for binding in tail:
+                self._binding(binding)
+            return self._value(out)
+        finally:
+            self.region, self.defined = outer, known
 
     def _negate(self, cond: Value) -> Value:
         raise Unsupported("a recursive function that recurs when its condition is false")
@@ -403,7 +416,7 @@ class _Lowerer:
                     call.op.same_as(gv)
                 ):
                     result = self._next_values(call, carried)
-                else:
+                elif result is None:
                     self._binding(binding)
         self.region, self.defined = outer, known
         if result is None:
@@ -460,14 +473,31 @@ def _calls(expr: Any, gv: Any) -> bool:
     return found
 
 
-def _loop_form(func: Any, gv: Any) -> tuple[list[Any], Any]:
-    """(bindings before the branch, the branch) of ``f(x) = ...; if c then f(y) else z``."""
+def _loop_form(func: Any, gv: Any) -> tuple[list[Any], Any, list[Any]]:
+    """(bindings before the branch, its binding, what repacks its result) of a tail recursion
+    ``f(x) = ...; if c then f(y) else z``."""
     bindings = [b for block in func.body.blocks for b in block.bindings]
-    last = bindings[-1] if bindings else None
-    branch = last.value if isinstance(last, relax.VarBinding) else None
-    if not isinstance(branch, relax.If) or not func.body.body.same_as(last.var):
+    position = next(
+        (
+            k
+            for k, b in enumerate(bindings)
+            if isinstance(b, relax.VarBinding) and isinstance(b.value, relax.If)
+            and _calls(b.value, gv)
+        ),
+        None,
+    )
+    tail = [] if position is None else bindings[position + 1 :]
+    if position is None or not all(_only_repacks(b) for b in tail):
         raise Unsupported(
             f"function {gv.name_hint}: only tail recursion of the form "
             "'if (cond) { f(next) } else { result }' is compiled in this release"
         )
-    return bindings[:-1], branch
+    return bindings[:position], bindings[position], tail
+
+
+def _only_repacks(binding: Any) -> bool:
+    """Whether a binding only takes a tuple apart or puts it together."""
+    if isinstance(binding, relax.MatchCast):
+        return True
+    kinds = (tvm.ir.Tuple, tvm.ir.TupleGetItem, tvm.ir.Var)
+    return isinstance(binding.value, kinds)

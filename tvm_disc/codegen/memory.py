@@ -7,8 +7,12 @@ computed from the dims at run time, so a region needs one workspace request.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import tvm_ffi
+from tvm import tirx
 
 from tvm_disc.codegen.program import (
     Copy,
@@ -34,17 +38,49 @@ class _Life:
     last: int
 
 
-def plan_region(region: Region, solver: Solver) -> None:
-    """Assign a slot to every workspace storage of ``region`` and of the regions inside it."""
+def plan_region(region: Region, solver: Solver, used_later: Sequence[Storage] = ()) -> None:
+    """Assign a slot to every workspace storage that ``region`` writes, and plan inner regions.
+
+    Args:
+        used_later: storages read by regions that run while this one's workspace is still open.
+    """
     lives: dict[Storage, _Life] = {}
     for step, instruction in enumerate(region.instructions):
-        for storage in touched(instruction):
+        for storage in written(instruction):
             if storage.home is Home.WORKSPACE:
-                life = lives.setdefault(storage, _Life(storage, step, step))
-                life.last = step
-        for inner in _inner_regions(instruction):
-            plan_region(inner, solver)
+                lives.setdefault(storage, _Life(storage, step, step))
+        for storage in touched(instruction):
+            if storage in lives:
+                lives[storage].last = step
+        _plan_inner(instruction, solver)
+    for storage in (*used_later, *(v.storage for v in region.results)):
+        if storage in lives:
+            lives[storage].last = len(region.instructions)
     _assign(region, sorted(lives.values(), key=lambda x: x.first), solver)
+
+
+def _plan_inner(instruction: Instruction, solver: Solver) -> None:
+    if isinstance(instruction, If):
+        plan_region(instruction.then_region, solver)
+        plan_region(instruction.else_region, solver)
+    elif isinstance(instruction, Loop):
+        later = [s for r in (instruction.body, instruction.exit) for s in _touched_in(r)]
+        plan_region(instruction.header, solver, [*later, instruction.cond])
+        plan_region(instruction.body, solver)
+        plan_region(instruction.exit, solver)
+
+
+def _touched_in(region: Region) -> list[Storage]:
+    found = [s for i in region.instructions for s in touched(i)]
+    return [*found, *(v.storage for v in region.results)]
+
+
+def written(instruction: Instruction) -> list[Storage]:
+    """The storages an instruction itself writes."""
+    if isinstance(instruction, Launch):
+        scratch = [instruction.scratch] if instruction.scratch is not None else []
+        return [*instruction.outputs, *scratch]
+    return [instruction.target] if isinstance(instruction, Copy) else []
 
 
 def _assign(region: Region, lives: list[_Life], solver: Solver) -> None:
@@ -64,18 +100,33 @@ def _assign(region: Region, lives: list[_Life], solver: Solver) -> None:
 
 
 def _fitting(region: Region, free: list[int], storage: Storage, solver: Solver) -> int | None:
+    """The free slot that grows least; where sizes cannot be ordered, the larger is taken at run
+    time, which is never more than two slots."""
     size = storage.size_bytes
     for slot in free:
-        if solver.known_eq(region.slots[slot], size):
+        if tvm_ffi.structural_equal(region.slots[slot], size):
             return slot
-    for slot in free:
-        if solver.known_le(size, region.slots[slot]):
-            return slot
-    for slot in free:
-        if solver.known_le(region.slots[slot], size):
-            region.slots[slot] = size
-            return slot
-    return None
+    if _is_polynomial(size):
+        ordered = [s for s in free if _is_polynomial(region.slots[s])]
+        for slot in ordered:
+            if solver.known_le(size, region.slots[slot]):
+                return slot
+        for slot in ordered:
+            if solver.known_le(region.slots[slot], size):
+                region.slots[slot] = size
+                return slot
+    if not free:
+        return None
+    slot = free[-1]
+    region.slots[slot] = tirx.max(region.slots[slot], size)
+    return slot
+
+
+def _is_polynomial(size: Expr) -> bool:
+    """Sums and products of dims: what the solver orders at little cost."""
+    if isinstance(size, tirx.Add | tirx.Mul):
+        return _is_polynomial(size.a) and _is_polynomial(size.b)
+    return isinstance(size, tirx.Var | tirx.IntImm)
 
 
 def _inner_regions(instruction: Instruction) -> list[Region]:
@@ -101,7 +152,5 @@ def touched(instruction: Instruction) -> list[Storage]:
     elif isinstance(instruction, Loop):
         found += [c.initial.storage for c in instruction.carried]
     for region in _inner_regions(instruction):
-        for inner in region.instructions:
-            found += touched(inner)
-        found += [v.storage for v in region.results]
+        found += _touched_in(region)
     return found

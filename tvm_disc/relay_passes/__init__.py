@@ -1,0 +1,9 @@
+"""Graph passes over Relax modules with symbolic shapes; each stands alone in any pipeline."""
+
+from __future__ import annotations
+
+from tvm_disc.relay_passes.decompose import DecomposeComposite
+from tvm_disc.relay_passes.fuse import FuseDISC
+from tvm_disc.relay_passes.simplify import Simplify
+
+__all__ = ["DecomposeComposite", "FuseDISC", "Simplify"]

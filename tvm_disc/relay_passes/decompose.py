@@ -260,7 +260,7 @@ def _split(emit: Any, call: Any) -> Expr:
 class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, call: Any) -> Any:
         call = self.visit_expr_post_order(call)
-        if not isinstance(call.op, tvm.ir.Op):
+        if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op):
             return call
         name = str(call.op.name)
         emit = self.builder_.emit

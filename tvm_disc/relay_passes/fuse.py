@@ -251,7 +251,12 @@ def _group_function(
         bindings.append(relax.VarBinding(out, tuple_expr))
     else:
         out = results[0]
-    attrs: dict[str, Any] = {"disc.kind": group.kind, "Primitive": True}
+    constants = [k for k, p in enumerate(params) if p.op == "const"]
+    attrs: dict[str, Any] = {
+        "disc.kind": group.kind,
+        "disc.constants": constants,
+        "Primitive": True,
+    }
     if group.kind != "loop":
         attrs["disc.anchor"] = group.nodes().index(group.anchor)
     body = relax.SeqExpr([relax.BindingBlock(bindings)], out)

@@ -2,20 +2,276 @@
 
 Operands are index lambdas, so head splits, transposes and im2col are changes of index inside the
 packing or loading of a tile; the element-wise consumers run on the tile while it is in registers.
+Constant operands are packed once, at compile time, whatever the dynamic sizes are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
 from tvm_disc.errors import WhyNot
-from tvm_disc.schedules.kernel import Group, Machine, Plan
+from tvm_disc.relay_passes.graph import Node, static_dim
+from tvm_disc.schedules import dot
+from tvm_disc.schedules.emit import Block, i64
+from tvm_disc.schedules.index import add, product
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.reduce import store_outputs
+from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
+from tvm_disc.schedules.windows import geometry, matmul_dims, operand_index
 from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+
+def _size(dim: Any) -> Any:
+    """A dim as the GEMM wants it: Python int if literal."""
+    literal = static_dim(dim)
+    return dim if literal is None else literal
+
+
+# -- matmul ------------------------------------------------------------------------------------
 
 
 def plan_dot(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """A matmul and its epilogue."""
-    return WhyNot("gemm", "not yet")
+    node = group.anchor
+    assert node is not None
+    a, b = node.inputs
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        return WhyNot("gemm", "a vector operand")
+    if node.dtype not in ("float32", "float64") or {a.dtype, b.dtype} != {node.dtype}:
+        return WhyNot("gemm", f"{a.dtype} x {b.dtype} -> {node.dtype} is not supported yet")
+    batch, m, n, k = matmul_dims(node)
+    if batch and len(b.shape) == 2:
+        # One matrix for every batch: the batch dims are more rows.
+        batch, m = (), product([*batch, m])
+    return _gemm_plan(group, _MatMul(group, node, batch, m, n, k), machine)
+
+
+@dataclass
+class _MatMul:
+    """How a matmul reads its operands and where an element of it lies."""
+
+    group: Group
+    node: Node
+    batch: tuple[Any, ...]
+    m: Any
+    n: Any
+    k: Any
+
+    @property
+    def sizes(self) -> tuple[Any, Any, Any, Any]:
+        return product(self.batch), self.m, self.n, self.k
+
+    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
+        """The matmul's output index of element (g, i, j)."""
+        lead = self.node.shape[:-2]
+        if self.batch or not lead:
+            return [*low.space.split(g, lead), i, j]
+        return [*low.space.split(i, self.node.shape[:-1]), j]
+
+    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
+        """Row-major position of element (g, i, j)."""
+        return add((i64(g) * i64(self.m) + i) * i64(self.n), j)
+
+    def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
+        index = self.index(low, g, i, i64(0))
+        return low.at(self.node.inputs[0], operand_index(self.node.inputs[0], index[:-2], (index[-2], k)))
+
+    def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
+        source = self.node.inputs[1]
+        lead = low.space.split(g, self.batch) if self.batch else ()
+        return low.at(source, operand_index(source, list(lead), (k, j)))
+
+    def packed(self, tile: Any) -> dict[str, tuple[Node, Callable[[Any], Any]]]:
+        """Operands that are plain constant matrices."""
+        b = self.node.inputs[1]
+        if len(b.shape) == 2 and _is_weight(self.group, b):
+            return {"b_packed": (b, lambda w: dot.pack_b_constant(w, tile))}
+        return {}
+
+
+def _is_weight(group: Group, node: Node) -> bool:
+    return node in group.constants and all(static_dim(d) is not None for d in node.shape)
+
+
+# -- convolution -------------------------------------------------------------------------------
 
 
 def plan_conv(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """A convolution as an implicit GEMM."""
-    return WhyNot("implicit gemm", "not yet")
+    """A convolution as an implicit GEMM: rows are output channels, columns are pixels."""
+    node = group.anchor
+    assert node is not None
+    if not node.op.startswith("relax.nn.conv"):
+        return WhyNot("implicit gemm", "a pooling window has no weights")
+    data, weight = node.inputs
+    if node.attrs["groups"] != 1:
+        return WhyNot("implicit gemm", "a grouped convolution has too few channels per group")
+    if node.dtype != "float32" or data.dtype != "float32":
+        return WhyNot("implicit gemm", f"{data.dtype} is not supported yet")
+    if any(static_dim(d) is None for d in weight.shape):
+        return WhyNot("implicit gemm", "the kernel's size is not known")
+    return _gemm_plan(group, _Conv(group, node), machine)
+
+
+@dataclass
+class _Conv:
+    """out[n, oc, pixel] = sum over (ic, taps) of weight[oc, (ic, taps)] * window."""
+
+    group: Group
+    node: Node
+
+    @property
+    def sizes(self) -> tuple[Any, Any, Any, Any]:
+        weight = self.node.inputs[1]
+        pixels = product(self.node.shape[2:])
+        return self.node.shape[0], weight.shape[0], pixels, product(weight.shape[1:])
+
+    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
+        return [g, i, *low.space.split(j, self.node.shape[2:])]
+
+    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
+        _, channels, pixels, _ = self.sizes
+        return add((i64(g) * i64(channels) + i) * i64(pixels), j)
+
+    def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
+        weight = self.node.inputs[1]
+        return low.at(weight, [i, *low.space.split(k, weight.shape[1:])])
+
+    def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
+        data, weight = self.node.inputs
+        rank = len(data.shape) - 2
+        channel, *taps = low.space.split(k, weight.shape[1:])
+        at = low.space.split(j, self.node.shape[2:])
+        where, inside = geometry(self.node, rank).source(data.shape[2:], at, taps)
+        source = [g, channel, *where]
+        if inside is None:
+            return low.at(data, source)
+        zero = tirx.const(0, data.dtype)
+        return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
+
+    def packed(self, tile: Any) -> dict[str, tuple[Node, Callable[[Any], Any]]]:
+        weight = self.node.inputs[1]
+        if not _is_weight(self.group, weight):
+            return {}
+        return {
+            "a_packed": (
+                weight,
+                lambda w: dot.pack_a_constant(w.reshape(w.shape[0], -1), tile),
+            )
+        }
+
+
+# -- common ------------------------------------------------------------------------------------
+
+
+def _gemm_plan(group: Group, view: _MatMul | _Conv, machine: Machine) -> Plan:
+    node = view.node
+    tile = dot.default_tile(machine.isa, node.dtype)
+    packed = view.packed(tile)
+    spec = _sizes_only(view, packed)
+
+    def emit(body: Body) -> None:
+        full = _operands(view, body, spec, packed)
+        body.block.add(dot.gemm_body(full, tile, machine.micro, body.scratch, body.lo, body.hi))
+
+    batch, m, n, k = (i64(x) for x in view.sizes)
+    return Plan(
+        tasks=i64(dot.gemm_tasks(spec, tile)),
+        work=batch * m * n * k * 2,
+        emit=emit,
+        scratch_elems=dot.gemm_scratch_elems(spec, tile),
+        scratch_dtype=node.dtype,
+        packed={p: pack for p, pack in packed.values()},
+        may_alias=True,
+        notes={"tile": f"{tile.m_r}x{tile.n_r}", "packed": ", ".join(packed) or "-"},
+    )
+
+
+def _never(*args: Any) -> None:
+    raise AssertionError("a size-only specification is never emitted")
+
+
+def _sizes_only(view: _MatMul | _Conv, packed: dict[str, Any]) -> Any:
+    """The specification as far as sizes, tasks and scratch depend on it."""
+    batch, m, n, k = (_size(x) for x in view.sizes)
+    dtype = view.node.dtype
+    forms: dict[str, Any] = {"load_a": _never, "load_b": _never}
+    spec = dot.GemmSpec(batch, m, n, k, store=_never, dtype=dtype, acc_dtype=dtype, **forms)
+    return replace(spec, **{name: True for name in packed})
+
+
+def _operands(view: _MatMul | _Conv, body: Body, spec: Any, packed: dict[str, Any]) -> Any:
+    """The full specification inside a body: how operands are read and results leave."""
+    low = body.low
+    forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
+
+    def load_a(block: Block, g: Expr, i: Expr, k: Expr) -> Expr:
+        return _evaluate(low, block, lambda: view.a_at(low, i64(g), i64(i), i64(k)))
+
+    def load_b(block: Block, g: Expr, k: Expr, j: Expr) -> Expr:
+        return _evaluate(low, block, lambda: view.b_at(low, i64(g), i64(k), i64(j)))
+
+    epilogue = _Epilogue(view, body)
+    return replace(
+        spec,
+        load_a=load_a,
+        load_b=load_b,
+        a_packed=forms.get("a_packed"),
+        b_packed=forms.get("b_packed"),
+        store=epilogue.scalar,
+        store_vector=epilogue.vector,
+    )
+
+
+def _evaluate(low: Lowering, block: Block, make: Callable[[], Expr]) -> Expr:
+    """Evaluate in the block that the GEMM is filling in at the moment."""
+    outer, low.block = low.block, block
+    try:
+        with low.scope():
+            value = make()
+            low.resolve([value])
+            return value
+    finally:
+        low.block = outer
+
+
+class _Epilogue:
+    """Stores an element, or neighbours along j, of the anchor through the fused consumers."""
+
+    def __init__(self, view: _MatMul | _Conv, body: Body) -> None:
+        self.view, self.body, self.low = view, body, body.low
+        self.group = view.group
+        self.lanewise = all(
+            n is view.node or n.cls in LANEWISE or n.op in LANEWISE_MOVES
+            for n in view.group.nodes
+        )
+
+    def scalar(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
+        self._store(block, i64(g), i64(i), i64(j), value)
+
+    def vector(self, block: Block, g: Expr, i: Expr, j0: Expr, lanes: int, value: Expr) -> bool:
+        if not self.lanewise:
+            return False
+        # Panels start at multiples of the vector width, which head splits rely on.
+        j = self.low.space.aligned(i64(j0), lanes)
+        self._store(block, i64(g), i64(i), j, value)
+        return True
+
+    def _store(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
+        low, anchor = self.low, self.view.node
+        outer, low.block = low.block, block
+        try:
+            with low.scope():
+                total = block.bind("total", value)
+                low.bind_reader(anchor, lambda at: total)
+                index = self.view.index(low, g, i, j)
+                store_outputs(self.group, self.body.outputs, low, index, self.view.flat(g, i, j))
+                low.drop_reader(anchor)
+        finally:
+            low.block = outer

@@ -40,9 +40,21 @@ def elementwise(fn: Callable[..., Expr]) -> Rule:
     """A rule that applies ``fn`` to the operands at the broadcast index."""
 
     def rule(low: Lowering, node: Node, index: Index) -> Expr:
-        return fn(*same_lanes(*_operands(low, node, index)))
+        operands = same_lanes(*_operands(low, node, index))
+        return _once(low, fn, operands)
 
     return rule
+
+
+def _once(low: Lowering, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Expr:
+    """``fn(*operands)`` with every operand evaluated once, also where nothing can be bound."""
+    if not low.in_guard:
+        return fn(*operands)
+    names = [tirx.Var(f"a{k}", x.ty) for k, x in enumerate(operands)]
+    result = fn(*names)
+    for name, x in reversed(list(zip(names, operands, strict=True))):
+        result = tirx.Let(name, x, result)
+    return result
 
 
 def is_float(dtype: str) -> bool:

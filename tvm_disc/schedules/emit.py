@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.tirx import stmt as S
@@ -105,6 +106,18 @@ def view(name: str, data: Expr, dtype: str) -> Buffer:
     return tirx.decl_buffer((i64(UNBOUNDED),), dtype, name=name, data=data, data_alignment=align)
 
 
+def contains_let(expr: Expr) -> bool:
+    """Whether an expression binds variables inside."""
+    found = False
+
+    def look(node: Expr) -> None:
+        nonlocal found
+        found = True
+
+    tvm_ffi.structural_walk(expr, (tirx.Let, look))
+    return found
+
+
 def byte_offset(data: Expr, offset_bytes: Expr | int, dtype: str) -> Expr:
     """``data`` moved by some bytes, as a pointer to elements of ``dtype``."""
     kind = PointerType(PrimType(storage_dtype(dtype)), "global")
@@ -135,9 +148,25 @@ class Block:
             return i64(value)
         if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
             return value
+        value = self.flatten(value)
+        if isinstance(value, tirx.Var):
+            return value
+        if contains_let(value):
+            # TVM's analyzer cannot bind a variable to a value that binds others inside.
+            cell = self.alloc(name, lanes_of(value), element_dtype(value))
+            at = ramp(i64(0), lanes_of(value)) if lanes_of(value) > 1 else i64(0)
+            self.store(cell, at, value)
+            value = cell[at]
         var = tirx.Var(name, value.ty)
         self.add(S.Bind(var, value))
         return var
+
+    def flatten(self, value: Expr) -> Expr:
+        """``let`` expressions at the root of ``value`` become statements."""
+        while isinstance(value, tirx.Let):
+            self.add(S.Bind(value.var, self.flatten(value.value)))
+            value = value.body
+        return value
 
     def define(self, var: Var, value: Expr) -> None:
         """``let var = value`` for a variable made beforehand."""

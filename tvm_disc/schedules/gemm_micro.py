@@ -20,11 +20,13 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.emit import (
+    INDEX,
     Block,
     Buffer,
     Expr,
     Var,
     const,
+    dtype_of,
     i64,
     index_var,
     pointer,
@@ -56,6 +58,19 @@ def splat(value: Expr, lanes: int) -> Expr:
     return value if lanes == 1 else tirx.Broadcast(value, lanes)
 
 
+def bind_opaque(b: Block, name: str, value: Expr | int) -> Expr:
+    """``let name = value`` through a stack cell, for int64 values.
+
+    Simplifying passes see through bindings and substitute them: with a page of index arithmetic
+    that takes seconds. They do not see through memory; LLVM does, and removes the cell.
+    """
+    if isinstance(value, int | tirx.IntImm | tirx.Var) or dtype_of(value) != INDEX:
+        return b.bind(name, value)
+    cell = b.alloc(f"{name}_cell", 1, INDEX)
+    b.store(cell, 0, value)
+    return b.bind(name, cell[i64(0)])
+
+
 def call(func: Any, args: list[Expr]) -> Expr:
     """A call of a private function of the same module; its int32 status."""
     return tvm.ir.Call(func, args, ret_ty=tvm.ir.PrimType("int32"))
@@ -83,12 +98,12 @@ def micro_kernel(tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
     c = blk.declare("c_", c_ptr, dtype)
     zero = splat(const(0, dtype), lanes)
     sums = [
-        [
-            [blk.alloc(f"sum_{s}_{i}_{v}", lanes, dtype) for v in range(vectors)]
-            for i in range(rows)
-        ]
+        [[blk.alloc(f"sum_{s}_{i}_{v}", lanes, dtype) for v in range(vectors)] for i in range(rows)]
         for s in range(splits)
     ]
+    # Stack vectors, not bindings: passes that simplify would copy a binding into its uses.
+    row = [blk.alloc(f"row_{v}", lanes, dtype) for v in range(vectors)]
+    elem = blk.alloc("elem", lanes, dtype)
     tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
     for s in range(1, splits):
         for i, v in tile_index:
@@ -106,12 +121,15 @@ def micro_kernel(tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
             # The fetch also keeps LLVM from hoisting the next steps' loads and spilling sums.
             for j in range(0, vectors * lanes, line):
                 prefetch(blk, b, (kk + tile.prefetch) * ldb + j)
-        row = [blk.bind(f"b{v}", vload(b, kk * ldb + v * lanes, lanes)) for v in range(vectors)]
+        at = blk.bind("at", kk * ldb)
+        for v in range(vectors):
+            vstore(blk, row[v], 0, lanes, vload(b, at + v * lanes, lanes))
         for i in range(rows):
-            elem = splat(blk.bind(f"a{i}", a[lda * i + kk]), lanes)
+            vstore(blk, elem, 0, lanes, splat(a[lda * i + kk], lanes))
             for v in range(vectors):
                 acc = sums[s][i][v]
-                vstore(blk, acc, 0, lanes, elem * row[v] + vload(acc, 0, lanes))
+                product = vload(elem, 0, lanes) * vload(row[v], 0, lanes)
+                vstore(blk, acc, 0, lanes, product + vload(acc, 0, lanes))
 
     turns = blk.bind("turns", tirx.truncdiv(k, i64(unroll)))
     with blk.loop("ko", turns) as ko:
@@ -125,7 +143,18 @@ def micro_kernel(tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
         for s in range(1, splits):
             total = total + vload(sums[s][i][v], 0, lanes)
         vstore(blk, c, ldc * i + v * lanes, lanes, total)
-    return prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt())
+    return may_alias(prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt()))
+
+
+def may_alias(func: Any) -> Any:
+    """``func`` without the no-alias promise.
+
+    TVM gives every buffer variable of a no-alias function its own TBAA type, and all variables
+    of other functions one more. When LLVM inlines a function, the callee's and the caller's
+    names of one buffer then count as different memory and stores move past loads. So functions
+    that call each other on shared memory must all drop the promise.
+    """
+    return func.with_attr("tirx.noalias", False)
 
 
 class MicroKernels:
@@ -167,12 +196,10 @@ class MicroKernels:
         b = Block()
 
         def row_kernel(nv: int) -> None:
-            _pick(
-                b, sizes[5], rows, lambda nr: b.eval(call(self.get(tile, dtype, nr, nv), args))
-            )
+            _pick(b, sizes[5], rows, lambda nr: b.eval(call(self.get(tile, dtype, nr, nv), args)))
 
         _pick(b, sizes[6], vectors, row_kernel)
-        self.functions[var] = prim_func([*pointers, *sizes], b.stmt())
+        self.functions[var] = may_alias(prim_func([*pointers, *sizes], b.stmt()))
         return var
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, const, dtype_of, i64
-from tvm_disc.schedules.gemm_micro import splat, vload, vstore
+from tvm_disc.schedules.gemm_micro import bind_opaque, splat, vload, vstore
 
 
 def cast(value: Expr, dtype: str, lanes: int = 1) -> Expr:
@@ -34,10 +34,10 @@ def copy_contiguous(
     vector of ``dst`` is filled with zeros.
     """
     buf, off, dtype = dst
-    whole = b.bind("whole", tirx.truncdiv(i64(elems), i64(lanes)))
+    whole = bind_opaque(b, "whole", tirx.truncdiv(i64(elems), i64(lanes)))
     with b.loop("v", whole) as v:
         vstore(b, buf, off + v * lanes, lanes, cast(load(b, v * lanes, lanes), dtype, lanes))
-    done = b.bind("done", whole * lanes)
+    done = bind_opaque(b, "done", whole * lanes)
     if pad:
         with b.when(done < elems):
             vstore(b, buf, off + done, lanes, splat(const(0, dtype), lanes))
@@ -64,42 +64,50 @@ def transpose_into(
         with b.loop("r", rows) as r, b.loop("c", cols) as c:
             b.store(out, off + c * stride + r, cast(buf[offset(r) + c], dtype))
         return
-    groups = b.bind("groups", tirx.truncdiv(i64(rows) + (lanes - 1), i64(lanes)))
+    # Stack vectors (the last one is spare); see micro_kernel() for why they are no bindings.
+    src_dtype = str(buf.dtype)
+    square = [b.alloc(f"square_{i}", lanes, src_dtype) for i in range(lanes + 1)]
+    groups = bind_opaque(b, "groups", tirx.truncdiv(i64(rows) + (lanes - 1), i64(lanes)))
     with b.loop("rg", groups) as rg:
         starts = [
-            b.bind(f"row{i}", offset(tirx.min(rg * lanes + i, rows - 1))) for i in range(lanes)
+            bind_opaque(b, f"row{i}", offset(tirx.min(rg * lanes + i, rows - 1)))
+            for i in range(lanes)
         ]
-        base = b.bind("base", off + rg * lanes)
+        base = bind_opaque(b, "base", off + rg * lanes)
         with b.when(i64(cols) >= lanes):
             squares = tirx.truncdiv(i64(cols) + (lanes - 1), i64(lanes))
             with b.loop("cg", squares) as cg:
-                c0 = b.bind("c0", tirx.min(cg * lanes, cols - lanes))
-                square = [b.bind(f"x{i}", vload(buf, starts[i] + c0, lanes)) for i in range(lanes)]
-                for i, value in enumerate(_transposed(b, square, lanes)):
-                    vstore(b, out, base + (c0 + i) * stride, lanes, cast(value, dtype, lanes))
+                c0 = bind_opaque(b, "c0", tirx.min(cg * lanes, cols - lanes))
+                to = bind_opaque(b, "to", base + c0 * stride)
+                for i in range(lanes):
+                    vstore(b, square[i], 0, lanes, vload(buf, starts[i] + c0, lanes))
+                _transpose_square(b, square, lanes)
+                for i in range(lanes):
+                    value = cast(vload(square[i], 0, lanes), dtype, lanes)
+                    vstore(b, out, to + i * stride, lanes, value)
         with b.otherwise(), b.loop("c", cols) as c:
             for i in range(lanes):
                 b.store(out, base + c * stride + i, cast(buf[starts[i] + c], dtype))
 
 
-def _transposed(b: Block, rows: list[Expr], lanes: int) -> list[Expr]:
-    """The columns of a ``lanes x lanes`` square by exchanging ever smaller blocks."""
-    rows = list(rows)
+def _transpose_square(b: Block, rows: list[Buffer], lanes: int) -> None:
+    """Transpose ``lanes`` stack vectors in place by exchanging ever smaller blocks."""
     dist = lanes // 2
     while dist:
         low = [c if not c & dist else lanes + c - dist for c in range(lanes)]
         high = [c + dist if not c & dist else lanes + c for c in range(lanes)]
         for r in range(lanes):
             if not r & dist:
-                pair = [rows[r], rows[r + dist]]
-                rows[r] = b.bind(f"t{dist}_{r}", _shuffle(pair, low))
-                rows[r + dist] = b.bind(f"t{dist}_{r + dist}", _shuffle(pair, high))
+                first, second = rows[r], rows[r + dist]
+                vstore(b, rows[lanes], 0, lanes, _shuffle(first, second, low, lanes))
+                vstore(b, second, 0, lanes, _shuffle(first, second, high, lanes))
+                vstore(b, first, 0, lanes, vload(rows[lanes], 0, lanes))
         dist //= 2
-    return rows
 
 
-def _shuffle(vectors: list[Expr], lanes: list[int]) -> Expr:
-    return tirx.Shuffle(vectors, [tirx.IntImm("int32", lane) for lane in lanes])
+def _shuffle(first: Buffer, second: Buffer, picks: list[int], lanes: int) -> Expr:
+    vectors = [vload(first, 0, lanes), vload(second, 0, lanes)]
+    return tirx.Shuffle(vectors, [tirx.IntImm("int32", lane) for lane in picks])
 
 
 __all__ = ["cast", "copy_contiguous", "transpose_into"]

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 _VECTOR_BYTES = 64  # cache line; a packed row of A starts on one
-_ALIAS_BYTES = 4096  # rows this far apart fall in one set of a first-level cache
 
 _AVX512_CPUS = ("skylake-avx512", "cascadelake", "cooperlake", "icelake", "cannonlake",
                 "tigerlake", "rocketlake", "sapphirerapids", "emeraldrapids", "graniterapids",
@@ -60,7 +59,7 @@ class GemmTile:
     ``k_unroll`` steps of K are written out per loop turn. ``kc`` bounds the K range of one
     micro-kernel call (0: whole K). A task covers up to ``m_blocks`` register tiles of rows and
     ``n_panels`` panels of columns. ``prefetch`` is how many K steps ahead B is fetched (0: not).
-    ``pack_rows`` is the number of rows from which a strided B is packed instead of read in place.
+    ``pack_rows`` is the number of rows beyond which a strided B is packed, not read in place.
     """
 
     m_r: int
@@ -68,10 +67,10 @@ class GemmTile:
     lanes: int
     k_unroll: int = 2
     kc: int = 1024
-    m_blocks: int = 16
-    n_panels: int = 2
+    m_blocks: int = 12
+    n_panels: int = 4
     prefetch: int = 8
-    pack_rows: int = 24
+    pack_rows: int = 72
 
     def __post_init__(self) -> None:
         if self.n_r % self.lanes or min(self.m_r, self.n_r, self.lanes) < 1:
@@ -94,16 +93,24 @@ class GemmTile:
         return GemmTile(**knobs)
 
 
-def default_tile(isa: Isa, dtype: str = "float32") -> GemmTile:
+def default_tile(isa: Isa, dtype: str = "float32", n: int | None = None) -> GemmTile:
     """A good tile for accumulators of ``dtype``, derived from the register file.
 
-    One eighth of the registers hold a row of B, two hold A, the rest are accumulators: 6 x 4
-    vectors with 32 registers, 6 x 2 with 16. Few loads per multiply-add keep the load ports
-    free for the B panel, which streams from the second-level cache.
+    A near-square tile in units of registers needs the fewest loads per multiply-add: 9 x 3
+    vectors with 32 registers, 6 x 2 with 16; one register holds A, one row of them B. If the
+    number of columns ``n`` is known and small, the width that leaves no narrow panel is taken.
     """
     lanes = max(1, isa.lanes_f32 * 4 // np.dtype(dtype).itemsize)
-    vectors = max(1, isa.registers // 8)
-    rows = max(1, (isa.registers - vectors - 2) // vectors)
+    vectors = max(1, int(math.sqrt(isa.registers / 3.5)))
+    if n is not None and n <= 8 * lanes:
+        needed = max(1, -(-n // lanes))
+        for width in (vectors, vectors + 1, vectors - 1):
+            if width > 0 and needed % width == 0:
+                vectors = width
+                break
+        else:
+            vectors = min(vectors, needed)
+    rows = min(14, max(1, (isa.registers - vectors - 1) // vectors))
     return GemmTile(m_r=rows, n_r=vectors * lanes, lanes=lanes)
 
 
@@ -137,8 +144,3 @@ def pack_b_constant(b: npt.NDArray[Any], tile: GemmTile) -> npt.NDArray[Any]:
         cols = b[:, p * tile.n_r : (p + 1) * tile.n_r]
         out[p, :, : cols.shape[1]] = cols
     return out
-
-
-def bad_row_stride_bytes() -> int:
-    """Row distances that are a multiple of this many bytes collide in a first-level cache."""
-    return _ALIAS_BYTES // 4

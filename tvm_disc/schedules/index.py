@@ -42,6 +42,13 @@ class IndexSpace:
         self._same = same
         self._parts: dict[Any, _Part] = {}
         self._splits: dict[tuple[Any, ...], tuple[Expr, ...]] = {}
+        self._aligned: dict[Any, int] = {}  # ramps whose base is a multiple of their lanes
+
+    def aligned(self, base: Expr, lanes: int) -> Expr:
+        """``lanes`` consecutive indices from ``base``, a multiple of ``lanes``."""
+        result = tirx.Ramp(base, i64(1), lanes)
+        self._aligned[result] = lanes
+        return result
 
     def split(self, index: Expr, dims: Dims) -> tuple[Expr, ...]:
         """``index`` over row-major ``dims``; literal-one dims give 0."""
@@ -50,6 +57,11 @@ class IndexSpace:
             return tuple(i64(0) for _ in dims)
         if len(wide) == 1:
             return tuple(index if i == wide[0] else i64(0) for i in range(len(dims)))
+        if self._splits_whole(index, dims[wide[-1]]):
+            # Every vector lies inside one row of the last dim: only its start is divided.
+            starts = list(self.split(index.base, dims))
+            starts[wide[-1]] = self.aligned(starts[wide[-1]], self._aligned[index])
+            return tuple(starts)
         kept = tuple(dims[i] for i in wide)
         key = (index, *kept)
         parts = self._splits.get(key)
@@ -59,6 +71,11 @@ class IndexSpace:
         values = iter(parts)
         return tuple(next(values) if i in wide else i64(0) for i in range(len(dims)))
 
+    def _splits_whole(self, index: Expr, last: Any) -> bool:
+        lanes = self._aligned.get(index)
+        literal = _literal(last)
+        return lanes is not None and literal is not None and literal % lanes == 0
+
     def _part(self, origin: Expr, dims: tuple[Expr, ...], position: int) -> Expr:
         var = tirx.Var(f"i{position}", dtype_of(origin))
         self._parts[var] = _Part(origin, dims, position, var)
@@ -66,6 +83,12 @@ class IndexSpace:
 
     def join(self, index: Sequence[Expr], dims: Dims) -> Expr:
         """The row-major linear index, with complete runs of one split joined back."""
+        last = next((k for k in reversed(range(len(dims))) if _literal(dims[k]) != 1), None)
+        if last is not None and isinstance(index[last], tirx.Ramp):
+            vector = index[last]
+            if _literal(vector.stride) == 1 and all(lanes_of(i64(x)) == 1 for x in index[:last]):
+                starts = [*index[:last], vector.base, *index[last + 1 :]]
+                return tirx.Ramp(self.join(starts, dims), vector.stride, vector.lanes)
         terms, sizes = self._coalesce(list(index), list(dims))
         total: Expr = None
         for term, size in zip(terms, sizes, strict=True):

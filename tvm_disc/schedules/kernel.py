@@ -19,6 +19,8 @@ from tvm.ir import GlobalVar, PrimType
 
 from tvm_disc.relay_passes.graph import Node, free_symbols
 from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, index_var, pointer, prim_func
+from tvm_disc.schedules.gemm_micro import MicroKernels, may_alias
+from tvm_disc.schedules.gemm_tile import Isa
 from tvm_disc.schedules.index import IndexSpace
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
@@ -26,19 +28,24 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 
-@dataclass(frozen=True)
+@dataclass
 class Machine:
-    """What templates need to know of the target.
+    """What templates need to know of the target, and what the kernels of a program share.
 
     Attributes:
-        lanes: 32-bit lanes of one vector register.
-        registers: number of vector registers.
+        isa: vector lanes and registers.
         threads: most tasks that run at once.
+        micro: the register-tile kernels built so far, shared by all contractions.
     """
 
-    lanes: int
-    registers: int
+    isa: Isa
     threads: int
+    micro: MicroKernels = field(default_factory=MicroKernels)
+
+    @property
+    def lanes(self) -> int:
+        """32-bit lanes of one vector register."""
+        return self.isa.lanes_f32
 
 
 @dataclass
@@ -51,6 +58,7 @@ class Group:
     params: list[Node]
     outputs: list[Node]
     anchor: Node | None = None
+    constants: frozenset[Node] = frozenset()  # params that are literals at every call
 
     def symbols(self) -> list[Any]:
         """Every symbolic dim that the group's code may mention."""
@@ -71,12 +79,14 @@ class Kernel:
         funcs: every TIR function of the kernel.
         symbols: the group's symbolic dims, in argument order.
         scratch_bytes: bytes of scratch for one call, an expression over ``symbols``.
+        nodes: what the kernel computes.
         packed: for each parameter that must be given in another layout, how to pack it.
         notes: what ``explain`` says about the kernel.
     """
 
     name: str
     kind: str
+    nodes: list[Node]
     entry: Any
     funcs: dict[Any, Any]
     params: list[Node]
@@ -119,6 +129,7 @@ class Plan:
     packed: dict[Node, Callable[[Any], Any]] = field(default_factory=dict)
     packed_dtypes: dict[Node, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    may_alias: bool = False  # the body's callees write its scratch under another name
 
 
 # Below this many plain operations waking the other cores costs more than it saves (2 to 3 us).
@@ -136,6 +147,7 @@ def build_kernel(group: Group, plan: Plan, solver: Solver, machine: Machine) -> 
     return Kernel(
         group.name,
         group.kind,
+        group.nodes,
         entry,
         funcs,
         group.params,
@@ -184,7 +196,8 @@ def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[A
     temp = block.declare("tmp", scratch, plan.scratch_dtype) if _uses_scratch(plan) else None
     plan.emit(Body(block, low, buffers, outputs, temp, lo, hi))
     # The body mentions the module's symbols: they are its parameters under the same variables.
-    return prim_func([*ins, *outs, scratch, *symbols, lo, hi], block.stmt())
+    func = prim_func([*ins, *outs, scratch, *symbols, lo, hi], block.stmt())
+    return may_alias(func) if plan.may_alias else func
 
 
 def _driver(

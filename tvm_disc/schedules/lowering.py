@@ -98,8 +98,8 @@ class Lowering:
         value = make()
         if self._guards:
             return value
-        if len(node.users) > 1 or node.row is None or node.row.cost >= 4:
-            value = self.settle(node.name, value)
+        # Always bound: a rule may use its operand several times, and a Let may occur only once.
+        value = self.settle(node.name, value)
         self._scopes[-1][key] = value
         return value
 

@@ -17,8 +17,9 @@ needs the single rounding to meet its bound.
 
 TVM's simplifier treats floats as real numbers: it folds ``x == x`` to true and turns
 ``not x < y`` into ``y <= x``.  Conditions are therefore written so that NaN makes them false, and
-are never negated.  Conversions to integer are undefined for NaN and out-of-range values, so a body first selects or
-clamps its argument and only then converts; ``min``/``max`` give their *second* operand on NaN.
+are never negated.  Conversions to integer are undefined for NaN and out-of-range values, so a body
+first selects or clamps its argument and only then converts; ``min``/``max`` give their *second*
+operand on NaN.
 """
 
 from __future__ import annotations
@@ -110,6 +111,40 @@ def dtype_of(x: Expr) -> tuple[str, int]:
     """Scalar type name and number of lanes of an expression."""
     name, _, lanes = str(x.ty.dtype).partition("x")
     return name, int(lanes or 1)
+
+
+def widen(x: Expr) -> Expr:
+    """float16 or bfloat16 as float32, exactly; float32 unchanged.
+
+    bfloat16 goes through its bits: TVM 0.27 turns a cast from bfloat16 inside a ``Let`` into an
+    integer conversion, and repeats the operand of a cast to it.
+    """
+    dtype, lanes = dtype_of(x)
+    suffix = "" if lanes == 1 else f"x{lanes}"
+    if dtype == "float32":
+        return x
+    if dtype == "float16":
+        return tirx.Cast("float32" + suffix, x)
+    bits = tirx.Cast("uint32" + suffix, tirx.reinterpret("uint16" + suffix, x))
+    high = tirx.shift_left(bits, tirx.const(16, "uint32" + suffix))
+    return tirx.reinterpret("float32" + suffix, high)
+
+
+def narrow(x: Expr, dtype: str) -> Expr:
+    """float32 rounded to nearest even in ``dtype`` (float16 or bfloat16); see :func:`widen`."""
+    lanes = dtype_of(x)[1]
+    suffix = "" if lanes == 1 else f"x{lanes}"
+    if dtype == "float16":
+        return tirx.Cast(dtype + suffix, x)
+    uint = "uint32" + suffix
+    wide, bits = tirx.Var("wide", "float32" + suffix), tirx.Var("bits", uint)
+    half = tirx.const(16, uint)
+    even = tirx.bitwise_and(tirx.shift_right(bits, half), tirx.const(1, uint))
+    rounded = tirx.shift_right(bits + even + tirx.const(0x7FFF, uint), half)
+    is_number = wide <= tirx.const(float("inf"), "float32" + suffix)
+    rounded = tirx.Select(is_number, rounded, tirx.const(0x7FC0, uint))
+    result = tirx.reinterpret(dtype + suffix, tirx.Cast("uint16" + suffix, rounded))
+    return tirx.Let(wide, x, tirx.Let(bits, tirx.reinterpret(uint, wide), result))
 
 
 class Body:

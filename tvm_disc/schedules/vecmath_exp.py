@@ -2,8 +2,9 @@
 
 ``exp`` and ``log`` follow Cody and Waite, "Software Manual for the Elementary Functions", with
 integer scaling; ``tanh``, ``sinh`` come from ``expm1``; ``erf`` is a polynomial near 0 and
-``1 - exp(polynomial)`` beyond; ``gelu`` is ``relu(x) - |x|*Phi(-|x|)``, whose second term keeps
-its relative accuracy in the tail; ``pow`` is ``exp2(y*log2(x))`` with a float64 logarithm.
+``1 - exp(polynomial)`` beyond; ``gelu`` is ``x*(1/2 + x*P(x^2))`` near 0 and beyond
+``relu(x) - |x|*Phi(-|x|)``, whose second term keeps its relative accuracy in the tail; ``pow`` is
+``exp2(y*log2(x))`` with a float64 logarithm.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ INF = float("inf")
 NAN = float("nan")
 FLT_MAX = 3.4028234663852886e38
 LN2 = 0.6931471805599453
-LOG2E = 1.4426950408889634
 
 # log(erfc(a)) on [0.92, 4] and erf(a)/a - 1 in a^2 on [0, 0.93].
 ERF_SMALL = (
@@ -44,14 +44,23 @@ GELU_TAIL = (
     0.7189860343933105,
     -0.4743541181087494,
     0.18233443796634674,
-    -0.016566043719649315,
+    -0.016566041857004166,
     -0.016445547342300415,
-    0.0032109085004776716,
-    0.002504644449800253,
-    -0.0003041280433535576,
-    -0.0004562221292871982,
-    -2.2582145902561024e-05,
-    4.06982253480237e-05,
+    0.003210892202332616,
+    0.002504640258848667,
+    -0.000304082699585706,
+    -0.00045619963202625513,
+    -2.2623304175795056e-05,
+    4.066964902449399e-05,
+)
+# (Phi(x) - 1/2)/x in x^2, |x| <= 0.75.
+GELU_NEAR = (
+    0.3989422917366028,
+    -0.06649136543273926,
+    0.00998734962195158,
+    -0.0012551400577649474,
+    0.0002517284592613578,
+    -0.00010509288404136896,
 )
 
 # log2(1+f)/f, float64 coefficients for a float32 result.
@@ -85,9 +94,7 @@ def exp(x: Expr) -> Expr:
     finite = tirx.And(b.x >= under, b.x <= over)
     n, f = b.exp_reduce(b.let("t", b.select(finite, b.x, b.c(0.0))), b.x)
     result = b.scale_gradual(b.exp_poly(f), n)
-    return b.done(
-        b.select(b.x > over, b.c(INF), b.select(b.x < under, b.c(0.0), result))
-    )
+    return b.done(b.select(b.x > over, b.c(INF), b.select(b.x < under, b.c(0.0), result)))
 
 
 def exp2(x: Expr) -> Expr:
@@ -97,9 +104,7 @@ def exp2(x: Expr) -> Expr:
     whole = b.let("w", tirx.nearbyint(b.select(finite, b.x, b.c(0.0))))
     f = b.let("f", (b.x - whole) * b.c(LN2))
     result = b.scale_gradual(b.exp_poly(f), b.let("k", b.small_int(whole)))
-    return b.done(
-        b.select(b.x >= b.c(128.0), b.c(INF), b.select(b.x <= under, b.c(0.0), result))
-    )
+    return b.done(b.select(b.x >= b.c(128.0), b.c(INF), b.select(b.x <= under, b.c(0.0), result)))
 
 
 def _decay(b: Body, reach: float) -> tuple[Expr, Expr, Expr]:
@@ -164,8 +169,10 @@ def gelu_erf(x: Expr) -> Expr:
     t = b.let("w", b.fma(u, b.c(2.0), b.c(-1.0)))
     tail = b.let("v", b.poly(t, GELU_TAIL) * u * p)
     tail = b.scale_gradual(tail, n)
-    positive = b.select(b.x >= b.c(0.0), b.x, b.c(-0.0))
-    return b.done(b.select(b.x >= b.c(-FLT_MAX), positive - tail, b.c(NAN)))
+    far = b.select(b.x >= b.c(0.0), b.x, b.c(-0.0)) - tail
+    phi = b.fma(b.x, b.poly(b.let("z", a * a), GELU_NEAR), b.c(0.5))
+    result = b.select(a < b.c(0.7), b.x * phi, far)
+    return b.done(b.select(b.x >= b.c(-FLT_MAX), result, b.c(NAN)))
 
 
 def _sinh_parts(b: Body) -> tuple[Expr, Expr]:
@@ -252,7 +259,7 @@ def asinh(x: Expr) -> Expr:
     e = b.let("e", e + b.select(big, b.c(1.0), b.c(0.0)))
     far = b.with_sign(b.log_join(e, f, b.log1p_tail(f)), b.x)
     s = b.let("s", b.x * b.x)
-    near = b.fma(b.x * s, b.poly(s, ASINH_TAIL), b.x)
+    near = b.x * b.fma(s, b.poly(s, ASINH_TAIL), b.c(1.0))
     finite = b.select(a >= b.c(0.5), far, near)
     return b.done(b.select(a < b.c(INF), finite, b.x))
 

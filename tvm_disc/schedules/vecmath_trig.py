@@ -51,7 +51,7 @@ ATAN_TAIL = (
 
 
 def _quadrant(b: Body) -> tuple[Expr, Expr]:
-    """``(q, r)`` with ``x = q*pi/2 + r``, ``|r| <= pi/4``; NaN beyond the range of the reduction."""
+    """``(q, r)`` with ``x = q*pi/2 + r``, ``|r| <= pi/4``; NaN from ``TRIG_LIMIT`` on."""
     inside = tirx.And(b.x > b.c(-TRIG_LIMIT), b.x < b.c(TRIG_LIMIT))
     x = b.let("d", b.cast(b.select(inside, b.x, b.c(0.0)), "float64"))
     n = b.let("n", tirx.nearbyint(x * b.d(0.6366197723675814)))
@@ -69,7 +69,7 @@ def _sin_cos(x: Expr, shift: int) -> Expr:
     q, r = _quadrant(b)
     q = b.let("q", q + b.i(shift)) if shift else q
     s = b.let("z", r * r)
-    sine = b.fma(r * s, b.poly(s, SIN_TAIL), r)
+    sine = r * b.fma(s, b.poly(s, SIN_TAIL), b.c(1.0))  # a product keeps the sign of -0
     cosine = b.fma(s * s, b.poly(s, COS_TAIL), b.fma(s, b.c(-0.5), b.c(1.0)))
     odd = b.eq(tirx.bitwise_and(q, b.i(1)), b.i(1))
     value = b.let("v", b.select(odd, cosine, sine))

@@ -18,7 +18,7 @@ Bound = int | None
 """None is infinity."""
 
 DEPTH = 3
-BUDGET = 160
+BUDGET = 64
 
 
 def lower(st: State, p: Poly, depth: int = DEPTH) -> Bound:

@@ -24,7 +24,7 @@ from tvm import tirx
 from tvm_disc.errors import ParseError
 
 _TOKEN = re.compile(
-    r"\s*(?:(\d+)|([A-Za-z_][\w:/]*(?:\.[A-Za-z_][\w:/]*)*(?:\.\d+)?)|(==|!=|<=|>=|//|[-+*%<>(),\[\]]))"
+    r"\s*(?:(\d+)|([A-Za-z_][\w:]*(?:\.[A-Za-z_][\w:/]*)*(?:\.\d+)?)|(==|!=|<=|>=|//|[-+*%<>(),\[\]]))"
 )
 _RELATIONS: dict[str, Any] = {
     "==": tirx.EQ, "!=": tirx.NE, "<=": tirx.LE, "<": tirx.LT, ">=": tirx.GE, ">": tirx.GT,

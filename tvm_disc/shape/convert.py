@@ -261,7 +261,7 @@ class Converter:
             return tirx.FloorDiv(self.expr(e), self.expr(k))
         if atom.kind == "sel":
             cond, a, b = atom.args
-            return tirx.if_then_else(self.cond_expr(cond), self.expr(a), self.expr(b))
+            return tirx.Select(self.cond_expr(cond), self.expr(a), self.expr(b))
         parts = sorted(atom.args, key=lambda p: p.as_const is not None)
         args = [self.expr(p) for p in (parts if atom.kind in ("min", "max") else atom.args)]
         if atom.kind in ("min", "max"):

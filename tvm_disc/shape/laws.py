@@ -38,11 +38,19 @@ def nonzero(st: State, p: Poly) -> bool:
     _, mono, rest = p.without_content()
     bare = len(mono) == 1 and rest.as_const is not None
     if mono and not bare and all(nonzero(st, Poly.mono((a,))) for a in dict.fromkeys(mono)):
+        st.hit("n != 0, m != 0: n*m != 0")
         return rest.as_const is not None or nonzero(st, rest)
     if p.constant % p.coefficient_gcd():
+        st.hit("k | p - c, k does not divide c: p != 0")
         return True
     lo, hi = lower(st, p), upper(st, p)
-    return (lo is not None and lo > 0) or (hi is not None and hi < 0) or excluded(st, p)
+    if (lo is not None and lo > 0) or (hi is not None and hi < 0):
+        st.hit("p > 0 or p < 0: p != 0")
+        return True
+    if excluded(st, p):
+        st.hit("p != 0 is a fact")
+        return True
+    return False
 
 
 def excluded(st: State, p: Poly) -> bool:
@@ -336,3 +344,30 @@ def apply_laws(st: State, kind: str, args: tuple[Any, ...]) -> Poly | None:
             st.hit(law.name)
             return result
     return None
+
+
+COND_LAWS = (
+    "equal by normal form",
+    "decided by ranges",
+    "the lower bound of p is at least 0: p >= 0",
+    "n != 0, m != 0: n*m != 0",
+    "k | p - c, k does not divide c: p != 0",
+    "p > 0 or p < 0: p != 0",
+    "p != 0 is a fact",
+    "k | k*a",
+)
+"""Laws by which the normal form decides a condition."""
+
+FACT_LAWS = (
+    "k | e: e -> k*(e // k)",
+    "n*a == n*b, n != 0: a == b",
+    "a*x == k*y, gcd(a, k) == 1: k | x",
+    "h*d == k: b*h*d -> b*k",
+    "n*m == k > 0: n > 0, m > 0",
+    "n*m >= 1: n >= 1, m >= 1",
+    "n*m != 0: n != 0, m != 0",
+    "c <= min(a, b): c <= a, c <= b",
+    "x // k >= c: x >= k*c",
+    "a + b >= 0, b <= c: a >= -c",
+)
+"""Laws by which a fact gives further facts."""

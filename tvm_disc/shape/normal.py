@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .bounds import nonneg
-from .laws import apply_laws, excluded, nonzero
+from .laws import apply_laws, nonzero
 from .state import State
 from .terms import (
     FALSE,
@@ -124,25 +124,6 @@ def _reduce_once(st: State, p: Poly, skip: Poly | None) -> Poly | None:
     return None
 
 
-def pseudo_zero(st: State, p: Poly) -> bool:
-    """Whether some non-zero multiple of `p` rewrites to zero: then `p` is zero."""
-    rules = [r for r in st.rules if abs(r.terms[0][1]) > 1]
-    for _ in range(16):
-        if not p:
-            return True
-        for rule in rules:
-            lead, k = rule.terms[0]
-            step = next((t for t in p.terms if mono_div(t[0], lead) is not None), None)
-            if step is not None:
-                rest = mono_div(step[0], lead)
-                assert rest is not None
-                p = norm(st, p.scale(k) - (rule * Poly.mono(rest)).scale(step[1]))
-                break
-        else:
-            return False
-    return False
-
-
 def norm_cond(st: State, c: Cond) -> Cond:
     """The normal form of a condition, decided where ranges and exclusions decide it."""
     if c.op in ("and", "or"):
@@ -156,9 +137,12 @@ def norm_cond(st: State, c: Cond) -> Cond:
         if out.op != "ge":
             return out
         if nonneg(st, out.args[0]):
+            st.hit("the lower bound of p is at least 0: p >= 0")
             return TRUE
         return FALSE if nonneg(st, (-out.args[0]).plus(-1)) else out
     equal = cond_eq(p)
-    if equal.op == "eq" and (excluded(st, equal.args[0]) or nonzero(st, equal.args[0])):
+    if equal.op == "eq" and nonzero(st, equal.args[0]):
         equal = FALSE
+    elif equal == FALSE and p.as_const is None:
+        st.hit("k | p - c, k does not divide c: p != 0")
     return equal if c.op == "eq" else cond_not(equal)

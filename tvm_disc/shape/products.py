@@ -43,7 +43,7 @@ def broadcast(solver: Solver, a: Any, b: Any, context: str) -> Any:
         return solver.simplify(kept)
     fits = tirx.Or(tirx.Or(tirx.EQ(a, b), tirx.EQ(a, _one())), tirx.EQ(b, _one()))
     solver.require(fits, context, f"{must}, or one of them be 1")
-    return solver.simplify(tirx.if_then_else(tirx.EQ(a, _one()), b, a))
+    return solver.simplify(tirx.Select(tirx.EQ(a, _one()), b, a))
 
 
 def _one() -> Any:

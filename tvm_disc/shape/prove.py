@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .assume import assume
-from .bounds import choices, lower, mono_lower, nonneg, upper
-from .laws import excluded, nonzero
-from .normal import norm, norm_cond, pseudo_zero
+from .bounds import choices, mono_lower, nonneg
+from .laws import nonzero
+from .normal import norm, norm_cond
 from .state import Contradiction, State
-from .terms import Atom, Cond, Poly, cond_all, cond_any, cond_eq, cond_ge, cond_not
+from .terms import TRUE, Atom, Cond, Poly, cond_all, cond_eq, cond_ge, cond_not
 
 MAX_SPLITS = 2
 """How many hypotheses may be nested."""
-BUDGET = 24
+BUDGET = 16
 """How many hypotheses one question may try in all."""
 MAX_RESIDUE = 8
 """Largest divisor whose remainders are enumerated."""
@@ -50,7 +50,7 @@ def prove(st: State, c: Cond) -> bool | None:
 def _prove(st: State, c: Cond) -> bool | None:
     n = norm_cond(st, c)
     if n.op in ("true", "false"):
-        st.hit("normal form")
+        st.hit("equal by normal form" if n == TRUE and c.op == "eq" else "decided by ranges")
         return n.op == "true"
     for law in PROOF_LAWS:
         answer = law.decide(st, n)
@@ -69,24 +69,6 @@ def _answer(c: Cond, equal: bool | None) -> bool | None:
     return None if equal is None else equal == (c.op == "eq")
 
 
-def _remainder(st: State, c: Cond) -> bool | None:
-    p = _eq_poly(c)
-    return _answer(c, False) if p is not None and p.constant % p.coefficient_gcd() else None
-
-
-def _sign(st: State, c: Cond) -> bool | None:
-    p = _eq_poly(c)
-    if p is None:
-        return None
-    lo, hi = lower(st, p), upper(st, p)
-    return _answer(c, False) if (lo or 0) > 0 or (hi is not None and hi < 0) else None
-
-
-def _excluded(st: State, c: Cond) -> bool | None:
-    p = _eq_poly(c)
-    return _answer(c, False) if p is not None and excluded(st, p) else None
-
-
 def _factors(st: State, c: Cond) -> bool | None:
     p = _eq_poly(c)
     if p is None:
@@ -102,20 +84,6 @@ def _factors(st: State, c: Cond) -> bool | None:
 def _squeezed(st: State, c: Cond) -> bool | None:
     p = _eq_poly(c)
     return _answer(c, True) if p is not None and nonneg(st, p) and nonneg(st, -p) else None
-
-
-def _multiple(st: State, c: Cond) -> bool | None:
-    p = _eq_poly(c)
-    return _answer(c, True) if p is not None and pseudo_zero(st, p) else None
-
-
-def _bounded(st: State, c: Cond) -> bool | None:
-    if c.op != "ge":
-        return None
-    p = c.args[0]
-    if nonneg(st, p):
-        return True
-    return False if nonneg(st, (-p).plus(-1)) else None
 
 
 def _scaled(st: State, c: Cond) -> bool | None:
@@ -268,13 +236,8 @@ def _under(st: State, hypothesis: Cond, c: Cond, vacuous: bool = False) -> str |
 
 
 PROOF_LAWS = (
-    ProofLaw("k | p - c, k does not divide c: p != 0", _remainder),
-    ProofLaw("p > 0 or p < 0: p != 0", _sign),
-    ProofLaw("p != 0 is a fact", _excluded),
     ProofLaw("n*p == 0 where n == 0 or p == 0", _factors),
     ProofLaw("p >= 0 and p <= 0: p == 0", _squeezed),
-    ProofLaw("c*p == 0, c != 0: p == 0", _multiple),
-    ProofLaw("the lower bound of p is at least 0: p >= 0", _bounded),
     ProofLaw("k > 0, k*p > -k: p >= 0", _scaled),
     ProofLaw("n == 0 or p >= 0: n*p >= 0", _zero_or),
     ProofLaw("each of a conjunction", _all),
@@ -301,4 +264,4 @@ def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:
     return prove(st, cond_eq(rest - k * st.terms.poly("div", rest, k)))
 
 
-__all__ = ["PROOF_LAWS", "ProofLaw", "cond_any", "prove", "prove_divides"]
+__all__ = ["PROOF_LAWS", "ProofLaw", "prove", "prove_divides"]

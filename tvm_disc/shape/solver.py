@@ -25,6 +25,7 @@ from .constraints import Likely, parse_constraint
 from .convert import Converter
 from .explain import blame, describe, reasons
 from .facts import Fact, Guard
+from .hard import ask_z3
 from .laws import nonzero
 from .normal import norm, norm_cond
 from .printing import show, show_shape
@@ -49,6 +50,7 @@ class Solver:
         self._names: dict[str, Any] = {}
         self._sources: dict[Atom, str] = {}
         self._likely: dict[Atom, tuple[int, ...]] = {}
+        self._hard: dict[tuple[Cond, int], bool | None] = {}
         self.guards: list[Guard] = []
 
     def _fresh_state(self) -> State:
@@ -163,7 +165,7 @@ class Solver:
         return tuple(sorted(values))
 
     def _add(self, kind: str, text: str, why: str, c: Cond) -> None:
-        if c.op == "true" or prove(self._state, c) is True:
+        if norm_cond(self._state, c).op == "true":
             # Kept for `describe`, but nothing new; a user still wants to see what was declared.
             if c.op != "true":
                 self._facts.append(Fact(kind, text, why, c))
@@ -205,6 +207,19 @@ class Solver:
         if isinstance(cond, str):
             cond = parse_constraint(cond, self.resolve)
         return self._ask(self._convert.cond(cond))
+
+    def known_hard(self, cond: Any) -> bool | None:
+        """`known`, then TVM's analyzer with Z3: tens of milliseconds, for dims below 2**31."""
+        if isinstance(cond, str):
+            cond = parse_constraint(cond, self.resolve)
+        c = self._convert.cond(cond)
+        answer = self._ask(c)
+        if answer is not None:
+            return answer
+        key = (c, len(self._facts))
+        if key not in self._hard:
+            self._hard[key] = ask_z3(self._convert, self._facts, c)
+        return self._hard[key]
 
     def known_eq(self, a: Dim, b: Dim) -> bool | None:
         """`a == b`."""

@@ -14,6 +14,7 @@ Arithmetic is exact: dims are mathematical integers, and int64 overflow is out o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -45,7 +46,7 @@ class Atom:
         self.mentions: frozenset[Atom] = inner | {self}
         depth = 1 + max((a.rank[0] for a in inner), default=-1)
         #: the place in the order of atoms; leaves have depth 0
-        self.rank = (depth, uid)
+        self.rank: tuple[int, int] = (depth, uid)
         #: the leaves (symbols and exact quotients) inside
         self.syms: frozenset[Atom] = frozenset(
             a for a in self.mentions if a.kind in ("sym", "quo", "opaque")
@@ -93,7 +94,12 @@ _Order = tuple[tuple[tuple[int, int], ...], int, tuple[int, ...]]
 
 
 def _order(term: tuple[Mono, int]) -> _Order:
-    ranks = [a.rank for a in term[0]]
+    return _mono_order(term[0])
+
+
+@lru_cache(maxsize=1 << 16)
+def _mono_order(mono: Mono) -> _Order:
+    ranks = [a.rank for a in mono]
     leaves = tuple(r[1] for r in ranks if not r[0])
     return (tuple(r for r in ranks if r[0]), len(leaves), leaves)
 

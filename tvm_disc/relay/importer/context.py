@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.relax import op as R
 
@@ -95,7 +96,8 @@ class Emitter:
     def bind(self, call: Expr, ty: Any) -> Any:
         """Bind ``call`` to a fresh variable of type ``ty``."""
         var = relax.Var(self._name(), ty, self._span())
-        relax.expr._update_type(call, ty)
+        if call.ty.is_missing():
+            relax.expr._update_type(call, ty)
         self.sequences[-1].append(relax.VarBinding(var, call))
         return var
 
@@ -228,7 +230,7 @@ class Emitter:
 
 
 def _identical(a: Dim, b: Dim) -> bool:
-    return bool(tvm.ir.structural_equal(a, b))
+    return bool(tvm_ffi.structural_equal(a, b))
 
 
 def product(dims: Sequence[Dim]) -> Dim:

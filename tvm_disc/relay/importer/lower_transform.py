@@ -30,10 +30,9 @@ def _dyn_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def reshape_to(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> Tensor:
     """Relay's reshape codes: 0 copies a dim, -1 is inferred, -2 copies the rest, -3 merges two
     dims, -4 splits one into the two that follow."""
-    dims, infer, known_source = _decode(ctx, x, codes, allow_zero)
+    dims, infer = _decode(ctx, x, codes, allow_zero)
     if infer is not None:
-        rest = product([d for k, d in enumerate(dims) if k != infer])
-        dims[infer] = _inferred(ctx, x, dims, infer, rest, known_source)
+        dims[infer] = _inferred(ctx, x, dims, infer)
     else:
         dims = _undo_broadcast_idiom(ctx, x, dims)
     ctx.require_same_elements(x, dims)
@@ -42,19 +41,17 @@ def reshape_to(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> T
 
 def _decode(
     ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool
-) -> tuple[list[Any], int | None, dict[int, tuple[int, ...]]]:
+) -> tuple[list[Any], int | None]:
     dims: list[Any] = []
     infer: int | None = None
     source = 0
     k = 0
-    aligned: dict[int, tuple[int, ...]] = {}
     while k < len(codes):
         code = codes[k]
         if not is_number(code) or code > 0 or (code == 0 and allow_zero):
             dims.append(ctx.dim(code))
             source += 1
         elif code == 0:
-            aligned[len(dims)] = (source,)
             dims.append(_source_dim(ctx, x, source))
             source += 1
         elif code == -1:
@@ -78,7 +75,7 @@ def _decode(
         else:
             raise TypeMismatch(ctx.where(f"unknown reshape code {code}"))
         k += 1
-    return dims, infer, aligned
+    return dims, infer
 
 
 def _source_dim(ctx: Emitter, x: Tensor, axis: int) -> Any:
@@ -95,9 +92,7 @@ def _split_pair(ctx: Emitter, dim: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return ctx.dim(a), ctx.dim(b)
 
 
-def _inferred(
-    ctx: Emitter, x: Tensor, dims: list[Any], infer: int, rest: Any, aligned: Mapping[int, Any]
-) -> Any:
+def _inferred(ctx: Emitter, x: Tensor, dims: list[Any], infer: int) -> Any:
     """The dim that makes the element counts equal.
 
     Factors that occur on both sides are cancelled before dividing, so that
@@ -105,13 +100,13 @@ def _inferred(
     same thing for an empty batch.
     """
     left = list(x.dims)
-    right = [d for k, d in enumerate(dims) if k != infer]
-    for d in list(right):
-        for e in list(left):
-            if ctx.same(d, e):
-                left.remove(e)
-                right.remove(d)
-                break
+    right = []
+    for d in (d for k, d in enumerate(dims) if k != infer):
+        match = next((k for k, e in enumerate(left) if ctx.same(d, e)), None)
+        if match is None:
+            right.append(d)
+        else:
+            del left[match]
     total, divisor = product(left), product(right)
     if ctx.literal(divisor) == 1:
         return ctx.solver.simplify(total)
@@ -205,6 +200,9 @@ def _broadcast_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
             # maximum(shape(x), shape(y)): the importer's way to say "broadcast x against y".
             other = want.b if ctx.same(d, want.a) else want.a
             dims[offset + axis] = ctx.solver.broadcast_dim(d, other, ctx.where(f"axis {axis}"))
+            continue
+        if ctx.solver.known(tirx.Or(tirx.NE(d, i64(1)), tirx.EQ(want, i64(1)))):
+            ctx.require_eq(d, want, f"axis {axis} is broadcast")
             continue
         cond = tirx.Or(tirx.EQ(d, want), tirx.EQ(d, i64(1)))
         ctx.solver.require(cond, ctx.where(f"axis {axis} is broadcast"))

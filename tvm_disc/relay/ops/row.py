@@ -36,6 +36,12 @@ class Pattern(enum.IntEnum):
     OPAQUE = 8
 
 
+# Operators whose type relation gives bool for any operand (Relay's BroadcastComp, IdentityComp).
+COMPARISONS = frozenset(
+    "equal not_equal less less_equal greater greater_equal isnan isinf isfinite".split()
+)
+
+
 @dataclass(frozen=True)
 class Sample:
     """One example call, for tests that walk the table.
@@ -76,6 +82,11 @@ class OpRow:
     value: ValueRule | None = None
     reference: Reference | None = None
     samples: tuple[Sample, ...] = ()
+
+    @property
+    def compares(self) -> bool:
+        """Whether the result is boolean whatever the operands are."""
+        return self.name in COMPARISONS
 
     @property
     def tuple_args(self) -> tuple[bool, ...]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
+
+from tvm_disc.relay.importer.rules import LOWER, VALUES
 
 from . import (
     algorithm,
@@ -39,8 +42,13 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
 )
 
 
+def _with_rules(row: OpRow) -> OpRow:
+    """A row with its import and shape-value rules, which live beside the importer."""
+    return replace(row, lower=LOWER.get(row.name), value=VALUES.get(row.name))
+
+
 def _build() -> Mapping[str, OpRow]:
-    rows = {row.name: row for family in FAMILIES for row in family}
+    rows = {row.name: _with_rules(row) for family in FAMILIES for row in family}
     assert len(rows) == sum(map(len, FAMILIES)), "an operator has two rows"
     return MappingProxyType(rows)
 

@@ -1,0 +1,323 @@
+"""Single-thread GEMM table: the dot template against the FMA peak and other libraries.
+
+    python benchmarks/gemm.py [weights] [batch] [gemv] [--quick] [--knobs m_r=12,n_r=32,...]
+
+Every round times each contestant once, one after the other, and the FMA loop between them, in
+CPU seconds of the process (a shared machine takes the core away at will);
+figures are medians over rounds, ratios are medians of per-round ratios, so slow drifts of a
+shared machine cancel. ``onnxruntime`` and ``openvino`` take part if they can be imported. Their
+times include one Python call per product: points below 20 us say little about them.
+"""
+
+# The thread counts must be set before the libraries load.
+# ruff: noqa: E402
+from __future__ import annotations
+
+import os
+
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import ctypes
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+import tvm
+from gemm_harness import Gemm, aligned, build, cpu, weights
+
+from tvm_disc.schedules import dot
+from tvm_disc.schedules.emit import Block, const, index_var, pointer, prim_func
+from tvm_disc.schedules.gemm_micro import ramp, splat, vload, vstore
+
+LAYERS = [(768, 768), (768, 2304), (768, 3072), (3072, 768), (64, 64), (13, 512), (512, 256)]
+ROWS = [1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 200, 255, 384, 512, 1000]
+LENGTHS = [5, 24, 43, 62, 81, 100, 119, 128]
+Run = Callable[[], float]  # one timing: seconds per product
+Tuned = Callable[[int | None], dot.GemmTile]  # the tile for a known number of columns
+
+
+def fma_peak(target: Any) -> Run:
+    """GFLOP/s of independent multiply-adds in registers, as a function to sample it."""
+    isa = dot.isa_of(target)
+    lanes, count = isa.lanes_f32, isa.registers - 8
+    data, n = pointer("data", "float32"), index_var("n")
+    b = Block()
+    buf = b.declare("data_", data, "float32")
+    sums = [b.alloc(f"s{i}", lanes, "float32") for i in range(count)]
+    step = b.alloc("step", lanes, "float32")
+    vstore(b, step, 0, lanes, splat(const(0.5, "float32") * buf[0], lanes))
+    for s in sums:
+        vstore(b, s, 0, lanes, vload(buf, 0, lanes))
+    with b.loop("i", n):
+        for s in sums:
+            x = vload(step, 0, lanes)
+            vstore(b, s, 0, lanes, x * vload(s, 0, lanes) + x)
+    for i, s in enumerate(sums):
+        b.store(buf, ramp(i * lanes, lanes), vload(s, 0, lanes))
+    func = prim_func([data, n], b.stmt(), {"global_symbol": "peak"})
+    lib = build({tvm.ir.GlobalVar("peak"): func}, target)
+    memory = aligned(count * lanes, "float32")
+    turns = 200000
+
+    def sample() -> float:
+        start = time.process_time()
+        lib["peak"](ctypes.c_void_p(memory.ctypes.data), turns)
+        return 2.0 * turns * count * lanes / (time.process_time() - start) / 1e9
+
+    sample()
+    return sample
+
+
+def timed(call: Callable[[], Any], repeat: int) -> Run:
+    """Seconds per call, over ``repeat`` calls."""
+
+    def run() -> float:
+        start = time.process_time()
+        for _ in range(repeat):
+            call()
+        return (time.process_time() - start) / repeat
+
+    return run
+
+
+def timed_inside(call: Callable[[int], Any], repeat: int) -> Run:
+    """As :func:`timed` for a function that repeats by itself."""
+
+    def run() -> float:
+        start = time.process_time()
+        call(repeat)
+        return (time.process_time() - start) / repeat
+
+    return run
+
+
+def onnx_peer(a_shape: list[Any], b: Any, threads: int = 1) -> Any:
+    """A onnxruntime session of one MatMul; ``b`` is a constant, or the shape of an input."""
+    try:
+        import onnxruntime as ort
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError:
+        return None
+    inputs = [helper.make_tensor_value_info("a", TensorProto.FLOAT, a_shape)]
+    constants = []
+    if isinstance(b, np.ndarray):
+        constants.append(numpy_helper.from_array(b, "b"))
+    else:
+        inputs.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, b))
+    out = helper.make_tensor_value_info("c", TensorProto.FLOAT, [None] * len(a_shape))
+    node = helper.make_node("MatMul", ["a", "b"], ["c"])
+    graph = helper.make_graph([node], "one", inputs, [out], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+
+    def bind(feeds: dict[str, np.ndarray], out: np.ndarray) -> Callable[[], Any]:
+        io = session.io_binding()
+        for name, x in feeds.items():
+            io.bind_input(name, "cpu", 0, np.float32, x.shape, x.ctypes.data)
+        io.bind_output("c", "cpu", 0, np.float32, out.shape, out.ctypes.data)
+        return lambda: session.run_with_iobinding(io)
+
+    return bind
+
+
+def openvino_peer(b: np.ndarray) -> Any:
+    """An OpenVINO model of one MatMul with constant ``b[K, N]``."""
+    try:
+        import openvino as ov
+        from openvino import opset13 as ops
+    except ImportError:
+        return None
+    a = ops.parameter([-1, b.shape[0]], np.float32, name="a")
+    model = ov.Model([ops.matmul(a, ops.constant(b), False, False)], [a])
+    config = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
+    request = ov.Core().compile_model(model, "CPU", config).create_infer_request()
+
+    def bind(feeds: dict[str, np.ndarray], out: np.ndarray) -> Callable[[], Any]:
+        request.set_input_tensor(0, ov.Tensor(feeds["a"], shared_memory=True))
+        request.set_output_tensor(0, ov.Tensor(out, shared_memory=True))
+        return request.infer
+
+    return bind
+
+
+def measure(
+    ours: Callable[[int], Any],
+    peers: dict[str, Callable[[], Any]],
+    flops: float,
+    peak: Run,
+    rounds: int,
+) -> tuple[float, float, float, dict[str, float]]:
+    """(seconds, GFLOP/s, share of peak, speed-up over each peer)."""
+    repeat = max(1, int(4e-3 * 60e9 / max(flops, 2e5)))
+    runs = {"ours": timed_inside(ours, repeat)}
+    runs |= {name: timed(f, repeat) for name, f in peers.items()}
+    for run in runs.values():
+        run()
+    rows: list[dict[str, float]] = []
+    shares = []
+    for _ in range(rounds):
+        before = peak()
+        row = {"ours": runs["ours"]()}
+        shares.append(flops / row["ours"] / 1e9 / max(before, peak()))
+        row |= {name: runs[name]() for name in peers}
+        rows.append(row)
+    seconds = float(np.median([r["ours"] for r in rows]))
+    ratios = {p: float(np.median([r[p] / r["ours"] for r in rows])) for p in peers}
+    return seconds, flops / seconds / 1e9, float(np.median(shares)), ratios
+
+
+def report(label: str, point: tuple[float, float, float, dict[str, float]]) -> None:
+    seconds, rate, share, ratios = point
+    text = "  ".join(f"{name} {ratio:5.2f}x" for name, ratio in ratios.items())
+    print(
+        f"{label:>22} {seconds * 1e6:9.1f} us {rate:7.1f} GF/s {share:6.1%} peak  {text}",
+        flush=True,
+    )
+
+
+def bench_weights(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
+    """``c[M, N] = a[M, K] @ constant``, one compiled body for all M."""
+    rng = np.random.default_rng(0)
+    rows = [1, 7, 16, 64, 100, 128, 255, 512] if quick else ROWS
+    for k, n in LAYERS[::2] if quick else LAYERS:
+        tile = tuned(n)
+        start = time.process_time()
+        gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
+        spent = time.process_time() - start
+        w = rng.standard_normal((k, n)).astype("float32")
+        packed = dot.pack_b_constant(w, tile)
+        b = aligned(packed.size, "float32")
+        b[:] = packed.ravel()
+        print(f"# K={k} N={n}: build {spent:.2f} s of CPU")
+        ort, vino = onnx_peer([None, k], w), openvino_peer(w)
+        for m in rows:
+            a = aligned(m * k, "float32").reshape(m, k)
+            a[:] = rng.standard_normal((m, k))
+            c = aligned(m * n, "float32").reshape(m, n)
+            out = np.empty((m, n), np.float32)
+            peers: dict[str, Callable[[], Any]] = {
+                "numpy": lambda a=a, w=w, out=out: np.matmul(a, w, out=out)
+            }
+            if ort is not None:
+                peers["ort"] = ort({"a": a}, out)
+            if vino is not None:
+                peers["ov"] = vino({"a": a}, out)
+            run = gemm.runner({"a": a, "b": b, "c": c}, m=m)
+            point = measure(run, peers, 2.0 * m * n * k, peak, 5 if quick else 7)
+            np.testing.assert_allclose(c, a @ w, rtol=1e-3, atol=1e-3)
+            report(f"K={k} N={n} M={m}", point)
+
+
+def attention(heads: int, width: int, second: bool, tile: dot.GemmTile, target: Any) -> Gemm:
+    """``scores = q @ k^T`` or, ``second``, ``out = scores @ v``; T is the size ``m``."""
+
+    def describe(_b: Block, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+        t = sizes["m"]
+        n, k = (width, t) if second else (t, width)
+        c = bufs["c"]
+        one = (1, width) if second else (width, 1)
+
+        def store_vector(b: Block, g: Any, i: Any, j: Any, lanes: int, v: Any) -> bool:
+            b.store(c, ramp((g * t + i) * n + j, lanes), v)
+            return True
+
+        return dot.GemmSpec(
+            heads,
+            t,
+            n,
+            k,
+            a_affine=dot.Affine(bufs["a"], lambda _b, g: g * t * k, k, 1),
+            b_affine=dot.Affine(bufs["b"], lambda _b, g: g * t * width, *one),
+            store=lambda b, g, i, j, v: b.store(c, (g * t + i) * n + j, v),
+            store_vector=store_vector,
+        )
+
+    return Gemm(("a", "b", "c"), describe, target, tile)
+
+
+def bench_batch(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
+    """Attention products: both operands dynamic, B of the first one transposed."""
+    rng = np.random.default_rng(0)
+    heads, width = 192, 64
+    for second in (False, True):
+        tile = tuned(width if second else None)
+        start = time.process_time()
+        gemm = attention(heads, width, second, tile, target)
+        print(f"# batch {'T x T x 64' if second else 'T x 64 x T'}: build "
+              f"{time.process_time() - start:.2f} s of CPU")  # fmt: skip
+        ort = onnx_peer([heads, None, None], [heads, None, None])
+        for t in LENGTHS[::3] if quick else LENGTHS:
+            a = rng.standard_normal((heads, t, t if second else width)).astype("float32")
+            b = rng.standard_normal((heads, t, width)).astype("float32")
+            right = b if second else b.transpose(0, 2, 1)
+            n = width if second else t
+            c = np.empty((heads, t, n), np.float32)
+            out = np.empty_like(c)
+            peers: dict[str, Callable[[], Any]] = {
+                "numpy": lambda a=a, right=right, out=out: np.matmul(a, right, out=out)
+            }
+            if ort is not None:  # its B is given untransposed: a head start for it
+                peers["ort"] = ort({"a": a, "b": np.ascontiguousarray(right)}, out)
+            run = gemm.runner({"a": a, "b": b, "c": c}, m=t)
+            flops = 2.0 * heads * t * t * width
+            point = measure(run, peers, flops, peak, 5 if quick else 7)
+            np.testing.assert_allclose(c, a @ right, rtol=1e-3, atol=1e-3)
+            report(f"{heads} T={t}{' (2nd)' if second else ''}", point)
+
+
+def bench_gemv(tuned: Tuned, target: Any, quick: bool) -> None:
+    """M = 1: weight bytes per second against a copy of the same bytes (read + written)."""
+    rng = np.random.default_rng(0)
+    for k, n in [(768, 768), (768, 3072), (3072, 768), (4096, 8192)]:
+        tile = tuned(n)
+        gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
+        w = rng.standard_normal((k, n)).astype("float32")
+        packed = dot.pack_b_constant(w, tile)
+        b = aligned(packed.size, "float32")
+        b[:] = packed.ravel()
+        dst = aligned(packed.size, "float32")
+        a = aligned(k, "float32")
+        c = aligned(n, "float32")
+        run = gemm.runner({"a": a, "b": b, "c": c}, m=1)
+        repeat = max(1, int(3e7 / b.nbytes))
+        ours, copy = timed_inside(run, repeat), timed(lambda d=dst, s=b: np.copyto(d, s), repeat)
+        pairs = [(ours(), copy()) for _ in range(7 if quick else 15)]
+        rate = float(np.median([b.nbytes / o for o, _ in pairs])) / 1e9
+        ratio = float(np.median([p / o / 2 for o, p in pairs]))
+        print(
+            f"gemv K={k} N={n}: {rate:.1f} GB/s of weights, {ratio:.2f} of copy bandwidth",
+            flush=True,
+        )
+
+
+def main(argv: list[str]) -> None:
+    target = cpu()
+    quick = "--quick" in argv
+    items = argv[argv.index("--knobs") + 1].split(",") if "--knobs" in argv else []
+    knobs = {key: int(value) for key, value in (item.split("=") for item in items)}
+
+    def tuned(n: int | None) -> dot.GemmTile:
+        base = dot.default_tile(dot.isa_of(target), "float32", n).to_json()
+        return dot.GemmTile.from_json({**base, **knobs})
+
+    parts = [p for p in ("weights", "batch", "gemv") if p in argv] or ["weights", "batch", "gemv"]
+    peak = fma_peak(target)
+    print(f"# {tuned(None)}\n# FMA peak {np.median([peak() for _ in range(9)]):.1f} GF/s")
+    if "gemv" in parts:
+        bench_gemv(tuned, target, quick)
+    if "batch" in parts:
+        bench_batch(tuned, target, peak, quick)
+    if "weights" in parts:
+        bench_weights(tuned, target, peak, quick)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

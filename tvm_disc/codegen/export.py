@@ -1,0 +1,115 @@
+"""One shared library: machine code, the constant section and the manifest.
+
+The constants are linked in as they are and bound by a constructor when the library is loaded, so
+that a process with nothing but TVM's runtime can call ``main`` at once, and several processes
+share the pages.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import ArtifactError
+
+ABI_VERSION = 1
+MANIFEST_SYMBOL = "tvm_disc_manifest"
+COMPILERS = ("cc", "gcc", "clang")
+
+_SOURCE = """
+#include <stdint.h>
+extern const char tvm_disc_constants[];
+typedef struct { int32_t type_index; uint32_t padding; void* value; } Any;
+typedef struct {
+  void* data; int32_t device_type; int32_t device_id; int32_t ndim;
+  uint8_t code; uint8_t bits; uint16_t lanes; int64_t* shape; int64_t* strides;
+  uint64_t byte_offset;
+} Tensor;
+extern int __tvm_ffi_tvm_disc_bind_constants(void*, Any*, int32_t, Any*);
+__attribute__((constructor)) static void bind(void) {
+  Tensor tensor = {(void*)tvm_disc_constants, 1, 0, 0, 1, 8, 1, 0, 0, 0};
+  Any argument = {7, 0, &tensor}, result = {0, 0, 0};
+  __tvm_ffi_tvm_disc_bind_constants(0, &argument, 1, &result);
+}
+"""
+
+_SECTION = """
+.section .rodata
+.globl tvm_disc_constants
+.balign 64
+tvm_disc_constants:
+.incbin "{constants}"
+.byte 0
+.globl {symbol}
+{symbol}:
+.incbin "{manifest}"
+.byte 0
+.section .note.GNU-stack,"",@progbits
+"""
+
+
+def export(module: Any, constants: np.ndarray, manifest: Mapping[str, Any], path: Path) -> None:
+    """Write a self-contained shared library.
+
+    Raises:
+        ArtifactError: no C compiler to link with, or it failed.
+    """
+    compiler = next((c for c in COMPILERS if shutil.which(c)), None)
+    if compiler is None:
+        raise ArtifactError(
+            f"saving needs a C compiler to link with; found none of {', '.join(COMPILERS)}"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        objects = _objects(compiler, Path(folder), constants, manifest)
+        module.export_library(str(path), addons=objects)
+
+
+def _objects(
+    compiler: str, folder: Path, constants: np.ndarray, manifest: Mapping[str, Any]
+) -> list[str]:
+    data, text = folder / "constants.bin", folder / "manifest.json"
+    constants.tofile(data)
+    text.write_text(json.dumps({"abi": ABI_VERSION, **manifest}))
+    section = _SECTION.format(constants=data, manifest=text, symbol=MANIFEST_SYMBOL)
+    sources = {"section.S": section, "bind.c": _SOURCE}
+    objects = []
+    for name, source in sources.items():
+        file = folder / name
+        file.write_text(source)
+        target = file.with_suffix(".o")
+        command = [compiler, "-c", "-O2", "-fPIC", str(file), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise ArtifactError(f"{compiler} could not assemble {name}: {done.stderr.strip()}")
+        objects.append(str(target))
+    return objects
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a saved program, without running it.
+
+    Raises:
+        ArtifactError: the file is missing, no library, not ours, or of another ABI version.
+    """
+    if not path.exists():
+        raise ArtifactError(f"{path}: no such file")
+    try:
+        library = ctypes.CDLL(str(path.resolve()))
+        text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, MANIFEST_SYMBOL)))
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: not a program saved by tvm_disc ({error})") from None
+    manifest: dict[str, Any] = json.loads(text)
+    if manifest.get("abi") != ABI_VERSION:
+        raise ArtifactError(
+            f"{path}: saved with ABI version {manifest.get('abi')}, this package reads "
+            f"version {ABI_VERSION}; compile the model again"
+        )
+    return manifest

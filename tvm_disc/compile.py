@@ -1,0 +1,160 @@
+"""``build``: the compiler, top to bottom."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from tvm_disc.codegen.build import compile_tir, emit_tir
+from tvm_disc.codegen.emit_host import BIND_CONSTANTS
+from tvm_disc.codegen.kernels import KernelLibrary
+from tvm_disc.codegen.lower import lower_program
+from tvm_disc.codegen.program import Program
+from tvm_disc.codegen.target import resolve_target
+from tvm_disc.debug import Trace
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.options import Options
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay.importer.module import Imported, import_module
+from tvm_disc.relay.json_reader import load_json
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.parser import parse
+from tvm_disc.relay_passes.decompose import DecomposeComposite
+from tvm_disc.relay_passes.fuse import FuseDISC
+from tvm_disc.relay_passes.simplify import Simplify
+from tvm_disc.runtime.executable import Executable
+from tvm_disc.schedules.gemm_tile import isa_of
+from tvm_disc.schedules.kernel import Machine
+from tvm_disc.shape import Solver
+
+Source: TypeAlias = Any
+
+# How often a model was compiled in this process; one program serves every shape.
+compilations = 0
+
+
+def build(
+    source: Source,
+    *,
+    params: Mapping[str, np.ndarray] | None = None,
+    target: Any = None,
+    constraints: Sequence[str] = (),
+    options: Options | None = None,
+) -> Executable:
+    """Compile a program of unknown shape into one native program.
+
+    Args:
+        source: a Relay module, function, text or JSON.
+        params: inputs of ``main``, by name, that become constants.
+        target: a TVM CPU target; this machine by default.
+        constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
+        options: see :class:`Options`.
+
+    Raises:
+        ParseError, TypeMismatch, ShapeConflict, Unsupported: with the place in the source.
+    """
+    global compilations
+    options = Options.from_env(options)
+    trace = Trace(options.debug, options.dump_dir)
+    with trace.stage("read"):
+        module = read(source)
+    with trace.stage("import"):
+        imported = import_relay(module, params, constraints)
+        trace.show("imported", imported.mod)
+    solver = imported.solver
+    # Composite operators go first: simplification and fusion know core operators only.
+    with trace.stage("canonicalize"):
+        mod = Simplify(solver)(DecomposeComposite()(imported.mod))
+        trace.show("canonical", mod)
+    # Fusion comes before any buffer exists, and after all shape facts are known.
+    with trace.stage("fuse"):
+        fuse = FuseDISC(solver, options.fuse)
+        mod = fuse(mod)
+        trace.show("fused", mod)
+    resolved = resolve_target(target)
+    machine = Machine(isa_of(resolved), options.threads or default_threads())
+    library = KernelLibrary(Solver, machine, {})
+    with trace.stage("kernels"):
+        program = lower_program(mod, solver, library)
+    # The memory plan needs every launch in its final order.
+    with trace.stage("host program"):
+        tir, constants = emit_tir(program, solver, machine)
+        trace.show("program", tir)
+    with trace.stage("machine code"):
+        compiled = compile_tir(tir, resolved)
+        compiled[BIND_CONSTANTS](tvm_ffi.from_dlpack(constants))
+    compilations += 1
+    manifest = describe(program, library, solver, fuse.refused)
+    return Executable(compiled, manifest, constants, trace.finish())
+
+
+def default_threads() -> int:
+    """The size of TVM's thread pool, or the number of processors."""
+    return int(os.environ.get("TVM_NUM_THREADS") or os.cpu_count() or 1)
+
+
+def read(source: Source) -> IRModule:
+    """Any accepted source as a Relay module."""
+    if isinstance(source, IRModule):
+        return source
+    if isinstance(source, ast.Function):
+        return IRModule.from_expr(source)
+    if isinstance(source, ast.Expr):
+        return IRModule.from_expr(source)
+    if isinstance(source, str):
+        return load_json(source) if source.lstrip().startswith("{") else parse(source)
+    if isinstance(source, tvm.IRModule):
+        if not source.functions:
+            raise TypeMismatch(
+                "this tvm.IRModule is empty: TVM drops Relay functions without a word; "
+                "use tvm_disc.relay.IRModule"
+            )
+        raise Unsupported("Relax modules are not accepted by build() yet")
+    raise TypeMismatch(
+        f"source: expected a Relay module, function, text or JSON, found {type(source).__name__}"
+    )
+
+
+def import_relay(
+    module: IRModule, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str]
+) -> Imported:
+    """The Relax module and its symbols, under the user's constraints."""
+    return import_module(module, params, constraints=constraints)
+
+
+def describe(
+    program: Program, library: KernelLibrary, solver: Solver, refused: Sequence[Any]
+) -> dict[str, Any]:
+    """What a saved program tells about itself."""
+    return {
+        "inputs": [(n, [str(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "kernels": [
+            {
+                "name": k.name,
+                "kind": k.kind,
+                "ops": [n.op.removeprefix("relax.") for n in k.nodes],
+                "notes": dict(k.notes),
+            }
+            for k in library.kernels()
+        ],
+        "shapes": solver.describe(),
+        "refused": [str(r) for r in dict.fromkeys(refused)],
+    }
+
+
+@contextmanager
+def compile_counter() -> Iterator[list[int]]:
+    """Counts compilations inside the block, for tests."""
+    before = compilations
+    count = [0]
+    yield count
+    count[0] = compilations - before
+
+
+__all__ = ["build", "compile_counter"]

@@ -1,0 +1,13 @@
+"""All import rules and shape-value rules by Relay name; the operator table takes them from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm_disc.relay.importer import lower_nn, lower_tensor, lower_transform
+from tvm_disc.relay.importer.lower_tensor import Rule
+from tvm_disc.relay.importer.values import VALUES
+
+LOWER: Mapping[str, Rule] = {**lower_tensor.LOWER, **lower_transform.LOWER, **lower_nn.LOWER}
+
+__all__ = ["LOWER", "VALUES"]

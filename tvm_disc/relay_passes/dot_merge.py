@@ -1,0 +1,96 @@
+"""Merging of matmuls that share an operand: Q, K and V become one wide GEMM.
+
+    before   q = x @ Wq + bq;  k = x @ Wk + bk;  v = x @ Wv + bv
+    after    m = x @ [Wq Wk Wv] + [bq bk bv];  q, k, v = slices of m
+
+needs: the same left operand (one node after common subexpressions are shared), literal right
+operands, and a literal vector added to each result or to none. This is DISC's GEMM merging
+(BladeDISC, SIGMOD'24) for weights known at compile time; slices are index maps of whoever reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+from tvm.relax import op as R
+
+from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.graph import Node, const_node, static_dim
+from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr
+
+
+def merge_dots(out: Sequence_) -> None:
+    """Merge every family of matmuls in place."""
+    families: dict[Node, list[Node]] = {}
+    for node in out.nodes:
+        if node.cls is OpClass.DOT and _literal_matrix(node.inputs[1]):
+            families.setdefault(node.inputs[0], []).append(node)
+    for lhs, dots in families.items():
+        if len(dots) > 1 and len({d.dtype for d in dots}) == 1:
+            _merge(out, lhs, dots)
+
+
+def _literal_matrix(node: Node) -> bool:
+    return node.value is not None and node.value.ndim == 2
+
+
+def _bias(dot: Node) -> tuple[Node, Node] | None:
+    """(the addition, its literal vector) if that is the only use of a matmul."""
+    if len(dot.users) != 1 or dot.is_output:
+        return None
+    add = dot.users[0]
+    if add.op != "relax.add" or len(add.inputs) != 2:
+        return None
+    other = add.inputs[0] if add.inputs[1] is dot else add.inputs[1]
+    width = static_dim(dot.shape[-1])
+    if other.value is None or other.value.shape != (width,):
+        return None
+    return add, other
+
+
+def _merge(out: Sequence_, lhs: Node, dots: Sequence[Node]) -> None:
+    weights = [d.inputs[1].value for d in dots]
+    merged = np.concatenate([w for w in weights if w is not None], axis=1)
+    biases = [_bias(d) for d in dots]
+    with_bias = all(b is not None for b in biases)
+    position = _index_of(out, dots[0].var)
+    fresh = Sequence_(out.solver, out.lookup)
+    width = tirx.IntImm("int64", merged.shape[1])
+    shape = (*dots[0].shape[:-1], width)
+    weight = const_node(relax.const(merged, dots[0].dtype))
+    value = fresh.emit(R.matmul(operand_expr(lhs), weight.expr), shape, dots[0].dtype, dots[0])
+    finals = list(dots)
+    if with_bias:
+        vectors = [b[1].value for b in biases if b is not None]
+        vector = const_node(relax.const(np.concatenate([v for v in vectors if v is not None]), dots[0].dtype))
+        value = fresh.emit(R.add(value.var, vector.expr), shape, dots[0].dtype, dots[0])
+        finals = [b[0] for b in biases if b is not None]
+    _replace_by_slices(out, fresh, value, finals)
+    out.bindings[position:position] = fresh.bindings
+    out.nodes.extend(fresh.nodes)
+    out.lookup.update({n.var: n for n in fresh.nodes})
+    _rename_everywhere(out, {f.var: r for f, r in fresh.renamed_nodes.items()})
+
+
+def _index_of(out: Sequence_, var: Any) -> int:
+    return next(k for k, b in enumerate(out.bindings) if b.var.same_as(var))
+
+
+def _replace_by_slices(
+    out: Sequence_, fresh: Sequence_, value: Node, finals: Sequence[Node]
+) -> None:
+    begin = 0
+    axis = len(value.shape) - 1
+    for final in finals:
+        width = int(final.shape[-1].value)
+        call = R.strided_slice(value.var, [axis], [begin], [begin + width], [1], assume_inbound=True)
+        fresh.renamed_nodes[final] = fresh.emit(call, final.shape, final.dtype, final)
+        begin += width
+
+
+def _rename_everywhere(out: Sequence_, replaced: dict[Any, Node]) -> None:
+    """Make every later binding read the slices instead of the merged results."""
+    out.substitute({old: node.var for old, node in replaced.items()})

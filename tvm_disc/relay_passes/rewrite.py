@@ -1,0 +1,250 @@
+"""The driver of graph rewrites: one forward walk over a binding list, with explicit types.
+
+TVM's own mutators infer every type again and lose the shapes that only we can know; here a
+rewritten value keeps the shape it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import relax
+
+from tvm_disc.relay_passes.core_ops import CORE
+from tvm_disc.relay_passes.graph import Node, is_tensor, link_users, read_call
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+
+class Sequence_:
+    """A binding list being built.
+
+    Invariant: every node in ``lookup`` is a parameter, a literal or bound earlier in ``bindings``.
+    """
+
+    def __init__(self, solver: Solver, outer: Mapping[Any, Node]) -> None:
+        self.solver = solver
+        self.lookup: dict[Any, Node] = dict(outer)
+        self.bindings: list[Any] = []
+        self.nodes: list[Node] = []
+        self.renamed: dict[Any, Any] = {}  # old variable -> expression that replaces it
+        self.renamed_nodes: dict[Node, Node] = {}
+        self.results: list[Any] = []  # variables that the sequence yields
+
+    def emit(self, call: Any, shape: Sequence[Any], dtype: str, like: Node | None = None) -> Node:
+        """Bind ``call`` to a new variable."""
+        ty = relax.TensorType(list(shape), dtype)
+        name = like.name if like is not None and like.var is not None else "v"
+        span = like.var.span if like is not None and like.var is not None else None
+        var = relax.Var(name, ty, span)
+        relax.expr._update_type(call, ty)
+        self.bindings.append(relax.VarBinding(var, call))
+        node = read_call(var, call, self.lookup)
+        self.lookup[var] = node
+        self.nodes.append(node)
+        return node
+
+    def keep(self, binding: Any, call: Any) -> Node:
+        """Bind a call under its old variable."""
+        if call is not binding.value:
+            relax.expr._update_type(call, binding.var.ty)
+            binding = relax.VarBinding(binding.var, call)
+        self.bindings.append(binding)
+        node = read_call(binding.var, binding.value, self.lookup)
+        self.lookup[binding.var] = node
+        self.nodes.append(node)
+        return node
+
+    def substitute(self, replaced: Mapping[Any, Any]) -> None:
+        """Replace variables in every binding but their own, and read the nodes again."""
+        self.renamed.update(replaced)
+        old, self.bindings = self.bindings, []
+        self.nodes = []
+        for binding in old:
+            if is_core(binding):
+                self._again(binding, replaced)
+            else:
+                value = binding.value
+                if isinstance(value, relax.If):
+                    # Branches read outer values by variable.
+                    value = relax.If(
+                        self.rename(value.cond),
+                        _substituted(value.true_branch, self),
+                        _substituted(value.false_branch, self),
+                    )
+                    relax.expr._update_type(value, binding.var.ty)
+                    self.bindings.append(relax.VarBinding(binding.var, value))
+                else:
+                    self.bindings.append(_renamed_binding(self, binding))
+        self.results = [self.rename(r) for r in self.results]
+
+    def _again(self, binding: Any, replaced: Mapping[Any, Any]) -> None:
+        call = binding.value
+        args = [self.rename(a) for a in call.args]
+        if any(a is not b for a, b in zip(args, call.args, strict=True)):
+            call = tvm.ir.Call(call.op, args, call.attrs, call.ty_args)
+            relax.expr._update_type(call, binding.var.ty)
+            binding = relax.VarBinding(binding.var, call)
+        node = read_call(binding.var, call, self.lookup)
+        self.lookup[binding.var] = node
+        self.nodes.append(node)
+        self.bindings.append(binding)
+
+    def rename(self, expr: Any) -> Any:
+        """An operand after the replacements so far."""
+        if isinstance(expr, tvm.ir.Var):
+            return self.renamed.get(expr, expr)
+        if isinstance(expr, tvm.ir.Tuple):
+            fields = [self.rename(f) for f in expr.fields]
+            if all(a is b for a, b in zip(fields, expr.fields, strict=True)):
+                return expr
+            return relax.Tuple(fields)
+        return expr
+
+
+def operand_expr(node: Node) -> Any:
+    """The Relax expression of a node as an operand."""
+    return node.expr if node.op == "const" else node.var
+
+
+def is_core(binding: Any) -> bool:
+    """Whether a binding is a call of a core operator with a known shape."""
+    value = binding.value
+    return (
+        isinstance(binding, relax.VarBinding)
+        and isinstance(value, tvm.ir.Call)
+        and isinstance(value.op, tvm.ir.Op)
+        and str(value.op.name) in CORE
+        and is_tensor(binding.var.ty)
+        and binding.var.ty.shape is not None
+    )
+
+
+def rewrite_function(
+    func: Any, solver: Solver, rules: Sequence[Any], finish: Sequence[Any] = ()
+) -> Any:
+    """Apply ``rules`` to every core call of a function, then each ``finish`` step per sequence."""
+    lookup: dict[Any, Node] = {}
+    for p in func.params:
+        if is_tensor(p.ty) and p.ty.shape is not None:
+            lookup[p] = Node("param", (), tuple(p.ty.shape.values), str(p.ty.dtype), var=p)
+    body = _rewrite_sequence(func.body, solver, lookup, {}, rules, finish)
+    return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+
+
+def _rewrite_sequence(
+    seq: Any,
+    solver: Solver,
+    outer: Mapping[Any, Node],
+    renamed: Mapping[Any, Any],
+    rules: Sequence[Any],
+    finish: Sequence[Any],
+) -> Any:
+    out = Sequence_(solver, outer)
+    out.renamed.update(renamed)
+    for block in seq.blocks:
+        for binding in block.bindings:
+            if is_core(binding):
+                _rewrite_call(out, binding, rules)
+            else:
+                _rewrite_other(out, binding, rules, finish)
+    body = out.rename(seq.body)
+    for step in finish:
+        out.results = _variables(body)
+        link_users([*out.lookup.values(), *_literals(out.nodes)])
+        for var in out.results:
+            if var in out.lookup:
+                out.lookup[var].is_output = True
+        step(out)
+        body = out.rename(body)
+    return relax.SeqExpr([relax.BindingBlock(out.bindings)], body)
+
+
+def _variables(expr: Any) -> list[Any]:
+    found: list[Any] = []
+
+    def look(e: Any) -> None:
+        if isinstance(e, tvm.ir.Var):
+            found.append(e)
+
+    relax.analysis.post_order_visit(expr, look)
+    return found
+
+
+def _substituted(seq: Any, outer: Sequence_) -> Any:
+    """A branch with outer variables replaced."""
+    inner = Sequence_(outer.solver, outer.lookup)
+    inner.renamed.update(outer.renamed)
+    inner.bindings = [b for block in seq.blocks for b in block.bindings]
+    for binding in inner.bindings:
+        ty = binding.var.ty
+        if is_tensor(ty) and ty.shape is not None:
+            shape = tuple(ty.shape.values)
+            inner.lookup[binding.var] = Node("external", (), shape, str(ty.dtype), var=binding.var)
+    inner.substitute({})
+    return relax.SeqExpr([relax.BindingBlock(inner.bindings)], inner.rename(seq.body))
+
+
+def _literals(nodes: Sequence[Node]) -> list[Node]:
+    return list({x: None for n in nodes for x in n.inputs if x.op == "const"})
+
+
+def _rewrite_call(out: Sequence_, binding: Any, rules: Sequence[Any]) -> None:
+    call = binding.value
+    args = [out.rename(a) for a in call.args]
+    if any(a is not b for a, b in zip(args, call.args, strict=True)):
+        call = tvm.ir.Call(call.op, args, call.attrs, call.ty_args)
+        relax.expr._update_type(call, binding.var.ty)
+    node = read_call(binding.var, call, out.lookup)
+    for rule in rules:
+        replacement = rule(out, node)
+        if replacement is not None:
+            out.renamed[binding.var] = operand_expr(replacement)
+            return
+    out.lookup[binding.var] = node
+    out.nodes.append(node)
+    if call is binding.value:
+        out.bindings.append(binding)
+    else:
+        out.bindings.append(relax.VarBinding(binding.var, call))
+
+
+def _rewrite_other(
+    out: Sequence_, binding: Any, rules: Sequence[Any], finish: Sequence[Any]
+) -> None:
+    value = binding.value
+    if isinstance(value, relax.If):
+        branches = [
+            _rewrite_sequence(b, out.solver, out.lookup, out.renamed, rules, finish)
+            for b in (value.true_branch, value.false_branch)
+        ]
+        value = relax.If(out.rename(value.cond), *branches)
+        relax.expr._update_type(value, binding.var.ty)
+        binding = relax.VarBinding(binding.var, value)
+    else:
+        binding = _renamed_binding(out, binding)
+    out.bindings.append(binding)
+    ty = binding.var.ty
+    if is_tensor(ty) and ty.shape is not None:
+        shape = tuple(ty.shape.values)
+        out.lookup[binding.var] = Node("external", (), shape, str(ty.dtype), var=binding.var)
+
+
+def _renamed_binding(out: Sequence_, binding: Any) -> Any:
+    value = binding.value
+    if isinstance(value, tvm.ir.Call):
+        args = [out.rename(a) for a in value.args]
+        new = tvm.ir.Call(value.op, args, value.attrs, value.ty_args)
+    elif isinstance(value, tvm.ir.TupleGetItem):
+        new = relax.TupleGetItem(out.rename(value.tuple_value), int(value.index))
+    else:
+        new = out.rename(value)
+    if isinstance(binding, relax.MatchCast):
+        return relax.MatchCast(binding.var, new, binding.ty)
+    if new.ty.is_missing():
+        relax.expr._update_type(new, binding.var.ty)
+    return relax.VarBinding(binding.var, new)
+

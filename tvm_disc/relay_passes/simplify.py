@@ -1,0 +1,325 @@
+"""``Simplify``: rules on core operators that need shape facts, as rows named by their law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.relax import op as R
+
+from tvm_disc.relay_passes.axes import permutation
+from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.dot_merge import merge_dots
+from tvm_disc.relay_passes.graph import Node, const_node, is_one, static_dim
+from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, rewrite_function
+from tvm_disc.shape import Solver
+
+Rule: TypeAlias = Callable[[Sequence_, Node], "Node | None"]
+
+# Folding a literal larger than this would store it twice.
+MAX_FOLDED_ELEMENTS = 1 << 26
+
+
+def _same_shape(out: Sequence_, a: Sequence[Any], b: Sequence[Any]) -> bool:
+    return len(a) == len(b) and all(
+        bool(out.solver.known_eq(x, y)) for x, y in zip(a, b, strict=True)
+    )
+
+
+def _identity(out: Sequence_, node: Node) -> Node | None:
+    """x.reshape(x.shape), x.astype(x.dtype), broadcast_to(x, x.shape), permute(x, id) -> x."""
+    if len(node.inputs) != 1 or node.op not in _IDENTITIES:
+        return None
+    source = node.inputs[0]
+    if node.dtype != source.dtype or not _same_shape(out, node.shape, source.shape):
+        return None
+    if node.op == "relax.permute_dims" and not _keeps_order(node):
+        return None
+    return source if _structurally(node.shape, source.shape) else None
+
+
+_IDENTITIES = (
+    "relax.reshape",
+    "relax.expand_dims",
+    "relax.squeeze",
+    "relax.flatten",
+    "relax.astype",
+    "relax.broadcast_to",
+    "relax.permute_dims",
+)
+
+
+def _structurally(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    return all(bool(tvm_ffi.structural_equal(x, y)) for x, y in zip(a, b, strict=True))
+
+
+def _keeps_order(node: Node) -> bool:
+    """Whether a permutation moves nothing but dims of one."""
+    wide = [a for a in permutation(node) if not is_one(node.inputs[0].shape[a])]
+    return wide == sorted(wide)
+
+
+def _permute_ones(out: Sequence_, node: Node) -> Node | None:
+    """permute(x) -> reshape(x) where only dims of one move."""
+    if node.op != "relax.permute_dims" or not _keeps_order(node):
+        return None
+    return _reshape(out, node.inputs[0], node)
+
+
+def _reshape(out: Sequence_, source: Node, like: Node) -> Node:
+    call = R.reshape(operand_expr(source), relax.ShapeExpr(list(like.shape)))
+    return out.emit(call, like.shape, like.dtype, like)
+
+
+def _view_of_view(out: Sequence_, node: Node) -> Node | None:
+    """reshape(reshape(x)) -> reshape(x)."""
+    if node.cls is not OpClass.VIEW or node.inputs[0].cls is not OpClass.VIEW:
+        return None
+    source = node.inputs[0].inputs[0]
+    if _structurally_same(node, source):
+        return source
+    return _reshape(out, source, node)
+
+
+def _structurally_same(a: Node, b: Node) -> bool:
+    return len(a.shape) == len(b.shape) and _structurally(a.shape, b.shape)
+
+
+def _permute_of_permute(out: Sequence_, node: Node) -> Node | None:
+    """permute(permute(x, p), q) -> permute(x, p[q])."""
+    if node.op != "relax.permute_dims" or node.inputs[0].op != "relax.permute_dims":
+        return None
+    inner = node.inputs[0]
+    first = permutation(inner)
+    order = [first[a] for a in permutation(node)]
+    source = inner.inputs[0]
+    if order == sorted(order):
+        return source
+    call = R.permute_dims(operand_expr(source), order)
+    return out.emit(call, node.shape, node.dtype, node)
+
+
+def _bias_before_view(out: Sequence_, node: Node) -> Node | None:
+    """op(reshape(y), c) -> reshape(op(y, c)) where the last dim stays and c runs along it.
+
+    needs: the reshape keeps the last dim; every other operand is a scalar or a vector of it. The
+    operator then follows its producer without an index map in between.
+    """
+    if node.cls is not OpClass.ELEMWISE or len(node.inputs) != 2:
+        return None
+    for k, view in enumerate(node.inputs):
+        other = node.inputs[1 - k]
+        if view.cls is not OpClass.VIEW or other is view or other.op != "const":
+            continue
+        source = view.inputs[0]
+        if source.cls is not OpClass.DOT or not source.shape or not view.shape:
+            continue
+        along = len(other.shape) == 0 or (
+            len(other.shape) == 1 and bool(out.solver.known_eq(other.shape[0], node.shape[-1]))
+        )
+        last = bool(out.solver.known_eq(source.shape[-1], view.shape[-1]))
+        if not (along and last and _same_shape(out, node.shape, view.shape)):
+            continue
+        args = [operand_expr(source if x is view else x) for x in node.inputs]
+        call = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+        moved = out.emit(call, source.shape, node.dtype, node)
+        return _reshape(out, moved, node)
+    return None
+
+
+# -- literals ----------------------------------------------------------------------------------
+
+
+def _fold(out: Sequence_, node: Node) -> Node | None:
+    """op(literals) -> literal."""
+    fold = _FOLDS.get(node.op)
+    if fold is None or not node.inputs or any(x.value is None for x in node.inputs):
+        return None
+    if any(x.value is not None and x.value.size > MAX_FOLDED_ELEMENTS for x in node.inputs):
+        return None
+    shape = [static_dim(d) for d in node.shape]
+    if any(d is None for d in shape):
+        return None
+    with np.errstate(all="ignore"):
+        value = fold(node, *(x.value for x in node.inputs))
+    value = np.ascontiguousarray(value).astype(node.dtype).reshape([int(d or 0) for d in shape])
+    return const_node(relax.const(value, node.dtype))
+
+
+def _shape_only(node: Node, x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _sliced(node: Node, x: np.ndarray) -> np.ndarray:
+    axes, begin, end, strides = node.prims
+    where = [slice(None)] * x.ndim
+    for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
+        where[int(axis.value)] = slice(int(b.value), int(e.value), int(s.value))
+    return x[tuple(where)]
+
+
+_FOLDS: Mapping[str, Callable[..., Any]] = {
+    "relax.reshape": _shape_only,
+    "relax.expand_dims": _shape_only,
+    "relax.squeeze": _shape_only,
+    "relax.astype": _shape_only,
+    "relax.permute_dims": lambda node, x: x.transpose(permutation(node)),
+    "relax.add": lambda node, a, b: a + b,
+    "relax.subtract": lambda node, a, b: a - b,
+    "relax.multiply": lambda node, a, b: a * b,
+    "relax.divide": lambda node, a, b: a / b if a.dtype.kind == "f" else np.trunc(a / b),
+    "relax.negative": lambda node, a: -a,
+    "relax.sqrt": lambda node, a: np.sqrt(a),
+    "relax.rsqrt": lambda node, a: 1 / np.sqrt(a.astype("float64")),
+    "relax.exp": lambda node, a: np.exp(a.astype("float64")),
+}
+
+
+def _where_of_literal(out: Sequence_, node: Node) -> Node | None:
+    """where(True, a, b) -> a, logical_and(True, x) -> x."""
+    if node.op == "relax.logical_and":
+        for k, x in enumerate(node.inputs):
+            other = node.inputs[1 - k]
+            if x.is_scalar_const and x.value is not None and bool(x.value.reshape(-1)[0]):
+                if other.dtype == "bool" and _structurally_same(other, node):
+                    return other
+    return None
+
+
+def _compare_proved(out: Sequence_, node: Node) -> Node | None:
+    """arange(lo, ...) >= c -> True where the bound is proved."""
+    if node.op != "relax.greater_equal" or not node.inputs[1].is_scalar_const:
+        return None
+    x = node.inputs[0]
+    while x.cls is OpClass.VIEW or x.op == "relax.broadcast_to":
+        x = x.inputs[0]
+    if x.op != "relax.arange" or node.inputs[1].value is None:
+        return None
+    start, _, step = x.prims
+    limit = int(node.inputs[1].value.reshape(-1)[0])
+    rising = static_dim(step) is not None and int(step.value) > 0
+    if not rising or not out.solver.known_le(tirx.IntImm("int64", limit), start):
+        return None
+    true = relax.const(np.array(True), "bool")
+    call = R.full(relax.ShapeExpr(list(node.shape)), true, "bool")
+    return out.emit(call, node.shape, "bool", node)
+
+
+def _and_of_full(out: Sequence_, node: Node) -> Node | None:
+    """logical_and(full(True), x) -> x, broadcast to the result's shape."""
+    if node.op != "relax.logical_and":
+        return None
+    for k, x in enumerate(node.inputs):
+        other = node.inputs[1 - k]
+        if x.op != "relax.full" or other.dtype != "bool":
+            continue
+        fill = x.inputs[0]
+        if fill.value is None or not bool(fill.value.reshape(-1)[0]):
+            continue
+        if _structurally_same(other, node):
+            return other
+        target = relax.ShapeExpr(list(node.shape))
+        call = R.broadcast_to(operand_expr(other), target)
+        return out.emit(call, node.shape, "bool", node)
+    return None
+
+
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("op(literals) -> literal", _fold),
+    ("identity(x) -> x", _identity),
+    ("reshape(reshape(x)) -> reshape(x)", _view_of_view),
+    ("permute(permute(x)) -> permute(x)", _permute_of_permute),
+    ("permute of ones -> reshape", _permute_ones),
+    ("logical_and(True, x) -> x", _where_of_literal),
+    ("arange >= c -> True", _compare_proved),
+    ("logical_and(full(True), x) -> x", _and_of_full),
+    ("op(reshape(y), c) -> reshape(op(y, c))", _bias_before_view),
+)
+
+
+class _SameExpression:
+    """Two equal calls -> the first one."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, list[Node]] = {}
+
+    def __call__(self, out: Sequence_, node: Node) -> Node | None:
+        key = hash((node.op, *(id(x) for x in node.inputs), node.dtype, len(node.shape)))
+        for other in self.seen.get(key, []):
+            if out.lookup.get(other.var) is other and _equal(node, other):
+                return other
+        self.seen.setdefault(key, []).append(node)
+        return None
+
+
+def _equal(a: Node, b: Node) -> bool:
+    return (
+        a.op == b.op
+        and all(x is y or _same_literal(x, y) for x, y in zip(a.inputs, b.inputs, strict=True))
+        and dict(a.attrs) == dict(b.attrs)
+        and _structurally_same(a, b)
+        and bool(tvm_ffi.structural_equal(_prims(a), _prims(b)))
+    )
+
+
+def _same_literal(a: Node, b: Node) -> bool:
+    return a.is_scalar_const and b.is_scalar_const and a.dtype == b.dtype and bool(
+        np.array_equal(a.value, b.value)  # type: ignore[arg-type]
+    )
+
+
+def _prims(node: Node) -> list[Any]:
+    flat: list[Any] = []
+    for p in node.prims:
+        flat.extend(p if isinstance(p, tuple) else (p,))
+    return flat
+
+
+def _drop_dead(out: Sequence_) -> None:
+    """Remove calls whose value nothing reads."""
+    used: set[Any] = set()
+
+    def look(e: Any) -> None:
+        if isinstance(e, tvm.ir.Var):
+            used.add(e)
+
+    kept = []
+    for var in out.results:
+        used.add(var)
+    for binding in reversed(out.bindings):
+        node = out.lookup.get(binding.var)
+        if node is not None and node.row is not None and binding.var not in used:
+            del out.lookup[binding.var]
+            continue
+        relax.analysis.post_order_visit(binding.value, look)
+        kept.append(binding)
+    out.bindings = list(reversed(kept))
+    alive = {b.var for b in out.bindings}
+    out.nodes = [n for n in out.nodes if n.var in alive]
+
+
+class Simplify:
+    """A module pass; ``solver`` knows the module's symbols."""
+
+    def __new__(cls, solver: Solver | None = None) -> Any:
+        @tvm.transform.module_pass(opt_level=0, name="Simplify")
+        def simplify(mod: Any, ctx: Any) -> Any:
+            known = solver or Solver()
+            functions = {}
+            for gv, func in mod.functions_items():
+                if isinstance(func, relax.Function):
+                    rules = [rule for _, rule in RULES]
+                    func = rewrite_function(
+                        func,
+                        known,
+                        [*rules, _SameExpression()],
+                        [_drop_dead, merge_dots, _drop_dead],
+                    )
+                functions[gv] = func
+            return tvm.IRModule(functions)
+
+        return simplify

@@ -1,0 +1,171 @@
+"""A compiled program: bind inputs, call, explain. No shape logic lives here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from tvm_disc.codegen.export import export, read_manifest
+from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
+
+Array: TypeAlias = Any
+
+
+class Executable:
+    """One native program that serves every shape.
+
+    Attributes:
+        signature: (name, dims as text, dtype) of every input.
+        kernels: names of the kernels.
+        timings: seconds per compile stage.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        manifest: Mapping[str, Any],
+        constants: np.ndarray | None = None,
+        timings: Mapping[str, float] | None = None,
+    ) -> None:
+        self._module = module
+        self._main: Callable[..., Any] = module["main"]
+        self._manifest = dict(manifest)
+        self._constants = constants
+        self.timings = dict(timings or {})
+        self._names: list[str] = [name for name, _, _ in self.signature]
+
+    @property
+    def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
+        """(name, dims, dtype) of every input, in order."""
+        return [(n, tuple(d), t) for n, d, t in self._manifest["inputs"]]
+
+    @property
+    def kernels(self) -> list[str]:
+        """The names of the program's kernels."""
+        return [k["name"] for k in self._manifest["kernels"]]
+
+    def __call__(self, *args: Array, **kwargs: Array) -> Any:
+        """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
+
+        Results are NumPy arrays if the first input is one, PyTorch tensors if it is one, else
+        TVM tensors; always without a copy.
+
+        Raises:
+            BadInput: a missing or unknown input, a wrong rank, dtype or device.
+            GuardFailed: shapes that the program was not compiled for.
+        """
+        if kwargs:
+            args = self._ordered(args, kwargs)
+        try:
+            result = self._main(*args)
+        except Exception as error:
+            result = self._recover(args, error)
+        return _like(result, args[0] if args else None)
+
+    def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
+        unknown = [k for k in kwargs if k not in self._names]
+        twice = [n for n in self._names[: len(args)] if n in kwargs]
+        rest = self._names[len(args) :]
+        missing = [n for n in rest if n not in kwargs]
+        for problem, names in (("unknown", unknown), ("repeated", twice), ("missing", missing)):
+            if names:
+                expected = ", ".join(self._names)
+                raise BadInput(f"{problem} input {', '.join(names)}; expected {expected}")
+        return (*args, *(kwargs[n] for n in rest))
+
+    def _recover(self, args: Sequence[Array], error: Exception) -> Any:
+        """Second try with what the fast path does not take; else the error in the user's terms."""
+        if len(args) != len(self._names):
+            expected = ", ".join(self._names)
+            raise BadInput(f"expected {len(self._names)} inputs ({expected}), found {len(args)}")
+        if isinstance(error, MemoryError):
+            raise MemoryError(f"out of memory for {self._found(args)}") from None
+        prepared = [self._prepare(k, a) for k, a in enumerate(args)]
+        if any(p is not a for p, a in zip(prepared, args, strict=True)):
+            try:
+                return self._main(*prepared)
+            except Exception as again:
+                error = again
+        message = f"{error}; found {self._found(prepared)}"
+        kind = BadInput if isinstance(error, TypeError) or "expected" in str(error) else GuardFailed
+        raise kind(message) from None
+
+    def _prepare(self, position: int, value: Array) -> Array:
+        name, _, dtype = self.signature[position]
+        if isinstance(value, int | float | bool | list | tuple | np.generic):
+            return np.ascontiguousarray(np.asarray(value, dtype=dtype)).reshape(np.shape(value))
+        if isinstance(value, np.ndarray):
+            plain = value.flags.c_contiguous and value.flags.writeable
+            return value if plain else np.array(value, order="C")
+        if hasattr(value, "contiguous"):
+            return value.detach().contiguous()
+        if not hasattr(value, "__dlpack__"):
+            raise BadInput(f"input '{name}': expected a tensor, found {type(value).__name__}")
+        return value
+
+    def _found(self, args: Sequence[Array]) -> str:
+        parts = []
+        for name, value in zip(self._names, args, strict=True):
+            dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+            parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
+        return ", ".join(parts)
+
+    def explain(self, shapes: Mapping[str, Sequence[int]] | None = None) -> str:
+        """What was fused and what was not, which facts were used, which guards remain."""
+        lines = [f"{len(self.kernels)} kernels"]
+        for k in self._manifest["kernels"]:
+            notes = "; ".join(f"{a}: {b}" for a, b in k["notes"].items())
+            lines.append(f"  {k['name']:<28} {k['kind']:<7} {' + '.join(k['ops'])}  [{notes}]")
+        lines += ["", self._manifest["shapes"], "", "not fused"]
+        refused = self._manifest["refused"]
+        lines += [f"  {r}" for r in refused] or ["  nothing was refused"]
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Write one shared library that needs only TVM's runtime.
+
+        Raises:
+            ArtifactError: this program was loaded, or nothing can link it.
+        """
+        if self._constants is None:
+            raise ArtifactError("a loaded program cannot be saved again; copy its file")
+        export(self._module, self._constants, self._manifest, Path(path))
+
+    def source(self, kind: str = "ll") -> str:
+        """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
+        return str(self._module.inspect_source(kind))
+
+
+def _like(result: Any, first: Array) -> Any:
+    if isinstance(first, np.ndarray | np.generic | int | float | list):
+        return _convert(result, np.from_dlpack)
+    kind = type(first).__module__.partition(".")[0]
+    if kind == "torch":
+        import torch
+
+        return _convert(result, torch.from_dlpack)
+    return result
+
+
+def _convert(result: Any, convert: Callable[[Any], Any]) -> Any:
+    if isinstance(result, tvm_ffi.Tensor):
+        return convert(result)
+    return tuple(_convert(r, convert) for r in result)
+
+
+def load(path: str | Path) -> Executable:
+    """Load a saved program.
+
+    Raises:
+        ArtifactError: the file is missing, not ours, or of another version.
+    """
+    manifest = read_manifest(Path(path))
+    module = tvm.runtime.load_module(str(path))
+    return Executable(module, manifest)
+
+

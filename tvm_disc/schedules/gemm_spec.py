@@ -1,0 +1,152 @@
+"""What a GEMM is made of, and the sizes of its task space and scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from tvm_disc.schedules.emit import Block, Buffer, Expr, i64
+from tvm_disc.schedules.gemm_tile import GemmTile
+
+Index = Any  # Expr or int
+Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
+
+
+@dataclass(frozen=True)
+class Affine:
+    """An operand in place: ``(g, o, k)`` at ``buffer[base(b, g) + o * stride + k * k_stride]``.
+
+    ``o`` is i for A and j for B. Strides are in elements; a Python int ``1`` is what allows
+    direct or vectorised reads, so pass literals where they are known.
+    """
+
+    buffer: Buffer
+    base: Callable[[Block, Expr], Expr]
+    stride: Index
+    k_stride: Index
+
+
+@dataclass
+class GemmSpec:
+    """One GEMM: sizes (int64 expressions or ints), operands and the epilogue.
+
+    Operands, first match wins:
+
+    * A: ``a_packed`` (``[M, packed_row_elems(K)]``, see :func:`pack_a_constant`); ``a_affine``
+      (read in place when ``k_stride`` is 1, transposed in registers when ``stride`` is 1, else
+      copied element by element); ``a_row`` (row i contiguous along K, at any
+      place: copied by vectors); ``load_a`` (copied element by element).
+    * B: ``b_packed`` (``[ceil(N / n_r), K, n_r]``, see :func:`pack_b_constant`); ``b_affine``
+      (``stride`` 1: rows read in place or packed by vectors, ``k_stride`` 1: transposed in
+      registers); ``load_b`` (packed element by element).
+
+    ``load_*`` must be pure: a copied A is evaluated once per group of panels, B once per run of
+    tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched``; they
+    and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
+
+    When ``dtype`` differs from ``acc_dtype`` (half or int8 operands) operands are converted while
+    they are copied, never read in place.
+
+    ``store(b, g, i, j, value)`` finishes one output; ``store_vector(b, g, i, j0, lanes, values)``
+    finishes ``lanes`` neighbours along j, or returns False having emitted nothing.
+    """
+
+    batch: Index
+    m: Index
+    n: Index
+    k: Index
+    store: Callable[[Block, Expr, Expr, Expr, Expr], None]
+    store_vector: Callable[[Block, Expr, Expr, Expr, int, Expr], bool] | None = None
+    dtype: str = "float32"
+    acc_dtype: str = "float32"
+    load_a: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
+    load_b: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
+    a_affine: Affine | None = None
+    b_affine: Affine | None = None
+    a_row: Callable[[Block, Expr, Expr], tuple[Buffer, Expr]] | None = None
+    a_packed: Buffer | None = None
+    b_packed: Buffer | None = None
+    a_packed_batched: bool = False
+    b_packed_batched: bool = False
+
+
+def cdiv(x: Index, y: Index) -> Index:
+    if isinstance(x, int) and isinstance(y, int):
+        return -(-x // y)
+    return tirx.truncdiv(i64(x) + i64(y) - 1, i64(y))
+
+
+def div(x: Index, y: Index) -> Index:
+    if isinstance(x, int) and isinstance(y, int):
+        return x // y
+    return tirx.truncdiv(i64(x), i64(y))
+
+
+def least(x: Index, y: Index) -> Index:
+    return min(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.min(i64(x), i64(y))
+
+
+def most(x: Index, y: Index) -> Index:
+    return max(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.max(i64(x), i64(y))
+
+
+def is_one(x: Index) -> bool:
+    return (isinstance(x, int) and x == 1) or (isinstance(x, tirx.IntImm) and int(x.value) == 1)
+
+
+def known(x: Index) -> Index:
+    return int(x.value) if isinstance(x, tirx.IntImm) else x
+
+
+class Plan:
+    """Sizes of the task space and of the scratch; ``bind`` names what is not constant."""
+
+    def __init__(
+        self, spec: GemmSpec, tile: GemmTile, bind: Callable[[str, Index], Index] | None = None
+    ) -> None:
+        keep = bind or (lambda _name, value: value)
+        self.m, self.n, self.k = m, n, k = known(spec.m), known(spec.n), known(spec.k)
+        self.panels = keep("panels", cdiv(n, tile.n_r))
+        self.blocks = keep("blocks", cdiv(m, tile.m_r))  # register tiles of rows
+        self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
+        self.groups_n = keep("groups_n", cdiv(self.panels, tile.n_panels))
+        self.per_m = keep("per_m", cdiv(self.blocks, most(self.groups_m, 1)))
+        self.per_n = keep("per_n", cdiv(self.panels, most(self.groups_n, 1)))
+        self.base_rows = keep("base_rows", div(m, most(self.blocks, 1)))
+        self.extra_rows = keep("extra_rows", m - self.base_rows * self.blocks)
+        if tile.kc:
+            turns = most(cdiv(k, tile.kc), 1)
+            self.kc = keep("kc", cdiv(cdiv(k, turns), 8) * 8)
+            self.k_blocks = keep("k_blocks", most(cdiv(k, most(self.kc, 1)), 1))
+        else:
+            self.kc, self.k_blocks = k, 1
+        self.one_k = isinstance(self.k_blocks, int) and self.k_blocks == 1
+
+        itemsize = max(1, tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8)
+        line = max(1, 64 // itemsize)
+        lines = cdiv(k, line)
+        # An odd number of lines, as packed_row_elems() gives for constants.
+        self.row_elems = keep("row_elems", (div(lines, 2) * 2 + 1) * line)
+        tile_elems = tile.m_r * tile.n_r
+        self.sum_elems = tile_elems * (1 if self.one_k else tile.m_blocks * tile.n_panels)
+        self.a_at = -(-self.sum_elems // line) * line
+        rows = least(m, tile.m_blocks * tile.m_r)
+        a_elems = rows * self.row_elems if copies_a(spec) else 0
+        self.b_at = keep("b_at", self.a_at + a_elems)
+        b_elems = least(self.panels, tile.n_panels) * tile.n_r * k if spec.b_packed is None else 0
+        self.elems = self.b_at + b_elems
+
+    def tasks(self, batch: Index) -> Index:
+        """Number of independent tasks."""
+        return batch * self.groups_m * self.groups_n
+
+
+def copies_a(spec: GemmSpec) -> bool:
+    """Whether A must be brought into rows of ``acc_dtype`` along K first."""
+    if spec.a_packed is not None:
+        return False
+    in_place = spec.a_affine is not None and is_one(spec.a_affine.k_stride)
+    return not in_place or spec.dtype != spec.acc_dtype

@@ -1,0 +1,57 @@
+"""The last resort: TVM's analyzer with Z3, for callers who can pay tens of milliseconds.
+
+`known_*` never come here. The facts connected to the claim are stated as an implication. Claims
+with a division by anything but a constant are refused: what the analyzer takes `x // 0` to be is
+not ours to rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from .convert import Converter
+from .explain import connected
+from .facts import Fact
+from .terms import Cond, cond_not
+
+RLIMIT = 2_000_000
+"""Z3's deterministic limit of work per question."""
+LARGEST = 1 << 31
+"""Dims are stated to be below this: a proof from here holds for such dims only."""
+
+
+def ask_z3(convert: Converter, facts: Sequence[Fact], claim: Cond) -> bool | None:
+    """True, False, or None where Z3 gives up."""
+    given = [f.cond for f in connected(facts, claim.syms)]
+    conds = [claim, *given]
+    if any(_unsuitable(c) for c in conds):
+        return None
+    symbols = sorted(frozenset().union(*(c.syms for c in conds)))
+    if any(a.kind != "sym" for a in symbols):
+        return None
+    analyzer = tvm.sym.Analyzer()
+    if not analyzer.is_z3_enabled:
+        return None
+    analyzer.set_z3_rlimit(RLIMIT)
+    dims = tvm.ir.Range(tirx.IntImm("int64", 0), tirx.IntImm("int64", LARGEST))
+    for atom in symbols:
+        analyzer.bind(convert.vars[atom], dims)
+    strength = tvm.sym.ProofStrength.SYMBOLIC_BOUND
+    for answer, goal in ((True, claim), (False, cond_not(claim))):
+        statement: Any = convert.cond_expr(goal)
+        for fact in given:
+            statement = tirx.Or(tirx.Not(convert.cond_expr(fact)), statement)
+        if analyzer.can_prove(statement, strength):
+            return answer
+    return None
+
+
+def _unsuitable(c: Cond) -> bool:
+    return c.op == "not" or any(
+        a.kind == "opaque" or (a.kind in ("div", "tdiv") and a.args[1].as_const in (None, 0))
+        for a in c.mentions
+    )
