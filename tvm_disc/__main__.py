@@ -119,7 +119,7 @@ def _build(args: argparse.Namespace) -> None:
     exe = _compile(args)
     exe.save(args.output)
     seconds = time.perf_counter() - start
-    inputs = ", ".join(f"{n}: {dtype}[{', '.join(dims)}]" for n, dims, dtype in exe.signature)
+    inputs = ", ".join(f"{name}: {dtype}[{', '.join(dims)}]" for name, dims, dtype in exe.signature)
     print(f"{args.output}: ({inputs}), {len(exe.kernels)} kernels, {seconds:.1f} s")
 
 

@@ -66,17 +66,17 @@ def build(
         module = read(source)
     with trace.stage("import"):
         imported = import_relay(module, params, constraints)
-        trace.show("imported", imported.mod)
+        trace.show("imported.relax.py", imported.mod)
     solver = imported.solver
     # Composite operators go first: simplification and fusion know core operators only.
     with trace.stage("canonicalize"):
         mod = Simplify(solver)(DecomposeComposite()(imported.mod))
-        trace.show("canonical", mod)
+        trace.show("canonical.relax.py", mod)
     # Fusion comes before any buffer exists, and after all shape facts are known.
     with trace.stage("fuse"):
         fuse = FuseDISC(solver, options.fuse)
         mod = fuse(mod)
-        trace.show("fused", mod)
+        trace.show("fused.relax.py", mod)
     resolved = resolve_target(target)
     machine = Machine(isa_of(resolved), options.threads or default_threads())
     library = KernelLibrary(Solver, machine, {})
@@ -85,7 +85,7 @@ def build(
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
         tir, constants = emit_tir(program, solver, machine)
-        trace.show("program", tir)
+        trace.show("program.tir.py", tir)
     with trace.stage("machine code"):
         compiled = compile_tir(tir, resolved)
         compiled[BIND_CONSTANTS](tvm_ffi.from_dlpack(constants))

@@ -12,6 +12,7 @@ from typing import Any as _Anything
 from . import builder, dyn, expr, image, loops, nn, op, vision
 from . import types as ty
 from .builder import ScopeBuilder, const, var
+from .convert import to_relax
 from .equal import structural_equal
 from .expr import (
     Call,
@@ -39,7 +40,6 @@ from .expr import (
     TupleWrapper,
     Var,
 )
-from .importer.module import to_relax
 from .json_reader import load_json
 from .module import IRModule
 from .ndarray import load_param_dict, save_param_dict

@@ -67,14 +67,6 @@ def import_module(
     return Imported(_Importer(mod, solver, symbols).run(main, params or {}), solver)
 
 
-def to_relax(mod: IRModule, params: Mapping[str, np.ndarray] | None = None) -> Any:
-    """The Relax module that a Relay module becomes, for TVM's own passes and virtual machine.
-
-    Raises: as :func:`import_module`.
-    """
-    return import_module(mod, params).mod
-
-
 def _declare(
     main: ast.Function,
     params: Mapping[str, np.ndarray],
