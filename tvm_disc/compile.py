@@ -12,7 +12,9 @@ import tvm
 import tvm_ffi
 
 from tvm_disc.codegen.build import compile_tir, emit_tir
-from tvm_disc.codegen.emit_host import BIND_CONSTANTS
+from tvm_disc.codegen.forms import launches
+from tvm_disc.codegen.formula import workspace_formula
+from tvm_disc.codegen.host_abi import BIND_CONSTANTS, plain_dim
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
@@ -133,7 +135,9 @@ def describe(
 ) -> dict[str, Any]:
     """What a saved program tells about itself."""
     return {
-        "inputs": [(n, [str(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "launches": launches(program.region),
+        "workspace_bytes": workspace_formula(program.region),
         "kernels": [
             {
                 "name": k.name,
