@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from tvm_disc import errors
 from tvm_disc.codegen.build import compile_tir, emit_tir
 from tvm_disc.codegen.forms import launches
 from tvm_disc.codegen.formula import workspace_formula
@@ -36,6 +37,10 @@ from tvm_disc.schedules.kernel import Machine
 from tvm_disc.shape import Solver
 
 Source: TypeAlias = Any
+
+# An error raised inside a pass crosses TVM's boundary and must come back as what it was.
+for _error in (errors.DiscError, *errors.DiscError.__subclasses__()):
+    tvm_ffi.register_error(_error)
 
 # How often a model was compiled in this process; one program serves every shape.
 compilations = 0
