@@ -24,6 +24,7 @@ from tvm_disc.debug import Trace
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
+from tvm_disc.relay.coverage import require_operators
 from tvm_disc.relay.importer.module import Imported, import_module
 from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
@@ -132,6 +133,7 @@ def import_relay(
     module: IRModule, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str]
 ) -> Imported:
     """The Relax module and its symbols, under the user's constraints."""
+    require_operators(module)
     return import_module(module, params, constraints=constraints)
 
 

@@ -324,7 +324,7 @@ class Solver:
             if isinstance(x, tirx.Select) and self._same(x.false_value, y):
                 skip = self._negated(x.condition)
                 chosen = x.true_value
-                text = f"{self.name_of(chosen)} must equal {self.name_of(y)} unless {skip}"
+                text = f"{self.name_of(chosen)} must equal {self.name_of(y)} unless {self._text(skip)}"
                 cond = tirx.Or(skip, tirx.EQ(chosen, y))
                 return self.require(cond, context, text)
         message = f"{self.name_of(a)} must equal {self.name_of(b)}"
