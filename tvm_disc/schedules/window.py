@@ -90,7 +90,7 @@ def _accumulate(
             extent = i64(data.shape[2 + d])
             inside = tirx.And(position >= 0, position < extent)
             stack.enter_context(block.when(inside))
-        begin, end = _valid(geo, taps[-1], data.shape[-1], node.shape[-1])
+        begin, end = valid_range(node, taps[-1], rank)
         first, last = block.bind("first", begin), block.bind("last", end)
         lead = [i64(0)] * (len(spec.extents) - rank)
         with low.loop("j", tirx.max(last - first, i64(0)), begin=first) as j:
@@ -101,17 +101,17 @@ def _accumulate(
             block.store(body.scratch, j, result)
 
 
-def _valid(geo: WindowGeometry, tap: Expr, extent: Any, width: Any) -> tuple[Expr, Expr]:
-    """The outputs ``[begin, end)`` whose tap lies inside the input's last dim.
+def valid_range(node: Node, tap: Expr, rank: int) -> tuple[Expr, Expr]:
+    """The outputs ``[begin, end)`` along the last dim whose tap lies inside the input.
 
     ``0 <= j * stride + shift < extent`` with ``shift = tap * dilation - padding``.
     """
-    rank = len(geo.strides)
+    geo = geometry(node, rank)
     stride, before = geo.strides[rank - 1], geo.padding[rank - 1]
     shift = mul(tap, geo.dilation[rank - 1]) - before
     begin = tirx.max(tirx.floordiv(i64(stride - 1) - shift, i64(stride)), i64(0))
-    end = tirx.floordiv(i64(extent) - 1 - shift, i64(stride)) + 1
-    return begin, tirx.min(end, i64(width))
+    end = tirx.floordiv(i64(node.inputs[0].shape[-1]) - 1 - shift, i64(stride)) + 1
+    return begin, tirx.min(end, i64(node.shape[-1]))
 
 
 def _tap(
