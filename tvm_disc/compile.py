@@ -15,7 +15,7 @@ from tvm_disc import errors
 from tvm_disc.codegen.build import compile_tir, emit_tir
 from tvm_disc.codegen.forms import launches
 from tvm_disc.codegen.formula import workspace_formula
-from tvm_disc.codegen.host_abi import BIND_CONSTANTS, plain_dim
+from tvm_disc.codegen.host_abi import plain_dim
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
@@ -96,7 +96,6 @@ def build(
         trace.show("program.tir.py", tir)
     with trace.stage("machine code"):
         compiled = compile_tir(tir, resolved)
-        compiled[BIND_CONSTANTS](tvm_ffi.from_dlpack(constants))
     compilations += 1
     manifest = describe(program, library, solver, fuse.refused)
     return Executable(compiled, manifest, constants, trace.finish())

@@ -14,6 +14,7 @@ import tvm_ffi
 
 from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
+from tvm_disc.codegen.host_abi import BIND_CONSTANTS
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
 
 Array: TypeAlias = Any
@@ -36,11 +37,22 @@ class Executable:
         timings: Mapping[str, float] | None = None,
     ) -> None:
         self._module = module
-        self._main: Callable[..., Any] = module["main"]
+        self._main: Callable[..., Any] = self._first_call
         self._manifest = dict(manifest)
         self._constants = constants
         self.timings = dict(timings or {})
         self._names: list[str] = [name for name, _, _ in self.signature]
+
+    def _first_call(self, *args: Array) -> Any:
+        """Bind the machine code, which a program for another machine never does."""
+        try:
+            main = self._module["main"]
+        except Exception as error:
+            raise ArtifactError(f"this program cannot run on this machine: {error}") from None
+        if self._constants is not None:
+            self._module[BIND_CONSTANTS](tvm_ffi.from_dlpack(self._constants))
+        self._main = main
+        return main(*args)
 
     @property
     def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
@@ -71,6 +83,8 @@ class Executable:
             args = self._ordered(args, kwargs)
         try:
             result = self._main(*args)
+        except ArtifactError:
+            raise
         except Exception as error:
             result = self._recover(args, error)
         convert = _CONVERTERS.get(type(args[0])) if args else None
