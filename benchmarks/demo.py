@@ -223,6 +223,17 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
+def busy() -> str:
+    """A warning if other processes compete for the processors, which delays parallel kernels."""
+    processors = os.cpu_count() or 1
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load <= 0.75 * processors:
+        return ""
+    return (
+        f"note: load {load:.1f} on {processors} processors before the start: times are unreliable"
+    )
+
+
 def demo(name: str, rounds: int) -> bool:
     """Compile, check and time one model; whether every case agrees."""
     mod = relay.parse((MODELS / f"{name}.relay").read_text(encoding="utf-8"))
@@ -267,6 +278,8 @@ def main() -> int:
         parser.error(f"no recorded model {', '.join(unknown)}; there are {', '.join(known)}")
     cpu, threads = host_target().attrs["mcpu"], os.environ["TVM_NUM_THREADS"]
     print(f"CPU {cpu}, {threads} threads, apache-tvm {tvm.__version__}")
+    if note := busy():
+        print(note)
     agreed = [demo(name, max(args.repeat, 1)) for name in models]
     return 0 if all(agreed) else 1
 

@@ -87,7 +87,14 @@ def test_run_from_npz_saves_outputs(
 
 @pytest.mark.usefixtures("case")
 def test_run_takes_single_arrays(model: str, tmp_path: Path, capsys: Capture) -> None:
-    argv = ["run", model, "--input", f"y={tmp_path / 'y.npy'}", "--input", f"x={tmp_path / 'x.npy'}"]
+    argv = [
+        "run",
+        model,
+        "--input",
+        f"y={tmp_path / 'y.npy'}",
+        "--input",
+        f"x={tmp_path / 'x.npy'}",
+    ]
     assert main(argv) == 0
     assert "output 0: float32[3, 4]" in capsys.readouterr().out
 

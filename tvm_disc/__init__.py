@@ -8,11 +8,11 @@ import os
 # microseconds) unless this is set before it is loaded.
 os.environ.setdefault("TVM_NUM_THREADS", str(os.cpu_count() or 1))
 
-from tvm_disc import relay, relay_passes  # noqa: E402
-from tvm_disc.compile import build  # noqa: E402
-from tvm_disc.errors import DiscError  # noqa: E402
-from tvm_disc.options import Options  # noqa: E402
-from tvm_disc.runtime.executable import Executable, load  # noqa: E402
+from tvm_disc import relay, relay_passes
+from tvm_disc.compile import build
+from tvm_disc.errors import DiscError
+from tvm_disc.options import Options
+from tvm_disc.runtime.executable import Executable, load
 
 __version__ = "0.1.0"
 __all__ = ["DiscError", "Executable", "Options", "build", "load", "relay", "relay_passes"]

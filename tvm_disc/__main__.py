@@ -119,12 +119,8 @@ def _build(args: argparse.Namespace) -> None:
     exe = _compile(args)
     exe.save(args.output)
     seconds = time.perf_counter() - start
-    inputs = ", ".join(f"{name}: {dtype}[{_bare(dims)}]" for name, dims, dtype in exe.signature)
+    inputs = ", ".join(f"{name}: {dtype}[{', '.join(dims)}]" for name, dims, dtype in exe.signature)
     print(f"{args.output}: ({inputs}), {len(exe.kernels)} kernels, {seconds:.1f} s")
-
-
-def _bare(dims: str) -> str:
-    return dims.strip("[]()")
 
 
 def _run(args: argparse.Namespace) -> None:

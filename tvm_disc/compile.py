@@ -11,8 +11,11 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from tvm_disc import errors
 from tvm_disc.codegen.build import compile_tir, emit_tir
-from tvm_disc.codegen.emit_host import BIND_CONSTANTS
+from tvm_disc.codegen.forms import launches
+from tvm_disc.codegen.formula import workspace_formula
+from tvm_disc.codegen.host_abi import BIND_CONSTANTS, plain_dim
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
@@ -21,6 +24,7 @@ from tvm_disc.debug import Trace
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
+from tvm_disc.relay.coverage import require_operators
 from tvm_disc.relay.importer.module import Imported, import_module
 from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
@@ -34,6 +38,10 @@ from tvm_disc.schedules.kernel import Machine
 from tvm_disc.shape import Solver
 
 Source: TypeAlias = Any
+
+# An error raised inside a pass crosses TVM's boundary and must come back as what it was.
+for _error in (errors.DiscError, *errors.DiscError.__subclasses__()):
+    tvm_ffi.register_error(_error)
 
 # How often a model was compiled in this process; one program serves every shape.
 compilations = 0
@@ -66,17 +74,17 @@ def build(
         module = read(source)
     with trace.stage("import"):
         imported = import_relay(module, params, constraints)
-        trace.show("imported", imported.mod)
+        trace.show("imported.relax.py", imported.mod)
     solver = imported.solver
     # Composite operators go first: simplification and fusion know core operators only.
     with trace.stage("canonicalize"):
         mod = Simplify(solver)(DecomposeComposite()(imported.mod))
-        trace.show("canonical", mod)
+        trace.show("canonical.relax.py", mod)
     # Fusion comes before any buffer exists, and after all shape facts are known.
     with trace.stage("fuse"):
         fuse = FuseDISC(solver, options.fuse)
         mod = fuse(mod)
-        trace.show("fused", mod)
+        trace.show("fused.relax.py", mod)
     resolved = resolve_target(target)
     machine = Machine(isa_of(resolved), options.threads or default_threads())
     library = KernelLibrary(Solver, machine, {})
@@ -85,7 +93,7 @@ def build(
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
         tir, constants = emit_tir(program, solver, machine)
-        trace.show("program", tir)
+        trace.show("program.tir.py", tir)
     with trace.stage("machine code"):
         compiled = compile_tir(tir, resolved)
         compiled[BIND_CONSTANTS](tvm_ffi.from_dlpack(constants))
@@ -125,6 +133,7 @@ def import_relay(
     module: IRModule, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str]
 ) -> Imported:
     """The Relax module and its symbols, under the user's constraints."""
+    require_operators(module)
     return import_module(module, params, constraints=constraints)
 
 
@@ -133,7 +142,9 @@ def describe(
 ) -> dict[str, Any]:
     """What a saved program tells about itself."""
     return {
-        "inputs": [(n, [str(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "launches": launches(program.region),
+        "workspace_bytes": workspace_formula(program.region),
         "kernels": [
             {
                 "name": k.name,

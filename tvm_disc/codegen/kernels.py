@@ -12,8 +12,8 @@ from tvm import relax
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import Node, link_users, read_call, tensor_type
 from tvm_disc.schedules.kernel import Group, Kernel, Machine
-from tvm_disc.schedules.select import make_kernel
 from tvm_disc.schedules.nonzero import nonzero_kernels
+from tvm_disc.schedules.select import make_kernel
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -124,7 +124,8 @@ class KernelLibrary:
         """The counting and the filling kernel of ``nonzero`` for a rank and dtype."""
         key = (len(shape), dtype)
         if key not in self._nonzero:
-            count, fill, declared, size = nonzero_kernels(*key, self._solver_factory(), self.machine)
+            made = nonzero_kernels(*key, self._solver_factory(), self.machine)
+            count, fill, declared, size = made
             self._add(count, declared)
             self._add(fill, [*declared, size])
             self._nonzero[key] = (count, fill, declared)

@@ -12,6 +12,7 @@ from typing import Any as _Anything
 from . import builder, dyn, expr, image, loops, nn, op, vision
 from . import types as ty
 from .builder import ScopeBuilder, const, var
+from .convert import to_relax
 from .equal import structural_equal
 from .expr import (
     Call,
@@ -131,6 +132,7 @@ __all__ = [
     "scalar_type",
     "size_var",
     "structural_equal",
+    "to_relax",
     "ty",
     "var",
     "vision",

@@ -282,14 +282,14 @@ class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
         return call if result is None else self.builder_.normalize(result)
 
 
-@tvm.transform.module_pass(opt_level=0, name="DecomposeComposite")
-class DecomposeComposite:
-    """Rewrite composite operators into core operators (see ``RULES``)."""
+def DecomposeComposite() -> Any:
+    """A module pass that rewrites composite operators into core operators (see ``RULES``)."""
 
-    def transform_module(self, mod: Any, ctx: Any) -> Any:
-        """Apply to every Relax function of the module."""
+    def decompose(mod: Any, ctx: Any) -> Any:
         mutator = _Decomposer(mod)
         for gv, func in mod.functions_items():
             if isinstance(func, relax.Function):
                 mutator.builder_.update_func(gv, mutator.visit_expr(func))
         return mutator.builder_.get()
+
+    return tvm.transform.module_pass(decompose, opt_level=0, name="DecomposeComposite")

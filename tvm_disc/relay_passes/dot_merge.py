@@ -64,8 +64,8 @@ def _merge(out: Sequence_, lhs: Node, dots: Sequence[Node]) -> None:
     value = fresh.emit(R.matmul(operand_expr(lhs), weight.expr), shape, dots[0].dtype, dots[0])
     finals = list(dots)
     if with_bias:
-        vectors = [b[1].value for b in biases if b is not None]
-        vector = const_node(relax.const(np.concatenate([v for v in vectors if v is not None]), dots[0].dtype))
+        vectors = [b[1].value for b in biases if b is not None and b[1].value is not None]
+        vector = const_node(relax.const(np.concatenate(vectors), dots[0].dtype))
         value = fresh.emit(R.add(value.var, vector.expr), shape, dots[0].dtype, dots[0])
         finals = [b[0] for b in biases if b is not None]
     _replace_by_slices(out, fresh, value, finals)
@@ -86,9 +86,10 @@ def _replace_by_slices(
     axis = len(value.shape) - 1
     for final in finals:
         width = int(final.shape[-1].value)
-        call = R.strided_slice(value.var, [axis], [begin], [begin + width], [1], assume_inbound=True)
+        end = begin + width
+        call = R.strided_slice(value.var, [axis], [begin], [end], [1], assume_inbound=True)
         fresh.renamed_nodes[final] = fresh.emit(call, final.shape, final.dtype, final)
-        begin += width
+        begin = end
 
 
 def _rename_everywhere(out: Sequence_, replaced: dict[Any, Node]) -> None:

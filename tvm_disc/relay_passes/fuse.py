@@ -31,24 +31,22 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 
-class FuseDISC:
-    """A module pass; ``refused`` holds the reasons of the last run.
+def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> Any:
+    """A module pass that outlines fused groups; its ``refused`` holds the last run's reasons.
 
     Args:
         solver: facts about the module's symbols; a fresh one by default.
         enabled: with False every operator becomes a kernel of its own, for comparison.
     """
+    refused: list[WhyNot] = []
 
-    def __new__(cls, solver: Solver | None = None, enabled: bool = True) -> Any:
-        refused: list[WhyNot] = []
+    def fuse(mod: Any, ctx: Any) -> Any:
+        refused.clear()
+        return _fuse_module(mod, solver or Solver(), enabled, refused)
 
-        @tvm.transform.module_pass(opt_level=0, name="FuseDISC")
-        def fuse(mod: Any, ctx: Any) -> Any:
-            refused.clear()
-            return _fuse_module(mod, solver or Solver(), enabled, refused)
-
-        fuse.refused = refused
-        return fuse
+    result = tvm.transform.module_pass(fuse, opt_level=0, name="FuseDISC")
+    result.refused = refused
+    return result
 
 
 def _fuse_module(mod: Any, solver: Solver, enabled: bool, refused: list[WhyNot]) -> Any:
@@ -94,7 +92,7 @@ class _Outliner:
             node = self._read(binding, lookup)
             nodes.append(node)
             node_of[binding.var] = node
-        every = {n: None for n in (*lookup.values(), *nodes)}
+        every = dict.fromkeys((*lookup.values(), *nodes))
         for n in nodes:
             every.update({x: None for x in n.inputs if x.op == "const"})
         ordered = [n for n in every if n not in set(nodes)] + nodes

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.relay_passes.axes import is_contiguous, is_trailing, permutation, reduced_axes
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node, is_one
-from tvm_disc.relay_passes.axes import is_contiguous, is_trailing, permutation, reduced_axes
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -311,7 +311,23 @@ class _Planner:
             return None
         if self._total_cost(node) <= CHEAP_COST:
             return None
+        if self._varies_outside_only(group, node):
+            return None
         return "a broadcast would compute it again for every copy"
+
+    def _varies_outside_only(self, group: GroupPlan, node: Node) -> bool:
+        """Whether ``node`` has one value per inner loop, so that it is computed once for it.
+
+        The indices of a gather along the leading dims are the case that matters.
+        """
+        domain = self._domain(group)
+        shape = list(node.shape)
+        return (
+            len(shape) < len(domain)
+            and self._equal(shape, domain[: len(shape)])
+            and all(u.op == "relax.take" and u.inputs[1] is node or u in group for u in node.users)
+            and not is_one(domain[-1])
+        )
 
     def _domain(self, group: GroupPlan) -> Sequence[Any]:
         if group.kind in ("row", "reduce"):

@@ -95,7 +95,9 @@ def read_call(var: Any, call: Any, lookup: Mapping[Any, Node]) -> Node:
     return Node(row.name, tuple(inputs), shape, dtype, attrs, tuple(prims), var, call)
 
 
-def _read_operand(arg: Any, lookup: Mapping[Any, Node], inputs: list[Node], prims: list[Any]) -> None:
+def _read_operand(
+    arg: Any, lookup: Mapping[Any, Node], inputs: list[Node], prims: list[Any]
+) -> None:
     if isinstance(arg, relax.ShapeExpr):
         prims.append(tuple(arg.values))
     elif isinstance(arg, tvm.ir.Tuple):

@@ -184,9 +184,9 @@ def _where_of_literal(out: Sequence_, node: Node) -> Node | None:
     if node.op == "relax.logical_and":
         for k, x in enumerate(node.inputs):
             other = node.inputs[1 - k]
-            if x.is_scalar_const and x.value is not None and bool(x.value.reshape(-1)[0]):
-                if other.dtype == "bool" and _structurally_same(other, node):
-                    return other
+            true = x.is_scalar_const and x.value is not None and bool(x.value.reshape(-1)[0])
+            if true and other.dtype == "bool" and _structurally_same(other, node):
+                return other
     return None
 
 
@@ -302,24 +302,20 @@ def _drop_dead(out: Sequence_) -> None:
     out.nodes = [n for n in out.nodes if n.var in alive]
 
 
-class Simplify:
-    """A module pass; ``solver`` knows the module's symbols."""
+def _simplify_module(mod: Any, solver: Solver) -> Any:
+    functions = {}
+    for gv, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            rules = [*(rule for _, rule in RULES), _SameExpression()]
+            func = rewrite_function(func, solver, rules, [_drop_dead, merge_dots, _drop_dead])
+        functions[gv] = func
+    return tvm.IRModule(functions)
 
-    def __new__(cls, solver: Solver | None = None) -> Any:
-        @tvm.transform.module_pass(opt_level=0, name="Simplify")
-        def simplify(mod: Any, ctx: Any) -> Any:
-            known = solver or Solver()
-            functions = {}
-            for gv, func in mod.functions_items():
-                if isinstance(func, relax.Function):
-                    rules = [rule for _, rule in RULES]
-                    func = rewrite_function(
-                        func,
-                        known,
-                        [*rules, _SameExpression()],
-                        [_drop_dead, merge_dots, _drop_dead],
-                    )
-                functions[gv] = func
-            return tvm.IRModule(functions)
 
-        return simplify
+def Simplify(solver: Solver | None = None) -> Any:
+    """A module pass that applies ``RULES``; ``solver`` knows the module's symbols."""
+
+    def simplify(mod: Any, ctx: Any) -> Any:
+        return _simplify_module(mod, solver or Solver())
+
+    return tvm.transform.module_pass(simplify, opt_level=0, name="Simplify")

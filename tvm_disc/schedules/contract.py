@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import tvm
 from tvm import tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules import dot
-from tvm_disc.schedules.emit import Block, i64
-from tvm_disc.schedules.index import add, product
+from tvm_disc.schedules.emit import Block, i64, index_var
+from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.reduce import store_outputs
@@ -50,7 +51,7 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     if batch and len(b.shape) == 2:
         # One matrix for every batch: the batch dims are more rows.
         batch, m = (), product([*batch, m])
-    return _gemm_plan(group, _MatMul(group, node, batch, m, n, k), machine)
+    return _gemm_plan(group, _MatMul(group, node, batch, m, n, k), solver, machine)
 
 
 @dataclass
@@ -80,8 +81,8 @@ class _MatMul:
         return add((i64(g) * i64(self.m) + i) * i64(self.n), j)
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
-        index = self.index(low, g, i, i64(0))
-        return low.at(self.node.inputs[0], operand_index(self.node.inputs[0], index[:-2], (index[-2], k)))
+        source, index = self.node.inputs[0], self.index(low, g, i, i64(0))
+        return low.at(source, operand_index(source, index[:-2], (index[-2], k)))
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
         source = self.node.inputs[1]
@@ -116,7 +117,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
         return WhyNot("implicit gemm", f"{data.dtype} is not supported yet")
     if any(static_dim(d) is None for d in weight.shape):
         return WhyNot("implicit gemm", "the kernel's size is not known")
-    return _gemm_plan(group, _Conv(group, node), machine)
+    return _gemm_plan(group, _Conv(group, node), solver, machine)
 
 
 @dataclass
@@ -170,11 +171,14 @@ class _Conv:
 # -- common ------------------------------------------------------------------------------------
 
 
-def _gemm_plan(group: Group, view: _MatMul | _Conv, machine: Machine) -> Plan:
+def _gemm_plan(
+    group: Group, view: _MatMul | _Conv, solver: Solver, machine: Machine
+) -> Plan:
     node = view.node
-    tile = dot.default_tile(machine.isa, node.dtype)
+    width = _size(view.sizes[2])
+    tile = dot.default_tile(machine.isa, node.dtype, width if isinstance(width, int) else None)
     packed = view.packed(tile)
-    spec = _sizes_only(view, packed)
+    spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
 
     def emit(body: Body) -> None:
         full = _operands(view, body, spec, packed)
@@ -187,9 +191,13 @@ def _gemm_plan(group: Group, view: _MatMul | _Conv, machine: Machine) -> Plan:
         emit=emit,
         scratch_elems=dot.gemm_scratch_elems(spec, tile),
         scratch_dtype=node.dtype,
-        packed={p: pack for p, pack in packed.values()},
+        packed=dict(packed.values()),
         may_alias=True,
-        notes={"tile": f"{tile.m_r}x{tile.n_r}", "packed": ", ".join(packed) or "-"},
+        notes={
+            "tile": f"{tile.m_r}x{tile.n_r}",
+            "packed": ", ".join(packed) or "-",
+            "in place": ", ".join(n for n in ("a_affine", "b_affine") if getattr(spec, n)) or "-",
+        },
     )
 
 
@@ -197,13 +205,62 @@ def _never(*args: Any) -> None:
     raise AssertionError("a size-only specification is never emitted")
 
 
-def _sizes_only(view: _MatMul | _Conv, packed: dict[str, Any]) -> Any:
+@dataclass(frozen=True)
+class _Strides:
+    """An operand read in place: (g, outer, k) is at base(g) + outer * stride + k * k_stride."""
+
+    node: Node
+    stride: Any
+    k_stride: Any
+
+
+def _in_place(
+    group: Group, view: _MatMul | _Conv, solver: Solver, packed: dict[str, Any]
+) -> dict[str, _Strides]:
+    """The operands whose element function is one load at an affine position."""
+    result = {}
+    for name, at in (("a", view.a_at), ("b", lambda low, g, j, k: view.b_at(low, g, k, j))):
+        if f"{name}_packed" not in packed:
+            strides = _strides(group, solver, at)
+            if strides is not None:
+                result[f"{name}_affine"] = strides
+    return result
+
+
+def _strides(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides | None:
+    space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
+    low = Lowering(Block(), space, solver)
+    for p in group.params:
+        low.bind_reader(p, lambda index: index)
+    g, outer, k = index_var("g"), index_var("outer"), index_var("k")
+    zero, one = i64(0), i64(1)
+
+    def offset(x: Expr, y: Expr) -> tuple[Node, Expr] | None:
+        return low.locate(lambda: at(low, g, x, y))
+
+    places = [offset(*xy) for xy in ((outer, k), (zero, zero), (one, zero), (zero, one))]
+    if any(p is None for p in places):
+        return None
+    (node, general), (_, base), (_, next_outer), (_, next_k) = (p for p in places if p is not None)
+    simplify = tvm.sym.Analyzer().simplify
+    stride, k_stride = simplify(next_outer - base), simplify(next_k - base)
+    rest = simplify(general - base - outer * stride - k * k_stride)
+    if static_dim(rest) != 0:
+        return None
+    return _Strides(node, _size(stride), _size(k_stride))
+
+
+def _sizes_only(
+    view: _MatMul | _Conv, packed: dict[str, Any], in_place: dict[str, _Strides]
+) -> Any:
     """The specification as far as sizes, tasks and scratch depend on it."""
     batch, m, n, k = (_size(x) for x in view.sizes)
     dtype = view.node.dtype
     forms: dict[str, Any] = {"load_a": _never, "load_b": _never}
     spec = dot.GemmSpec(batch, m, n, k, store=_never, dtype=dtype, acc_dtype=dtype, **forms)
-    return replace(spec, **{name: True for name in packed})
+    affine = {n: dot.Affine(s, _never, s.stride, s.k_stride) for n, s in in_place.items()}
+    known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
+    return replace(spec, **known)
 
 
 def _operands(view: _MatMul | _Conv, body: Body, spec: Any, packed: dict[str, Any]) -> Any:
@@ -217,13 +274,32 @@ def _operands(view: _MatMul | _Conv, body: Body, spec: Any, packed: dict[str, An
     def load_b(block: Block, g: Expr, k: Expr, j: Expr) -> Expr:
         return _evaluate(low, block, lambda: view.b_at(low, i64(g), i64(k), i64(j)))
 
+    def base_of(name: str) -> Callable[[Block, Expr], Expr]:
+        def base(block: Block, g: Expr) -> Expr:
+            at = view.a_at if name == "a_affine" else lambda w, x, j, k: view.b_at(w, x, k, j)
+            zero = i64(0)
+            outer, low.block = low.block, block
+            try:
+                with low.scope():
+                    found = low.locate(lambda: at(low, i64(g), zero, zero))
+                    assert found is not None
+                    return low.settle("base", found[1])
+            finally:
+                low.block = outer
+
+        return base
+
+    for name in ("a_affine", "b_affine"):
+        affine = getattr(spec, name)
+        if affine is not None:
+            buffer = body.buffers[affine.buffer.node]
+            forms[name] = dot.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
     epilogue = _Epilogue(view, body)
     return replace(
         spec,
         load_a=load_a,
         load_b=load_b,
-        a_packed=forms.get("a_packed"),
-        b_packed=forms.get("b_packed"),
+        **forms,
         store=epilogue.scalar,
         store_vector=epilogue.vector,
     )

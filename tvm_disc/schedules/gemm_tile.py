@@ -65,7 +65,7 @@ class GemmTile:
     m_r: int
     n_r: int
     lanes: int
-    k_unroll: int = 2
+    k_unroll: int = 1
     kc: int = 1024
     m_blocks: int = 12
     n_panels: int = 4

@@ -41,7 +41,9 @@ class IndexSpace:
     def __init__(self, same: SameDim) -> None:
         self._same = same
         self._parts: dict[Any, _Part] = {}
-        self._splits: dict[tuple[Any, ...], tuple[Expr, ...]] = {}
+        # Innermost scope last: a placeholder is bound where it is used, so a split made inside a
+        # scope must not be found again outside.
+        self._splits: list[dict[tuple[Any, ...], tuple[Expr, ...]]] = [{}]
         self._aligned: dict[Any, int] = {}  # ramps whose base is a multiple of their lanes
 
     def aligned(self, base: Expr, lanes: int) -> Expr:
@@ -49,6 +51,14 @@ class IndexSpace:
         result = tirx.Ramp(base, i64(1), lanes)
         self._aligned[result] = lanes
         return result
+
+    def open_scope(self) -> None:
+        """Splits made from here on are forgotten at :meth:`close_scope`."""
+        self._splits.append({})
+
+    def close_scope(self) -> None:
+        """End of the innermost scope."""
+        self._splits.pop()
 
     def split(self, index: Expr, dims: Dims) -> tuple[Expr, ...]:
         """``index`` over row-major ``dims``; literal-one dims give 0."""
@@ -64,10 +74,10 @@ class IndexSpace:
             return tuple(starts)
         kept = tuple(dims[i] for i in wide)
         key = (index, *kept)
-        parts = self._splits.get(key)
+        parts = next((s[key] for s in self._splits if key in s), None)
         if parts is None:
             parts = tuple(self._part(index, kept, p) for p in range(len(kept)))
-            self._splits[key] = parts
+            self._splits[-1][key] = parts
         values = iter(parts)
         return tuple(next(values) if i in wide else i64(0) for i in range(len(dims)))
 

@@ -222,7 +222,8 @@ def _driver(
         run(None, i64(0), tasks)
     else:
         with block.when(tirx.And(i64(plan.work) >= PARALLEL_WORK, tasks > 1)):
-            chunk = block.bind("chunk", tirx.floordiv(tasks + (machine.threads - 1), machine.threads))
+            rounded = tasks + (machine.threads - 1)
+            chunk = block.bind("chunk", tirx.floordiv(rounded, machine.threads))
             with block.loop("part", machine.threads, kind="parallel") as part:
                 run(part, tirx.min(part * chunk, tasks), tirx.min((part + 1) * chunk, tasks))
         with block.otherwise():

@@ -101,6 +101,27 @@ class Lowering:
             raise Unsupported(f"operator {node.op} has no element rule")
         return self._shared(node, index, lambda: rule(self, node, index))
 
+    def locate(self, make: Callable[[], Expr]) -> tuple[Node, Expr] | None:
+        """Where ``make()`` reads: (operand, row-major offset) if its value is one plain load of an
+        operand, else None. Nothing is emitted but index arithmetic."""
+        found: dict[Any, tuple[Node, Expr]] = {}
+
+        def capture(node: Node) -> Reader:
+            def read(index: Index) -> Expr:
+                token = tirx.Var("here", node.dtype)
+                found[token] = (node, self.space.join(index, node.shape))
+                return token
+
+            return read
+
+        saved, self._readers = self._readers, {n: capture(n) for n in self._readers}
+        self._scopes.append({})
+        try:
+            return found.get(make())
+        finally:
+            self._scopes.pop()
+            self._readers = saved
+
     def _shared(self, node: Node, index: Index, make: Callable[[], Expr]) -> Expr:
         key = (node, *index)
         for scope in reversed(self._scopes):
@@ -140,9 +161,11 @@ class Lowering:
         """Values remembered inside are forgotten at the end, as the variables go out of scope."""
         self._scopes.append({})
         self._resolved.append(set())
+        self.space.open_scope()
         try:
             yield
         finally:
+            self.space.close_scope()
             self._scopes.pop()
             self._resolved.pop()
 

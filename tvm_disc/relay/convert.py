@@ -1,0 +1,25 @@
+"""From a Relay module to a Relax module that any TVM pipeline can take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.relay.importer.module import import_module
+from tvm_disc.relay.module import IRModule
+
+__all__ = ["to_relax"]
+
+
+def to_relax(mod: IRModule, params: Mapping[str, np.ndarray] | None = None) -> Any:
+    """``mod`` as a Relax ``tvm.IRModule`` with a symbol for every ``?``, for any TVM pipeline.
+
+    Args:
+        params: inputs of ``main``, by name, that become constants.
+
+    Raises:
+        Unsupported, TypeMismatch, ShapeConflict: with the place in the source.
+    """
+    return import_module(mod, params).mod
