@@ -19,7 +19,7 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.relay_passes.axes import reduced_axes
-from tvm_disc.relay_passes.graph import Node
+from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.schedules.elements import cast, is_float
 from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, ramp, same_lanes
@@ -114,12 +114,13 @@ def _same_elements(node: Node, domain: RowShape) -> bool:
 
 def _one_per_row(node: Node, domain: RowShape, per_row: dict[Node, bool]) -> bool:
     inside = [x for x in node.inputs if x in per_row]
-    return bool(inside) and all(per_row[x] for x in inside) and _is_row_shape(node, domain)
+    follows = any(per_row[x] for x in inside) and all(
+        per_row[x] or all(is_one(d) for d in x.shape) for x in inside
+    )
+    return follows and _is_row_shape(node, domain)
 
 
 def _is_row_shape(node: Node, domain: RowShape) -> bool:
-    from tvm_disc.relay_passes.graph import is_one
-
     if len(node.shape) == len(domain.full):
         return all(is_one(d) for d in node.shape[len(domain.outer) :])
     return len(node.shape) <= len(domain.outer)
