@@ -193,6 +193,12 @@ class Block:
         value = self.flatten(value)
         if isinstance(value, tirx.Var):
             return value
+        if str(getattr(value.ty, "dtype", "")).startswith("boolx"):
+            # TVM's analyzer cannot bind a vector of truth values: they are kept as bytes.
+            cell = self.alloc(name, lanes_of(value), "int8")
+            at = ramp(i64(0), lanes_of(value))
+            self.store(cell, at, tirx.Cast(with_lanes("int8", value), value))
+            return tirx.NE(cell[at], const(0, with_lanes("int8", value)))
         if contains_let(value):
             # TVM's analyzer cannot bind a variable to a value that binds others inside.
             cell = self.alloc(name, lanes_of(value), element_dtype(value))

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.axes import permutation, reduced_axes
+from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.elements import cast, reshape_index
 from tvm_disc.schedules.emit import Buffer, i64, ramp, same_lanes
@@ -104,7 +104,13 @@ def _vector(
 
 
 def _scalar(
-    group: Group, spec: Contraction, body: Body, row: Expr, outer: Sequence[Expr], j: Expr, cols: Expr
+    group: Group,
+    spec: Contraction,
+    body: Body,
+    row: Expr,
+    outer: Sequence[Expr],
+    j: Expr,
+    cols: Expr,
 ) -> None:
     block, low = body.block, body.low
     acc = block.alloc("acc", 1, spec.dtype)

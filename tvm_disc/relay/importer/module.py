@@ -158,8 +158,12 @@ class _Importer:
                 "inputs that are tuples, functions or unannotated are not compiled yet"
             )
         dims = [
-            self._dim(d, (param, axis), f"{_identifier(param.name_hint)}_{axis}",
-                      f"input '{param.name_hint}' axis {axis}")
+            self._dim(
+                d,
+                (param, axis),
+                f"{_identifier(param.name_hint)}_{axis}",
+                f"input '{param.name_hint}' axis {axis}",
+            )
             for axis, d in enumerate(ty.shape)
         ]
         var = relax.Var(param.name_hint, relax.TensorType(dims, ty.dtype))
@@ -519,8 +523,10 @@ class _Importer:
 
     def _unopened(self, expr: Expr, ty: Any) -> Tensor:
         """The result of a tail call, whose dims nobody may ask for."""
-        dims = tuple(ty.shape.values) if ty.shape is not None else (
-            tuple(self._fresh("t") for _ in range(int(ty.ndim)))
+        dims = (
+            tuple(ty.shape.values)
+            if ty.shape is not None
+            else (tuple(self._fresh("t") for _ in range(int(ty.ndim))))
         )
         return Tensor(dims, str(ty.dtype), expr)
 
@@ -555,10 +561,14 @@ def _operands(node: ast.Expr) -> tuple[ast.Expr, ...]:
 def _calls_itself(closure: Closure) -> bool:
     """Whether a function's body mentions the variable it is bound to."""
     if closure.recursive is None:
-        return any(
-            isinstance(e, ast.GlobalVar) and e.name_hint == closure.name
-            for e in post_order(closure.function.body)
-        ) if closure.scope is None else False
+        return (
+            any(
+                isinstance(e, ast.GlobalVar) and e.name_hint == closure.name
+                for e in post_order(closure.function.body)
+            )
+            if closure.scope is None
+            else False
+        )
     return any(e is closure.recursive for e in post_order(closure.function.body))
 
 

@@ -148,7 +148,9 @@ def _reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | Non
     shape = attrs["newshape"]
     if value is None or any(not is_number(d) or d < -1 for d in shape):
         return None
-    shape = [value.shape[k] if d == 0 and not attrs["allowzero"] else d for k, d in enumerate(shape)]
+    shape = [
+        value.shape[k] if d == 0 and not attrs["allowzero"] else d for k, d in enumerate(shape)
+    ]
     return value.reshape(shape)
 
 
@@ -199,10 +201,10 @@ def _strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray
     axes = attrs["axes"] or tuple(range(len(begin)))
     where: list[slice] = [slice(None)] * value.ndim
     for k, axis in enumerate(axes):
-        step = strides[k] if k < len(strides) else (strides[0] if len(strides) == 1 else 1)
+        step = strides[0] if len(strides) == 1 else strides[k] if k < len(strides) else 1
         if attrs["slice_mode"] == "size":
-            stop = None if end[k] < 0 else begin[k] + end[k]
-            where[axis] = slice(begin[k], stop)
+            first = begin[k] + value.shape[axis] if begin[k] < 0 else begin[k]
+            where[axis] = slice(first, None if end[k] < 0 else first + end[k])
         else:
             where[axis] = slice(begin[k], end[k], step)
     return np.asarray(value[tuple(where)], dtype=object)
