@@ -124,7 +124,7 @@ def _logical(op: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
 
 
 def _truth(x: Expr) -> Expr:
-    return x if element_dtype(x) == "bool" else tirx.NE(x, const(0, dtype_of(x)))
+    return x if element_dtype(x) == "bool" else truth(x)
 
 
 def cast(value: Expr, dtype: str) -> Expr:

@@ -139,8 +139,9 @@ class Lowering:
         """Bind ``value`` to a variable in the current scope, with the indices it needs."""
         self.resolve([value])
         if lanes_of(value) > 1 and element_dtype(value) == "bool":
-            # LLVM code generation of TVM has no variables for vectors of bits.
-            bits = self.block.bind(name, tirx.Cast(with_lanes("int8", value), value))
+            # TVM has no variables for vectors of bits; as floats its analyzer leaves them alone.
+            one, zero = (const(k, with_lanes("float32", value)) for k in (1.0, 0.0))
+            bits = self.block.bind(name, tirx.Select(value, one, zero))
             return truth(bits)
         return self.block.bind(name, value)
 
