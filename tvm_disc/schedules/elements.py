@@ -186,7 +186,7 @@ def _broadcast_to(low: Lowering, node: Node, index: Index) -> Expr:
         i, target = index[offset + axis], node.shape[offset + axis]
         if is_one(dim):
             at.append(i64(0))
-        elif low.solver.known_eq(dim, target):
+        elif low.is_equal_dim(node, axis) or low.solver.known_eq(dim, target):
             at.append(i)
         else:
             at.append(mul(i, tirx.Select(tirx.EQ(i64(dim), i64(1)), i64(0), i64(1))))
