@@ -178,7 +178,9 @@ class _Outliner:
         name = f"{_label(group)}_{self.count}"
         self.count += 1
         params, symbols = _interface(group)
-        func = _group_function(group, params, outputs, symbols)
+        same = self._representatives(symbols)
+        symbols = [s for s in symbols if same[s].same_as(s)]
+        func = _group_function(group, params, outputs, symbols, same)
         gv = self.builder.add_func(func, name)
         args = [p.expr if p.op == "const" else p.var for p in params]
         if symbols:
@@ -193,9 +195,19 @@ class _Outliner:
         bindings = [relax.VarBinding(result, call)]
         for k, node in enumerate(outputs):
             item = relax.TupleGetItem(result, k)
-            relax.expr._update_type(item, types[k])
             bindings.append(relax.VarBinding(node.var, item))
         return bindings
+
+
+    def _representatives(self, symbols: Sequence[Any]) -> dict[Any, Any]:
+        """Each symbol's first equal: inside a group equal dims have one name."""
+        chosen: list[Any] = []
+        same: dict[Any, Any] = {}
+        for s in symbols:
+            same[s] = next((c for c in chosen if self.solver.known_eq(s, c)), s)
+            if same[s] is s:
+                chosen.append(s)
+        return same
 
 
 def _label(group: GroupPlan) -> str:
@@ -220,10 +232,15 @@ def _interface(group: GroupPlan) -> tuple[list[Node], list[Any]]:
 
 
 def _group_function(
-    group: GroupPlan, params: Sequence[Node], outputs: Sequence[Node], symbols: Sequence[Any]
+    group: GroupPlan,
+    params: Sequence[Node],
+    outputs: Sequence[Node],
+    symbols: Sequence[Any],
+    same: Mapping[Any, Any],
 ) -> Any:
     """The closed function of a group, over fresh symbols and variables."""
-    fresh = {s: tirx.Var(str(s.name), "int64") for s in symbols}
+    made = {s: tirx.Var(str(s.name), "int64") for s in symbols}
+    fresh = {s: made[chosen] for s, chosen in same.items()}
     new_vars: dict[Any, Any] = {}
     args = []
     for k, p in enumerate(params):
@@ -245,7 +262,6 @@ def _group_function(
     if len(results) > 1:
         tuple_expr = relax.Tuple(results)
         out = relax.Var("out", relax.TupleType([r.ty for r in results]))
-        relax.expr._update_type(tuple_expr, out.ty)
         bindings.append(relax.VarBinding(out, tuple_expr))
     else:
         out = results[0]

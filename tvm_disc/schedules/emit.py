@@ -97,9 +97,11 @@ def truth(value: Expr) -> Expr:
     For vectors it is written as a comparison of floats, which LLVM turns back: TVM's analyzer
     takes one of integers for a fact about scalars, and fails.
     """
-    if lanes_of(value) > 1:
-        value = tirx.Cast(with_lanes("float32", value), value)
-    return tirx.NE(value, const(0, dtype_of(value)))
+    if lanes_of(value) == 1:
+        return tirx.NE(value, const(0, dtype_of(value)))
+    wide = tirx.Cast(with_lanes("float32", value), value)
+    zero = const(0.0, dtype_of(wide))
+    return tirx.Or(wide > zero, wide < zero)
 
 
 def element_pointer(buffer: Buffer, index: Expr) -> Expr:
