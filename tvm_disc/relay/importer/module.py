@@ -19,6 +19,7 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.spans import decided, ranged
 from tvm_disc.relay.importer.tensor import Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
@@ -336,7 +337,10 @@ class _Importer:
                 return Tensor(dims, self._value_dtype(name, args, call.attrs), value=value)
         if row.lower is None:
             raise Unsupported(self.ctx.where("this operator has no import rule yet"))
-        return row.lower(self.ctx, args, call.attrs)
+        known = decided(self.ctx, name, args)
+        if known is not None:
+            return known
+        return ranged(self.ctx, name, args, row.lower(self.ctx, args, call.attrs))
 
     def _value_dtype(self, name: str, args: list[Any], attrs: Mapping[str, Any]) -> str:
         if OPS[name].compares:
