@@ -288,6 +288,7 @@ class _Walk:
         k = self.rows.spare().index(node)
         offset = mul(self.keep_size(), k)
         size_bytes = bytes_of(self.rows.scratch_dtype())
+        assert self.body.scratch is not None
         data = byte_offset(self.body.scratch.data, offset * size_bytes, node.dtype)
         buffer = self.block.declare(f"kept{k}", self.block.bind("keep", data), node.dtype)
         return buffer, i64(0)

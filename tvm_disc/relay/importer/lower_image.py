@@ -26,7 +26,8 @@ F32 = "float32"
 
 
 def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, layout = args[0], attrs["layout"]
+    x: Tensor = args[0]
+    layout = attrs["layout"]
     if not set(layout) <= set("NCDHW"):
         raise Unsupported(ctx.where(f"data layout {layout}"))
     sizes = attrs["size"]
@@ -43,7 +44,8 @@ def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _upsampling(names: Sequence[str]) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x, layout = args[0], attrs["layout"]
+        x: Tensor = args[0]
+        layout = attrs["layout"]
         if not set(layout) <= set("NCDHW"):
             raise Unsupported(ctx.where(f"data layout {layout}"))
         method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear"}.get(
@@ -59,7 +61,7 @@ def _upsampling(names: Sequence[str]) -> Rule:
                 dims = [size if a == axis else d for a, d in enumerate(x.dims)]
                 x = ctx.emit(R.repeat(ctx.expr(x), int(scale), axis), dims, x.dtype)
             else:
-                x = resize_axis(ctx, x, axis, size, (method, mode, ""))
+                x = resize_axis(ctx, x, axis, size, (str(method), str(mode), ""))
         return x
 
     return rule

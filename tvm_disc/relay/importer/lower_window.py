@@ -223,7 +223,8 @@ def _adaptive_pool(average: bool, rank: int) -> Rule:
     """Windows chosen so that the result has the asked size: one axis after the other."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x, layout = args[0], attrs["layout"]
+        x: Tensor = args[0]
+        layout = attrs["layout"]
         _check_layouts(ctx, attrs, layout)
         if sorted(layout) != sorted(f"NC{SPATIAL[rank]}"):
             raise Unsupported(ctx.where(f"data layout {layout}"))

@@ -33,9 +33,9 @@ def span_of(x: Any) -> Span | None:
     """The least and the greatest element, if known."""
     if not isinstance(x, Tensor):
         return None
-    if x.span is None and x.constant is not None and x.constant.size:
-        if x.constant.dtype.kind in "iub":
-            x.span = int(np.min(x.constant)), int(np.max(x.constant))
+    known = x.span is None and x.constant is not None and x.constant.size
+    if known and x.constant is not None and x.constant.dtype.kind in "iub":
+        x.span = int(np.min(x.constant)), int(np.max(x.constant))
     return x.span
 
 
