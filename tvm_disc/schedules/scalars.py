@@ -117,6 +117,7 @@ def maximum(a: Expr, b: Expr) -> Expr:
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
+    """NumPy's rule: a NaN in either operand wins."""
     if element_dtype(a) == "bool":
         return tirx.And(a, b)
     if not is_float(dtype_of(a)):
