@@ -12,6 +12,7 @@ from tvm_disc.schedules.emit import (
     const,
     dtype_of,
     element_dtype,
+    lanes_of,
     same_lanes,
     truth,
     with_lanes,
@@ -144,7 +145,13 @@ def cast(value: Expr, dtype: str) -> Expr:
     """``value`` as ``dtype``; to bool means "is not zero"."""
     if element_dtype(value) == dtype:
         return value
-    return _truth(value) if dtype == "bool" else tirx.Cast(with_lanes(dtype, value), value)
+    if dtype == "bool":
+        return _truth(value)
+    wide = with_lanes(dtype, value)
+    if element_dtype(value) == "bool" and lanes_of(value) > 1:
+        # TVM's analyzer cannot hold a vector of booleans as a number.
+        return tirx.Select(value, const(1, wide), const(0, wide))
+    return tirx.Cast(wide, value)
 
 
 # Beyond this many squarings an integer power is 0, 1, -1 or has wrapped around.
