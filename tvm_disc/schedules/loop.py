@@ -29,7 +29,7 @@ Expr: TypeAlias = Any
 BLOCK_ELEMS = 4096  # a task of a long row
 MANY_ROWS = 16  # rows for each thread that are tasks enough
 SMALL_ROW = 8
-UNROLLED_VECTORS = 2
+UNROLLED_VECTORS = 4
 
 
 def plan_loop(group: Group, solver: Solver, machine: Machine) -> Plan:
@@ -52,7 +52,7 @@ class _Loop:
         self.threads = machine.threads
         self.domain = tuple(group.outputs[0].shape)
         self.vector = is_vectorizable(group)
-        self.unsure = _uncertain_dims(group, solver)
+        self.unsure = uncertain_dims(group, solver)
         self.split = self._best_split(frozenset())
         self.inner = product(self.domain[self.split :])
         self.rows = product(self.domain[: self.split])
@@ -201,7 +201,7 @@ class _Loop:
         return low, [_dummy(n) for n in self.group.outputs]
 
 
-def _uncertain_dims(group: Group, solver: Solver) -> dict[tuple[Node, int], tuple[Any, Any]]:
+def uncertain_dims(group: Group, solver: Solver) -> dict[tuple[Node, int], tuple[Any, Any]]:
     """(node, axis) -> (dim, target) of the operands' dims that may be 1 or the target's."""
     found: dict[tuple[Node, int], tuple[Any, Any]] = {}
     for node in group.nodes:
