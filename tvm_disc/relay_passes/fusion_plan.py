@@ -306,7 +306,7 @@ class _Planner:
         return (
             len(shape) < len(domain)
             and self._equal(shape, domain[: len(shape)])
-            and all(u.op == "relax.take" and u.inputs[1] is node or u in group for u in node.users)
+            and all((u.op == "relax.take" and u.inputs[1] is node) or u in group for u in node.users)
             and not is_one(domain[-1])
         )
 

@@ -147,11 +147,13 @@ class _Rows:
             self._each_row(body)
             return
         few = product(self.domain.inner) < SMALL_ROW
-        with block.when(tirx.And(few, count >= lanes)):
-            with body.low.loop("t", tirx.floordiv(count + (lanes - 1), i64(lanes))) as t:
-                # The last block overlaps the one before: rows may be computed twice.
-                first = tirx.min(body.lo + t * lanes, body.hi - lanes)
-                self._across(body, block.bind("first", first))
+        with (
+            block.when(tirx.And(few, count >= lanes)),
+            body.low.loop("t", tirx.floordiv(count + (lanes - 1), i64(lanes))) as t,
+        ):
+            # The last block overlaps the one before: rows may be computed twice.
+            first = tirx.min(body.lo + t * lanes, body.hi - lanes)
+            self._across(body, block.bind("first", first))
         with block.otherwise():
             self._each_row(body)
 
@@ -288,6 +290,7 @@ class _Walk:
         k = self.rows.spare().index(node)
         offset = mul(self.keep_size(), k)
         size_bytes = bytes_of(self.rows.scratch_dtype())
+        assert self.body.scratch is not None
         data = byte_offset(self.body.scratch.data, offset * size_bytes, node.dtype)
         buffer = self.block.declare(f"kept{k}", self.block.bind("keep", data), node.dtype)
         return buffer, i64(0)

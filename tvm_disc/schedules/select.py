@@ -12,8 +12,8 @@ from tvm_disc.schedules.loop import plan_loop
 from tvm_disc.schedules.reduce import plan_reduce
 from tvm_disc.schedules.rows import plan_rows
 from tvm_disc.schedules.scatter import plan_scatter
-from tvm_disc.schedules.window import plan_window
 from tvm_disc.schedules.transpose import plan_transpose
+from tvm_disc.schedules.window import plan_window
 from tvm_disc.shape import Solver
 
 Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | WhyNot"]
@@ -42,5 +42,3 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
         return build_kernel(group, plan, solver, machine)
     reasons = "; ".join(str(w) for w in refused)
     raise Unsupported(f"{group.name}: no template takes this group ({reasons})")
-
-

@@ -25,6 +25,7 @@ from tvm_disc.schedules.emit import first_lanes, i64, ramp
 from tvm_disc.schedules.index import mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loop import plan_loop, uncertain_dims
+from tvm_disc.schedules.lowering import Reader
 from tvm_disc.schedules.rows import is_vectorizable
 from tvm_disc.shape import Solver
 
@@ -138,8 +139,13 @@ class _Transpose:
     def emit(self, body: Body) -> None:
         """Strips ``[lo, hi)``."""
         block, low, side = body.block, body.low, self.side
-        across, along = (block.bind(n, e) for n, e in zip(("sa", "sb"), self._strips(), strict=True))
-        size_a, size_b = block.bind("na", product(self.a_dims)), block.bind("nb", product(self.b_dims))
+        across, along = (
+            block.bind(n, e) for n, e in zip(("sa", "sb"), self._strips(), strict=True)
+        )
+        size_a, size_b = (
+            block.bind("na", product(self.a_dims)),
+            block.bind("nb", product(self.b_dims)),
+        )
         with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
             o = block.bind("o", tirx.floordiv(t, across * along))
             rest = block.bind("rest", t - o * (across * along))
@@ -173,7 +179,7 @@ class _Transpose:
             with _partly(body, rest_a, rest_b, k, side), low.scope():
                 for move in self.moves:
                     value = columns[move][k]
-                    low.bind_reader(move, lambda index, value=value: value)
+                    low.bind_reader(move, _constant(value))
                 index = self._index(body, outer, a + k, ramp(b, side))
                 values = [low.at(n, index) for n in self.group.outputs]
                 for node, buffer, value in zip(
@@ -183,7 +189,6 @@ class _Transpose:
                 for move in self.moves:
                     low.drop_reader(move)
 
-
     def _index(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
         space = body.low.space
         index: list[Expr] = [i64(0)] * len(self.domain)
@@ -192,6 +197,10 @@ class _Transpose:
         index[slice(*self.a_run)] = space.split(a, self.a_dims)
         index[slice(*self.b_run)] = space.split(b, self.b_dims)
         return index
+
+
+def _constant(value: Expr) -> Reader:
+    return lambda index: value
 
 
 @contextmanager
