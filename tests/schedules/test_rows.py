@@ -101,7 +101,15 @@ def test_any_axis_is_one_kernel(op: str, axis: int) -> None:
     run = program(params, body)
     assert len(run.kernels) == 1
     rng = np.random.default_rng(axis)
-    for shape in [(1, 1, 1), (3, 5, 7), (2, 17, 64), (4, 3, 130), (31, 2, 63), (2, 200, 3), (2, 0, 3)]:
+    for shape in [
+        (1, 1, 1),
+        (3, 5, 7),
+        (2, 17, 64),
+        (4, 3, 130),
+        (31, 2, 63),
+        (2, 200, 3),
+        (2, 0, 3),
+    ]:
         x = rng.standard_normal(shape, dtype=np.float32)
         if not x.size:
             assert run(*[x, *([np.zeros(shape[axis], "f")] * 2 if norm else [])]).shape == shape

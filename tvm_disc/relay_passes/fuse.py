@@ -198,7 +198,6 @@ class _Outliner:
             bindings.append(relax.VarBinding(node.var, item))
         return bindings
 
-
     def _representatives(self, symbols: Sequence[Any]) -> dict[Any, Any]:
         """Each symbol's first equal: inside a group equal dims have one name."""
         chosen: list[Any] = []
@@ -357,5 +356,3 @@ def _needs(item: Any, node_of: Mapping[Any, Node]) -> list[Node]:
     if isinstance(item, GroupPlan):
         return [x for n in item.nodes() for x in n.inputs if x not in item]
     return list(node_of[item.var].inputs)
-
-

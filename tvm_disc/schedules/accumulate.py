@@ -217,9 +217,7 @@ class _Extreme(Accumulator):
         while width > 1:
             width //= 2
             low, high = (ramp(i64(b), width) if width > 1 else i64(b) for b in (0, width))
-            self._update(
-                self.cells[high], self.where[high], self.cells[low], self.where[low], low
-            )
+            self._update(self.cells[high], self.where[high], self.cells[low], self.where[low], low)
         return self._position(self.where[i64(0)])
 
 

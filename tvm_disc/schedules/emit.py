@@ -63,9 +63,7 @@ def element_dtype(expr: Expr) -> str:
 def same_lanes(*exprs: Expr) -> tuple[Expr, ...]:
     """The expressions with scalars broadcast to the widest."""
     widest = max(lanes_of(e) for e in exprs)
-    return tuple(
-        tirx.Broadcast(e, widest) if widest > 1 and lanes_of(e) == 1 else e for e in exprs
-    )
+    return tuple(tirx.Broadcast(e, widest) if widest > 1 and lanes_of(e) == 1 else e for e in exprs)
 
 
 def with_lanes(dtype: str, like: Expr) -> str:

@@ -29,7 +29,7 @@ Expr: TypeAlias = Any
 BLOCK_ELEMS = 4096  # a task of a long row
 MANY_ROWS = 16  # rows for each thread that are tasks enough
 SMALL_ROW = 8
-UNROLLED_VECTORS = 2
+UNROLLED_VECTORS = 4
 
 
 def plan_loop(group: Group, solver: Solver, machine: Machine) -> Plan:
@@ -52,8 +52,8 @@ class _Loop:
         self.threads = machine.threads
         self.domain = tuple(group.outputs[0].shape)
         self.vector = is_vectorizable(group)
-        self.unsure = _uncertain_dims(group, solver)
-        self.split = self._best_split(frozenset())
+        self.unsure = uncertain_dims(group, solver)
+        self.split = self._best_split()
         self.inner = product(self.domain[self.split :])
         self.rows = product(self.domain[: self.split])
 
@@ -85,14 +85,11 @@ class _Loop:
         for dim, target in self.unsure.values():
             test = tirx.EQ(i64(dim), i64(target))
             equal = test if equal is None else tirx.And(equal, test)
-        with body.block.when(equal), body.low.scope():
-            with body.low.without_broadcast(self.unsure):
-                self._tasks(body, self.split)
+        with body.block.when(equal), body.low.scope(), body.low.without_broadcast(self.unsure):
+            self._tasks(body, self.split)
         with body.block.otherwise(), body.low.scope():
-            self._tasks(body, self.split, self.vector and self._contiguous())
-
-    def _contiguous(self) -> bool:
-        return False
+            # Strides of 0 or 1 that are known at run time only: nothing to write vectors for.
+            self._tasks(body, self.split, False)
 
     def _tasks(self, body: Body, split: int, vector: bool | None = None) -> None:
         vector = self.vector if vector is None else vector
@@ -105,20 +102,19 @@ class _Loop:
         inner = block.bind("inner", self.inner)
         blocks = block.bind("blocks", self._blocks())
         with block.when(tirx.EQ(blocks, i64(1))), low.scope():
-            if vector and self._walks_across(frozenset()):
+            if vector and self._walks_across():
                 with block.when(tirx.And(inner < SMALL_ROW, body.hi - body.lo >= self.lanes)):
                     self._across(body, inner)
                 with block.otherwise():
                     self._each_row(body, inner, vector)
             else:
                 self._each_row(body, inner, vector)
-        with block.otherwise(), low.scope():
-            with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
-                r = block.bind("r", tirx.floordiv(t, blocks))
-                begin = block.bind("begin", (t - r * blocks) * BLOCK_ELEMS)
-                end = block.bind("end", tirx.min(begin + BLOCK_ELEMS, inner))
-                outer = low.space.split(r, self.domain[:split])
-                self._run(body, outer, block.bind("base", mul(r, inner)), begin, end, vector)
+        with block.otherwise(), low.scope(), low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            r = block.bind("r", tirx.floordiv(t, blocks))
+            begin = block.bind("begin", (t - r * blocks) * BLOCK_ELEMS)
+            end = block.bind("end", tirx.min(begin + BLOCK_ELEMS, inner))
+            outer = low.space.split(r, self.domain[:split])
+            self._run(body, outer, block.bind("base", mul(r, inner)), begin, end, vector)
 
     def _each_row(self, body: Body, inner: Expr, vector: bool) -> None:
         with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
@@ -170,7 +166,7 @@ class _Loop:
 
     # -- choice of the split -------------------------------------------------------------------
 
-    def _best_split(self, assumed: frozenset[Any]) -> int:
+    def _best_split(self) -> int:
         """The fewest outer dims for which the inner loop computes no division."""
         rank = len(self.domain)
         for split in range(max(rank, 1)):
@@ -183,7 +179,7 @@ class _Loop:
                 return split
         return max(rank - 1, 0)
 
-    def _walks_across(self, assumed: frozenset[Any]) -> bool:
+    def _walks_across(self) -> bool:
         """Whether a vector of rows needs no division."""
         low, outputs = self._dry()
         rows = ramp(index_var("r"), self.lanes)
@@ -201,7 +197,7 @@ class _Loop:
         return low, [_dummy(n) for n in self.group.outputs]
 
 
-def _uncertain_dims(group: Group, solver: Solver) -> dict[tuple[Node, int], tuple[Any, Any]]:
+def uncertain_dims(group: Group, solver: Solver) -> dict[tuple[Node, int], tuple[Any, Any]]:
     """(node, axis) -> (dim, target) of the operands' dims that may be 1 or the target's."""
     found: dict[tuple[Node, int], tuple[Any, Any]] = {}
     for node in group.nodes:

@@ -19,7 +19,6 @@ from tvm_disc.schedules.emit import (
     Block,
     Buffer,
     const,
-    dtype_of,
     element_dtype,
     i64,
     lanes_of,

@@ -157,11 +157,13 @@ class _Rows:
             self._each_row(body)
             return
         few = product(self.domain.inner) < SMALL_ROW
-        with block.when(tirx.And(few, count >= lanes)):
-            with body.low.loop("t", tirx.floordiv(count + (lanes - 1), i64(lanes))) as t:
-                # The last block overlaps the one before: rows may be computed twice.
-                first = tirx.min(body.lo + t * lanes, body.hi - lanes)
-                self._across(body, block.bind("first", first))
+        with (
+            block.when(tirx.And(few, count >= lanes)),
+            body.low.loop("t", tirx.floordiv(count + (lanes - 1), i64(lanes))) as t,
+        ):
+            # The last block overlaps the one before: rows may be computed twice.
+            first = tirx.min(body.lo + t * lanes, body.hi - lanes)
+            self._across(body, block.bind("first", first))
         with block.otherwise():
             self._each_row(body)
 

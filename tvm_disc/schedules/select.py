@@ -13,13 +13,14 @@ from tvm_disc.schedules.reduce import plan_reduce
 from tvm_disc.schedules.rows import plan_rows
 from tvm_disc.schedules.scatter import plan_scatter
 from tvm_disc.schedules.sorting import plan_search, plan_sort
+from tvm_disc.schedules.transpose import plan_transpose
 from tvm_disc.schedules.window import plan_window
 from tvm_disc.shape import Solver
 
 Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | WhyNot"]
 
 POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
-    "loop": (("loop", plan_loop),),
+    "loop": (("transpose", plan_transpose), ("loop", plan_loop)),
     "row": (("row", plan_rows),),
     "dot": (("gemm", plan_dot), ("reduce", plan_reduce)),
     "conv": (("implicit gemm", plan_conv), ("window", plan_window), ("reduce", plan_reduce)),
