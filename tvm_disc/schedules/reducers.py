@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm_disc.relay_passes.axes import reduced_axes
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.elements import cast, is_float
-from tvm_disc.schedules.emit import const, i64
+from tvm_disc.schedules.emit import const, i64, is_nan
 from tvm_disc.schedules.index import product
 
 Expr: TypeAlias = Any
@@ -30,13 +30,13 @@ def _larger(a: Expr, b: Expr) -> Expr:
     """max that keeps a NaN once one was seen."""
     if not is_float(str(a.ty.dtype)):
         return tirx.max(a, b)
-    return tirx.Select(tirx.Or(b > a, tirx.NE(b, b)), b, a)
+    return tirx.Select(tirx.Or(b > a, is_nan(b)), b, a)
 
 
 def _smaller(a: Expr, b: Expr) -> Expr:
     if not is_float(str(a.ty.dtype)):
         return tirx.min(a, b)
-    return tirx.Select(tirx.Or(b < a, tirx.NE(b, b)), b, a)
+    return tirx.Select(tirx.Or(b < a, is_nan(b)), b, a)
 
 
 def _lowest(dtype: str) -> Expr:

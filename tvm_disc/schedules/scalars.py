@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.schedules import vecmath
-from tvm_disc.schedules.emit import const, dtype_of, element_dtype, same_lanes, with_lanes
+from tvm_disc.schedules.emit import const, dtype_of, element_dtype, is_nan, same_lanes, with_lanes
 
 Expr: TypeAlias = Any
 Binary: TypeAlias = Callable[[Expr, Expr], Expr]
@@ -76,6 +76,11 @@ def _comparison(op: Binary) -> Binary:
     return fn
 
 
+def _differs(a: Expr, b: Expr) -> Expr:
+    """``a != b``, also where one is NaN."""
+    return tirx.Not(tirx.EQ(a, b)) if is_float(dtype_of(a)) else tirx.NE(a, b)
+
+
 def _as_number(x: Expr) -> Expr:
     return tirx.Cast(with_lanes("int8", x), x) if element_dtype(x) == "bool" else x
 
@@ -96,7 +101,7 @@ def maximum(a: Expr, b: Expr) -> Expr:
         return tirx.Or(a, b)
     if not is_float(dtype_of(a)):
         return tirx.max(a, b)
-    return tirx.Select(tirx.Or(a > b, tirx.NE(a, a)), a, b)
+    return tirx.Select(tirx.Or(a > b, is_nan(a)), a, b)
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
@@ -104,7 +109,7 @@ def minimum(a: Expr, b: Expr) -> Expr:
         return tirx.And(a, b)
     if not is_float(dtype_of(a)):
         return tirx.min(a, b)
-    return tirx.Select(tirx.Or(a < b, tirx.NE(a, a)), a, b)
+    return tirx.Select(tirx.Or(a < b, is_nan(a)), a, b)
 
 
 def _relu(x: Expr) -> Expr:
@@ -119,7 +124,7 @@ def _logical(op: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
 
 
 def _truth(x: Expr) -> Expr:
-    return x if element_dtype(x) == "bool" else tirx.NE(x, const(0, dtype_of(x)))
+    return x if element_dtype(x) == "bool" else _differs(x, const(0, dtype_of(x)))
 
 
 def cast(value: Expr, dtype: str) -> Expr:
@@ -183,7 +188,7 @@ BINARY: Mapping[str, Callable[..., Expr]] = {
     "maximum": maximum,
     "minimum": minimum,
     "equal": _comparison(lambda a, b: tirx.EQ(a, b)),
-    "not_equal": _comparison(lambda a, b: tirx.NE(a, b)),
+    "not_equal": _comparison(_differs),
     "less": _comparison(lambda a, b: a < b),
     "less_equal": _comparison(lambda a, b: a <= b),
     "greater": _comparison(lambda a, b: a > b),
@@ -209,7 +214,7 @@ UNARY: Mapping[str, Callable[[Expr], Expr]] = {
     "sign": _sign,
     "logical_not": lambda x: tirx.Not(_truth(x)),
     "bitwise_not": tirx.bitwise_not,
-    "isnan": _nan_test(lambda x: tirx.NE(x, x)),
+    "isnan": _nan_test(is_nan),
     "isinf": _nan_test(_isinf),
     "isfinite": lambda x: (
         tirx.abs(x) <= _largest(x) if is_float(dtype_of(x)) else const(True, "bool")
