@@ -84,6 +84,11 @@ def _comparison(op: Binary) -> Binary:
     return fn
 
 
+def _differs(a: Expr, b: Expr) -> Expr:
+    """``a != b``, also where one is NaN."""
+    return tirx.Not(tirx.EQ(a, b)) if is_float(dtype_of(a)) else tirx.NE(a, b)
+
+
 def _as_number(x: Expr) -> Expr:
     return tirx.Cast(with_lanes("int8", x), x) if element_dtype(x) == "bool" else x
 
@@ -208,7 +213,7 @@ BINARY: Mapping[str, Callable[..., Expr]] = {
     "maximum": maximum,
     "minimum": minimum,
     "equal": _comparison(lambda a, b: tirx.EQ(a, b)),
-    "not_equal": _comparison(lambda a, b: tirx.NE(a, b)),
+    "not_equal": _comparison(_differs),
     "less": _comparison(lambda a, b: a < b),
     "less_equal": _comparison(lambda a, b: a <= b),
     "greater": _comparison(lambda a, b: a > b),

@@ -10,7 +10,7 @@ from tvm import tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.elements import cast, is_float
-from tvm_disc.schedules.emit import Buffer, i64
+from tvm_disc.schedules.emit import Buffer, i64, is_nan
 from tvm_disc.schedules.index import mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.shape import Solver
@@ -51,7 +51,7 @@ def _sorts_before(dtype: str, descending: bool) -> Before:
         order = a > b if descending else a < b
         if not is_float(dtype):
             return order
-        return tirx.Or(order, tirx.And(tirx.EQ(a, a), tirx.NE(b, b)))
+        return tirx.Or(order, tirx.And(tirx.EQ(a, a), is_nan(b)))
 
     return before
 
