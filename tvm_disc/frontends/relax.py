@@ -22,9 +22,12 @@ def from_relax(mod: Any) -> Any:
     names = {str(gv.name_hint): func for gv, func in mod.functions_items()}
     if not isinstance(names.get("main"), relax.Function):
         raise TypeMismatch(f"expected a Relax function 'main', found {sorted(names)}")
-    if not relax.analysis.well_formed(mod):
+    try:
+        relax.analysis.well_formed(mod)
+    except (tvm.error.InternalError, ValueError, TypeError) as error:
+        reason = str(error).strip().splitlines()[-1]
         raise TypeMismatch(
-            "this Relax module is not well formed; relax.analysis.well_formed logs where. "
+            f"this Relax module is not well formed: {reason}. "
             "A symbolic dim must occur alone in some input shape: rename a dim such as 2*n"
-        )
+        ) from error
     return mod

@@ -257,7 +257,8 @@ class Context(Emitter):
             return relax.TupleGetItem(expr, index)
         var = self.variable(ty)
         get = relax.TupleGetItem(expr, index)
-        relax.expr._update_type(get, ty)
+        if get.ty.is_missing():
+            relax.expr._update_type(get, ty)
         self.sequences[-1].append(relax.VarBinding(var, get))
         return var
 
