@@ -11,8 +11,11 @@ import numpy as np
 import tvm_ffi
 from tvm import relax
 
+from tvm_disc import errors
 from tvm_disc.codegen.build import compile_tir, emit_tir
-from tvm_disc.codegen.emit_host import BIND_CONSTANTS
+from tvm_disc.codegen.forms import launches
+from tvm_disc.codegen.formula import workspace_formula
+from tvm_disc.codegen.host_abi import plain_dim
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
@@ -22,6 +25,7 @@ from tvm_disc.errors import TypeMismatch
 from tvm_disc.frontends import read_model
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
+from tvm_disc.relay.coverage import require_operators
 from tvm_disc.relay.importer.module import Imported, import_module
 from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
@@ -36,6 +40,10 @@ from tvm_disc.schedules.kernel import Machine
 from tvm_disc.shape import Solver
 
 Source: TypeAlias = Any
+
+# An error raised inside a pass crosses TVM's boundary and must come back as what it was.
+for _error in (errors.DiscError, *errors.DiscError.__subclasses__()):
+    tvm_ffi.register_error(_error)
 
 # How often a model was compiled in this process; one program serves every shape.
 compilations = 0
@@ -91,7 +99,6 @@ def build(
         trace.show("program.tir.py", tir)
     with trace.stage("machine code"):
         compiled = compile_tir(tir, resolved)
-        compiled[BIND_CONSTANTS](tvm_ffi.from_dlpack(constants))
     compilations += 1
     manifest = describe(program, library, solver, fuse.refused)
     return Executable(compiled, manifest, constants, trace.finish())
@@ -126,6 +133,7 @@ def import_relay(
 ) -> Imported:
     """The Relax module and its symbols, under the user's constraints."""
     if isinstance(module, IRModule):
+        require_operators(module)
         return import_module(module, params, constraints=constraints)
     if params:
         module = relax.transform.BindParams("main", dict(params))(module)
@@ -138,7 +146,9 @@ def describe(
 ) -> dict[str, Any]:
     """What a saved program tells about itself."""
     return {
-        "inputs": [(n, [str(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "launches": launches(program.region),
+        "workspace_bytes": workspace_formula(program.region),
         "kernels": [
             {
                 "name": k.name,

@@ -13,7 +13,8 @@ from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 from tvm.tirx import transform as T
 
-from tvm_disc.codegen.emit_host import (
+from tvm_disc.codegen.emit_host import HostEmitter
+from tvm_disc.codegen.host_abi import (
     ANY_TYPE,
     ANY_VALUE,
     BIND_CONSTANTS,
@@ -23,7 +24,6 @@ from tvm_disc.codegen.emit_host import (
     ENTRY,
     TENSOR_HEADER_BYTES,
     TENSOR_OBJECT,
-    HostEmitter,
     i32,
     static_cell,
     void_pointer,

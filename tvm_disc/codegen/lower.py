@@ -13,7 +13,8 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from tvm_disc.codegen.emit_host import element_bytes
+from tvm_disc.codegen.forms import calls, leaves, loop_form, rebuild, written_in
+from tvm_disc.codegen.host_abi import element_bytes
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.program import (
     AllocOutput,
@@ -203,7 +204,7 @@ class _Lowerer:
             func = self.functions[call.op]
             if func.attrs is not None and "disc.kind" in func.attrs:
                 return self._launch(var, call, func)
-            if _calls(func.body, call.op):
+            if calls(func.body, call.op):
                 return self._recursive(call, func)
             return self._inline(call, func)
         name = str(call.op.name)
@@ -306,20 +307,20 @@ class _Lowerer:
             self._within(r, b)
             for r, b in zip(regions, (node.true_branch, node.false_branch), strict=True)
         ]
-        leaves = [_leaves(r) for r in results]
-        for region, values in zip(regions, leaves, strict=True):
+        found = [leaves(r) for r in results]
+        for region, values in zip(regions, found, strict=True):
             region.results = [self._escape(region, v) for v in values]
         outcomes = [
             self._outcome(a, b)
             for a, b in zip(regions[0].results, regions[1].results, strict=True)
         ]
         self.region.instructions.append(If(cond.storage, *regions, outcomes))
-        return _rebuild(results[0], iter([o.value for o in outcomes]))
+        return rebuild(results[0], iter([o.value for o in outcomes]))
 
     def _escape(self, region: Region, value: Value) -> Value:
         """A value that outlives its region needs a block of its own."""
         storage = value.storage
-        if storage.home is Home.WORKSPACE and _written_in(region, storage):
+        if storage.home is Home.WORKSPACE and written_in(region, storage):
             storage.home, storage.cell = Home.CELL, Cell(storage.name)
         return value
 
@@ -344,7 +345,7 @@ class _Lowerer:
 
     def _recursive(self, call: Any, func: Any) -> Any:
         """A tail-recursive function as a loop."""
-        header_seq, chosen, tail = _loop_form(func, call.op)
+        header_seq, chosen, tail = loop_form(func, call.op)
         branch = chosen.value
         pairs = zip(func.params, call.args, strict=True)
         carried = [self._carried(p, self._value(a)) for p, a in pairs]
@@ -356,21 +357,21 @@ class _Lowerer:
         for binding in header_seq:
             self._binding(binding)
         cond = self._value(branch.cond)
-        recurse_first = _calls(branch.true_branch, call.op)
+        recurse_first = calls(branch.true_branch, call.op)
         again = branch.true_branch if recurse_first else branch.false_branch
         done = branch.false_branch if recurse_first else branch.true_branch
         if not recurse_first:
             cond = self._negate(cond)
         next_values = self._step_values(body, again, call.op, carried)
         result = self._exit(leave, done, chosen.var, tail, func.body.body)
-        leave.results = [self._escape(header, self._escape(leave, v)) for v in _leaves(result)]
+        leave.results = [self._escape(header, self._escape(leave, v)) for v in leaves(result)]
         body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
         self.region, self.defined = outer, outer_defined
         outcomes = [self._outcome(v) for v in leave.results]
         self.region.instructions.append(
             Loop(carried, header, cond.storage, body, leave, outcomes)
         )
-        return _rebuild(result, iter([o.value for o in outcomes]))
+        return rebuild(result, iter([o.value for o in outcomes]))
 
     def _exit(self, region: Region, seq: Any, var: Any, tail: Sequence[Any], out: Any) -> Any:
         """The leaving branch, and the repacking of its result that follows the branch."""
@@ -439,66 +440,3 @@ class _Lowerer:
         target = self._owned(value.shape, value.dtype, "copy")
         self.region.instructions.append(Copy(value.storage, target.storage, self._bytes(value)))
         return target
-
-
-def _leaves(tree: Any) -> list[Value]:
-    if isinstance(tree, tuple):
-        return [leaf for item in tree for leaf in _leaves(item)]
-    return [tree]
-
-
-def _rebuild(tree: Any, leaves: Any) -> Any:
-    if isinstance(tree, tuple):
-        return tuple(_rebuild(item, leaves) for item in tree)
-    return next(leaves)
-
-
-def _written_in(region: Region, storage: Storage) -> bool:
-    for instruction in region.instructions:
-        if isinstance(instruction, Launch) and storage in instruction.outputs:
-            return True
-        if isinstance(instruction, Copy) and instruction.target is storage:
-            return True
-    return False
-
-
-def _calls(expr: Any, gv: Any) -> bool:
-    found = False
-
-    def look(e: Any) -> None:
-        nonlocal found
-        if isinstance(e, tvm.ir.Call) and isinstance(e.op, tvm.ir.GlobalVar):
-            found = found or bool(e.op.same_as(gv))
-
-    relax.analysis.post_order_visit(expr, look)
-    return found
-
-
-def _loop_form(func: Any, gv: Any) -> tuple[list[Any], Any, list[Any]]:
-    """(bindings before the branch, its binding, what repacks its result) of a tail recursion
-    ``f(x) = ...; if c then f(y) else z``."""
-    bindings = [b for block in func.body.blocks for b in block.bindings]
-    position = next(
-        (
-            k
-            for k, b in enumerate(bindings)
-            if isinstance(b, relax.VarBinding) and isinstance(b.value, relax.If)
-            and _calls(b.value, gv)
-        ),
-        None,
-    )
-    tail = [] if position is None else bindings[position + 1 :]
-    if position is None or not all(_only_repacks(b) for b in tail):
-        raise Unsupported(
-            f"function {gv.name_hint}: only tail recursion of the form "
-            "'if (cond) { f(next) } else { result }' is compiled in this release"
-        )
-    return bindings[:position], bindings[position], tail
-
-
-def _only_repacks(binding: Any) -> bool:
-    """Whether a binding only takes a tuple apart or puts it together."""
-    if isinstance(binding, relax.MatchCast):
-        return True
-    kinds = (tvm.ir.Tuple, tvm.ir.TupleGetItem, tvm.ir.Var)
-    return isinstance(binding.value, kinds)

@@ -27,3 +27,11 @@ def is_trailing(node: Node) -> bool:
     shape, axes = node.inputs[0].shape, reduced_axes(node)
     kept = [i for i, d in enumerate(shape) if i not in axes and not is_one(d)]
     return not axes or not kept or max(kept) < min(axes)
+
+
+def is_contiguous(node: Node) -> bool:
+    """Whether the reduced axes are neighbours, literal-one dims between them aside."""
+    shape, axes = node.inputs[0].shape, reduced_axes(node)
+    if not axes:
+        return True
+    return all(a in axes or is_one(shape[a]) for a in range(axes[0], axes[-1] + 1))

@@ -61,18 +61,24 @@ def _layer_norm(emit: Any, call: Any) -> Expr:
     x, gamma, beta = call.args
     axes = [int(a) for a in call.attrs.axes]
     y = _normalize(emit, x, axes, float(call.attrs.epsilon))
-    rank = len(x.ty.shape.values)
-    gamma, beta = (_align(emit, p, axes, rank) for p in (gamma, beta))
+    gamma, beta = (_align(emit, p, axes, x) for p in (gamma, beta))
     return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
 
 
-def _align(emit: Any, param: Expr, axes: list[int], rank: int) -> Expr:
-    """Reshape a parameter over ``axes`` so that it broadcasts against rank ``rank``."""
+def _align(emit: Any, param: Expr, axes: list[int], x: Expr) -> Expr:
+    """Reshape a parameter over ``axes`` of ``x`` so that it broadcasts against ``x``.
+
+    Its dims become those of ``x``, which the operator requires: under symbols of their own the
+    shape of the product could not be inferred.
+    """
+    dims = list(x.ty.shape.values)
+    rank = len(dims)
     axes = [a % rank for a in axes]
+    shape = [dims[a] if a in axes else 1 for a in range(rank)]
     if axes == list(range(rank - len(axes), rank)):
-        return param
-    dims = iter(param.ty.shape.values)
-    shape = [next(dims) if a in axes else 1 for a in range(rank)]
+        shape = shape[rank - len(axes) :]
+        if all(a.same_as(b) for a, b in zip(shape, param.ty.shape.values, strict=True)):
+            return param
     return emit(R.reshape(param, relax.ShapeExpr(shape)))
 
 
@@ -81,6 +87,7 @@ def _rms_norm(emit: Any, call: Any) -> Expr:
     axes = [int(a) for a in call.attrs.axes]
     square = emit(R.mean(emit(R.multiply(x, x)), axes, keepdims=True))
     scale = emit(R.rsqrt(emit(R.add(square, scalar(float(call.attrs.epsilon), _dtype(x))))))
+    gamma = _align(emit, gamma, axes, x)
     return R.multiply(emit(R.multiply(x, scale)), gamma)
 
 
@@ -90,14 +97,14 @@ def _batch_norm_value(emit: Any, call: Any) -> Expr:
     The scale and shift depend on parameters alone, so folding makes them constants.
     """
     x, gamma, beta, mean, variance = call.args
-    axis, rank = int(call.attrs.axis), len(x.ty.shape.values)
+    axis = int(call.attrs.axis)
     dtype = _dtype(x)
     inverse = emit(R.rsqrt(emit(R.add(variance, scalar(float(call.attrs.epsilon), dtype)))))
     scale = emit(R.multiply(gamma, inverse)) if bool(call.attrs.scale) else inverse
     shift = emit(R.negative(emit(R.multiply(mean, scale))))
     if bool(call.attrs.center):
         shift = emit(R.add(beta, shift))
-    scale, shift = (_align(emit, p, [axis], rank) for p in (scale, shift))
+    scale, shift = (_align(emit, p, [axis], x) for p in (scale, shift))
     return R.add(emit(R.multiply(x, scale)), shift)
 
 
@@ -110,7 +117,7 @@ def _group_norm(emit: Any, call: Any) -> Expr:
     grouped = emit(R.reshape(x, relax.ShapeExpr(split)))
     axes = [axis + 1, *(int(a) % len(shape) + 1 for a in call.attrs.axes)]
     y = emit(R.reshape(_normalize(emit, grouped, axes, float(call.attrs.epsilon)), x.ty.shape))
-    gamma, beta = (_align(emit, p, [axis], len(shape)) for p in (gamma, beta))
+    gamma, beta = (_align(emit, p, [axis], x) for p in (gamma, beta))
     return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
 
 
@@ -118,8 +125,7 @@ def _instance_norm(emit: Any, call: Any) -> Expr:
     x, gamma, beta = call.args
     axis, axes = int(call.attrs.channel_axis), [int(a) for a in call.attrs.axes]
     y = _normalize(emit, x, axes, float(call.attrs.epsilon))
-    rank = len(x.ty.shape.values)
-    gamma, beta = (_align(emit, p, [axis], rank) for p in (gamma, beta))
+    gamma, beta = (_align(emit, p, [axis], x) for p in (gamma, beta))
     return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
 
 
@@ -156,7 +162,7 @@ def _prelu(emit: Any, call: Any) -> Expr:
     x, slope = call.args
     rank = len(x.ty.shape.values)
     if len(slope.ty.shape.values) == 1 and rank > 1:
-        slope = _align(emit, slope, [int(call.attrs.axis)], rank)
+        slope = _align(emit, slope, [int(call.attrs.axis)], x)
     zero = scalar(0.0, _dtype(x))
     return R.where(emit(R.greater(x, zero)), x, emit(R.multiply(x, slope)))
 

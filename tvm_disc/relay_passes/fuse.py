@@ -245,7 +245,8 @@ def _group_function(
     if len(results) > 1:
         tuple_expr = relax.Tuple(results)
         out = relax.Var("out", relax.TupleType([r.ty for r in results]))
-        relax.expr._update_type(tuple_expr, out.ty)
+        if tuple_expr.ty.is_missing():
+            relax.expr._update_type(tuple_expr, out.ty)
         bindings.append(relax.VarBinding(out, tuple_expr))
     else:
         out = results[0]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
-from tvm_disc.relay_passes.axes import is_trailing, permutation, reduced_axes
+from tvm_disc.relay_passes.axes import is_contiguous, is_trailing, permutation, reduced_axes
 from tvm_disc.relay_passes.core_ops import OpClass
-from tvm_disc.relay_passes.graph import Node
+from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -143,14 +143,33 @@ class _Planner:
     # -- rows ----------------------------------------------------------------------------------
 
     def _reduction(self, node: Node) -> None:
-        rowwise = is_trailing(node) and node.op not in ("relax.argmax", "relax.argmin")
+        rowwise = is_trailing(node) or (is_contiguous(node) and node.op in _ARG)
         group = self._open("row" if rowwise else "reduce", node)
         if not self.enabled:
             return
-        if rowwise:
+        if rowwise or is_contiguous(node):
             self._grow_row(group)
-        else:
+        if not rowwise and self._reads_rows_again(group):
+            group.kind = "row"
+        elif not rowwise:
+            self._keep_only(group, node)
             self._grow_reduce(group)
+
+    def _reads_rows_again(self, group: GroupPlan) -> bool:
+        """Whether the group needs its columns more than once, so that one kernel saves passes."""
+        domain = group.anchor.inputs[0].shape
+        after = {group.anchor}
+        for node in group.nodes():
+            if any(x in after for x in node.inputs):
+                after.add(node)
+                if node.cls is OpClass.REDUCE or self._equal(node.shape, domain):
+                    return True
+        return False
+
+    def _keep_only(self, group: GroupPlan, anchor: Node) -> None:
+        for node in group.nodes():
+            if node is not anchor:
+                del group.members[node], self.owner[node]
 
     def _grow_reduce(self, group: GroupPlan) -> None:
         """A reduction over other axes still takes its element-wise consumers."""
@@ -292,7 +311,23 @@ class _Planner:
             return None
         if self._total_cost(node) <= CHEAP_COST:
             return None
+        if self._varies_outside_only(group, node):
+            return None
         return "a broadcast would compute it again for every copy"
+
+    def _varies_outside_only(self, group: GroupPlan, node: Node) -> bool:
+        """Whether ``node`` has one value per inner loop, so that it is computed once for it.
+
+        The indices of a gather along the leading dims are the case that matters.
+        """
+        domain = self._domain(group)
+        shape = list(node.shape)
+        return (
+            len(shape) < len(domain)
+            and self._equal(shape, domain[: len(shape)])
+            and all(u.op == "relax.take" and u.inputs[1] is node or u in group for u in node.users)
+            and not is_one(domain[-1])
+        )
 
     def _domain(self, group: GroupPlan) -> Sequence[Any]:
         if group.kind in ("row", "reduce"):
@@ -371,7 +406,8 @@ class _Planner:
         self.groups = [g for g in self.groups if g.members]
 
 
-ROW_REDUCTIONS = ("relax.sum", "relax.mean", "relax.max", "relax.min", "relax.prod")
+_ARG = ("relax.argmax", "relax.argmin")
+ROW_REDUCTIONS = ("relax.sum", "relax.mean", "relax.max", "relax.min", "relax.prod", *_ARG)
 
 
 def group_outputs(group: GroupPlan, plan: FusionPlan) -> list[Node]:

@@ -84,10 +84,10 @@ def propagate(
     """One function; ``name`` is empty for the one whose inputs the user gives."""
     if func.attrs is not None and "Primitive" in func.attrs:
         return func
+    first_guard = len(solver.guards)
     declare_inputs(func, solver, name)
     declare_bounds(func, solver)
     declare_constraints(func, solver, constraints)
-    first_guard = len(solver.guards)
     fresh: dict[Any, Any] = {}
     for _ in range(MAX_WALKS):
         known = len(solver.facts())
@@ -98,7 +98,7 @@ def propagate(
             break
     blocks = drop_dead(blocks, body)
     params = [walker.context.env_param(p) for p in func.params]
-    settle_guards(solver, merged)
+    settle_guards(solver, merged, first_guard)
     if portable:
         blocks = emit_guards(solver.guards[first_guard:], blocks)
     seq = sequence(blocks, body)
@@ -179,9 +179,9 @@ def merge_inputs(func: Any, solver: Solver) -> dict[Any, Any]:
     return merged
 
 
-def settle_guards(solver: Solver, merged: dict[Any, Any]) -> None:
+def settle_guards(solver: Solver, merged: dict[Any, Any], first: int) -> None:
     """Guards that the merged input types imply are theirs to check."""
-    solver.guards[:] = [g for g in solver.guards if not _in_types(g, merged)]
+    solver.guards[first:] = [g for g in solver.guards[first:] if not _in_types(g, merged)]
 
 
 def _in_types(guard: Any, merged: dict[Any, Any]) -> bool:

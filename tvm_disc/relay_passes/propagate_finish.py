@@ -71,11 +71,14 @@ def emit_guards(guards: Sequence[Guard], blocks: Sequence[Any]) -> list[Any]:
     holds, and 1 where it does not.
     """
     checks = []
+    zero, one = tirx.IntImm("int64", 0), tirx.IntImm("int64", 1)
     for guard in guards:
-        zero, one = tirx.IntImm("int64", 0), tirx.IntImm("int64", 1)
+        # The virtual machine computes shapes that are bound, not those inside a match_cast.
         shape = relax.ShapeExpr([tirx.if_then_else(guard.cond, zero, one)])
+        computed = relax.Var(CHECKS, shape.ty)
         ty = relax.ShapeType([zero])
-        checks.append(relax.MatchCast(relax.Var(CHECKS, ty), shape, ty))
+        checks.append(relax.VarBinding(computed, shape))
+        checks.append(relax.MatchCast(relax.Var(CHECKS, ty), computed, ty))
     return [relax.BindingBlock(checks), *blocks] if checks else list(blocks)
 
 

@@ -27,7 +27,7 @@ def inside(ctx: Context, picks: Known, dim: Any) -> None:
     """Every position is below ``dim``, where the bound is known in terms of dims."""
     # Positions of constants and of data are the model's business, as they are in its framework.
     if picks.high is not None and ctx.literal(picks.high) is None:
-        ctx.solver.require_le(picks.high + 1, dim, ctx.where("positions stay inside"))
+        ctx.solver.require_le(ctx.simplify(picks.high + 1), dim, ctx.where("positions stay inside"))
 
 
 def _gather_elements(ctx: Context, call: Any, args: Args) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,6 +13,8 @@ import tvm
 import tvm_ffi
 
 from tvm_disc.codegen.export import export, read_manifest
+from tvm_disc.codegen.formula import evaluate
+from tvm_disc.codegen.host_abi import BIND_CONSTANTS
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
 
 Array: TypeAlias = Any
@@ -33,11 +37,22 @@ class Executable:
         timings: Mapping[str, float] | None = None,
     ) -> None:
         self._module = module
-        self._main: Callable[..., Any] = module["main"]
+        self._main: Callable[..., Any] = self._first_call
         self._manifest = dict(manifest)
         self._constants = constants
         self.timings = dict(timings or {})
         self._names: list[str] = [name for name, _, _ in self.signature]
+
+    def _first_call(self, *args: Array) -> Any:
+        """Bind the machine code, which a program for another machine never does."""
+        try:
+            main = self._module["main"]
+        except Exception as error:
+            raise ArtifactError(f"this program cannot run on this machine: {error}") from None
+        if self._constants is not None:
+            self._module[BIND_CONSTANTS](tvm_ffi.from_dlpack(self._constants))
+        self._main = main
+        return main(*args)
 
     @property
     def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
@@ -48,6 +63,11 @@ class Executable:
     def kernels(self) -> list[str]:
         """The names of the program's kernels."""
         return [k["name"] for k in self._manifest["kernels"]]
+
+    @property
+    def launches(self) -> list[str]:
+        """The kernel calls of the program in order; a kernel may be called several times."""
+        return list(self._manifest["launches"])
 
     def __call__(self, *args: Array, **kwargs: Array) -> Any:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
@@ -63,11 +83,21 @@ class Executable:
             args = self._ordered(args, kwargs)
         try:
             result = self._main(*args)
+        except ArtifactError:
+            raise
         except Exception as error:
             result = self._recover(args, error)
-        return _like(result, args[0] if args else None)
+        convert = _CONVERTERS.get(type(args[0])) if args else None
+        if convert is None:
+            convert = _converter(args[0] if args else None)
+        return convert(result) if isinstance(result, tvm_ffi.Tensor) else _convert(result, convert)
 
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
+        if not args and len(kwargs) == len(self._names):
+            try:
+                return tuple([kwargs[name] for name in self._names])
+            except KeyError:
+                pass  # told below, by name
         unknown = [k for k in kwargs if k not in self._names]
         twice = [n for n in self._names[: len(args)] if n in kwargs]
         rest = self._names[len(args) :]
@@ -115,15 +145,46 @@ class Executable:
             parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
         return ", ".join(parts)
 
+    def workspace_bytes(self, shapes: Mapping[str, Sequence[int]]) -> int:
+        """Bytes of temporary memory that one call needs for input shapes, without running.
+
+        Loops and branches take more while they run, as their sizes come to be known.
+
+        Raises:
+            BadInput: a shape is missing or has the wrong rank.
+        """
+        return evaluate(self._manifest["workspace_bytes"], self._bind(shapes))
+
+    def _bind(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        dims: dict[str, int] = {}
+        for name, declared, _ in self.signature:
+            if name not in shapes or len(shapes[name]) != len(declared):
+                found = list(shapes[name]) if name in shapes else "nothing"
+                raise BadInput(f"shape of '{name}': expected [{', '.join(declared)}], found {found}")
+            for dim, size in zip(declared, shapes[name], strict=True):
+                dims.setdefault(dim, int(size))
+        return dims
+
     def explain(self, shapes: Mapping[str, Sequence[int]] | None = None) -> str:
-        """What was fused and what was not, which facts were used, which guards remain."""
-        lines = [f"{len(self.kernels)} kernels"]
+        """What was fused and what was not, which facts were used, which guards remain.
+
+        Args:
+            shapes: input shapes for which to tell the memory needed.
+        """
+        counts = Counter(self.launches)
+        lines = [f"{len(self.launches)} kernel calls, {len(self.kernels)} kernels", ""]
+        lines += [f"workspace bytes: {self._manifest['workspace_bytes']}", ""]
         for k in self._manifest["kernels"]:
-            notes = "; ".join(f"{a}: {b}" for a, b in k["notes"].items())
-            lines.append(f"  {k['name']:<28} {k['kind']:<7} {' + '.join(k['ops'])}  [{notes}]")
-        lines += ["", self._manifest["shapes"], "", "not fused"]
+            lines.append(f"  {k['name']} ({k['kind']}, called {counts[k['name']]} times)")
+            lines += textwrap.wrap(
+                " + ".join(k["ops"]), 92, initial_indent="      ", subsequent_indent="      "
+            )
+            lines += [f"      {key}: {value}" for key, value in k["notes"].items()]
         refused = self._manifest["refused"]
+        lines += ["", self._manifest["shapes"], "", "not fused"]
         lines += [f"  {r}" for r in refused] or ["  nothing was refused"]
+        if shapes is not None:
+            lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
         return "\n".join(lines)
 
     def save(self, path: str | Path) -> None:
@@ -141,15 +202,25 @@ class Executable:
         return str(self._module.inspect_source(kind))
 
 
-def _like(result: Any, first: Array) -> Any:
+# What turns a TVM tensor into the caller's kind of tensor, by the type of the first input.
+_CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: np.from_dlpack}
+
+
+def _converter(first: Array) -> Callable[[Any], Any]:
+    kind = type(first)
     if isinstance(first, np.ndarray | np.generic | int | float | list):
-        return _convert(result, np.from_dlpack)
-    kind = type(first).__module__.partition(".")[0]
-    if kind == "torch":
+        _CONVERTERS[kind] = np.from_dlpack
+    elif kind.__module__.partition(".")[0] == "torch":
         import torch
 
-        return _convert(result, torch.from_dlpack)
-    return result
+        _CONVERTERS[kind] = torch.from_dlpack
+    else:
+        _CONVERTERS[kind] = _unchanged
+    return _CONVERTERS[kind]
+
+
+def _unchanged(tensor: Any) -> Any:
+    return tensor
 
 
 def _convert(result: Any, convert: Callable[[Any], Any]) -> Any:

@@ -21,6 +21,7 @@ from tvm_disc.schedules.emit import (
     element_dtype,
     i64,
     same_lanes,
+    truth,
     with_lanes,
 )
 from tvm_disc.schedules.index import add, mul, product
@@ -92,13 +93,23 @@ def _maximum(a: Expr, b: Expr) -> Expr:
     """NumPy's rule: a NaN in either operand wins."""
     if not is_float(dtype_of(a)):
         return tirx.max(a, b)
-    return tirx.Select(tirx.Or(a > b, tirx.NE(a, a)), a, b)
+    return tirx.Select(_is_number(a), tirx.Select(b <= a, a, b), a)
 
 
 def _minimum(a: Expr, b: Expr) -> Expr:
     if not is_float(dtype_of(a)):
         return tirx.min(a, b)
-    return tirx.Select(tirx.Or(a < b, tirx.NE(a, a)), a, b)
+    return tirx.Select(_is_number(a), tirx.Select(b >= a, a, b), a)
+
+
+def _is_number(x: Expr) -> Expr:
+    """False for NaN. TVM folds ``x != x`` and negations: it takes floats for real numbers."""
+    return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
+
+
+def _is_nan(x: Expr) -> Expr:
+    one, zero = same_lanes(const(1, "int8"), const(0, "int8"), x)[:2]
+    return truth(tirx.Select(_is_number(x), zero, one))
 
 
 def _relu(x: Expr) -> Expr:
@@ -434,7 +445,7 @@ _UNARY: Mapping[str, Callable[[Expr], Expr]] = {
     "sign": _sign,
     "logical_not": lambda x: tirx.Not(_truth(x)),
     "bitwise_not": tirx.bitwise_not,
-    "isnan": _nan_test(lambda x: tirx.NE(x, x)),
+    "isnan": _nan_test(_is_nan),
     "isinf": _nan_test(_isinf),
     "isfinite": lambda x: tirx.abs(x) <= _largest(x)
     if is_float(dtype_of(x))

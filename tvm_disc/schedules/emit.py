@@ -79,6 +79,48 @@ def ramp(base: Expr, lanes: int) -> Expr:
     return tirx.Ramp(i64(base), i64(1), lanes)
 
 
+def lane_index(width: int) -> Expr:
+    """The index of a whole array of ``width`` elements: a vector, or 0 for a single one."""
+    return ramp(i64(0), width) if width > 1 else i64(0)
+
+
+def first_lanes(count: Expr, lanes: int) -> Expr:
+    """A mask of the lanes below ``count``."""
+    steps = tirx.Ramp(tirx.const(0, "int32"), tirx.const(1, "int32"), lanes)
+    limit = tirx.Cast("int32", tirx.min(count, i64(lanes)))
+    return tirx.LT(steps, tirx.Broadcast(limit, lanes))
+
+
+def truth(value: Expr) -> Expr:
+    """Whether integers are not 0, lane by lane.
+
+    For vectors it is written as a comparison of floats, which LLVM turns back: TVM's analyzer
+    takes one of integers for a fact about scalars, and fails.
+    """
+    if lanes_of(value) > 1:
+        value = tirx.Cast(with_lanes("float32", value), value)
+    return tirx.NE(value, const(0, dtype_of(value)))
+
+
+def element_pointer(buffer: Buffer, index: Expr) -> Expr:
+    """The address of one element."""
+    kind = PointerType(PrimType(str(buffer.dtype)), "global")
+    return tirx.call_intrin(kind, "tirx.address_of", buffer[i64(index)])
+
+
+def masked_load(buffer: Buffer, index: Expr, mask: Expr) -> Expr:
+    """Consecutive elements from ``index`` on where ``mask`` holds, zeros elsewhere.
+
+    No memory is touched for the other lanes, so the vector may reach past the end.
+    """
+    lanes = lanes_of(mask)
+    dtype = f"{buffer.dtype}x{lanes}"
+    zero = const(0, dtype)
+    return tirx.call_llvm_intrin(
+        dtype, "llvm.masked.load", element_pointer(buffer, index), mask, zero
+    )
+
+
 def pointer(name: str, dtype: str) -> Var:
     """A pointer parameter to elements of ``dtype``."""
     return tirx.Var(name, PointerType(PrimType(storage_dtype(dtype)), "global"))
@@ -190,6 +232,11 @@ class Block:
     def store(self, buf: Buffer, index: Expr | int, value: Expr) -> None:
         """``buf[index] = value``."""
         self.add(S.BufferStore(buf, value, [i64(index)]))
+
+    def masked_store(self, buf: Buffer, index: Expr | int, value: Expr, mask: Expr) -> None:
+        """Store the lanes of ``value`` where ``mask`` holds at consecutive elements."""
+        where = element_pointer(buf, i64(index))
+        self.eval(tirx.call_llvm_intrin("void", "llvm.masked.store", value, where, mask))
 
     def ret(self, value: Expr) -> None:
         """Return from the function."""

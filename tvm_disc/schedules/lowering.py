@@ -20,8 +20,12 @@ from tvm_disc.schedules.emit import (
     Buffer,
     const,
     dtype_of,
+    element_dtype,
     i64,
+    lanes_of,
+    masked_load,
     same_lanes,
+    truth,
     with_lanes,
 )
 from tvm_disc.schedules.index import IndexSpace
@@ -48,6 +52,7 @@ class Lowering:
         self._scopes: list[dict[tuple[Any, ...], Expr]] = [{}]
         self._resolved: list[set[Any]] = [set()]
         self._guards = 0
+        self._mask: Expr = None
         self.defined: list[Any] = []  # every placeholder that had to be computed, in order
 
     def bind_buffer(self, node: Node, buffer: Buffer) -> None:
@@ -72,8 +77,14 @@ class Lowering:
 
     def load(self, buffer: Buffer, offset: Expr, dtype: str) -> Expr:
         """One element; booleans are bytes in memory."""
-        value = buffer[offset]
-        return tirx.NE(value, const(0, dtype_of(value))) if dtype == "bool" else value
+        if self._mask is None or lanes_of(i64(offset)) == 1:
+            value = buffer[offset]
+        elif isinstance(offset, tirx.Ramp) and _is_one(offset.stride):
+            value = masked_load(buffer, offset.base, self._mask)
+        else:
+            # An element that exists stands in for those that may not.
+            value = buffer[tirx.Select(self._mask, *same_lanes(offset, i64(0)))]
+        return truth(value) if dtype == "bool" else value
 
     def at(self, node: Node, index: Index) -> Expr:
         """The value of ``node`` at ``index`` (one int64 expression per dim)."""
@@ -127,6 +138,10 @@ class Lowering:
     def settle(self, name: str, value: Expr) -> Expr:
         """Bind ``value`` to a variable in the current scope, with the indices it needs."""
         self.resolve([value])
+        if lanes_of(value) > 1 and element_dtype(value) == "bool":
+            # LLVM code generation of TVM has no variables for vectors of bits.
+            bits = self.block.bind(name, tirx.Cast(with_lanes("int8", value), value))
+            return truth(bits)
         return self.block.bind(name, value)
 
     def resolve(self, exprs: Sequence[Expr]) -> None:
@@ -168,6 +183,20 @@ class Lowering:
         """Whether evaluation is conditional at this point."""
         return self._guards > 0
 
+    @contextmanager
+    def masked(self, mask: Expr) -> Iterator[None]:
+        """Vector loads and stores touch only the lanes where ``mask`` holds; others read 0."""
+        outside, self._mask = self._mask, mask
+        try:
+            yield
+        finally:
+            self._mask = outside
+
+    @property
+    def mask(self) -> Expr:
+        """The lanes that exist at this point, None for all."""
+        return self._mask
+
     def guarded_at(self, node: Node, index: Index) -> Expr:
         """:meth:`at`, for use in one arm of ``if_then_else``."""
         with self.guarded():
@@ -185,9 +214,18 @@ class Lowering:
             value = tirx.Cast(with_lanes("int8", value), value)
         offset, value = same_lanes(offset, value)
         self.resolve([offset, value])
-        self.block.store(buffer, offset, value)
+        if self._mask is None or lanes_of(offset) == 1:
+            self.block.store(buffer, offset, value)
+        elif isinstance(offset, tirx.Ramp) and _is_one(offset.stride):
+            self.block.masked_store(buffer, offset.base, value, self._mask)
+        else:
+            raise Unsupported("a masked store must be to consecutive elements")
 
     def broadcast(self, source: Node, out_rank: int, index: Index) -> list[Expr]:
         """The index into ``source`` of an element-wise operator's output ``index``."""
         trailing = list(index)[out_rank - len(source.shape) :]
         return [i64(0) if is_one(d) else i for d, i in zip(source.shape, trailing, strict=True)]
+
+
+def _is_one(stride: Expr) -> bool:
+    return isinstance(stride, tirx.IntImm) and int(stride.value) == 1

@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm_disc.relay_passes.axes import reduced_axes
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.elements import cast, is_float
-from tvm_disc.schedules.emit import const, i64
+from tvm_disc.schedules.emit import const, element_dtype, i64, same_lanes
 from tvm_disc.schedules.index import product
 
 Expr: TypeAlias = Any
@@ -27,16 +27,21 @@ class Reducer:
 
 
 def _larger(a: Expr, b: Expr) -> Expr:
-    """max that keeps a NaN once one was seen."""
-    if not is_float(str(a.ty.dtype)):
+    """max that keeps a NaN of either operand; TVM would fold a test ``a != a`` to false."""
+    if not is_float(element_dtype(a)):
         return tirx.max(a, b)
-    return tirx.Select(tirx.Or(b > a, tirx.NE(b, b)), b, a)
+    return tirx.Select(is_number(a), tirx.Select(b <= a, a, b), a)
 
 
 def _smaller(a: Expr, b: Expr) -> Expr:
-    if not is_float(str(a.ty.dtype)):
+    if not is_float(element_dtype(a)):
         return tirx.min(a, b)
-    return tirx.Select(tirx.Or(b < a, tirx.NE(b, b)), b, a)
+    return tirx.Select(is_number(a), tirx.Select(b >= a, a, b), a)
+
+
+def is_number(x: Expr) -> Expr:
+    """False for NaN; never negate it, TVM's simplifier takes floats for real numbers."""
+    return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
 
 
 def _lowest(dtype: str) -> Expr:
@@ -58,7 +63,11 @@ REDUCERS: Mapping[str, Reducer] = {
     "relax.prod": Reducer(lambda d: const(1, d), lambda a, b: a * b),
     "relax.max": Reducer(_lowest, _larger),
     "relax.min": Reducer(_highest, _smaller),
+    # Combined as pairs of a value and its position.
+    "relax.argmax": Reducer(_lowest, _larger),
+    "relax.argmin": Reducer(_highest, _smaller),
 }
+ARG_REDUCTIONS = ("relax.argmax", "relax.argmin")
 
 
 def accumulator(dtype: str) -> str:
@@ -73,6 +82,8 @@ def finish(node: Node, value: Expr) -> Expr:
     if REDUCERS[node.op].mean:
         source = node.inputs[0]
         count = product([source.shape[a] for a in reduced_axes(node)])
-        dtype = str(value.ty.dtype)
-        value = value / tirx.Cast(dtype, i64(count)) if is_float(dtype) else value
+        dtype = element_dtype(value)
+        if is_float(dtype):
+            value, count = same_lanes(value, tirx.Cast(dtype, i64(count)))
+            value = value / count
     return cast(value, node.dtype)

@@ -1,36 +1,57 @@
 """The *row* (stitch) template: any chain of reductions and element-wise work over one row.
 
-Values are sorted into stages: a reduction's result is known one stage after its operand. Each
-stage is one loop over the row that feeds all reductions of that stage; results that later stages
-need are recomputed when cheap and kept in the row's buffer otherwise, which is the output's own
-row where its dtype allows. This is the block composition of FusionStitching (Zheng et al. 2020)
-and DISC's stitch fusion, on a CPU: the row stays in the first-level cache.
+The stages of :mod:`tvm_disc.schedules.row_stages` become loops over one row, which stays in the
+first-level cache between them; what a later stage needs again lies in the row of an output or in
+scratch. This is the block composition of FusionStitching (Zheng et al. 2020) and DISC's stitch
+fusion, on a CPU. Three walks over the same stages:
 
-    softmax: max | exp -> row, sum | row / sum
+    along    vectors lie along a contiguous row; the last one is masked
+    across   rows of a few elements: one row per lane, nothing is folded
+    column   the reduced axes are not the last: lanes are neighbouring columns
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import tvm
 from tvm import tirx
 
-from tvm_disc.relay_passes.axes import reduced_axes
-from tvm_disc.relay_passes.graph import Node
 from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.graph import Node
+from tvm_disc.schedules.accumulate import BLOCK, Accumulator, make_accumulator
 from tvm_disc.schedules.elements import cast, is_float
-from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, ramp, same_lanes
-from tvm_disc.schedules.index import add, mul, product
+from tvm_disc.schedules.emit import (
+    STACK_LIMIT_BYTES,
+    Block,
+    Buffer,
+    byte_offset,
+    first_lanes,
+    i64,
+    index_var,
+    lane_index,
+    lanes_of,
+    pointer,
+    ramp,
+    storage_dtype,
+    view,
+)
+from tvm_disc.schedules.index import IndexSpace, add, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
-from tvm_disc.schedules.reducers import REDUCERS, accumulator, finish
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.reducers import accumulator
+from tvm_disc.schedules.row_stages import (
+    RowShape,
+    Schedule,
+    bytes_of,
+    row_domain,
+    schedule_stages,
+)
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
-KEEP_COST = 4  # operations above which a value is kept rather than computed again
 # What can be evaluated for a whole vector of positions: nothing guarded.
 LANEWISE = (OpClass.ELEMWISE, OpClass.REDUCE, OpClass.VIEW)
 LANEWISE_MOVES = (
@@ -41,203 +62,173 @@ LANEWISE_MOVES = (
     "relax.full",
     "relax.arange",
 )
+# Lanes past the end hold zeros, by which an integer must not be divided.
+_DIVISIONS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod", "relax.power")
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
-
-
-@dataclass
-class RowShape:
-    """The domain ``outer x inner`` of a row group."""
-
-    outer: tuple[Any, ...]
-    inner: tuple[Any, ...]
-    full: tuple[Any, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.full = (*self.outer, *self.inner)
-
-
-@dataclass
-class Schedule:
-    """Which stage computes what.
-
-    Attributes:
-        stage: the loop in which a node can first be computed.
-        per_row: whether a node has one value per row.
-        kept: nodes stored during their stage for later ones.
-    """
-
-    stage: dict[Node, int]
-    per_row: dict[Node, bool]
-    kept: list[Node]
-    stages: int
-
-
-def row_domain(group: Group) -> RowShape:
-    """The domain, read off any reduction of the group."""
-    node = next(n for n in group.nodes if n.cls is OpClass.REDUCE)
-    shape = node.inputs[0].shape
-    rank = min(reduced_axes(node), default=len(shape))
-    return RowShape(tuple(shape[:rank]), tuple(shape[rank:]))
-
-
-def schedule_stages(group: Group) -> Schedule:
-    """Assign stages, in one pass over the nodes."""
-    stage: dict[Node, int] = {}
-    per_row: dict[Node, bool] = {}
-    cost: dict[Node, int] = {}
-    domain = row_domain(group)
-    for node in group.nodes:
-        own = max((stage.get(x, 0) for x in node.inputs), default=0)
-        reduces = node.cls is OpClass.REDUCE
-        stage[node] = own + 1 if reduces else own
-        per_row[node] = reduces or _one_per_row(node, domain, per_row)
-        cost[node] = sum(cost.get(x, 1) for x in node.inputs if not per_row.get(x, False)) + (
-            node.row.cost if node.row else 0
-        )
-        if reduces:
-            cost[node] = 0
-    last = _last_use(group, stage, per_row)
-    kept = [
-        n
-        for n in group.nodes
-        if not per_row[n]
-        and last.get(n, 0) > stage[n]
-        and cost[n] >= KEEP_COST
-        and _same_elements(n, domain)
-    ]
-    return Schedule(stage, per_row, kept, max(stage.values(), default=0) + 1)
-
-
-def _same_elements(node: Node, domain: RowShape) -> bool:
-    return len(node.shape) == len(domain.full)
-
-
-def _one_per_row(node: Node, domain: RowShape, per_row: dict[Node, bool]) -> bool:
-    inside = [x for x in node.inputs if x in per_row]
-    return bool(inside) and all(per_row[x] for x in inside) and _is_row_shape(node, domain)
-
-
-def _is_row_shape(node: Node, domain: RowShape) -> bool:
-    from tvm_disc.relay_passes.graph import is_one
-
-    if len(node.shape) == len(domain.full):
-        return all(is_one(d) for d in node.shape[len(domain.outer) :])
-    return len(node.shape) <= len(domain.outer)
-
-
-def _last_use(group: Group, stage: dict[Node, int], per_row: dict[Node, bool]) -> dict[Node, int]:
-    """The last loop that evaluates a node, through the chain of recomputed users."""
-    last: dict[Node, int] = {}
-    for node in reversed(group.nodes):
-        mine = last.get(node, 0)
-        if node in group.outputs:
-            mine = max(mine, stage[node])
-        if node.cls is OpClass.REDUCE:
-            mine = stage[node] - 1
-        last[node] = max(last.get(node, 0), mine) if node.cls is not OpClass.REDUCE else mine
-        for x in node.inputs:
-            last[x] = max(last.get(x, 0), last[node])
-    return last
+SMALL_ROW = 8  # rows of fewer elements are walked across
+SCALAR_BLOCK = 64  # steps of one lane before the compensated level
 
 
 def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """One task per row."""
-    domain = row_domain(group)
-    sched = schedule_stages(group)
-    storage = _assign_storage(group, sched, domain)
-    length = product(domain.inner)
-    extra = [n for n in sched.kept if storage[n] is None]
+    """One task per row, or per block of neighbouring columns."""
+    rows = _Rows(group, row_domain(group), schedule_stages(group, solver), solver, machine)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
-    width_bytes = max((_bytes(n.dtype) for n in extra), default=4)
-
-    def emit(body: Body) -> None:
-        with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
-            _Row(group, domain, sched, storage, machine, body, r).emit()
-
+    width = machine.lanes * UNROLLED_VECTORS
+    spare = len(rows.spare())
+    length = product(rows.domain.inner)
+    if rows.domain.tail:
+        tasks = mul(product(rows.domain.outer), rows.column_blocks(width))
+        scratch, emit = mul(mul(length, spare), width), rows.emit_columns
+        walk = "columns"
+    else:
+        tasks, scratch, emit = product(rows.domain.outer), mul(length, spare), rows.emit_rows
+        walk = "rows, small ones across" if rows.small_rows() else "rows"
     return Plan(
-        tasks=product(domain.outer),
-        work=product(domain.full) * cost,
+        tasks=tasks,
+        work=product(rows.domain.full) * cost,
         emit=emit,
-        scratch_elems=mul(length, len(extra)) if extra else 0,
-        scratch_dtype="float64" if width_bytes == 8 else "float32",
-        notes={"stages": str(sched.stages), "kept": ", ".join(n.name for n in sched.kept) or "-"},
+        scratch_elems=scratch if spare else 0,
+        scratch_dtype=rows.scratch_dtype(),
+        notes={
+            "stages": str(rows.sched.stages),
+            "kept": ", ".join(n.name for n in rows.sched.kept) or "-",
+            "walk": walk if rows.vectorizable() else f"{walk}, one element at a time",
+        },
     )
 
 
-def _bytes(dtype: str) -> int:
-    return max(1, int(tvm.DataType(dtype).bits) // 8)
+@dataclass
+class _Rows:
+    """A row group and the walks over it."""
 
+    group: Group
+    domain: RowShape
+    sched: Schedule
+    solver: Solver
+    machine: Machine
 
-def _assign_storage(group: Group, sched: Schedule, domain: RowShape) -> dict[Node, int | None]:
-    """The output whose row a kept node may live in, or None for scratch."""
-    storage: dict[Node, int | None] = {}
-    free = [
-        i
-        for i, out in enumerate(group.outputs)
-        if not sched.per_row.get(out, True)
-        and sched.stage[out] == sched.stages - 1
-        and out not in sched.kept
-    ]
-    for node in sched.kept:
-        slot = next(
-            (i for i in free if _bytes(group.outputs[i].dtype) == _bytes(node.dtype)
-             and group.outputs[i].dtype == node.dtype),
-            None,
+    def spare(self) -> list[Node]:
+        """Kept nodes that need scratch."""
+        return [n for n in self.sched.kept if self.sched.storage[n] is None]
+
+    def scratch_dtype(self) -> str:
+        """A dtype as wide as the widest kept value."""
+        return "float64" if any(bytes_of(n.dtype) == 8 for n in self.spare()) else "float32"
+
+    def vectorizable(self) -> bool:
+        """Whether every value can be computed for a vector of positions, some past the end."""
+        return all(
+            (n.cls in LANEWISE or n.op in LANEWISE_MOVES)
+            and (is_float(n.dtype) or n.op not in _DIVISIONS)
+            for n in self.group.nodes
         )
-        if node in group.outputs:
-            slot = group.outputs.index(node)
-        elif slot is not None:
-            free.remove(slot)
-        storage[node] = slot
-    return storage
+
+    def small_rows(self) -> bool:
+        """Whether short rows can be walked across: one row per lane, without vector divisions."""
+        if not self.vectorizable() or any(
+            SMALL_ROW * self.machine.lanes * bytes_of(n.dtype) > STACK_LIMIT_BYTES
+            for n in self.sched.kept
+        ):
+            return False
+        body = _dry_body(self.group, self.solver)
+        self._across(body, index_var("r"))
+        return not any(lanes_of(v) > 1 for v in body.low.defined)
+
+    def emit_rows(self, body: Body) -> None:
+        """Rows ``[lo, hi)``."""
+        block, count = body.block, body.hi - body.lo
+        lanes = self.machine.lanes
+        if not self.small_rows():
+            self._each_row(body)
+            return
+        few = product(self.domain.inner) < SMALL_ROW
+        with block.when(tirx.And(few, count >= lanes)):
+            with body.low.loop("t", tirx.floordiv(count + (lanes - 1), i64(lanes))) as t:
+                # The last block overlaps the one before: rows may be computed twice.
+                first = tirx.min(body.lo + t * lanes, body.hi - lanes)
+                self._across(body, block.bind("first", first))
+        with block.otherwise():
+            self._each_row(body)
+
+    def _each_row(self, body: Body) -> None:
+        with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
+            outer = body.low.space.split(r, self.domain.outer)
+            width = self.machine.lanes if self.vectorizable() else 0
+            _Along(self, body, outer, (), width).emit()
+
+    def _across(self, body: Body, first: Expr) -> None:
+        with body.low.scope():
+            rows = ramp(first, self.machine.lanes)
+            outer = body.low.space.split(rows, self.domain.outer)
+            _Across(self, body, outer, (), self.machine.lanes).emit()
+
+    def column_blocks(self, width: int) -> Expr:
+        """Blocks of ``width`` columns in the tail."""
+        return tirx.floordiv(product(self.domain.tail) + (width - 1), i64(width))
+
+    def emit_columns(self, body: Body) -> None:
+        """Blocks ``[lo, hi)`` of columns; the last of each outer index is masked."""
+        block, low = body.block, body.low
+        lanes = self.machine.lanes
+        width = lanes * UNROLLED_VECTORS
+        size = block.bind("columns", product(self.domain.tail))
+        blocks = block.bind("blocks", self.column_blocks(width))
+        with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            o = block.bind("o", tirx.floordiv(t, blocks))
+            begin = block.bind("begin", (t - o * blocks) * width)
+            outer = low.space.split(o, self.domain.outer)
+            if not self.vectorizable():
+                with low.loop("c", tirx.min(size - begin, i64(width))) as c:
+                    self._column(body, outer, begin + c, 1)
+                return
+            with block.when(begin + width <= size), low.scope():
+                self._column(body, outer, begin, width)
+            with (
+                block.otherwise(),
+                low.loop("p", tirx.floordiv(size - begin + (lanes - 1), i64(lanes))) as p,
+            ):
+                start = block.bind("start", begin + p * lanes)
+                with low.masked(first_lanes(block.bind("rest", size - start), lanes)):
+                    self._column(body, outer, start, lanes)
+
+    def _column(self, body: Body, outer: Sequence[Expr], start: Expr, width: int) -> None:
+        at = ramp(start, width) if width > 1 else start
+        _Column(self, body, outer, body.low.space.split(at, self.domain.tail), width).emit()
 
 
-class _Row:
-    """Emits the stages of one row."""
+class _Walk:
+    """Emits the stages of one row, or of one row in every lane."""
 
     def __init__(
         self,
-        group: Group,
-        domain: RowShape,
-        sched: Schedule,
-        storage: dict[Node, int | None],
-        machine: Machine,
+        rows: _Rows,
         body: Body,
-        row: Expr,
+        outer: Sequence[Expr],
+        tail: Sequence[Expr],
+        width: int,
     ) -> None:
-        self.group, self.domain, self.sched, self.storage = group, domain, sched, storage
-        self.body, self.low, self.block = body, body.low, body.block
-        self.row = row
-        self.length = self.block.bind("len", product(domain.inner))
-        self.base = self.block.bind("base", mul(row, self.length))
-        self.outer = self.low.space.split(row, domain.outer)
-        self.lanes = machine.lanes
-        self._place_kept()
-
-    def _place_kept(self) -> None:
-        spare = 0
-        self.place: dict[Node, tuple[Buffer, Expr]] = {}
-        for node in self.sched.kept:
-            slot = self.storage[node]
-            if slot is not None:
-                self.place[node] = (self.body.outputs[slot], self.base)
-            else:
-                offset = self.block.bind("keep", mul(self.length, spare))
-                data = byte_offset(
-                    self.body.scratch.data, offset * _bytes(self._spare_dtype()), node.dtype
-                )
-                buffer = self.block.declare(f"kept{spare}", self.block.bind("kp", data), node.dtype)
-                self.place[node] = (buffer, i64(0))
-                spare += 1
-
-    def _spare_dtype(self) -> str:
-        return "float64" if any(_bytes(n.dtype) == 8 for n in self.sched.kept) else "float32"
+        self.rows, self.body = rows, body
+        self.group, self.domain, self.sched = rows.group, rows.domain, rows.sched
+        self.low, self.block = body.low, body.block
+        self.outer, self.tail, self.width = list(outer), list(tail), width
+        self.length = self.block.bind("len", product(self.domain.inner))
+        self.places: dict[Node, tuple[Buffer, Expr] | None] = {}
+        self.bound: list[Node] = []
+        for k, node in enumerate(self.sched.kept):
+            self.places[node] = self.place(node, k)
 
     def emit(self) -> None:
         """All stages in order, then the values that exist once per row."""
         for stage in range(self.sched.stages):
             self._stage(stage)
-        self._row_outputs()
+            self._row_values(stage + 1)
+        for node, buffer in zip(self.group.outputs, self.body.outputs, strict=True):
+            if self.sched.per_row[node]:
+                index = self._row_index(node)
+                offset = self.low.space.join(index, node.shape)
+                self.low.store(buffer, offset, self.low.at(node, index), node.dtype)
+        for node in self.bound:
+            self.low.drop_reader(node)
 
     def _stage(self, stage: int) -> None:
         reductions = [
@@ -245,128 +236,227 @@ class _Row:
             for n in self.group.nodes
             if n.cls is OpClass.REDUCE and self.sched.stage[n] == stage + 1
         ]
-        stores = self._stores(stage)
-        if reductions:
-            self._reduce(reductions, stores)
-        elif stores:
-            self._map(stores)
-        for node, _, _ in stores:
-            if node in self.place:
+        stores = [n for n in self.sched.kept if self.sched.stage[n] == stage]
+        stores += [
+            n
+            for n in self.group.outputs
+            if n not in self.places and not self.sched.per_row[n] and self.sched.stage[n] == stage
+        ]
+        if reductions or stores:
+            for node, value in zip(reductions, self.loops(reductions, stores), strict=True):
+                self._bind(node, self.block.bind(node.name, value))
+        for node in stores:
+            if node in self.places:
                 self._read_back(node)
 
-    def _stores(self, stage: int) -> list[tuple[Node, Buffer, Expr]]:
-        stores = [
-            (n, *self.place[n]) for n in self.sched.kept if self.sched.stage[n] == stage
-        ]
-        for node, buffer in zip(self.group.outputs, self.body.outputs, strict=True):
-            if node not in self.place and not self.sched.per_row[node]:
-                if self.sched.stage[node] == stage:
-                    stores.append((node, buffer, self.base))
-        return stores
+    def _bind(self, node: Node, value: Expr) -> None:
+        self.low.bind_reader(node, lambda index: value)
+        self.bound.append(node)
 
-    def _read_back(self, node: Node) -> None:
-        buffer, base = self.place[node]
-        inner = len(self.domain.outer)
+    def _row_values(self, stage: int) -> None:
+        """Values per row that are known from ``stage`` on are computed once, before its loop."""
+        for node in self.group.nodes:
+            if self.sched.per_row[node] and self.sched.stage[node] == stage:
+                if node.cls is OpClass.REDUCE:
+                    continue
+                source = node.inputs[0]
+                if node.cls is OpClass.VIEW and self.low.has_reader(source):
+                    index = self._row_index(source)
+                    self._bind(node, self.low.at(source, index))
+                else:
+                    self._bind(node, self.low.at(node, self._row_index(node)))
 
-        def read(index: Sequence[Expr]) -> Expr:
-            at = self.low.space.join(index[inner:], self.domain.inner)
-            return self.low.load(buffer, add(base, at), node.dtype)
-
-        self.low.bind_reader(node, read)
+    def _row_index(self, node: Node) -> list[Expr]:
+        middle = len(node.shape) - len(self.outer) - len(self.tail)
+        index = [*self.outer, *[i64(0)] * max(middle, 0), *self.tail]
+        return index[len(index) - len(node.shape) :]
 
     def _index(self, j: Expr) -> list[Expr]:
-        return [*self.outer, *self.low.space.split(j, self.domain.inner)]
+        return [*self.outer, *self.low.space.split(j, self.domain.inner), *self.tail]
 
-    def _value(self, node: Node, j: Expr) -> Expr:
-        return self.low.at(node, self._index(j)[-len(node.shape) :])
+    # -- kept values ---------------------------------------------------------------------------
 
-    def _map(self, stores: list[tuple[Node, Buffer, Expr]]) -> None:
-        with self.low.loop("j", self.length) as j:
-            self._emit_stores(stores, j)
+    def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
+        """Buffer and offset of a node kept outside the outputs, None for an output's place."""
+        if self.sched.storage[node] is not None:
+            return None
+        k = self.rows.spare().index(node)
+        offset = mul(self.keep_size(), k)
+        size_bytes = bytes_of(self.rows.scratch_dtype())
+        data = byte_offset(self.body.scratch.data, offset * size_bytes, node.dtype)
+        buffer = self.block.declare(f"kept{k}", self.block.bind("keep", data), node.dtype)
+        return buffer, i64(0)
 
-    def _emit_stores(self, stores: list[tuple[Node, Buffer, Expr]], j: Expr) -> None:
-        for node, buffer, base in stores:
-            self.low.store(buffer, add(base, j), self._value(node, j), node.dtype)
+    def keep_size(self) -> Expr:
+        """Elements of scratch for one kept node."""
+        return self.length
 
-    def _reduce(self, nodes: list[Node], stores: list[tuple[Node, Buffer, Expr]]) -> None:
-        wide = self.lanes * UNROLLED_VECTORS
-        scalars = [self._scalar(n) for n in nodes]
-        done: Expr = i64(0)
-        if self._vectorizable(nodes, stores):
-            for width in (wide, self.lanes):
-                done = self._vector_part(nodes, scalars, stores, done, width)
-        with self.low.loop("jt", self.length - done, begin=done) as j:
-            self._emit_stores(stores, j)
-            for node, cell in zip(nodes, scalars, strict=True):
-                value = self._operand(node, j)
-                self.block.store(cell, 0, REDUCERS[node.op].combine(cell[i64(0)], value))
-        for node, cell in zip(nodes, scalars, strict=True):
-            value = self.block.bind(node.name, finish(node, cell[i64(0)]))
-            self.low.bind_reader(node, lambda index, value=value: value)
+    def keep_at(self, j: Expr) -> Expr:
+        """Where the value at ``j`` lies in the scratch of its node."""
+        return j
 
-    def _scalar(self, node: Node) -> Buffer:
-        dtype = accumulator(node.inputs[0].dtype)
-        cell = self.block.alloc("acc", 1, dtype)
-        self.block.store(cell, 0, REDUCERS[node.op].identity(dtype))
-        return cell
+    def _kept_offset(self, node: Node, index: Sequence[Expr]) -> tuple[Buffer, Expr]:
+        place = self.places[node]
+        if place is None:
+            slot = self.sched.storage[node]
+            assert slot is not None
+            return self.body.outputs[slot], self.low.space.join(index, node.shape)
+        begin, end = len(self.outer), len(self.outer) + len(self.domain.inner)
+        j = self.low.space.join(index[begin:end], self.domain.inner)
+        return place[0], add(place[1], self.keep_at(j))
 
-    def _operand(self, node: Node, j: Expr) -> Expr:
-        value = cast(self._value(node.inputs[0], j), accumulator(node.inputs[0].dtype))
+    def _read_back(self, node: Node) -> None:
+        def read(index: Sequence[Expr]) -> Expr:
+            return self.low.load(*self._kept_offset(node, index), node.dtype)
+
+        self.low.bind_reader(node, read)
+        self.bound.append(node)
+
+    # -- one position --------------------------------------------------------------------------
+
+    def step(
+        self, nodes: Sequence[Node], accs: Sequence[Accumulator], stores: Sequence[Node], j: Expr
+    ) -> None:
+        """Feed the accumulators and store, for the vector or element at ``j``."""
+        index = self._index(j)
+        operands = [self._operand(n, index) for n in nodes]
+        # A kept value may lie where an output goes: everything is read before it is written.
+        values = [self.low.at(n, index[len(index) - len(n.shape) :]) for n in stores]
+        for node, value in zip(stores, values, strict=True):
+            self._store(node, index, value)
+        for acc, value in zip(accs, operands, strict=True):
+            acc.step(value, j, self.low.mask)
+
+    def _operand(self, node: Node, index: Sequence[Expr]) -> Expr:
+        source = node.inputs[0]
+        value = cast(self.low.at(source, list(index)), accumulator(source.dtype))
         self.low.resolve([value])
         return value
 
-    def _vectorizable(self, nodes: list[Node], stores: list[tuple[Node, Buffer, Expr]]) -> bool:
-        return all(is_float(n.inputs[0].dtype) for n in nodes) and all(
-            n.cls in LANEWISE or n.op in LANEWISE_MOVES for n in self.group.nodes
-        )
+    def _store(self, node: Node, index: Sequence[Expr], value: Expr) -> None:
+        if node in self.places:
+            self.low.store(*self._kept_offset(node, index), value, node.dtype)
+        if node not in self.places or (
+            node in self.group.outputs and self.places[node] is not None
+        ):
+            buffer = self.body.outputs[self.group.outputs.index(node)]
+            at = index[len(index) - len(node.shape) :]
+            self.low.store(buffer, self.low.space.join(at, node.shape), value, node.dtype)
 
-    def _vector_part(
-        self,
-        nodes: list[Node],
-        scalars: list[Buffer],
-        stores: list[tuple[Node, Buffer, Expr]],
-        begin: Expr,
-        width: int,
-    ) -> Expr:
-        """Whole vectors of ``width`` elements from ``begin`` on; returns where they end."""
-        count = self.block.bind("blocks", tirx.floordiv(self.length - begin, i64(width)))
-        with self.block.when(count > 0):
-            accs = [self._vector_accumulator(n, width) for n in nodes]
-            with self.low.loop("jo", count) as jo:
-                start = self.block.bind("start", add(begin, mul(jo, width)))
-                j, lanes = ramp(start, width), ramp(i64(0), width)
-                self._emit_stores(stores, j)
-                for node, acc in zip(nodes, accs, strict=True):
-                    old, value = same_lanes(acc[lanes], self._operand(node, j))
-                    self.block.store(acc, lanes, REDUCERS[node.op].combine(old, value))
-            for node, acc, cell in zip(nodes, accs, scalars, strict=True):
-                total = fold(self.block, acc, width, REDUCERS[node.op].combine)
-                self.block.store(cell, 0, REDUCERS[node.op].combine(cell[i64(0)], total))
-        return self.block.bind("end", begin + count * width)
+    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        """One pass over the row; the values of the reductions."""
+        raise NotImplementedError
 
-    def _vector_accumulator(self, node: Node, width: int) -> Buffer:
-        dtype = accumulator(node.inputs[0].dtype)
-        acc = self.block.alloc("vacc", width, dtype)
-        identity = tirx.Broadcast(REDUCERS[node.op].identity(dtype), width)
-        self.block.store(acc, ramp(i64(0), width), identity)
-        return acc
-
-    def _row_outputs(self) -> None:
-        for node, buffer in zip(self.group.outputs, self.body.outputs, strict=True):
-            if self.sched.per_row[node]:
-                index = list(self.outer)
-                index += [i64(0)] * (len(node.shape) - len(index))
-                self.low.store(buffer, self.row, self.low.at(node, index), node.dtype)
+    def _lane_loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        """A row in every lane: element after element, nothing to fold."""
+        accs = [make_accumulator(self.block, n, self.width, True) for n in nodes]
+        if not any(a.two_level for a in accs):
+            with self.low.loop("j", self.length) as j:
+                self.step(nodes, accs, stores, j)
+            return [a.lanes() for a in accs]
+        chunks = tirx.floordiv(self.length + (SCALAR_BLOCK - 1), i64(SCALAR_BLOCK))
+        with self.low.loop("jc", chunks) as c:
+            first = self.block.bind("first", c * SCALAR_BLOCK)
+            count = tirx.min(self.length - first, i64(SCALAR_BLOCK))
+            with self.low.loop("j", count, begin=first) as j:
+                self.step(nodes, accs, stores, j)
+            for acc in accs:
+                acc.close_block()
+        return [a.lanes() for a in accs]
 
 
-def fold(block: Block, acc: Buffer, width: int, combine: Any) -> Expr:
-    """Combine the ``width`` lanes of ``acc`` (a power of two) by halving."""
-    while width > 1:
-        width //= 2
-        if width >= 4:
-            low, high = ramp(i64(0), width), ramp(i64(width), width)
-            block.store(acc, low, combine(acc[low], acc[high]))
+class _Along(_Walk):
+    """Vectors along the row: wide blocks, then masked vectors; ``width`` 0 for single elements."""
+
+    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        if not self.width:
+            self.width = 1
+            values = self._lane_loops(nodes, stores)
+            self.width = 0
+            return values
+        accs = [make_accumulator(self.block, n, self.width, True) for n in nodes]
+        wide = self.width * UNROLLED_VECTORS
+        blocks = self.block.bind("blocks", tirx.floordiv(self.length, i64(wide)))
+        if nodes:
+            self._reduce_blocks(nodes, accs, stores, blocks, wide)
         else:
-            for k in range(width):
-                block.store(acc, k, combine(acc[i64(k)], acc[i64(k + width)]))
-    return acc[i64(0)]
+            with self.low.loop("jo", blocks) as jo:
+                self.step((), (), stores, ramp(self.block.bind("at", jo * wide), wide))
+        self._masked_rest(nodes, accs, stores, self.block.bind("done", blocks * wide))
+        return [a.total() for a in accs]
+
+    def _reduce_blocks(
+        self,
+        nodes: Sequence[Node],
+        accs: Sequence[Accumulator],
+        stores: Sequence[Node],
+        blocks: Expr,
+        wide: int,
+    ) -> None:
+        chunks = tirx.floordiv(blocks + (BLOCK - 1), i64(BLOCK))
+        with self.low.loop("jc", chunks) as c:
+            parts = [make_accumulator(self.block, n, wide, False) for n in nodes]
+            first = self.block.bind("first", c * BLOCK)
+            with self.low.loop("jo", tirx.min(blocks - first, i64(BLOCK))) as jo:
+                at = self.block.bind("at", (first + jo) * wide)
+                self.step(nodes, parts, stores, ramp(at, wide))
+            for acc, part in zip(accs, parts, strict=True):
+                acc.absorb(part)
+
+    def _masked_rest(
+        self,
+        nodes: Sequence[Node],
+        accs: Sequence[Accumulator],
+        stores: Sequence[Node],
+        done: Expr,
+    ) -> None:
+        count = tirx.floordiv(self.length - done + (self.width - 1), i64(self.width))
+        with self.low.loop("jt", count) as jt:
+            at = self.block.bind("at", done + jt * self.width)
+            mask = first_lanes(self.block.bind("rest", self.length - at), self.width)
+            with self.low.masked(mask):
+                self.step(nodes, accs, stores, ramp(at, self.width))
+        for acc in accs:
+            acc.close_block()
+
+
+class _Across(_Walk):
+    """One short row per lane; kept values lie on the stack, a vector for each position."""
+
+    def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
+        return self.block.alloc("short", SMALL_ROW * self.width, storage_dtype(node.dtype)), i64(0)
+
+    def keep_at(self, j: Expr) -> Expr:
+        return tirx.Ramp(j * self.width, i64(1), self.width)
+
+    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        accs = [make_accumulator(self.block, n, self.width, False) for n in nodes]
+        with self.low.loop("j", self.length) as j:
+            self.step(nodes, accs, stores, j)
+        return [a.lanes() for a in accs]
+
+
+class _Column(_Walk):
+    """A block of neighbouring columns, ``width`` lanes wide."""
+
+    def keep_size(self) -> Expr:
+        # Of the widest block: narrower ones use a part.
+        return self.length * (self.rows.machine.lanes * UNROLLED_VECTORS)
+
+    def keep_at(self, j: Expr) -> Expr:
+        return add(j * self.width, lane_index(self.width))
+
+    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        return self._lane_loops(nodes, stores)
+
+
+def _dry_body(group: Group, solver: Solver) -> Body:
+    """A body over stand-in buffers, to see which index arithmetic a walk would need."""
+    block, space = Block(), IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
+    low = Lowering(block, space, solver)
+    make: Callable[[Node], Buffer] = lambda n: view("x", pointer("x", n.dtype), n.dtype)  # noqa: E731
+    for param in group.params:
+        low.bind_buffer(param, make(param))
+    outputs = [make(n) for n in group.outputs]
+    scratch = view("tmp", pointer("tmp", "float32"), "float32")
+    return Body(block, low, {}, outputs, scratch, index_var("lo"), index_var("hi"))

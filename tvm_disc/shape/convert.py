@@ -261,7 +261,10 @@ class Converter:
             return tirx.FloorDiv(self.expr(e), self.expr(k))
         if atom.kind == "sel":
             cond, a, b = atom.args
-            return tirx.Select(self.cond_expr(cond), self.expr(a), self.expr(b))
+            test = self.cond_expr(cond)
+            if isinstance(test, tirx.IntImm):
+                return self.expr(a) if int(test.value) else self.expr(b)
+            return tirx.Select(test, self.expr(a), self.expr(b))
         parts = sorted(atom.args, key=lambda p: p.as_const is not None)
         args = [self.expr(p) for p in (parts if atom.kind in ("min", "max") else atom.args)]
         if atom.kind in ("min", "max"):

@@ -21,7 +21,8 @@ def broadcast(solver: Solver, a: Any, b: Any, context: str) -> Any:
     a == 1                  b                           -
     a != 1 and b != 1       a                           a == b
     a != 1                  a                           b == a or b == 1
-    nothing                 if_then_else(a == 1, b, a)  a == b or a == 1 or b == 1
+    a == 1 implies b == a   a                           a == b or a == 1 or b == 1
+    nothing                 Select(a == 1, b, a)        a == b or a == 1 or b == 1
 
     The rows hold with a and b exchanged.
     """
@@ -43,6 +44,10 @@ def broadcast(solver: Solver, a: Any, b: Any, context: str) -> Any:
         return solver.simplify(kept)
     fits = tirx.Or(tirx.Or(tirx.EQ(a, b), tirx.EQ(a, _one())), tirx.EQ(b, _one()))
     solver.require(fits, context, f"{must}, or one of them be 1")
+    for kept, other in ((a, b), (b, a)):
+        # Where the kept dim is 1 so is the other: broadcasting cannot change it.
+        if solver.known(tirx.Or(tirx.NE(kept, _one()), tirx.EQ(other, kept))):
+            return kept
     return solver.simplify(tirx.Select(tirx.EQ(a, _one()), b, a))
 
 

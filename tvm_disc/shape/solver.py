@@ -316,11 +316,30 @@ class Solver:
         self.guards.append(Guard(expr, text, symbols, context))
 
     def require_eq(self, a: Dim, b: Dim, context: str) -> None:
-        """`a == b`."""
+        """`a == b`; where one side is a minimum or a choice of the other, what that comes to."""
+        for x, y in ((a, b), (b, a)):
+            if isinstance(x, tirx.Min) and self._is_operand(y, x):
+                other = x.b if self._same(x.a, y) else x.a
+                return self.require_le(y, other, context)
+            if isinstance(x, tirx.Select) and self._same(x.false_value, y):
+                skip = self._negated(x.condition)
+                chosen = x.true_value
+                text = f"{self.name_of(chosen)} must equal {self.name_of(y)} unless {self._text(skip)}"
+                cond = tirx.Or(skip, tirx.EQ(chosen, y))
+                return self.require(cond, context, text)
         message = f"{self.name_of(a)} must equal {self.name_of(b)}"
         self.require(
             _Given(cond_eq(self._p(a) - self._p(b)), f"{show(a)} == {show(b)}"), context, message
         )
+
+    def _same(self, a: Dim, b: Dim) -> bool:
+        return bool(self._p(a) == self._p(b))
+
+    def _is_operand(self, x: Dim, choice: Any) -> bool:
+        return self._same(x, choice.a) or self._same(x, choice.b)
+
+    def _negated(self, cond: Any) -> Any:
+        return self._convert.cond_expr(cond_not(self._convert.cond(cond)))
 
     def require_le(self, a: Dim, b: Dim, context: str) -> None:
         """`a <= b`."""

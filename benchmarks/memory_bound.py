@@ -1,0 +1,331 @@
+"""Memory-bound kernels over a sweep of rows and row lengths, beside ``torch.compile`` and a copy.
+
+    python -m benchmarks.memory_bound --torch PYTHON --write docs/memory_bound.md
+
+One program per operator serves every shape; so does one ``torch.compile(dynamic=True)``. PyTorch
+runs in a process of its own (``--torch`` names an interpreter that has it) and the two take turns,
+A B A B, on the same shapes; a time is the median of the rounds, in microseconds, of one call from
+Python with its output allocated. ``copy`` is PyTorch's ``copy_`` into memory that exists, of as
+many bytes as the operator must read and write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROWS = (1, 8, 64, 512, 4096, 8192)
+COLS = (1, 7, 64, 257, 1024, 8192)
+LARGEST_ELEMS = 1 << 24
+SAMPLE_S = 0.002
+MATRIX, VECTOR = "Tensor[(?, ?), float32]", "Tensor[(?), float32]"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operator: Relay parameters and body, PyTorch lambda, inputs and bytes by (rows, cols).
+
+    ``operands`` has one letter per input: m for a matrix, v for a vector along the row.
+    ``moved`` counts floats read and written, in matrices.
+    """
+
+    operands: str
+    relay: str
+    torch: str
+    moved: float
+
+
+CASES = {
+    "softmax": Case("m", "nn.softmax(%x)", "lambda x: torch.softmax(x, -1)", 2),
+    "layer_norm": Case(
+        "mvv",
+        "nn.layer_norm(%x, %y, %z)",
+        "lambda x, y, z: F.layer_norm(x, x.shape[-1:], y, z)",
+        2,
+    ),
+    "rms_norm": Case(
+        "mv",
+        "multiply(multiply(%x, rsqrt(add(mean(power(%x, 2f), axis=[1], keepdims=True), 1e-6f))), %y)",
+        "lambda x, y: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * y",
+        2,
+    ),
+    "gelu": Case(
+        "m",
+        "multiply(multiply(%x, 0.5f), add(erf(multiply(%x, 0.70710678f)), 1f))",
+        "lambda x: F.gelu(x)",
+        2,
+    ),
+    "bias_gelu": Case(
+        "mv",
+        "%0 = add(%x, %y); multiply(multiply(%0, 0.5f), add(erf(multiply(%0, 0.70710678f)), 1f))",
+        "lambda x, y: F.gelu(x + y)",
+        2,
+    ),
+    "residual_layer_norm": Case(
+        "mmvv",
+        "nn.layer_norm(add(%x, %y), %z, %w)",
+        "lambda x, y, z, w: F.layer_norm(x + y, x.shape[-1:], z, w)",
+        3,
+    ),
+    "transpose": Case("m", "transpose(%x, axes=[1, 0])", "lambda x: x.t().contiguous()", 2),
+    "sum_axis1": Case("m", "sum(%x, axis=[1])", "lambda x: x.sum(1)", 1),
+    "sum_axis0": Case("m", "sum(%x, axis=[0])", "lambda x: x.sum(0)", 1),
+    "sum_all": Case("m", "sum(%x)", "lambda x: x.sum()", 1),
+}
+
+
+def relay_text(case: Case) -> str:
+    """The Relay source of a case: every dim is ``?``."""
+    kinds = {"m": MATRIX, "v": VECTOR}
+    params = ", ".join(f"%{n}: {kinds[k]}" for n, k in zip("xyzw", case.operands, strict=False))
+    body = case.relay.replace("; ", ";\n  ")
+    return f'#[version = "0.0.5"]\ndef @main({params}) {{\n  {body}\n}}\n'
+
+
+def constraints(case: Case) -> list[str]:
+    """Vectors lie along the row, matrices agree."""
+    facts = []
+    for name, kind in zip("xyzw", case.operands, strict=False):
+        if name != "x":
+            facts += [f"{name}.0 == x.1"] if kind == "v" else [f"{name}.{k} == x.{k}" for k in (0, 1)]
+    return facts
+
+
+def inputs(case: Case, rows: int, cols: int) -> list[np.ndarray]:
+    """Random inputs of a case."""
+    rng = np.random.default_rng(rows * 10007 + cols)
+    shapes = [(rows, cols) if k == "m" else (cols,) for k in case.operands]
+    return [rng.standard_normal(s, dtype=np.float32) for s in shapes]
+
+
+def shapes() -> list[tuple[int, int]]:
+    """The sweep."""
+    return [(r, c) for r in ROWS for c in COLS if r * c <= LARGEST_ELEMS]
+
+
+def timed(fn: Callable[[], Any]) -> float:
+    """Microseconds of one call, from enough calls to fill a sample."""
+    begin = time.perf_counter()
+    fn()
+    once = max(time.perf_counter() - begin, 1e-7)
+    count = max(1, min(2000, int(SAMPLE_S / once)))
+    begin = time.perf_counter()
+    for _ in range(count):
+        fn()
+    return (time.perf_counter() - begin) / count * 1e6
+
+
+# -- the other process -----------------------------------------------------------------------------
+
+
+def serve_torch(threads: int) -> None:
+    """Answer ``prepare`` and ``time`` requests, one JSON value a line."""
+    import torch
+    import torch.nn.functional as F
+
+    torch.set_num_threads(threads)
+    torch._dynamo.config.cache_size_limit = 64
+    compiled: dict[str, Any] = {}
+    current: dict[str, Callable[[], Any]] = {}
+    print(json.dumps(torch.__version__), flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "prepare" in request:
+            name, rows, cols = request["prepare"]
+            case = CASES[name]
+            if name not in compiled:
+                fn = eval(case.torch, {"torch": torch, "F": F})
+                compiled[name] = torch.compile(fn, dynamic=True)
+            args = [torch.from_numpy(a) for a in inputs(case, rows, cols)]
+            with torch.no_grad():
+                for _ in range(3):
+                    compiled[name](*args)
+            half = max(1, int(rows * cols * case.moved / 2))
+            source, sink = torch.ones(half), torch.zeros(half)
+            fn = compiled[name]
+            current = {
+                "torch": lambda fn=fn, args=args: fn(*args),
+                "copy": lambda source=source, sink=sink: sink.copy_(source),
+            }
+            answer: Any = None
+        else:
+            with torch.no_grad():
+                answer = timed(current[request["time"]])
+        print(json.dumps(answer), flush=True)
+
+
+class Torch:
+    """The other process."""
+
+    def __init__(self, python: str, threads: int) -> None:
+        command = [python, "-m", "benchmarks.memory_bound", "--serve", str(threads)]
+        env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)
+        self.version = self._read()
+
+    def _read(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def ask(self, **request: Any) -> Any:
+        """One request, one answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+# -- measuring -------------------------------------------------------------------------------------
+
+
+def measure(
+    names: Sequence[str], threads: int, torch_python: str | None, rounds: int, unfused: bool
+) -> list[dict[str, Any]]:
+    """A record per case and shape: median microseconds of every contestant."""
+    from tvm_disc.compile import build
+    from tvm_disc.options import Options
+
+    other = Torch(torch_python, threads) if torch_python else None
+    records = []
+    for name in names:
+        case = CASES[name]
+        text, facts = relay_text(case), constraints(case)
+        programs = {"disc": build(text, constraints=facts, options=Options(threads=threads))}
+        if unfused:
+            options = Options(threads=threads, fuse=False)
+            programs["unfused"] = build(text, constraints=facts, options=options)
+        for rows, cols in shapes():
+            args = inputs(case, rows, cols)
+            fns = {k: (lambda p=p, args=args: p(*args)) for k, p in programs.items()}
+            if other:
+                other.ask(prepare=[name, rows, cols])
+            times: dict[str, list[float]] = {}
+            for _ in range(rounds):
+                for key, fn in fns.items():
+                    times.setdefault(key, []).append(timed(fn))
+                for key in ("torch", "copy") if other else ():
+                    times.setdefault(key, []).append(other.ask(time=key) if other else 0.0)
+            record: dict[str, Any] = {"case": name, "rows": rows, "cols": cols, "threads": threads}
+            record["mib"] = rows * cols * case.moved * 4 / 2**20
+            record.update({k: statistics.median(v) for k, v in times.items()})
+            records.append(record)
+    if other:
+        other.close()
+    return records
+
+
+def geomean(values: Sequence[float]) -> float:
+    """Geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
+
+
+def show(records: Sequence[dict[str, Any]]) -> str:
+    """All records as a text table."""
+    lines = [f"{'case':<20}{'rows':>6}{'cols':>6}{'thr':>4}{'MiB':>8}"
+             f"{'disc':>10}{'unfused':>10}{'torch':>10}{'copy':>10}{'vs torch':>9}{'vs copy':>9}"]
+    for r in records:
+        cells = "".join(f"{r.get(k, math.nan):10.2f}" for k in ("disc", "unfused", "torch", "copy"))
+        ratios = "".join(f"{r.get(k, math.nan) / r['disc']:9.2f}" for k in ("torch", "copy"))
+        lines.append(f"{r['case']:<20}{r['rows']:>6}{r['cols']:>6}{r['threads']:>4}"
+                     f"{r['mib']:8.2f}{cells}{ratios}")
+    return "\n".join(lines)
+
+
+def summary(records: Sequence[dict[str, Any]]) -> str:
+    """A Markdown table: one line per case and number of threads."""
+    lines = [
+        "| operator | threads | vs torch (geomean) | vs torch (least) | share of copy speed, > 1 MiB "
+        "(median) | (least) | fused vs unfused |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for r in records:
+        groups.setdefault((r["case"], r["threads"]), []).append(r)
+    groups[("all", 0)] = list(records)
+    for (name, threads), rows in groups.items():
+        ratio = [r["torch"] / r["disc"] for r in rows]
+        big = [r["copy"] / r["disc"] for r in rows if r["mib"] > 1]
+        gain = geomean([r["unfused"] / r["disc"] for r in rows if "unfused" in r])
+        lines.append(
+            f"| {name} | {threads or '1, 2'} | {geomean(ratio):.2f} | {min(ratio):.2f} "
+            f"| {statistics.median(big):.2f} | {min(big):.2f} | {gain:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def plot(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Speed relative to a copy of the same bytes, against bytes; one panel per case."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(r["case"] for r in records))
+    figure, axes = pyplot.subplots(2, -(-len(names) // 2), figsize=(18, 7), sharex=True)
+    for axis, name in zip(axes.flat, names, strict=False):
+        chosen = [r for r in records if r["case"] == name and r["threads"] == 1]
+        for key, mark in (("disc", "o"), ("torch", "x"), ("unfused", ".")):
+            points = [(r["mib"], r["copy"] / r[key]) for r in chosen if key in r]
+            axis.loglog(*zip(*points, strict=True), mark, label=key, alpha=0.7)
+        axis.axhline(1, color="grey", linewidth=0.5)
+        axis.set_title(f"{name}, 1 thread")
+        axis.set_xlabel("MiB moved")
+    axes.flat[0].set_ylabel("speed relative to copy")
+    axes.flat[0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=70)
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--torch", help="interpreter that has PyTorch; without it only our times")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--fused-only", action="store_true")
+    parser.add_argument("--records", type=Path, help="write all times as JSON")
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.serve:
+        serve_torch(args.serve)
+        return
+    records = []
+    for threads in args.threads:
+        records += measure(args.cases, threads, args.torch, args.rounds, not args.fused_only)
+    print(show(records))
+    if args.torch:
+        print(summary(records))
+    if args.records:
+        args.records.write_text(json.dumps(records))
+    if args.plot:
+        plot(records, args.plot)
+
+
+if __name__ == "__main__":
+    # Freed blocks stay in the process, else page faults of large outputs are all one measures.
+    keep = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
+    if any(os.environ.get(k) != v for k, v in keep.items()):
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.memory_bound", *sys.argv[1:]],
+                  {**os.environ, **keep})
+    main()

@@ -1,0 +1,42 @@
+"""What stands between a Relay module and its compilation, told all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay.expr import Call, Expr, Function, Op
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay.visit import post_order
+
+
+def missing_operators(mod: IRModule) -> dict[str, list[str]]:
+    """Operators without an import rule that ``mod`` calls, each with its places in the source."""
+    missing: dict[str, list[str]] = {}
+    functions = [f for f in mod.functions.values() if isinstance(f, Function)]
+    for call in _operator_calls(functions):
+        assert isinstance(call.op, Op)
+        row = OPS.get(call.op.name)
+        if row is None or (row.lower is None and row.value is None):
+            missing.setdefault(call.op.name, []).append(call.span.source if call.span else "")
+    return missing
+
+
+def _operator_calls(functions: Iterable[Expr]) -> Iterable[Call]:
+    for expr in post_order(*functions):
+        if isinstance(expr, Call) and isinstance(expr.op, Op):
+            yield expr
+
+
+def require_operators(mod: IRModule) -> None:
+    """Raise Unsupported naming every operator that cannot be imported."""
+    missing = missing_operators(mod)
+    if not missing:
+        return
+    lines = []
+    for name, places in sorted(missing.items()):
+        known = [p for p in places if p]
+        where = f", first at {known[0]}" if known else ""
+        lines.append(f"  {name}: {len(places)} calls{where}")
+    raise Unsupported("these operators have no import rule yet:\n" + "\n".join(lines))
