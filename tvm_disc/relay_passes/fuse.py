@@ -193,7 +193,8 @@ class _Outliner:
         bindings = [relax.VarBinding(result, call)]
         for k, node in enumerate(outputs):
             item = relax.TupleGetItem(result, k)
-            relax.expr._update_type(item, types[k])
+            if item.ty.is_missing():
+                relax.expr._update_type(item, types[k])
             bindings.append(relax.VarBinding(node.var, item))
         return bindings
 
