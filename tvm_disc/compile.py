@@ -137,7 +137,7 @@ def import_relay(
         return import_module(module, params, constraints=constraints)
     if params:
         module = relax.transform.BindParams("main", dict(params))(module)
-    propagate = PropagateShapeConstraints(constraints, portable=False)
+    propagate: Any = PropagateShapeConstraints(constraints, portable=False)
     return Imported(propagate(module), propagate.solver)
 
 

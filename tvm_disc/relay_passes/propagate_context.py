@@ -231,7 +231,9 @@ class Context(Emitter):
     def typed(self, ty: Any) -> Any:
         """A type with its dims in canonical form."""
         if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
-            return relax.TensorType([self.simplify(d) for d in ty.shape.values], ty.dtype, ty.vdevice)
+            return relax.TensorType(
+                [self.simplify(d) for d in ty.shape.values], ty.dtype, ty.vdevice
+            )
         if isinstance(ty, relax.TupleType):
             return relax.TupleType([self.typed(f) for f in ty.fields])
         if isinstance(ty, relax.ShapeType) and ty.values is not None:
@@ -245,9 +247,7 @@ class Context(Emitter):
         if isinstance(ty, relax.ShapeType) and ty.values is not None:
             return ShapeValue(tuple(ty.values))
         if isinstance(ty, relax.TupleType):
-            fields = tuple(
-                self.describe(self.item(expr, k, f), f) for k, f in enumerate(ty.fields)
-            )
+            fields = tuple(self.describe(self.item(expr, k, f), f) for k, f in enumerate(ty.fields))
             return Tuple_(fields, expr)
         return Lost(expr)
 
@@ -261,6 +261,23 @@ class Context(Emitter):
             relax.expr._update_type(get, ty)
         self.sequences[-1].append(relax.VarBinding(var, get))
         return var
+
+    def broadcast_dims(self, shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
+        """The common shape of operands, with guards where needed."""
+        for axis in range(1, 1 + max(len(s) for s in shapes)):
+            dims = [s[-axis] for s in shapes if len(s) >= axis]
+            for a, b in zip(dims, dims[1:], strict=False):
+                self._unclamp(a, b, axis)
+                self._unclamp(b, a, axis)
+        return super().broadcast_dims(shapes)
+
+    def _unclamp(self, dim: Dim, cut: Dim, axis: int) -> None:
+        """n against min(n, k), k >= 1: that they fit is n <= k, whichever of them is 1."""
+        if not isinstance(cut, tirx.Min) or self.same(dim, cut):
+            return
+        for n, k in ((cut.a, cut.b), (cut.b, cut.a)):
+            if self.same(n, dim) and self.solver.known_le(i64(1), k):
+                self.solver.require_le(n, k, self.where(f"axis -{axis} is sliced to it"))
 
     # -- values --------------------------------------------------------------------------------
 
@@ -300,4 +317,14 @@ def as_dims(items: Sequence[Any]) -> list[Dim]:
     return [i64(x) if isinstance(x, int) else x for x in items]
 
 
-__all__ = ["Context", "Known", "Lost", "Operand", "Prim", "ShapeValue", "Tuple_", "as_dims", "substitute"]
+__all__ = [
+    "Context",
+    "Known",
+    "Lost",
+    "Operand",
+    "Prim",
+    "ShapeValue",
+    "Tuple_",
+    "as_dims",
+    "substitute",
+]

@@ -18,9 +18,9 @@ Args: TypeAlias = Sequence[Any]
 def _take(ctx: Context, call: Any, args: Args) -> Any:
     """Positions of known range stay inside: proved, or a guard on the dims they come from."""
     data, picks = args[:2]
-    if isinstance(data, Tensor) and isinstance(picks, Known) and call.attrs.axis is not None:
-        if str(call.attrs.mode) == "fast":
-            inside(ctx, picks, data.dims[ctx.axis(int(call.attrs.axis), data.rank)])
+    known = isinstance(data, Tensor) and isinstance(picks, Known)
+    if known and call.attrs.axis is not None and str(call.attrs.mode) == "fast":
+        inside(ctx, picks, data.dims[ctx.axis(int(call.attrs.axis), data.rank)])
 
 
 def inside(ctx: Context, picks: Known, dim: Any) -> None:

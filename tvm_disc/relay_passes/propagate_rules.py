@@ -1,8 +1,8 @@
 """Shape rules: a row per Relax operator whose shape TVM loses, leaves unchecked or clamps.
 
-A rule is ``rule(ctx, call, args) -> value or None``. It emits the call, or a better one, with known
-dims; None means that TVM's own inference on operands of known shape is good enough, which holds for
-every operator without a row (permute_dims, expand_dims, reductions, softmax, pooling, padding, ...).
+A rule is ``rule(ctx, call, args) -> value or None``. It emits the call, or a better one, with
+known dims; None means that TVM's own inference on operands of known shape is good enough, which
+holds for every operator without a row (permute_dims, reductions, softmax, pooling, padding, ...).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _dtype(call: Any) -> str:
     return str(call.ty.dtype)
 
 
-def _alias(ctx: Context, x: Known, dims: Sequence[Any]) -> Known | None:
+def _alias(ctx: Context, x: Any, dims: Sequence[Any]) -> Any:
     """``x`` in the place of a value of shape ``dims``."""
     dims = [ctx.simplify(d) for d in dims]
     if x.rank == len(dims) and all(ctx.same(a, b) for a, b in zip(x.dims, dims, strict=True)):
@@ -89,9 +89,10 @@ def _neutral(ctx: Context, args: Sequence[Known]) -> Known | None:
         return None
     for k in (1, 0):
         value = ctx.known_value(args[k])
-        if value is not None and value.size == 1 and is_number(value.reshape(-1)[0]):
-            if value.reshape(-1)[0] == neutral and args[k].rank <= args[1 - k].rank:
-                return args[1 - k]
+        if value is None or value.size != 1 or not is_number(value.reshape(-1)[0]):
+            continue
+        if value.reshape(-1)[0] == neutral and args[k].rank <= args[1 - k].rank:
+            return args[1 - k]
     return None
 
 
@@ -215,7 +216,12 @@ def _dynamic_strided_slice(ctx: Context, call: Any, args: Args) -> Any:
 
 
 def _cut(
-    ctx: Context, x: Any, axes: list[Any], begin: list[Any], end: list[Any], strides: list[Any],
+    ctx: Context,
+    x: Any,
+    axes: list[Any],
+    begin: list[Any],
+    end: list[Any],
+    strides: list[Any],
     inbound: bool,
 ) -> Any:
     """A slice with its clamping decided, as an exact one along non-negative axes."""
@@ -331,10 +337,6 @@ def _bound(ctx: Context, x: Any) -> Any:
     return item if str(item.ty.dtype) == "int64" else None
 
 
-def _shape_to_tensor(ctx: Context, call: Any, args: Args) -> Any:
-    return None
-
-
 _ELEMENTWISE = [
     row.name.removeprefix("relax.")
     for row in ROWS
@@ -342,7 +344,7 @@ _ELEMENTWISE = [
 ]
 
 RULES: Mapping[str, Rule] = {
-    **{name: _elementwise for name in _ELEMENTWISE},
+    **dict.fromkeys(_ELEMENTWISE, _elementwise),
     **INDEX_RULES,
     "reshape": _reshape,
     "broadcast_to": _broadcast_to,

@@ -113,7 +113,7 @@ def _broadcast_to(x: np.ndarray, call: Any, ctx: Context, args: Args) -> np.ndar
 
 def _permute(x: np.ndarray, call: Any, ctx: Context, args: Args) -> np.ndarray:
     axes = call.attrs.axes
-    return x.transpose(None if axes is None else [int(a) for a in axes])
+    return np.asarray(x.transpose(None if axes is None else [int(a) for a in axes]))
 
 
 def _strided_slice(x: np.ndarray, call: Any, ctx: Context, args: Args) -> np.ndarray | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.errors import DiscError, TypeMismatch
@@ -64,7 +65,7 @@ class Walker:
             for f in ty.fields:
                 self._define(f)
             return
-        dims = ()
+        dims: Any = ()
         if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
             dims = ty.shape.values
         elif isinstance(ty, relax.ShapeType) and ty.values is not None:
@@ -177,7 +178,7 @@ class Walker:
         ctx.name, ctx.dataflow = name, dataflow
         made = relax.If(cond, *branches)
         types = [b.body.ty for b in branches]
-        same = tvm.ir.structural_equal(types[0], types[1])
+        same = tvm_ffi.structural_equal(types[0], types[1])
         ty = types[0] if same else ctx.typed(var.ty)
         relax.expr._update_type(made, ty)
         new = relax.Var(name, ty)
@@ -231,7 +232,7 @@ class Walker:
         guards at the entry check, is gone; any other stays."""
         ctx = self.context
         value = binding.value
-        source = ctx.env.get(value) if isinstance(value, tvm.ir.Var) else ctx.operand(value)
+        source: Any = ctx.env.get(value) if isinstance(value, tvm.ir.Var) else ctx.operand(value)
         if not self._casts(source, binding.ty):
             return self._kept(source, binding)
         declared = binding.ty.shape.values if is_tensor(binding.ty) else binding.ty.values
@@ -291,7 +292,7 @@ class Walker:
 def _type_symbols(ty: Any) -> list[Any]:
     if isinstance(ty, relax.TupleType):
         return [v for f in ty.fields for v in _type_symbols(f)]
-    dims = ()
+    dims: Any = ()
     if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
         dims = ty.shape.values
     elif isinstance(ty, relax.ShapeType) and ty.values is not None:
