@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import numpy as np
-import tvm
 import tvm_ffi
 from tvm import relax
 
@@ -22,7 +21,8 @@ from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.frontends import read_model
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.coverage import require_operators
@@ -32,6 +32,7 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.parser import parse
 from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
+from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
@@ -59,7 +60,8 @@ def build(
     """Compile a program of unknown shape into one native program.
 
     Args:
-        source: a Relay module, function, text or JSON.
+        source: a Relay module, function, text or JSON; a Relax module; an ONNX model or its path;
+            a ``torch.export.ExportedProgram``.
         params: inputs of ``main``, by name, that become constants.
         target: a TVM CPU target; this machine by default.
         constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
@@ -128,34 +130,36 @@ def default_threads() -> int:
     return int(os.environ.get("TVM_NUM_THREADS") or os.cpu_count() or 1)
 
 
-def read(source: Source) -> IRModule:
-    """Any accepted source as a Relay module."""
+def read(source: Source) -> Any:
+    """Any accepted source as a Relay module or, from other frameworks, a Relax module."""
     if isinstance(source, IRModule):
         return source
     if isinstance(source, ast.Function):
         return IRModule.from_expr(source)
     if isinstance(source, ast.Expr):
         return IRModule.from_expr(source)
+    model = read_model(source)
+    if model is not None:
+        return model
     if isinstance(source, str):
         return load_json(source) if source.lstrip().startswith("{") else parse(source)
-    if isinstance(source, tvm.IRModule):
-        if not source.functions:
-            raise TypeMismatch(
-                "this tvm.IRModule is empty: TVM drops Relay functions without a word; "
-                "use tvm_disc.relay.IRModule"
-            )
-        raise Unsupported("Relax modules are not accepted by build() yet")
     raise TypeMismatch(
-        f"source: expected a Relay module, function, text or JSON, found {type(source).__name__}"
+        "source: expected a Relay module, function, text or JSON, a Relax module, an ONNX model "
+        f"or path, or a torch.export.ExportedProgram, found {type(source).__name__}"
     )
 
 
 def import_relay(
-    module: IRModule, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str]
+    module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str]
 ) -> Imported:
     """The Relax module and its symbols, under the user's constraints."""
-    require_operators(module)
-    return import_module(module, params, constraints=constraints)
+    if isinstance(module, IRModule):
+        require_operators(module)
+        return import_module(module, params, constraints=constraints)
+    if params:
+        module = relax.transform.BindParams("main", dict(params))(module)
+    propagate: Any = PropagateShapeConstraints(constraints, portable=False)
+    return Imported(propagate(module), propagate.solver)
 
 
 def describe(

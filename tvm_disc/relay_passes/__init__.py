@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
+from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 
-__all__ = ["DecomposeComposite", "FuseDISC", "Simplify"]
+__all__ = ["DecomposeComposite", "FuseDISC", "PropagateShapeConstraints", "Simplify"]

@@ -26,7 +26,7 @@ class OpClass(Enum):
 
 @dataclass(frozen=True)
 class CoreOp:
-    """One row: Relax name, class, meaningful attributes, cost of one element in plain operations."""
+    """One row: Relax name, class, meaningful attributes, cost of an element in operations."""
 
     name: str
     cls: OpClass

@@ -306,7 +306,7 @@ class _Planner:
         return (
             len(shape) < len(domain)
             and self._equal(shape, domain[: len(shape)])
-            and all((u.op == "relax.take" and u.inputs[1] is node) or u in group for u in node.users)
+            and all(_picks_by(u, node) or u in group for u in node.users)
             and not is_one(domain[-1])
         )
 
@@ -388,6 +388,10 @@ class _Planner:
 
 
 _ARG = ("relax.argmax", "relax.argmin")
+def _picks_by(user: Node, node: Node) -> bool:
+    return user.op == "relax.take" and user.inputs[1] is node
+
+
 ROW_REDUCTIONS = ("relax.sum", "relax.mean", "relax.max", "relax.min", "relax.prod", *_ARG)
 
 

@@ -1,0 +1,93 @@
+"""ONNX models through TVM's importer and its repairs; needs the package `onnx`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper  # noqa: E402
+from tvm.relax.frontend.onnx import onnx_frontend  # noqa: E402
+
+import tvm_disc  # noqa: E402
+from tvm_disc.errors import BadInput, TypeMismatch, Unsupported  # noqa: E402
+from tvm_disc.frontends import from_onnx  # noqa: E402
+from tvm_disc.frontends.onnx import REPAIRS, plain_dims  # noqa: E402
+
+
+def model(nodes: list[Any], shape: list[Any], out: int = TensorProto.FLOAT, rank: int = 1) -> Any:
+    """A graph over `x`; its result is `y`."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", out, [f"y{k}" for k in range(rank)])
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    made.ir_version = 9
+    return made
+
+
+def constant(name: str, *values: int, scalar: bool = False) -> Any:
+    dims = [] if scalar else [len(values)]
+    tensor = helper.make_tensor(name, TensorProto.INT64, dims, values)
+    return helper.make_node("Constant", [], [name], value=tensor)
+
+
+def positions() -> Any:
+    """y = 0, 1, ... along the second axis: what every transformer does."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        constant("one", 1, scalar=True),
+        constant("zero", 0, scalar=True),
+        helper.make_node("Gather", ["s", "one"], ["n"], axis=0),
+        helper.make_node("Range", ["zero", "n", "one"], ["y"]),
+    ]
+    return model(nodes, ["b", "n"], TensorProto.INT64)
+
+
+def test_range_over_a_dim_has_that_length() -> None:
+    mod = from_onnx(positions())
+    assert str(mod["main"].body.body.ty.shape.values[0]) == "n"
+    assert np.array_equal(
+        np.asarray(tvm_disc.build(positions())(np.ones((2, 5), "float32"))), np.arange(5)
+    )
+
+
+def test_the_repairs_last_for_one_import_only() -> None:
+    before = [vars(getattr(onnx_frontend, c))[m] for c, m, _ in REPAIRS]
+    from_onnx(positions())
+    bad = model([helper.make_node("Nothing", ["x"], ["y"], domain="")], ["n"])
+    with pytest.raises(Unsupported, match="Nothing"):
+        from_onnx(bad)
+    assert [vars(getattr(onnx_frontend, c))[m] for c, m, _ in REPAIRS] == before
+
+
+def test_a_path_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "relu.onnx"
+    onnx.save(model([helper.make_node("Relu", ["x"], ["y"])], ["n"]), str(path))
+    for source in (path, str(path)):
+        got = np.asarray(tvm_disc.build(source)(np.array([-1, 2], "float32")))
+        assert np.array_equal(got, [0, 2])
+
+
+def test_dims_named_by_an_expression_get_plain_names() -> None:
+    relu = model([helper.make_node("Relu", ["x"], ["y"])], ["2*h", "w"], rank=2)
+    dims = plain_dims(relu).graph.input[0].type.tensor_type.shape.dim
+    assert [d.dim_param for d in dims] == ["dim_0", "w"]
+    got = np.asarray(tvm_disc.build(relu)(np.ones((3, 2), "float32")))
+    assert got.shape == (3, 2)
+    assert relu.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "2*h"
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.onnx"
+    path.write_bytes(b"\xff\xfenot a model")
+    with pytest.raises(BadInput, match="holds no ONNX model"):
+        tvm_disc.build(path)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(TypeMismatch, match="expected an ONNX model or a path"):
+        from_onnx(3)

@@ -1,0 +1,44 @@
+"""Which framework a model comes from, without importing any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvm_disc.frontends.onnx import from_onnx
+from tvm_disc.frontends.relax import from_relax
+from tvm_disc.frontends.torch import from_torch
+
+
+def read_model(source: Any) -> Any | None:
+    """The Relax module of a model of a known framework; None for anything else."""
+    for recognises, read in READERS:
+        if recognises(source):
+            return read(source)
+    return None
+
+
+def _is_class(source: Any, package: str, name: str) -> bool:
+    """By name, so that the package need not be installed."""
+    return any(
+        c.__name__ == name and c.__module__.split(".")[0] == package for c in type(source).__mro__
+    )
+
+
+def _is_onnx(source: Any) -> bool:
+    if isinstance(source, str) and "\n" in source:
+        return False
+    if isinstance(source, str | os.PathLike):
+        return Path(source).suffix == ".onnx"
+    return _is_class(source, "onnx", "ModelProto")
+
+
+READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
+    (lambda source: isinstance(source, tvm.IRModule), from_relax),
+    (_is_onnx, from_onnx),
+    (lambda source: _is_class(source, "torch", "ExportedProgram"), from_torch),
+)

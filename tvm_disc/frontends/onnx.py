@@ -1,0 +1,134 @@
+"""ONNX models, through TVM's importer with its losses of dynamic shapes repaired.
+
+The repairs replace converters of TVM for the time of one import only.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
+from tvm_disc.frontends.extras import require
+
+_IMPORTING = threading.RLock()
+
+
+def from_onnx(model: Any) -> Any:
+    """The Relax module of an ONNX model, or of the file at a path; its weights are constants.
+
+    Raises:
+        Unsupported: the package `onnx` is not installed, or TVM's importer lacks an operator.
+        BadInput: there is no such file, or it holds no model.
+    """
+    require("onnx", "onnx", "from_onnx")
+    import onnx
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    model = _load(onnx, model) if isinstance(model, str | os.PathLike) else model
+    if not isinstance(model, onnx.ModelProto):
+        raise TypeMismatch(f"expected an ONNX model or a path, found {type(model).__name__}")
+    model = plain_dims(model)
+    with repaired(onnx_frontend):
+        try:
+            mod = onnx_frontend.from_onnx(model)
+        except tvm.error.OpNotImplemented as error:
+            raise Unsupported(f"TVM cannot import this ONNX model: {error}") from error
+    return mod
+
+
+def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
+    if not Path(path).is_file():
+        raise BadInput(f"no such ONNX file: {os.fspath(path)!r}")
+    try:
+        return onnx.load(os.fspath(path))
+    except Exception as error:  # protobuf's own class, which moved between its releases
+        raise BadInput(f"{os.fspath(path)!r} holds no ONNX model: {error}") from error
+
+
+def plain_dims(model: Any) -> Any:
+    """Input dims named by an expression (`2*h`) get a plain name of their own.
+
+    TVM never solves an equation for a symbol, so a symbol must occur alone in some input.
+    """
+    named = [
+        dim
+        for value in model.graph.input
+        for dim in value.type.tensor_type.shape.dim
+        if dim.dim_param and not dim.dim_param.isidentifier()
+    ]
+    if not named:
+        return model
+    renames = {d.dim_param: f"dim_{k}" for k, d in enumerate(named)}
+    copy = type(model)()
+    copy.CopyFrom(model)
+    for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in renames:
+                dim.dim_param = renames[dim.dim_param]
+    return copy
+
+
+@contextmanager
+def repaired(frontend: Any) -> Iterator[None]:
+    """TVM's ONNX importer with the converters below, restored on exit."""
+    replaced: list[tuple[Any, str, Any]] = []
+    with _IMPORTING:
+        try:
+            for class_name, method, make in REPAIRS:
+                owner = getattr(frontend, class_name)
+                original = vars(owner)[method]
+                replaced.append((owner, method, original))
+                setattr(owner, method, classmethod(make(frontend, original.__func__)))
+            yield
+        finally:
+            for owner, method, original in replaced:
+                setattr(owner, method, original)
+
+
+def _range(frontend: Any, original: Any) -> Any:
+    """`Range` over symbolic integers is an `arange` of known length, not of a fresh symbol."""
+
+    def convert(cls: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        bounds = [_integer(frontend.get_constant(x, params)) for x in inputs]
+        if any(b is None for b in bounds) or all(isinstance(b, tirx.IntImm) for b in bounds):
+            return original(cls, bb, inputs, attr, params)
+        return relax.op.arange(*bounds, "int64")
+
+    return convert
+
+
+def _integer(x: Any) -> Any:
+    """An int64 expression, or None."""
+    if isinstance(x, tvm.ir.GenericConst):
+        value = x.value.numpy()
+        whole = value.size == 1 and value.dtype.kind == "i"
+        return tirx.IntImm("int64", int(value.item())) if whole else None
+    if tvm.ir.is_prim_expr(x) and str(x.ty.dtype) == "int64":
+        return x
+    return None
+
+
+def _reshape(frontend: Any, original: Any) -> Any:
+    """`Reshape` of a symbolic integer to [-1] or [1] is a shape of one dim."""
+
+    def convert(cls: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if tvm.ir.is_prim_expr(inputs[0]):
+            return relax.ShapeExpr([inputs[0]])
+        return original(cls, bb, inputs, attr, params)
+
+    return convert
+
+
+# Class of TVM's importer, its method, and what makes the replacement from the original.
+REPAIRS = (
+    ("Range", "_impl_v12", _range),
+    ("Reshape", "_impl_v13", _reshape),
+)

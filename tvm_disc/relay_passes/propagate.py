@@ -1,0 +1,193 @@
+"""``PropagateShapeConstraints``: symbolic shapes for every value of any Relax module.
+
+One forward walk over the bindings, in order and without recursion over the graph. Each operator's
+row (`propagate_rules.py`) gives the dims of the result from the dims of its operands, asks the
+solver for what must hold, and may put a better call in its place. Integer tensors that carry shapes
+are evaluated symbolically (`propagate_values.py`), so that their consumers see literal shapes.
+
+Facts found late simplify shapes met early: where the first walk learned something, a second walk
+starts from all facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.relay_passes.graph import is_tensor
+from tvm_disc.relay_passes.propagate_context import Context, substitute
+from tvm_disc.relay_passes.propagate_finish import drop_dead, emit_guards, return_type, sequence
+from tvm_disc.relay_passes.propagate_walk import Walker
+from tvm_disc.shape import Likely, Solver, parse_constraint
+
+# The second walk starts from every fact of the first; new ones are rare then.
+MAX_WALKS = 3
+
+BOUNDS = (("tir_var_lower_bound", tirx.GE), ("tir_var_upper_bound", tirx.LE))
+
+
+@tvm.transform.module_pass(opt_level=0, name="PropagateShapeConstraints")
+class PropagateShapeConstraints:
+    """A module pass: shapes recovered, symbols merged, shape arithmetic folded, guards placed.
+
+    Args:
+        constraints: facts about the dims of inputs, such as ``"1 <= b <= 64"`` or
+            ``"ids.1 == mask.1"``. What cannot be proved of them is checked at run time.
+        solver: takes the facts; a new one per module by default.
+        portable: the result is for TVM's own passes, which infer types again: dataflow blocks are
+            kept, a shape that TVM would lose is restored by ``match_cast``, and guards become
+            checks at the start of the function. Otherwise guards are left in ``solver.guards``.
+
+    Attributes:
+        solver: after the pass, every symbol, fact and guard of the module.
+
+    Raises:
+        ShapeConflict: dims that can never agree; the message quotes the statements.
+        TypeMismatch: operands that no shape can fit.
+        ParseError: a constraint that is not in the constraint language.
+    """
+
+    def __init__(
+        self,
+        constraints: Sequence[str] = (),
+        solver: Solver | None = None,
+        portable: bool = True,
+    ) -> None:
+        self.constraints = tuple(constraints)
+        self.given = solver
+        self.portable = portable
+        self.solver = solver or Solver()
+
+    def transform_module(self, mod: Any, ctx: Any) -> Any:
+        """Apply to every Relax function of the module."""
+        self.solver = self.given or Solver()
+        functions = {}
+        single = sum(isinstance(f, relax.Function) for _, f in mod.functions_items()) == 1
+        for gv, func in mod.functions_items():
+            name = str(gv.name_hint)
+            # Private functions are called with shapes of their caller's: entries go first.
+            if isinstance(func, relax.Function):
+                entry = single or name == "main"
+                constraints = self.constraints if entry else ()
+                place = "" if entry else name
+                func = propagate(mod, func, self.solver, constraints, self.portable, place)
+            functions[gv] = func
+        return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def propagate(
+    mod: Any, func: Any, solver: Solver, constraints: Sequence[str], portable: bool, name: str
+) -> Any:
+    """One function; ``name`` is empty for the one whose inputs the user gives."""
+    if func.attrs is not None and "Primitive" in func.attrs:
+        return func
+    first_guard = len(solver.guards)
+    declare_inputs(func, solver, name)
+    declare_bounds(func, solver)
+    declare_constraints(func, solver, constraints)
+    fresh: dict[Any, Any] = {}
+    for _ in range(MAX_WALKS):
+        known = len(solver.facts())
+        merged = merge_inputs(func, solver)
+        walker = Walker(Context(solver, mod, portable, fresh), merged)
+        blocks, body = walker.function(func)
+        if len(solver.facts()) == known:
+            break
+    blocks = drop_dead(blocks, body)
+    params = [walker.context.env_param(p) for p in func.params]
+    settle_guards(solver, merged, first_guard)
+    if portable:
+        blocks = emit_guards(solver.guards[first_guard:], blocks)
+    seq = sequence(blocks, body)
+    return relax.Function(params, seq, return_type(params, body.ty), func.is_pure, func.attrs)
+
+
+def declare_inputs(func: Any, solver: Solver, name: str) -> None:
+    """Every symbol of an input's shape, with the input and axis where the user meets it."""
+    place = f"function '{name}' " if name else ""
+    for p in func.params:
+        for axis, d in enumerate(_dims(p.ty)):
+            if isinstance(d, tirx.Var):
+                known = any(d.same_as(v) for v, source in solver.symbols() if source)
+                if not known:
+                    solver.declare(d, f"{place}input '{p.name}' axis {axis}")
+    for p in func.params:
+        for d in _dims(p.ty):
+            for v in tirx.analysis.undefined_vars(d):
+                solver.declare(v)
+
+
+def _dims(ty: Any) -> list[Any]:
+    if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
+        return list(ty.shape.values)
+    if isinstance(ty, relax.ShapeType) and ty.values is not None:
+        return list(ty.values)
+    if isinstance(ty, relax.TupleType):
+        return [d for f in ty.fields for d in _dims(f)]
+    return []
+
+
+def _symbols(func: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for p in func.params:
+        for d in _dims(p.ty):
+            for v in tirx.analysis.undefined_vars(d):
+                found.setdefault(str(v.name), v)
+    return found
+
+
+def declare_bounds(func: Any, solver: Solver) -> None:
+    """Ranges that a front end wrote on the function: facts, checked once at the start."""
+    symbols = _symbols(func)
+    for attribute, relation in BOUNDS:
+        bounds = func.attrs[attribute] if func.attrs is not None and attribute in func.attrs else {}
+        for name, value in dict(bounds).items():
+            if str(name) in symbols:
+                cond = relation(symbols[str(name)], tirx.IntImm("int64", int(value)))
+                solver.require(cond, f"the function's {attribute}")
+
+
+def declare_constraints(func: Any, solver: Solver, constraints: Sequence[str]) -> None:
+    """What the user knows of input dims: proved, or checked at the start of the program."""
+    names: dict[str, Any] = dict(_symbols(func))
+    for p in func.params:
+        for axis, d in enumerate(_dims(p.ty)):
+            names[f"{p.name}.{axis}"] = d
+    for text in constraints:
+        fact = parse_constraint(text, names.get, names)
+        if isinstance(fact, Likely):
+            solver.likely(fact.expr, fact.values)
+        else:
+            solver.require(fact, f"constraint {text!r}")
+
+
+def merge_inputs(func: Any, solver: Solver) -> dict[Any, Any]:
+    """Input symbols that are known to equal an older one, or a number.
+
+    The types of the inputs then say so, and whoever calls the program checks it.
+    """
+    merged = {}
+    symbols = _symbols(func).values()
+    for v in symbols:
+        e = solver.simplify(v)
+        plain = isinstance(e, tirx.IntImm) or any(e.same_as(u) for u in symbols)
+        if plain and not e.same_as(v):
+            merged[v] = e
+    return merged
+
+
+def settle_guards(solver: Solver, merged: dict[Any, Any], first: int) -> None:
+    """Guards that the merged input types imply are theirs to check."""
+    solver.guards[first:] = [g for g in solver.guards[first:] if not _in_types(g, merged)]
+
+
+def _in_types(guard: Any, merged: dict[Any, Any]) -> bool:
+    if not any(v in merged for v in guard.symbols):
+        return False
+    return bool(tvm.sym.Analyzer().can_prove(substitute(guard.cond, merged)))
+
+
+__all__ = ["PropagateShapeConstraints", "propagate"]

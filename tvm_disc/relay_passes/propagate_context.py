@@ -1,0 +1,331 @@
+"""What the walk knows of a value, and how it emits bindings whose shapes TVM keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.values import is_number, value_of
+from tvm_disc.relay_passes.graph import is_tensor
+
+Expr: TypeAlias = Any
+Dim: TypeAlias = Any
+
+
+@dataclass(eq=False)
+class Known(Tensor):
+    """A tensor of known shape, and what is known of its elements.
+
+    low, high   inclusive bounds of every element (integers), expressions
+    uniform     the one truth value of every element (booleans)
+    axes        every element is the vector of its own indices along these axes: one axis for a
+                tensor of positions, several where the last dim lists coordinates
+    """
+
+    low: Any = None
+    high: Any = None
+    uniform: bool | None = None
+    axes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeValue:
+    """A value of Relax's shape type."""
+
+    dims: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Prim:
+    """A scalar expression."""
+
+    expr: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Tuple_:
+    """Several values, and the variable that holds them together, if there is one."""
+
+    fields: tuple[Any, ...]
+    expr: Expr = None
+
+
+@dataclass(frozen=True, eq=False)
+class Lost:
+    """A value whose shape is unknown, or that is no tensor."""
+
+    expr: Expr
+
+
+Operand: TypeAlias = "Known | ShapeValue | Prim | Tuple_ | Lost"
+
+
+def substitute(expr: Any, replaced: Mapping[Any, Any]) -> Any:
+    """An expression with variables replaced."""
+    if not replaced or isinstance(expr, int | tirx.IntImm):
+        return expr
+
+    def one(v: Any) -> Any:
+        return replaced.get(v, v)
+
+    return tvm_ffi.structural_map(expr, (tvm.ir.Var, one), order="post")
+
+
+class Context(Emitter):
+    """Emits bindings, and finds operands.
+
+    Invariant: ``env`` has every variable bound so far; ``sequences[-1]`` are the bindings of the
+    block being rewritten.
+    """
+
+    def __init__(self, solver: Any, mod: Any, portable: bool, fresh: dict[Any, Any]) -> None:
+        super().__init__(solver)
+        self.portable = portable
+        self.builder = relax.BlockBuilder(mod)
+        self.analyzer = tvm.sym.Analyzer()
+        self.env: dict[Any, Any] = {}
+        self.fresh = fresh  # (variable, axis) -> symbol made for a shape nothing tells
+        self.scalars: dict[Any, Any] = {}  # scalar variables of the body and their values
+        self.inputs: dict[Any, Any] = {}
+        self.dataflow = False
+        self.name = ""
+
+    # -- operands ------------------------------------------------------------------------------
+
+    def operand(self, expr: Expr) -> Any:
+        """What is known of an operand."""
+        if isinstance(expr, tvm.ir.GenericConst):
+            return self.literal_tensor(expr)
+        if isinstance(expr, relax.ShapeExpr):
+            return ShapeValue(tuple(self.simplify(d) for d in expr.values))
+        if isinstance(expr, tvm.ir.Tuple):
+            return Tuple_(tuple(self.operand(f) for f in expr.fields))
+        if isinstance(expr, tvm.ir.Var) and expr in self.env:
+            found = self.env[expr]
+            if isinstance(found, Lost):
+                found = self.env[expr] = self.recover(found)
+            return found
+        if isinstance(expr, tvm.ir.TupleGetItem):
+            return self.operand(expr.tuple_value).fields[int(expr.index)]
+        if tvm.ir.is_prim_expr(expr):
+            return Prim(self.simplify(expr) if str(expr.ty.dtype) == "int64" else expr)
+        return Lost(expr)
+
+    def literal_tensor(self, expr: Expr) -> Known:
+        """A constant; the value of a large one is not read."""
+        dims = tuple(expr.ty.shape.values)
+        dtype = str(expr.ty.dtype)
+        if dtype.startswith("float") or dtype == "bfloat16":
+            return Known(dims, dtype, expr)
+        array = np.asarray(expr.value.numpy())
+        known = Known(dims, dtype, expr, constant=array)
+        if array.size and array.dtype.kind in "iu":
+            known.low, known.high = i64(int(array.min())), i64(int(array.max()))
+        if array.size and array.dtype.kind == "b" and (array.all() or not array.any()):
+            known.uniform = bool(array.reshape(-1)[0])
+        return known
+
+    def env_param(self, param: Any) -> Any:
+        """The parameter of the rewritten function."""
+        return self.inputs[param]
+
+    def simplify(self, dim: Dim) -> Dim:
+        """The canonical form of a dim, with scalar variables of the body replaced."""
+        return self.solver.simplify(self.plain(dim))
+
+    def plain(self, expr: Expr) -> Expr:
+        """``expr`` with scalar variables bound in the body replaced by their values."""
+        return substitute(expr, self.scalars)
+
+    def raw(self, value: Any) -> Expr:
+        """The Relax expression of an operand."""
+        if isinstance(value, Tensor):
+            return self.expr(value)
+        if isinstance(value, ShapeValue):
+            return relax.ShapeExpr(list(value.dims))
+        if isinstance(value, Tuple_):
+            if value.expr is not None:
+                return value.expr
+            return typed_tuple([self.raw(f) for f in value.fields])
+        expr: Expr = value.expr
+        return expr
+
+    def recover(self, lost: Lost) -> Any:
+        """A tensor of known rank gets symbols for its dims, bound at run time."""
+        ty = lost.expr.ty
+        if not is_tensor(ty) or int(ty.ndim) < 0:
+            return lost
+        name = str(getattr(lost.expr, "name", "value"))
+        dims = []
+        for axis in range(int(ty.ndim)):
+            key = (lost.expr, axis)
+            if key not in self.fresh:
+                place = f"value '{name}' axis {axis}"
+                self.fresh[key] = self.solver.symbol(f"{name}_{axis}", place)
+            dims.append(self.simplify(self.fresh[key]))
+        tensor = relax.TensorType(dims, ty.dtype)
+        return Known(tuple(dims), str(ty.dtype), self.match(lost.expr, tensor))
+
+    # -- emission ------------------------------------------------------------------------------
+
+    def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Known:
+        """Bind ``call`` to a fresh variable of a tensor type."""
+        dims = tuple(self.simplify(d) for d in dims)
+        return Known(dims, dtype, self.bind(call, relax.TensorType(list(dims), dtype)))
+
+    def bind(self, call: Expr, ty: Any) -> Any:
+        """Bind ``call`` to a fresh variable of type ``ty``."""
+        if not call.ty.is_missing() and isinstance(call, tvm.ir.Call):
+            call = tvm.ir.Call(call.op, call.args, call.attrs, call.ty_args)
+        if self.portable and is_tensor(ty) and isinstance(call, tvm.ir.Call):
+            inferred = self.infer(call)
+            if not self.survives(inferred, ty):
+                raw = self.variable(inferred)
+                relax.expr._update_type(call, inferred)
+                self.sequences[-1].append(relax.VarBinding(raw, call))
+                return self.match(raw, ty)
+        var = self.variable(ty)
+        if call.ty.is_missing():
+            relax.expr._update_type(call, ty)
+        self.sequences[-1].append(relax.VarBinding(var, call))
+        return var
+
+    def match(self, expr: Any, ty: Any) -> Any:
+        """``match_cast``: bind the symbols of ``ty`` to the run-time shape of ``expr``."""
+        var = self.variable(ty)
+        self.sequences[-1].append(relax.MatchCast(var, expr, ty))
+        return var
+
+    def variable(self, ty: Any) -> Any:
+        """A fresh variable that belongs to the current block."""
+        make = relax.DataflowVar if self.dataflow and self.portable else relax.Var
+        return make(self.name or self._name(), ty, self._span())
+
+    def infer(self, call: Expr) -> Any:
+        """The type TVM infers for a call."""
+        bare = tvm.ir.Call(call.op, call.args, call.attrs, call.ty_args)
+        try:
+            return self.builder.normalize(bare).ty
+        except (tvm.error.InternalError, ValueError, TypeError) as error:
+            lines = str(error).strip().splitlines()
+            raise Unsupported(self.where(lines[-1] if lines else "no type")) from error
+
+    def survives(self, inferred: Any, ty: Any) -> bool:
+        """Whether TVM's own inference finds the shape that is known."""
+        if not is_tensor(inferred) or not isinstance(inferred.shape, relax.ShapeExpr):
+            return False
+        pairs = zip(inferred.shape.values, ty.shape.values, strict=True)
+        return all(
+            tvm_ffi.structural_equal(a, b) or self.analyzer.can_prove_equal(a, b) for a, b in pairs
+        )
+
+    def typed(self, ty: Any) -> Any:
+        """A type with its dims in canonical form."""
+        if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
+            return relax.TensorType(
+                [self.simplify(d) for d in ty.shape.values], ty.dtype, ty.vdevice
+            )
+        if isinstance(ty, relax.TupleType):
+            return relax.TupleType([self.typed(f) for f in ty.fields])
+        if isinstance(ty, relax.ShapeType) and ty.values is not None:
+            return relax.ShapeType([self.simplify(d) for d in ty.values])
+        return ty
+
+    def describe(self, expr: Expr, ty: Any) -> Any:
+        """What a type says of ``expr``."""
+        if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
+            return Known(tuple(ty.shape.values), str(ty.dtype), expr)
+        if isinstance(ty, relax.ShapeType) and ty.values is not None:
+            return ShapeValue(tuple(ty.values))
+        if isinstance(ty, relax.TupleType):
+            fields = tuple(self.describe(self.item(expr, k, f), f) for k, f in enumerate(ty.fields))
+            return Tuple_(fields, expr)
+        return Lost(expr)
+
+    def item(self, expr: Expr, index: int, ty: Any) -> Expr:
+        """A field of a tuple variable, bound."""
+        if not is_tensor(ty):
+            return relax.TupleGetItem(expr, index)
+        var = self.variable(ty)
+        get = relax.TupleGetItem(expr, index)
+        if get.ty.is_missing():
+            relax.expr._update_type(get, ty)
+        self.sequences[-1].append(relax.VarBinding(var, get))
+        return var
+
+    def broadcast_dims(self, shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
+        """The common shape of operands, with guards where needed."""
+        for axis in range(1, 1 + max(len(s) for s in shapes)):
+            dims = [s[-axis] for s in shapes if len(s) >= axis]
+            for a, b in pairwise(dims):
+                self._unclamp(a, b, axis)
+                self._unclamp(b, a, axis)
+        return super().broadcast_dims(shapes)
+
+    def _unclamp(self, dim: Dim, cut: Dim, axis: int) -> None:
+        """n against min(n, k), k >= 1: that they fit is n <= k, whichever of them is 1."""
+        if not isinstance(cut, tirx.Min) or self.same(dim, cut):
+            return
+        for n, k in ((cut.a, cut.b), (cut.b, cut.a)):
+            if self.same(n, dim) and self.solver.known_le(i64(1), k):
+                self.solver.require_le(n, k, self.where(f"axis -{axis} is sliced to it"))
+
+    # -- values --------------------------------------------------------------------------------
+
+    def known_value(self, operand: Any) -> np.ndarray | None:
+        """The symbolic elements of an operand, if they are known."""
+        if isinstance(operand, ShapeValue):
+            items = [self.number(d) for d in operand.dims]
+            result = np.empty(len(items), dtype=object)
+            result[:] = items
+            return result
+        if isinstance(operand, Prim):
+            result = np.empty((), dtype=object)
+            result[()] = self.number(operand.expr)
+            return result
+        if isinstance(operand, Tensor):
+            return value_of(operand)
+        return None
+
+    def target_shape(self, operand: Any) -> list[Any] | None:
+        """The dims that a shape operand asks for, numbers as Python integers."""
+        value = self.known_value(operand)
+        if value is None or value.ndim != 1:
+            return None
+        return [int(x) if is_number(x) else x for x in value]
+
+
+def typed_tuple(fields: Sequence[Any]) -> Any:
+    """A tuple with its type."""
+    made = relax.Tuple(list(fields))
+    if made.ty.is_missing():
+        relax.expr._update_type(made, relax.TupleType([f.ty for f in fields]))
+    return made
+
+
+def as_dims(items: Sequence[Any]) -> list[Dim]:
+    """Numbers and expressions as dims."""
+    return [i64(x) if isinstance(x, int) else x for x in items]
+
+
+__all__ = [
+    "Context",
+    "Known",
+    "Lost",
+    "Operand",
+    "Prim",
+    "ShapeValue",
+    "Tuple_",
+    "as_dims",
+    "substitute",
+]

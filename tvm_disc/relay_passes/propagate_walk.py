@@ -1,0 +1,307 @@
+"""The walk over a function's bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+
+from tvm_disc.errors import DiscError, TypeMismatch
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay_passes.graph import is_tensor
+from tvm_disc.relay_passes.propagate_context import (
+    Context,
+    Known,
+    Lost,
+    Prim,
+    ShapeValue,
+    Tuple_,
+    substitute,
+)
+from tvm_disc.relay_passes.propagate_elements import annotate
+from tvm_disc.relay_passes.propagate_finish import sequence
+from tvm_disc.relay_passes.propagate_rules import RULES
+from tvm_disc.relay_passes.propagate_values import evaluate
+
+
+class Walker:
+    """Rewrites one function; ``merged`` replaces symbols of its inputs."""
+
+    def __init__(self, context: Context, merged: Mapping[Any, Any]) -> None:
+        self.context = context
+        self.merged = merged
+        self.defined: set[Any] = set()
+        self.inputs: set[Any] = set(merged)  # symbols that the inputs' shapes give
+
+    def function(self, func: Any) -> tuple[list[Any], Any]:
+        """(blocks, body) of the rewritten function."""
+        ctx = self.context
+        for p in func.params:
+            ty = self._merged_type(p.ty)
+            var = p if ty is p.ty else relax.Var(str(p.name), ty, p.span)
+            ctx.inputs[p] = var
+            ctx.env[p] = Prim(var) if tvm.ir.is_prim_expr(p) else ctx.describe(var, ty)
+            self._define(ty)
+        self.inputs |= self.defined
+        return self._sequence(func.body)
+
+    def _merged_type(self, ty: Any) -> Any:
+        if not self.merged:
+            return ty
+        if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
+            dims = [substitute(d, self.merged) for d in ty.shape.values]
+            return relax.TensorType(dims, ty.dtype, ty.vdevice)
+        if isinstance(ty, relax.TupleType):
+            return relax.TupleType([self._merged_type(f) for f in ty.fields])
+        if isinstance(ty, relax.ShapeType) and ty.values is not None:
+            return relax.ShapeType([substitute(d, self.merged) for d in ty.values])
+        return ty
+
+    def _define(self, ty: Any) -> None:
+        if isinstance(ty, relax.TupleType):
+            for f in ty.fields:
+                self._define(f)
+            return
+        dims: Any = ()
+        if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
+            dims = ty.shape.values
+        elif isinstance(ty, relax.ShapeType) and ty.values is not None:
+            dims = ty.values
+        for d in dims:
+            self.defined.update(tirx.analysis.undefined_vars(d))
+
+    # -- sequences -----------------------------------------------------------------------------
+
+    def _sequence(self, seq: Any) -> tuple[list[Any], Any]:
+        ctx = self.context
+        blocks = []
+        body = seq.body
+        for k, block in enumerate(seq.blocks):
+            ctx.sequences.append([])
+            ctx.dataflow = isinstance(block, relax.DataflowBlock)
+            for binding in block.bindings:
+                self._binding(binding)
+            if k == len(seq.blocks) - 1:
+                body = self._result(body, ctx.dataflow)
+            flow = ctx.dataflow and ctx.portable
+            made = relax.DataflowBlock if flow else relax.BindingBlock
+            blocks.append(made(ctx.sequences.pop()))
+        ctx.dataflow = False
+        if not seq.blocks:
+            ctx.sequences.append([])
+            body = self._result(body, False)
+            blocks = [relax.BindingBlock(ctx.sequences.pop())]
+        return blocks, body
+
+    def _result(self, body: Any, dataflow: bool) -> Any:
+        """The value of a sequence, in a variable that is visible outside its block."""
+        ctx = self.context
+        ctx.name = str(getattr(body, "name", "result"))
+        expr = self._tidy(ctx.operand(body), body)
+        hidden = dataflow and ctx.portable
+        if isinstance(expr, tvm.ir.Var) and not (hidden and isinstance(expr, relax.DataflowVar)):
+            return expr
+        if expr.ty.is_missing():
+            expr = ctx.builder.normalize(expr)
+        var = relax.Var(ctx.name, expr.ty)
+        ctx.sequences[-1].append(relax.VarBinding(var, expr))
+        return var
+
+    def _tidy(self, value: Any, body: Any) -> Any:
+        expr = self.context.raw(value)
+        return expr if not isinstance(expr, relax.SeqExpr) else body
+
+    # -- bindings ------------------------------------------------------------------------------
+
+    def _binding(self, binding: Any) -> None:
+        ctx = self.context
+        ctx.name = str(binding.var.name)
+        ctx.operator = ""
+        if isinstance(binding, relax.MatchCast):
+            value = self._match_cast(binding)
+        else:
+            value = self._value(binding)
+        exported = ctx.dataflow and ctx.portable and not isinstance(binding.var, relax.DataflowVar)
+        if exported and not isinstance(value, Prim | ShapeValue):
+            value = self._exported(value)
+        ctx.env[binding.var] = value
+        if isinstance(value, Prim):
+            ctx.scalars[binding.var] = value.expr
+
+    def _exported(self, value: Any) -> Any:
+        """A value that later blocks read needs an ordinary variable."""
+        ctx = self.context
+        expr = ctx.raw(value)
+        if isinstance(expr, tvm.ir.Var) and not isinstance(expr, relax.DataflowVar):
+            return value
+        if expr.ty.is_missing():
+            expr = ctx.builder.normalize(expr)
+        var = relax.Var(ctx.name, expr.ty)
+        ctx.sequences[-1].append(relax.VarBinding(var, expr))
+        if isinstance(value, Known):
+            fields = {k: getattr(value, k) for k in ("value", "low", "high", "uniform", "axes")}
+            return Known(value.dims, value.dtype, var, constant=value.constant, **fields)
+        if isinstance(value, Tuple_):
+            return Tuple_(value.fields, var)
+        return Lost(var)
+
+    def _value(self, binding: Any) -> Any:
+        ctx, value = self.context, binding.value
+        if isinstance(value, tvm.ir.Call):
+            return self._call(binding.var, value)
+        if isinstance(value, relax.If):
+            return self._branch(binding.var, value)
+        if isinstance(value, relax.Function):
+            ctx.sequences[-1].append(binding)
+            return Lost(binding.var)
+        if isinstance(value, tvm.ir.TupleGetItem):
+            source = ctx.operand(value.tuple_value)
+            if isinstance(source, Tuple_):
+                return source.fields[int(value.index)]
+            ty = ctx.typed(binding.var.ty)
+            return ctx.describe(ctx.item(ctx.raw(source), int(value.index), ty), ty)
+        return ctx.operand(value)
+
+    def _branch(self, var: Any, value: Any) -> Any:
+        ctx = self.context
+        cond = ctx.raw(ctx.operand(value.cond))
+        name, dataflow = ctx.name, ctx.dataflow
+        branches = []
+        for branch in (value.true_branch, value.false_branch):
+            saved = dict(ctx.env)
+            blocks, body = self._sequence(branch)
+            ctx.env = saved
+            branches.append(sequence(blocks, body))
+        ctx.name, ctx.dataflow = name, dataflow
+        made = relax.If(cond, *branches)
+        types = [b.body.ty for b in branches]
+        same = tvm_ffi.structural_equal(types[0], types[1])
+        ty = types[0] if same else ctx.typed(var.ty)
+        relax.expr._update_type(made, ty)
+        new = relax.Var(name, ty)
+        ctx.sequences[-1].append(relax.VarBinding(new, made))
+        return ctx.describe(new, ty)
+
+    def _call(self, var: Any, call: Any) -> Any:
+        ctx = self.context
+        is_op = isinstance(call.op, tvm.ir.Op)
+        ctx.operator = str(call.op.name).removeprefix("relax.") if is_op else ""
+        args = [ctx.operand(a) for a in call.args]
+        if is_op:
+            value = evaluate(ctx, call, args)
+            if value is not None:
+                return value
+            rule = RULES.get(ctx.operator)
+            try:
+                result = None if rule is None else rule(ctx, call, args)
+            except DiscError as error:
+                raise type(error)(_placed(str(error), ctx.name)) from error
+            if result is not None:
+                annotate(ctx, call, args, result)
+                return result
+        return self._inferred(var, call, args)
+
+    def _inferred(self, var: Any, call: Any, args: list[Any]) -> Any:
+        """An operator without a row of its own: TVM's inference on operands of known shape."""
+        ctx = self.context
+        new = tvm.ir.Call(call.op, [ctx.raw(a) for a in args], call.attrs, call.ty_args)
+        ty = ctx.typed(self._type_of(new, var, call))
+        relax.expr._update_type(new, ty)
+        made = ctx.variable(ty)
+        ctx.sequences[-1].append(relax.VarBinding(made, new))
+        result = ctx.describe(made, ty)
+        if isinstance(result, Known):
+            annotate(ctx, call, args, result)
+        return result
+
+    def _type_of(self, new: Any, var: Any, call: Any) -> Any:
+        explicit = isinstance(call.op, tvm.ir.Op) and call.ty_args
+        if explicit and str(call.op.name).startswith("relax.call_"):
+            return var.ty
+        ty = self.context.infer(new)
+        tells = is_tensor(ty) and ty.shape is None and is_tensor(var.ty)
+        return var.ty if tells and var.ty.shape is not None else ty
+
+    # -- match_cast ----------------------------------------------------------------------------
+
+    def _match_cast(self, binding: Any) -> Any:
+        """New symbols take the dims they stand for; a cast that is proved, or that the types or
+        guards at the entry check, is gone; any other stays."""
+        ctx = self.context
+        value = binding.value
+        source: Any = ctx.env.get(value) if isinstance(value, tvm.ir.Var) else ctx.operand(value)
+        if not self._casts(source, binding.ty):
+            return self._kept(source, binding)
+        declared = binding.ty.shape.values if is_tensor(binding.ty) else binding.ty.values
+        actual = source.dims
+        if len(declared) != len(actual):
+            raise TypeMismatch(
+                f"match_cast '{ctx.name}': expected rank {len(declared)}, found {len(actual)}"
+            )
+        stays = False
+        for want, have in zip(declared, actual, strict=True):
+            stays = not self._unify(ctx.plain(want), have) or stays
+        if stays:
+            return self._kept(source, binding)
+        return source
+
+    def _casts(self, source: Any, ty: Any) -> bool:
+        if isinstance(source, ShapeValue):
+            return isinstance(ty, relax.ShapeType) and ty.values is not None
+        known = is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr)
+        return known and isinstance(source, Tensor)
+
+    def _unify(self, want: Any, have: Any) -> bool:
+        """Whether nothing is left to check at the place of the cast."""
+        solver = self.context.solver
+        if isinstance(want, tirx.Var) and want not in self.defined:
+            self.defined.add(want)
+            solver.declare(want)
+            solver.assume_eq(want, have, f"match_cast '{self.context.name}'")
+            return True
+        if solver.known_eq(want, have):
+            return True
+        free = {*tirx.analysis.undefined_vars(want), *tirx.analysis.undefined_vars(have)}
+        if free <= self.inputs:
+            solver.require_eq(have, want, f"match_cast '{self.context.name}'")
+            return True
+        return False
+
+    def _kept(self, source: Any, binding: Any) -> Any:
+        ctx = self.context
+        expr = ctx.raw(source)
+        self._define_new(binding.ty)
+        ty = ctx.typed(binding.ty)
+        return ctx.describe(ctx.match(expr, ty), ty)
+
+    def _define_new(self, ty: Any) -> None:
+        if isinstance(ty, relax.TupleType):
+            for f in ty.fields:
+                self._define_new(f)
+        elif is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
+            for axis, d in enumerate(ty.shape.values):
+                if isinstance(d, tirx.Var) and d not in self.defined:
+                    place = f"value '{self.context.name}' axis {axis}"
+                    self.context.solver.declare(d, place)
+        self._define(ty)
+
+
+def _type_symbols(ty: Any) -> list[Any]:
+    if isinstance(ty, relax.TupleType):
+        return [v for f in ty.fields for v in _type_symbols(f)]
+    dims: Any = ()
+    if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
+        dims = ty.shape.values
+    elif isinstance(ty, relax.ShapeType) and ty.values is not None:
+        dims = ty.values
+    return [v for d in dims for v in tirx.analysis.undefined_vars(d)]
+
+
+def _placed(message: str, name: str) -> str:
+    return message if name in message else f"{message} (value '{name}')"
+
+
+__all__ = ["Walker"]
