@@ -60,7 +60,7 @@ def _dtype(call: Any) -> str:
     return str(call.ty.dtype)
 
 
-def _alias(ctx: Context, x: Known, dims: Sequence[Any]) -> Known:
+def _alias(ctx: Context, x: Any, dims: Sequence[Any]) -> Any:
     """``x`` in the place of a value of shape ``dims``."""
     dims = [ctx.simplify(d) for d in dims]
     if x.rank == len(dims) and all(ctx.same(a, b) for a, b in zip(x.dims, dims, strict=True)):
@@ -74,12 +74,14 @@ def _truth(ctx: Context, call: Any, args: Sequence[Known]) -> Known | None:
     name = ctx.operator
     if name == "where" and args[0].uniform is not None:
         picked = args[1] if args[0].uniform else args[2]
-        return _alias(ctx, picked, ctx.broadcast_dims([a.dims for a in args]))
+        chosen: Known = _alias(ctx, picked, ctx.broadcast_dims([a.dims for a in args]))
+        return chosen
     neutral = {"logical_and": True, "bitwise_and": True, "logical_or": False, "bitwise_or": False}
     if name in neutral and _dtype(call) == "bool":
         for k in (0, 1):
             if args[k].uniform is neutral[name]:
-                return _alias(ctx, args[1 - k], ctx.broadcast_dims([a.dims for a in args]))
+                kept: Known = _alias(ctx, args[1 - k], ctx.broadcast_dims([a.dims for a in args]))
+                return kept
     return None
 
 
