@@ -195,6 +195,7 @@ class _Outliner:
         bindings = [relax.VarBinding(result, call)]
         for k, node in enumerate(outputs):
             item = relax.TupleGetItem(result, k)
+            _give_type(item, types[k])
             bindings.append(relax.VarBinding(node.var, item))
         return bindings
 
@@ -207,6 +208,12 @@ class _Outliner:
             if same[s] is s:
                 chosen.append(s)
         return same
+
+
+def _give_type(expr: Expr, ty: Any) -> None:
+    """The type of an expression, unless its constructor has already found it."""
+    if expr.ty.is_missing():
+        relax.expr._update_type(expr, ty)
 
 
 def _label(group: GroupPlan) -> str:
@@ -261,6 +268,7 @@ def _group_function(
     if len(results) > 1:
         tuple_expr = relax.Tuple(results)
         out = relax.Var("out", relax.TupleType([r.ty for r in results]))
+        _give_type(tuple_expr, out.ty)
         bindings.append(relax.VarBinding(out, tuple_expr))
     else:
         out = results[0]

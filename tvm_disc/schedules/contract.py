@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import tvm
-from tvm import tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules import dot
+from tvm_disc.schedules.conv import ConvView
 from tvm_disc.schedules.emit import Block, i64, index_var
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.reduce import store_outputs
 from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
-from tvm_disc.schedules.windows import geometry, matmul_dims, operand_index
+from tvm_disc.schedules.windows import matmul_dims, operand_index
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -101,7 +101,7 @@ def _is_weight(group: Group, node: Node) -> bool:
     return node in group.constants and all(static_dim(d) is not None for d in node.shape)
 
 
-# -- convolution -------------------------------------------------------------------------------
+# -- convolution ------------------------------------------------------------------------------
 
 
 def plan_conv(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
@@ -117,62 +117,14 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
         return WhyNot("implicit gemm", f"{data.dtype} is not supported yet")
     if any(static_dim(d) is None for d in weight.shape):
         return WhyNot("implicit gemm", "the kernel's size is not known")
-    return _gemm_plan(group, _Conv(group, node), solver, machine)
-
-
-@dataclass
-class _Conv:
-    """out[n, oc, pixel] = sum over (ic, taps) of weight[oc, (ic, taps)] * window."""
-
-    group: Group
-    node: Node
-
-    @property
-    def sizes(self) -> tuple[Any, Any, Any, Any]:
-        weight = self.node.inputs[1]
-        pixels = product(self.node.shape[2:])
-        return self.node.shape[0], weight.shape[0], pixels, product(weight.shape[1:])
-
-    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
-        return [g, i, *low.space.split(j, self.node.shape[2:])]
-
-    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
-        _, channels, pixels, _ = self.sizes
-        return add((i64(g) * i64(channels) + i) * i64(pixels), j)
-
-    def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
-        weight = self.node.inputs[1]
-        return low.at(weight, [i, *low.space.split(k, weight.shape[1:])])
-
-    def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
-        data, weight = self.node.inputs
-        rank = len(data.shape) - 2
-        channel, *taps = low.space.split(k, weight.shape[1:])
-        at = low.space.split(j, self.node.shape[2:])
-        where, inside = geometry(self.node, rank).source(data.shape[2:], at, taps)
-        source = [g, channel, *where]
-        if inside is None:
-            return low.at(data, source)
-        zero = tirx.const(0, data.dtype)
-        return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
-
-    def packed(self, tile: Any) -> dict[str, tuple[Node, Callable[[Any], Any]]]:
-        weight = self.node.inputs[1]
-        if not _is_weight(self.group, weight):
-            return {}
-        return {
-            "a_packed": (
-                weight,
-                lambda w: dot.pack_a_constant(w.reshape(w.shape[0], -1), tile),
-            )
-        }
+    return _gemm_plan(group, ConvView(group, node), solver, machine)
 
 
 # -- common ------------------------------------------------------------------------------------
 
 
 def _gemm_plan(
-    group: Group, view: _MatMul | _Conv, solver: Solver, machine: Machine
+    group: Group, view: _MatMul | ConvView, solver: Solver, machine: Machine
 ) -> Plan:
     node = view.node
     width = _size(view.sizes[2])
@@ -215,7 +167,7 @@ class _Strides:
 
 
 def _in_place(
-    group: Group, view: _MatMul | _Conv, solver: Solver, packed: dict[str, Any]
+    group: Group, view: _MatMul | ConvView, solver: Solver, packed: dict[str, Any]
 ) -> dict[str, _Strides]:
     """The operands whose element function is one load at an affine position."""
     result = {}
@@ -251,7 +203,7 @@ def _strides(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides 
 
 
 def _sizes_only(
-    view: _MatMul | _Conv, packed: dict[str, Any], in_place: dict[str, _Strides]
+    view: _MatMul | ConvView, packed: dict[str, Any], in_place: dict[str, _Strides]
 ) -> Any:
     """The specification as far as sizes, tasks and scratch depend on it."""
     batch, m, n, k = (_size(x) for x in view.sizes)
@@ -263,7 +215,7 @@ def _sizes_only(
     return replace(spec, **known)
 
 
-def _operands(view: _MatMul | _Conv, body: Body, spec: Any, packed: dict[str, Any]) -> Any:
+def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str, Any]) -> Any:
     """The full specification inside a body: how operands are read and results leave."""
     low = body.low
     forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
@@ -294,6 +246,8 @@ def _operands(view: _MatMul | _Conv, body: Body, spec: Any, packed: dict[str, An
         if affine is not None:
             buffer = body.buffers[affine.buffer.node]
             forms[name] = dot.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
+    if isinstance(view, ConvView):
+        forms["fill_b"] = _filler(low, view)
     epilogue = _Epilogue(view, body)
     return replace(
         spec,
@@ -303,6 +257,18 @@ def _operands(view: _MatMul | _Conv, body: Body, spec: Any, packed: dict[str, An
         store=epilogue.scalar,
         store_vector=epilogue.vector,
     )
+
+
+def _filler(low: Lowering, view: ConvView) -> Callable[..., None]:
+    def fill(block: Block, *args: Any) -> None:
+        outer, low.block = low.block, block
+        try:
+            with low.scope():
+                view.fill(low, block, *(i64(a) if isinstance(a, int) else a for a in args))
+        finally:
+            low.block = outer
+
+    return fill
 
 
 def _evaluate(low: Lowering, block: Block, make: Callable[[], Expr]) -> Expr:
@@ -320,7 +286,7 @@ def _evaluate(low: Lowering, block: Block, make: Callable[[], Expr]) -> Expr:
 class _Epilogue:
     """Stores an element, or neighbours along j, of the anchor through the fused consumers."""
 
-    def __init__(self, view: _MatMul | _Conv, body: Body) -> None:
+    def __init__(self, view: _MatMul | ConvView, body: Body) -> None:
         self.view, self.body, self.low = view, body, body.low
         self.group = view.group
         self.lanewise = all(

@@ -208,8 +208,11 @@ class _Emitter:
         padded = cdiv(columns, tile.lanes) * tile.lanes
         with b.loop("k", self.plan.k) as kk:
             row = self._bind("pack_row", off + kk * tile.n_r)
-            with b.loop("j", columns) as j:
-                b.store(self.scratch, row + j, cast(self._load_b(g, kk, j0 + j), dtype))
+            if self.spec.fill_b is not None:
+                self.spec.fill_b(b, g, kk, j0, columns, self.scratch, row)
+            else:
+                with b.loop("j", columns) as j:
+                    b.store(self.scratch, row + j, cast(self._load_b(g, kk, j0 + j), dtype))
             if not (isinstance(columns, int) and padded == columns):
                 with b.loop("z", padded - columns) as z:
                     b.store(self.scratch, row + columns + z, const(0, dtype))

@@ -41,7 +41,8 @@ class GemmSpec:
       place: copied by vectors); ``load_a`` (copied element by element).
     * B: ``b_packed`` (``[ceil(N / n_r), K, n_r]``, see :func:`pack_b_constant`); ``b_affine``
       (``stride`` 1: rows read in place or packed by vectors, ``k_stride`` 1: transposed in
-      registers); ``load_b`` (packed element by element).
+      registers); ``fill_b(b, g, k, j0, columns, buffer, at)`` (writes row k's columns
+      itself); ``load_b`` (packed element by element).
 
     ``load_*`` must be pure: a copied A is evaluated once per group of panels, B once per run of
     tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched``; they
@@ -64,6 +65,7 @@ class GemmSpec:
     acc_dtype: str = "float32"
     load_a: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
     load_b: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
+    fill_b: Callable[[Block, Expr, Expr, Expr, Expr, Buffer, Expr], None] | None = None
     a_affine: Affine | None = None
     b_affine: Affine | None = None
     a_row: Callable[[Block, Expr, Expr], tuple[Buffer, Expr]] | None = None
@@ -74,30 +76,36 @@ class GemmSpec:
 
 
 def cdiv(x: Index, y: Index) -> Index:
+    """``x / y`` rounded up, folded for literals."""
     if isinstance(x, int) and isinstance(y, int):
         return -(-x // y)
     return tirx.truncdiv(i64(x) + i64(y) - 1, i64(y))
 
 
 def div(x: Index, y: Index) -> Index:
+    """``x / y`` rounded down, for non-negative operands."""
     if isinstance(x, int) and isinstance(y, int):
         return x // y
     return tirx.truncdiv(i64(x), i64(y))
 
 
 def least(x: Index, y: Index) -> Index:
+    """The smaller, folded for literals."""
     return min(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.min(i64(x), i64(y))
 
 
 def most(x: Index, y: Index) -> Index:
+    """The larger, folded for literals."""
     return max(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.max(i64(x), i64(y))
 
 
 def is_one(x: Index) -> bool:
+    """Whether a size is the literal 1."""
     return (isinstance(x, int) and x == 1) or (isinstance(x, tirx.IntImm) and int(x.value) == 1)
 
 
 def known(x: Index) -> Index:
+    """A literal as a Python number, anything else unchanged."""
     return int(x.value) if isinstance(x, tirx.IntImm) else x
 
 

@@ -64,6 +64,15 @@ LANEWISE_MOVES = (
 )
 # Lanes past the end hold zeros, by which an integer must not be divided.
 _DIVISIONS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod", "relax.power")
+# TVM's analyzer takes a comparison of integer vectors for a fact about scalars, and fails.
+_COMPARISONS = (
+    "relax.equal",
+    "relax.not_equal",
+    "relax.less",
+    "relax.less_equal",
+    "relax.greater",
+    "relax.greater_equal",
+)
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
 SMALL_ROW = 8  # rows of fewer elements are walked across
 SCALAR_BLOCK = 64  # steps of one lane before the compensated level
@@ -102,6 +111,7 @@ def is_vectorizable(group: Group) -> bool:
     return all(
         (n.cls in LANEWISE or n.op in LANEWISE_MOVES)
         and (is_float(n.dtype) or n.op not in _DIVISIONS)
+        and not (n.op in _COMPARISONS and not is_float(n.inputs[0].dtype))
         for n in group.nodes
     )
 

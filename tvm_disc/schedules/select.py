@@ -12,6 +12,7 @@ from tvm_disc.schedules.loop import plan_loop
 from tvm_disc.schedules.reduce import plan_reduce
 from tvm_disc.schedules.rows import plan_rows
 from tvm_disc.schedules.scatter import plan_scatter
+from tvm_disc.schedules.sorting import plan_search, plan_sort
 from tvm_disc.schedules.transpose import plan_transpose
 from tvm_disc.schedules.window import plan_window
 from tvm_disc.shape import Solver
@@ -24,7 +25,7 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "dot": (("gemm", plan_dot), ("reduce", plan_reduce)),
     "conv": (("implicit gemm", plan_conv), ("window", plan_window), ("reduce", plan_reduce)),
     "reduce": (("reduce", plan_reduce),),
-    "opaque": (("scatter", plan_scatter),),
+    "opaque": (("scatter", plan_scatter), ("sort", plan_sort), ("search", plan_search)),
 }
 
 

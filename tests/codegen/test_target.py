@@ -1,0 +1,51 @@
+"""Targets: what is accepted, what is added, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+
+import tvm_disc
+from tests.models import mlp, mlp_reference
+from tvm_disc.codegen.target import resolve_target
+from tvm_disc.errors import ArtifactError, Unsupported
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        None,
+        "llvm",
+        "llvm -mcpu=x86-64-v3",
+        {"kind": "llvm", "mcpu": "x86-64-v3"},
+        tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}),
+    ],
+)
+def test_accepted_forms(target: Any) -> None:
+    resolved = resolve_target(target)
+    assert resolved.kind.name == "llvm"
+    assert "-enable-tbaa:bool=false" in [str(o) for o in resolved.attrs["cl-opt"]]
+
+
+def test_other_kinds_are_refused() -> None:
+    with pytest.raises(Unsupported, match="expected an llvm target, found 'cuda'"):
+        resolve_target({"kind": "cuda"})
+
+
+def test_a_cpu_without_wide_vectors() -> None:
+    exe = tvm_disc.build(mlp(), target="llvm -mcpu=x86-64-v3")
+    assert "zmm" not in exe.source("asm")
+    for n in (1, 5, 17, 100):
+        x = np.random.default_rng(n).standard_normal((n, 16)).astype("float32")
+        np.testing.assert_allclose(exe(x), mlp_reference(x), rtol=1e-4, atol=1e-5)
+
+
+def test_another_architecture_compiles() -> None:
+    target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76"}
+    exe = tvm_disc.build(mlp(), target=target)
+    assert "fmla" in exe.source("asm")
+    with pytest.raises(ArtifactError, match="cannot run on this machine"):
+        exe(np.zeros((1, 16), "float32"))
