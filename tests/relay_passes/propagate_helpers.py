@@ -64,8 +64,9 @@ def result(mod: Any) -> str:
 
 
 def lost(mod: Any) -> list[str]:
-    """Tensors without a shape."""
-    types = [b.var.ty for b in bindings(mod) if is_tensor(b.var.ty)]
+    """Tensors without a shape, but for those that a `match_cast` gives one."""
+    cast = {b.value for b in bindings(mod) if isinstance(b, relax.MatchCast)}
+    types = [b.var.ty for b in bindings(mod) if is_tensor(b.var.ty) and b.var not in cast]
     return [str(t) for t in types if not isinstance(t.shape, relax.ShapeExpr)]
 
 

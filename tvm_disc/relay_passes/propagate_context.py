@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -266,7 +267,7 @@ class Context(Emitter):
         """The common shape of operands, with guards where needed."""
         for axis in range(1, 1 + max(len(s) for s in shapes)):
             dims = [s[-axis] for s in shapes if len(s) >= axis]
-            for a, b in zip(dims, dims[1:], strict=False):
+            for a, b in pairwise(dims):
                 self._unclamp(a, b, axis)
                 self._unclamp(b, a, axis)
         return super().broadcast_dims(shapes)
