@@ -20,7 +20,7 @@ from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.debug import Trace
+from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.frontends import read_model
 from tvm_disc.options import Options
@@ -77,31 +77,52 @@ def build(
         module = read(source)
     with trace.stage("import"):
         imported = import_relay(module, params, constraints)
-        trace.show("imported.relax.py", imported.mod)
-    solver = imported.solver
+        solver = imported.solver
+        _report(trace, "imported", imported.mod, options)
+        trace.say(FACTS, solver.describe)
     # Composite operators go first: simplification and fusion know core operators only.
     with trace.stage("canonicalize"):
         mod = Simplify(solver)(DecomposeComposite()(imported.mod))
-        trace.show("canonical.relax.py", mod)
+        _report(trace, "canonical", mod, options)
     # Fusion comes before any buffer exists, and after all shape facts are known.
     with trace.stage("fuse"):
         fuse = FuseDISC(solver, options.fuse)
         mod = fuse(mod)
-        trace.show("fused.relax.py", mod)
+        _report(trace, "fused", mod, options)
     resolved = resolve_target(target)
     machine = Machine(isa_of(resolved), options.threads or default_threads())
     library = KernelLibrary(Solver, machine, {})
     with trace.stage("kernels"):
         program = lower_program(mod, solver, library)
+        trace.say(
+            SUMMARY,
+            f"kernels: {len(library.kernels())}, calls in the program: "
+            f"{len(launches(program.region))}",
+        )
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
         tir, constants = emit_tir(program, solver, machine)
+        trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
         trace.show("program.tir.py", tir)
     with trace.stage("machine code"):
         compiled = compile_tir(tir, resolved)
+        trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
     compilations += 1
     manifest = describe(program, library, solver, fuse.refused)
     return Executable(compiled, manifest, constants, trace.finish())
+
+
+def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
+    """What every graph stage leaves behind: a line, a dump, and on request a check."""
+    trace.show(f"{name}.relax.py", mod)
+    trace.say(SUMMARY, lambda: f"{name}: {_count_bindings(mod)} bindings")
+    if options.verify:
+        relax.analysis.well_formed(mod, check_ty=False)
+
+
+def _count_bindings(mod: Any) -> int:
+    functions = [f for _, f in mod.functions_items() if isinstance(f, relax.Function)]
+    return sum(len(block.bindings) for f in functions for block in f.body.blocks)
 
 
 def default_threads() -> int:
@@ -147,6 +168,7 @@ def describe(
     """What a saved program tells about itself."""
     return {
         "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "outputs": program.output_tree,
         "launches": launches(program.region),
         "workspace_bytes": workspace_formula(program.region),
         "kernels": [

@@ -83,7 +83,7 @@ def test_another_abi_version(saved: Path, tmp_path: Path) -> None:
     new = old.replace(str(export.ABI_VERSION).encode(), b"9")
     path = tmp_path / "old.so"
     path.write_bytes(saved.read_bytes().replace(old, new))
-    with pytest.raises(ArtifactError, match="ABI version 9.*compile the model again"):
+    with pytest.raises(ArtifactError, match=r"ABI version 9.*compile the model again"):
         tvm_disc.load(path)
 
 

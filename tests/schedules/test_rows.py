@@ -101,7 +101,15 @@ def test_any_axis_is_one_kernel(op: str, axis: int) -> None:
     run = program(params, body)
     assert len(run.kernels) == 1
     rng = np.random.default_rng(axis)
-    for shape in [(1, 1, 1), (3, 5, 7), (2, 17, 64), (4, 3, 130), (31, 2, 63), (2, 200, 3), (2, 0, 3)]:
+    for shape in [
+        (1, 1, 1),
+        (3, 5, 7),
+        (2, 17, 64),
+        (4, 3, 130),
+        (31, 2, 63),
+        (2, 200, 3),
+        (2, 0, 3),
+    ]:
         x = rng.standard_normal(shape, dtype=np.float32)
         if not x.size:
             assert run(*[x, *([np.zeros(shape[axis], "f")] * 2 if norm else [])]).shape == shape
@@ -175,13 +183,12 @@ def test_infinite_sums() -> None:
 def test_sums_are_as_accurate_as_numpys(scale: float) -> None:
     run = program(matrix("x"), "sum(%x, axis=[1])")
     rng = np.random.default_rng(3)
-    ours, theirs = [], []
     for cols in (100, 1000, 8192, 1 << 20):
         x = (rng.random((max(1, (1 << 18) // cols), cols)) + scale).astype("f")
         exact = x.astype("float64").sum(1)
-        ours.append(np.abs(run(x) / exact - 1).mean())
-        theirs.append(np.abs(x.sum(1) / exact - 1).mean())
-    assert np.mean(ours) <= np.mean(theirs) * 1.1 + 1e-9
+        ours, theirs = (np.abs(s / exact - 1).mean() for s in (run(x), x.sum(1)))
+        # Rounding the exact sum to float32 may already cost 2^-24.
+        assert ours <= max(1.1 * theirs, 2**-24 * 1.05)
 
 
 def test_masked_softmax_with_a_bool_mask() -> None:

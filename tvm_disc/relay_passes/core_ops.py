@@ -26,7 +26,7 @@ class OpClass(Enum):
 
 @dataclass(frozen=True)
 class CoreOp:
-    """One row: Relax name, class, meaningful attributes, cost of one element in plain operations."""
+    """One row: Relax name, class, meaningful attributes, cost of an element in operations."""
 
     name: str
     cls: OpClass
@@ -35,16 +35,69 @@ class CoreOp:
 
 
 _E, _I, _V, _R = OpClass.ELEMWISE, OpClass.INJECTIVE, OpClass.VIEW, OpClass.REDUCE
-_CHEAP = (
-    "add subtract multiply maximum minimum negative abs floor ceil round trunc sign "
-    "equal not_equal less less_equal greater greater_equal "
-    "logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not "
-    "left_shift right_shift where isnan isinf isfinite"
-).split()
-_DIVIDE = "divide floor_divide mod floor_mod trunc_divide trunc_mod sqrt rsqrt".split()
-_TRANSCENDENTAL = (
-    "exp log sigmoid tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh power"
-).split()
+_CHEAP = [
+    "add",
+    "subtract",
+    "multiply",
+    "maximum",
+    "minimum",
+    "negative",
+    "abs",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "sign",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "logical_not",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_not",
+    "left_shift",
+    "right_shift",
+    "where",
+    "isnan",
+    "isinf",
+    "isfinite",
+]
+_DIVIDE = [
+    "divide",
+    "floor_divide",
+    "mod",
+    "floor_mod",
+    "trunc_divide",
+    "trunc_mod",
+    "sqrt",
+    "rsqrt",
+]
+_TRANSCENDENTAL = [
+    "exp",
+    "log",
+    "sigmoid",
+    "tanh",
+    "erf",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "power",
+]
 _POOL = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "count_include_pad")
 _CONV = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_dtype")
 _AXES = ("axis", "keepdims")
@@ -89,13 +142,20 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.matmul", OpClass.DOT, ("out_dtype",)),
     CoreOp("relax.nn.conv1d", OpClass.CONV, _CONV),
     CoreOp("relax.nn.conv2d", OpClass.CONV, _CONV),
+    CoreOp("relax.nn.conv3d", OpClass.CONV, _CONV),
     CoreOp("relax.nn.max_pool1d", OpClass.CONV, _POOL),
     CoreOp("relax.nn.max_pool2d", OpClass.CONV, _POOL),
+    CoreOp("relax.nn.max_pool3d", OpClass.CONV, _POOL),
     CoreOp("relax.nn.avg_pool1d", OpClass.CONV, _POOL),
     CoreOp("relax.nn.avg_pool2d", OpClass.CONV, _POOL),
+    CoreOp("relax.nn.avg_pool3d", OpClass.CONV, _POOL),
     CoreOp("relax.scatter_elements", OpClass.OPAQUE, ("axis", "reduction")),
     CoreOp("relax.nonzero", OpClass.OPAQUE),
+    CoreOp("relax.scatter_nd", OpClass.OPAQUE, ("reduction",)),
     CoreOp("relax.cumsum", OpClass.OPAQUE, ("axis", "dtype", "exclusive")),
+    CoreOp("relax.cumprod", OpClass.OPAQUE, ("axis", "dtype", "exclusive")),
+    CoreOp("relax.argsort", OpClass.OPAQUE, ("axis", "descending", "dtype")),
+    CoreOp("relax.bucketize", OpClass.OPAQUE, ("right",)),
 )
 
 CORE: Mapping[str, CoreOp] = {row.name: row for row in ROWS}

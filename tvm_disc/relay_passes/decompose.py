@@ -74,7 +74,7 @@ def _align(emit: Any, param: Expr, axes: list[int], x: Expr) -> Expr:
     dims = list(x.ty.shape.values)
     rank = len(dims)
     axes = [a % rank for a in axes]
-    shape = [dims[a] if a in axes else 1 for a in range(rank)]
+    shape: list[Any] = [dims[a] if a in axes else 1 for a in range(rank)]
     if axes == list(range(rank - len(axes), rank)):
         shape = shape[rank - len(axes) :]
         if all(a.same_as(b) for a, b in zip(shape, param.ty.shape.values, strict=True)):

@@ -178,7 +178,9 @@ class _Outliner:
         name = f"{_label(group)}_{self.count}"
         self.count += 1
         params, symbols = _interface(group)
-        func = _group_function(group, params, outputs, symbols)
+        same = self._representatives(symbols)
+        symbols = [s for s in symbols if same[s].same_as(s)]
+        func = _group_function(group, params, outputs, symbols, same)
         gv = self.builder.add_func(func, name)
         args = [p.expr if p.op == "const" else p.var for p in params]
         if symbols:
@@ -193,10 +195,25 @@ class _Outliner:
         bindings = [relax.VarBinding(result, call)]
         for k, node in enumerate(outputs):
             item = relax.TupleGetItem(result, k)
-            if item.ty.is_missing():
-                relax.expr._update_type(item, types[k])
+            _give_type(item, types[k])
             bindings.append(relax.VarBinding(node.var, item))
         return bindings
+
+    def _representatives(self, symbols: Sequence[Any]) -> dict[Any, Any]:
+        """Each symbol's first equal: inside a group equal dims have one name."""
+        chosen: list[Any] = []
+        same: dict[Any, Any] = {}
+        for s in symbols:
+            same[s] = next((c for c in chosen if self.solver.known_eq(s, c)), s)
+            if same[s] is s:
+                chosen.append(s)
+        return same
+
+
+def _give_type(expr: Expr, ty: Any) -> None:
+    """The type of an expression, unless its constructor has already found it."""
+    if expr.ty.is_missing():
+        relax.expr._update_type(expr, ty)
 
 
 def _label(group: GroupPlan) -> str:
@@ -221,10 +238,15 @@ def _interface(group: GroupPlan) -> tuple[list[Node], list[Any]]:
 
 
 def _group_function(
-    group: GroupPlan, params: Sequence[Node], outputs: Sequence[Node], symbols: Sequence[Any]
+    group: GroupPlan,
+    params: Sequence[Node],
+    outputs: Sequence[Node],
+    symbols: Sequence[Any],
+    same: Mapping[Any, Any],
 ) -> Any:
     """The closed function of a group, over fresh symbols and variables."""
-    fresh = {s: tirx.Var(str(s.name), "int64") for s in symbols}
+    made = {s: tirx.Var(str(s.name), "int64") for s in symbols}
+    fresh = {s: made[chosen] for s, chosen in same.items()}
     new_vars: dict[Any, Any] = {}
     args = []
     for k, p in enumerate(params):
@@ -246,8 +268,7 @@ def _group_function(
     if len(results) > 1:
         tuple_expr = relax.Tuple(results)
         out = relax.Var("out", relax.TupleType([r.ty for r in results]))
-        if tuple_expr.ty.is_missing():
-            relax.expr._update_type(tuple_expr, out.ty)
+        _give_type(tuple_expr, out.ty)
         bindings.append(relax.VarBinding(out, tuple_expr))
     else:
         out = results[0]
@@ -343,5 +364,3 @@ def _needs(item: Any, node_of: Mapping[Any, Node]) -> list[Node]:
     if isinstance(item, GroupPlan):
         return [x for n in item.nodes() for x in n.inputs if x not in item]
     return list(node_of[item.var].inputs)
-
-

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
-from tvm_disc.relay_passes.axes import is_contiguous, is_trailing, permutation, reduced_axes
+from tvm_disc.relay_passes.axes import is_contiguous, permutation, reduced_axes
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.shape import Solver
@@ -143,33 +143,14 @@ class _Planner:
     # -- rows ----------------------------------------------------------------------------------
 
     def _reduction(self, node: Node) -> None:
-        rowwise = is_trailing(node) or (is_contiguous(node) and node.op in _ARG)
+        rowwise = is_contiguous(node) and node.op in ROW_REDUCTIONS
         group = self._open("row" if rowwise else "reduce", node)
         if not self.enabled:
             return
-        if rowwise or is_contiguous(node):
+        if rowwise:
             self._grow_row(group)
-        if not rowwise and self._reads_rows_again(group):
-            group.kind = "row"
-        elif not rowwise:
-            self._keep_only(group, node)
+        else:
             self._grow_reduce(group)
-
-    def _reads_rows_again(self, group: GroupPlan) -> bool:
-        """Whether the group needs its columns more than once, so that one kernel saves passes."""
-        domain = group.anchor.inputs[0].shape
-        after = {group.anchor}
-        for node in group.nodes():
-            if any(x in after for x in node.inputs):
-                after.add(node)
-                if node.cls is OpClass.REDUCE or self._equal(node.shape, domain):
-                    return True
-        return False
-
-    def _keep_only(self, group: GroupPlan, anchor: Node) -> None:
-        for node in group.nodes():
-            if node is not anchor:
-                del group.members[node], self.owner[node]
 
     def _grow_reduce(self, group: GroupPlan) -> None:
         """A reduction over other axes still takes its element-wise consumers."""
@@ -325,7 +306,7 @@ class _Planner:
         return (
             len(shape) < len(domain)
             and self._equal(shape, domain[: len(shape)])
-            and all(u.op == "relax.take" and u.inputs[1] is node or u in group for u in node.users)
+            and all(_picks_by(u, node) or u in group for u in node.users)
             and not is_one(domain[-1])
         )
 
@@ -407,6 +388,10 @@ class _Planner:
 
 
 _ARG = ("relax.argmax", "relax.argmin")
+def _picks_by(user: Node, node: Node) -> bool:
+    return user.op == "relax.take" and user.inputs[1] is node
+
+
 ROW_REDUCTIONS = ("relax.sum", "relax.mean", "relax.max", "relax.min", "relax.prod", *_ARG)
 
 

@@ -16,7 +16,8 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.context import i64
-from tvm_disc.relay.importer.lower_transform import reshape_to, slice_extent, sliced
+from tvm_disc.relay.importer.lower_slice import slice_extent, sliced
+from tvm_disc.relay.importer.lower_transform import reshape_to
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
 from tvm_disc.relay_passes.core_ops import ROWS, OpClass
@@ -73,12 +74,14 @@ def _truth(ctx: Context, call: Any, args: Sequence[Known]) -> Any:
     name = ctx.operator
     if name == "where" and args[0].uniform is not None:
         picked = args[1] if args[0].uniform else args[2]
-        return _alias(ctx, picked, ctx.broadcast_dims([a.dims for a in args]))
+        chosen: Known = _alias(ctx, picked, ctx.broadcast_dims([a.dims for a in args]))
+        return chosen
     neutral = {"logical_and": True, "bitwise_and": True, "logical_or": False, "bitwise_or": False}
     if name in neutral and _dtype(call) == "bool":
         for k in (0, 1):
             if args[k].uniform is neutral[name]:
-                return _alias(ctx, args[1 - k], ctx.broadcast_dims([a.dims for a in args]))
+                kept: Known = _alias(ctx, args[1 - k], ctx.broadcast_dims([a.dims for a in args]))
+                return kept
     return None
 
 

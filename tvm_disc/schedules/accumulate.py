@@ -38,13 +38,15 @@ BLOCK = 16  # vectors added up before they go to the compensated level
 NOWHERE = (1 << 63) - 1
 
 
-def make_accumulator(block: Block, node: Node, width: int, two_level: bool) -> Accumulator:
-    """The accumulator of one reduction; ``two_level`` if :meth:`Accumulator.settle` is called."""
+def make_accumulator(
+    block: Block, node: Node, width: int, blocks: Expr | None = None
+) -> Accumulator:
+    """The accumulator of one reduction that is fed ``blocks`` blocks; None for a single one."""
     if node.op in ARG_REDUCTIONS:
         return _Extreme(block, node, width)
     dtype = accumulator(node.inputs[0].dtype)
-    if two_level and is_float(dtype) and node.op in ("relax.sum", "relax.mean"):
-        return _BlockedSum(block, node, width)
+    if blocks is not None and is_float(dtype) and node.op in ("relax.sum", "relax.mean"):
+        return _BlockedSum(block, node, width, blocks)
     return Accumulator(block, node, width)
 
 
@@ -83,7 +85,10 @@ class Accumulator:
         return tirx.Select(mask, same_lanes(value, wide)[0], wide)
 
     def close_block(self) -> None:
-        """End of a run of at most ``BLOCK`` steps."""
+        """End of a block of steps."""
+
+    def close(self) -> None:
+        """End of all blocks; single steps may follow."""
 
     def absorb(self, other: Accumulator) -> None:
         """Take in the lanes of a wider accumulator of the same reduction."""
@@ -105,19 +110,23 @@ class Accumulator:
 
 
 class _BlockedSum(Accumulator):
-    """A sum of block sums; the rounding errors of the second level are added up beside it."""
+    """A sum of block sums; the rounding errors of the second level are added up beside it.
+
+    A single block needs no second level, which a test at run time skips.
+    """
 
     two_level = True
 
-    def __init__(self, block: Block, node: Node, width: int) -> None:
+    def __init__(self, block: Block, node: Node, width: int, blocks: Expr) -> None:
         super().__init__(block, node, width)
         zero = const(0, self.dtype)
         self.sums, self.errors = self._cells("sums", zero), self._cells("errors", zero)
+        self.several = blocks > 1
 
     def close_block(self) -> None:
-        at = lane_index(self.width)
-        self._add(self.block.bind("blocksum", self.cells[at]))
-        self._fill(self.cells, const(0, self.dtype))
+        with self.block.when(self.several):
+            self._add(self.block.bind("blocksum", self.cells[lane_index(self.width)]))
+            self._fill(self.cells, const(0, self.dtype))
 
     def _add(self, x: Expr) -> None:
         block, at = self.block, lane_index(self.width)
@@ -130,21 +139,19 @@ class _BlockedSum(Accumulator):
 
     def absorb(self, other: Accumulator) -> None:
         pieces = [other.cells[ramp(i64(k), self.width)] for k in range(0, other.width, self.width)]
-        self._add(self.block.bind("piece", _tree(pieces, self.combine)))
+        piece = self.block.bind("piece", _tree(pieces, self.combine))
+        with self.block.when(self.several):
+            self._add(piece)
+        with self.block.otherwise():
+            self.block.store(self.cells, lane_index(self.width), piece)
 
-    def _settled(self) -> Buffer:
+    def close(self) -> None:
         at = lane_index(self.width)
-        s, e = self.block.bind("s", self.sums[at]), self.block.bind("e", self.errors[at])
-        # An infinite sum has no error, though the formula says NaN.
-        finite = tirx.abs(s) <= same_lanes(tirx.max_value(self.dtype), s)[0]
-        self.block.store(self.sums, at, tirx.Select(finite, s + e, s))
-        return self.sums
-
-    def lanes(self) -> Expr:
-        return finish(self.node, self._settled()[lane_index(self.width)])
-
-    def total(self) -> Expr:
-        return finish(self.node, fold(self.block, self._settled(), self.width, self.combine))
+        with self.block.when(self.several):
+            s, e = self.block.bind("s", self.sums[at]), self.block.bind("e", self.errors[at])
+            # An infinite sum has no error, though the formula says NaN.
+            finite = tirx.abs(s) <= same_lanes(tirx.max_value(self.dtype), s)[0]
+            self.block.store(self.cells, at, tirx.Select(finite, s + e, s))
 
 
 class _Extreme(Accumulator):
@@ -210,9 +217,7 @@ class _Extreme(Accumulator):
         while width > 1:
             width //= 2
             low, high = (ramp(i64(b), width) if width > 1 else i64(b) for b in (0, width))
-            self._update(
-                self.cells[high], self.where[high], self.cells[low], self.where[low], low
-            )
+            self._update(self.cells[high], self.where[high], self.cells[low], self.where[low], low)
         return self._position(self.where[i64(0)])
 
 

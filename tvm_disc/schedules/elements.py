@@ -18,14 +18,20 @@ from tvm_disc.schedules import vecmath
 from tvm_disc.schedules.emit import (
     const,
     dtype_of,
-    element_dtype,
     i64,
     same_lanes,
-    truth,
-    with_lanes,
 )
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.scalars import (
+    BINARY,
+    UNARY,
+    cast,
+    integer_power,
+    is_float,
+    maximum,
+    minimum,
+)
 
 Expr: TypeAlias = Any
 Index: TypeAlias = Sequence[Any]
@@ -58,86 +64,10 @@ def _once(low: Lowering, fn: Callable[..., Expr], operands: Sequence[Expr]) -> E
     return result
 
 
-def is_float(dtype: str) -> bool:
-    """Whether a dtype is a floating-point type."""
-    return dtype.startswith(("float", "bfloat"))
-
-
-def _divide(a: Expr, b: Expr) -> Expr:
-    return a / b if is_float(dtype_of(a)) else tirx.truncdiv(a, b)
-
-
-def _floor_divide(a: Expr, b: Expr) -> Expr:
-    return tirx.floor(a / b) if is_float(dtype_of(a)) else tirx.floordiv(a, b)
-
-
-def _floor_mod(a: Expr, b: Expr) -> Expr:
-    return a - tirx.floor(a / b) * b if is_float(dtype_of(a)) else tirx.floormod(a, b)
-
-
-def _trunc_mod(a: Expr, b: Expr) -> Expr:
-    return a - tirx.trunc(a / b) * b if is_float(dtype_of(a)) else tirx.truncmod(a, b)
-
-
-def _sign(x: Expr) -> Expr:
-    d = dtype_of(x)
-    one, zero, minus = const(1, d), const(0, d), const(-1, d)
-    return tirx.Select(x > zero, one, tirx.Select(x < zero, minus, x if is_float(d) else zero))
-
-
-def _abs(x: Expr) -> Expr:
-    return tirx.abs(x)
-
-
-def _maximum(a: Expr, b: Expr) -> Expr:
-    """NumPy's rule: a NaN in either operand wins."""
-    if not is_float(dtype_of(a)):
-        return tirx.max(a, b)
-    return tirx.Select(_is_number(a), tirx.Select(b <= a, a, b), a)
-
-
-def _minimum(a: Expr, b: Expr) -> Expr:
-    if not is_float(dtype_of(a)):
-        return tirx.min(a, b)
-    return tirx.Select(_is_number(a), tirx.Select(b >= a, a, b), a)
-
-
-def _is_number(x: Expr) -> Expr:
-    """False for NaN. TVM folds ``x != x`` and negations: it takes floats for real numbers."""
-    return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
-
-
-def _is_nan(x: Expr) -> Expr:
-    one, zero = same_lanes(const(1, "int8"), const(0, "int8"), x)[:2]
-    return truth(tirx.Select(_is_number(x), zero, one))
-
-
-def _relu(x: Expr) -> Expr:
-    return _maximum(x, const(0, dtype_of(x)))
-
-
-def _logical(op: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
-    def fn(a: Expr, b: Expr) -> Expr:
-        return op(_truth(a), _truth(b))
-
-    return fn
-
-
-def _truth(x: Expr) -> Expr:
-    return x if element_dtype(x) == "bool" else tirx.NE(x, const(0, dtype_of(x)))
-
-
-def cast(value: Expr, dtype: str) -> Expr:
-    """``value`` as ``dtype``; to bool means "is not zero"."""
-    if element_dtype(value) == dtype:
-        return value
-    return _truth(value) if dtype == "bool" else tirx.Cast(with_lanes(dtype, value), value)
-
-
 def _clip(low: Lowering, node: Node, index: Index) -> Expr:
     x = low.at(node.inputs[0], index)
     x, lo, hi = same_lanes(x, *(cast(_prim(p), node.dtype) for p in node.prims))
-    return _minimum(_maximum(x, lo), hi)
+    return minimum(maximum(x, lo), hi)
 
 
 def _prim(value: Any) -> Expr:
@@ -153,7 +83,9 @@ def _reshape(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(source, reshape_index(low, source.shape, node.shape, index))
 
 
-def reshape_index(low: Lowering, src: Sequence[Any], dst: Sequence[Any], index: Index) -> list[Expr]:
+def reshape_index(
+    low: Lowering, src: Sequence[Any], dst: Sequence[Any], index: Index
+) -> list[Expr]:
     """The source index of a reshape: dims are matched in groups of provably equal product, so
     that divisions are needed only inside a group that really splits a dim."""
     groups = low.solver.reshape_groups(list(src), list(dst))
@@ -186,7 +118,7 @@ def _broadcast_to(low: Lowering, node: Node, index: Index) -> Expr:
         i, target = index[offset + axis], node.shape[offset + axis]
         if is_one(dim):
             at.append(i64(0))
-        elif low.solver.known_eq(dim, target):
+        elif low.is_equal_dim(node, axis) or low.solver.known_eq(dim, target):
             at.append(i)
         else:
             at.append(mul(i, tirx.Select(tirx.EQ(i64(dim), i64(1)), i64(0), i64(1))))
@@ -322,8 +254,9 @@ def _shape_to_tensor(low: Lowering, node: Node, index: Index) -> Expr:
 
 def _pad(low: Lowering, node: Node, index: Index) -> Expr:
     widths, source = node.attrs["pad_width"], node.inputs[0]
-    if (node.attrs.get("pad_mode") or "constant") != "constant":
-        raise Unsupported(f"pad_mode {node.attrs['pad_mode']!r}")
+    mode = node.attrs.get("pad_mode") or "constant"
+    if mode != "constant":
+        return low.at(source, _mirrored(low, node, index, mode))
     inside: Expr = None
     at: list[Expr] = []
     for axis, dim in enumerate(source.shape):
@@ -337,6 +270,39 @@ def _pad(low: Lowering, node: Node, index: Index) -> Expr:
         return low.at(source, at)
     fill = const(node.attrs.get("pad_value") or 0, node.dtype)
     return tirx.if_then_else(inside, low.guarded_at(source, at), fill)
+
+
+def _mirrored(low: Lowering, node: Node, index: Index, mode: str) -> list[Expr]:
+    """The source position of a padding that copies elements: always inside the operand."""
+    position = _MIRRORS.get(mode)
+    if position is None:
+        raise Unsupported(f"pad_mode {mode!r}")
+    widths, at = node.attrs["pad_width"], list(index)
+    for axis, dim in enumerate(node.inputs[0].shape):
+        before, after = widths[2 * axis], widths[2 * axis + 1]
+        if before or after:
+            at[axis] = _named(low, position(index[axis] - before, i64(dim)))
+    return at
+
+
+def _reflect(position: Expr, dim: Expr) -> Expr:
+    period = tirx.max((dim - 1) * 2, i64(1))
+    step = tirx.floormod(position, period)
+    return tirx.min(step, tirx.max(period - step, i64(0)))
+
+
+def _symmetric(position: Expr, dim: Expr) -> Expr:
+    period = tirx.max(dim * 2, i64(1))
+    step = tirx.floormod(position, period)
+    return tirx.min(step, period - 1 - step)
+
+
+_MIRRORS: Mapping[str, Callable[[Expr, Expr], Expr]] = {
+    "replicate": lambda p, dim: tirx.max(tirx.min(p, dim - 1), i64(0)),
+    "reflect": _reflect,
+    "symmetric": _symmetric,
+    "circular": lambda p, dim: tirx.floormod(p, tirx.max(dim, i64(1))),
+}
 
 
 def _flip(low: Lowering, node: Node, index: Index) -> Expr:
@@ -389,73 +355,11 @@ def _power(low: Lowering, node: Node, index: Index) -> Expr:
     base, exponent = same_lanes(*_operands(low, node, index))
     if is_float(node.dtype):
         return vecmath.pow(base, exponent)
-    wide = tirx.pow(tirx.Cast("float64", base), tirx.Cast("float64", exponent))
-    return tirx.Cast(node.dtype, tirx.round(wide))
+    return _once(low, integer_power, [base, exponent])
 
-
-def _nan_test(fn: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
-    def test(x: Expr) -> Expr:
-        return fn(x) if is_float(dtype_of(x)) else const(False, "bool")
-
-    return test
-
-
-def _isinf(x: Expr) -> Expr:
-    return tirx.abs(x) > _largest(x)
-
-
-def _largest(x: Expr) -> Expr:
-    return same_lanes(tirx.max_value(element_dtype(x)), x)[0]
-
-
-_BINARY: Mapping[str, Callable[..., Expr]] = {
-    "add": lambda a, b: a + b,
-    "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
-    "divide": _divide,
-    "floor_divide": _floor_divide,
-    "floor_mod": _floor_mod,
-    "mod": _trunc_mod,
-    "maximum": _maximum,
-    "minimum": _minimum,
-    "equal": lambda a, b: tirx.EQ(a, b),
-    "not_equal": lambda a, b: tirx.NE(a, b),
-    "less": lambda a, b: a < b,
-    "less_equal": lambda a, b: a <= b,
-    "greater": lambda a, b: a > b,
-    "greater_equal": lambda a, b: a >= b,
-    "logical_and": _logical(tirx.And),
-    "logical_or": _logical(tirx.Or),
-    "logical_xor": lambda a, b: tirx.NE(_truth(a), _truth(b)),
-    "bitwise_and": tirx.bitwise_and,
-    "bitwise_or": tirx.bitwise_or,
-    "bitwise_xor": tirx.bitwise_xor,
-    "left_shift": tirx.shift_left,
-    "right_shift": tirx.shift_right,
-    "where": lambda c, a, b: tirx.Select(_truth(c), a, b),
-}
-
-_UNARY: Mapping[str, Callable[[Expr], Expr]] = {
-    "negative": lambda x: const(0, dtype_of(x)) - x if not is_float(dtype_of(x)) else -x,
-    "abs": _abs,
-    "floor": lambda x: tirx.floor(x) if is_float(dtype_of(x)) else x,
-    "ceil": lambda x: tirx.ceil(x) if is_float(dtype_of(x)) else x,
-    "round": lambda x: tirx.nearbyint(x) if is_float(dtype_of(x)) else x,
-    "trunc": lambda x: tirx.trunc(x) if is_float(dtype_of(x)) else x,
-    "sign": _sign,
-    "logical_not": lambda x: tirx.Not(_truth(x)),
-    "bitwise_not": tirx.bitwise_not,
-    "isnan": _nan_test(_is_nan),
-    "isinf": _nan_test(_isinf),
-    "isfinite": lambda x: tirx.abs(x) <= _largest(x)
-    if is_float(dtype_of(x))
-    else const(True, "bool"),
-    "nn.relu": _relu,
-    **{name: vecmath.MATH[name] for name in vecmath.MATH if name not in ("power", "pow")},
-}
 
 ELEMENTS: Mapping[str, Rule] = {
-    **{f"relax.{name}": elementwise(fn) for name, fn in {**_BINARY, **_UNARY}.items()},
+    **{f"relax.{name}": elementwise(fn) for name, fn in {**BINARY, **UNARY}.items()},
     "relax.power": _power,
     "relax.clip": _clip,
     "relax.astype": _astype,
@@ -483,3 +387,5 @@ ELEMENTS: Mapping[str, Rule] = {
     "relax.tril": _triangle(lambda d, k: d <= k),
     "relax.triu": _triangle(lambda d, k: d >= k),
 }
+
+__all__ = ["ELEMENTS", "Rule", "cast", "elementwise", "is_float", "reshape_index", "slice_bounds"]

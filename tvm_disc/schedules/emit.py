@@ -63,15 +63,18 @@ def element_dtype(expr: Expr) -> str:
 def same_lanes(*exprs: Expr) -> tuple[Expr, ...]:
     """The expressions with scalars broadcast to the widest."""
     widest = max(lanes_of(e) for e in exprs)
-    return tuple(
-        tirx.Broadcast(e, widest) if widest > 1 and lanes_of(e) == 1 else e for e in exprs
-    )
+    return tuple(tirx.Broadcast(e, widest) if widest > 1 and lanes_of(e) == 1 else e for e in exprs)
 
 
 def with_lanes(dtype: str, like: Expr) -> str:
     """``dtype`` with the lanes of ``like``."""
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
+
+
+def is_nan(x: Expr) -> Expr:
+    """Whether a float is NaN. ``x != x`` would not do: TVM compares unequal as "ordered and"."""
+    return tirx.Not(tirx.EQ(x, x))
 
 
 def ramp(base: Expr, lanes: int) -> Expr:
@@ -97,9 +100,11 @@ def truth(value: Expr) -> Expr:
     For vectors it is written as a comparison of floats, which LLVM turns back: TVM's analyzer
     takes one of integers for a fact about scalars, and fails.
     """
-    if lanes_of(value) > 1:
-        value = tirx.Cast(with_lanes("float32", value), value)
-    return tirx.NE(value, const(0, dtype_of(value)))
+    if lanes_of(value) == 1:
+        return tirx.NE(value, const(0, dtype_of(value)))
+    wide = tirx.Cast(with_lanes("float32", value), value)
+    zero = const(0.0, dtype_of(wide))
+    return tirx.Or(wide > zero, wide < zero)
 
 
 def element_pointer(buffer: Buffer, index: Expr) -> Expr:
@@ -166,6 +171,21 @@ def byte_offset(data: Expr, offset_bytes: Expr | int, dtype: str) -> Expr:
     return tirx.call_intrin(kind, "tirx.handle_add_byte_offset", data, i64(offset_bytes))
 
 
+def _opaque(value: Expr) -> Expr:
+    """A choice between floats as TVM's analyzer can bear it.
+
+    It takes the two for the ends of an interval, and fails to multiply that by a variable. It
+    does not look behind a change of type, which costs nothing.
+    """
+    if not isinstance(value, tirx.Select) or element_dtype(value) not in _SAME_WIDTH:
+        return value
+    bits = with_lanes(_SAME_WIDTH[element_dtype(value)], value)
+    return tirx.reinterpret(dtype_of(value), tirx.reinterpret(bits, value))
+
+
+_SAME_WIDTH = {"float16": "int16", "bfloat16": "int16", "float32": "int32", "float64": "int64"}
+
+
 class Block:
     """Statements in order, with nested scopes.
 
@@ -193,6 +213,12 @@ class Block:
         value = self.flatten(value)
         if isinstance(value, tirx.Var):
             return value
+        if str(getattr(value.ty, "dtype", "")).startswith("boolx"):
+            # TVM's analyzer cannot bind a vector of truth values: they are kept as bytes.
+            cell = self.alloc(name, lanes_of(value), "int8")
+            at = ramp(i64(0), lanes_of(value))
+            self.store(cell, at, tirx.Cast(with_lanes("int8", value), value))
+            return tirx.NE(cell[at], const(0, with_lanes("int8", value)))
         if contains_let(value):
             # TVM's analyzer cannot bind a variable to a value that binds others inside.
             cell = self.alloc(name, lanes_of(value), element_dtype(value))
@@ -200,7 +226,7 @@ class Block:
             self.store(cell, at, value)
             value = cell[at]
         var = tirx.Var(name, value.ty)
-        self.add(S.Bind(var, value))
+        self.add(S.Bind(var, _opaque(value)))
         return var
 
     def flatten(self, value: Expr) -> Expr:

@@ -76,30 +76,36 @@ class GemmSpec:
 
 
 def cdiv(x: Index, y: Index) -> Index:
+    """``x / y`` rounded up, folded for literals."""
     if isinstance(x, int) and isinstance(y, int):
         return -(-x // y)
     return tirx.truncdiv(i64(x) + i64(y) - 1, i64(y))
 
 
 def div(x: Index, y: Index) -> Index:
+    """``x / y`` rounded down, for non-negative operands."""
     if isinstance(x, int) and isinstance(y, int):
         return x // y
     return tirx.truncdiv(i64(x), i64(y))
 
 
 def least(x: Index, y: Index) -> Index:
+    """The smaller, folded for literals."""
     return min(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.min(i64(x), i64(y))
 
 
 def most(x: Index, y: Index) -> Index:
+    """The larger, folded for literals."""
     return max(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.max(i64(x), i64(y))
 
 
 def is_one(x: Index) -> bool:
+    """Whether a size is the literal 1."""
     return (isinstance(x, int) and x == 1) or (isinstance(x, tirx.IntImm) and int(x.value) == 1)
 
 
 def known(x: Index) -> Index:
+    """A literal as a Python number, anything else unchanged."""
     return int(x.value) if isinstance(x, tirx.IntImm) else x
 
 

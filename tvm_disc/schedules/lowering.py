@@ -7,7 +7,7 @@ broadcasts are changes of index and never copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -19,7 +19,6 @@ from tvm_disc.schedules.emit import (
     Block,
     Buffer,
     const,
-    dtype_of,
     element_dtype,
     i64,
     lanes_of,
@@ -53,6 +52,7 @@ class Lowering:
         self._resolved: list[set[Any]] = [set()]
         self._guards = 0
         self._mask: Expr = None
+        self._equal_dims: Container[tuple[Node, int]] = ()
         self.defined: list[Any] = []  # every placeholder that had to be computed, in order
 
     def bind_buffer(self, node: Node, buffer: Buffer) -> None:
@@ -139,8 +139,9 @@ class Lowering:
         """Bind ``value`` to a variable in the current scope, with the indices it needs."""
         self.resolve([value])
         if lanes_of(value) > 1 and element_dtype(value) == "bool":
-            # LLVM code generation of TVM has no variables for vectors of bits.
-            bits = self.block.bind(name, tirx.Cast(with_lanes("int8", value), value))
+            # TVM has no variables for vectors of bits; as floats its analyzer leaves them alone.
+            one, zero = (const(k, with_lanes("float32", value)) for k in (1.0, 0.0))
+            bits = self.block.bind(name, tirx.Select(value, one, zero))
             return truth(bits)
         return self.block.bind(name, value)
 
@@ -191,6 +192,19 @@ class Lowering:
             yield
         finally:
             self._mask = outside
+
+    @contextmanager
+    def without_broadcast(self, dims: Container[tuple[Node, int]]) -> Iterator[None]:
+        """Under a test that these (node, axis) of ``broadcast_to`` operands are not broadcast."""
+        outside, self._equal_dims = self._equal_dims, dims
+        try:
+            yield
+        finally:
+            self._equal_dims = outside
+
+    def is_equal_dim(self, node: Node, axis: int) -> bool:
+        """Whether an axis of the operand of a ``broadcast_to`` is taken as not broadcast here."""
+        return (node, axis) in self._equal_dims
 
     @property
     def mask(self) -> Expr:

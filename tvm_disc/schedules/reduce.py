@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.axes import permutation, reduced_axes
+from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node, static_dim
-from tvm_disc.schedules.elements import cast, reshape_index
-from tvm_disc.schedules.emit import Buffer, i64, ramp, same_lanes
+from tvm_disc.schedules.elements import cast, is_float, reshape_index
+from tvm_disc.schedules.emit import Buffer, i64, is_nan, ramp, same_lanes
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
@@ -104,7 +104,13 @@ def _vector(
 
 
 def _scalar(
-    group: Group, spec: Contraction, body: Body, row: Expr, outer: Sequence[Expr], j: Expr, cols: Expr
+    group: Group,
+    spec: Contraction,
+    body: Body,
+    row: Expr,
+    outer: Sequence[Expr],
+    j: Expr,
+    cols: Expr,
 ) -> None:
     block, low = body.block, body.low
     acc = block.alloc("acc", 1, spec.dtype)
@@ -219,8 +225,8 @@ def _plan_arg(group: Group, node: Node) -> Plan:
                 value = low.settle("value", read(k))
                 old = best[i64(0)]
                 better = value > old if largest else value < old
-                if source.dtype.startswith("float"):
-                    better = tirx.And(tirx.Or(better, tirx.NE(value, value)), tirx.EQ(old, old))
+                if is_float(source.dtype):
+                    better = tirx.And(tirx.Or(better, is_nan(value)), tirx.EQ(old, old))
                 with block.when(better):
                     block.store(best, 0, value)
                     block.store(where, 0, k)

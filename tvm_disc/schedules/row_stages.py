@@ -86,14 +86,10 @@ def schedule_stages(group: Group, solver: Solver) -> Schedule:
         )
         if reduces:
             cost[node] = 0
-    last = _last_use(group, stage)
     kept = [
         n
-        for n in group.nodes
-        if not per_row[n]
-        and last.get(n, 0) > stage[n]
-        and (cost[n] >= KEEP_COST or n in group.outputs)
-        and solver.known_same_shape(n.shape, domain.full)
+        for n in _used_later(group, stage, cost)
+        if not per_row[n] and solver.known_same_shape(n.shape, domain.full)
     ]
     schedule = Schedule(stage, per_row, kept, max(stage.values(), default=0) + 1)
     schedule.storage = _assign_storage(group, schedule)
@@ -112,19 +108,22 @@ def _is_row_shape(node: Node, domain: RowShape) -> bool:
     return len(node.shape) <= begin + len(domain.tail)
 
 
-def _last_use(group: Group, stage: dict[Node, int]) -> dict[Node, int]:
-    """The last loop that evaluates a node, through the chain of recomputed users."""
+def _used_later(group: Group, stage: dict[Node, int], cost: dict[Node, int]) -> list[Node]:
+    """Nodes worth keeping that a later loop reads, directly or through users computed again."""
     last: dict[Node, int] = {}
+    found: list[Node] = []
     for node in reversed(group.nodes):
         mine = last.get(node, 0)
         if node in group.outputs:
             mine = max(mine, stage[node])
         if node.cls is OpClass.REDUCE:
             mine = stage[node] - 1
-        last[node] = mine
+        elif mine > stage[node] and (cost[node] >= KEEP_COST or node in group.outputs):
+            found.append(node)
+            mine = stage[node]
         for x in node.inputs:
             last[x] = max(last.get(x, 0), mine)
-    return last
+    return found[::-1]
 
 
 def _assign_storage(group: Group, sched: Schedule) -> dict[Node, int | None]:

@@ -64,6 +64,15 @@ LANEWISE_MOVES = (
 )
 # Lanes past the end hold zeros, by which an integer must not be divided.
 _DIVISIONS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod", "relax.power")
+# TVM's analyzer takes a comparison of integer vectors for a fact about scalars, and fails.
+_COMPARISONS = (
+    "relax.equal",
+    "relax.not_equal",
+    "relax.less",
+    "relax.less_equal",
+    "relax.greater",
+    "relax.greater_equal",
+)
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
 SMALL_ROW = 8  # rows of fewer elements are walked across
 SCALAR_BLOCK = 64  # steps of one lane before the compensated level
@@ -97,6 +106,16 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     )
 
 
+def is_vectorizable(group: Group) -> bool:
+    """Whether every value can be computed for a vector of positions, some past the end."""
+    return all(
+        (n.cls in LANEWISE or n.op in LANEWISE_MOVES)
+        and (is_float(n.dtype) or n.op not in _DIVISIONS)
+        and not (n.op in _COMPARISONS and not is_float(n.inputs[0].dtype))
+        for n in group.nodes
+    )
+
+
 @dataclass
 class _Rows:
     """A row group and the walks over it."""
@@ -117,11 +136,7 @@ class _Rows:
 
     def vectorizable(self) -> bool:
         """Whether every value can be computed for a vector of positions, some past the end."""
-        return all(
-            (n.cls in LANEWISE or n.op in LANEWISE_MOVES)
-            and (is_float(n.dtype) or n.op not in _DIVISIONS)
-            for n in self.group.nodes
-        )
+        return is_vectorizable(self.group)
 
     def small_rows(self) -> bool:
         """Whether short rows can be walked across: one row per lane, without vector divisions."""
@@ -142,11 +157,13 @@ class _Rows:
             self._each_row(body)
             return
         few = product(self.domain.inner) < SMALL_ROW
-        with block.when(tirx.And(few, count >= lanes)):
-            with body.low.loop("t", tirx.floordiv(count + (lanes - 1), i64(lanes))) as t:
-                # The last block overlaps the one before: rows may be computed twice.
-                first = tirx.min(body.lo + t * lanes, body.hi - lanes)
-                self._across(body, block.bind("first", first))
+        with (
+            block.when(tirx.And(few, count >= lanes)),
+            body.low.loop("t", tirx.floordiv(count + (lanes - 1), i64(lanes))) as t,
+        ):
+            # The last block overlaps the one before: rows may be computed twice.
+            first = tirx.min(body.lo + t * lanes, body.hi - lanes)
+            self._across(body, block.bind("first", first))
         with block.otherwise():
             self._each_row(body)
 
@@ -283,6 +300,7 @@ class _Walk:
         k = self.rows.spare().index(node)
         offset = mul(self.keep_size(), k)
         size_bytes = bytes_of(self.rows.scratch_dtype())
+        assert self.body.scratch is not None
         data = byte_offset(self.body.scratch.data, offset * size_bytes, node.dtype)
         buffer = self.block.declare(f"kept{k}", self.block.bind("keep", data), node.dtype)
         return buffer, i64(0)
@@ -349,12 +367,13 @@ class _Walk:
 
     def _lane_loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
         """A row in every lane: element after element, nothing to fold."""
-        accs = [make_accumulator(self.block, n, self.width, True) for n in nodes]
+        chunks = tirx.floordiv(self.length + (SCALAR_BLOCK - 1), i64(SCALAR_BLOCK))
+        chunks = self.block.bind("chunks", chunks)
+        accs = [make_accumulator(self.block, n, self.width, chunks) for n in nodes]
         if not any(a.two_level for a in accs):
             with self.low.loop("j", self.length) as j:
                 self.step(nodes, accs, stores, j)
             return [a.lanes() for a in accs]
-        chunks = tirx.floordiv(self.length + (SCALAR_BLOCK - 1), i64(SCALAR_BLOCK))
         with self.low.loop("jc", chunks) as c:
             first = self.block.bind("first", c * SCALAR_BLOCK)
             count = tirx.min(self.length - first, i64(SCALAR_BLOCK))
@@ -362,6 +381,8 @@ class _Walk:
                 self.step(nodes, accs, stores, j)
             for acc in accs:
                 acc.close_block()
+        for acc in accs:
+            acc.close()
         return [a.lanes() for a in accs]
 
 
@@ -374,11 +395,12 @@ class _Along(_Walk):
             values = self._lane_loops(nodes, stores)
             self.width = 0
             return values
-        accs = [make_accumulator(self.block, n, self.width, True) for n in nodes]
         wide = self.width * UNROLLED_VECTORS
         blocks = self.block.bind("blocks", tirx.floordiv(self.length, i64(wide)))
+        chunks = self.block.bind("chunks", tirx.floordiv(blocks + (BLOCK - 1), i64(BLOCK)))
+        accs = [make_accumulator(self.block, n, self.width, chunks) for n in nodes]
         if nodes:
-            self._reduce_blocks(nodes, accs, stores, blocks, wide)
+            self._reduce_blocks(nodes, accs, stores, blocks, chunks)
         else:
             with self.low.loop("jo", blocks) as jo:
                 self.step((), (), stores, ramp(self.block.bind("at", jo * wide), wide))
@@ -391,17 +413,19 @@ class _Along(_Walk):
         accs: Sequence[Accumulator],
         stores: Sequence[Node],
         blocks: Expr,
-        wide: int,
+        chunks: Expr,
     ) -> None:
-        chunks = tirx.floordiv(blocks + (BLOCK - 1), i64(BLOCK))
+        wide = self.width * UNROLLED_VECTORS
         with self.low.loop("jc", chunks) as c:
-            parts = [make_accumulator(self.block, n, wide, False) for n in nodes]
+            parts = [make_accumulator(self.block, n, wide) for n in nodes]
             first = self.block.bind("first", c * BLOCK)
             with self.low.loop("jo", tirx.min(blocks - first, i64(BLOCK))) as jo:
                 at = self.block.bind("at", (first + jo) * wide)
                 self.step(nodes, parts, stores, ramp(at, wide))
             for acc, part in zip(accs, parts, strict=True):
                 acc.absorb(part)
+        for acc in accs:
+            acc.close()
 
     def _masked_rest(
         self,
@@ -416,8 +440,6 @@ class _Along(_Walk):
             mask = first_lanes(self.block.bind("rest", self.length - at), self.width)
             with self.low.masked(mask):
                 self.step(nodes, accs, stores, ramp(at, self.width))
-        for acc in accs:
-            acc.close_block()
 
 
 class _Across(_Walk):
@@ -430,7 +452,7 @@ class _Across(_Walk):
         return tirx.Ramp(j * self.width, i64(1), self.width)
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        accs = [make_accumulator(self.block, n, self.width, False) for n in nodes]
+        accs = [make_accumulator(self.block, n, self.width) for n in nodes]
         with self.low.loop("j", self.length) as j:
             self.step(nodes, accs, stores, j)
         return [a.lanes() for a in accs]

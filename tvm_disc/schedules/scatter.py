@@ -1,4 +1,4 @@
-"""Operators with a kernel of their own: scatter_elements and cumsum."""
+"""Operators with a kernel of their own: scatters and running sums and products."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported, WhyNot
-from tvm_disc.relay_passes.graph import Node
+from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import const, i64
 from tvm_disc.schedules.index import product
@@ -25,39 +25,80 @@ _COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def plan_scatter(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """One task, since later updates may hit the place of earlier ones."""
+    """One task for a scatter, since later updates may hit the place of earlier ones."""
     node = group.anchor or group.nodes[-1]
     if node.op == "relax.scatter_elements":
         return Plan(i64(1), i64(0), lambda body: _scatter_elements(body, node))
-    if node.op == "relax.cumsum":
-        return _cumsum(node)
+    if node.op == "relax.scatter_nd":
+        return Plan(i64(1), i64(0), lambda body: _scatter_nd(body, node))
+    if node.op in _SCANS:
+        return _scan(node)
     return WhyNot("scatter", f"{node.op} has no kernel")
 
 
 def _scatter_elements(body: Body, node: Node) -> None:
     data, indices, updates = node.inputs
-    combine = _COMBINE.get(node.attrs["reduction"])
-    if combine is None:
-        raise Unsupported(f"scatter_elements: reduction {node.attrs['reduction']!r}")
-    low, out = body.low, body.outputs[0]
     axis = node.attrs["axis"] % len(data.shape)
-    with low.loop("t", product(data.shape)) as t:
-        low.store(out, t, low.at(data, low.space.split(t, data.shape)), node.dtype)
+    low = body.low
+    _copy_data(body, node)
     with low.loop("u", product(indices.shape)) as u:
         index = list(low.space.split(u, indices.shape))
-        where = cast(low.at(indices, index), "int64")
-        extent = i64(data.shape[axis])
         target = list(index)
-        target[axis] = low.settle("row", tirx.Select(where < 0, where + extent, where))
-        inside = tirx.And(target[axis] >= 0, target[axis] < extent)
-        new = low.settle("new", low.at(updates, index))
-        at = low.settle("at", low.space.join(target, data.shape))
-        with body.block.when(inside):
-            old = low.load(out, at, node.dtype)
-            low.store(out, at, combine(old, new), node.dtype)
+        target[axis], inside = _position(low, low.at(indices, index), data.shape[axis])
+        _update(body, node, target, low.at(updates, index), inside)
 
 
-def _cumsum(node: Node) -> Plan:
+def _scatter_nd(body: Body, node: Node) -> None:
+    """``data[indices[u]] = updates[u]``; the last dim of the indices holds the coordinates."""
+    data, indices, updates = node.inputs
+    depth = static_dim(indices.shape[-1])
+    if depth is None:
+        raise Unsupported("scatter_nd: the last dim of the indices must be known")
+    low = body.low
+    _copy_data(body, node)
+    lead = len(indices.shape) - 1
+    with low.loop("u", product(updates.shape)) as u:
+        index = list(low.space.split(u, updates.shape))
+        target, inside = [], const(True, "bool")
+        for k in range(depth):
+            at, fits = _position(low, low.at(indices, [*index[:lead], i64(k)]), data.shape[k])
+            target.append(at)
+            inside = tirx.And(inside, fits)
+        _update(body, node, [*target, *index[lead:]], low.at(updates, index), inside)
+
+
+def _copy_data(body: Body, node: Node) -> None:
+    data, low = node.inputs[0], body.low
+    with low.loop("t", product(data.shape)) as t:
+        low.store(body.outputs[0], t, low.at(data, low.space.split(t, data.shape)), node.dtype)
+
+
+def _position(low: Any, where: Any, extent: Any) -> tuple[Any, Any]:
+    """A position, negative ones counted from the end, and whether it is inside."""
+    where = low.settle("at", cast(where, "int64"))
+    row = low.settle("row", tirx.Select(where < 0, where + i64(extent), where))
+    return row, tirx.And(row >= 0, row < i64(extent))
+
+
+def _update(body: Body, node: Node, target: list[Any], value: Any, inside: Any) -> None:
+    combine = _COMBINE.get(node.attrs["reduction"])
+    if combine is None:
+        raise Unsupported(f"{node.op}: reduction {node.attrs['reduction']!r}")
+    low, out = body.low, body.outputs[0]
+    new = low.settle("new", value)
+    at = low.settle("place", low.space.join(target, node.shape))
+    with body.block.when(inside):
+        low.store(out, at, combine(low.load(out, at, node.dtype), new), node.dtype)
+
+
+_SCANS: Mapping[str, tuple[int, Callable[[Any, Any], Any]]] = {
+    "relax.cumsum": (0, lambda a, b: a + b),
+    "relax.cumprod": (1, lambda a, b: a * b),
+}
+
+
+def _scan(node: Node) -> Plan:
+    identity, combine = _SCANS[node.op]
     source = node.inputs[0]
     axis = node.attrs["axis"]
     rank = len(source.shape)
@@ -69,13 +110,13 @@ def _cumsum(node: Node) -> Plan:
         with low.loop("r", body.hi - body.lo, begin=body.lo) as r:
             head = list(low.space.split(r, outer))
             total = body.block.alloc("total", 1, node.dtype)
-            body.block.store(total, 0, const(0, node.dtype))
+            body.block.store(total, 0, const(identity, node.dtype))
             with low.loop("k", source.shape[axis]) as k:
                 index = [*head[:axis], k, *head[axis:]]
                 value = low.settle("value", cast(low.at(source, index), node.dtype))
                 at = low.settle("at", low.space.join(index, source.shape))
                 before = low.settle("before", total[i64(0)])
-                body.block.store(total, 0, before + value)
+                body.block.store(total, 0, combine(before, value))
                 result = before if node.attrs["exclusive"] else total[i64(0)]
                 low.store(body.outputs[0], at, result, node.dtype)
 

@@ -12,18 +12,20 @@ from tvm_disc.schedules.loop import plan_loop
 from tvm_disc.schedules.reduce import plan_reduce
 from tvm_disc.schedules.rows import plan_rows
 from tvm_disc.schedules.scatter import plan_scatter
+from tvm_disc.schedules.sorting import plan_search, plan_sort
+from tvm_disc.schedules.transpose import plan_transpose
 from tvm_disc.schedules.window import plan_window
 from tvm_disc.shape import Solver
 
 Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | WhyNot"]
 
 POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
-    "loop": (("loop", plan_loop),),
+    "loop": (("transpose", plan_transpose), ("loop", plan_loop)),
     "row": (("row", plan_rows),),
     "dot": (("gemm", plan_dot), ("reduce", plan_reduce)),
     "conv": (("implicit gemm", plan_conv), ("window", plan_window), ("reduce", plan_reduce)),
     "reduce": (("reduce", plan_reduce),),
-    "opaque": (("scatter", plan_scatter),),
+    "opaque": (("scatter", plan_scatter), ("sort", plan_sort), ("search", plan_search)),
 }
 
 
@@ -41,5 +43,3 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
         return build_kernel(group, plan, solver, machine)
     reasons = "; ".join(str(w) for w in refused)
     raise Unsupported(f"{group.name}: no template takes this group ({reasons})")
-
-

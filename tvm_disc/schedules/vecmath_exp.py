@@ -89,6 +89,7 @@ SINH_TAIL = (
 
 
 def exp(x: Expr) -> Expr:
+    """e**x; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     over, under = b.c(b.fmt.exp_over), b.c(b.fmt.exp_under)
     finite = tirx.And(b.x >= under, b.x <= over)
@@ -98,6 +99,7 @@ def exp(x: Expr) -> Expr:
 
 
 def exp2(x: Expr) -> Expr:
+    """2**x; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     under = b.c(-150.0)
     finite = tirx.And(b.x > under, b.x < b.c(128.0))
@@ -116,6 +118,7 @@ def _decay(b: Body, reach: float) -> tuple[Expr, Expr, Expr]:
 
 
 def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + e**-x); see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     n, p, e = _decay(b, 104.0 if b.fmt is F32 else 745.2)
     negative = b.let("neg", b.x < b.c(0.0))
@@ -125,6 +128,7 @@ def sigmoid(x: Expr) -> Expr:
 
 
 def silu(x: Expr) -> Expr:
+    """x * sigmoid(x); see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     reach = 110.0
     n, p, e = _decay(b, reach)
@@ -136,6 +140,7 @@ def silu(x: Expr) -> Expr:
 
 
 def tanh(x: Expr) -> Expr:
+    """Hyperbolic tangent; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     t = b.let("t", tirx.min(b.abs(b.x), b.c(b.fmt.tanh_one)))
     n, f = b.exp_reduce(b.let("t2", t + t), t + t)
@@ -147,6 +152,7 @@ def tanh(x: Expr) -> Expr:
 
 
 def erf(x: Expr) -> Expr:
+    """The error function; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     near = b.fma(b.x, b.poly(b.let("s", a * a), ERF_SMALL), b.x)
@@ -157,6 +163,7 @@ def erf(x: Expr) -> Expr:
 
 
 def gelu_erf(x: Expr) -> Expr:
+    """x * (1 + erf(x / sqrt 2)) / 2; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     a = b.let("a", tirx.min(b.abs(b.x), b.c(14.5)))
     # a^2 in two parts: the high part has 12 bits, so that its square is exact.
@@ -185,6 +192,7 @@ def _sinh_parts(b: Body) -> tuple[Expr, Expr]:
 
 
 def sinh(x: Expr) -> Expr:
+    """Hyperbolic sine; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     a, half = _sinh_parts(b)
     s = b.let("s", b.x * b.x)
@@ -193,6 +201,7 @@ def sinh(x: Expr) -> Expr:
 
 
 def cosh(x: Expr) -> Expr:
+    """Hyperbolic cosine; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     _, half = _sinh_parts(b)
     return b.done(b.or_nan(half + b.c(0.25) / half))
@@ -206,12 +215,14 @@ def _log_edges(b: Body, result: Expr) -> Expr:
 
 
 def log(x: Expr) -> Expr:
+    """Natural logarithm; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     e, f = b.log_split(b.x)
     return b.done(_log_edges(b, b.log_join(e, f, b.log1p_tail(f))))
 
 
 def log2(x: Expr) -> Expr:
+    """Logarithm to base 2; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     e, f = b.log_split(b.x)
     high, low = b.c(1.4426950216293335), b.c(1.925963033500011e-08)
@@ -220,6 +231,7 @@ def log2(x: Expr) -> Expr:
 
 
 def log10(x: Expr) -> Expr:
+    """Logarithm to base 10; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     e, f = b.log_split(b.x)
     high, low = b.c(0.4342944920063019), b.c(-1.0103049952192278e-08)
@@ -242,6 +254,7 @@ def log1p_of(b: Body, v: Expr, extra: Expr | None = None) -> Expr:
 
 
 def log1p(x: Expr) -> Expr:
+    """log(1 + x); see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     result = log1p_of(b, b.x)
     edge = b.select(b.eq(b.x, b.c(-1.0)), b.c(-INF), b.c(NAN))
@@ -251,6 +264,7 @@ def log1p(x: Expr) -> Expr:
 
 
 def asinh(x: Expr) -> Expr:
+    """Inverse hyperbolic sine; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     big = b.let("big", a > b.c(2.0**40))
@@ -275,6 +289,7 @@ ASINH_TAIL = (
 
 
 def acosh(x: Expr) -> Expr:
+    """Inverse hyperbolic cosine; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     d = b.let("d", b.x - b.c(1.0))
     big = b.let("big", b.x > b.c(2.0**40))
@@ -285,6 +300,7 @@ def acosh(x: Expr) -> Expr:
 
 
 def atanh(x: Expr) -> Expr:
+    """Inverse hyperbolic tangent; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     half = b.c(0.5) * log1p_of(b, b.let("v", (a + a) / (b.c(1.0) - a)))

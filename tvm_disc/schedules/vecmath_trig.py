@@ -78,14 +78,17 @@ def _sin_cos(x: Expr, shift: int) -> Expr:
 
 
 def sin(x: Expr) -> Expr:
+    """Sine; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     return _sin_cos(x, 0)
 
 
 def cos(x: Expr) -> Expr:
+    """Cosine; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     return _sin_cos(x, 1)
 
 
 def tan(x: Expr) -> Expr:
+    """Tangent; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     q, r = _quadrant(b)
     s = b.let("z", r * r)
@@ -104,6 +107,7 @@ def _asin_parts(b: Body) -> tuple[Expr, Expr]:
 
 
 def asin(x: Expr) -> Expr:
+    """Arc sine; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     big, y = _asin_parts(b)
     far = b.fma(b.c(-2.0), y, b.c(PIO2[1])) + b.c(PIO2[0])
@@ -111,6 +115,7 @@ def asin(x: Expr) -> Expr:
 
 
 def acos(x: Expr) -> Expr:
+    """Arc cosine; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     big, y = _asin_parts(b)
     y2 = b.let("y2", y + y)
@@ -120,6 +125,7 @@ def acos(x: Expr) -> Expr:
 
 
 def atan(x: Expr) -> Expr:
+    """Arc tangent; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     a = b.let("a", b.abs(b.x))
     big = b.let("big", a > b.c(1.0))

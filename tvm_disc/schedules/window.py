@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.elements import cast
-from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.emit import Buffer, i64
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.reduce import store_outputs
@@ -24,6 +24,11 @@ from tvm_disc.schedules.windows import WindowGeometry, contraction, geometry
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
+
+
+def _scratch(body: Body) -> Buffer:
+    assert body.scratch is not None
+    return body.scratch
 
 
 def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
@@ -39,16 +44,16 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
     rows, width = node.shape[:-1], node.shape[-1]
 
     def emit(body: Body) -> None:
-        low, block = body.low, body.block
+        low, block, sums = body.low, body.block, _scratch(body)
         with low.loop("r", body.hi - body.lo, begin=body.lo) as r:
             outer = list(low.space.split(r, rows))
             low.resolve(outer)
             with block.loop("z", i64(width)) as z:
-                block.store(body.scratch, z, spec.reducer.identity(spec.dtype))
+                block.store(sums, z, spec.reducer.identity(spec.dtype))
             _accumulate(body, node, geo, spec, outer)
             with low.loop("j", i64(width)) as j:
                 index = [*outer, j]
-                total = low.settle("total", spec.finish(low, index, body.scratch[j]))
+                total = low.settle("total", spec.finish(low, index, sums[j]))
                 low.bind_reader(node, lambda at: total)
                 store_outputs(group, body.outputs, low, index, add(mul(r, width), j))
                 low.drop_reader(node)
@@ -76,7 +81,7 @@ def _accumulate(
     body: Body, node: Node, geo: WindowGeometry, spec: Any, outer: Sequence[Expr]
 ) -> None:
     """Add every tap: the outer taps are skipped as a whole, the last over its valid range."""
-    low, block = body.low, body.block
+    low, block, sums = body.low, body.block, _scratch(body)
     data = node.inputs[0]
     rank = len(geo.strides)
     with ExitStack() as stack:
@@ -95,10 +100,10 @@ def _accumulate(
         lead = [i64(0)] * (len(spec.extents) - rank)
         with low.loop("j", tirx.max(last - first, i64(0)), begin=first) as j:
             value = _tap(low, node, geo, outer, j, [*lead, *taps])
-            old = body.scratch[j]
+            old = sums[j]
             result = spec.reducer.combine(old, low.settle("tap", cast(value, spec.dtype)))
             low.resolve([result])
-            block.store(body.scratch, j, result)
+            block.store(sums, j, result)
 
 
 def valid_range(node: Node, tap: Expr, rank: int) -> tuple[Expr, Expr]:

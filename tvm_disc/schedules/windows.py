@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.axes import reduced_axes
+from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node, is_one, static_dim
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import const, i64, same_lanes
@@ -89,8 +89,7 @@ def operand_index(operand: Node, batch: Index, last: tuple[Expr, Expr]) -> list[
     lead = len(operand.shape) - 2
     used = list(batch)[len(batch) - lead :] if lead > 0 else []
     head = [
-        i64(0) if is_one(d) else i
-        for d, i in zip(operand.shape[: max(lead, 0)], used, strict=True)
+        i64(0) if is_one(d) else i for d, i in zip(operand.shape[: max(lead, 0)], used, strict=True)
     ]
     return [*head, *last]
 
@@ -148,8 +147,8 @@ def geometry(node: Node, rank: int) -> WindowGeometry:
     """Strides, padding (before..., after...) and dilation, filled out to ``rank`` dims."""
 
     def fill(value: Any) -> tuple[int, ...]:
-        value = (value,) if isinstance(value, int) else tuple(value)
-        return value * rank if len(value) == 1 else value
+        items = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+        return items * rank if len(items) == 1 else items
 
     padding = fill(node.attrs["padding"])
     padding = padding * 2 if len(padding) == rank else padding
@@ -159,7 +158,7 @@ def geometry(node: Node, rank: int) -> WindowGeometry:
 def _conv(node: Node) -> Contraction:
     data, weight = node.inputs
     rank = len(data.shape) - 2
-    if node.attrs["data_layout"] not in ("NCHW", "NCW"):
+    if node.attrs["data_layout"] not in ("NCW", "NCHW", "NCDHW"):
         raise Unsupported(f"{node.op}: data layout {node.attrs['data_layout']}")
     geo, groups = geometry(node, rank), node.attrs["groups"]
     dtype = accumulator(node.dtype)
@@ -252,17 +251,22 @@ def _avg_pool(node: Node) -> Contraction:
 
 
 def _taps(geo: WindowGeometry, data: Node, index: Index, window: Index, d: int) -> Expr:
-    """How many taps of the window lie inside along spatial dim ``d`` (dilation 1)."""
+    """How many taps of the window lie inside along spatial dim ``d``, at least 1."""
+    step = i64(geo.dilation[d])
     first = index[2 + d] * geo.strides[d] - geo.padding[d]
-    last = tirx.min(first + window[d], i64(data.shape[2 + d]))
-    return tirx.max(last - tirx.max(first, i64(0)), i64(1))
+    skipped = tirx.floordiv(tirx.max(i64(0) - first, i64(0)) + step - 1, step)
+    reach = tirx.min(i64(data.shape[2 + d]) - 1 - first, (window[d] - 1) * step)
+    return tirx.max(tirx.floordiv(reach, step) - skipped + 1, i64(1))
 
 
 _WINDOWS: Mapping[str, Callable[[Node], Contraction]] = {
     "relax.nn.conv1d": _conv,
     "relax.nn.conv2d": _conv,
+    "relax.nn.conv3d": _conv,
     "relax.nn.max_pool1d": _max_pool,
     "relax.nn.max_pool2d": _max_pool,
+    "relax.nn.max_pool3d": _max_pool,
     "relax.nn.avg_pool1d": _avg_pool,
     "relax.nn.avg_pool2d": _avg_pool,
+    "relax.nn.avg_pool3d": _avg_pool,
 }

@@ -320,13 +320,16 @@ class Solver:
         for x, y in ((a, b), (b, a)):
             if isinstance(x, tirx.Min) and self._is_operand(y, x):
                 other = x.b if self._same(x.a, y) else x.a
-                return self.require_le(y, other, context)
+                self.require_le(y, other, context)
+                return
             if isinstance(x, tirx.Select) and self._same(x.false_value, y):
                 skip = self._negated(x.condition)
                 chosen = x.true_value
-                text = f"{self.name_of(chosen)} must equal {self.name_of(y)} unless {self._text(skip)}"
+                must = f"{self.name_of(chosen)} must equal {self.name_of(y)}"
+                text = f"{must} unless {self._text(skip)}"
                 cond = tirx.Or(skip, tirx.EQ(chosen, y))
-                return self.require(cond, context, text)
+                self.require(cond, context, text)
+                return
         message = f"{self.name_of(a)} must equal {self.name_of(b)}"
         self.require(
             _Given(cond_eq(self._p(a) - self._p(b)), f"{show(a)} == {show(b)}"), context, message

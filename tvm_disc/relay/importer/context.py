@@ -77,6 +77,12 @@ class Emitter:
 
     def require_eq(self, a: Dim, b: Dim, what: str) -> None:
         """Two dims must be equal: proved, or checked at run time."""
+        for dim, limit in ((a, b), (b, a)):
+            if isinstance(limit, tirx.Min) and not self.same(a, b):
+                for one, other in ((limit.a, limit.b), (limit.b, limit.a)):
+                    if self.same(dim, one):
+                        self.solver.require_le(dim, other, self.where(what))
+                        return
         self.solver.require_eq(a, b, self.where(what))
 
     def static(self, dim: Dim, what: str) -> int:

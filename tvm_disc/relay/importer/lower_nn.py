@@ -8,9 +8,10 @@ from typing import Any
 from tvm import tirx
 from tvm.relax import op as R
 
-from tvm_disc.errors import Unsupported
-from tvm_disc.relay.importer.context import Emitter, i64
-from tvm_disc.relay.importer.lower_tensor import Args, Attrs, Rule, filled, unary
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lower_slice import sliced
+from tvm_disc.relay.importer.lower_tensor import Args, Attrs, Rule, apply, filled, unary
 from tvm_disc.relay.importer.lower_transform import permute
 from tvm_disc.relay.importer.tensor import Tensor
 
@@ -64,123 +65,6 @@ def along(ctx: Emitter, vector: Tensor, axis: int, rank: int) -> Tensor:
     return ctx.reshape(vector, dims)
 
 
-# -- convolution and pooling -------------------------------------------------------------------
-
-
-def _pair(value: Any, rank: int) -> list[int]:
-    items = [value] if isinstance(value, int) else [int(v) for v in value]
-    return items * rank if len(items) == 1 else items
-
-
-def padding(value: Any, rank: int) -> list[int]:
-    """(before..., after...) from Relay's one, ``rank`` or ``2 * rank`` numbers."""
-    items = _pair(value, rank)
-    return items * 2 if len(items) == rank else items
-
-
-def window_extent(dim: Any, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
-    """``(dim + pads - dilation * (kernel - 1) - 1) // stride + 1``."""
-    reach = i64(dilation) * (kernel - 1) + 1
-    return tirx.floordiv(dim + pads - reach, i64(stride)) + 1
-
-
-def _conv(build: Callable[..., Any], rank: int, layouts: tuple[str, str]) -> Rule:
-    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x, w = args
-        x, restore = _channels_first(ctx, x, attrs["data_layout"], layouts[0], rank)
-        w = _kernel_first(ctx, w, attrs["kernel_layout"], layouts[1], rank)
-        strides, dilation = _pair(attrs["strides"], rank), _pair(attrs["dilation"], rank)
-        pads, groups = padding(attrs["padding"], rank), int(attrs["groups"])
-        ctx.require_eq(x.dims[1], w.dims[1] * groups, "input channels must fit the kernel")
-        spatial = [
-            window_extent(x.dims[2 + d], w.dims[2 + d], strides[d], pads[d] + pads[d + rank], dilation[d])
-            for d in range(rank)
-        ]
-        dtype = _out_dtype(attrs, x)
-        call = build(
-            ctx.expr(x),
-            ctx.expr(w),
-            strides=strides,
-            padding=pads,
-            dilation=dilation,
-            groups=groups,
-            data_layout=layouts[0],
-            kernel_layout=layouts[1],
-            out_dtype=dtype if dtype != x.dtype else None,
-        )
-        return restore(ctx.emit(call, [x.dims[0], w.dims[0], *spatial], dtype))
-
-    return rule
-
-
-def _channels_first(
-    ctx: Emitter, x: Tensor, layout: str, wanted: str, rank: int
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """``x`` in N, C, spatial order, and how to bring a result back."""
-    if layout == wanted:
-        return x, lambda y: y
-    if layout == f"N{wanted[2:]}C":
-        back = [0, *range(2, rank + 2), 1]
-        moved = permute(ctx, x, [0, rank + 1, *range(1, rank + 1)])
-        return moved, lambda y: permute(ctx, y, back)
-    raise Unsupported(ctx.where(f"data layout {layout}"))
-
-
-def _kernel_first(ctx: Emitter, w: Tensor, layout: str, wanted: str, rank: int) -> Tensor:
-    if layout == wanted:
-        return w
-    if sorted(layout) == sorted(wanted):
-        return permute(ctx, w, [layout.index(c) for c in wanted])
-    raise Unsupported(ctx.where(f"kernel layout {layout}"))
-
-
-def _pool(build: Callable[..., Any], rank: int, layout: str) -> Rule:
-    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x, restore = _channels_first(ctx, args[0], attrs["layout"], layout, rank)
-        size, strides = _pair(attrs["pool_size"], rank), _pair(attrs["strides"], rank)
-        pads, dilation = padding(attrs["padding"], rank), _pair(attrs["dilation"], rank)
-        ceil = bool(attrs["ceil_mode"])
-        spatial = []
-        for d in range(rank):
-            total = pads[d] + pads[d + rank] + (strides[d] - 1 if ceil else 0)
-            spatial.append(
-                window_extent(x.dims[2 + d], i64(size[d]), strides[d], total, dilation[d])
-            )
-        extra = {"count_include_pad": bool(attrs["count_include_pad"])} if (
-            "count_include_pad" in attrs
-        ) else {}
-        call = build(ctx.expr(x), size, strides, pads, dilation, ceil, layout=layout, **extra)
-        return restore(ctx.emit(call, [*x.dims[:2], *spatial], x.dtype))
-
-    return rule
-
-
-def _global_pool(build: Callable[..., Any]) -> Rule:
-    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x = args[0]
-        spatial = [2, 3] if attrs["layout"] == "NCHW" else [1, 2]
-        dims = [i64(1) if a in spatial else d for a, d in enumerate(x.dims)]
-        return ctx.emit(build(ctx.expr(x), spatial, keepdims=True), dims, x.dtype)
-
-    return rule
-
-
-def _pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, fill = args[0], args[1] if len(args) > 1 else None
-    if attrs["pad_mode"] != "constant":
-        raise Unsupported(ctx.where(f"pad_mode {attrs['pad_mode']}"))
-    value = 0.0
-    if fill is not None:
-        if fill.constant is None:
-            raise Unsupported(ctx.where("a pad value computed at run time"))
-        value = fill.constant.reshape(()).item()
-    widths = [int(w) for pair in attrs["pad_width"] for w in pair]
-    if any(w < 0 for w in widths):
-        raise Unsupported(ctx.where("negative padding"))
-    dims = [d + widths[2 * a] + widths[2 * a + 1] for a, d in enumerate(x.dims)]
-    return ctx.emit(R.nn.pad(ctx.expr(x), widths, value), dims, x.dtype)
-
-
 # -- normalisation and activations -------------------------------------------------------------
 
 
@@ -213,7 +97,8 @@ def _batch_norm(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     """Inference: scale and shift per channel; the statistics are returned as they are."""
     x, gamma, beta, mean, variance = args
     axis = ctx.axis(attrs["axis"], x.rank)
-    ctx.require_eq(x.dims[axis], mean.dims[0], f"statistics must fit axis {axis}")
+    for p in args[1:]:
+        ctx.require_eq(x.dims[axis], p.dims[0], f"statistics must fit axis {axis}")
     eps = ctx.scalar(float(attrs["epsilon"]), variance.dtype)
     shifted = ctx.emit(R.add(ctx.expr(variance), eps.expr), variance.dims, variance.dtype)
     scale = ctx.emit(R.rsqrt(shifted.expr), variance.dims, variance.dtype)
@@ -235,11 +120,15 @@ def _normalized(ctx: Emitter, x: Tensor, axes: Sequence[int], epsilon: float) ->
     square = ctx.emit(R.multiply(centred.expr, centred.expr), x.dims, x.dtype)
     variance = ctx.emit(R.mean(square.expr, list(axes), keepdims=True), kept, x.dtype)
     eps = ctx.scalar(epsilon, x.dtype)
-    inverse = ctx.emit(R.rsqrt(ctx.emit(R.add(variance.expr, eps.expr), kept, x.dtype).expr), kept, x.dtype)
+    inverse = ctx.emit(
+        R.rsqrt(ctx.emit(R.add(variance.expr, eps.expr), kept, x.dtype).expr), kept, x.dtype
+    )
     return ctx.emit(R.multiply(centred.expr, inverse.expr), x.dims, x.dtype)
 
 
 def _affine(ctx: Emitter, y: Tensor, args: Args, axis: int, attrs: Attrs) -> Tensor:
+    for p in args:
+        ctx.require_eq(y.dims[axis], p.dims[0], f"scale and shift must fit axis {axis}")
     gamma, beta = (along(ctx, p, axis, y.rank) for p in args)
     if attrs["scale"]:
         y = ctx.emit(R.multiply(ctx.expr(y), ctx.expr(gamma)), y.dims, y.dtype)
@@ -285,6 +174,8 @@ def _leaky_relu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _prelu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, slope = args
+    axis = ctx.axis(attrs["axis"], x.rank)
+    ctx.require_eq(x.dims[axis], slope.dims[0], f"one slope for every entry of axis {axis}")
     slope = along(ctx, slope, ctx.axis(attrs["axis"], x.rank), x.rank)
     zero = ctx.scalar(0, x.dtype)
     positive = ctx.emit(R.greater(ctx.expr(x), zero.expr), x.dims, "bool")
@@ -298,6 +189,76 @@ def _dropout(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     return x, filled(ctx, x.dims, ctx.scalar(1, x.dtype), x.dtype)
 
 
+def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """``x / (bias + alpha / size * sum of the neighbours' squares) ** beta``."""
+    x, size = args[0], int(attrs["size"])
+    axis, reach = ctx.axis(attrs["axis"], args[0].rank), int(attrs["size"]) // 2
+    widths = [w for a in range(x.rank) for w in ((reach, reach) if a == axis else (0, 0))]
+    dims = [d + 2 * reach if a == axis else d for a, d in enumerate(x.dims)]
+    square = apply(ctx, R.multiply, x, x)
+    padded = ctx.emit(R.nn.pad(ctx.expr(square), widths), dims, x.dtype)
+    total = sliced(ctx, padded, {axis: (i64(0), x.dims[axis], 1)})
+    for k in range(1, 2 * reach + 1):
+        total = apply(ctx, R.add, total, sliced(ctx, padded, {axis: (i64(k), x.dims[axis], 1)}))
+    scaled = apply(ctx, R.multiply, total, ctx.scalar(float(attrs["alpha"]) / size, x.dtype))
+    base = apply(ctx, R.add, scaled, ctx.scalar(float(attrs["bias"]), x.dtype))
+    norm = apply(ctx, R.power, base, ctx.scalar(float(attrs["beta"]), x.dtype))
+    return apply(ctx, R.divide, x, norm)
+
+
+def _einsum(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Operands are contracted from left to right."""
+    parts = list(args[0])
+    left, arrow, out = attrs["equation"].replace(" ", "").partition("->")
+    labels = left.split(",")
+    if "." in left or not arrow:
+        raise Unsupported(ctx.where("an equation with '...' or without '->'"))
+    for part, names in zip(parts, labels, strict=True):
+        if len(set(names)) != len(names):
+            raise Unsupported(ctx.where(f"a diagonal: {names!r} repeats an index"))
+        if len(names) != part.rank:
+            raise TypeMismatch(ctx.where(f"{names!r} for an operand of rank {part.rank}"))
+    ctx.same_dtype(parts)
+    current, have = parts[0], labels[0]
+    for k in range(1, len(parts)):
+        later = set(out).union(*labels[k + 1 :])
+        current, have = _contract(ctx, current, have, parts[k], labels[k], later)
+    current, have = _summed(ctx, current, have, set(out))
+    return permute(ctx, current, [have.index(c) for c in out])
+
+
+def _summed(ctx: Emitter, x: Tensor, names: str, wanted: set[str]) -> tuple[Tensor, str]:
+    axes = [a for a, c in enumerate(names) if c not in wanted]
+    if not axes:
+        return x, names
+    dims = [d for a, d in enumerate(x.dims) if a not in axes]
+    total = ctx.emit(R.sum(ctx.expr(x), axes), dims, x.dtype)
+    return total, "".join(c for c in names if c in wanted)
+
+
+def _contract(
+    ctx: Emitter, a: Tensor, a_names: str, b: Tensor, b_names: str, later: set[str]
+) -> tuple[Tensor, str]:
+    """One matmul: shared indices are batch dims if wanted later, else contracted."""
+    a, a_names = _summed(ctx, a, a_names, later | set(b_names))
+    b, b_names = _summed(ctx, b, b_names, later | set(a_names))
+    shared = [c for c in a_names if c in b_names]
+    batch, inner = [c for c in shared if c in later], [c for c in shared if c not in later]
+    rows = [c for c in a_names if c not in shared]
+    cols = [c for c in b_names if c not in shared]
+    for c in shared:
+        ctx.require_eq(a.dims[a_names.index(c)], b.dims[b_names.index(c)], f"index {c!r}")
+    sizes = {c: a.dims[k] for k, c in enumerate(a_names)}
+    sizes.update({c: b.dims[k] for k, c in enumerate(b_names) if c not in sizes})
+
+    def matrix(x: Tensor, names: str, first: list[str], second: list[str]) -> Tensor:
+        x = permute(ctx, x, [names.index(c) for c in (*batch, *first, *second)])
+        pair = [product([sizes[c] for c in group]) for group in (first, second)]
+        return ctx.reshape(x, [*(sizes[c] for c in batch), *pair])
+
+    out = matmul(ctx, matrix(a, a_names, rows, inner), matrix(b, b_names, inner, cols), a.dtype)
+    names = "".join([*batch, *rows, *cols])
+    return ctx.reshape(out, [sizes[c] for c in names]), names
 
 
 LOWER: Mapping[str, Rule] = {
@@ -305,15 +266,6 @@ LOWER: Mapping[str, Rule] = {
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
     "nn.bias_add": _bias_add,
-    "nn.conv1d": _conv(R.nn.conv1d, 1, ("NCW", "OIW")),
-    "nn.conv2d": _conv(R.nn.conv2d, 2, ("NCHW", "OIHW")),
-    "nn.max_pool1d": _pool(R.nn.max_pool1d, 1, "NCW"),
-    "nn.max_pool2d": _pool(R.nn.max_pool2d, 2, "NCHW"),
-    "nn.avg_pool1d": _pool(R.nn.avg_pool1d, 1, "NCW"),
-    "nn.avg_pool2d": _pool(R.nn.avg_pool2d, 2, "NCHW"),
-    "nn.global_avg_pool2d": _global_pool(R.mean),
-    "nn.global_max_pool2d": _global_pool(R.max),
-    "nn.pad": _pad,
     "nn.softmax": _over_axis(R.nn.softmax),
     "nn.fast_softmax": _over_axis(R.nn.softmax),
     "nn.log_softmax": _over_axis(R.nn.log_softmax),
@@ -325,6 +277,7 @@ LOWER: Mapping[str, Rule] = {
     "nn.relu": unary(R.nn.relu),
     "nn.leaky_relu": _leaky_relu,
     "nn.prelu": _prelu,
+    "nn.lrn": _lrn,
+    "einsum": _einsum,
     "nn.dropout": _dropout,
 }
-

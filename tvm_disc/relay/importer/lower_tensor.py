@@ -13,9 +13,9 @@ from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.relay.importer.values import value_of
+from tvm_disc.relay.importer.values import objects, value_of
 
 Attrs: TypeAlias = Mapping[str, Any]
 Args: TypeAlias = Sequence[Any]
@@ -41,6 +41,26 @@ def binary(build: Callable[[Any, Any], Any], dtype: str | None = None) -> Rule:
         return ctx.emit(build(a, b), dims, dtype or kind)
 
     return rule
+
+
+def apply(ctx: Emitter, build: Callable[..., Any], *args: Tensor, dtype: str = "") -> Tensor:
+    """An element-wise operator on operands that are broadcast against each other."""
+    exprs, dims = ctx.operands(args)
+    return ctx.emit(build(*exprs), dims, dtype or args[-1].dtype)
+
+
+def number(ctx: Emitter, value: Any, dtype: str) -> Tensor:
+    """A dim, or an expression of dims, as a scalar tensor."""
+    literal = ctx.literal(value)
+    if literal is not None:
+        return ctx.scalar(literal, dtype)
+    dim = Tensor((), "int64", value=objects([ctx.solver.simplify(value)], ()))
+    return cast(ctx, dim, dtype)
+
+
+def iota(ctx: Emitter, size: Any, dtype: str = "int64") -> Tensor:
+    """0, 1, ... below a dim."""
+    return ctx.emit(R.arange(i64(0), size, i64(1), dtype), [size], dtype)
 
 
 def identity(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
@@ -74,11 +94,35 @@ def _cast_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _clip(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     lo, hi = float(attrs["a_min"]), float(attrs["a_max"])
-    return ctx.emit(R.clip(ctx.expr(x), lo, hi), x.dims, x.dtype)
+    if is_float(x.dtype):
+        return ctx.emit(R.clip(ctx.expr(x), lo, hi), x.dims, x.dtype)
+    # The limits of integers may not be representable as a float.
+    kind = np.iinfo(x.dtype)
+    low, high = (ctx.scalar(int(max(min(v, kind.max), kind.min)), x.dtype) for v in (lo, hi))
+    return apply(ctx, R.minimum, apply(ctx, R.maximum, x, low), high)
 
 
-def _trunc_mod(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    return binary(R.mod)(ctx, args, attrs)
+def is_float(dtype: str) -> bool:
+    """Whether a dtype is a floating-point type."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def _round(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Halves go away from zero, unlike Relax's round."""
+    x: Tensor = args[0]
+    if not is_float(x.dtype):
+        return x
+    whole = apply(ctx, R.trunc, x)
+    rest = apply(ctx, R.abs, apply(ctx, R.subtract, x, whole))
+    up = apply(ctx, R.greater_equal, rest, ctx.scalar(0.5, x.dtype), dtype="bool")
+    step = apply(ctx, R.where, up, apply(ctx, R.sign, x), ctx.scalar(0, x.dtype))
+    return apply(ctx, R.add, whole, step)
+
+
+def _trunc_divide(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    ctx.same_dtype(args)
+    quotient = apply(ctx, R.divide, *args)
+    return apply(ctx, R.trunc, quotient) if is_float(quotient.dtype) else quotient
 
 
 def _log_base(base: float) -> Rule:
@@ -117,7 +161,8 @@ def reduction(build: Callable[..., Any]) -> Rule:
     """A reduction over ``axis``; over no axis it is the operand."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x, keep = args[0], bool(attrs["keepdims"])
+        x: Tensor = args[0]
+        keep = bool(attrs["keepdims"])
         axes = reduce_axes(ctx, x, attrs)
         if not axes:
             return x
@@ -127,51 +172,69 @@ def reduction(build: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _logical_reduction(build: Callable[..., Any]) -> Rule:
-    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        return reduction(build)(ctx, args, attrs)
+def _mean(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Integers divide the sum, rounding towards zero."""
+    x = args[0]
+    if is_float(x.dtype):
+        return reduction(R.mean)(ctx, args, attrs)  # type: ignore[no-any-return]
+    total = reduction(R.sum)(ctx, args, attrs)
+    count = product([x.dims[a] for a in reduce_axes(ctx, x, attrs)])
+    return apply(ctx, R.divide, total, number(ctx, count, x.dtype))
 
-    return rule
+
+def _any(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Not all not: nothing of nothing holds."""
+    none = reduction(R.min)(ctx, [apply(ctx, R.logical_not, args[0])], attrs)
+    return apply(ctx, R.logical_not, none)
 
 
 def _arg(build: Callable[..., Any]) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x, keep = args[0], bool(attrs["keepdims"])
         axes = reduce_axes(ctx, x, attrs)
-        if attrs["select_last_index"]:
-            raise Unsupported(ctx.where("select_last_index"))
-        if len(axes) != 1:
-            if len(axes) != x.rank:
-                raise Unsupported(ctx.where("argmax over several axes but not all"))
-            x, axes = ctx.reshape(x, [_elements(x)]), [0]
-        call = build(ctx.expr(x), axes[0], keepdims=keep)
-        index = ctx.emit(call, _reduced(x.dims, axes, keep), "int64")
-        return cast(ctx, index, "int32")
+        dims = _reduced(x.dims, axes, keep)
+        x = cast(ctx, x, "int8") if x.dtype == "bool" else x
+        x, axis = _axes_as_one(ctx, x, axes)
+        size = x.dims[axis]
+        last = bool(attrs["select_last_index"])
+        operand = ctx.emit(R.flip(ctx.expr(x), axis), x.dims, x.dtype) if last else x
+        call = build(ctx.expr(operand), axis, keepdims=False)
+        index = ctx.emit(call, [d for a, d in enumerate(x.dims) if a != axis], "int64")
+        if last:
+            index = apply(ctx, R.subtract, number(ctx, size - 1, "int64"), index)
+        return ctx.reshape(cast(ctx, index, "int32"), dims)
 
     return rule
 
 
-def _elements(x: Tensor) -> Any:
-    total = i64(1)
-    for d in x.dims:
-        total = total * d
-    return total
+def _axes_as_one(ctx: Emitter, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, int]:
+    """``x`` with some axes merged into one, in row-major order, and where that axis is."""
+    if len(axes) == 1:
+        return x, axes[0]
+    kept = [a for a in range(x.rank) if a not in axes]
+    order = [*kept, *axes]
+    dims = [x.dims[a] for a in order]
+    if order != list(range(x.rank)):
+        x = ctx.emit(R.permute_dims(ctx.expr(x), order), dims, x.dtype)
+    return ctx.reshape(x, [*dims[: len(kept)], product(dims[len(kept) :])]), len(kept)
 
 
 def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, mean = args[0], args[1] if len(args) > 1 else None
     axes, keep = reduce_axes(ctx, x, attrs), bool(attrs["keepdims"])
-    if attrs["unbiased"]:
-        raise Unsupported(ctx.where("unbiased variance"))
     kept = _reduced(x.dims, axes, True)
     if mean is None:
         mean = ctx.emit(R.mean(ctx.expr(x), axes, keepdims=True), kept, x.dtype)
     else:
+        ctx.require_eq(product(mean.dims), product(kept), "the mean must fit the result")
         mean = ctx.reshape(mean, kept)
-    centred = ctx.emit(R.subtract(ctx.expr(x), ctx.expr(mean)), x.dims, x.dtype)
-    square = ctx.emit(R.multiply(centred.expr, centred.expr), x.dims, x.dtype)
-    call = R.mean(square.expr, axes, keepdims=keep)
-    return ctx.emit(call, _reduced(x.dims, axes, keep), x.dtype)
+    centred = apply(ctx, R.subtract, x, mean)
+    square = apply(ctx, R.multiply, centred, centred)
+    total = ctx.emit(
+        R.sum(ctx.expr(square), axes, keepdims=keep), _reduced(x.dims, axes, keep), x.dtype
+    )
+    count = product([x.dims[a] for a in axes]) - (1 if attrs["unbiased"] else 0)
+    return apply(ctx, R.divide, total, number(ctx, count, x.dtype))
 
 
 # -- creation ----------------------------------------------------------------------------------
@@ -214,12 +277,16 @@ def _full_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    if all(a.constant is not None for a in args[:3]):
+        literals = [a.constant.reshape(()).item() for a in args[:3]]
+        if literals[2] != 0:
+            return ctx.constant(np.arange(*literals).astype(attrs["dtype"]))
     bounds = []
     for a in args[:3]:
         value = value_of(a)
         if value is None and a.constant is not None and a.constant.size == 1:
-            number = float(a.constant.reshape(-1)[0])
-            value = np.array([int(number)], dtype=object) if number == int(number) else None
+            literal = float(a.constant.reshape(-1)[0])
+            value = np.array([int(literal)], dtype=object) if literal == int(literal) else None
         if value is None:
             raise Unsupported(ctx.where("a range whose bounds are computed from data"))
         bounds.append(ctx.dim(value.reshape(-1)[0]))
@@ -245,23 +312,64 @@ def _shape_of(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     raise TypeMismatch(ctx.where("shape_of is always a compile-time value"))
 
 
-_UNARY = (
-    "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor log negative round rsqrt "
-    "sigmoid sign sin sinh sqrt tan tanh trunc bitwise_not logical_not"
-).split()
-_BINARY = (
-    "add subtract multiply divide floor_divide maximum minimum power bitwise_and bitwise_or "
-    "bitwise_xor left_shift right_shift logical_and logical_or logical_xor floor_mod mod"
-).split()
-_COMPARE = "equal not_equal less less_equal greater greater_equal".split()
+_UNARY = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "floor",
+    "log",
+    "negative",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "bitwise_not",
+    "logical_not",
+]
+_BINARY = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "floor_divide",
+    "maximum",
+    "minimum",
+    "power",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "left_shift",
+    "right_shift",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "floor_mod",
+    "mod",
+]
+_COMPARE = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
 
 LOWER: Mapping[str, Rule] = {
     **{name: unary(getattr(R, name)) for name in _UNARY},
     **{name: binary(getattr(R, name)) for name in _BINARY},
     **{name: binary(getattr(R, name), "bool") for name in _COMPARE},
     **{name: unary(getattr(R, name), "bool") for name in ("isnan", "isinf", "isfinite")},
-    "trunc_divide": binary(R.divide),
-    "trunc_mod": _trunc_mod,
+    "trunc_divide": _trunc_divide,
+    "round": _round,
+    "trunc_mod": binary(R.mod),
     "fast_exp": unary(R.exp),
     "fast_erf": unary(R.erf),
     "fast_tanh": unary(R.tanh),
@@ -278,12 +386,12 @@ LOWER: Mapping[str, Rule] = {
     "device_copy": identity,
     "on_device": identity,
     "sum": reduction(R.sum),
-    "mean": reduction(R.mean),
+    "mean": _mean,
     "max": reduction(R.max),
     "min": reduction(R.min),
     "prod": reduction(R.prod),
-    "all": _logical_reduction(R.min),
-    "any": _logical_reduction(R.max),
+    "all": reduction(R.min),
+    "any": _any,
     "argmax": _arg(R.argmax),
     "argmin": _arg(R.argmin),
     "variance": _variance,

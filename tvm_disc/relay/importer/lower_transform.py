@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from tvm import relax, tirx
+import numpy as np
+from tvm import tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
-from tvm_disc.relay.importer.lower_tensor import Args, Attrs, Rule, cast
+from tvm_disc.relay.importer.lower_slice import sliced
+from tvm_disc.relay.importer.lower_tensor import Args, Attrs, Rule
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.relay.importer.values import is_number, value_of
-
+from tvm_disc.relay.importer.values import is_number
 
 # -- reshape -----------------------------------------------------------------------------------
 
@@ -30,13 +32,18 @@ def _dyn_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def reshape_to(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> Tensor:
     """Relay's reshape codes: 0 copies a dim, -1 is inferred, -2 copies the rest, -3 merges two
     dims, -4 splits one into the two that follow."""
-    dims, infer = _decode(ctx, x, codes, allow_zero)
-    if infer is not None:
-        dims[infer] = _inferred(ctx, x, dims, infer)
-    else:
-        dims = _undo_broadcast_idiom(ctx, x, dims)
+    dims = target_dims(ctx, x, codes, allow_zero)
     ctx.require_same_elements(x, dims)
     return ctx.reshape(x, dims)
+
+
+def target_dims(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> list[Any]:
+    """The dims that reshape codes ask for."""
+    dims, infer = _decode(ctx, x, codes, allow_zero)
+    if infer is None:
+        return _undo_broadcast_idiom(ctx, x, dims)
+    dims[infer] = _inferred(ctx, x, dims, infer)
+    return dims
 
 
 def _decode(
@@ -135,12 +142,17 @@ def _without_max_one(ctx: Emitter, dim: Any) -> Any:
 
 def _reshape_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, like = args
-    lb, rb = attrs["lhs_begin"] % (x.rank + 1), attrs["rhs_begin"] % (like.rank + 1)
-    le = x.rank if attrs["lhs_end"] is None else attrs["lhs_end"] % (x.rank + 1)
-    re = like.rank if attrs["rhs_end"] is None else attrs["rhs_end"] % (like.rank + 1)
+    lb, le = _span(attrs["lhs_begin"], attrs["lhs_end"], x.rank)
+    rb, re = _span(attrs["rhs_begin"], attrs["rhs_end"], like.rank)
     dims = [*x.dims[:lb], *like.dims[rb:re], *x.dims[le:]]
     ctx.require_same_elements(x, dims)
     return ctx.reshape(x, dims)
+
+
+def _span(begin: int, end: int | None, rank: int) -> tuple[int, int]:
+    """A run of axes; negative bounds count from the end."""
+    end = rank if end is None else end
+    return begin + rank if begin < 0 else begin, end + rank if end < 0 else end
 
 
 def _expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -189,6 +201,11 @@ def _broadcast_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     shape = ctx.shape_arg(args[1], "the shape") if len(args) > 1 else list(attrs["shape"])
     dims = [ctx.dim(d) for d in shape]
+    return broadcast_dims_to(ctx, x, dims)
+
+
+def broadcast_dims_to(ctx: Emitter, x: Tensor, dims: list[Any]) -> Tensor:
+    """``x`` stretched to ``dims``, each axis proved or guarded to be 1 or equal."""
     if len(dims) < x.rank:
         raise TypeMismatch(ctx.where(f"cannot broadcast rank {x.rank} to rank {len(dims)}"))
     offset = len(dims) - x.rank
@@ -210,13 +227,16 @@ def _broadcast_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _broadcast_to_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    return ctx.broadcast(args[0], list(args[1].dims), full=True)
+    return broadcast_dims_to(ctx, args[0], list(args[1].dims))
 
 
 def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    parts = list(args[0])
+    parts: list[Tensor] = list(args[0])
     axis = ctx.axis(attrs["axis"], parts[0].rank)
     dtype = ctx.same_dtype(parts)
+    ranks = sorted({p.rank for p in parts})
+    if len(ranks) > 1:
+        raise TypeMismatch(ctx.where(f"expected parts of one rank, found ranks {ranks}"))
     if len(parts) == 1:
         return parts[0]
     dims = list(parts[0].dims)
@@ -233,7 +253,7 @@ def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _stack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     parts = list(args[0])
-    axis = attrs["axis"] % (parts[0].rank + 1)
+    axis = ctx.axis(attrs["axis"], parts[0].rank + 1)
     rows = [ctx.reshape(p, [*p.dims[:axis], i64(1), *p.dims[axis:]]) for p in parts]
     return _concatenate(ctx, [rows], {"axis": axis})
 
@@ -247,116 +267,49 @@ def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
         size = ctx.solver.simplify(tirx.floordiv(dim, i64(sections)))
         bounds = [ctx.solver.simplify(size * k) for k in range(sections)] + [dim]
     else:
+        if list(sections) != sorted(sections) or any(c < 0 for c in sections):
+            raise Unsupported(ctx.where(f"cuts that do not rise from 0: {list(sections)}"))
         cuts = [ctx.solver.simplify(tirx.min(i64(int(c)), dim)) for c in sections]
         bounds = [i64(0), *cuts, dim]
-    return tuple(
-        sliced(ctx, x, {axis: (a, b - a, 1)}) for a, b in zip(bounds, bounds[1:], strict=False)
-    )
-
-
-def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -> Tensor:
-    """A slice given per axis as (begin, length, stride), all inside the operand."""
-    dims = list(x.dims)
-    axes, begins, ends, strides = [], [], [], []
-    for axis, (begin, length, stride) in where.items():
-        length = ctx.solver.simplify(length)
-        begin = ctx.solver.simplify(begin)
-        if stride == 1 and ctx.literal(begin) == 0 and ctx.same(length, dims[axis]):
-            continue
-        dims[axis] = length
-        axes.append(axis)
-        begins.append(begin)
-        ends.append(ctx.solver.simplify(begin + length * stride))
-        strides.append(i64(stride))
-    if not axes:
-        return x
-    call = R.strided_slice(ctx.expr(x), axes, begins, ends, strides, assume_inbound=True)
-    return ctx.emit(call, dims, x.dtype)
-
-
-def _strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x = args[0]
-    if len(args) > 1:
-        bounds = [ctx.shape_arg(a, "a slice bound") for a in args[1:4]]
-        begin, end, strides = (*bounds, [])[:3]
-    else:
-        begin, end = list(attrs["begin"]), list(attrs["end"])
-        strides = list(attrs["strides"] or [])
-    axes = [ctx.axis(a, x.rank) for a in (attrs["axes"] or range(len(begin)))]
-    if len(strides) <= 1:
-        strides = (strides or [1]) * len(axes)
-    where = {}
-    for k, axis in enumerate(axes):
-        size_mode = attrs["slice_mode"] == "size"
-        step = 1 if size_mode else int(strides[k])
-        stop: Any = None if k >= len(end) else end[k]
-        if size_mode:
-            stop = None if is_number(stop) and stop < 0 else _plus(ctx, begin[k], stop)
-        where[axis] = slice_extent(ctx, x.dims[axis], begin[k], stop, step)
-    return sliced(ctx, x, where)
-
-
-def _plus(ctx: Emitter, a: Any, b: Any) -> Any:
-    return a + b if is_number(a) and is_number(b) else ctx.dim(a) + ctx.dim(b)
-
-
-def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tuple[Any, Any, int]:
-    """(begin, length, stride) after NumPy's wrapping and clamping.
-
-    Raises:
-        TypeMismatch: the step is zero.
-    """
-    if step == 0:
-        raise TypeMismatch(ctx.where("a slice step of 0"))
-    low, high = (i64(0), dim) if step > 0 else (i64(-1), dim - 1)
-    first = _bound(ctx, begin, dim, low, high)
-    last = high if end is None else _bound(ctx, end, dim, low, high)
-    if end is None and step < 0:
-        last = i64(-1)
-    span = last - first if step > 0 else first - last
-    k = abs(step)
-    length = tirx.max(span, i64(0))
-    if k > 1:
-        length = tirx.floordiv(length + (k - 1), i64(k))
-    return first, length, step
-
-
-def _bound(ctx: Emitter, value: Any, dim: Any, low: Any, high: Any) -> Any:
-    if is_number(value) and abs(int(value)) >= 2**31 - 1:
-        return high if value > 0 else low
-    position = ctx.dim(value)
-    if is_number(value) and value < 0:
-        position = dim + int(value)
-    elif not is_number(value) and ctx.solver.known_le(i64(0), position) is not True:
-        position = tirx.Select(position < 0, position + dim, position)
-    return ctx.solver.simplify(tirx.min(tirx.max(position, low), high))
-
-
-def _slice_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, like = args
-    axes = attrs["axes"] or range(x.rank)
-    where = {}
-    for a in (ctx.axis(a, x.rank) for a in axes):
-        ctx.solver.require_le(like.dims[a], x.dims[a], ctx.where(f"axis {a} is cut"))
-        where[a] = (i64(0), like.dims[a], 1)
-    return sliced(ctx, x, where)
+    return tuple(sliced(ctx, x, {axis: (a, b - a, 1)}) for a, b in pairwise(bounds))
 
 
 def _reverse(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x = args[0]
-    return ctx.emit(R.flip(ctx.expr(x), ctx.axis(attrs["axis"], x.rank)), x.dims, x.dtype)
+    x: Tensor = args[0]
+    axis = attrs["axis"]
+    for a in range(x.rank) if axis is None else [ctx.axis(axis, x.rank)]:
+        x = flip(ctx, x, a)
+    return x
+
+
+def flip(ctx: Emitter, x: Tensor, axis: int) -> Tensor:
+    """One axis reversed; a literal is reversed now."""
+    if x.constant is not None:
+        return ctx.constant(np.ascontiguousarray(np.flip(x.constant, axis)))
+    return ctx.emit(R.flip(ctx.expr(x), axis), x.dims, x.dtype)
 
 
 def _tile(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     reps = ctx.shape_arg(args[1], "reps") if len(args) > 1 else list(attrs["reps"])
     if not all(is_number(r) for r in reps):
-        raise Unsupported(ctx.where("symbolic reps"))
+        return _tile_symbolic(ctx, x, reps)
     rank = max(len(reps), x.rank)
     reps = [1] * (rank - len(reps)) + [int(r) for r in reps]
     dims = [i64(1)] * (rank - x.rank) + list(x.dims)
     call = R.tile(ctx.expr(x), reps)
     return ctx.emit(call, [d * r for d, r in zip(dims, reps, strict=True)], x.dtype)
+
+
+def _tile_symbolic(ctx: Emitter, x: Tensor, reps: list[Any]) -> Tensor:
+    """Every axis next to one of its repetitions, then merged."""
+    rank = max(len(reps), x.rank)
+    times = [i64(1)] * (rank - len(reps)) + [ctx.dim(r) for r in reps]
+    dims = [i64(1)] * (rank - x.rank) + list(x.dims)
+    spread = ctx.reshape(x, [y for d in dims for y in (i64(1), d)])
+    full = [y for r, d in zip(times, dims, strict=True) for y in (r, d)]
+    copied = ctx.broadcast(spread, full, full=True)
+    return ctx.reshape(copied, [r * d for r, d in zip(times, dims, strict=True)])
 
 
 def _repeat(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -370,145 +323,130 @@ def _repeat(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return ctx.emit(R.repeat(ctx.expr(x), times, axis), dims, x.dtype)
 
 
-# -- indexing ----------------------------------------------------------------------------------
+def _dyn_expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return _expand_dims(ctx, args, {**attrs, "axis": _one_axis(ctx, args[1])})
 
 
-def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    data, picks = args
-    if attrs["batch_dims"]:
-        raise Unsupported(ctx.where("batch_dims"))
-    axis, mode = attrs["axis"], attrs["mode"]
-    if axis is None:
-        data, axis = ctx.reshape(data, [product(data.dims)]), 0
-    axis = ctx.axis(axis, data.rank)
-    literal = value_of(picks)
-    if literal is not None and literal.ndim == 0 and is_number(literal.item()):
-        return _pick_one(ctx, data, axis, int(literal.item()), mode)
-    dims = [*data.dims[:axis], *picks.dims, *data.dims[axis + 1 :]]
-    call = R.take(ctx.expr(data), ctx.expr(picks), axis, "wrap" if mode == "wrap" else "clip")
-    return ctx.emit(call, dims, data.dtype)
+def _one_axis(ctx: Emitter, given: Tensor) -> int:
+    axis = ctx.shape_arg(given, "the axis")[0]
+    if not is_number(axis):
+        raise Unsupported(ctx.where("an axis that depends on shapes"))
+    return int(axis)
 
 
-def _pick_one(ctx: Emitter, data: Tensor, axis: int, position: int, mode: str) -> Tensor:
-    """A literal index is a slice, which costs nothing."""
-    dim = data.dims[axis]
-    if mode == "wrap":
-        where = tirx.floormod(i64(position), dim)
-    else:
-        where = tirx.max(tirx.min(i64(position), dim - 1), i64(0))
-    row = sliced(ctx, data, {axis: (where, i64(1), 1)})
-    return ctx.reshape(row, [*data.dims[:axis], *data.dims[axis + 1 :]])
+def _dyn_squeeze(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    axes = ctx.shape_arg(args[1], "the axes")
+    if not all(is_number(a) for a in axes):
+        raise Unsupported(ctx.where("axes that depend on shapes"))
+    return _squeeze(ctx, args, {"axis": tuple(int(a) for a in axes)})
 
 
-def _gather(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    data, picks = args
-    axis = ctx.axis(attrs["axis"] or 0, data.rank)
-    call = R.gather_elements(ctx.expr(data), ctx.expr(picks), axis)
-    return ctx.emit(call, picks.dims, data.dtype)
-
-
-def _gather_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Relay's coordinate axis is the first of the indices, Relax's the last."""
-    data, picks = args
-    if attrs["batch_dims"]:
-        raise Unsupported(ctx.where("batch_dims"))
-    depth = ctx.static(picks.dims[0], "the first dim of the indices")
-    moved = permute(ctx, picks, [*range(1, picks.rank), 0])
-    dims = [*picks.dims[1:], *data.dims[depth:]]
-    return ctx.emit(R.gather_nd(ctx.expr(data), ctx.expr(moved)), dims, data.dtype)
-
-
-def _one_hot(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, on, off = args[:3]
-    rank = x.rank + 1
-    axis = attrs["axis"] % rank
-    depth = attrs["depth"]
-    if len(args) > 3:
-        given = ctx.shape_arg(args[3], "depth")[0]
-        if not is_number(given):
-            raise Unsupported(ctx.where("a symbolic depth"))
-        depth = int(given)
-    dtype = attrs["dtype"] or on.dtype
-    dims = [*x.dims[:axis], i64(depth), *x.dims[axis:]]
-    fills = []
-    for t in (on, off):
-        if t.constant is None:
-            raise Unsupported(ctx.where("on and off values must be literals"))
-        fills.append(tirx.const(t.constant.reshape(()).item(), dtype))
-    return ctx.emit(R.one_hot(ctx.expr(x), *fills, depth, axis), dims, dtype)
-
-
-def _scatter_elements(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    data, picks, updates = args
-    axis = ctx.axis(attrs["axis"], data.rank)
-    operands = [ctx.expr(t) for t in (data, picks, updates)]
-    call = R.scatter_elements(*operands, axis=axis, reduction=attrs["reduction"])
-    return ctx.emit(call, data.dims, data.dtype)
-
-
-def _argwhere(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+def _reverse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """``reshape`` whose codes are read from the right."""
     x = args[0]
-    if x.rank == 0:
-        raise Unsupported(ctx.where("a tensor of rank 0"))
-    raw = ctx.bind(R.nonzero(ctx.expr(x)), relax.TensorType(None, "int64", ndim=2))
-    count = ctx.solver.symbol("nonzero", ctx.where("the number of non-zero elements"))
-    ctx.solver.assume(count <= product(x.dims), "at most every element is non-zero")
-    dims = [i64(x.rank), count]
-    found = Tensor(tuple(dims), "int64", ctx.match(raw, relax.TensorType(dims, "int64")))
-    return cast(ctx, permute(ctx, found, [1, 0]), "int32")
+    codes = list(reversed(attrs["newshape"]))
+    backwards = Tensor(tuple(reversed(x.dims)), x.dtype, x.expr, x.value, x.constant)
+    dims = target_dims(ctx, backwards, codes, bool(attrs["allowzero"]))
+    dims.reverse()
+    ctx.require_same_elements(x, dims)
+    return ctx.reshape(x, dims)
 
 
-def _trilu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, k = args
-    value = value_of(k)
-    if value is None or not is_number(value.reshape(-1)[0]):
-        raise Unsupported(ctx.where("a diagonal computed from data"))
-    build = R.triu if attrs["upper"] else R.tril
-    return ctx.emit(build(ctx.expr(x), int(value.reshape(-1)[0])), x.dims, x.dtype)
+def _collapse_sum_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Sum over the axes along which broadcasting ``like`` would repeat."""
+    x: Tensor = args[0]
+    like: Tensor = args[1]
+    lead = x.rank - like.rank
+    axes = list(range(lead))
+    for a, d in enumerate(like.dims):
+        if ctx.literal(d) == 1:
+            axes.append(lead + a)
+        else:
+            ctx.require_eq(x.dims[lead + a], d, f"axis {a} is kept")
+    if not axes:
+        return x
+    kept = [i64(1) if a in axes else d for a, d in enumerate(x.dims)]
+    total = ctx.emit(R.sum(ctx.expr(x), axes, keepdims=True), kept, x.dtype)
+    return ctx.reshape(total, like.dims)
 
 
-def _scan(build: Any) -> Rule:
-    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x = args[0]
-        dtype = attrs["dtype"] or x.dtype
-        axis = attrs["axis"]
-        if axis is None:
-            x, axis = ctx.reshape(x, [product(x.dims)]), 0
-        call = build(ctx.expr(x), ctx.axis(axis, x.rank), dtype, bool(attrs["exclusive"]))
-        return ctx.emit(call, x.dims, dtype)
+def _meshgrid(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
+    parts = list(args[0])
+    order = list(range(len(parts)))
+    if attrs["indexing"] == "xy" and len(parts) > 1:
+        order[:2] = [1, 0]
+    sizes = [p.dims[0] if p.rank else i64(1) for p in parts]
+    dims = [sizes[k] for k in order]
+    grids = []
+    for k, p in enumerate(parts):
+        own = [dims[a] if order[a] == k else i64(1) for a in range(len(parts))]
+        grids.append(ctx.broadcast(ctx.reshape(p, own), dims, full=True))
+    return tuple(grids)
 
-    return rule
+
+def _depth_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, b = args[0], int(attrs["block_size"])
+    x, back = channels_first(ctx, x, attrs["layout"], "NCHW")
+    n, c, h, w = x.dims
+    ctx.solver.require_divides(i64(b * b), c, ctx.where("the block must divide the channels"))
+    rest = ctx.solver.simplify(tirx.floordiv(c, i64(b * b)))
+    first = attrs["mode"] == "DCR"
+    split = [n, b, b, rest, h, w] if first else [n, rest, b, b, h, w]
+    order = [0, 3, 4, 1, 5, 2] if first else [0, 1, 4, 2, 5, 3]
+    moved = permute(
+        ctx, ctx.reshape(x, [i64(d) if isinstance(d, int) else d for d in split]), order
+    )
+    return back(ctx.reshape(moved, [n, rest, h * b, w * b]))
+
+
+def _space_to_depth(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, b = args[0], int(attrs["block_size"])
+    x, back = channels_first(ctx, x, attrs["layout"], "NCHW")
+    n, c, h, w = x.dims
+    for d in (h, w):
+        ctx.solver.require_divides(i64(b), d, ctx.where("the block must divide the image"))
+    high, wide = (ctx.solver.simplify(tirx.floordiv(d, i64(b))) for d in (h, w))
+    blocks = ctx.reshape(x, [n, c, high, i64(b), wide, i64(b)])
+    order = [0, 3, 5, 1, 2, 4] if attrs["mode"] == "DCR" else [0, 1, 3, 5, 2, 4]
+    return back(ctx.reshape(permute(ctx, blocks, order), [n, c * (b * b), high, wide]))
+
+
+def channels_first(
+    ctx: Emitter, x: Tensor, layout: str, wanted: str
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """``x`` with its axes in the order ``wanted``, and how to bring a result back."""
+    if layout == wanted:
+        return x, lambda y: y
+    if sorted(layout) != sorted(wanted):
+        raise Unsupported(ctx.where(f"data layout {layout}"))
+    moved = permute(ctx, x, [layout.index(c) for c in wanted])
+    back = [wanted.index(c) for c in layout]
+    return moved, lambda y: permute(ctx, y, back)
 
 
 LOWER: Mapping[str, Rule] = {
     "reshape": _reshape,
     "dyn.reshape": _dyn_reshape,
+    "contrib_reverse_reshape": _reverse_reshape,
     "reshape_like": _reshape_like,
     "expand_dims": _expand_dims,
+    "dyn.expand_dims": _dyn_expand_dims,
     "squeeze": _squeeze,
+    "dyn.squeeze": _dyn_squeeze,
     "nn.batch_flatten": _batch_flatten,
     "transpose": _transpose,
     "broadcast_to": _broadcast_to,
     "dyn.broadcast_to": _broadcast_to,
     "broadcast_to_like": _broadcast_to_like,
+    "collapse_sum_like": _collapse_sum_like,
     "concatenate": _concatenate,
     "stack": _stack,
     "split": _split,
-    "strided_slice": _strided_slice,
-    "dyn.strided_slice": _strided_slice,
-    "slice_like": _slice_like,
+    "meshgrid": _meshgrid,
     "reverse": _reverse,
     "tile": _tile,
     "dyn.tile": _tile,
     "repeat": _repeat,
-    "take": _take,
-    "gather": _gather,
-    "gather_nd": _gather_nd,
-    "one_hot": _one_hot,
-    "dyn.one_hot": _one_hot,
-    "scatter_elements": _scatter_elements,
-    "argwhere": _argwhere,
-    "trilu": _trilu,
-    "cumsum": _scan(R.cumsum),
+    "nn.depth_to_space": _depth_to_space,
+    "nn.space_to_depth": _space_to_depth,
 }
-

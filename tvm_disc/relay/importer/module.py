@@ -7,8 +7,8 @@ walked twice with one solver, so that facts found late simplify shapes met early
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,13 +18,23 @@ from tvm import relax, tirx
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
-from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.context import i64
+from tvm_disc.relay.importer.inputs import Inputs, declare, identifier
+from tvm_disc.relay.importer.scopes import (
+    BOTTOM,
+    Bottom,
+    Scope,
+    Tail,
+    calls_itself,
+    operands_of,
+    refuse_tail,
+)
+from tvm_disc.relay.importer.spans import decided, ranged
 from tvm_disc.relay.importer.tensor import Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
-from tvm_disc.relay.visit import post_order
-from tvm_disc.shape import Likely, Solver, parse_constraint
+from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
@@ -62,126 +72,35 @@ def import_module(
         raise TypeMismatch(f"params name inputs that main does not have: {sorted(unknown)}")
     solver = Solver()
     symbols: dict[Any, Any] = {}
-    _declare(main, params or {}, constraints, solver, symbols)
+    declare(main, params or {}, constraints, solver, symbols)
     _Importer(mod, solver, symbols).run(main, params or {})
     return Imported(_Importer(mod, solver, symbols).run(main, params or {}), solver)
 
 
-def _declare(
-    main: ast.Function,
-    params: Mapping[str, np.ndarray],
-    constraints: Sequence[str],
-    solver: Solver,
-    symbols: dict[Any, Any],
-) -> None:
-    """Make the input symbols, then tell the solver what the user knows about them."""
-    importer = _Importer(IRModule(), solver, symbols)
-    dims: dict[str, Any] = {}
-    for p in main.params:
-        if p.name_hint not in params:
-            for axis, d in enumerate(importer.input(p).dims):
-                dims[f"{p.name_hint}.{axis}"] = d
-                if isinstance(d, tirx.Var):
-                    dims.setdefault(str(d.name), d)
-    for text in constraints:
-        fact = parse_constraint(text, dims.get, dims)
-        if isinstance(fact, Likely):
-            solver.likely(fact.expr, fact.values)
-        else:
-            # Stated, not proved: the program checks it before it relies on it.
-            solver.require(fact, f"constraint {text!r}")
-
-
-@dataclass(eq=False)
-class _Scope:
-    """Variables in reach and values already computed, innermost last.
-
-    A scope with ``captures`` belongs to a function of its own in the Relax module: what it reads
-    from outside must become a parameter.
-    """
-
-    parent: _Scope | None
-    variables: dict[ast.Var, Any] = field(default_factory=dict)
-    memo: dict[int, Any] = field(default_factory=dict)
-    is_function: bool = False
-    captures: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-
-
-class _Bottom:
-    """The value of a self-call while a function's result type is still being found."""
-
-
-BOTTOM = _Bottom()
-
-
-class _Importer:
+class _Importer(Inputs):
     def __init__(self, mod: IRModule, solver: Solver, symbols: dict[Any, Any]) -> None:
-        self.source, self.solver, self.symbols = mod, solver, symbols
-        self.ctx = Emitter(solver)
+        super().__init__(solver, symbols)
+        self.source = mod
         self.functions: dict[Any, Any] = {}
         self.active: list[tuple[ast.Function, Any, Any]] = []  # function, global var, result type
         self.counter = 0
 
     def run(self, main: ast.Function, params: Mapping[str, np.ndarray]) -> Any:
-        scope = _Scope(None, is_function=True)
+        scope = Scope(None, is_function=True)
         inputs = []
         for p in main.params:
             if p.name_hint in params:
-                scope.variables[p] = self._bound(p, params[p.name_hint])
+                scope.variables[p] = self.bound(p, params[p.name_hint])
             else:
                 tensor = self.input(p)
                 scope.variables[p] = tensor
                 inputs.append(tensor.expr)
-        out = self._result(self._eval(main.body, scope))
+        value = self._eval(main.body, scope)
+        out = self._result(value)
         body = relax.SeqExpr([relax.BindingBlock(self.ctx.sequences.pop())], out)
-        func = relax.Function(inputs, body, body.body.ty, True)
+        func = relax.Function(inputs, body, self._seen_outside(value, inputs), True)
         func = func.with_attr("global_symbol", "main")
         return tvm.IRModule({relax.GlobalVar("main"): func, **self.functions})
-
-    # -- inputs --------------------------------------------------------------------------------
-
-    def _bound(self, param: ast.Var, array: np.ndarray) -> Tensor:
-        ty = param.type_annotation
-        if isinstance(ty, rt.TensorType):
-            if ty.dtype != str(array.dtype) or len(ty.shape) != array.ndim:
-                raise TypeMismatch(
-                    f"param '{param.name_hint}': expected {ty}, found {array.dtype}{array.shape}"
-                )
-        return self.ctx.constant(np.asarray(array))
-
-    def input(self, param: ast.Var) -> Tensor:
-        """The tensor of an input, its ``?`` dims as symbols."""
-        ty = param.type_annotation
-        if not isinstance(ty, rt.TensorType):
-            raise Unsupported(
-                f"input '{param.name_hint}': expected a tensor type, found {ty}; "
-                "inputs that are tuples, functions or unannotated are not compiled yet"
-            )
-        dims = [
-            self._dim(d, (param, axis), f"{_identifier(param.name_hint)}_{axis}",
-                      f"input '{param.name_hint}' axis {axis}")
-            for axis, d in enumerate(ty.shape)
-        ]
-        var = relax.Var(param.name_hint, relax.TensorType(dims, ty.dtype))
-        return Tensor(tuple(dims), ty.dtype, var)
-
-    def _dim(self, dim: Any, key: Any, name: str, source: str) -> Any:
-        """A Relay dim as an expression; an anonymous ``?`` is a symbol of its own per ``key``."""
-        if isinstance(dim, int | np.integer):
-            return i64(int(dim))
-        if isinstance(dim, rt.Any):
-            return self._symbol(key if dim.name is None else dim.name, dim.name or name, source)
-        if isinstance(dim, rt.DimVar):
-            return self._symbol(dim.name, dim.name, source)
-        if isinstance(dim, rt.DimOp):
-            a, b = (self._dim(x, key, name, source) for x in (dim.a, dim.b))
-            return self.solver.simplify(_DIM_OPS[dim.op](a, b))
-        raise Unsupported(f"{source}: dim {dim}")
-
-    def _symbol(self, key: Any, name: str, source: str) -> Any:
-        if key not in self.symbols:
-            self.symbols[key] = self.solver.symbol(name, source)
-        return self.symbols[key]
 
     # -- results -------------------------------------------------------------------------------
 
@@ -193,6 +112,8 @@ class _Importer:
         return self.ctx.bind(expr, self._type(value))
 
     def _materialized(self, value: Any) -> Expr:
+        if isinstance(value, Tail):
+            return value.var
         if isinstance(value, tuple):
             return relax.Tuple([self._materialized(v) for v in value])
         if isinstance(value, Closure):
@@ -206,7 +127,7 @@ class _Importer:
 
     # -- evaluation ----------------------------------------------------------------------------
 
-    def _eval(self, expr: ast.Expr, scope: _Scope) -> Any:
+    def _eval(self, expr: ast.Expr, scope: Scope) -> Any:
         """The value of an expression; chains of calls and lets do not deepen the stack."""
         while isinstance(expr, ast.Let):
             self._let(expr, scope)
@@ -216,7 +137,7 @@ class _Importer:
             node, ready = stack.pop()
             if self._lookup(node, scope) is not None:
                 continue
-            operands = _operands(node)
+            operands = operands_of(node)
             if operands and not ready:
                 stack.append((node, True))
                 stack.extend((x, False) for x in reversed(operands))
@@ -224,26 +145,28 @@ class _Importer:
             scope.memo[id(node)] = self._node(node, scope)
         return self._lookup(expr, scope)
 
-    def _lookup(self, node: ast.Expr, scope: _Scope) -> Any:
-        current: _Scope | None = scope
-        crossed: list[_Scope] = []
+    def _lookup(self, node: ast.Expr, scope: Scope) -> Any:
+        current: Scope | None = scope
+        crossed: list[Scope] = []
         while current is not None:
-            table = current.variables if isinstance(node, ast.Var) else current.memo
-            key = node if isinstance(node, ast.Var) else id(node)
-            if key in table:  # type: ignore[operator]
-                return self._capture(table[key], crossed)  # type: ignore[index]
+            table: dict[Any, Any] = current.memo
+            key: Any = id(node)
+            if isinstance(node, ast.Var):
+                table, key = current.variables, node
+            if key in table:
+                return self._capture(table[key], crossed)
             if current.is_function:
                 crossed.append(current)
             current = current.parent
         return None
 
-    def _capture(self, value: Any, crossed: Sequence[_Scope]) -> Any:
+    def _capture(self, value: Any, crossed: Sequence[Scope]) -> Any:
         """A value seen from inside functions: tensors become extra parameters on the way in."""
         for function in reversed(crossed):
             value = self._captured(value, function)
         return value
 
-    def _captured(self, value: Any, function: _Scope) -> Any:
+    def _captured(self, value: Any, function: Scope) -> Any:
         if isinstance(value, tuple):
             return tuple(self._captured(v, function) for v in value)
         if not isinstance(value, Tensor) or value.constant is not None:
@@ -263,15 +186,15 @@ class _Importer:
     def _fresh(self, name: str) -> Any:
         return self.solver.symbol(name, "a dim inside a local function")
 
-    def _let(self, let: ast.Let, scope: _Scope) -> None:
+    def _let(self, let: ast.Let, scope: Scope) -> None:
         value = let.value
         if isinstance(value, ast.Function):
             closure = Closure(value, scope, let.var.name_hint, let.var)
             scope.variables[let.var] = closure
         else:
-            scope.variables[let.var] = self._eval(value, _Scope(scope))
+            scope.variables[let.var] = self._eval(value, Scope(scope))
 
-    def _node(self, node: ast.Expr, scope: _Scope) -> Any:
+    def _node(self, node: ast.Expr, scope: Scope) -> Any:
         if isinstance(node, ast.Constant):
             return self.ctx.constant(np.asarray(node.data))
         if isinstance(node, ast.Tuple):
@@ -285,7 +208,7 @@ class _Importer:
         if isinstance(node, ast.Function):
             return Closure(node, scope)
         if isinstance(node, ast.Let):
-            return self._eval(node, _Scope(scope))
+            return self._eval(node, Scope(scope))
         if isinstance(node, ast.GlobalVar):
             return self._global(node)
         if isinstance(node, ast.Var):
@@ -295,6 +218,7 @@ class _Importer:
     def _field(self, value: Any, index: int) -> Any:
         if value is BOTTOM:
             return BOTTOM
+        refuse_tail(value)
         if not isinstance(value, tuple) or not 0 <= index < len(value):
             raise TypeMismatch(f"field {index} of something that is no tuple of that size")
         return value[index]
@@ -307,7 +231,7 @@ class _Importer:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def _call(self, call: ast.Call, scope: _Scope) -> Any:
+    def _call(self, call: ast.Call, scope: Scope) -> Any:
         args = [self._lookup(a, scope) for a in call.args]
         if isinstance(call.op, ast.Op):
             return self._operator(call, args)
@@ -321,6 +245,8 @@ class _Importer:
         name = call.op.name
         if any(a is BOTTOM for a in args):
             return BOTTOM
+        for a in args:
+            refuse_tail(a)
         row = OPS.get(name)
         self.ctx.span, self.ctx.operator = call.span or self.ctx.span, name
         if row is None:
@@ -332,7 +258,10 @@ class _Importer:
                 return Tensor(dims, self._value_dtype(name, args, call.attrs), value=value)
         if row.lower is None:
             raise Unsupported(self.ctx.where("this operator has no import rule yet"))
-        return row.lower(self.ctx, args, call.attrs)
+        known = decided(self.ctx, name, args)
+        if known is not None:
+            return known
+        return ranged(self.ctx, name, args, row.lower(self.ctx, args, call.attrs))
 
     def _value_dtype(self, name: str, args: list[Any], attrs: Mapping[str, Any]) -> str:
         if OPS[name].compares:
@@ -345,12 +274,12 @@ class _Importer:
         first = first[0] if isinstance(first, tuple) else first
         return str(first.dtype)
 
-    def _apply(self, closure: Closure, args: list[Any], scope: _Scope) -> Any:
+    def _apply(self, closure: Closure, args: list[Any], scope: Scope) -> Any:
         for function, gv, result in self.active:
             if function is closure.function:
                 return self._recursive_call(gv, result, args, scope)
-        if not _calls_itself(closure):
-            inner = _Scope(closure.scope)
+        if not calls_itself(closure):
+            inner = Scope(closure.scope)
             for p, a in zip(closure.function.params, args, strict=True):
                 inner.variables[p] = self._annotated(p, a)
             return self._eval(closure.function.body, inner)
@@ -373,28 +302,30 @@ class _Importer:
 
     # -- control flow --------------------------------------------------------------------------
 
-    def _branch(self, expr: ast.Expr, scope: _Scope) -> tuple[list[Any], Any]:
+    def _branch(self, expr: ast.Expr, scope: Scope) -> tuple[list[Any], Any]:
         self.ctx.sequences.append([])
         try:
-            value = self._eval(expr, _Scope(scope))
+            value = self._eval(expr, Scope(scope))
         finally:
             bindings = self.ctx.sequences.pop()
         return bindings, value
 
-    def _if(self, node: ast.If, scope: _Scope) -> Any:
+    def _if(self, node: ast.If, scope: Scope) -> Any:
         cond = self._eval(node.cond, scope)
         literal = value_of(cond)
         if literal is not None and isinstance(literal.item(), bool):
             return self._eval(node.true_branch if literal.item() else node.false_branch, scope)
-        outer = _Scope(scope)
+        outer = Scope(scope)
         cond_expr = self.ctx.expr(cond)
         then_bindings, then_value = self._branch(node.true_branch, outer)
         else_bindings, else_value = self._branch(node.false_branch, outer)
-        known = else_value if then_value is BOTTOM else then_value
-        if known is BOTTOM:
+        values = [v for v in (then_value, else_value) if not isinstance(v, Bottom | Tail)]
+        if not values:
             return BOTTOM
-        other = known if BOTTOM in (then_value, else_value) else else_value
-        erased = self._joined(known, other)
+        known, other = values[0], values[-1]
+        recurs = any(isinstance(v, Tail) for v in (then_value, else_value))
+        # The dims of a recursive result are those of some later round.
+        erased = self._erase(known) if recurs else self._joined(known, other)
         branches = []
         for bindings, value in ((then_bindings, then_value), (else_bindings, else_value)):
             self.ctx.sequences.append(bindings)
@@ -434,10 +365,10 @@ class _Importer:
 
     # -- recursive functions -------------------------------------------------------------------
 
-    def _call_recursive_function(self, closure: Closure, args: list[Any], scope: _Scope) -> Any:
+    def _call_recursive_function(self, closure: Closure, args: list[Any], scope: Scope) -> Any:
         """Define the function once for these arguments, then call it."""
         self.counter += 1
-        name = f"{_identifier(closure.name)}_{self.counter}"
+        name = f"{identifier(closure.name)}_{self.counter}"
         probe = self._define(closure, args, name, None)
         gv, captured, result = self._define(closure, args, name, probe[2])
         exprs = [self.ctx.expr(a) for a in (*args, *(outer for outer, _ in captured))]
@@ -449,7 +380,7 @@ class _Importer:
     ) -> tuple[Any, list[tuple[Tensor, Tensor]], Any]:
         """Import the body as a Relax function; without ``result`` only to find that type."""
         func = closure.function
-        inner = _Scope(closure.scope, is_function=True)
+        inner = Scope(closure.scope, is_function=True)
         params = []
         for p, a in zip(func.params, args, strict=True):
             tensor = self._parameter(p, a)
@@ -470,8 +401,7 @@ class _Importer:
             self.ctx.sequences = saved
         captured = list(inner.captures.values())
         params += [t.expr for _, t in captured]
-        own = {d for p in params for d in p.ty.shape.values if isinstance(d, tirx.Var)}
-        found = self._erase(value, own)
+        found = self._erase(value)
         if result is not None:
             body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
             relax_func = relax.Function(params, body, result, True)
@@ -493,76 +423,36 @@ class _Importer:
                 d if isinstance(d, tirx.IntImm) else self._fresh(f"{param.name_hint}_{axis}")
                 for axis, d in enumerate(arg.dims)
             ]
-        var = relax.Var(_identifier(param.name_hint), relax.TensorType(dims, arg.dtype))
+        var = relax.Var(identifier(param.name_hint), relax.TensorType(dims, arg.dtype))
         return Tensor(tuple(dims), arg.dtype, var)
 
-    def _erase(self, value: Any, own: set[Any]) -> Any:
+    def _erase(self, value: Any) -> Any:
         """The type of a value seen from outside the function that computes it."""
-        if isinstance(value, tuple):
-            return relax.TupleType([self._erase(v, own) for v in value])
-        if all(isinstance(d, tirx.IntImm) for d in value.dims):
-            return relax.TensorType(list(value.dims), value.dtype)
-        return relax.TensorType(None, value.dtype, ndim=value.rank)
+        return self._typed_without(value, lambda dim: not isinstance(dim, tirx.IntImm))
 
-    def _recursive_call(self, target: Any, result: Any, args: list[Any], scope: _Scope) -> Any:
+    def _seen_outside(self, value: Any, params: Sequence[Any]) -> Any:
+        """A result type may only mention symbols of the parameters."""
+        own = {d for p in params for d in p.ty.shape.values if isinstance(d, tirx.Var)}
+
+        def foreign(dim: Any) -> bool:
+            if isinstance(dim, tirx.IntImm):
+                return False
+            names = [dim] if isinstance(dim, tirx.Var) else tirx.analysis.undefined_vars(dim)
+            return any(v not in own for v in names)
+
+        return self._typed_without(value, foreign)
+
+    def _typed_without(self, value: Any, hidden: Callable[[Any], bool]) -> Any:
+        if isinstance(value, tuple):
+            return relax.TupleType([self._typed_without(v, hidden) for v in value])
+        if any(hidden(d) for d in value.dims):
+            return relax.TensorType(None, value.dtype, ndim=value.rank)
+        return relax.TensorType(list(value.dims), value.dtype)
+
+    def _recursive_call(self, target: Any, result: Any, args: list[Any], scope: Scope) -> Any:
         if result is None or any(a is BOTTOM for a in args):
             return BOTTOM
         gv, function_scope = target
         captured = [t.expr for _, t in function_scope.captures.values()]
         exprs = [self.ctx.expr(a) for a in args] + captured
-        var = self.ctx.bind(tvm.ir.Call(gv, exprs), result)
-        if isinstance(result, relax.TupleType):
-            return tuple(
-                self._unopened(relax.TupleGetItem(var, k), t) for k, t in enumerate(result.fields)
-            )
-        return self._unopened(var, result)
-
-    def _unopened(self, expr: Expr, ty: Any) -> Tensor:
-        """The result of a tail call, whose dims nobody may ask for."""
-        dims = tuple(ty.shape.values) if ty.shape is not None else (
-            tuple(self._fresh("t") for _ in range(int(ty.ndim)))
-        )
-        return Tensor(dims, str(ty.dtype), expr)
-
-
-_DIM_OPS: Mapping[str, Any] = {
-    "Add": lambda a, b: a + b,
-    "Sub": lambda a, b: a - b,
-    "Mul": lambda a, b: a * b,
-    "FloorDiv": tirx.floordiv,
-    "FloorMod": tirx.floormod,
-    "Div": tirx.floordiv,
-    "Mod": tirx.floormod,
-    "Max": tirx.max,
-    "Min": tirx.min,
-}
-
-
-def _operands(node: ast.Expr) -> tuple[ast.Expr, ...]:
-    """What must be evaluated before a node, in the node's own scope."""
-    if isinstance(node, ast.Call):
-        callee = () if isinstance(node.op, ast.Op | ast.GlobalVar) else (node.op,)
-        return (*callee, *node.args)
-    if isinstance(node, ast.Tuple):
-        return node.fields
-    if isinstance(node, ast.TupleGetItem):
-        return (node.tuple_value,)
-    if isinstance(node, ast.If):
-        return (node.cond,)
-    return ()
-
-
-def _calls_itself(closure: Closure) -> bool:
-    """Whether a function's body mentions the variable it is bound to."""
-    if closure.recursive is None:
-        return any(
-            isinstance(e, ast.GlobalVar) and e.name_hint == closure.name
-            for e in post_order(closure.function.body)
-        ) if closure.scope is None else False
-    return any(e is closure.recursive for e in post_order(closure.function.body))
-
-
-def _identifier(name: str) -> str:
-    """A source name as an identifier."""
-    text = "".join(c if c.isalnum() else "_" for c in name).strip("_")
-    return text if text and not text[0].isdigit() else f"v{text}"
+        return Tail(self.ctx.bind(tvm.ir.Call(gv, exprs), result))

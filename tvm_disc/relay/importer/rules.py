@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tvm_disc.relay.importer import lower_nn, lower_tensor, lower_transform
+from tvm_disc.relay.importer import (
+    lower_image,
+    lower_index,
+    lower_nn,
+    lower_order,
+    lower_slice,
+    lower_tensor,
+    lower_transform,
+    lower_window,
+)
 from tvm_disc.relay.importer.lower_tensor import Rule
 from tvm_disc.relay.importer.values import VALUES
 
-LOWER: Mapping[str, Rule] = {**lower_tensor.LOWER, **lower_transform.LOWER, **lower_nn.LOWER}
+LOWER: Mapping[str, Rule] = {
+    **lower_tensor.LOWER,
+    **lower_transform.LOWER,
+    **lower_slice.LOWER,
+    **lower_index.LOWER,
+    **lower_order.LOWER,
+    **lower_nn.LOWER,
+    **lower_window.LOWER,
+    **lower_image.LOWER,
+}
 
 __all__ = ["LOWER", "VALUES"]

@@ -28,6 +28,7 @@ class Tensor:
     expr: Expr = None
     value: np.ndarray | None = None
     constant: np.ndarray | None = None  # the literal, if it is one
+    span: tuple[int, int] | None = None  # least and greatest element of integers, if known
 
     @property
     def rank(self) -> int:

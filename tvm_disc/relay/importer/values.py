@@ -10,7 +10,7 @@ A rule is ``rule(ctx, args, attrs) -> object array or None``; None means "not at
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from tvm import tirx
@@ -135,7 +135,8 @@ def _expand_dims(x: np.ndarray, attrs: Attrs) -> np.ndarray:
     axis = attrs["axis"]
     rank = x.ndim + 1
     axis = axis + rank if axis < 0 else axis
-    return x.reshape(x.shape[:axis] + (1,) * attrs["num_newaxis"] + x.shape[axis:])
+    ones = (1,) * int(attrs["num_newaxis"])
+    return x.reshape(x.shape[:axis] + ones + x.shape[axis:])
 
 
 def _squeeze(x: np.ndarray, attrs: Attrs) -> np.ndarray:
@@ -148,7 +149,9 @@ def _reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | Non
     shape = attrs["newshape"]
     if value is None or any(not is_number(d) or d < -1 for d in shape):
         return None
-    shape = [value.shape[k] if d == 0 and not attrs["allowzero"] else d for k, d in enumerate(shape)]
+    shape = [
+        value.shape[k] if d == 0 and not attrs["allowzero"] else d for k, d in enumerate(shape)
+    ]
     return value.reshape(shape)
 
 
@@ -180,7 +183,7 @@ def _take(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
         return None
     if not all(is_number(p) for p in picks.reshape(-1)):
         return None
-    mode = {"clip": "clip", "wrap": "wrap", "fast": "clip"}[attrs["mode"]]
+    mode: Literal["wrap", "clip"] = "wrap" if attrs["mode"] == "wrap" else "clip"
     return np.asarray(np.take(data, picks.astype(np.int64), axis=attrs["axis"], mode=mode))
 
 
@@ -195,14 +198,15 @@ def _strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray
     value = value_of(args[0])
     if value is None:
         return None
-    begin, end, strides = attrs["begin"], attrs["end"], attrs["strides"] or ()
+    begin, end = attrs["begin"], attrs["end"]
+    strides: Sequence[int] = attrs["strides"] or ()
     axes = attrs["axes"] or tuple(range(len(begin)))
     where: list[slice] = [slice(None)] * value.ndim
     for k, axis in enumerate(axes):
-        step = strides[k] if k < len(strides) else (strides[0] if len(strides) == 1 else 1)
+        step = strides[0] if len(strides) == 1 else strides[k] if k < len(strides) else 1
         if attrs["slice_mode"] == "size":
-            stop = None if end[k] < 0 else begin[k] + end[k]
-            where[axis] = slice(begin[k], stop)
+            first = begin[k] + value.shape[axis] if begin[k] < 0 else begin[k]
+            where[axis] = slice(first, None if end[k] < 0 else first + end[k])
         else:
             where[axis] = slice(begin[k], end[k], step)
     return np.asarray(value[tuple(where)], dtype=object)
@@ -265,7 +269,7 @@ def _scatter_elements(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndar
         return None
     if attrs["reduction"] != "update" or not all(is_number(p) for p in picks):
         return None
-    result = data.copy()
+    result: np.ndarray = data.copy()
     for p, u in zip(picks, updates, strict=True):
         result[int(p)] = u
     return result

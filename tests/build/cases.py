@@ -1,0 +1,148 @@
+"""One Relay function per row of the operator table, and the inputs to run it with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.relay.helpers import make_inputs, resolve, symbols
+from tvm_disc import relay
+from tvm_disc.relay.attrs import complete_attrs
+from tvm_disc.relay.ops.row import OpRow, Sample
+
+Env = Mapping[str, int]
+
+
+@dataclass
+class Case:
+    """A row's samples as one function of several results.
+
+    ``fields`` says for each sample which results are its own.
+    """
+
+    row: OpRow
+    function: relay.Function
+    fields: list[tuple[int, bool]]
+
+
+def is_symbol(dim: Any) -> bool:
+    """Whether a dim of a sample is to be decided at run time."""
+    return isinstance(dim, str)
+
+
+def make_case(row: OpRow) -> Case:
+    """All samples of a row as one function; every symbolic dim is an anonymous ``?``."""
+    builder = _Builder()
+    results: list[Any] = []
+    fields = []
+    for k, sample in enumerate(row.samples):
+        call = builder.call(row, sample, k)
+        several = bool(sample.out) and isinstance(sample.out[0], tuple)
+        count = len(sample.out) if several else 1
+        results += [relay.TupleGetItem(call, i) for i in range(count)] if several else [call]
+        fields.append((count, several))
+    body = results[0] if len(results) == 1 else relay.Tuple(results)
+    return Case(row, relay.Function(builder.params, body), fields)
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.params: list[relay.Var] = []
+
+    def call(self, row: OpRow, sample: Sample, number: int) -> relay.Call:
+        args: list[Any] = []
+        for position, spec in enumerate(sample.inputs):
+            name = f"s{number}_{row.args[position].lstrip('*')}"
+            if position in sample.values:
+                args.append(self._fixed(name, sample.values[position], spec))
+            elif spec and isinstance(spec[0], tuple):
+                parts = [self._param(f"{name}{i}", s) for i, s in enumerate(spec)]
+                args.append(relay.Tuple(parts))
+            else:
+                args.append(self._param(name, spec))
+        return relay.Call(relay.op.get(row.name), args, complete_attrs(row, sample.attrs))
+
+    def _param(self, name: str, spec: Any) -> relay.Var:
+        *dims, dtype = spec
+        shape = [relay.Any() if is_symbol(d) else d for d in dims]
+        var = relay.var(name, shape=tuple(shape), dtype=dtype)
+        self.params.append(var)
+        return var
+
+    def _fixed(self, name: str, value: Any, spec: Any) -> Any:
+        """A shape argument: a literal, or computed from the dims of one more input."""
+        *_, dtype = spec
+        if not any(is_symbol(v) for v in (value if isinstance(value, tuple) else (value,))):
+            return relay.const(np.array(value, dtype), dtype)
+        items = value if isinstance(value, tuple) else (value,)
+        carrier = self._param(f"{name}_dims", (*[v for v in items if is_symbol(v)], "float32"))
+        sizes = relay.op.shape_of(carrier, dtype=dtype)
+        parts, k = [], 0
+        for v in items:
+            if is_symbol(v):
+                parts.append(relay.op.take(sizes, relay.const(k, "int64"), axis=0))
+                k += 1
+            else:
+                parts.append(relay.const(np.array(v, dtype), dtype))
+        return relay.op.stack(parts, axis=0) if isinstance(value, tuple) else parts[0]
+
+
+# Inputs that the operator wants in a certain form.
+PREPARED = {"searchsorted": lambda values: [np.sort(values[0], -1), *values[1:]]}
+
+
+def environments(sample: Sample) -> Iterator[dict[str, int]]:
+    """The sample's own sizes, then all ones, then each symbol zero in turn."""
+    names = symbols(sample)
+    for sizes in sample.sizes:
+        yield dict(zip(names, sizes, strict=False))
+    yield dict.fromkeys(names, 1)
+    first = dict(zip(names, sample.sizes[-1], strict=False))
+    for name in names:
+        yield {**first, name: 0}
+
+
+def tensors(row: OpRow, sample: Sample, env: Env, seed: int) -> tuple[list[Any], list[np.ndarray]]:
+    """(arguments of the reference, inputs of the function)."""
+    given = make_inputs(sample, dict(env), seed)
+    given = PREPARED.get(row.name, lambda values: values)(given)
+    flat: list[np.ndarray] = []
+    for position, (spec, value) in enumerate(zip(sample.inputs, given, strict=True)):
+        if position in sample.values:
+            fixed = sample.values[position]
+            items = fixed if isinstance(fixed, tuple) else (fixed,)
+            dims = [v for v in items if is_symbol(v)]
+            if dims:
+                flat.append(np.zeros(resolve(tuple(dims), dict(env)), "float32"))
+        elif spec and isinstance(spec[0], tuple):
+            flat.extend(value)
+        else:
+            flat.append(value)
+    return given, flat
+
+
+def expected(row: OpRow, sample: Sample, given: list[Any]) -> tuple[np.ndarray, ...] | None:
+    """The reference's results; None where it is not defined, such as the maximum of nothing."""
+    assert row.reference is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            out = row.reference(*given, **complete_attrs(row, sample.attrs))
+        except (ValueError, IndexError, ZeroDivisionError, RuntimeWarning):
+            return None
+    return out if isinstance(out, tuple) else (out,)
+
+
+def assert_same(found: np.ndarray, wanted: np.ndarray, where: str, tol: float = 1e-4) -> None:
+    """Equal type and shape; integers exactly, floats within ``tol``."""
+    wanted = np.asarray(wanted)
+    assert found.shape == wanted.shape, f"{where}: shape {found.shape}, expected {wanted.shape}"
+    assert found.dtype == wanted.dtype, f"{where}: {found.dtype}, expected {wanted.dtype}"
+    if wanted.dtype.kind == "f":
+        np.testing.assert_allclose(found, wanted, rtol=tol, atol=tol, err_msg=where)
+    else:
+        np.testing.assert_array_equal(found, wanted, err_msg=where)

@@ -1,0 +1,71 @@
+"""The transpose template against NumPy: ranks, permutations, dtypes, edges of tiles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tvm_disc.compile import build
+from tvm_disc.options import Options
+from tvm_disc.runtime.executable import Executable
+
+
+def program(params: str, body: str) -> Executable:
+    text = f'#[version = "0.0.5"]\ndef @main({params}) {{\n  {body}\n}}\n'
+    return build(text, options=Options(threads=2))
+
+
+def tensor(rank: int, dtype: str = "float32", name: str = "x") -> str:
+    return f"%{name}: Tensor[({', '.join('?' * rank)}), {dtype}]"
+
+
+SHAPES = [
+    (1, 1),
+    (1, 40),
+    (40, 1),
+    (3, 5),
+    (16, 16),
+    (15, 17),
+    (64, 128),
+    (100, 7),
+    (70, 1300),
+    (0, 3),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
+def test_matrix(dtype: str, rng: np.random.Generator) -> None:
+    run = program(tensor(2, dtype), "transpose(%x, axes=[1, 0])")
+    if dtype not in ("bool", "float16"):
+        assert "template: transpose" in run.explain()
+    for shape in SHAPES:
+        x = rng.integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
+        np.testing.assert_array_equal(run(x), x.T)
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 1), (2, 1, 0), (1, 0, 2)])
+def test_rank_three(axes: tuple[int, ...], rng: np.random.Generator) -> None:
+    run = program(tensor(3), f"transpose(%x, axes={list(axes)})")
+    for shape in [(1, 1, 1), (2, 3, 5), (17, 4, 33), (3, 40, 50), (64, 2, 20), (2, 0, 3)]:
+        x = rng.standard_normal(shape, dtype=np.float32)
+        np.testing.assert_array_equal(run(x), x.transpose(axes))
+
+
+@pytest.mark.parametrize("axes", [(0, 3, 1, 2), (0, 2, 1, 3)])
+def test_rank_four_and_work_around_it(axes: tuple[int, ...], rng: np.random.Generator) -> None:
+    run = program(tensor(4), f"multiply(abs(transpose(nn.relu(%x), axes={list(axes)})), 2f)")
+    assert len(run.kernels) == 1
+    for shape in [(2, 7, 9, 3), (1, 16, 16, 32), (3, 5, 1, 40)]:
+        x = rng.standard_normal(shape, dtype=np.float32)
+        expected = np.maximum(x, 0).transpose(axes) * 2
+        np.testing.assert_allclose(run(x), expected, rtol=1e-5)
+
+
+def test_sum_of_a_matrix_and_its_transpose(rng: np.random.Generator) -> None:
+    text = f'#[version = "0.0.5"]\ndef @main({tensor(2)}, {tensor(2, name="y")}) {{\n'
+    text += "  add(transpose(%x, axes=[1, 0]), %y)\n}\n"
+    run = build(text, constraints=["y.0 == x.1", "y.1 == x.0"], options=Options(threads=2))
+    for shape in SHAPES:
+        x, y = rng.standard_normal(shape), rng.standard_normal(shape[::-1])
+        x, y = x.astype("f"), y.astype("f")
+        np.testing.assert_allclose(run(x, y), x.T + y, rtol=1e-6)

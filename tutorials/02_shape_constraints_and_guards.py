@@ -1,0 +1,61 @@
+# %% [markdown]
+# # Shape constraints and guards
+#
+# The compiler proves what it can about symbolic dims, and checks at run time what it cannot.
+
+# %%
+import numpy as np
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.shape import Solver
+
+# %% [markdown]
+# The solver on its own. It answers True, False, or None for "not known"; dims may be zero, so it
+# does not cancel factors that might be.
+
+# %%
+solver = Solver()
+b, s, n, m = (solver.symbol(name) for name in "bsnm")
+print(solver.known_same_elements([b, s, 12, 64], [b * s, 768]))
+print(solver.known_eq(n * m, n * s))
+solver.assume(m == s, "the user said so")
+print(solver.known_eq(n * m, n * s), solver.why(n * m == n * s))
+assert solver.known_same_elements([b, s, 12, 64], [b * s, 768])
+
+# %% [markdown]
+# Two inputs that are concatenated must agree in the other dims. Nothing in the types says so, so
+# the program checks it on entry, and the error speaks of the inputs.
+
+# %%
+x = relay.var("x", shape=(relay.Any(), 4), dtype="float32")
+y = relay.var("y", shape=(relay.Any(), 4), dtype="float32")
+body = relay.concatenate([relay.exp(x), y], axis=1)
+exe = tvm_disc.build(relay.Function([x, y], body))
+print(exe(np.zeros((2, 4), "float32"), np.ones((2, 4), "float32")).shape)
+try:
+    exe(np.zeros((2, 4), "float32"), np.ones((3, 4), "float32"))
+except tvm_disc.DiscError as error:
+    print(type(error).__name__, "-", error)
+
+# %% [markdown]
+# `?` against `?` broadcasts as NumPy does: each pair of dims must be equal, or one of them 1.
+
+# %%
+total = tvm_disc.build(relay.Function([x, y], relay.add(x, y)))
+for rows_x, rows_y in ((3, 3), (1, 3), (3, 1)):
+    left, right = np.ones((rows_x, 4), "float32"), np.ones((rows_y, 4), "float32")
+    np.testing.assert_array_equal(total(left, right), left + right)
+
+# %% [markdown]
+# What you know can be told. A constraint is checked on entry, and relied on everywhere else.
+
+# %%
+told = tvm_disc.build(relay.Function([x, y], relay.add(x, y)), constraints=["x.0 == y.0"])
+print(told.explain().split("not fused")[0])
+try:
+    told(np.zeros((1, 4), "float32"), np.ones((3, 4), "float32"))
+except tvm_disc.DiscError as error:
+    print(type(error).__name__, "-", error)
+else:
+    raise AssertionError("the constraint was not checked")

@@ -1,0 +1,59 @@
+# %% [markdown]
+# # The passes in a pipeline of your own, beside Relax's VM
+#
+# All graph passes are ordinary `tvm.transform` passes over Relax modules. This tutorial imports a
+# Relay module into Relax, runs TVM's own virtual machine on it, and puts our passes next to a pass
+# of our own.
+
+# %%
+import numpy as np
+import tvm
+from tvm import relax
+
+import tvm_disc
+from tvm_disc import relay, relay_passes
+
+rng = np.random.default_rng(0)
+x = relay.var("x", shape=(relay.Any(), 32), dtype="float32")
+w = relay.const(rng.standard_normal((64, 32)).astype("float32"))
+module = relay.IRModule.from_expr(
+    relay.Function([x], relay.nn.softmax(relay.nn.relu(relay.nn.dense(x, w))))
+)
+imported = relay.to_relax(module)
+print(imported.script())
+
+# %% [markdown]
+# TVM's own pipeline compiles the imported module into bytecode for its VM.
+
+# %%
+target = tvm.target.Target("llvm")
+vm = relax.VirtualMachine(relax.build(imported, target), tvm.cpu())
+exe = tvm_disc.build(module)
+for n in (1, 7, 100):
+    value = rng.standard_normal((n, 32)).astype("float32")
+    expected = vm["main"](tvm.runtime.tensor(value)).numpy()
+    np.testing.assert_allclose(exe(value), expected, rtol=1e-4, atol=1e-6)
+
+# %% [markdown]
+# A pass of your own sees the module before and after fusion.
+
+# %%
+
+
+@tvm.transform.module_pass(opt_level=0, name="CountFunctions")
+def count_functions(mod, ctx):
+    print("functions:", sorted(str(gv.name_hint) for gv in mod.get_global_vars()))
+    return mod
+
+
+pipeline = tvm.transform.Sequential(
+    [
+        relay_passes.DecomposeComposite(),
+        relay_passes.Simplify(),
+        count_functions,
+        relay_passes.FuseDISC(),
+        count_functions,
+    ]
+)
+fused = pipeline(imported)
+assert len(fused.get_global_vars()) == 3

@@ -1,0 +1,249 @@
+"""Scalar operators: the value of every element-wise operator, given the values of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.schedules import vecmath
+from tvm_disc.schedules.emit import (
+    const,
+    dtype_of,
+    element_dtype,
+    lanes_of,
+    same_lanes,
+    truth,
+    with_lanes,
+)
+
+Expr: TypeAlias = Any
+Binary: TypeAlias = Callable[[Expr, Expr], Expr]
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a dtype is a floating-point type."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def _quotient(of_floats: Binary, of_integers: Binary) -> Binary:
+    """A quotient of floats or of integers; integers divided by zero give zero, as in NumPy."""
+
+    def fn(a: Expr, b: Expr) -> Expr:
+        if is_float(dtype_of(a)):
+            return of_floats(a, b)
+        return _total(a, b, of_integers, const(0, dtype_of(a)) - a)
+
+    return fn
+
+
+def _remainder(of_floats: Binary, of_integers: Binary) -> Binary:
+    def fn(a: Expr, b: Expr) -> Expr:
+        if is_float(dtype_of(a)):
+            return of_floats(a, b)
+        return _total(a, b, of_integers, const(0, dtype_of(a)))
+
+    return fn
+
+
+def _total(a: Expr, b: Expr, fn: Binary, by_minus_one: Expr) -> Expr:
+    """An integer division without the operands that trap: zero, and the least number by -1."""
+    literal = _literal_divisor(b)
+    if literal is not None and literal not in (0, -1):
+        return fn(a, b)
+    dtype = dtype_of(a)
+    zero, one = const(0, dtype), const(1, dtype)
+    by_zero = tirx.EQ(b, zero)
+    if dtype.startswith("u"):
+        return tirx.Select(by_zero, zero, fn(a, tirx.Select(by_zero, one, b)))
+    negated = tirx.EQ(b, const(-1, dtype))
+    safe = tirx.Select(tirx.Or(by_zero, negated), one, b)
+    return tirx.Select(by_zero, zero, tirx.Select(negated, by_minus_one, fn(a, safe)))
+
+
+def _literal_divisor(b: Expr) -> int | None:
+    value = b.value if isinstance(b, tirx.Broadcast) else b
+    return int(value.value) if isinstance(value, tirx.IntImm) else None
+
+
+def _float_floor_mod(a: Expr, b: Expr) -> Expr:
+    return a - tirx.floor(a / b) * b
+
+
+def _float_trunc_mod(a: Expr, b: Expr) -> Expr:
+    return a - tirx.trunc(a / b) * b
+
+
+def _comparison(op: Binary) -> Binary:
+    """Booleans are compared as bytes: LLVM has no ordering of truth values."""
+
+    def fn(a: Expr, b: Expr) -> Expr:
+        return op(_as_number(a), _as_number(b))
+
+    return fn
+
+
+def _differs(a: Expr, b: Expr) -> Expr:
+    """``a != b``, also where one is NaN."""
+    return tirx.Not(tirx.EQ(a, b)) if is_float(dtype_of(a)) else tirx.NE(a, b)
+
+
+def _as_number(x: Expr) -> Expr:
+    return tirx.Cast(with_lanes("int8", x), x) if element_dtype(x) == "bool" else x
+
+
+def _sign(x: Expr) -> Expr:
+    d = dtype_of(x)
+    one, zero, minus = const(1, d), const(0, d), const(-1, d)
+    return tirx.Select(x > zero, one, tirx.Select(x < zero, minus, x if is_float(d) else zero))
+
+
+def _abs(x: Expr) -> Expr:
+    return tirx.abs(x)
+
+
+def is_number(x: Expr) -> Expr:
+    """False for NaN. TVM folds ``x != x`` and negations: it takes floats for real numbers."""
+    return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
+
+
+def _is_nan(x: Expr) -> Expr:
+    one, zero = same_lanes(const(1, "int8"), const(0, "int8"), x)[:2]
+    return truth(tirx.Select(is_number(x), zero, one))
+
+
+def maximum(a: Expr, b: Expr) -> Expr:
+    """NumPy's rule: a NaN in either operand wins."""
+    if element_dtype(a) == "bool":
+        return tirx.Or(a, b)
+    if not is_float(dtype_of(a)):
+        return tirx.max(a, b)
+    return tirx.Select(is_number(a), tirx.Select(b <= a, a, b), a)
+
+
+def minimum(a: Expr, b: Expr) -> Expr:
+    """NumPy's rule: a NaN in either operand wins."""
+    if element_dtype(a) == "bool":
+        return tirx.And(a, b)
+    if not is_float(dtype_of(a)):
+        return tirx.min(a, b)
+    return tirx.Select(is_number(a), tirx.Select(b >= a, a, b), a)
+
+
+def _relu(x: Expr) -> Expr:
+    return maximum(x, const(0, dtype_of(x)))
+
+
+def _logical(op: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Expr]:
+    def fn(a: Expr, b: Expr) -> Expr:
+        return op(_truth(a), _truth(b))
+
+    return fn
+
+
+def _truth(x: Expr) -> Expr:
+    return x if element_dtype(x) == "bool" else truth(x)
+
+
+def cast(value: Expr, dtype: str) -> Expr:
+    """``value`` as ``dtype``; to bool means "is not zero"."""
+    if element_dtype(value) == dtype:
+        return value
+    if dtype == "bool":
+        return _truth(value)
+    wide = with_lanes(dtype, value)
+    if element_dtype(value) == "bool" and lanes_of(value) > 1:
+        # TVM's analyzer cannot hold a vector of booleans as a number.
+        return tirx.Select(value, const(1, wide), const(0, wide))
+    return tirx.Cast(wide, value)
+
+
+# Beyond this many squarings an integer power is 0, 1, -1 or has wrapped around.
+_POWER_BITS = 16
+
+
+def integer_power(base: Expr, exponent: Expr) -> Expr:
+    """Repeated squaring, so that every result that fits is exact.
+
+    A negative exponent gives ``1 / base`` rounded towards zero.
+    """
+    dtype = dtype_of(base)
+    zero, one = const(0, dtype), const(1, dtype)
+    square, total = tirx.Var("s", base.ty), tirx.Var("t", base.ty)
+    steps: list[tuple[Any, Expr]] = [(square, base), (total, one)]
+    for bit in range(_POWER_BITS):
+        odd = tirx.NE(tirx.bitwise_and(exponent, const(1 << bit, dtype)), zero)
+        grown, next_square = tirx.Var("t", base.ty), tirx.Var("s", base.ty)
+        steps.append((grown, tirx.Select(odd, total * square, total)))
+        steps.append((next_square, square * square))
+        total, square = grown, next_square
+    result: Expr = total
+    if not dtype.startswith("u"):
+        unit = tirx.Or(tirx.EQ(base, one), tirx.EQ(base, const(-1, dtype)))
+        result = tirx.Select(tirx.And(exponent < zero, tirx.Not(unit)), zero, total)
+    for var, value in reversed(steps):
+        result = tirx.Let(var, value, result)
+    return result
+
+
+def _nan_test(fn: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+    def test(x: Expr) -> Expr:
+        return fn(x) if is_float(dtype_of(x)) else const(False, "bool")
+
+    return test
+
+
+def _isinf(x: Expr) -> Expr:
+    return tirx.abs(x) > _largest(x)
+
+
+def _largest(x: Expr) -> Expr:
+    return same_lanes(tirx.max_value(element_dtype(x)), x)[0]
+
+
+BINARY: Mapping[str, Callable[..., Expr]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "divide": _quotient(lambda a, b: a / b, tirx.truncdiv),
+    "floor_divide": _quotient(lambda a, b: tirx.floor(a / b), tirx.floordiv),
+    "floor_mod": _remainder(_float_floor_mod, tirx.floormod),
+    "mod": _remainder(_float_trunc_mod, tirx.truncmod),
+    "maximum": maximum,
+    "minimum": minimum,
+    "equal": _comparison(lambda a, b: tirx.EQ(a, b)),
+    "not_equal": _comparison(_differs),
+    "less": _comparison(lambda a, b: a < b),
+    "less_equal": _comparison(lambda a, b: a <= b),
+    "greater": _comparison(lambda a, b: a > b),
+    "greater_equal": _comparison(lambda a, b: a >= b),
+    "logical_and": _logical(tirx.And),
+    "logical_or": _logical(tirx.Or),
+    "logical_xor": _logical(lambda a, b: tirx.NE(_as_number(a), _as_number(b))),
+    "bitwise_and": tirx.bitwise_and,
+    "bitwise_or": tirx.bitwise_or,
+    "bitwise_xor": tirx.bitwise_xor,
+    "left_shift": tirx.shift_left,
+    "right_shift": tirx.shift_right,
+    "where": lambda c, a, b: tirx.Select(_truth(c), a, b),
+}
+
+UNARY: Mapping[str, Callable[[Expr], Expr]] = {
+    "negative": lambda x: const(0, dtype_of(x)) - x if not is_float(dtype_of(x)) else -x,
+    "abs": _abs,
+    "floor": lambda x: tirx.floor(x) if is_float(dtype_of(x)) else x,
+    "ceil": lambda x: tirx.ceil(x) if is_float(dtype_of(x)) else x,
+    "round": lambda x: tirx.nearbyint(x) if is_float(dtype_of(x)) else x,
+    "trunc": lambda x: tirx.trunc(x) if is_float(dtype_of(x)) else x,
+    "sign": _sign,
+    "logical_not": lambda x: tirx.Not(_truth(x)),
+    "bitwise_not": tirx.bitwise_not,
+    "isnan": _nan_test(_is_nan),
+    "isinf": _nan_test(_isinf),
+    "isfinite": lambda x: (
+        tirx.abs(x) <= _largest(x) if is_float(dtype_of(x)) else const(True, "bool")
+    ),
+    "nn.relu": _relu,
+    **{name: vecmath.MATH[name] for name in vecmath.MATH if name not in ("power", "pow")},
+}
