@@ -48,7 +48,8 @@ def bindings(mod: Any) -> Iterator[Any]:
 
 def operators(mod: Any) -> list[str]:
     calls = [b.value for b in bindings(mod) if isinstance(b.value, tvm.ir.Call)]
-    return [str(c.op.name).removeprefix("relax.") for c in calls]
+    named = [c.op.name for c in calls if isinstance(c.op, tvm.ir.Op)]
+    return [str(n).removeprefix("relax.") for n in named]
 
 
 def casts(mod: Any) -> list[str]:

@@ -160,7 +160,7 @@ def _loop(bb: Any, recurrent: np.ndarray, width: int) -> Any:
 def step(
     emit: Any, gates: Any, h: Any, c: Any, recurrent: np.ndarray, width: int
 ) -> tuple[Any, Any]:
-    """One step: (cell state, hidden state). Gates: input, output, forget, cell, as ONNX has them."""
+    """One step: (cell state, hidden state). Gates: input, output, forget, cell (ONNX)."""
     product = emit(R.matmul(h, relax.const(np.ascontiguousarray(recurrent.T))))
     total = emit(R.add(gates, product))
 
