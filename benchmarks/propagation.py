@@ -46,8 +46,10 @@ def symbols(mod: Any) -> list[str]:
 
 
 def lost(mod: Any) -> int:
-    """How many tensors have no shape."""
-    return sum(not isinstance(t.shape, relax.ShapeExpr) for t in types(mod))
+    """How many tensors have no shape, but for those that a `match_cast` gives one."""
+    cast = {b.value for b in bindings(mod) if isinstance(b, relax.MatchCast)}
+    found = [b.var.ty for b in bindings(mod) if b.var not in cast]
+    return sum(is_tensor(t) and not isinstance(t.shape, relax.ShapeExpr) for t in found)
 
 
 def arithmetic(mod: Any) -> int:

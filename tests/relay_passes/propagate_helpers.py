@@ -48,7 +48,8 @@ def bindings(mod: Any) -> Iterator[Any]:
 
 def operators(mod: Any) -> list[str]:
     calls = [b.value for b in bindings(mod) if isinstance(b.value, tvm.ir.Call)]
-    return [str(c.op.name).removeprefix("relax.") for c in calls]
+    named = [c.op.name for c in calls if isinstance(c.op, tvm.ir.Op)]
+    return [str(n).removeprefix("relax.") for n in named]
 
 
 def casts(mod: Any) -> list[str]:
@@ -64,8 +65,9 @@ def result(mod: Any) -> str:
 
 
 def lost(mod: Any) -> list[str]:
-    """Tensors without a shape."""
-    types = [b.var.ty for b in bindings(mod) if is_tensor(b.var.ty)]
+    """Tensors without a shape, but for those that a `match_cast` gives one."""
+    cast = {b.value for b in bindings(mod) if isinstance(b, relax.MatchCast)}
+    types = [b.var.ty for b in bindings(mod) if is_tensor(b.var.ty) and b.var not in cast]
     return [str(t) for t in types if not isinstance(t.shape, relax.ShapeExpr)]
 
 

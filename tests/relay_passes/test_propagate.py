@@ -12,7 +12,7 @@ from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tests.relay_passes.propagate_helpers import casts, lost, module, operators, result, run
-from tvm_disc.errors import ParseError, ShapeConflict, TypeMismatch
+from tvm_disc.errors import ParseError, ShapeConflict, TypeMismatch, Unsupported
 from tvm_disc.relay_passes import PropagateShapeConstraints
 from tvm_disc.shape import Solver
 
@@ -263,6 +263,19 @@ def test_guards_are_checked_first_in_tvms_own_machine() -> None:
     assert run(after, np.ones((8, 4), "float32")).shape == (8, 4)
     with pytest.raises(Exception, match="match_cast"):
         run(after, np.ones((9, 4), "float32"))
+
+
+def test_a_called_function_that_needs_a_check_is_refused() -> None:
+    n, m = tirx.Var("n", "int64"), tirx.Var("m", "int64")
+    x, y = (relax.Var(k, relax.TensorType([d, 4], "float32")) for k, d in (("x", n), ("y", m)))
+    bb = relax.BlockBuilder()
+    with bb.function("inner", [x, y], private=True):
+        bb.emit_func_output(bb.emit(R.add(x, y)))
+    mod = bb.get()
+    mod["main"] = module([["k", 4]], lambda bb, s, x: R.nn.relu(x))["main"]
+    relax.analysis.well_formed(PropagateShapeConstraints()(mod))
+    with pytest.raises(Unsupported, match="function 'inner' needs a check of its own"):
+        PropagateShapeConstraints(portable=False)(mod)
 
 
 # -- refusals ------------------------------------------------------------------------------------

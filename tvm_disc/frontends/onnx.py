@@ -17,6 +17,7 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.onnx_lstm import lstm
 
 _IMPORTING = threading.RLock()
 
@@ -87,6 +88,10 @@ def repaired(frontend: Any) -> Iterator[None]:
                 original = vars(owner)[method]
                 replaced.append((owner, method, original))
                 setattr(owner, method, classmethod(make(frontend, original.__func__)))
+            converters = frontend._get_convert_map
+            replaced.append((frontend, "_get_convert_map", converters))
+            added = {name: make(frontend) for name, make in ADDED}
+            frontend._get_convert_map = lambda: {**converters(), **added}
             yield
         finally:
             for owner, method, original in replaced:
@@ -132,3 +137,6 @@ REPAIRS = (
     ("Range", "_impl_v12", _range),
     ("Reshape", "_impl_v13", _reshape),
 )
+
+# Operators that TVM's importer lacks, and what makes their converter.
+ADDED = (("LSTM", lstm),)

@@ -17,6 +17,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
+from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import is_tensor
 from tvm_disc.relay_passes.propagate_context import Context, substitute
 from tvm_disc.relay_passes.propagate_finish import drop_dead, emit_guards, return_type, sequence
@@ -47,6 +48,7 @@ class PropagateShapeConstraints:
     Raises:
         ShapeConflict: dims that can never agree; the message quotes the statements.
         TypeMismatch: operands that no shape can fit.
+        Unsupported: a function that is called needs a guard, where guards are for the program.
         ParseError: a constraint that is not in the constraint language.
     """
 
@@ -99,6 +101,11 @@ def propagate(
     blocks = drop_dead(blocks, body)
     params = [walker.context.env_param(p) for p in func.params]
     settle_guards(solver, merged, first_guard)
+    if name and not portable and len(solver.guards) > first_guard:
+        raise Unsupported(
+            f"function '{name}' needs a check of its own: {solver.guards[first_guard]}; "
+            "give dims that are equal one symbol"
+        )
     if portable:
         blocks = emit_guards(solver.guards[first_guard:], blocks)
     seq = sequence(blocks, body)

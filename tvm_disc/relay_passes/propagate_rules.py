@@ -69,7 +69,7 @@ def _alias(ctx: Context, x: Any, dims: Sequence[Any]) -> Any:
     return Known(tuple(dims), x.dtype, ctx.emit(call, dims, x.dtype).expr, uniform=x.uniform)
 
 
-def _truth(ctx: Context, call: Any, args: Sequence[Known]) -> Known | None:
+def _truth(ctx: Context, call: Any, args: Sequence[Known]) -> Any:
     """where(True, a, b) -> a; and(True, x) -> x; or(False, x) -> x."""
     name = ctx.operator
     if name == "where" and args[0].uniform is not None:

@@ -22,7 +22,7 @@ from tvm_disc.relay_passes.propagate_context import (
     substitute,
 )
 from tvm_disc.relay_passes.propagate_elements import annotate
-from tvm_disc.relay_passes.propagate_finish import sequence
+from tvm_disc.relay_passes.propagate_finish import drop_dead, sequence
 from tvm_disc.relay_passes.propagate_rules import RULES
 from tvm_disc.relay_passes.propagate_values import evaluate
 
@@ -100,7 +100,9 @@ class Walker:
         """The value of a sequence, in a variable that is visible outside its block."""
         ctx = self.context
         ctx.name = str(getattr(body, "name", "result"))
-        expr = self._tidy(ctx.operand(body), body)
+        # A result whose shape is unknown stays so: its reader binds the dims.
+        value = ctx.env.get(body) if isinstance(body, tvm.ir.Var) else None
+        expr = ctx.raw(ctx.operand(body) if value is None else value)
         hidden = dataflow and ctx.portable
         if isinstance(expr, tvm.ir.Var) and not (hidden and isinstance(expr, relax.DataflowVar)):
             return expr
@@ -109,10 +111,6 @@ class Walker:
         var = relax.Var(ctx.name, expr.ty)
         ctx.sequences[-1].append(relax.VarBinding(var, expr))
         return var
-
-    def _tidy(self, value: Any, body: Any) -> Any:
-        expr = self.context.raw(value)
-        return expr if not isinstance(expr, relax.SeqExpr) else body
 
     # -- bindings ------------------------------------------------------------------------------
 
@@ -174,7 +172,7 @@ class Walker:
             saved = dict(ctx.env)
             blocks, body = self._sequence(branch)
             ctx.env = saved
-            branches.append(sequence(blocks, body))
+            branches.append(sequence(drop_dead(blocks, body), body))
         ctx.name, ctx.dataflow = name, dataflow
         made = relax.If(cond, *branches)
         types = [b.body.ty for b in branches]
