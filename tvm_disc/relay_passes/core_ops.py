@@ -26,7 +26,7 @@ class OpClass(Enum):
 
 @dataclass(frozen=True)
 class CoreOp:
-    """One row: Relax name, class, meaningful attributes, cost of one element in plain operations."""
+    """One row; ``attrs`` are those that matter, ``cost`` is plain operations per element."""
 
     name: str
     cls: OpClass

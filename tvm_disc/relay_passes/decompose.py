@@ -277,9 +277,7 @@ class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
 
 
 @tvm.transform.module_pass(opt_level=0, name="DecomposeComposite")
-class DecomposeComposite:
-    """Rewrite composite operators into core operators (see ``RULES``)."""
-
+class _Decompose:
     def transform_module(self, mod: Any, ctx: Any) -> Any:
         """Apply to every Relax function of the module."""
         mutator = _Decomposer(mod)
@@ -287,3 +285,10 @@ class DecomposeComposite:
             if isinstance(func, relax.Function):
                 mutator.builder_.update_func(gv, mutator.visit_expr(func))
         return mutator.builder_.get()
+
+
+class DecomposeComposite:
+    """A module pass: rewrites composite operators into core operators (see ``RULES``)."""
+
+    def __new__(cls) -> Any:
+        return _Decompose()

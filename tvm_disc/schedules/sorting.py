@@ -133,7 +133,8 @@ class _Line:
 def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """``bucketize``: a binary search in a sorted row for every value.
 
-    The place is before equal elements, with ``right`` after them. Boundaries of several dims are searched row by row, each for the values of its row.
+    The place is before equal elements, with ``right`` after them. Boundaries of several dims are
+    searched row by row, each for the values of its row.
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "relax.bucketize":

@@ -147,8 +147,8 @@ def geometry(node: Node, rank: int) -> WindowGeometry:
     """Strides, padding (before..., after...) and dilation, filled out to ``rank`` dims."""
 
     def fill(value: Any) -> tuple[int, ...]:
-        value = (value,) if isinstance(value, int) else tuple(value)
-        return value * rank if len(value) == 1 else value
+        items: tuple[int, ...] = (value,) if isinstance(value, int) else tuple(value)
+        return items * rank if len(items) == 1 else items
 
     padding = fill(node.attrs["padding"])
     padding = padding * 2 if len(padding) == rank else padding

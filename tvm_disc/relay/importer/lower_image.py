@@ -26,7 +26,8 @@ F32 = "float32"
 
 
 def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, layout = args[0], attrs["layout"]
+    x: Tensor = args[0]
+    layout = attrs["layout"]
     if not set(layout) <= set("NCDHW"):
         raise Unsupported(ctx.where(f"data layout {layout}"))
     sizes = attrs["size"]
@@ -43,12 +44,11 @@ def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _upsampling(names: Sequence[str]) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x, layout = args[0], attrs["layout"]
+        x: Tensor = args[0]
+        layout = attrs["layout"]
         if not set(layout) <= set("NCDHW"):
             raise Unsupported(ctx.where(f"data layout {layout}"))
-        method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear"}.get(
-            attrs["method"], attrs["method"]
-        )
+        method = "linear" if attrs["method"] == "bilinear" else str(attrs["method"])
         mode = attrs.get("coordinate_transformation_mode") or (
             "align_corners" if attrs["align_corners"] else "asymmetric"
         )

@@ -109,7 +109,7 @@ def is_float(dtype: str) -> bool:
 
 def _round(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Halves go away from zero, unlike Relax's round."""
-    x = args[0]
+    x: Tensor = args[0]
     if not is_float(x.dtype):
         return x
     whole = apply(ctx, R.trunc, x)
@@ -161,8 +161,8 @@ def reduction(build: Callable[..., Any]) -> Rule:
     """A reduction over ``axis``; over no axis it is the operand."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x, keep = args[0], bool(attrs["keepdims"])
-        axes = reduce_axes(ctx, x, attrs)
+        x: Tensor = args[0]
+        keep, axes = bool(attrs["keepdims"]), reduce_axes(ctx, x, attrs)
         if not axes:
             return x
         call = build(ctx.expr(x), axes, keepdims=keep)

@@ -231,7 +231,7 @@ def _broadcast_to_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    parts = list(args[0])
+    parts: list[Tensor] = list(args[0])
     axis = ctx.axis(attrs["axis"], parts[0].rank)
     dtype = ctx.same_dtype(parts)
     ranks = sorted({p.rank for p in parts})
@@ -275,7 +275,8 @@ def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
 
 
 def _reverse(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, axis = args[0], attrs["axis"]
+    x: Tensor = args[0]
+    axis = attrs["axis"]
     for a in range(x.rank) if axis is None else [ctx.axis(axis, x.rank)]:
         x = flip(ctx, x, a)
     return x
@@ -353,7 +354,8 @@ def _reverse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _collapse_sum_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Sum over the axes along which broadcasting ``like`` would repeat."""
-    x, like = args
+    x: Tensor = args[0]
+    like: Tensor = args[1]
     lead = x.rank - like.rank
     axes = list(range(lead))
     for a, d in enumerate(like.dims):

@@ -49,9 +49,7 @@ def window_extent(dim: Any, kernel: Any, stride: int, pads: int, dilation: int) 
     return tirx.floordiv(dim + pads - reach, i64(stride)) + 1
 
 
-def _windows(
-    ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilation: int
-) -> Any:
+def _windows(ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
     """:func:`window_extent`, which must not be negative."""
     extent = ctx.solver.simplify(window_extent(dim, kernel, stride, pads, dilation))
     least = ctx.solver.simplify(i64(dilation) * (kernel - 1) + 1 - pads - stride)
@@ -223,7 +221,8 @@ def _adaptive_pool(average: bool, rank: int) -> Rule:
     """Windows chosen so that the result has the asked size: one axis after the other."""
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x, layout = args[0], attrs["layout"]
+        x: Tensor = args[0]
+        layout = attrs["layout"]
         _check_layouts(ctx, attrs, layout)
         if sorted(layout) != sorted(f"NC{SPATIAL[rank]}"):
             raise Unsupported(ctx.where(f"data layout {layout}"))

@@ -18,14 +18,15 @@ from tvm import relax, tirx
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
-from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.context import i64
+from tvm_disc.relay.importer.inputs import Inputs, declare, identifier
 from tvm_disc.relay.importer.spans import decided, ranged
 from tvm_disc.relay.importer.tensor import Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay.visit import post_order
-from tvm_disc.shape import Likely, Solver, parse_constraint
+from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
@@ -63,34 +64,9 @@ def import_module(
         raise TypeMismatch(f"params name inputs that main does not have: {sorted(unknown)}")
     solver = Solver()
     symbols: dict[Any, Any] = {}
-    _declare(main, params or {}, constraints, solver, symbols)
+    declare(main, params or {}, constraints, solver, symbols)
     _Importer(mod, solver, symbols).run(main, params or {})
     return Imported(_Importer(mod, solver, symbols).run(main, params or {}), solver)
-
-
-def _declare(
-    main: ast.Function,
-    params: Mapping[str, np.ndarray],
-    constraints: Sequence[str],
-    solver: Solver,
-    symbols: dict[Any, Any],
-) -> None:
-    """Make the input symbols, then tell the solver what the user knows about them."""
-    importer = _Importer(IRModule(), solver, symbols)
-    dims: dict[str, Any] = {}
-    for p in main.params:
-        if p.name_hint not in params:
-            for axis, d in enumerate(importer.input(p).dims):
-                dims[f"{p.name_hint}.{axis}"] = d
-                if isinstance(d, tirx.Var):
-                    dims.setdefault(str(d.name), d)
-    for text in constraints:
-        fact = parse_constraint(text, dims.get, dims)
-        if isinstance(fact, Likely):
-            solver.likely(fact.expr, fact.values)
-        else:
-            # Stated, not proved: the program checks it before it relies on it.
-            solver.require(fact, f"constraint {text!r}")
 
 
 @dataclass(eq=False)
@@ -115,10 +91,10 @@ class _Bottom:
 BOTTOM = _Bottom()
 
 
-class _Importer:
+class _Importer(Inputs):
     def __init__(self, mod: IRModule, solver: Solver, symbols: dict[Any, Any]) -> None:
-        self.source, self.solver, self.symbols = mod, solver, symbols
-        self.ctx = Emitter(solver)
+        super().__init__(solver, symbols)
+        self.source = mod
         self.functions: dict[Any, Any] = {}
         self.active: list[tuple[ast.Function, Any, Any]] = []  # function, global var, result type
         self.counter = 0
@@ -128,7 +104,7 @@ class _Importer:
         inputs = []
         for p in main.params:
             if p.name_hint in params:
-                scope.variables[p] = self._bound(p, params[p.name_hint])
+                scope.variables[p] = self.bound(p, params[p.name_hint])
             else:
                 tensor = self.input(p)
                 scope.variables[p] = tensor
@@ -138,55 +114,6 @@ class _Importer:
         func = relax.Function(inputs, body, body.body.ty, True)
         func = func.with_attr("global_symbol", "main")
         return tvm.IRModule({relax.GlobalVar("main"): func, **self.functions})
-
-    # -- inputs --------------------------------------------------------------------------------
-
-    def _bound(self, param: ast.Var, array: np.ndarray) -> Tensor:
-        ty = param.type_annotation
-        if isinstance(ty, rt.TensorType):
-            if ty.dtype != str(array.dtype) or len(ty.shape) != array.ndim:
-                raise TypeMismatch(
-                    f"param '{param.name_hint}': expected {ty}, found {array.dtype}{array.shape}"
-                )
-        return self.ctx.constant(np.asarray(array))
-
-    def input(self, param: ast.Var) -> Tensor:
-        """The tensor of an input, its ``?`` dims as symbols."""
-        ty = param.type_annotation
-        if not isinstance(ty, rt.TensorType):
-            raise Unsupported(
-                f"input '{param.name_hint}': expected a tensor type, found {ty}; "
-                "inputs that are tuples, functions or unannotated are not compiled yet"
-            )
-        dims = [
-            self._dim(
-                d,
-                (param, axis),
-                f"{_identifier(param.name_hint)}_{axis}",
-                f"input '{param.name_hint}' axis {axis}",
-            )
-            for axis, d in enumerate(ty.shape)
-        ]
-        var = relax.Var(param.name_hint, relax.TensorType(dims, ty.dtype))
-        return Tensor(tuple(dims), ty.dtype, var)
-
-    def _dim(self, dim: Any, key: Any, name: str, source: str) -> Any:
-        """A Relay dim as an expression; an anonymous ``?`` is a symbol of its own per ``key``."""
-        if isinstance(dim, int | np.integer):
-            return i64(int(dim))
-        if isinstance(dim, rt.Any):
-            return self._symbol(key if dim.name is None else dim.name, dim.name or name, source)
-        if isinstance(dim, rt.DimVar):
-            return self._symbol(dim.name, dim.name, source)
-        if isinstance(dim, rt.DimOp):
-            a, b = (self._dim(x, key, name, source) for x in (dim.a, dim.b))
-            return self.solver.simplify(_DIM_OPS[dim.op](a, b))
-        raise Unsupported(f"{source}: dim {dim}")
-
-    def _symbol(self, key: Any, name: str, source: str) -> Any:
-        if key not in self.symbols:
-            self.symbols[key] = self.solver.symbol(name, source)
-        return self.symbols[key]
 
     # -- results -------------------------------------------------------------------------------
 
@@ -235,7 +162,7 @@ class _Importer:
         while current is not None:
             table = current.variables if isinstance(node, ast.Var) else current.memo
             key = node if isinstance(node, ast.Var) else id(node)
-            if key in table:  # type: ignore[operator]
+            if key in table:
                 return self._capture(table[key], crossed)  # type: ignore[index]
             if current.is_function:
                 crossed.append(current)
@@ -445,7 +372,7 @@ class _Importer:
     def _call_recursive_function(self, closure: Closure, args: list[Any], scope: _Scope) -> Any:
         """Define the function once for these arguments, then call it."""
         self.counter += 1
-        name = f"{_identifier(closure.name)}_{self.counter}"
+        name = f"{identifier(closure.name)}_{self.counter}"
         probe = self._define(closure, args, name, None)
         gv, captured, result = self._define(closure, args, name, probe[2])
         exprs = [self.ctx.expr(a) for a in (*args, *(outer for outer, _ in captured))]
@@ -501,7 +428,7 @@ class _Importer:
                 d if isinstance(d, tirx.IntImm) else self._fresh(f"{param.name_hint}_{axis}")
                 for axis, d in enumerate(arg.dims)
             ]
-        var = relax.Var(_identifier(param.name_hint), relax.TensorType(dims, arg.dtype))
+        var = relax.Var(identifier(param.name_hint), relax.TensorType(dims, arg.dtype))
         return Tensor(tuple(dims), arg.dtype, var)
 
     def _erase(self, value: Any, own: set[Any]) -> Any:
@@ -535,19 +462,6 @@ class _Importer:
         return Tensor(dims, str(ty.dtype), expr)
 
 
-_DIM_OPS: Mapping[str, Any] = {
-    "Add": lambda a, b: a + b,
-    "Sub": lambda a, b: a - b,
-    "Mul": lambda a, b: a * b,
-    "FloorDiv": tirx.floordiv,
-    "FloorMod": tirx.floormod,
-    "Div": tirx.floordiv,
-    "Mod": tirx.floormod,
-    "Max": tirx.max,
-    "Min": tirx.min,
-}
-
-
 def _operands(node: ast.Expr) -> tuple[ast.Expr, ...]:
     """What must be evaluated before a node, in the node's own scope."""
     if isinstance(node, ast.Call):
@@ -574,9 +488,3 @@ def _calls_itself(closure: Closure) -> bool:
             else False
         )
     return any(e is closure.recursive for e in post_order(closure.function.body))
-
-
-def _identifier(name: str) -> str:
-    """A source name as an identifier."""
-    text = "".join(c if c.isalnum() else "_" for c in name).strip("_")
-    return text if text and not text[0].isdigit() else f"v{text}"

@@ -20,8 +20,11 @@ Span = tuple[int, int]
 
 # Operators whose result holds only elements of their first operand.
 _MOVES = frozenset(
-    "reshape dyn.reshape expand_dims squeeze transpose strided_slice dyn.strided_slice copy "
-    "broadcast_to dyn.broadcast_to take gather gather_nd".split()
+    [
+        *("reshape", "expand_dims", "squeeze", "transpose", "strided_slice", "broadcast_to"),
+        *("dyn.reshape", "dyn.strided_slice", "dyn.broadcast_to"),
+        *("copy", "take", "gather", "gather_nd"),
+    ]
 )
 _TESTS: Mapping[str, Callable[[Span, Span], bool | None]] = {
     "less": lambda a, b: True if a[1] < b[0] else False if a[0] >= b[1] else None,
@@ -33,9 +36,9 @@ def span_of(x: Any) -> Span | None:
     """The least and the greatest element, if known."""
     if not isinstance(x, Tensor):
         return None
-    if x.span is None and x.constant is not None and x.constant.size:
-        if x.constant.dtype.kind in "iub":
-            x.span = int(np.min(x.constant)), int(np.max(x.constant))
+    literal = x.constant
+    if x.span is None and literal is not None and literal.size and literal.dtype.kind in "iub":
+        x.span = int(np.min(literal)), int(np.max(literal))
     return x.span
 
 

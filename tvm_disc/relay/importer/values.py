@@ -135,7 +135,8 @@ def _expand_dims(x: np.ndarray, attrs: Attrs) -> np.ndarray:
     axis = attrs["axis"]
     rank = x.ndim + 1
     axis = axis + rank if axis < 0 else axis
-    return x.reshape(x.shape[:axis] + (1,) * attrs["num_newaxis"] + x.shape[axis:])
+    added: np.ndarray = x.reshape(x.shape[:axis] + (1,) * attrs["num_newaxis"] + x.shape[axis:])
+    return added
 
 
 def _squeeze(x: np.ndarray, attrs: Attrs) -> np.ndarray:
@@ -182,7 +183,7 @@ def _take(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
         return None
     if not all(is_number(p) for p in picks.reshape(-1)):
         return None
-    mode = {"clip": "clip", "wrap": "wrap", "fast": "clip"}[attrs["mode"]]
+    mode: Any = "wrap" if attrs["mode"] == "wrap" else "clip"
     return np.asarray(np.take(data, picks.astype(np.int64), axis=attrs["axis"], mode=mode))
 
 
@@ -197,7 +198,8 @@ def _strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray
     value = value_of(args[0])
     if value is None:
         return None
-    begin, end, strides = attrs["begin"], attrs["end"], attrs["strides"] or ()
+    begin, end = attrs["begin"], attrs["end"]
+    strides: Sequence[int] = attrs["strides"] or ()
     axes = attrs["axes"] or tuple(range(len(begin)))
     where: list[slice] = [slice(None)] * value.ndim
     for k, axis in enumerate(axes):
@@ -267,7 +269,7 @@ def _scatter_elements(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndar
         return None
     if attrs["reduction"] != "update" or not all(is_number(p) for p in picks):
         return None
-    result = data.copy()
+    result: np.ndarray = data.copy()
     for p, u in zip(picks, updates, strict=True):
         result[int(p)] = u
     return result

@@ -1,0 +1,117 @@
+"""The inputs of a Relay function: tensors whose ``?`` dims are symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay import types as rt
+from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.shape import Likely, Solver, parse_constraint
+
+
+class Inputs:
+    """Makes inputs; the same ``symbols`` give the same input every time."""
+
+    def __init__(self, solver: Solver, symbols: dict[Any, Any]) -> None:
+        self.solver, self.symbols = solver, symbols
+        self.ctx = Emitter(solver)
+
+    def bound(self, param: ast.Var, array: np.ndarray) -> Tensor:
+        """An input that was given as a parameter."""
+        ty = param.type_annotation
+        if isinstance(ty, rt.TensorType) and (
+            ty.dtype != str(array.dtype) or len(ty.shape) != array.ndim
+        ):
+            raise TypeMismatch(
+                f"param '{param.name_hint}': expected {ty}, found {array.dtype}{array.shape}"
+            )
+        return self.ctx.constant(np.asarray(array))
+
+    def input(self, param: ast.Var) -> Tensor:
+        """The tensor of an input, its ``?`` dims as symbols."""
+        ty = param.type_annotation
+        if not isinstance(ty, rt.TensorType):
+            raise Unsupported(
+                f"input '{param.name_hint}': expected a tensor type, found {ty}; "
+                "inputs that are tuples, functions or unannotated are not compiled yet"
+            )
+        dims = [
+            self._dim(
+                d,
+                (param, axis),
+                f"{identifier(param.name_hint)}_{axis}",
+                f"input '{param.name_hint}' axis {axis}",
+            )
+            for axis, d in enumerate(ty.shape)
+        ]
+        var = relax.Var(param.name_hint, relax.TensorType(dims, ty.dtype))
+        return Tensor(tuple(dims), ty.dtype, var)
+
+    def _dim(self, dim: Any, key: Any, name: str, source: str) -> Any:
+        """A Relay dim as an expression; an anonymous ``?`` is a symbol of its own per ``key``."""
+        if isinstance(dim, int | np.integer):
+            return i64(int(dim))
+        if isinstance(dim, rt.Any):
+            return self._symbol(key if dim.name is None else dim.name, dim.name or name, source)
+        if isinstance(dim, rt.DimVar):
+            return self._symbol(dim.name, dim.name, source)
+        if isinstance(dim, rt.DimOp):
+            a, b = (self._dim(x, key, name, source) for x in (dim.a, dim.b))
+            return self.solver.simplify(_DIM_OPS[dim.op](a, b))
+        raise Unsupported(f"{source}: dim {dim}")
+
+    def _symbol(self, key: Any, name: str, source: str) -> Any:
+        if key not in self.symbols:
+            self.symbols[key] = self.solver.symbol(name, source)
+        return self.symbols[key]
+
+
+def declare(
+    main: ast.Function,
+    params: Mapping[str, np.ndarray],
+    constraints: Sequence[str],
+    solver: Solver,
+    symbols: dict[Any, Any],
+) -> None:
+    """Make the input symbols, then tell the solver what the user knows about them."""
+    inputs = Inputs(solver, symbols)
+    dims: dict[str, Any] = {}
+    for p in main.params:
+        if p.name_hint not in params:
+            for axis, d in enumerate(inputs.input(p).dims):
+                dims[f"{p.name_hint}.{axis}"] = d
+                if isinstance(d, tirx.Var):
+                    dims.setdefault(str(d.name), d)
+    for text in constraints:
+        fact = parse_constraint(text, dims.get, dims)
+        if isinstance(fact, Likely):
+            solver.likely(fact.expr, fact.values)
+        else:
+            # Stated, not proved: the program checks it before it relies on it.
+            solver.require(fact, f"constraint {text!r}")
+
+
+_DIM_OPS: Mapping[str, Any] = {
+    "Add": lambda a, b: a + b,
+    "Sub": lambda a, b: a - b,
+    "Mul": lambda a, b: a * b,
+    "FloorDiv": tirx.floordiv,
+    "FloorMod": tirx.floormod,
+    "Div": tirx.floordiv,
+    "Mod": tirx.floormod,
+    "Max": tirx.max,
+    "Min": tirx.min,
+}
+
+
+def identifier(name: str) -> str:
+    """A source name as an identifier."""
+    text = "".join(c if c.isalnum() else "_" for c in name).strip("_")
+    return text if text and not text[0].isdigit() else f"v{text}"
