@@ -112,9 +112,7 @@ class Maker:
         graph = self.graph
         var = relay.var(
             f"x{len(graph.params)}",
-            shape=tuple(
-                d[0] if len(set(d)) == 1 and self.flip() else relay.Any() for d in dims
-            ),
+            shape=tuple(d[0] if len(set(d)) == 1 and self.flip() else relay.Any() for d in dims),
             dtype=dtype,
         )
         graph.params.append(var)

@@ -48,9 +48,7 @@ def _upsampling(names: Sequence[str]) -> Rule:
         layout = attrs["layout"]
         if not set(layout) <= set("NCDHW"):
             raise Unsupported(ctx.where(f"data layout {layout}"))
-        method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear"}.get(
-            attrs["method"], attrs["method"]
-        )
+        method = "linear" if attrs["method"] == "bilinear" else str(attrs["method"])
         mode = attrs.get("coordinate_transformation_mode") or (
             "align_corners" if attrs["align_corners"] else "asymmetric"
         )

@@ -49,9 +49,7 @@ def window_extent(dim: Any, kernel: Any, stride: int, pads: int, dilation: int) 
     return tirx.floordiv(dim + pads - reach, i64(stride)) + 1
 
 
-def _windows(
-    ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilation: int
-) -> Any:
+def _windows(ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
     """:func:`window_extent`, which must not be negative."""
     extent = ctx.solver.simplify(window_extent(dim, kernel, stride, pads, dilation))
     least = ctx.solver.simplify(i64(dilation) * (kernel - 1) + 1 - pads - stride)

@@ -1,0 +1,54 @@
+"""Random graphs: fused, unfused and NumPy agree."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from tests.build.random_graphs import Maker, compare, failure
+from tvm_disc import relay
+
+CHUNKS, GRAPHS = 12, 5
+SECONDS_PER_CHUNK = 5.0  # on a slow machine fewer graphs are tried, at least one
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_graphs_agree(chunk: int) -> None:
+    end = time.monotonic() + SECONDS_PER_CHUNK
+    for seed in range(chunk * GRAPHS, (chunk + 1) * GRAPHS):
+        assert failure(seed) is None
+        if time.monotonic() > end:
+            break
+
+
+def test_graphs_are_reproducible() -> None:
+    first, second = Maker(7).make(), Maker(7).make()
+    assert relay.astext(first.function()) == relay.astext(second.function())
+    for a, b in zip(first.inputs(0).values(), second.inputs(0).values(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "message"),
+    [
+        (np.zeros(3, "float32"), np.zeros(3, "int32"), r"result 0: float32\(3,\), expected int32"),
+        (np.zeros((2, 1)), np.zeros(2), r"result 0: float64\(2, 1\), expected float64\(2,\)"),
+        (np.array([1.0]), np.array([1.1]), "result 0: off by 0.1"),
+        (np.array([1]), np.array([2]), "result 0: off by 1"),
+    ],
+)
+def test_differences_are_told(found: np.ndarray, wanted: np.ndarray, message: str) -> None:
+    problem = compare(found, wanted)
+    assert problem is not None
+    with pytest.raises(AssertionError, match=message):
+        _fail(problem)
+
+
+def _fail(message: str) -> None:
+    raise AssertionError(message)
+
+
+def test_equal_results_are_no_difference() -> None:
+    assert compare(np.array([np.nan, 1.0]), np.array([np.nan, 1.00001])) is None
