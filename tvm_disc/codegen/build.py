@@ -131,6 +131,3 @@ def compile_tir(mod: Any, target: Any) -> Any:
     mod = T.BindTarget(target.with_host(target))(mod)
     mod = tvm.transform.Sequential([p() for p in LOWERING])(mod)
     return tvm.get_global_func("target.build.llvm")(mod, target)
-
-
-

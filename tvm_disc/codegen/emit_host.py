@@ -182,9 +182,7 @@ class HostEmitter(RegionEmitter):
                 else:
                     pending.append((declared, actual, f"input '{name}' axis {axis}"))
         for declared, actual, where in pending:
-            self._assert(
-                tirx.EQ(actual, i64(declared)), f"{where}: expected {plain_dim(declared)}"
-            )
+            self._assert(tirx.EQ(actual, i64(declared)), f"{where}: expected {plain_dim(declared)}")
 
     def _load_constants(self) -> None:
         bits = self.block.bind("constants_at", static_cell(self.block, self.slot_gv)[i64(0)])

@@ -57,7 +57,8 @@ def loop_form(func: Any, gv: Any) -> tuple[list[Any], Any, list[Any]]:
         (
             k
             for k, b in enumerate(bindings)
-            if isinstance(b, relax.VarBinding) and isinstance(b.value, relax.If)
+            if isinstance(b, relax.VarBinding)
+            and isinstance(b.value, relax.If)
             and calls(b.value, gv)
         ),
         None,

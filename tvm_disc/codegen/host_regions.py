@@ -72,9 +72,7 @@ class RegionEmitter:
         return pointer
 
     def _free(self, pointer: Expr) -> None:
-        call = O.call_intrin(
-            "int32", "tirx.TVMBackendFreeWorkspace", i32(CPU), i32(0), pointer
-        )
+        call = O.call_intrin("int32", "tirx.TVMBackendFreeWorkspace", i32(CPU), i32(0), pointer)
         self.block.eval(call)
 
     def _open_workspace(self, region: Region) -> None:
@@ -159,9 +157,7 @@ class RegionEmitter:
         kernel = launch.kernel
         for storage in (*launch.outputs, *([launch.scratch] if launch.scratch else [])):
             self._settle(storage)
-        args = [
-            self._typed(s, p.dtype) for s, p in zip(launch.inputs, kernel.params, strict=True)
-        ]
+        args = [self._typed(s, p.dtype) for s, p in zip(launch.inputs, kernel.params, strict=True)]
         args += [
             self._typed(s, o.dtype) for s, o in zip(launch.outputs, kernel.outputs, strict=True)
         ]
@@ -176,7 +172,6 @@ class RegionEmitter:
         x, y = self.block.declare("from", source, "int8"), self.block.declare("to", target, "int8")
         with self.block.loop("b", i64(copy.size_bytes)) as b:
             self.block.store(y, b, x[b])
-
 
     # -- control flow --------------------------------------------------------------------------
 
@@ -245,9 +240,7 @@ class RegionEmitter:
             if cell is not None:
                 self.block.store(cell, 0, i64(dim))
 
-    def _define_outcomes(
-        self, outcomes: list[Outcome], cells: list[list[Buffer | None]]
-    ) -> None:
+    def _define_outcomes(self, outcomes: list[Outcome], cells: list[list[Buffer | None]]) -> None:
         for outcome, dims in zip(outcomes, cells, strict=True):
             for var, cell in zip(outcome.dims, dims, strict=True):
                 if cell is not None:

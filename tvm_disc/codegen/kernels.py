@@ -135,9 +135,7 @@ class KernelLibrary:
 
 def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
     """``expr`` with symbols replaced."""
-    return tvm_ffi.structural_map(
-        expr, (tvm.ir.Var, lambda v: values.get(v, v)), order="post"
-    )
+    return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda v: values.get(v, v)), order="post")
 
 
 __all__ = ["KernelLibrary", "read_group", "substitute"]

@@ -311,8 +311,7 @@ class _Lowerer:
         for region, values in zip(regions, found, strict=True):
             region.results = [self._escape(region, v) for v in values]
         outcomes = [
-            self._outcome(a, b)
-            for a, b in zip(regions[0].results, regions[1].results, strict=True)
+            self._outcome(a, b) for a, b in zip(regions[0].results, regions[1].results, strict=True)
         ]
         self.region.instructions.append(If(cond.storage, *regions, outcomes))
         return rebuild(results[0], iter([o.value for o in outcomes]))
@@ -368,9 +367,7 @@ class _Lowerer:
         body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
         self.region, self.defined = outer, outer_defined
         outcomes = [self._outcome(v) for v in leave.results]
-        self.region.instructions.append(
-            Loop(carried, header, cond.storage, body, leave, outcomes)
-        )
+        self.region.instructions.append(Loop(carried, header, cond.storage, body, leave, outcomes))
         return rebuild(result, iter([o.value for o in outcomes]))
 
     def _exit(self, region: Region, seq: Any, var: Any, tail: Sequence[Any], out: Any) -> Any:
@@ -405,17 +402,17 @@ class _Lowerer:
         self.env[param] = value
         return Carried(value, dims, initial)
 
-    def _step_values(
-        self, body: Region, seq: Any, gv: Any, carried: list[Carried]
-    ) -> list[Value]:
+    def _step_values(self, body: Region, seq: Any, gv: Any, carried: list[Carried]) -> list[Value]:
         outer, self.region = self.region, body
         known = set(self.defined)
         result: list[Value] | None = None
         for block in seq.blocks:
             for binding in block.bindings:
                 call = binding.value if isinstance(binding, relax.VarBinding) else None
-                if isinstance(call, tvm.ir.Call) and isinstance(call.op, tvm.ir.GlobalVar) and (
-                    call.op.same_as(gv)
+                if (
+                    isinstance(call, tvm.ir.Call)
+                    and isinstance(call.op, tvm.ir.GlobalVar)
+                    and (call.op.same_as(gv))
                 ):
                     result = self._next_values(call, carried)
                 elif result is None:

@@ -262,9 +262,7 @@ class _Planner:
         cost = node.row.cost if node.row is not None else 0
         free = cost <= 1 and not any(x.row is not None for x in node.inputs)
         if len(homes) > 1 and not (free or node.cls is OpClass.VIEW or self._pure_move(node)):
-            self.refused.append(
-                WhyNot(f"{node.name} ({node.op})", f"{len(homes)} kernels read it")
-            )
+            self.refused.append(WhyNot(f"{node.name} ({node.op})", f"{len(homes)} kernels read it"))
             return False
         for group in homes:
             reason = self._inline_reason(group, node)
@@ -388,6 +386,8 @@ class _Planner:
 
 
 _ARG = ("relax.argmax", "relax.argmin")
+
+
 def _picks_by(user: Node, node: Node) -> bool:
     return user.op == "relax.take" and user.inputs[1] is node
 

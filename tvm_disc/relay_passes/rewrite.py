@@ -247,4 +247,3 @@ def _renamed_binding(out: Sequence_, binding: Any) -> Any:
     if new.ty.is_missing():
         relax.expr._update_type(new, binding.var.ty)
     return relax.VarBinding(binding.var, new)
-

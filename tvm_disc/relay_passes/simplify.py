@@ -267,8 +267,13 @@ def _equal(a: Node, b: Node) -> bool:
 
 
 def _same_literal(a: Node, b: Node) -> bool:
-    return a.is_scalar_const and b.is_scalar_const and a.dtype == b.dtype and bool(
-        np.array_equal(a.value, b.value)  # type: ignore[arg-type]
+    return (
+        a.is_scalar_const
+        and b.is_scalar_const
+        and a.dtype == b.dtype
+        and bool(
+            np.array_equal(a.value, b.value)  # type: ignore[arg-type]
+        )
     )
 
 

@@ -245,5 +245,3 @@ def load(path: str | Path) -> Executable:
     manifest = read_manifest(Path(path))
     module = tvm.runtime.load_module(str(path))
     return Executable(module, manifest)
-
-

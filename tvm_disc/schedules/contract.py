@@ -123,9 +123,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
 # -- common ------------------------------------------------------------------------------------
 
 
-def _gemm_plan(
-    group: Group, view: _MatMul | ConvView, solver: Solver, machine: Machine
-) -> Plan:
+def _gemm_plan(group: Group, view: _MatMul | ConvView, solver: Solver, machine: Machine) -> Plan:
     node = view.node
     width = _size(view.sizes[2])
     tile = dot.default_tile(machine.isa, node.dtype, width if isinstance(width, int) else None)
@@ -290,8 +288,7 @@ class _Epilogue:
         self.view, self.body, self.low = view, body, body.low
         self.group = view.group
         self.lanewise = all(
-            n is view.node or n.cls in LANEWISE or n.op in LANEWISE_MOVES
-            for n in view.group.nodes
+            n is view.node or n.cls in LANEWISE or n.op in LANEWISE_MOVES for n in view.group.nodes
         )
 
     def scalar(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:

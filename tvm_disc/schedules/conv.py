@@ -131,9 +131,7 @@ class ConvView:
         last = len(geo.strides) - 1
         return geo.strides[last], mul(tap, geo.dilation[last]) - geo.padding[last]
 
-    def _line(
-        self, low: Lowering, where: list[Expr], taps: list[Expr]
-    ) -> tuple[Expr, list[Expr]]:
+    def _line(self, low: Lowering, where: list[Expr], taps: list[Expr]) -> tuple[Expr, list[Expr]]:
         """Whether a line of taps lies inside the input, and its leading spatial position."""
         data = self.node.inputs[0]
         geo = geometry(self.node, len(self.node.shape) - 2)

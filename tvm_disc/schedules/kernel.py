@@ -168,9 +168,7 @@ def _bytes(dtype: str) -> int:
 
 
 def _pointers(group: Group, plan: Plan) -> tuple[list[Any], list[Any], Any]:
-    ins = [
-        pointer(f"p{i}", plan.packed_dtypes.get(p, p.dtype)) for i, p in enumerate(group.params)
-    ]
+    ins = [pointer(f"p{i}", plan.packed_dtypes.get(p, p.dtype)) for i, p in enumerate(group.params)]
     outs = [pointer(f"o{i}", o.dtype) for i, o in enumerate(group.outputs)]
     return ins, outs, pointer("scratch", plan.scratch_dtype)
 
@@ -200,9 +198,7 @@ def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[A
     return may_alias(func) if plan.may_alias else func
 
 
-def _driver(
-    group: Group, plan: Plan, symbols: Sequence[Any], body: Any, machine: Machine
-) -> Any:
+def _driver(group: Group, plan: Plan, symbols: Sequence[Any], body: Any, machine: Machine) -> Any:
     ins, outs, scratch = _pointers(group, plan)
     block = Block()
 
