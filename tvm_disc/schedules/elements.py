@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import tvm
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
@@ -18,7 +19,10 @@ from tvm_disc.schedules import vecmath
 from tvm_disc.schedules.emit import (
     const,
     dtype_of,
+    element_dtype,
     i64,
+    lanes_of,
+    ramp,
     same_lanes,
 )
 from tvm_disc.schedules.index import add, mul, product
@@ -27,7 +31,6 @@ from tvm_disc.schedules.scalars import (
     BINARY,
     UNARY,
     cast,
-    integer_power,
     is_float,
     maximum,
     minimum,
@@ -355,7 +358,37 @@ def _power(low: Lowering, node: Node, index: Index) -> Expr:
     base, exponent = same_lanes(*_operands(low, node, index))
     if is_float(node.dtype):
         return vecmath.pow(base, exponent)
-    return _once(low, integer_power, [base, exponent])
+    return _integer_power(low, base, exponent)
+
+
+def _integer_power(low: Lowering, base: Expr, exponent: Expr) -> Expr:
+    """Repeated squaring, so that every result that fits is exact and others wrap around.
+
+    A negative exponent gives ``1 / base`` rounded towards zero. The steps are statements: as
+    expressions, TVM's analyzer would expand each square into its factors.
+    """
+    if low.in_guard:
+        raise Unsupported("an integer power in one arm of a choice")
+    base, exponent = low.settle("base", base), low.settle("exponent", exponent)
+    block, lanes, dtype = low.block, lanes_of(base), dtype_of(base)
+    element = element_dtype(base)
+    zero, one = const(0, dtype), const(1, dtype)
+    at = ramp(i64(0), lanes) if lanes > 1 else i64(0)
+    total, square, rest = (block.alloc(n, lanes, element) for n in ("total", "square", "rest"))
+    block.store(total, at, one)
+    block.store(square, at, base)
+    block.store(rest, at, tirx.max(exponent, zero))
+    with block.loop("bit", int(tvm.DataType(element).bits)):
+        odd = tirx.NE(tirx.bitwise_and(rest[at], one), zero)
+        block.store(total, at, tirx.Select(odd, total[at] * square[at], total[at]))
+        block.store(square, at, square[at] * square[at])
+        block.store(rest, at, tirx.shift_right(rest[at], one))
+    unit = tirx.Or(tirx.EQ(base, one), tirx.EQ(base, const(-1, dtype)))
+    if element.startswith("u"):
+        return total[at]
+    odd = tirx.NE(tirx.bitwise_and(exponent, one), zero)
+    inverse = tirx.Select(unit, tirx.Select(odd, base, one), zero)
+    return tirx.Select(exponent < zero, inverse, total[at])
 
 
 ELEMENTS: Mapping[str, Rule] = {

@@ -172,12 +172,12 @@ def byte_offset(data: Expr, offset_bytes: Expr | int, dtype: str) -> Expr:
 
 
 def _opaque(value: Expr) -> Expr:
-    """A choice between floats as TVM's analyzer can bear it.
+    """A choice between floats, or a loop's index as a float, as TVM's analyzer can bear it.
 
-    It takes the two for the ends of an interval, and fails to multiply that by a variable. It
-    does not look behind a change of type, which costs nothing.
+    It takes either for an interval, and fails to multiply that by a variable. It does not look
+    behind a reinterpretation of the bits, which costs nothing.
     """
-    if not isinstance(value, tirx.Select) or element_dtype(value) not in _SAME_WIDTH:
+    if not isinstance(value, tirx.Select | tirx.Cast) or element_dtype(value) not in _SAME_WIDTH:
         return value
     bits = with_lanes(_SAME_WIDTH[element_dtype(value)], value)
     return tirx.reinterpret(dtype_of(value), tirx.reinterpret(bits, value))

@@ -159,34 +159,6 @@ def cast(value: Expr, dtype: str) -> Expr:
     return tirx.Cast(wide, value)
 
 
-# Beyond this many squarings an integer power is 0, 1, -1 or has wrapped around.
-_POWER_BITS = 16
-
-
-def integer_power(base: Expr, exponent: Expr) -> Expr:
-    """Repeated squaring, so that every result that fits is exact.
-
-    A negative exponent gives ``1 / base`` rounded towards zero.
-    """
-    dtype = dtype_of(base)
-    zero, one = const(0, dtype), const(1, dtype)
-    square, total = tirx.Var("s", base.ty), tirx.Var("t", base.ty)
-    steps: list[tuple[Any, Expr]] = [(square, base), (total, one)]
-    for bit in range(_POWER_BITS):
-        odd = tirx.NE(tirx.bitwise_and(exponent, const(1 << bit, dtype)), zero)
-        grown, next_square = tirx.Var("t", base.ty), tirx.Var("s", base.ty)
-        steps.append((grown, tirx.Select(odd, total * square, total)))
-        steps.append((next_square, square * square))
-        total, square = grown, next_square
-    result: Expr = total
-    if not dtype.startswith("u"):
-        unit = tirx.Or(tirx.EQ(base, one), tirx.EQ(base, const(-1, dtype)))
-        result = tirx.Select(tirx.And(exponent < zero, tirx.Not(unit)), zero, total)
-    for var, value in reversed(steps):
-        result = tirx.Let(var, value, result)
-    return result
-
-
 def _nan_test(fn: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     def test(x: Expr) -> Expr:
         return fn(x) if is_float(dtype_of(x)) else const(False, "bool")

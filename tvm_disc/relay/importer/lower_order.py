@@ -108,6 +108,8 @@ def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     x = args[0]
     if x.rank != 1:
         raise Unsupported(ctx.where(f"a tensor of rank {x.rank}"))
+    if not attrs["sorted"]:
+        raise Unsupported(ctx.where("distinct values in order of appearance"))
     by_value = order(ctx, x, 0, True)
     line = picked(ctx, x, by_value, 0)
     begins = _run_begins(ctx, line)
@@ -118,14 +120,11 @@ def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     run = apply(ctx, R.subtract, ctx.emit(running, x.dims, "int64"), ctx.scalar(1, "int64"))
     zeros = filled(ctx, x.dims, ctx.scalar(0, "int64"), "int64")
     inverse = _placed(ctx, zeros, by_value, run, "update")
-    ones = filled(ctx, x.dims, ctx.scalar(1, "int64"), "int64")
-    none = filled(ctx, [size], ctx.scalar(0, "int64"), "int64")
-    counts = _placed(ctx, none, run, ones, "add")
     values, first = rows(ctx, line, heads, 0), rows(ctx, by_value, heads, 0)
-    if not attrs["sorted"]:
-        seen = order(ctx, first, 0, True)
-        values, first, counts = (rows(ctx, t, seen, 0) for t in (values, first, counts))
-        inverse = rows(ctx, order(ctx, seen, 0, True), inverse, 0)
+    # One place per element, of which the first ones count: nothing but results has a size that
+    # only the data knows.
+    ones = filled(ctx, x.dims, ctx.scalar(1, "int64"), "int64")
+    counts = sliced(ctx, _placed(ctx, zeros, inverse, ones, "add"), {0: (i64(0), size, 1)})
     many = ctx.reshape(number(ctx, size, "int32"), [i64(1)])
     result = (values, cast(ctx, first, "int32"), cast(ctx, inverse, "int32"), many)
     return (*result, cast(ctx, counts, "int32")) if attrs["return_counts"] else result
