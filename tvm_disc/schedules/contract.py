@@ -21,7 +21,7 @@ from tvm_disc.schedules.emit import Block, i64, index_var
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.reduce import store_outputs
+from tvm_disc.schedules.reduce import store_outputs, whole_vectors
 from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
 from tvm_disc.schedules.windows import matmul_dims, operand_index
 from tvm_disc.shape import Solver
@@ -302,7 +302,7 @@ class _Epilogue:
         self._store(block, i64(g), i64(i), i64(j), value)
 
     def vector(self, block: Block, g: Expr, i: Expr, j0: Expr, lanes: int, value: Expr) -> bool:
-        if not self.lanewise:
+        if not self.lanewise or not whole_vectors(self.group, lanes):
             return False
         # Panels start at multiples of the vector width, which head splits rely on.
         j = self.low.space.aligned(i64(j0), lanes)
