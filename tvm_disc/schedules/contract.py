@@ -210,6 +210,8 @@ def _sizes_only(
     spec = dot.GemmSpec(batch, m, n, k, store=_never, dtype=dtype, acc_dtype=dtype, **forms)
     affine = {n: dot.Affine(s, _never, s.stride, s.k_stride) for n, s in in_place.items()}
     known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
+    if view.group.nodes == [view.node]:
+        known["direct"] = dot.Direct(None, _never, n)
     return replace(spec, **known)
 
 
@@ -239,6 +241,9 @@ def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str,
 
         return base
 
+    def start_of(_block: Block, g: Expr) -> Expr:
+        return view.flat(i64(g), i64(0), i64(0))
+
     for name in ("a_affine", "b_affine"):
         affine = getattr(spec, name)
         if affine is not None:
@@ -247,6 +252,8 @@ def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str,
     if isinstance(view, ConvView):
         forms["fill_b"] = _filler(low, view)
     epilogue = _Epilogue(view, body)
+    if spec.direct is not None:
+        forms["direct"] = dot.Direct(body.outputs[0], start_of, spec.direct.stride)
     return replace(
         spec,
         load_a=load_a,
