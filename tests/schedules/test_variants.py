@@ -14,7 +14,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules import tree as trees
 from tvm_disc.schedules.choose import choose, fit
-from tvm_disc.schedules.cost import CostModel
+from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_tile import Isa
 from tvm_disc.schedules.group import Group, Machine

@@ -11,7 +11,8 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import static_dim
 from tvm_disc.schedules import tree as trees
-from tvm_disc.schedules.cost import CostModel, cost_table
+from tvm_disc.schedules.cost import cost_table
+from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.grow import Limits, grow, keep, losses

@@ -6,28 +6,15 @@ parallel   waking the other threads + the share of the busiest one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.points import Points, Values, evaluate
 from tvm_disc.schedules.variant import Plan, Variant
 
 Expr: TypeAlias = Any
-
-
-@dataclass(frozen=True)
-class CostModel:
-    """What a machine takes, in nanoseconds.
-
-    ``op_ns``: one plain operation; ``call_ns``: entering a kernel; ``wake_ns``: having the other
-    threads begin and waiting for the last.
-    """
-
-    op_ns: float = 0.04
-    call_ns: float = 10.0
-    wake_ns: float = 2600.0
 
 
 def body_ns(plan: Plan, points: Points, count: int, model: CostModel) -> Values:
@@ -45,7 +32,8 @@ def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -
     time = body_ns(plan, points, count, model)
     if parts > 1:
         tasks = np.maximum(evaluate(plan.tasks, points), 1)
-        time = model.wake_ns + time * np.ceil(tasks / parts) / tasks
+        share = np.ceil(tasks / parts) / tasks
+        time = np.where(tasks > 1, model.wake_ns + time * share / model.parallel, time)
     allowed = np.ones(count, bool)
     for need in plan.needs:
         allowed &= np.broadcast_to(evaluate(need.cond, points), (count,)).astype(bool)

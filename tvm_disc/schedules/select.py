@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tvm_disc.errors import Unsupported, WhyNot
 from tvm_disc.schedules.choose import Choice, choose
 from tvm_disc.schedules.contract import plan_conv, plan_dot
-from tvm_disc.schedules.cost import CostModel
+from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
 from tvm_disc.schedules.loop import plan_loop
 from tvm_disc.schedules.reduce import plan_reduce
