@@ -13,25 +13,67 @@ from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.schedules.accumulate import fold
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
-from tvm_disc.schedules.emit import Block, const, first_lanes, i64, index_var, lane_index, ramp
+from tvm_disc.schedules.emit import (
+    Block,
+    const,
+    first_lanes,
+    i64,
+    index_var,
+    lane_index,
+    lanes_of,
+    ramp,
+    with_lanes,
+)
 from tvm_disc.schedules.gemm_micro import bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm_spec import div
 from tvm_disc.schedules.index import IndexSpace
 from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.vecmath_core import Body as Arithmetic
+from tvm_disc.schedules.vecmath_core import FORMATS
 
 Expr: TypeAlias = Any
 
 UNROLLED_VECTORS = 4
 
 
-def exp_of_difference(x: Expr) -> Expr:
-    """e^x for x <= 0 or NaN: results below the normal range are 0."""
-    a = Arithmetic(x)
-    under = a.c(math.log(2 * a.fmt.tiny))
-    n, f = a.exp_reduce(a.let("t", tirx.max(a.x, under)), a.x)
-    return a.done(a.select(a.x < under, a.c(0.0), a.scale(a.exp_poly(f), n)))
+# 2^f - 1 = f * P(f) for |f| <= 1/2, to 1e-7 relative to 2^f; float64 takes Taylor's terms.
+_POWER_F32 = (
+    0.6931470036506653,
+    0.24022242426872253,
+    0.05550733581185341,
+    0.009671512991189957,
+    0.001326472731307149,
+)
+_POWER_F64 = tuple(math.log(2) ** k / math.factorial(k) for k in range(1, 14))
+LOG2_E = math.log2(math.e)
+
+
+def weight(b: Block, x: Expr, offset: Expr, dtype: str) -> Expr:
+    """``2^(x * log2(e) + offset)`` where the exponent is at most about 0, or NaN.
+
+    The exponent is rounded once, as the difference in ``exp(x - max)`` is. Weights below the
+    normal range come out as a number below 1e-37 (1e-307), which no sum that holds a 1 notices.
+    """
+    fmt, lanes = FORMATS[dtype], lanes_of(x)
+    real, whole = with_lanes(dtype, x), with_lanes(fmt.int_name, x)
+
+    def c(value: float) -> Expr:
+        return const(value, real)
+
+    fma = lambda u, v, w: tirx.call_intrin(real, "tirx.fma", u, v, w)  # noqa: E731
+    t = b.bind("t", fma(x, c(LOG2_E), splat(offset, lanes)))
+    # The constant stands first: the comparison then lets a NaN through.
+    t = b.bind("t", tirx.max(c(float(fmt.min_exp + 1)), t))
+    # Adding 1.5 * 2^mantissa leaves the nearest integer in the low bits.
+    magic = c(1.5 * 2.0**fmt.mantissa)
+    rounded = b.bind("rounded", t + magic)
+    f = b.bind("f", t - b.bind("n", rounded - magic))
+    terms = _POWER_F32 if dtype == "float32" else _POWER_F64
+    p = c(terms[-1])
+    for term in (*reversed(terms[:-1]), 1.0):
+        p = fma(p, f, c(term))
+    high = tirx.shift_left(tirx.reinterpret(whole, rounded), const(fmt.mantissa, whole))
+    return b.bind("p", tirx.reinterpret(real, tirx.reinterpret(whole, b.bind("p", p)) + high))
 
 
 class SoftmaxRows:
@@ -69,18 +111,19 @@ class SoftmaxRows:
             i = bind_opaque(b, "i", i0 + r)
             peak = self._first_pass(row, [*lead, i], k0, keys)
             first = tirx.EQ(i64(kb), i64(0))
-            lowest = tirx.min_value(self.spec.dtype)
             lowest = tirx.FloatImm(self.spec.dtype, float("-inf"))
             before = b.bind("before", tirx.if_then_else(first, lowest, scratch[z.max_at + r]))
             peak = b.bind("peak", tirx.max(before, peak))
             b.store(scratch, z.max_at + r, peak)
             zero = const(0, self.spec.dtype)
+            log2e = const(LOG2_E, self.spec.dtype)
             shift = b.bind("shift", tirx.if_then_else(peak > lowest, peak, zero))
-            total = self._second_pass(row, shift, keys)
+            offset = b.bind("offset", zero - shift * log2e)
+            total = self._second_pass(row, offset, keys)
             with b.when(first):
                 b.store(scratch, z.sum_at + r, total)
             with b.otherwise():
-                factor = b.bind("factor", exp_of_difference(before - shift))
+                factor = b.bind("factor", weight(b, before, offset, self.spec.dtype))
                 b.store(scratch, z.sum_at + r, scratch[z.sum_at + r] * factor + total)
                 at = bind_opaque(b, "o", z.o_at + r * z.o_row)
                 with b.loop("v", div(z.o_row, self.lanes)) as v:
@@ -125,15 +168,15 @@ class SoftmaxRows:
         self._spans(keys, step)
         return self._fold(cells, tirx.max)
 
-    def _second_pass(self, row: Expr, shift: Expr, keys: Expr) -> Expr:
+    def _second_pass(self, row: Expr, offset: Expr, keys: Expr) -> Expr:
         """Exponentials, stored, and their sum."""
         b, scratch, dtype = self.b, self.body.scratch, self.spec.dtype
         zero = const(0, dtype)
         cells = {w: self._cells("sums", w, zero) for w in (self.wide, self.lanes)}
 
         def step(at: Expr, width: int, mask: Expr) -> None:
-            x = b.bind("x", vload(scratch, row + at, width) - splat(shift, width))
-            value = b.bind("p", exp_of_difference(x))
+            x = b.bind("x", vload(scratch, row + at, width))
+            value = weight(b, x, offset, dtype)
             if mask is not None:
                 value = b.bind("p", tirx.Select(mask, value, splat(zero, width)))
             vstore(b, scratch, row + at, width, value)
