@@ -181,7 +181,10 @@ class Peer:
 
 
 def measure(
-    masks: Sequence[str], chosen: Sequence[tuple[int, int, int]], peers: dict[str, Peer], rounds: int
+    masks: Sequence[str],
+    chosen: Sequence[tuple[int, int, int]],
+    peers: dict[str, Peer],
+    rounds: int,
 ) -> list[dict[str, Any]]:
     """A record per mask and shape: every round's microseconds of every contestant."""
     import tvm
@@ -209,9 +212,7 @@ def measure(
 
 def ratio(record: dict[str, Any], peer: str) -> float:
     """How many times as fast as a peer we are."""
-    return statistics.median(
-        p / d for d, p in zip(record["disc"], record[peer], strict=True)
-    )
+    return statistics.median(p / d for d, p in zip(record["disc"], record[peer], strict=True))
 
 
 def line(record: dict[str, Any]) -> str:
@@ -219,7 +220,9 @@ def line(record: dict[str, Any]) -> str:
     batch, heads, length = record["shape"]
     cells = [f"{record['mask']:<8} {batch}x{heads}x{length:<5}"]
     disc = statistics.median(record["disc"])
-    cells.append(f"disc {disc:10.1f} us {4e-3 * DEPTH * batch * heads * length**2 / disc:6.1f} GF/s")
+    cells.append(
+        f"disc {disc:10.1f} us {4e-3 * DEPTH * batch * heads * length**2 / disc:6.1f} GF/s"
+    )
     for name in PEERS:
         if name in record:
             cells.append(f"{name} {statistics.median(record[name]):10.1f} us")
@@ -269,7 +272,9 @@ def main() -> None:
         return
     given = {"openvino": args.openvino, "torch": args.torch}
     peers = {name: Peer(python, name) for name, python in given.items() if python}
-    chosen = [s for s in shapes() if s[2] in args.lengths and (not args.batch or s[0] in args.batch)]
+    chosen = [
+        s for s in shapes() if s[2] in args.lengths and (not args.batch or s[0] in args.batch)
+    ]
     records = measure(args.masks, chosen, peers, args.rounds)
     for peer in peers.values():
         peer.close()

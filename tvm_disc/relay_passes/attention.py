@@ -105,8 +105,8 @@ def _path(masked: Node, solver: Solver) -> tuple[Node, list[Node]] | str:
                 ends[node] = None
                 reaches[node] = True
             elif node.cls in (OpClass.ELEMWISE, OpClass.VIEW):
-                inside = [x for x in node.inputs if same_matrix(x, node, solver)]
-                reaches[node] = any([visit(x) for x in inside])
+                answers = [visit(x) for x in node.inputs if same_matrix(x, node, solver)]
+                reaches[node] = any(answers)
         return reaches[node]
 
     visit(masked)

@@ -297,7 +297,9 @@ def _drop_dead(out: Sequence_) -> None:
         used.add(var)
     for binding in reversed(out.bindings):
         node = out.lookup.get(binding.var)
-        pure = isinstance(binding.value, tvm.ir.Tuple) or (node is not None and node.row is not None)
+        pure = isinstance(binding.value, tvm.ir.Tuple) or (
+            node is not None and node.row is not None
+        )
         if pure and binding.var not in used:
             out.lookup.pop(binding.var, None)
             continue

@@ -8,11 +8,10 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.relay_passes.attention import Attention
-from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.attention_rows import SoftmaxRows
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
-from tvm_disc.schedules.emit import Block, Buffer, const, first_lanes, i64
-from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, splat, vload, vstore
+from tvm_disc.schedules.emit import Buffer, const, i64
+from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, splat, vload
 from tvm_disc.schedules.gemm_pack import copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_spec import cdiv, div, least, most
 from tvm_disc.schedules.gemm_tile import GemmTile

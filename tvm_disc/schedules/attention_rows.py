@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.relay_passes.attention import Attention
-from tvm_disc.relay_passes.core_ops import OpClass
-from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.schedules.accumulate import fold
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
 from tvm_disc.schedules.emit import (
@@ -18,7 +16,6 @@ from tvm_disc.schedules.emit import (
     const,
     first_lanes,
     i64,
-    index_var,
     lane_index,
     lanes_of,
     ramp,
@@ -26,9 +23,7 @@ from tvm_disc.schedules.emit import (
 )
 from tvm_disc.schedules.gemm_micro import bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm_spec import div
-from tvm_disc.schedules.index import IndexSpace
 from tvm_disc.schedules.kernel import Body
-from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.vecmath_core import FORMATS
 
 Expr: TypeAlias = Any
@@ -128,7 +123,9 @@ class SoftmaxRows:
                 at = bind_opaque(b, "o", z.o_at + r * z.o_row)
                 with b.loop("v", div(z.o_row, self.lanes)) as v:
                     old = vload(scratch, at + v * self.lanes, self.lanes)
-                    vstore(b, scratch, at + v * self.lanes, self.lanes, old * splat(factor, self.lanes))
+                    vstore(
+                        b, scratch, at + v * self.lanes, self.lanes, old * splat(factor, self.lanes)
+                    )
 
     def _spans(self, keys: Expr, step: Any) -> None:
         """``step(offset, width, mask)`` over a row: wide vectors, then masked ones."""
