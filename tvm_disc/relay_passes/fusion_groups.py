@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.relay_passes.attention import Attention
 from tvm_disc.relay_passes.graph import Node
 
 
@@ -20,6 +21,7 @@ class GroupPlan:
         frame: for the nodes that follow a contraction, which of ``frames`` holds their index.
         frames: (order of the elements, shape) of each index map away from the anchor.
         span: positions of the first and the last member.
+        attention: the parts, if the group is an attention.
     """
 
     kind: str
@@ -28,6 +30,7 @@ class GroupPlan:
     frame: dict[Node, int] = field(default_factory=dict)
     frames: list[tuple[Any, Sequence[Any]]] = field(default_factory=list)
     span: tuple[int, int] = (0, 0)
+    attention: Attention | None = None
 
     def __post_init__(self) -> None:
         self.frames.append(((), self.anchor.shape))
@@ -42,13 +45,34 @@ class GroupPlan:
         self.members[node] = None
 
     def nodes(self) -> list[Node]:
-        """Members in program order."""
-        return sorted(self.members, key=lambda n: n.index)
+        """Members in an order of the program.
+
+        An attention's order depends on its structure alone: a mask that several of them compute
+        for themselves stands before the first, and their functions must still be equal.
+        """
+        ordered = sorted(self.members, key=lambda n: n.index)
+        return _operands_first(ordered) if self.attention else ordered
 
     def operands(self) -> list[Node]:
         """What the group reads from outside, in order of first use."""
         found = (x for n in self.nodes() for x in n.inputs if x not in self.members)
         return list(dict.fromkeys(x for x in found if not x.is_scalar_const))
+
+
+def _operands_first(members: Sequence[Node]) -> list[Node]:
+    """Members in post-order from the last one."""
+    inside, result = set(members), dict[Node, None]()
+
+    def visit(node: Node) -> None:
+        for x in node.inputs:
+            if x in inside and x not in result:
+                visit(x)
+        result[node] = None
+
+    for node in reversed(members):
+        if node not in result:
+            visit(node)
+    return list(result)
 
 
 class Homes:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.relay_passes.attention import feeds_scores, find_attention, is_lanewise
 from tvm_disc.relay_passes.axes import is_contiguous, permutation, reduced_axes
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan, Homes
@@ -38,7 +39,12 @@ class _Planner:
         self.refused: list[WhyNot] = []
 
     def run(self) -> FusionPlan:
+        for node in self.nodes if self.enabled else ():
+            if node.cls is OpClass.DOT:
+                self._attention(node)
         for node in self.nodes:
+            if node in self.homes:
+                continue
             if node.cls in (OpClass.DOT, OpClass.CONV):
                 self._contraction(node)
         for node in self.nodes:
@@ -51,7 +57,7 @@ class _Planner:
             self._trim_views(group)
         self._drop_dead_copies()
         kept = [g for g in self.groups if g.members]
-        kept.sort(key=lambda g: g.nodes()[-1].index)
+        kept.sort(key=lambda g: max(n.index for n in g.members))
         return FusionPlan(kept, self.refused, self.homes)
 
     def _open(self, kind: str, anchor: Node) -> GroupPlan:
@@ -65,6 +71,47 @@ class _Planner:
 
     def _refuse(self, node: Node, group: GroupPlan, reason: str) -> None:
         self.refused.append(WhyNot(f"{node.name} ({node.op}) into {group.anchor.name}", reason))
+
+    # -- attention -----------------------------------------------------------------------------
+
+    def _attention(self, node: Node) -> None:
+        """Nothing inside is read from outside, so the group cannot be part of a cycle."""
+        found = find_attention(node, self.solver)
+        if isinstance(found, WhyNot):
+            self.refused.append(found)
+        elif found is not None:
+            group = self._open("attention", node)
+            group.attention = found
+            for part in found.nodes():
+                self._join(group, part)
+            group.frame[node] = 0
+            self._grow_epilogue(group)
+
+    def _attention_operand_reason(self, group: GroupPlan, node: Node) -> str | None:
+        """Operands are evaluated by vectors: once for Q, K and V, once per head for a mask."""
+        assert group.attention is not None
+        masks = feeds_scores(group.attention, node, lambda n: n in group)
+        if node.cls is OpClass.VIEW or self._pure_move(node):
+            if masks and node.op == "relax.permute_dims" and not self._keeps_last(node):
+                return "neighbouring keys would not be neighbours in memory"
+            return None
+        if not is_lanewise(node):
+            return "it is not evaluated by vectors"
+        if masks and self._total_cost(node) > CHEAP_COST:
+            return "every head would compute it again"
+        return None
+
+    def _is_expanded(self, node: Node, homes: Sequence[GroupPlan]) -> bool:
+        """Whether attentions read less than ``node`` holds by computing it themselves."""
+        if any(g.kind != "attention" for g in homes) or self._total_cost(node) > CHEAP_COST:
+            return False
+        leaves: set[Node] = set()
+        work = [node]
+        while work:
+            n = work.pop()
+            for x in n.inputs:
+                (leaves.add if x in self.homes or x.row is None else work.append)(x)
+        return not any(self.solver.known_same_elements(x.shape, node.shape) for x in leaves)
 
     # -- contractions --------------------------------------------------------------------------
 
@@ -260,7 +307,8 @@ class _Planner:
         """Make ``node`` part of every group that reads it, if no reader loses by it."""
         cost = node.row.cost if node.row is not None else 0
         free = cost <= 1 and not any(x.row is not None for x in node.inputs)
-        if len(homes) > 1 and not (free or node.cls is OpClass.VIEW or self._pure_move(node)):
+        again = free or node.cls is OpClass.VIEW or self._pure_move(node)
+        if len(homes) > 1 and not (again or self._is_expanded(node, homes)):
             self.refused.append(WhyNot(f"{node.name} ({node.op})", f"{len(homes)} kernels read it"))
             return False
         for group in homes:
@@ -283,6 +331,8 @@ class _Planner:
         movement = node.cls is OpClass.VIEW or self._pure_move(node)
         if group.kind in ("dot", "conv") and not movement:
             return "only index maps are evaluated while a tile is loaded"
+        if group.kind == "attention":
+            return self._attention_operand_reason(group, node)
         if movement:
             return None
         if self._within(self._domain(group), node.shape):

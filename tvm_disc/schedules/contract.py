@@ -53,11 +53,11 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     if batch and len(b.shape) == 2:
         # One matrix for every batch: the batch dims are more rows.
         batch, m = (), product([*batch, m])
-    return _gemm_plans(group, _MatMul(group, node, batch, m, n, k), solver, machine)
+    return _gemm_plans(group, MatMulView(group, node, batch, m, n, k), solver, machine)
 
 
 @dataclass
-class _MatMul:
+class MatMulView:
     """How a matmul reads its operands and where an element of it lies."""
 
     group: Group
@@ -126,7 +126,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
 
 
 def _gemm_plans(
-    group: Group, view: _MatMul | ConvView, solver: Solver, machine: Machine
+    group: Group, view: MatMulView | ConvView, solver: Solver, machine: Machine
 ) -> list[Plan]:
     width = _size(view.sizes[2])
     known = width if isinstance(width, int) else None
@@ -137,7 +137,7 @@ def _gemm_plans(
 
 
 def _gemm_plan(
-    group: Group, view: _MatMul | ConvView, tile: dot.GemmTile, solver: Solver, machine: Machine
+    group: Group, view: MatMulView | ConvView, tile: dot.GemmTile, solver: Solver, machine: Machine
 ) -> Plan:
     node = view.node
     packed = view.packed(tile)
@@ -182,19 +182,20 @@ class _Strides:
 
 
 def _in_place(
-    group: Group, view: _MatMul | ConvView, solver: Solver, packed: dict[str, Any]
+    group: Group, view: MatMulView | ConvView, solver: Solver, packed: dict[str, Any]
 ) -> dict[str, _Strides]:
     """The operands whose element function is one load at an affine position."""
     result = {}
     for name, at in (("a", view.a_at), ("b", lambda low, g, j, k: view.b_at(low, g, k, j))):
         if f"{name}_packed" not in packed:
-            strides = _strides(group, solver, at)
+            strides = strides_of(group, solver, at)
             if strides is not None:
                 result[f"{name}_affine"] = strides
     return result
 
 
-def _strides(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides | None:
+def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides | None:
+    """How ``at(low, g, outer, k)`` moves through one operand, None if it is no plain read."""
     space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(Block(), space, solver)
     for p in group.params:
@@ -218,7 +219,7 @@ def _strides(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides 
 
 
 def _sizes_only(
-    view: _MatMul | ConvView, packed: dict[str, Any], in_place: dict[str, _Strides]
+    view: MatMulView | ConvView, packed: dict[str, Any], in_place: dict[str, _Strides]
 ) -> Any:
     """The specification as far as sizes, tasks and scratch depend on it."""
     batch, m, n, k = (_size(x) for x in view.sizes)
@@ -232,7 +233,7 @@ def _sizes_only(
     return replace(spec, **known)
 
 
-def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str, Any]) -> Any:
+def _operands(view: MatMulView | ConvView, body: Body, spec: Any, packed: dict[str, Any]) -> Any:
     """The full specification inside a body: how operands are read and results leave."""
     low = body.low
     forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
@@ -268,7 +269,7 @@ def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str,
             forms[name] = dot.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
     if isinstance(view, ConvView):
         forms["fill_b"] = _filler(low, view)
-    epilogue = _Epilogue(view, body)
+    epilogue = Epilogue(view, body)
     if spec.direct is not None:
         forms["direct"] = dot.Direct(body.outputs[0], start_of, spec.direct.stride)
     return replace(
@@ -305,10 +306,10 @@ def _evaluate(low: Lowering, block: Block, make: Callable[[], Expr]) -> Expr:
         low.block = outer
 
 
-class _Epilogue:
+class Epilogue:
     """Stores an element, or neighbours along j, of the anchor through the fused consumers."""
 
-    def __init__(self, view: _MatMul | ConvView, body: Body) -> None:
+    def __init__(self, view: MatMulView | ConvView, body: Body) -> None:
         self.view, self.body, self.low = view, body, body.low
         self.group = view.group
         self.lanewise = all(
