@@ -18,6 +18,7 @@ from tvm_disc.codegen.formula import workspace_formula
 from tvm_disc.codegen.host_abi import plain_dim
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
+from tvm_disc.codegen.outline import outline
 from tvm_disc.codegen.program import Program
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
@@ -170,6 +171,7 @@ def describe(
         "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in program.signature.inputs],
         "outputs": program.output_tree,
         "launches": launches(program.region),
+        "calls": outline(program.region),
         "workspace_bytes": workspace_formula(program.region),
         "kernels": [
             {
