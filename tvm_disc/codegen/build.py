@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -65,19 +66,47 @@ def layout_constants(constants: Sequence[np.ndarray]) -> tuple[np.ndarray, list[
     return section, offsets
 
 
-def emit_tir(program: Program, solver: Solver, machine: Machine) -> tuple[Any, np.ndarray]:
-    """The whole program as one TIR module, and its constant section."""
-    plan_region(program.region, solver)
-    section, offsets = layout_constants(program.constants)
+def emit_tir(
+    versions: Sequence[tuple[Program, Solver]], machine: Machine
+) -> tuple[Any, np.ndarray]:
+    """The whole program as one TIR module, and its constant section.
+
+    Args:
+        versions: the program; or a special version of it, then the general one.
+    """
+    arrays, places = _shared([p.constants for p, _ in versions])
+    section, offsets = layout_constants(arrays)
     slot = GlobalVar(CONSTANTS_SLOT)
     functions: dict[Any, Any] = {}
-    for kernel in program.kernels:
-        functions.update(kernel.funcs)
+    for program, solver in versions:
+        plan_region(program.region, solver)
+        for kernel in program.kernels:
+            functions.update(kernel.funcs)
     functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
     functions[GlobalVar(BIND_CONSTANTS)] = _bind_constants(slot)
-    functions[GlobalVar(ENTRY)] = HostEmitter(program, offsets, slot).function()
+    own = [[offsets[place] for place in found] for found in places]
+    hosts = [(program, where) for (program, _), where in zip(versions, own, strict=True)]
+    functions[GlobalVar(ENTRY)] = HostEmitter(hosts, slot).function()
     return tvm.IRModule(functions), section
+
+
+def _shared(programs: Sequence[Sequence[np.ndarray]]) -> tuple[list[np.ndarray], list[list[int]]]:
+    """The constants of all programs, equal ones once, and where each program finds its own."""
+    if len(programs) == 1:
+        return list(programs[0]), [list(range(len(programs[0])))]
+    arrays: list[np.ndarray] = []
+    found: dict[bytes, int] = {}
+    places: list[list[int]] = []
+    for constants in programs:
+        places.append([])
+        for array in constants:
+            key = blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
+            if key not in found:
+                found[key] = len(arrays)
+                arrays.append(array)
+            places[-1].append(found[key])
+    return arrays, places
 
 
 def _slot_function() -> Any:

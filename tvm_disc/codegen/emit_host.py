@@ -7,6 +7,7 @@ nothing but TVM's runtime and no interpreter stands between the caller and the k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -46,11 +47,16 @@ Expr: TypeAlias = Any
 
 
 class HostEmitter(RegionEmitter):
-    """Emits one :class:`Program`."""
+    """Emits a :class:`Program`, or versions of one: the first that a call's dims fit serves it.
 
-    def __init__(self, program: Program, constant_offsets: Sequence[int], slot_gv: Any) -> None:
-        super().__init__(constant_offsets)
-        self.program = program
+    Args:
+        versions: each program with the offsets of its constants; the last one takes every call.
+    """
+
+    def __init__(self, versions: Sequence[tuple[Program, Sequence[int]]], slot_gv: Any) -> None:
+        super().__init__(versions[-1][1])
+        self.versions = versions
+        self.program = versions[-1][0]
         self.slot_gv = slot_gv
         self.params = [tirx.Var(n, void_pointer()) for n in ("self_handle", "args")]
         self.num_args = tirx.Var("num_args", "int32")
@@ -64,13 +70,12 @@ class HostEmitter(RegionEmitter):
         handles = [self._tensor_handle(i) for i in range(len(self.program.inputs))]
         for i, handle in enumerate(handles):
             self._check_input(i, handle)
-        self._bind_dims()
-        if self.program.constants:
-            self._load_constants()
-        self._prepare_results()
-        self._region(self.program.region)
-        self._return_results()
-        self.block.ret(i32(0))
+        for program, offsets in self.versions[:-1]:
+            self._serve_if_fits(program, offsets)
+        program, offsets = self.versions[-1]
+        for cond, message in self._bind_dims(program):
+            self._assert(cond, message)
+        self._serve(program, offsets)
         func = tirx.PrimFunc(
             [self.params[0], self.params[1], self.num_args, self.result],
             self.block.stmt(),
@@ -84,6 +89,24 @@ class HostEmitter(RegionEmitter):
         for key, value in attrs.items():
             func = func.with_attr(key, value)
         return func
+
+    def _serve_if_fits(self, program: Program, offsets: Sequence[int]) -> None:
+        conds = [cond for cond, _ in self._bind_dims(program)]
+        guards = program.region.guards()
+        # Every call passes here: all comparisons, then one branch.
+        fits = reduce(tirx.And, [*conds, *(g.cond for g in guards)])
+        program.region.instructions = program.region.instructions[len(guards) :]
+        with self.block.when(fits):
+            self._serve(program, offsets)
+
+    def _serve(self, program: Program, offsets: Sequence[int]) -> None:
+        self.program, self.offsets = program, offsets
+        if program.constants:
+            self._load_constants()
+        self._prepare_results()
+        self._region(program.region)
+        self._return_results()
+        self.block.ret(i32(0))
 
     # -- entry ---------------------------------------------------------------------------------
 
@@ -169,20 +192,21 @@ class HostEmitter(RegionEmitter):
                 )
                 expected = self.block.bind("step", expected * dims[axis])
 
-    def _bind_dims(self) -> None:
+    def _bind_dims(self, program: Program) -> list[tuple[Expr, str]]:
+        """Bind the symbols of inputs; what their other dims must be, and the message if not."""
         known: set[Any] = set()
         pending: list[tuple[Expr, Expr, str]] = []
-        for (name, shape, _), dims in zip(
-            self.program.signature.inputs, self.input_dims, strict=True
-        ):
+        for (name, shape, _), dims in zip(program.signature.inputs, self.input_dims, strict=True):
             for axis, (declared, actual) in enumerate(zip(shape, dims, strict=True)):
                 if isinstance(declared, tirx.Var) and declared not in known:
                     known.add(declared)
                     self.block.define(declared, actual)
                 else:
                     pending.append((declared, actual, f"input '{name}' axis {axis}"))
-        for declared, actual, where in pending:
-            self._assert(tirx.EQ(actual, i64(declared)), f"{where}: expected {plain_dim(declared)}")
+        return [
+            (tirx.EQ(actual, i64(declared)), f"{where}: expected {plain_dim(declared)}")
+            for declared, actual, where in pending
+        ]
 
     def _load_constants(self) -> None:
         bits = self.block.bind("constants_at", static_cell(self.block, self.slot_gv)[i64(0)])

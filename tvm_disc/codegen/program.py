@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from tvm_disc.schedules.kernel import Kernel
@@ -124,6 +125,11 @@ class Region:
     instructions: list[Instruction] = field(default_factory=list)
     slots: list[Expr] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
+
+    def guards(self) -> list[Guard]:
+        """The guards that stand before everything else."""
+        head = takewhile(lambda step: isinstance(step, Guard), self.instructions)
+        return [step for step in head if isinstance(step, Guard)]
 
 
 @dataclass(eq=False)

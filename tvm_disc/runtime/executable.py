@@ -175,6 +175,7 @@ class Executable:
         """
         counts = Counter(self.launches)
         lines = [f"{len(self.launches)} kernel calls, {len(self.kernels)} kernels", ""]
+        lines += self._versions()
         lines += [f"workspace bytes: {self._manifest['workspace_bytes']}", ""]
         for k in self._manifest["kernels"]:
             lines.append(f"  {k['name']} ({k['kind']}, called {counts[k['name']]} times)")
@@ -183,11 +184,27 @@ class Executable:
             )
             lines += [f"      {key}: {value}" for key, value in k["notes"].items()]
         refused = self._manifest["refused"]
-        lines += ["", self._manifest["shapes"], "", "not fused"]
+        lines += ["", self._manifest["shapes"]]
+        if self._manifest["premises"]:
+            lines += ["", "general version", self._manifest["general"]["shapes"]]
+        lines += ["", "not fused"]
         lines += [f"  {r}" for r in refused] or ["  nothing was refused"]
         if shapes is not None:
             lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
         return "\n".join(lines)
+
+    def _versions(self) -> list[str]:
+        """The premises of the program above, and what serves calls that break them."""
+        premises, general = self._manifest["premises"], self._manifest["general"]
+        if not premises:
+            return []
+        lines = [f"special version, {len(premises)} comparisons per call, where"]
+        lines += [f"  {p}" for p in premises]
+        lines += [f"general version otherwise, {len(general['launches'])} kernel calls"]
+        lines += textwrap.wrap(
+            " ".join(general["launches"]), 92, initial_indent="  ", subsequent_indent="  "
+        )
+        return [*lines, ""]
 
     def save(self, path: str | Path) -> None:
         """Write one shared library that needs only TVM's runtime.
