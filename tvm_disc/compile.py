@@ -38,7 +38,7 @@ from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
-from tvm_disc.shape import Solver, Wish, special_version
+from tvm_disc.shape import Solver, special_version
 
 Source: TypeAlias = Any
 
@@ -101,11 +101,11 @@ def build(
     library = KernelLibrary(Solver, machine, {})
     with trace.stage("kernels"):
         # The special version first: the kernels that both need get its names.
-        programs = [(lower_program(v.mod, v.solver, library), v.solver) for v in fused]
+        programs = [lower_program(v.mod, v.solver, library) for v in fused]
         trace.say(
             SUMMARY,
             f"kernels: {len(library.kernels())}, calls in the program: "
-            f"{len(launches(programs[0][0].region))}",
+            f"{len(launches(programs[0].region))}",
         )
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
@@ -116,7 +116,7 @@ def build(
         compiled = compile_tir(tir, resolved)
         trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
     compilations += 1
-    manifest = describe(programs, fused[0].premises, library, refused[0])
+    manifest = describe(programs, fused, library, refused[0])
     return Executable(compiled, manifest, constants, trace.finish())
 
 
@@ -197,13 +197,13 @@ def import_versions(
 
 
 def describe(
-    programs: Sequence[tuple[Program, Solver]],
-    premises: Sequence[Wish],
+    programs: Sequence[Program],
+    versions: Sequence[Imported],
     library: KernelLibrary,
     refused: Sequence[Any],
 ) -> dict[str, Any]:
     """What a saved program tells about itself."""
-    (program, solver), (general, facts) = programs[0], programs[-1]
+    program, general, premises = programs[0], programs[-1], versions[0].premises
     workspace = workspace_formula(program.region)
     for premise in premises:
         workspace = f"(({workspace}) if {premise.text} else ({workspace_formula(general.region)}))"
@@ -221,9 +221,12 @@ def describe(
             }
             for k in library.kernels()
         ],
-        "shapes": solver.describe(),
+        "shapes": versions[0].solver.describe(),
         "premises": [str(p) for p in premises],
-        "general": {"launches": launches(general.region), "shapes": facts.describe()},
+        "general": {
+            "launches": launches(general.region),
+            "shapes": versions[-1].solver.describe(),
+        },
         "refused": [str(r) for r in dict.fromkeys(refused)],
     }
 
