@@ -22,6 +22,7 @@ from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, index_var, 
 from tvm_disc.schedules.gemm_micro import MicroKernels, may_alias
 from tvm_disc.schedules.gemm_tile import Isa
 from tvm_disc.schedules.index import IndexSpace
+from tvm_disc.schedules.llvm_ops import tuned_for
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 
@@ -140,7 +141,8 @@ def build_kernel(group: Group, plan: Plan, solver: Solver, machine: Machine) -> 
     """Turn a template's plan into TIR functions."""
     symbols = group.symbols()
     body_gv = GlobalVar(f"{group.name}_body")
-    funcs = {body_gv: _body_function(group, plan, solver, symbols)}
+    with tuned_for(machine.isa):
+        funcs = {body_gv: _body_function(group, plan, solver, symbols)}
     entry = GlobalVar(group.name)
     funcs[entry] = _driver(group, plan, symbols, body_gv, machine)
     scratch = i64(plan.scratch_elems) * machine.threads * _bytes(plan.scratch_dtype)
