@@ -19,6 +19,7 @@ from tvm_disc.codegen.host_abi import (
     ANY_TYPE,
     ANY_VALUE,
     BIND,
+    DIRECT,
     ENTRY,
     INTEGER,
     POOL,
@@ -28,6 +29,7 @@ from tvm_disc.codegen.host_abi import (
     void_pointer,
 )
 from tvm_disc.codegen.host_memory import LIMIT, TRIM, call, memory_functions, new_state, state_of
+from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
 from tvm_disc.codegen.memory import plan_region
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.program import Program
@@ -78,7 +80,10 @@ def emit_tir(program: Program, machine: Machine) -> tuple[Any, np.ndarray]:
     functions.update(memory_functions())
     functions[GlobalVar(BIND)] = _bind(slot)
     functions[GlobalVar(POOL)] = _pool(slot)
-    functions[GlobalVar(ENTRY)] = HostEmitter(program, offsets, slot).function()
+    main = GlobalVar(ENTRY)
+    functions[main] = HostEmitter(program, offsets, slot).function()
+    if takes_numpy(program):
+        functions[GlobalVar(DIRECT)] = direct_entry(program, main)
     return tvm.IRModule(functions), section
 
 
