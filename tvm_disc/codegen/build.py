@@ -35,6 +35,7 @@ from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.program import Program
 from tvm_disc.schedules.emit import Block, prim_func
 from tvm_disc.schedules.kernel import Machine
+from tvm_disc.schedules.llvm_ops import link
 
 
 @dataclass
@@ -153,6 +154,8 @@ LOWERING = (
 
 def compile_tir(mod: Any, target: Any) -> Any:
     """Lower and compile a TIR module for a CPU target."""
+    name, first = next(iter(mod.functions_items()))
+    mod.update_func(name, link(first, target))
     mod = T.BindTarget(target.with_host(target))(mod)
     mod = tvm.transform.Sequential([p() for p in LOWERING])(mod)
     return tvm.get_global_func("target.build.llvm")(mod, target)

@@ -18,7 +18,8 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.core_ops import CORE
-from tvm_disc.relay_passes.fusion_plan import FusionPlan, GroupPlan, group_outputs, plan_fusion
+from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
+from tvm_disc.relay_passes.fusion_plan import plan_fusion
 from tvm_disc.relay_passes.graph import (
     Node,
     free_symbols,
@@ -152,7 +153,7 @@ class _Outliner:
         plan: FusionPlan,
         lookup: Mapping[Any, Node],
     ) -> Any:
-        outputs = {id(g): group_outputs(g, plan) for g in plan.groups}
+        outputs = {id(g): plan.outputs(g) for g in plan.groups}
         pieces = _order(bindings, node_of, plan, outputs)
         out: list[Any] = []
         for piece in pieces:

@@ -8,14 +8,15 @@ what remains becomes loops, and index maps vanish into whoever reads through the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.relay_passes.attention import feeds_scores, find_attention, is_lanewise
 from tvm_disc.relay_passes.axes import is_contiguous, permutation, reduced_axes
 from tvm_disc.relay_passes.core_ops import OpClass
-from tvm_disc.relay_passes.graph import Node, is_one
+from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan, Homes
+from tvm_disc.relay_passes.graph import Node, is_one, static_dim
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -23,34 +24,6 @@ Expr: TypeAlias = Any
 # An inlined producer may be evaluated this many plain operations' worth of extra times.
 CHEAP_COST = 3
 MAX_GROUP_NODES = 96
-
-
-@dataclass(eq=False)
-class GroupPlan:
-    """A set of nodes that become one kernel.
-
-    Invariant: contracting every group to a point leaves the graph acyclic.
-    """
-
-    kind: str
-    anchor: Node
-    members: dict[Node, None] = field(default_factory=dict)
-    frame: dict[Node, int] = field(default_factory=dict)  # coordinate system of epilogue nodes
-
-    def __contains__(self, node: Node) -> bool:
-        return node in self.members
-
-    def nodes(self) -> list[Node]:
-        """Members in program order."""
-        return sorted(self.members, key=lambda n: n.index)
-
-
-@dataclass
-class FusionPlan:
-    """The groups of one sequence, in program order, and why others were not merged."""
-
-    groups: list[GroupPlan]
-    refused: list[WhyNot]
 
 
 def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> FusionPlan:
@@ -61,26 +34,31 @@ def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> 
 class _Planner:
     def __init__(self, nodes: Sequence[Node], solver: Solver, enabled: bool) -> None:
         self.nodes, self.solver, self.enabled = list(nodes), solver, enabled
-        self.owner: dict[Node, GroupPlan] = {}
+        self.homes = Homes()
         self.groups: list[GroupPlan] = []
         self.refused: list[WhyNot] = []
 
     def run(self) -> FusionPlan:
+        for node in self.nodes if self.enabled else ():
+            if node.cls is OpClass.DOT:
+                self._attention(node)
         for node in self.nodes:
+            if node in self.homes:
+                continue
             if node.cls in (OpClass.DOT, OpClass.CONV):
                 self._contraction(node)
         for node in self.nodes:
-            if node.cls is OpClass.REDUCE and node not in self.owner:
+            if node.cls is OpClass.REDUCE and node not in self.homes:
                 self._reduction(node)
         for node in reversed(self.nodes):
-            if node not in self.owner:
+            if node not in self.homes:
                 self._rest(node)
         for group in self.groups:
             self._trim_views(group)
         self._drop_dead_copies()
         kept = [g for g in self.groups if g.members]
         kept.sort(key=lambda g: max(n.index for n in g.members))
-        return FusionPlan(kept, self.refused)
+        return FusionPlan(kept, self.refused, self.homes)
 
     def _open(self, kind: str, anchor: Node) -> GroupPlan:
         group = GroupPlan(kind, anchor)
@@ -89,11 +67,51 @@ class _Planner:
         return group
 
     def _join(self, group: GroupPlan, node: Node) -> None:
-        group.members[node] = None
-        self.owner[node] = group
+        self.homes.join(group, node)
 
     def _refuse(self, node: Node, group: GroupPlan, reason: str) -> None:
         self.refused.append(WhyNot(f"{node.name} ({node.op}) into {group.anchor.name}", reason))
+
+    # -- attention -----------------------------------------------------------------------------
+
+    def _attention(self, node: Node) -> None:
+        """Nothing inside is read from outside, so the group cannot be part of a cycle."""
+        found = find_attention(node, self.solver)
+        if isinstance(found, WhyNot):
+            self.refused.append(found)
+        elif found is not None:
+            group = self._open("attention", node)
+            group.attention = found
+            for part in found.nodes():
+                self._join(group, part)
+            group.frame[node] = 0
+            self._grow_epilogue(group)
+
+    def _attention_operand_reason(self, group: GroupPlan, node: Node) -> str | None:
+        """Operands are evaluated by vectors: once for Q, K and V, once per head for a mask."""
+        assert group.attention is not None
+        masks = feeds_scores(group.attention, node, lambda n: n in group)
+        if node.cls is OpClass.VIEW or self._pure_move(node):
+            if masks and node.op == "relax.permute_dims" and not self._keeps_last(node):
+                return "neighbouring keys would not be neighbours in memory"
+            return None
+        if not is_lanewise(node):
+            return "it is not evaluated by vectors"
+        if masks and self._total_cost(node) > CHEAP_COST:
+            return "every head would compute it again"
+        return None
+
+    def _is_expanded(self, node: Node, homes: Sequence[GroupPlan]) -> bool:
+        """Whether attentions read less than ``node`` holds by computing it themselves."""
+        if any(g.kind != "attention" for g in homes) or self._total_cost(node) > CHEAP_COST:
+            return False
+        leaves: set[Node] = set()
+        work = [node]
+        while work:
+            n = work.pop()
+            for x in n.inputs:
+                (leaves.add if x in self.homes or x.row is None else work.append)(x)
+        return not any(self.solver.known_same_elements(x.shape, node.shape) for x in leaves)
 
     # -- contractions --------------------------------------------------------------------------
 
@@ -108,32 +126,60 @@ class _Planner:
         while work:
             work.sort(key=lambda n: n.index)
             node = work.pop(0)
-            if node in self.owner or node.row is None:
+            if node in self.homes or node.row is None:
                 continue
             reason = self._epilogue_reason(group, node)
             if reason is not None:
                 self._refuse(node, group, reason)
                 continue
             self._join(group, node)
-            work.extend(u for u in node.users if u not in self.owner and u not in work)
+            work.extend(u for u in node.users if u not in self.homes and u not in work)
 
     def _epilogue_reason(self, group: GroupPlan, node: Node) -> str | None:
         inside = [x for x in node.inputs if x in group]
-        if node.cls is OpClass.VIEW or node.op == "relax.permute_dims":
-            if node.op == "relax.permute_dims" and not self._keeps_last(node):
-                return "a transpose of the last axis would scatter the tile's stores"
-            group.frame[node] = len(group.frame)
+        frame = group.frame[inside[0]]
+        if node.cls is OpClass.VIEW:
+            # Views keep the order of the elements: two ways to one shape are one index map.
+            group.frame[node] = self._frame(group, group.frames[frame][0], node.shape)
             return None
+        if node.op == "relax.permute_dims":
+            if not self._keeps_last(node):
+                return "a transpose of the last axis would scatter the tile's stores"
+            order = ("permute", frame, permutation(node))
+            group.frame[node] = self._frame(group, order, node.shape)
+            return None
+        if node.op == "relax.strided_slice":
+            return self._part_reason(group, node, frame)
         if node.cls is not OpClass.ELEMWISE:
-            return f"class {node.cls.name if node.cls else 'none'} does not follow on a tile"
-        frames = {group.frame[x] for x in inside}
-        if len(frames) != 1:
+            return f"{_kind_of(node)} does not follow on a tile"
+        if len({group.frame[x] for x in inside}) != 1:
             return "operands reach it through different index maps"
         if not all(self._same_shape(x, node) for x in inside):
             return "the tile would be broadcast"
         if self._makes_cycle(group, node):
             return "another operand is computed from this group"
-        group.frame[node] = frames.pop()
+        group.frame[node] = frame
+        return None
+
+    def _frame(self, group: GroupPlan, order: Any, shape: Sequence[Any]) -> int:
+        for k, (known, dims) in enumerate(group.frames):
+            if known == order and self._equal(dims, shape):
+                return k
+        group.frames.append((order, shape))
+        return len(group.frames) - 1
+
+    def _part_reason(self, group: GroupPlan, node: Node, frame: int) -> str | None:
+        """A product is stored in parts if every reader takes a part, and one part is stored
+        anyway: else the slices are index maps of their readers."""
+        whole = node.inputs[0]
+        if group.kind != "dot" or not self._equal(whole.shape[-1:], group.anchor.shape[-1:]):
+            return "a slice is an index map of its readers"
+        if whole.is_output or not all(_column_range(u) for u in whole.users):
+            return "the product is also read whole"
+        if not any(_is_stored(u) for u in whole.users):
+            return "the slices are index maps of their readers"
+        order = ("part", frame, _column_range(node))
+        group.frame[node] = self._frame(group, order, node.shape)
         return None
 
     def _keeps_last(self, node: Node) -> bool:
@@ -164,7 +210,7 @@ class _Planner:
         seen: set[Node] = set()
         while work:
             node = work.pop()
-            if node in seen or node in self.owner or node.row is None:
+            if node in seen or node in self.homes or node.row is None:
                 continue
             seen.add(node)
             reason = self._row_reason(group, node, domain, axes)
@@ -175,7 +221,7 @@ class _Planner:
             again = [*node.inputs, *node.users]
             work.extend(again)
             # A refusal may have been for want of a member that has just joined.
-            seen -= {n for n in again if n not in self.owner}
+            seen -= {n for n in again if n not in self.homes}
 
     def _row_reason(
         self, group: GroupPlan, node: Node, domain: Sequence[Any], axes: Sequence[int]
@@ -195,7 +241,7 @@ class _Planner:
             if not (self._is_row_value(node, domain, axes) and node.inputs[0] in group):
                 return "a view of the whole row"
         else:
-            return f"class {node.cls.name if node.cls else 'none'} is not row-wise"
+            return f"{_kind_of(node)} is not row-wise"
         if node.cls is OpClass.VIEW and not self._row_view(node, domain, axes):
             return "a view that regroups rows"
         if self._makes_cycle(group, node):
@@ -250,7 +296,7 @@ class _Planner:
             return None
         homes: dict[int, GroupPlan] = {}
         for user in node.users:
-            readers = [g for g in self.groups if user in g] if user.row is not None else []
+            readers = self.homes[user] if user.row is not None else ()
             if not readers:
                 return None
             for g in readers:
@@ -261,7 +307,8 @@ class _Planner:
         """Make ``node`` part of every group that reads it, if no reader loses by it."""
         cost = node.row.cost if node.row is not None else 0
         free = cost <= 1 and not any(x.row is not None for x in node.inputs)
-        if len(homes) > 1 and not (free or node.cls is OpClass.VIEW or self._pure_move(node)):
+        again = free or node.cls is OpClass.VIEW or self._pure_move(node)
+        if len(homes) > 1 and not (again or self._is_expanded(node, homes)):
             self.refused.append(WhyNot(f"{node.name} ({node.op})", f"{len(homes)} kernels read it"))
             return False
         for group in homes:
@@ -284,6 +331,8 @@ class _Planner:
         movement = node.cls is OpClass.VIEW or self._pure_move(node)
         if group.kind in ("dot", "conv") and not movement:
             return "only index maps are evaluated while a tile is loaded"
+        if group.kind == "attention":
+            return self._attention_operand_reason(group, node)
         if movement:
             return None
         if self._within(self._domain(group), node.shape):
@@ -292,6 +341,9 @@ class _Planner:
             return None
         if self._varies_outside_only(group, node):
             return None
+        guard = next((u for u in node.users if u in group and u.op in GUARDED), None)
+        if guard is not None:
+            return f"in a branch of {guard.op} it would be computed element by element"
         return "a broadcast would compute it again for every copy"
 
     def _varies_outside_only(self, group: GroupPlan, node: Node) -> bool:
@@ -327,7 +379,11 @@ class _Planner:
         total, work = 0, [node]
         while work and total <= CHEAP_COST:
             n = work.pop()
-            if n.row is None or (n in self.owner and n is not node):
+            if n.row is None or (n in self.homes and n is not node):
+                continue
+            if _gathers_rows(n):
+                # The index is computed once for a run of neighbours.
+                total, work = total + 1, [*work, n.inputs[0]]
                 continue
             total += n.row.cost if n.cls is not OpClass.VIEW else 0
             work.extend(n.inputs)
@@ -345,26 +401,33 @@ class _Planner:
 
     def _makes_cycle(self, group: GroupPlan, node: Node) -> bool:
         """Whether joining would let a kernel outside both feed one and read the other."""
-        joint = set(group.members) | {node}
+        return self.on_cycle(set(group.members) | {node})
+
+    def on_cycle(self, joint: set[Node]) -> bool:
+        """Whether a kernel outside ``joint`` would both read it and feed it.
+
+        A walk backwards may leave a kernel at any of its nodes, so it may stop only before the
+        first node of every kernel that reaches past the start of ``joint``.
+        """
         lowest = min(n.index for n in joint)
-        outside = [x for m in joint for x in self._sources(m) if x not in joint]
+        spans = (g.span for g in self.groups if g.members and g.span[1] >= lowest)
+        floor = min((lo for lo, _ in spans), default=lowest)
+        work = [x for m in joint for x in m.inputs if x not in joint]
         seen: set[Node] = set()
-        work = outside
         while work:
             n = work.pop()
-            if n in seen or n.index < lowest:
+            if n in seen or n.index < min(floor, lowest):
                 continue
             seen.add(n)
-            fellows = self.owner[n].members if n in self.owner else {n: None}
+            home = self.homes.owner(n)
+            fellows = home.members if home is not None else {n: None}
             for f in fellows:
-                for x in self._sources(f):
+                seen.add(f)
+                for x in f.inputs:
                     if x in joint:
                         return True
                     work.append(x)
         return False
-
-    def _sources(self, node: Node) -> Iterable[Node]:
-        return node.inputs
 
     def _trim_views(self, group: GroupPlan) -> None:
         """Views at the border are free outside: leading ones rename a parameter, trailing ones
@@ -378,11 +441,50 @@ class _Planner:
                 leading = not any(x in group for x in node.inputs)
                 trailing = not any(u in group for u in node.users)
                 if leading or trailing:
-                    del group.members[node]
+                    self.homes.leave(group, node)
                     changed = True
 
     def _drop_dead_copies(self) -> None:
         self.groups = [g for g in self.groups if g.members]
+
+
+# Operators whose operands are read in branches, where nothing is evaluated by vectors.
+GUARDED = ("relax.concat", "relax.nn.pad", "relax.one_hot", "relax.tril", "relax.triu")
+
+
+def _kind_of(node: Node) -> str:
+    """What a refusal calls an operator that has no place in a group."""
+    return "a call" if node.cls is None else f"{node.op} ({node.cls.name.lower()})"
+
+
+def _column_range(node: Node) -> tuple[int, int] | None:
+    """[begin, end) of a slice of literal bounds along the last axis, else None."""
+    if node.op != "relax.strided_slice":
+        return None
+    axes, begin, end, *steps = ([static_dim(p) for p in part] for part in node.prims)
+    last = len(node.shape) - 1
+    if axes not in ([last], [-1]) or steps not in ([], [[1]]):
+        return None
+    width = static_dim(node.shape[-1])
+    if begin[0] is None or end[0] is None or begin[0] < 0 or end[0] - begin[0] != width:
+        return None
+    return begin[0], end[0]
+
+
+def _is_stored(node: Node) -> bool:
+    """Whether something other than a kernel reads ``node``, also through index maps."""
+    if node.is_output or any(u.row is None for u in node.users):
+        return True
+    maps = [u for u in node.users if u.cls is OpClass.VIEW or u.op == "relax.permute_dims"]
+    return any(_is_stored(u) for u in maps)
+
+
+def _gathers_rows(node: Node) -> bool:
+    """A ``take`` along an axis before the last: neighbours of a row stay neighbours."""
+    if node.op != "relax.take" or node.attrs["axis"] is None:
+        return False
+    rank = len(node.inputs[0].shape)
+    return bool(node.attrs["axis"] % rank < rank - 1)
 
 
 _ARG = ("relax.argmax", "relax.argmin")
@@ -393,31 +495,3 @@ def _picks_by(user: Node, node: Node) -> bool:
 
 
 ROW_REDUCTIONS = ("relax.sum", "relax.mean", "relax.max", "relax.min", "relax.prod", *_ARG)
-
-
-def group_outputs(group: GroupPlan, plan: FusionPlan) -> list[Node]:
-    """Members whose value something outside the group reads.
-
-    A member that other groups compute again for themselves is not an output on their account.
-    """
-    outputs = []
-    for node in group.nodes():
-        if node.is_output or any(_reads_from_outside(u, node, group, plan) for u in node.users):
-            outputs.append(node)
-    return outputs
-
-
-def _reads_from_outside(user: Node, node: Node, group: GroupPlan, plan: FusionPlan) -> bool:
-    if user in group:
-        # The user may also live in other groups, which then hold a copy of ``node`` as well
-        # or read it from here.
-        others = [g for g in plan.groups if g is not group and user in g and node not in g]
-        return bool(others) and not _owned_elsewhere(node, group, plan)
-    readers = [g for g in plan.groups if user in g]
-    if not readers:
-        return True
-    return any(node not in g for g in readers)
-
-
-def _owned_elsewhere(node: Node, group: GroupPlan, plan: FusionPlan) -> bool:
-    return any(node in g for g in plan.groups if g is not group)
