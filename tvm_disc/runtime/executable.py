@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,6 +17,7 @@ from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
 from tvm_disc.codegen.host_abi import BIND_CONSTANTS
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
+from tvm_disc.runtime.shape_log import ShapeLog
 
 Array: TypeAlias = Any
 
@@ -92,6 +94,19 @@ class Executable:
         if convert is None:
             convert = _converter(args[0] if args else None)
         return _convert(result, self._outputs, convert)
+
+    @contextmanager
+    def record_shapes(self, path: str | Path) -> Iterator[None]:
+        """Count the input shapes of the calls inside, and append them to a log for ``tune``."""
+        before = self._main
+        log = ShapeLog(before, self._names)
+        self._main = log
+        try:
+            yield
+        finally:
+            if self._main is log:
+                self._main = before
+            log.write(Path(path))
 
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
         if not args and len(kwargs) == len(self._names):
