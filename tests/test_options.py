@@ -21,7 +21,7 @@ def test_every_variable_fills_its_field() -> None:
     environ = {"DISC_DEBUG": "3", "DISC_DUMP": "some/dir", "DISC_THREADS": "4", "DISC_RECORDS": "r"}
     assert set(environ) == set(ENVIRONMENT)
     found = Options.from_env(environ=environ)
-    assert found == Options(debug=3, dump_dir=Path("some/dir"), threads=4)
+    assert found == Options(debug=3, dump_dir=Path("some/dir"), threads=4, records=Path("r"))
 
 
 def test_the_program_wins_over_the_environment() -> None:

@@ -82,7 +82,7 @@ def build(
     front = prepare(source, params, target, constraints, options, trace)
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
-        tir, constants = emit_tir(front.program, front.solver, front.machine)
+        tir, constants = emit_tir(front.program, front.machine)
         trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
         trace.show("program.tir.py", tir)
     with trace.stage("machine code"):

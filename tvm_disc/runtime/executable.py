@@ -15,7 +15,7 @@ import tvm_ffi
 
 from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
-from tvm_disc.codegen.host_abi import BIND_CONSTANTS
+from tvm_disc.codegen.host_abi import BIND
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
 from tvm_disc.runtime.shape_log import ShapeLog
 
@@ -53,8 +53,11 @@ class Executable:
         except Exception as error:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
         if self._constants is not None:
-            self._module[BIND_CONSTANTS](tvm_ffi.from_dlpack(self._constants))
-        self._main = main
+            self._module[BIND](self._constants.ctypes.data)
+        if isinstance(self._main, ShapeLog):
+            self._main.main = main
+        else:
+            self._main = main
         return main(*args)
 
     @property
@@ -98,14 +101,12 @@ class Executable:
     @contextmanager
     def record_shapes(self, path: str | Path) -> Iterator[None]:
         """Count the input shapes of the calls inside, and append them to a log for ``tune``."""
-        before = self._main
-        log = ShapeLog(before, self._names)
+        log = ShapeLog(self._main, self._names)
         self._main = log
         try:
             yield
         finally:
-            if self._main is log:
-                self._main = before
+            self._main = log.main
             log.write(Path(path))
 
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
