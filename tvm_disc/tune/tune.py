@@ -116,12 +116,9 @@ def tune(
     front = prepare(source, params, target, constraints, options, Trace(0, None))
     chosen = program_points(front.program.signature.inputs, front.solver, shapes, weights, points)
     tasks = tasks_of(front, chosen)
-    path, context = Path(records), context_of(front.target)
-    known = read_records(path, context)
-    result = Tuned(path, warning=known.problems(path))
+    result = Tuned(Path(records))
     deadline = None if budget_s is None else start + budget_s
-    measure = _Measuring(front, path, context, known, effort or Effort(), result)
-    measure.run(tasks, deadline, progress)
+    known = measure_tasks(front, tasks, result, effort or Effort(), deadline, progress)
     for task in tasks:
         error = held_out_error(
             task.group, task.variants, Solver(), front.machine.model, known.group(task.key)
@@ -130,6 +127,22 @@ def tune(
             result.errors[task.group.name] = error
     result.seconds = time.monotonic() - start
     return result
+
+
+def measure_tasks(
+    front: Prepared,
+    tasks: Sequence[Task],
+    result: Tuned,
+    effort: Effort,
+    deadline: float | None,
+    progress: bool,
+) -> Records:
+    """Time what ``result.records`` lacks of the tasks; everything that is known then."""
+    context = context_of(front.target)
+    known = read_records(result.records, context)
+    result.warning = known.problems(result.records)
+    _Measuring(front, result.records, context, known, effort, result).run(tasks, deadline, progress)
+    return known
 
 
 class _Measuring:
