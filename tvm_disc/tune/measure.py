@@ -52,7 +52,12 @@ class Session:
         """Nanoseconds of each variant at one point; infinite where it must not run."""
         symbols = self.bench.group.symbols()
         points = {s: np.float64(d) for s, d in zip(symbols, dims, strict=True)}
-        allowed = [k for k, v in enumerate(self.bench.variants) if _allowed(v.plan.needs, points)]
+        same = self._same(points)
+        allowed = [
+            k
+            for k, v in enumerate(self.bench.variants)
+            if same[k] == k and _allowed(v.plan.needs, points)
+        ]
         times = [float("inf")] * len(self.bench.variants)
         if not allowed:
             return times
@@ -73,7 +78,18 @@ class Session:
                 break
         for k, found in samples.items():
             times[k] = float(np.median(found))
-        return times
+        return [times[k] for k in same]
+
+    def _same(self, points: Mapping[Any, Any]) -> list[int]:
+        """For each variant the first that does the same here: one task never runs in parts."""
+        first: dict[tuple[str, int], int] = {}
+        result = []
+        for k, variant in enumerate(self.bench.variants):
+            parts = variant.run.parts
+            if parts > 1 and float(evaluate(i64(variant.plan.tasks), points)) <= 1:
+                parts = 1
+            result.append(first.setdefault((variant.plan.key, parts), k))
+        return result
 
     def _once(self, k: int, args: Sequence[Any], dims: Sequence[int], number: int) -> float:
         name = self.bench.names[k]
