@@ -99,6 +99,9 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     )
     group.add_argument("--threads", type=int, metavar="N")
     group.add_argument("--no-fuse", action="store_true", help="one kernel per operator")
+    group.add_argument(
+        "--no-versions", action="store_true", help="only the program that serves every legal call"
+    )
     group.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
     group.add_argument("--timings", action="store_true", help="print seconds per stage")
     parser.add_argument("--traceback", action="store_true", help="show where an error came from")
@@ -149,7 +152,12 @@ def _explain(args: argparse.Namespace) -> None:
 
 
 def _compile(args: argparse.Namespace) -> tvm_disc.Executable:
-    options = Options(threads=args.threads, dump_dir=args.dump, fuse=not args.no_fuse)
+    options = Options(
+        threads=args.threads,
+        dump_dir=args.dump,
+        fuse=not args.no_fuse,
+        versions=not args.no_versions,
+    )
     exe = tvm_disc.build(
         _source(args.model),
         params=None if args.params is None else _params(args.params),
@@ -165,7 +173,16 @@ def _compile(args: argparse.Namespace) -> tvm_disc.Executable:
 def _load(args: argparse.Namespace) -> tvm_disc.Executable:
     if args.model.suffix != ".so":
         return _compile(args)
-    for name in ("params", "target", "constraint", "threads", "no_fuse", "dump", "timings"):
+    for name in (
+        "params",
+        "target",
+        "constraint",
+        "threads",
+        "no_fuse",
+        "no_versions",
+        "dump",
+        "timings",
+    ):
         if getattr(args, name):
             option = name.replace("_", "-")
             raise BadInput(f"--{option} has no effect on {args.model}, which is compiled already")
