@@ -17,6 +17,7 @@ from tvm_disc.codegen.build import compile_tir, emit_tir
 from tvm_disc.codegen.forms import launches
 from tvm_disc.codegen.formula import workspace_formula
 from tvm_disc.codegen.host_abi import plain_dim
+from tvm_disc.codegen.host_numpy import takes_numpy
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
@@ -210,6 +211,8 @@ def describe(
     return {
         "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
         "outputs": program.output_tree,
+        "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in program.outputs],
+        "direct": takes_numpy(program),
         "launches": launches(program.region),
         "workspace_bytes": workspace,
         "kernels": [

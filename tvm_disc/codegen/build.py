@@ -20,6 +20,7 @@ from tvm_disc.codegen.host_abi import (
     ANY_TYPE,
     ANY_VALUE,
     BIND,
+    DIRECT,
     ENTRY,
     INTEGER,
     POOL,
@@ -29,6 +30,7 @@ from tvm_disc.codegen.host_abi import (
     void_pointer,
 )
 from tvm_disc.codegen.host_memory import LIMIT, TRIM, call, memory_functions, new_state, state_of
+from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
 from tvm_disc.codegen.memory import plan_region
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.program import Program
@@ -87,8 +89,10 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     functions[GlobalVar(BIND)] = _bind(slot)
     functions[GlobalVar(POOL)] = _pool(slot)
     own = [[offsets[place] for place in found] for found in places]
-    hosts = list(zip(versions, own, strict=True))
-    functions[GlobalVar(ENTRY)] = HostEmitter(hosts, slot).function()
+    main = GlobalVar(ENTRY)
+    functions[main] = HostEmitter(list(zip(versions, own, strict=True)), slot).function()
+    if takes_numpy(versions[-1]):
+        functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
     return tvm.IRModule(functions), section
 
 
