@@ -117,7 +117,7 @@ class Prepared:
         """Compile the case as far as its kernel."""
         front = prepare(case.make(), None, None, (), Options(), Trace(0, None))
         [task] = tasks_of(front, [])
-        listed = [p for p in case.listed]
+        listed = list(case.listed)
         drawn = case.points(tune_points + held_points, 1)
         held = [*listed, *[p for p in drawn[tune_points:] if p not in listed]]
         task.points = [case.high, *[p for p in drawn[:tune_points] if p not in held]]
