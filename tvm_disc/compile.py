@@ -98,11 +98,8 @@ def build(
 class Prepared:
     """A program whose kernels are chosen, before it becomes machine code.
 
-    Where it has a special version, that comes first in ``versions`` and ``programs``.
-    """
-
+    programs: Sequence[Program]  # the special version first, the general one last
     versions: Sequence[Imported]
-    programs: Sequence[Program]
     library: KernelLibrary
     machine: Machine
     target: Any
@@ -161,7 +158,7 @@ def prepare(
             f"kernels: {len(library.kernels())}, calls in the program: "
             f"{len(launches(programs[0].region))}",
         )
-    return Prepared(fused, programs, library, machine, resolved, refused[0])
+    return Prepared(programs, fused, library, machine, resolved, refused[0])
 
 
 def machine_of(target: Any, options: Options) -> Machine:

@@ -182,13 +182,14 @@ class Executable:
         with self._binding:
             if self._main == self._first_call:
                 self._bind_code()
-        direct, self._direct = self._direct, _not_direct  # every call must pass the log
         log = ShapeLog(self._main, self._names)
-        self._main = log
+        kept = self._main, self._direct, self._results
+        # Without results of known shape every call goes through the log.
+        self._main, self._direct, self._results = log, _not_direct, {}
         try:
             yield
         finally:
-            self._main, self._direct = log.main, direct
+            self._main, self._direct, self._results = kept
             log.write(Path(path))
 
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:

@@ -19,7 +19,7 @@ class ShapeLog:
     def __call__(self, *args: Any) -> Any:
         """One call; only calls that succeed count."""
         result = self.main(*args)
-        self.seen[tuple(tuple(a.shape) for a in args)] += 1
+        self.seen[tuple(tuple(a.shape) for a in args[: len(self.names)])] += 1
         return result
 
     def write(self, path: Path) -> None:

@@ -114,7 +114,8 @@ def tune(
     start = time.monotonic()
     options = replace(Options.from_env(options), records=None)
     front = prepare(source, params, target, constraints, options, Trace(0, None))
-    chosen = program_points(front.program.signature.inputs, front.solver, shapes, weights, points)
+    inputs, solver = front.programs[-1].signature.inputs, front.versions[-1].solver
+    chosen = program_points(inputs, solver, shapes, weights, points)
     tasks = tasks_of(front, chosen)
     result = Tuned(Path(records))
     deadline = None if budget_s is None else start + budget_s
@@ -207,7 +208,8 @@ def _interleaved(lists: Sequence[Sequence[Any]]) -> list[Any]:
 def tasks_of(front: Prepared, points: Sequence[Mapping[Any, int]]) -> list[Task]:
     """The groups with more than one variant, and the dims that calls give them at ``points``."""
     tasks: dict[str, Task] = {}
-    for launch, defined in _launches(front.program.region, {}):
+    calls = [call for p in front.programs for call in _launches(p.region, {})]
+    for launch, defined in calls:
         group = launch.kernel.group
         if group is None or launch.kernel.choice is None:
             continue
