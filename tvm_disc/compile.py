@@ -96,7 +96,7 @@ def build(
 
 @dataclass
 class Prepared:
-    """A program whose kernels are chosen, before it becomes machine code.
+    """A program whose kernels are chosen, before it becomes machine code."""
 
     programs: Sequence[Program]  # the special version first, the general one last
     versions: Sequence[Imported]
@@ -104,16 +104,6 @@ class Prepared:
     machine: Machine
     target: Any
     refused: Sequence[Any]
-
-    @property
-    def program(self) -> Program:
-        """The program that most calls run."""
-        return self.programs[0]
-
-    @property
-    def solver(self) -> Solver:
-        """The facts that hold for most calls."""
-        return self.versions[0].solver
 
 
 def prepare(
