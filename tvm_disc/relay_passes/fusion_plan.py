@@ -90,7 +90,7 @@ class _Planner(Relations):
     def _lasting(self, why: WhyNot) -> bool:
         """Whether a refusal still holds: a node may join after another has."""
         node, anchor = self.attempts.get(id(why), (None, None))
-        return node is None or not any(anchor in g for g in self.homes[node])
+        return node is None or anchor is None or not any(anchor in g for g in self.homes[node])
 
     # -- attention -----------------------------------------------------------------------------
 
