@@ -31,7 +31,10 @@ def tensor(name: str, *dims: Any, dtype: str = "float32") -> Any:
 
 def qkv(depth: int, width: int, dtype: str = "float32") -> list[Any]:
     """Inputs of four dims."""
-    return [tensor(n, "?", "?", "?", d, dtype=dtype) for n, d in zip("qkv", (depth, depth, width))]
+    return [
+        tensor(n, "?", "?", "?", d, dtype=dtype)
+        for n, d in zip("qkv", (depth, depth, width), strict=True)
+    ]
 
 
 def flat(x: Any) -> Any:
