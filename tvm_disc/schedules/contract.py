@@ -23,7 +23,7 @@ from tvm_disc.schedules.gemm_space import GemmKnobs, gemm_ns, tiles
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.reduce import store_outputs
+from tvm_disc.schedules.reduce import store_outputs, whole_vectors
 from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
 from tvm_disc.schedules.windows import matmul_dims, operand_index
 from tvm_disc.shape import Solver
@@ -144,7 +144,7 @@ def _gemm_plan(
     spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
 
     def emit(body: Body) -> None:
-        full = _operands(view, body, spec, packed)
+        full = _operands(view, body, spec, packed, tile)
         body.block.add(dot.gemm_body(full, tile, machine.micro, body.scratch, body.lo, body.hi))
 
     batch, m, n, k = (i64(x) for x in view.sizes)
@@ -233,7 +233,9 @@ def _sizes_only(
     return replace(spec, **known)
 
 
-def _operands(view: MatMulView | ConvView, body: Body, spec: Any, packed: dict[str, Any]) -> Any:
+def _operands(
+    view: MatMulView | ConvView, body: Body, spec: Any, packed: dict[str, Any], tile: Any
+) -> Any:
     """The full specification inside a body: how operands are read and results leave."""
     low = body.low
     forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
@@ -268,7 +270,11 @@ def _operands(view: MatMulView | ConvView, body: Body, spec: Any, packed: dict[s
             buffer = body.buffers[affine.buffer.node]
             forms[name] = dot.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
     if isinstance(view, ConvView):
-        forms["fill_b"] = _filler(low, view)
+        forms["fill_b"] = _filler(low, view.fill)
+        if view.fills_by_vectors(tile):
+            source = body.buffers[view.node.inputs[0]]
+            panels = view.panel_filler(tile, source)
+            forms["fill_panel"] = _filler(low, panels)
     epilogue = Epilogue(view, body)
     if spec.direct is not None:
         forms["direct"] = dot.Direct(body.outputs[0], start_of, spec.direct.stride)
@@ -282,12 +288,12 @@ def _operands(view: MatMulView | ConvView, body: Body, spec: Any, packed: dict[s
     )
 
 
-def _filler(low: Lowering, view: ConvView) -> Callable[..., None]:
+def _filler(low: Lowering, fill_in: Callable[..., None]) -> Callable[..., None]:
     def fill(block: Block, *args: Any) -> None:
         outer, low.block = low.block, block
         try:
             with low.scope():
-                view.fill(low, block, *(i64(a) if isinstance(a, int) else a for a in args))
+                fill_in(low, block, *(i64(a) if isinstance(a, int) else a for a in args))
         finally:
             low.block = outer
 
@@ -320,7 +326,7 @@ class Epilogue:
         self._store(block, i64(g), i64(i), i64(j), value)
 
     def vector(self, block: Block, g: Expr, i: Expr, j0: Expr, lanes: int, value: Expr) -> bool:
-        if not self.lanewise:
+        if not self.lanewise or not whole_vectors(self.group, lanes):
             return False
         # Panels start at multiples of the vector width, which head splits rely on.
         j = self.low.space.aligned(i64(j0), lanes)
