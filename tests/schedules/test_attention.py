@@ -220,12 +220,12 @@ def test_two_threads_share_the_work() -> None:
         np.testing.assert_allclose(program(*arrays), reference(*arrays), **CLOSE["float32"])
 
 
-@pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf])
-def test_special_values_stay_in_their_row(special: float) -> None:
+def test_special_values_stay_in_their_row() -> None:
     inputs = qkv(16, 16)
     program = compile_one(inputs, attend(*inputs))
-    for n in (5, 70, 1100):
-        q, k, v = random(4, n, 16, 16)
-        q[0, 1, 2, 3] = special
-        expected = reference(q, k, v)
-        np.testing.assert_allclose(program(q, k, v), expected, **CLOSE["float32"])
+    for special in (np.nan, np.inf, -np.inf):
+        for n in (5, 70, 1100):
+            q, k, v = random(4, n, 16, 16)
+            q[0, 1, 2, 3] = special
+            expected = reference(q, k, v)
+            np.testing.assert_allclose(program(q, k, v), expected, **CLOSE["float32"])
