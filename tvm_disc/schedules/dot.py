@@ -302,7 +302,8 @@ class _Emitter:
         spec, p, scratch = self.spec, self.plan, self.scratch
         if spec.a_packed is not None:
             packed = spec.a_packed
-            skip = g * (p.m * p.row_elems) if spec.a_packed_batched else 0
+            item = tirx.floormod(g, i64(spec.a_period)) if spec.a_period else g
+            skip = item * (p.m * p.row_elems) if spec.a_packed_batched else 0
             return lambda i, k: (packed, skip + i * p.row_elems + k, p.row_elems)
         view = spec.a_affine
         if view is None or copies_a(spec):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvm_disc.errors import Unsupported, WhyNot
+from tvm_disc.schedules.attention import plan_attention
 from tvm_disc.schedules.choose import Choice, choose
 from tvm_disc.schedules.contract import plan_conv, plan_dot
 from tvm_disc.schedules.cost_model import CostModel
@@ -34,6 +35,7 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
         ("window", plan_window),
         ("reduce", plan_reduce),
     ),
+    "attention": (("attention", plan_attention),),
     "reduce": (("reduce", plan_reduce),),
     "opaque": (("scatter", plan_scatter), ("sort", plan_sort), ("search", plan_search)),
 }
