@@ -355,7 +355,12 @@ class _Emitter:
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
         whole = isinstance(p.n, int) and p.n % tile.lanes == 0
-        form = KernelForm(ahead=spec.b_packed is not None, tail=direct is not None and not whole)
+        kept = str(spec.b_packed.dtype) if spec.b_packed is not None else spec.acc_dtype
+        form = KernelForm(
+            ahead=spec.b_packed is not None,
+            tail=direct is not None and not whole,
+            b_dtype=kept if kept != spec.acc_dtype else "",
+        )
         run = self.kernels.dispatcher(
             tile, spec.acc_dtype, self._row_counts(), self._vector_counts(), form
         )
