@@ -244,6 +244,13 @@ class MicroKernels:
             self.functions[var] = micro_kernel(tile, dtype, rows, vectors, form)
         return self._vars[key]
 
+    def add(self, key: tuple[int | str, ...], name: str, make: Callable[[], Any]) -> Any:
+        """The global variable of the function that ``make`` gives, made once per ``key``."""
+        if key not in self._vars:
+            self._vars[key] = var = tvm.ir.GlobalVar(f"{name}_{len(self._vars)}")
+            self.functions[var] = make()
+        return self._vars[key]
+
     def dispatcher(
         self,
         tile: GemmTile,
