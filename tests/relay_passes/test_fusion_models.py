@@ -17,14 +17,14 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 
 # Most kernels a program may have, and the least share of kernels that fusion must save.
 MODELS = {
-    "relay/models/bert.relay": (21, 0.8),
+    "relay/models/bert.relay": (17, 0.8),
     "relay/models/cnn.relay": (7, 0.65),
     "relay/models/dlrm.relay": (7, 0.75),
-    "relax/bert.json": (21, 0.8),
-    "relax/bert_torch.json": (21, 0.8),
-    "relax/gpt2.json": (21, 0.8),
-    "relax/t5.json": (23, 0.78),
-    "relax/vit.json": (20, 0.8),
+    "relax/bert.json": (16, 0.8),
+    "relax/bert_torch.json": (17, 0.8),
+    "relax/gpt2.json": (17, 0.8),
+    "relax/t5.json": (18, 0.8),
+    "relax/vit.json": (16, 0.8),
     "relax/crnn.json": (17, 0.5),  # its recurrent loops are functions of their own
 }
 
@@ -64,9 +64,9 @@ def test_a_layer_of_bert_takes_few_kernels(name: str) -> None:
     """Q, K and V at once, attention, its output, two feed-forward products, two layer norms."""
     found = kinds(name)
     outside = 3  # the embeddings' layer norm and the mask
-    assert (len(found) - outside) / 2 <= 9, found
-    assert found.count("dot") + 2 * found.count("attention") == 12
-    assert len(found) <= 24
+    assert (len(found) - outside) / 2 <= 7, found
+    assert found.count("attention") == 2
+    assert found.count("dot") == 8  # per layer: Q, K and V; output; two of feed-forward
 
 
 def test_without_a_fact_less_is_fused() -> None:
