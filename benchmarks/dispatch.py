@@ -116,7 +116,7 @@ class Prepared:
     def of(case: Case, tune_points: int, held_points: int) -> Prepared:
         """Compile the case as far as its kernel."""
         front = prepare(case.make(), None, None, (), Options(), Trace(0, None))
-        [task] = tasks_of(front, [])
+        [task] = tasks_of(front, ())
         listed = list(case.listed)
         drawn = case.points(tune_points + held_points, 1)
         held = [*listed, *[p for p in drawn[tune_points:] if p not in listed]]

@@ -158,16 +158,21 @@ def machine_of(target: Any, options: Options) -> Machine:
         path = Path(options.records)
         if not path.is_file():
             raise BadInput(f"records: there is no file {path}")
-        records = read_records(path, context_of(target))
+        mcpu = str(target.attrs.get("mcpu", ""))  # as a remote machine of the target names itself
+        records = read_records(path, context_of(target), context_of(target, mcpu))
         if problem := records.problems(path):
             warnings.warn(problem, stacklevel=4)
     return Machine(isa_of(target), options.threads or default_threads(), records=records)
 
 
-def context_of(target: Any) -> Context:
-    """What a measured time must agree on with a build to count for it."""
+def context_of(target: Any, cpu: str | None = None) -> Context:
+    """What a measured time must agree on with a build to count for it.
+
+    A remote machine's ``cpu`` is what LLVM calls it, so that its times count for any build for
+    that target.
+    """
     mcpu = str(target.attrs.get("mcpu", ""))
-    return Context(f"{cpu_name()}; {mcpu}", VERSION, template_hash())
+    return Context(f"{cpu or cpu_name()}; {mcpu}", VERSION, template_hash())
 
 
 def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
