@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.records import Context, cpu_name, read_records
-from tvm_disc.schedules.signature import template_hash
+from tvm_disc.schedules.signature import group_key, template_hash
 from tvm_disc.shape import Solver, special_version
 
 Source: TypeAlias = Any
@@ -162,7 +163,19 @@ def machine_of(target: Any, options: Options) -> Machine:
         records = read_records(path, context_of(target), context_of(target, mcpu))
         if problem := records.problems(path):
             warnings.warn(problem, stacklevel=4)
-    return Machine(isa_of(target), options.threads or default_threads(), records=records)
+    trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
+    threads = options.threads or default_threads()
+    return Machine(isa_of(target), threads, records=records, trees=trees)
+
+
+def _read_trees(path: Path) -> dict[str, Any]:
+    try:
+        trees = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"dispatch: {path}: {error}") from None
+    if not isinstance(trees, dict):
+        raise BadInput(f"dispatch: {path}: expected an object of trees by group")
+    return trees
 
 
 def context_of(target: Any, cpu: str | None = None) -> Context:
@@ -275,7 +288,8 @@ def describe(
                 "kind": k.kind,
                 "ops": [n.op.removeprefix("relax.") for n in k.nodes],
                 "notes": dict(k.notes),
-                "choice": k.choice.to_json() if k.choice is not None else None,
+                "group": group_key(k.group) if k.group is not None else "",
+                "choice": k.choice.to_json() if k.choice is not None else {},
             }
             for k in library.kernels()
         ],

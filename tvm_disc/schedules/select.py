@@ -11,7 +11,7 @@ from tvm_disc.schedules.attention import plan_attention
 from tvm_disc.schedules.choose import Choice, analytic
 from tvm_disc.schedules.contract import plan_conv, plan_dot
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
-from tvm_disc.schedules.learn import choose_measured
+from tvm_disc.schedules.learn import choose_measured, import_choice
 from tvm_disc.schedules.loop import plan_loop
 from tvm_disc.schedules.reduce import plan_reduce
 from tvm_disc.schedules.rows import plan_rows
@@ -74,7 +74,10 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
 
 
 def _choose(group: Group, variants: list[Variant], solver: Solver, machine: Machine) -> Choice:
-    """By measured times where there are any, else by the analytical model."""
+    """By a given tree, else by measured times where there are any, else by the model."""
+    given = machine.trees.get(group_key(group)) if machine.trees else None
+    if given is not None:
+        return import_choice(group, variants, solver, given)
     if machine.records is not None:
         found = machine.records.group(group_key(group))
         choice = choose_measured(group, variants, solver, machine.model, found)
