@@ -90,7 +90,7 @@ def test_trees_of_something_else_are_refused(tree: Any, message: str, tmp_path: 
 def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "trees.json"
     path.write_text("if n < 3")
-    with pytest.raises(BadInput, match="dispatch: .*trees.json"):
+    with pytest.raises(BadInput, match=r"dispatch: .*trees\.json"):
         tvm_disc.build(mlp(), options=Options(dispatch=path))
 
 

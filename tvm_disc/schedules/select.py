@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tvm_disc.errors import Unsupported, WhyNot
 from tvm_disc.schedules.attention import plan_attention
-from tvm_disc.schedules.choose import Choice, analytic
+from tvm_disc.schedules.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.contract import plan_conv, plan_dot
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
 from tvm_disc.schedules.learn import choose_measured, import_choice
@@ -57,7 +57,13 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
             refused.append(answer)
             continue
         plans = answer if isinstance(answer, list) else [answer]
-        plans = [replace(p, family=p.family or name) for p in plans]
+        moved = moved_bytes(group)
+        plans = [
+            replace(
+                p, family=p.family or name, moved=moved if isinstance(p.moved, int) else p.moved
+            )
+            for p in plans
+        ]
         kept, never = feasible(plans, solver)
         return Space(variants_of(kept, machine), [*refused, *never])
     reasons = "; ".join(str(w) for w in refused)

@@ -67,7 +67,7 @@ class Session:
         if not allowed:
             return times
         self.long = False
-        args = self._arguments(points)
+        args = self.arguments(points)
         samples: dict[int, list[float]] = {k: [] for k in allowed}
         numbers = {k: self._number(k, args(k), dims, effort) for k in allowed}
         best = min(per_call for _, per_call in numbers.values())
@@ -121,7 +121,7 @@ class Session:
 
     # -- operands ------------------------------------------------------------------------------
 
-    def _arguments(self, points: Mapping[Any, Any]) -> Any:
+    def arguments(self, points: Mapping[Any, Any]) -> Any:
         """A function from a variant's number to its tensors; what is equal is shared."""
         group = self.bench.group
         inputs = [self._input(p, points) for p in group.params]
