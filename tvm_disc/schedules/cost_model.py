@@ -26,7 +26,7 @@ class CostModel:
     op_ns: float = 0.04
     byte_ns: float = 0.05
     call_ns: float = 10.0
-    wake_ns: float = 2000.0
+    wake_ns: float = 1500.0
     parallel: float = 1.0
     cycle_ns: float = 0.35
     fma_per_cycle: float = 2.0
@@ -36,4 +36,4 @@ class CostModel:
     store_ns: float = 0.05
     pack_ns: float = 0.15
     near_bytes: float = 512 * 1024.0
-    far_byte_ns: float = 0.05
+    far_byte_ns: float = 0.03

@@ -30,11 +30,11 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
 
-MEASURED = Limits(gain=0.002, split_gain=0.0005, depth=8)
+MEASURED = Limits(gain=0.03, split_gain=0.01, depth=5)  # less would be noise
 FEWEST = 24  # measured times from which a regressor learns anything
 BETWEEN = 128  # predicted points between the measured ones
 _TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
-PREDICTED_WEIGHT = 0.25  # of a predicted point, against a measured one
+PREDICTED_WEIGHT = 1.0  # of a predicted point, against a measured one
 
 
 @dataclass
