@@ -117,6 +117,9 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     )
     group.add_argument("--threads", type=int, metavar="N")
     group.add_argument("--no-fuse", action="store_true", help="one kernel per operator")
+    group.add_argument(
+        "--no-versions", action="store_true", help="only the program that serves every legal call"
+    )
     group.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
     group.add_argument("--records", type=Path, metavar="FILE", help="times to choose variants by")
     group.add_argument("--timings", action="store_true", help="print seconds per stage")
@@ -202,7 +205,11 @@ def _dims(texts: Sequence[str]) -> dict[str, Sequence[int]] | None:
 
 def _compile(args: argparse.Namespace) -> tvm_disc.Executable:
     options = Options(
-        threads=args.threads, dump_dir=args.dump, fuse=not args.no_fuse, records=args.records
+        threads=args.threads,
+        dump_dir=args.dump,
+        fuse=not args.no_fuse,
+        versions=not args.no_versions,
+        records=args.records,
     )
     exe = tvm_disc.build(
         _source(args.model),
@@ -225,6 +232,7 @@ def _load(args: argparse.Namespace) -> tvm_disc.Executable:
         "constraint",
         "threads",
         "no_fuse",
+        "no_versions",
         "dump",
         "records",
         "timings",

@@ -21,6 +21,7 @@ from tvm_disc.schedules.sorting import plan_search, plan_sort
 from tvm_disc.schedules.transpose import plan_transpose
 from tvm_disc.schedules.variant import Variant, feasible, variants_of
 from tvm_disc.schedules.window import plan_window
+from tvm_disc.schedules.window_tile import plan_window_tile
 from tvm_disc.shape import Solver
 
 Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | WhyNot"]
@@ -30,7 +31,12 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "row": (("row", plan_rows),),
     "dot": (("gemm", plan_dot), ("reduce", plan_reduce)),
     "attention": (("attention", plan_attention),),
-    "conv": (("implicit gemm", plan_conv), ("window", plan_window), ("reduce", plan_reduce)),
+    "conv": (
+        ("implicit gemm", plan_conv),
+        ("window tile", plan_window_tile),
+        ("window", plan_window),
+        ("reduce", plan_reduce),
+    ),
     "reduce": (("reduce", plan_reduce),),
     "opaque": (("scatter", plan_scatter), ("sort", plan_sort), ("search", plan_search)),
 }
