@@ -23,6 +23,7 @@ from tvm_disc.codegen.host_abi import plain_dim
 from tvm_disc.codegen.host_numpy import takes_numpy
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
+from tvm_disc.codegen.outline import outline
 from tvm_disc.codegen.program import Program
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
@@ -281,6 +282,7 @@ def describe(
         "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in program.outputs],
         "direct": takes_numpy(program),
         "launches": launches(program.region),
+        "calls": outline(program.region),
         "workspace_bytes": workspace,
         "kernels": [
             {

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+import tvm
 
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a
@@ -89,7 +90,7 @@ def gemm_ns(
         time = time + packs * k * n * model.pack_ns
     if copies_a(spec):
         time = time + groups_n * m * k * model.pack_ns
-    itemsize = np.dtype(spec.dtype).itemsize
+    itemsize = int(tvm.DataType(spec.dtype).bits) // 8
     streamed = (groups_m * n * k + groups_n * m * k) * itemsize
     far = np.maximum(streamed - model.near_bytes, 0)
     time = time + far * model.far_byte_ns + model.task_ns * groups_m * groups_n

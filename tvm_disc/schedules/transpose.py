@@ -47,6 +47,8 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     same = [*moves, *group.outputs]
     if len(runs) > 1 or not all(solver.known_same_shape(n.shape, domain) for n in same):
         return WhyNot("transpose", "permutations and outputs differ in shape or in what they move")
+    if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
+        return WhyNot("transpose", "the last axis of one side is 1, between others")
     if any(m.dtype in ("bool", "float16", "bfloat16") for m in moves):
         return WhyNot("transpose", "no vector shuffles of this type")
     if not is_vectorizable(group) or uncertain_dims(group, solver):

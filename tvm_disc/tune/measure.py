@@ -154,7 +154,9 @@ class Session:
 
     def _packed(self, node: Node, pack: Any) -> Any:
         shape = [int(evaluate(i64(d), {})) for d in node.shape]
-        array = np.asarray(pack(self.rng.uniform(0.1, 1.0, shape).astype(node.dtype)), order="C")
+        weight = tvm.runtime.empty(shape, node.dtype).numpy()  # of types NumPy alone has not
+        weight[...] = self.rng.uniform(0.1, 1.0, shape).astype(weight.dtype)
+        array = np.asarray(pack(weight), order="C")
         return tvm.runtime.tensor(array.reshape(-1), self.device)
 
     def _empty(self, elems: int, dtype: str) -> Any:
