@@ -178,6 +178,11 @@ class Executable:
             self._recover(args, outputs, error)
         return out
 
+    @property
+    def dispatch(self) -> dict[str, Any]:
+        """The decision tree of every kernel, by the key of its group: plain values for JSON."""
+        return {k["group"]: k["choice"] for k in self._manifest["kernels"] if k.get("group")}
+
     @contextmanager
     def record_shapes(self, path: str | Path) -> Iterator[None]:
         """Count the input shapes of the calls inside, and append them to a log for ``tune``."""
