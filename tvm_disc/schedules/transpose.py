@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -27,7 +28,7 @@ from tvm import tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.graph import Node, is_one
-from tvm_disc.schedules.emit import Block, element_pointer, first_lanes, i64, ramp
+from tvm_disc.schedules.emit import element_pointer, first_lanes, i64, ramp
 from tvm_disc.schedules.index import mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.llvm_ops import fence, has_native
@@ -91,9 +92,9 @@ def _part_of(body: Body, tasks: Expr, own: Expr) -> Body:
     TVM's analyzer follow every combination of the choices inside.
     """
     block = body.block
-    total, own = _number(block, "total", tirx.max(tasks, i64(1))), _number(block, "own", own)
-    lo = _number(block, "lo", tirx.truncdiv(body.lo * own, total))
-    return replace(body, lo=lo, hi=_number(block, "hi", tirx.truncdiv(body.hi * own, total)))
+    total, own = block.number("total", tirx.max(tasks, i64(1))), block.number("own", own)
+    lo = block.number("lo", tirx.truncdiv(body.lo * own, total))
+    return replace(body, lo=lo, hi=block.number("hi", tirx.truncdiv(body.hi * own, total)))
 
 
 def _moves_last(node: Node) -> bool:
@@ -265,15 +266,15 @@ class _Blocks:
     def __init__(self, work: _Transpose, body: Body) -> None:
         self.work, self.body, self.lanes = work, body, work.machine.lanes
         block = body.block
-        self.size_a = _number(block, "na", product(work.a_dims))
-        self.size_b = _number(block, "nb", product(work.b_dims))
+        self.size_a = block.number("na", product(work.a_dims))
+        self.size_b = block.number("nb", product(work.b_dims))
         # Streaming needs registers of float32 that fill a line.
         kinds = {n.dtype for n in (*work.group.outputs, *work.moves)}
         self.may_stream = kinds == {"float32"} and has_native(self.lanes)
-        self.streams = _number(block, "streams", self._streams() if self.may_stream else i64(0))
+        self.streams = block.number("streams", self._streams() if self.may_stream else i64(0))
         square = self.lanes * SQUARE_TILES
-        self.wide = _number(block, "wa", square + self.streams * (self.size_a - square))
-        self.long = _number(block, "wb", square + self.streams * (self.lanes - square))
+        self.wide = block.number("wa", square + self.streams * (self.size_a - square))
+        self.long = block.number("wb", square + self.streams * (self.lanes - square))
 
     def _streams(self) -> Expr:
         """1 if results of this size are streamed: every row must begin on a line."""
@@ -282,24 +283,24 @@ class _Blocks:
         for buffer in self.body.outputs:
             address = tirx.reinterpret("int64", element_pointer(buffer, i64(0)))
             odd = tirx.bitwise_or(odd, tirx.bitwise_and(address, i64(LINE_BYTES - 1)))
-        times = _number(self.body.block, "times", tirx.truncdiv(total, i64(STREAM_BYTES)))
+        times = self.body.block.number("times", tirx.truncdiv(total, i64(STREAM_BYTES)))
         large = tirx.min(times, i64(1))
         return large * (1 - tirx.min(odd, i64(1)))
 
     def emit(self, tasks: Expr, outer_size: Expr) -> None:
         """The body's share of the blocks."""
         block, low, work = self.body.block, self.body.low, self.work
-        across = _number(block, "ca", tirx.truncdiv(self.size_a + (self.wide - 1), self.wide))
-        along = _number(block, "cb", tirx.truncdiv(self.size_b + (self.long - 1), self.long))
+        across = block.number("ca", tirx.truncdiv(self.size_a + (self.wide - 1), self.wide))
+        along = block.number("cb", tirx.truncdiv(self.size_b + (self.long - 1), self.long))
         body = _part_of(self.body, tasks, mul(outer_size, across * along))
         with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
-            o = _number(block, "o", tirx.truncdiv(t, across * along))
-            rest = _number(block, "rest", t - o * (across * along))
-            column = _number(block, "column", tirx.truncdiv(rest, along))
-            begin_a = _number(block, "fa", column * self.wide)
-            begin_b = _number(block, "fb", (rest - column * along) * self.long)
-            end_a = _number(block, "ea", tirx.min(begin_a + self.wide, self.size_a))
-            end_b = _number(block, "eb", tirx.min(begin_b + self.long, self.size_b))
+            o = block.number("o", tirx.truncdiv(t, across * along))
+            rest = block.number("rest", t - o * (across * along))
+            column = block.number("column", tirx.truncdiv(rest, along))
+            begin_a = block.number("fa", column * self.wide)
+            begin_b = block.number("fb", (rest - column * along) * self.long)
+            end_a = block.number("ea", tirx.min(begin_a + self.wide, self.size_a))
+            end_b = block.number("eb", tirx.min(begin_b + self.long, self.size_b))
             outer = low.space.split(o, [work.domain[k] for k in work.outer_axes])
             spans = (begin_a, end_a), (begin_b, end_b)
             if self.may_stream:
@@ -321,32 +322,21 @@ class _Blocks:
         """The tiles of one block, the inner loop along the shorter of A and B."""
         block, low, lanes = self.body.block, self.body.low, self.lanes
         ca, cb = (
-            _number(block, "k", tirx.truncdiv(end - begin + (lanes - 1), i64(lanes)))
+            block.number("k", tirx.truncdiv(end - begin + (lanes - 1), i64(lanes)))
             for begin, end in spans
         )
-        ratio = _number(block, "ratio", tirx.truncdiv(self.size_b, tirx.max(self.size_a, i64(1))))
-        by_a = _number(block, "by_a", tirx.min(ratio, i64(1)))
-        turns = _number(block, "turns", ca + by_a * (cb - ca))
-        steps = _number(block, "steps", cb + by_a * (ca - cb))
+        ratio = block.number("ratio", tirx.truncdiv(self.size_b, tirx.max(self.size_a, i64(1))))
+        by_a = block.number("by_a", tirx.min(ratio, i64(1)))
+        turns = block.number("turns", ca + by_a * (cb - ca))
+        steps = block.number("steps", cb + by_a * (ca - cb))
         with low.loop("i", turns) as i, low.loop("j", steps) as j:
-            swap = _number(block, "swap", by_a * (j - i))
+            swap = block.number("swap", by_a * (j - i))
             # The last tile overlaps the one before.
             a = tirx.min(spans[0][0] + (i + swap) * lanes, self.size_a - lanes)
             b = tirx.min(spans[1][0] + (j - swap) * lanes, self.size_b - lanes)
             self.work.whole_tile(
-                self.body, outer, _number(block, "a", a), _number(block, "b", b), stream
+                self.body, outer, block.number("a", a), block.number("b", b), stream
             )
-
-
-def _number(block: Block, name: str, value: Expr) -> Expr:
-    """``let name = value`` by way of memory, which LLVM removes.
-
-    TVM's analyzer takes a variable for its definition: quotients, minima and products of one
-    another would cost it minutes.
-    """
-    cell = block.alloc(name, 1, "int64")
-    block.store(cell, 0, value)
-    return block.bind(name, cell[i64(0)])
 
 
 def _constant(value: Expr) -> Reader:
@@ -381,7 +371,7 @@ def _by_quarters(body: Body, rows: Sequence[Expr]) -> list[Expr]:
     ones = [[q + k // 2 + 16 * (k % 2) + h for q in quarters for k in range(4)] for h in (0, 2)]
     twos = [[q + k % 2 + 16 * (k // 2) + h for q in quarters for k in range(4)] for h in (0, 2)]
     parts = [[s + 4 * q + k for s in (0, 16) for q in (h, h + 2) for k in range(4)] for h in (0, 1)]
-    mix = lambda a, b, picks: _shuffled(body, a, b, picks)  # noqa: E731
+    mix = partial(_shuffled, body)
     first = [mix(rows[i], rows[i + 1], p) for i in range(0, 16, 2) for p in ones]
     # second[4 * g + c]: column c of each quarter of rows 4g .. 4g + 3.
     second: list[Expr] = []
