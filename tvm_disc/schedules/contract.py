@@ -20,7 +20,7 @@ from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv import ConvView
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import Block, i64, index_var
-from tvm_disc.schedules.gemm_space import GemmKnobs, gemm_ns, tiles
+from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, gemm_ns, tiles
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
@@ -148,14 +148,17 @@ def _gemm_plans(
 ) -> list[Plan]:
     width = _size(view.sizes[2])
     known = width if isinstance(width, int) else None
-    return [
-        _gemm_plan(group, view, tile, solver, machine)
-        for tile in tiles(machine.isa, _dtypes(view)[0], known)
-    ]
+    found = tiles(machine.isa, _dtypes(view)[0], known)
+    return [_gemm_plan(group, view, tile, doubt(tile, found[0]), solver, machine) for tile in found]
 
 
 def _gemm_plan(
-    group: Group, view: MatMulView | ConvView, tile: dot.GemmTile, solver: Solver, machine: Machine
+    group: Group,
+    view: MatMulView | ConvView,
+    tile: dot.GemmTile,
+    factor: float,
+    solver: Solver,
+    machine: Machine,
 ) -> Plan:
     packed = view.packed(tile)
     spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
@@ -175,7 +178,7 @@ def _gemm_plan(
         packed_dtypes={n: "uint16" for n, _ in packed.values() if n.dtype == "bfloat16"},
         may_alias=True,
         knobs=GemmKnobs.of(tile),
-        cost=partial(gemm_ns, spec, tile, (batch, m, n, k)),
+        cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
         features=(batch, m, n, k),
         layout=f"{tile.n_r} columns" if packed else "",
         notes={
