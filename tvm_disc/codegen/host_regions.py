@@ -35,6 +35,8 @@ from tvm_disc.codegen.program import (
 from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64
 
 Expr: TypeAlias = Any
+# Workspaces up to this size lie on the stack.
+SMALL_BYTES = 4096
 
 
 def _highest(values: Sequence[Expr]) -> Expr:
@@ -56,7 +58,8 @@ class RegionEmitter:
         self.offsets = constant_offsets
         self.inputs: list[Expr] = []
         self.outputs: dict[int, Expr] = {}
-        self.workspaces: list[tuple[Expr, list[Expr]]] = []
+        # Of every open region: its memory, whether that was requested, and its offsets.
+        self.workspaces: list[tuple[Expr, Expr, list[Expr]]] = []
         self.places: dict[Storage, Expr] = {}
         self.cells: dict[Cell, Buffer] = {}
         self.open_cells: list[list[Cell]] = []
@@ -84,9 +87,8 @@ class RegionEmitter:
             for cell in cells:
                 if cell in self.cells:
                     self._free_cell(self.cells[cell])
-        for pointer, _ in self.workspaces:
-            if pointer is not None:
-                self._free(pointer)
+        for pointer, large, _ in self.workspaces:
+            self._give_back(pointer, large)
         if self.allocated:
             self._abandon_outputs()
 
@@ -104,6 +106,20 @@ class RegionEmitter:
     def _free(self, pointer: Expr) -> None:
         self.block.eval(call(GIVE, self.state, tirx.reinterpret("int64", pointer)))
 
+    def _workspace(self, size_bytes: Expr) -> tuple[Expr, Expr]:
+        """A pointer to so many bytes, and whether they are a request that must be given back.
+
+        A small workspace lies on the stack, which costs nothing.
+        """
+        small = self.block.stack("small", SMALL_BYTES, ALIGNMENT_BYTES)
+        place = self.block.alloc("place", 1, "int64")
+        self.block.store(place, 0, tirx.reinterpret("int64", small.data))
+        large = self.block.bind("large", size_bytes > SMALL_BYTES)
+        with self.block.when(large):
+            pointer = self._alloc(size_bytes)
+            self.block.store(place, 0, tirx.reinterpret("int64", pointer))
+        return self.block.bind("workspace", as_pointer(place[i64(0)])), large
+
     def _open_workspace(self, region: Region) -> None:
         offsets: list[Expr] = []
         ends: list[Expr] = []
@@ -114,13 +130,16 @@ class RegionEmitter:
             end = offsets[-1] + units * ALIGNMENT_BYTES
             ends.append(self.block.bind("end", end))
         total = _highest([ends[k] for k in tops(region.slots)])
-        pointer = self._alloc(tirx.max(total, i64(ALIGNMENT_BYTES))) if region.slots else None
-        self.workspaces.append((pointer, offsets))
+        pointer, large = self._workspace(total) if region.slots else (None, None)
+        self.workspaces.append((pointer, large, offsets))
 
     def _close_workspace(self) -> None:
-        pointer, _ = self.workspaces.pop()
+        self._give_back(*self.workspaces.pop()[:2])
+
+    def _give_back(self, pointer: Expr, large: Expr) -> None:
         if pointer is not None:
-            self._free(pointer)
+            with self.block.when(large):
+                self._free(pointer)
 
     def _place(self, storage: Storage) -> Expr:
         """The address of a storage as an untyped pointer."""
@@ -181,7 +200,7 @@ class RegionEmitter:
             self._new_cell(storage.cell)
             self._set_cell(storage.cell, self._alloc(tirx.max(i64(storage.size_bytes), i64(64))), 1)
         elif storage.home is Home.WORKSPACE and storage not in self.places:
-            pointer, offsets = self.workspaces[-1]
+            pointer, _, offsets = self.workspaces[-1]
             at = O.handle_add_byte_offset(pointer, offsets[storage.slot])
             self.places[storage] = self.block.bind(storage.name, at)
 
