@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +25,7 @@ from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import read_model
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
@@ -38,9 +41,12 @@ from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
-from tvm_disc.shape import Solver
+from tvm_disc.schedules.records import Context, cpu_name, read_records
+from tvm_disc.schedules.signature import template_hash
+from tvm_disc.shape import Solver, special_version
 
 Source: TypeAlias = Any
+VERSION = "0.1.0"
 
 # An error raised inside a pass crosses TVM's boundary and must come back as what it was.
 for _error in (errors.DiscError, *errors.DiscError.__subclasses__()):
@@ -74,43 +80,94 @@ def build(
     global compilations
     options = Options.from_env(options)
     trace = Trace(options.debug, options.dump_dir)
-    with trace.stage("read"):
-        module = read(source)
-    with trace.stage("import"):
-        imported = import_relay(module, params, constraints)
-        solver = imported.solver
-        _report(trace, "imported", imported.mod, options)
-        trace.say(FACTS, solver.describe)
-    # Composite operators go first: simplification and fusion know core operators only.
-    with trace.stage("canonicalize"):
-        mod = Simplify(solver)(DecomposeComposite()(imported.mod))
-        _report(trace, "canonical", mod, options)
-    # Fusion comes before any buffer exists, and after all shape facts are known.
-    with trace.stage("fuse"):
-        fuse = FuseDISC(solver, options.fuse)
-        mod = fuse(mod)
-        _report(trace, "fused", mod, options)
-    resolved = resolve_target(target)
-    machine = Machine(isa_of(resolved), options.threads or default_threads())
-    library = KernelLibrary(Solver, machine, {})
-    with trace.stage("kernels"):
-        program = lower_program(mod, solver, library)
-        trace.say(
-            SUMMARY,
-            f"kernels: {len(library.kernels())}, calls in the program: "
-            f"{len(launches(program.region))}",
-        )
+    front = prepare(source, params, target, constraints, options, trace)
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
-        tir, constants = emit_tir(program, machine)
+        tir, constants = emit_tir(front.programs, front.machine)
         trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
         trace.show("program.tir.py", tir)
     with trace.stage("machine code"):
-        compiled = compile_tir(tir, resolved)
+        compiled = compile_tir(tir, front.target)
         trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
     compilations += 1
-    manifest = describe(program, library, solver, fuse.refused)
+    manifest = describe(front.programs, front.versions, front.library, front.refused)
     return Executable(compiled, manifest, constants, trace.finish())
+
+
+@dataclass
+class Prepared:
+    """A program whose kernels are chosen, before it becomes machine code."""
+
+    programs: Sequence[Program]  # the special version first, the general one last
+    versions: Sequence[Imported]
+    library: KernelLibrary
+    machine: Machine
+    target: Any
+    refused: Sequence[Any]
+
+
+def prepare(
+    source: Source,
+    params: Mapping[str, np.ndarray] | None,
+    target: Any,
+    constraints: Sequence[str],
+    options: Options,
+    trace: Trace,
+) -> Prepared:
+    """The first half of :func:`build`: from the source to a program of kernels."""
+    with trace.stage("read"):
+        module = read(source)
+    with trace.stage("import"):
+        versions = import_versions(module, params, constraints, options.versions)
+        for version in versions:
+            _report(trace, "imported", version.mod, options)
+            trace.say(FACTS, version.solver.describe)
+    fused, refused = [], []
+    for version in versions:
+        # Composite operators go first: simplification and fusion know core operators only.
+        with trace.stage("canonicalize"):
+            mod = Simplify(version.solver)(DecomposeComposite()(version.mod))
+            _report(trace, "canonical", mod, options)
+        # Fusion comes before any buffer exists, and after all shape facts are known.
+        with trace.stage("fuse"):
+            fuse = FuseDISC(version.solver, options.fuse)
+            fused.append(replace(version, mod=fuse(mod)))
+            refused.append(fuse.refused)
+            _report(trace, "fused", fused[-1].mod, options)
+    # Kernels choose between equal and broadcast dims themselves: a version must save a kernel.
+    if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
+        fused, refused = fused[-1:], refused[-1:]
+    resolved = resolve_target(target)
+    machine = machine_of(resolved, options)
+    library = KernelLibrary(Solver, machine, {})
+    with trace.stage("kernels"):
+        # The special version first: the kernels that both need get its names.
+        programs = [lower_program(v.mod, v.solver, library) for v in fused]
+        trace.say(
+            SUMMARY,
+            f"kernels: {len(library.kernels())}, calls in the program: "
+            f"{len(launches(programs[0].region))}",
+        )
+    return Prepared(programs, fused, library, machine, resolved, refused[0])
+
+
+def machine_of(target: Any, options: Options) -> Machine:
+    """What templates and the choice among their variants need to know of a target."""
+    records = None
+    if options.records is not None:
+        path = Path(options.records)
+        if not path.is_file():
+            raise BadInput(f"records: there is no file {path}")
+        records = read_records(path, context_of(target))
+        if problem := records.problems(path):
+            warnings.warn(problem, stacklevel=4)
+    return Machine(isa_of(target), options.threads or default_threads(), records=records)
+
+
+def context_of(target: Any) -> Context:
+    """What a measured time must agree on with a build to count for it."""
+    mcpu = str(target.attrs.get("mcpu", ""))
+    return Context(f"{cpu_name()}; {mcpu}", VERSION, template_hash())
 
 
 def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
@@ -124,6 +181,19 @@ def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
 def _count_bindings(mod: Any) -> int:
     functions = [f for _, f in mod.functions_items() if isinstance(f, relax.Function)]
     return sum(len(block.bindings) for f in functions for block in f.body.blocks)
+
+
+def kernel_calls(mod: Any) -> int:
+    """How many groups the functions of a fused module call, each call once."""
+    functions = dict(mod.functions_items())
+    plain = [f for f in functions.values() if isinstance(f, relax.Function) and not _kernel(f)]
+    calls = [b.value for f in plain for block in f.body.blocks for b in block.bindings]
+    called = [functions.get(getattr(c, "op", None)) for c in calls]
+    return sum(f is not None and _kernel(f) for f in called)
+
+
+def _kernel(func: Any) -> bool:
+    return func.attrs is not None and "disc.kind" in func.attrs
 
 
 def default_threads() -> int:
@@ -150,40 +220,66 @@ def read(source: Source) -> Any:
     )
 
 
-def import_relay(
-    module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str]
-) -> Imported:
-    """The Relax module and its symbols, under the user's constraints."""
+def import_versions(
+    module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str], several: bool
+) -> list[Imported]:
+    """The Relax module and its symbols, under the user's constraints.
+
+    Where dims of inputs that need not agree would make it simpler if they did: the program for
+    that case, then the one for every case.
+    """
+
+    def read(premises: Sequence[str]) -> Imported:
+        if isinstance(module, IRModule):
+            return import_module(module, params, constraints, premises)
+        propagate: Any = PropagateShapeConstraints(constraints, portable=False, premises=premises)
+        return Imported(propagate(module), propagate.solver)
+
     if isinstance(module, IRModule):
         require_operators(module)
-        return import_module(module, params, constraints=constraints)
-    if params:
+    elif params:
         module = relax.transform.BindParams("main", dict(params))(module)
-    propagate: Any = PropagateShapeConstraints(constraints, portable=False)
-    return Imported(propagate(module), propagate.solver)
+    general = read(())
+    special = special_version(read, general) if several else None
+    if special is None:
+        return [general]
+    return [replace(special[0], premises=special[1]), general]
 
 
 def describe(
-    program: Program, library: KernelLibrary, solver: Solver, refused: Sequence[Any]
+    programs: Sequence[Program],
+    versions: Sequence[Imported],
+    library: KernelLibrary,
+    refused: Sequence[Any],
 ) -> dict[str, Any]:
     """What a saved program tells about itself."""
+    program, general, premises = programs[0], programs[-1], versions[0].premises
+    workspace = workspace_formula(program.region)
+    for premise in premises:
+        workspace = f"(({workspace}) if {premise.text} else ({workspace_formula(general.region)}))"
     return {
-        "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
         "outputs": program.output_tree,
         "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in program.outputs],
         "direct": takes_numpy(program),
         "launches": launches(program.region),
-        "workspace_bytes": workspace_formula(program.region),
+        "workspace_bytes": workspace,
         "kernels": [
             {
                 "name": k.name,
                 "kind": k.kind,
                 "ops": [n.op.removeprefix("relax.") for n in k.nodes],
                 "notes": dict(k.notes),
+                "choice": k.choice.to_json() if k.choice is not None else None,
             }
             for k in library.kernels()
         ],
-        "shapes": solver.describe(),
+        "shapes": versions[0].solver.describe(),
+        "premises": [str(p) for p in premises],
+        "general": {
+            "launches": launches(general.region),
+            "shapes": versions[-1].solver.describe(),
+        },
         "refused": [str(r) for r in dict.fromkeys(refused)],
     }
 
@@ -197,4 +293,4 @@ def compile_counter() -> Iterator[list[int]]:
     count[0] = compilations - before
 
 
-__all__ = ["build", "compile_counter"]
+__all__ = ["build", "compile_counter", "prepare"]

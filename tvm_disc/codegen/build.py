@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -68,24 +69,49 @@ def layout_constants(constants: Sequence[np.ndarray]) -> tuple[np.ndarray, list[
     return section, offsets
 
 
-def emit_tir(program: Program, machine: Machine) -> tuple[Any, np.ndarray]:
-    """The whole program as one TIR module, and its constant section."""
-    plan_region(program.region)
-    section, offsets = layout_constants(program.constants)
+def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.ndarray]:
+    """The whole program as one TIR module, and its constant section.
+
+    Args:
+        versions: the program; or a special version of it, then the general one.
+    """
+    arrays, places = _shared([p.constants for p in versions])
+    section, offsets = layout_constants(arrays)
     slot = GlobalVar(STATE_SLOT)
     functions: dict[Any, Any] = {}
-    for kernel in program.kernels:
-        functions.update(kernel.funcs)
+    for program in versions:
+        plan_region(program.region)
+        for kernel in program.kernels:
+            functions.update(kernel.funcs)
     functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
     functions.update(memory_functions())
     functions[GlobalVar(BIND)] = _bind(slot)
     functions[GlobalVar(POOL)] = _pool(slot)
+    own = [[offsets[place] for place in found] for found in places]
     main = GlobalVar(ENTRY)
-    functions[main] = HostEmitter(program, offsets, slot).function()
-    if takes_numpy(program):
-        functions[GlobalVar(DIRECT)] = direct_entry(program, main)
+    functions[main] = HostEmitter(list(zip(versions, own, strict=True)), slot).function()
+    if takes_numpy(versions[-1]):
+        functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
     return tvm.IRModule(functions), section
+
+
+def _shared(programs: Sequence[Sequence[np.ndarray]]) -> tuple[list[np.ndarray], list[list[int]]]:
+    """The constants of all programs, equal ones once, and where each program finds its own."""
+    if len(programs) == 1:
+        return list(programs[0]), [list(range(len(programs[0])))]
+    arrays: list[np.ndarray] = []
+    found: dict[bytes, int] = {}
+    places: list[list[int]] = []
+    for constants in programs:
+        places.append([])
+        for array in constants:
+            key = blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
+            if key not in found:
+                found[key] = len(arrays)
+                arrays.append(array)
+            places[-1].append(found[key])
+    return arrays, places
 
 
 def _slot_function() -> Any:

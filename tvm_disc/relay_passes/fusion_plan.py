@@ -15,15 +15,21 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.attention import feeds_scores, find_attention, is_lanewise
 from tvm_disc.relay_passes.axes import is_contiguous, permutation, reduced_axes
 from tvm_disc.relay_passes.core_ops import OpClass
-from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan, Homes
-from tvm_disc.relay_passes.graph import Node, is_one, static_dim
+from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
+from tvm_disc.relay_passes.fusion_merge import MAX_GROUP_NODES, merge_groups
+from tvm_disc.relay_passes.fusion_relations import (
+    CHEAP_COST,
+    GUARDED,
+    Relations,
+    column_range,
+    is_stored,
+    kind_of,
+    picks_by,
+)
+from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
-
-# An inlined producer may be evaluated this many plain operations' worth of extra times.
-CHEAP_COST = 3
-MAX_GROUP_NODES = 96
 
 
 def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> FusionPlan:
@@ -31,11 +37,10 @@ def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> 
     return _Planner(nodes, solver, enabled).run()
 
 
-class _Planner:
+class _Planner(Relations):
     def __init__(self, nodes: Sequence[Node], solver: Solver, enabled: bool) -> None:
-        self.nodes, self.solver, self.enabled = list(nodes), solver, enabled
-        self.homes = Homes()
-        self.groups: list[GroupPlan] = []
+        super().__init__(solver)
+        self.nodes, self.enabled = list(nodes), enabled
         self.refused: list[WhyNot] = []
 
     def run(self) -> FusionPlan:
@@ -55,10 +60,16 @@ class _Planner:
                 self._rest(node)
         for group in self.groups:
             self._trim_views(group)
-        self._drop_dead_copies()
-        kept = [g for g in self.groups if g.members]
-        kept.sort(key=lambda g: max(n.index for n in g.members))
-        return FusionPlan(kept, self.refused, self.homes)
+        if self.enabled:
+            merge_groups(self, self.refused)
+        plan = FusionPlan([g for g in self.groups if g.members], self.refused, self.homes)
+        plan.groups.sort(key=lambda g: max(n.index for n in g.members))
+        for group in plan.groups[::-1]:
+            if not plan.outputs(group):  # every reader computes it for itself
+                for node in group.nodes():
+                    self.homes.leave(group, node)
+                plan.groups.remove(group)
+        return plan
 
     def _open(self, kind: str, anchor: Node) -> GroupPlan:
         group = GroupPlan(kind, anchor)
@@ -97,13 +108,13 @@ class _Planner:
             return None
         if not is_lanewise(node):
             return "it is not evaluated by vectors"
-        if masks and self._total_cost(node) > CHEAP_COST:
+        if masks and self.total_cost(node) > CHEAP_COST:
             return "every head would compute it again"
         return None
 
     def _is_expanded(self, node: Node, homes: Sequence[GroupPlan]) -> bool:
         """Whether attentions read less than ``node`` holds by computing it themselves."""
-        if any(g.kind != "attention" for g in homes) or self._total_cost(node) > CHEAP_COST:
+        if any(g.kind != "attention" for g in homes) or self.total_cost(node) > CHEAP_COST:
             return False
         leaves: set[Node] = set()
         work = [node]
@@ -151,19 +162,19 @@ class _Planner:
         if node.op == "relax.strided_slice":
             return self._part_reason(group, node, frame)
         if node.cls is not OpClass.ELEMWISE:
-            return f"{_kind_of(node)} does not follow on a tile"
+            return f"{kind_of(node)} does not follow on a tile"
         if len({group.frame[x] for x in inside}) != 1:
             return "operands reach it through different index maps"
-        if not all(self._same_shape(x, node) for x in inside):
+        if not all(self.same_shape(x, node) for x in inside):
             return "the tile would be broadcast"
-        if self._makes_cycle(group, node):
+        if self.makes_cycle(group, node):
             return "another operand is computed from this group"
         group.frame[node] = frame
         return None
 
     def _frame(self, group: GroupPlan, order: Any, shape: Sequence[Any]) -> int:
         for k, (known, dims) in enumerate(group.frames):
-            if known == order and self._equal(dims, shape):
+            if known == order and self.equal(dims, shape):
                 return k
         group.frames.append((order, shape))
         return len(group.frames) - 1
@@ -172,13 +183,13 @@ class _Planner:
         """A product is stored in parts if every reader takes a part, and one part is stored
         anyway: else the slices are index maps of their readers."""
         whole = node.inputs[0]
-        if group.kind != "dot" or not self._equal(whole.shape[-1:], group.anchor.shape[-1:]):
+        if group.kind != "dot" or not self.equal(whole.shape[-1:], group.anchor.shape[-1:]):
             return "a slice is an index map of its readers"
-        if whole.is_output or not all(_column_range(u) for u in whole.users):
+        if whole.is_output or not all(column_range(u) for u in whole.users):
             return "the product is also read whole"
-        if not any(_is_stored(u) for u in whole.users):
+        if not any(is_stored(u) for u in whole.users):
             return "the slices are index maps of their readers"
-        order = ("part", frame, _column_range(node))
+        order = ("part", frame, column_range(node))
         group.frame[node] = self._frame(group, order, node.shape)
         return None
 
@@ -229,11 +240,11 @@ class _Planner:
         if len(group.members) >= MAX_GROUP_NODES:
             return "the group is full"
         if node.cls is OpClass.REDUCE:
-            same = node.op in ROW_REDUCTIONS and self._equal(node.inputs[0].shape, domain)
+            same = node.op in ROW_REDUCTIONS and self.equal(node.inputs[0].shape, domain)
             if not same or list(reduced_axes(node)) != list(axes):
                 return "it reduces another row"
         elif node.cls is OpClass.ELEMWISE:
-            if not self._equal(node.shape, domain) and not self._is_row_value(node, domain, axes):
+            if not self.equal(node.shape, domain) and not self._is_row_value(node, domain, axes):
                 return "its shape is not proved to be the row's"
             if any(x in group and not self._aligned(x, node, domain, axes) for x in node.inputs):
                 return "it reads a row value at another position"
@@ -241,10 +252,10 @@ class _Planner:
             if not (self._is_row_value(node, domain, axes) and node.inputs[0] in group):
                 return "a view of the whole row"
         else:
-            return f"{_kind_of(node)} is not row-wise"
+            return f"{kind_of(node)} is not row-wise"
         if node.cls is OpClass.VIEW and not self._row_view(node, domain, axes):
             return "a view that regroups rows"
-        if self._makes_cycle(group, node):
+        if self.makes_cycle(group, node):
             return "it depends on this group through another kernel"
         return None
 
@@ -252,7 +263,7 @@ class _Planner:
         """One value per row: the outer dims, with or without the reduced ones as 1."""
         outer = [d for a, d in enumerate(domain) if a not in axes]
         kept = [1 if a in axes else d for a, d in enumerate(domain)]
-        return self._equal(node.shape, outer) or self._equal(node.shape, kept)
+        return self.equal(node.shape, outer) or self.equal(node.shape, kept)
 
     def _row_view(self, node: Node, domain: Sequence[Any], axes: Sequence[int]) -> bool:
         return self._is_row_value(node.inputs[0], domain, axes)
@@ -263,10 +274,10 @@ class _Planner:
         """Whether ``source``, broadcast into ``node``, is read at the row being computed."""
         kept = [1 if a in axes else d for a, d in enumerate(domain)]
         outer = [d for a, d in enumerate(domain) if a not in axes]
-        if self._equal(node.shape, domain):
-            return self._equal(source.shape, domain) or self._equal(source.shape, kept)
-        return self._equal(source.shape, node.shape) or (
-            self._equal(source.shape, outer) and self._equal(node.shape, outer)
+        if self.equal(node.shape, domain):
+            return self.equal(source.shape, domain) or self.equal(source.shape, kept)
+        return self.equal(source.shape, node.shape) or (
+            self.equal(source.shape, outer) and self.equal(node.shape, outer)
         )
 
     # -- loops ---------------------------------------------------------------------------------
@@ -335,9 +346,9 @@ class _Planner:
             return self._attention_operand_reason(group, node)
         if movement:
             return None
-        if self._within(self._domain(group), node.shape):
+        if self.within(self.domain(group), node.shape):
             return None
-        if self._total_cost(node) <= CHEAP_COST:
+        if self.total_cost(node) <= CHEAP_COST:
             return None
         if self._varies_outside_only(group, node):
             return None
@@ -351,83 +362,14 @@ class _Planner:
 
         The indices of a gather along the leading dims are the case that matters.
         """
-        domain = self._domain(group)
+        domain = self.domain(group)
         shape = list(node.shape)
         return (
             len(shape) < len(domain)
-            and self._equal(shape, domain[: len(shape)])
-            and all(_picks_by(u, node) or u in group for u in node.users)
+            and self.equal(shape, domain[: len(shape)])
+            and all(picks_by(u, node) or u in group for u in node.users)
             and not is_one(domain[-1])
         )
-
-    def _domain(self, group: GroupPlan) -> Sequence[Any]:
-        if group.kind in ("row", "reduce"):
-            return group.anchor.inputs[0].shape
-        return group.anchor.shape
-
-    def _within(self, domain: Sequence[Any], shape: Sequence[Any]) -> bool:
-        """Whether ``domain`` has provably no more elements than ``shape``."""
-        if self.solver.known_same_elements(list(domain), list(shape)):
-            return True
-        if len(domain) > len(shape):
-            return False
-        tail = list(shape)[len(shape) - len(domain) :]
-        return all(self.solver.known_le(d, s) for d, s in zip(domain, tail, strict=True))
-
-    def _total_cost(self, node: Node) -> int:
-        """Operations of one element down to values in memory, cut off early."""
-        total, work = 0, [node]
-        while work and total <= CHEAP_COST:
-            n = work.pop()
-            if n.row is None or (n in self.homes and n is not node):
-                continue
-            if _gathers_rows(n):
-                # The index is computed once for a run of neighbours.
-                total, work = total + 1, [*work, n.inputs[0]]
-                continue
-            total += n.row.cost if n.cls is not OpClass.VIEW else 0
-            work.extend(n.inputs)
-        return total
-
-    # -- relations -----------------------------------------------------------------------------
-
-    def _equal(self, a: Sequence[Any], b: Sequence[Any]) -> bool:
-        return len(a) == len(b) and all(
-            bool(self.solver.known_eq(x, y)) for x, y in zip(a, b, strict=True)
-        )
-
-    def _same_shape(self, a: Node, b: Node) -> bool:
-        return self._equal(a.shape, b.shape)
-
-    def _makes_cycle(self, group: GroupPlan, node: Node) -> bool:
-        """Whether joining would let a kernel outside both feed one and read the other."""
-        return self.on_cycle(set(group.members) | {node})
-
-    def on_cycle(self, joint: set[Node]) -> bool:
-        """Whether a kernel outside ``joint`` would both read it and feed it.
-
-        A walk backwards may leave a kernel at any of its nodes, so it may stop only before the
-        first node of every kernel that reaches past the start of ``joint``.
-        """
-        lowest = min(n.index for n in joint)
-        spans = (g.span for g in self.groups if g.members and g.span[1] >= lowest)
-        floor = min((lo for lo, _ in spans), default=lowest)
-        work = [x for m in joint for x in m.inputs if x not in joint]
-        seen: set[Node] = set()
-        while work:
-            n = work.pop()
-            if n in seen or n.index < min(floor, lowest):
-                continue
-            seen.add(n)
-            home = self.homes.owner(n)
-            fellows = home.members if home is not None else {n: None}
-            for f in fellows:
-                seen.add(f)
-                for x in f.inputs:
-                    if x in joint:
-                        return True
-                    work.append(x)
-        return False
 
     def _trim_views(self, group: GroupPlan) -> None:
         """Views at the border are free outside: leading ones rename a parameter, trailing ones
@@ -444,54 +386,8 @@ class _Planner:
                     self.homes.leave(group, node)
                     changed = True
 
-    def _drop_dead_copies(self) -> None:
-        self.groups = [g for g in self.groups if g.members]
-
-
-# Operators whose operands are read in branches, where nothing is evaluated by vectors.
-GUARDED = ("relax.concat", "relax.nn.pad", "relax.one_hot", "relax.tril", "relax.triu")
-
-
-def _kind_of(node: Node) -> str:
-    """What a refusal calls an operator that has no place in a group."""
-    return "a call" if node.cls is None else f"{node.op} ({node.cls.name.lower()})"
-
-
-def _column_range(node: Node) -> tuple[int, int] | None:
-    """[begin, end) of a slice of literal bounds along the last axis, else None."""
-    if node.op != "relax.strided_slice":
-        return None
-    axes, begin, end, *steps = ([static_dim(p) for p in part] for part in node.prims)
-    last = len(node.shape) - 1
-    if axes not in ([last], [-1]) or steps not in ([], [[1]]):
-        return None
-    width = static_dim(node.shape[-1])
-    if begin[0] is None or end[0] is None or begin[0] < 0 or end[0] - begin[0] != width:
-        return None
-    return begin[0], end[0]
-
-
-def _is_stored(node: Node) -> bool:
-    """Whether something other than a kernel reads ``node``, also through index maps."""
-    if node.is_output or any(u.row is None for u in node.users):
-        return True
-    maps = [u for u in node.users if u.cls is OpClass.VIEW or u.op == "relax.permute_dims"]
-    return any(_is_stored(u) for u in maps)
-
-
-def _gathers_rows(node: Node) -> bool:
-    """A ``take`` along an axis before the last: neighbours of a row stay neighbours."""
-    if node.op != "relax.take" or node.attrs["axis"] is None:
-        return False
-    rank = len(node.inputs[0].shape)
-    return bool(node.attrs["axis"] % rank < rank - 1)
-
 
 _ARG = ("relax.argmax", "relax.argmin")
-
-
-def _picks_by(user: Node, node: Node) -> bool:
-    return user.op == "relax.take" and user.inputs[1] is node
 
 
 ROW_REDUCTIONS = ("relax.sum", "relax.mean", "relax.max", "relax.min", "relax.prod", *_ARG)

@@ -9,7 +9,8 @@ import textwrap
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,6 +25,7 @@ from tvm_disc.codegen.formula import evaluate
 from tvm_disc.codegen.host_abi import BIND, DIRECT, POOL
 from tvm_disc.codegen.host_memory import KEPT, MISSES, REQUESTS, STATE_WORDS
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
+from tvm_disc.runtime.shape_log import ShapeLog
 
 Array: TypeAlias = Any
 
@@ -174,6 +176,22 @@ class Executable:
             self._recover(args, outputs, error)
         return out
 
+    @contextmanager
+    def record_shapes(self, path: str | Path) -> Iterator[None]:
+        """Count the input shapes of the calls inside, and append them to a log for ``tune``."""
+        with self._binding:
+            if self._main == self._first_call:
+                self._bind_code()
+        log = ShapeLog(self._main, self._names)
+        kept = self._main, self._direct, self._results
+        # Without results of known shape every call goes through the log.
+        self._main, self._direct, self._results = log, _not_direct, {}
+        try:
+            yield
+        finally:
+            self._main, self._direct, self._results = kept
+            log.write(Path(path))
+
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
         if not args and len(kwargs) == len(self._names):
             try:
@@ -282,6 +300,7 @@ class Executable:
         """
         counts = Counter(self.launches)
         lines = [f"{len(self.launches)} kernel calls, {len(self.kernels)} kernels", ""]
+        lines += self._versions()
         lines += [f"workspace bytes: {self._manifest['workspace_bytes']}", ""]
         for k in self._manifest["kernels"]:
             lines.append(f"  {k['name']} ({k['kind']}, called {counts[k['name']]} times)")
@@ -290,11 +309,27 @@ class Executable:
             )
             lines += [f"      {key}: {value}" for key, value in k["notes"].items()]
         refused = self._manifest["refused"]
-        lines += ["", self._manifest["shapes"], "", "not fused"]
+        lines += ["", self._manifest["shapes"]]
+        if self._manifest["premises"]:
+            lines += ["", "general version", self._manifest["general"]["shapes"]]
+        lines += ["", "not fused"]
         lines += [f"  {r}" for r in refused] or ["  nothing was refused"]
         if shapes is not None:
             lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
         return "\n".join(lines)
+
+    def _versions(self) -> list[str]:
+        """The premises of the program above, and what serves calls that break them."""
+        premises, general = self._manifest["premises"], self._manifest["general"]
+        if not premises:
+            return []
+        lines = [f"special version, {len(premises)} comparisons per call, where"]
+        lines += [f"  {p}" for p in premises]
+        lines += [f"general version otherwise, {len(general['launches'])} kernel calls"]
+        lines += textwrap.wrap(
+            " ".join(general["launches"]), 92, initial_indent="  ", subsequent_indent="  "
+        )
+        return [*lines, ""]
 
     def save(self, path: str | Path) -> None:
         """Write one shared library that needs only TVM's runtime.

@@ -101,6 +101,15 @@ class Walk:
         self._stage(stage)
         self._row_values(stage + 1)
 
+    def known(self, nodes: Sequence[Node], values: Sequence[Expr]) -> None:
+        """Reductions whose values are known: what follows from them, and the outputs."""
+        for node, value in zip(nodes, values, strict=True):
+            self._bind(node, self.block.bind(node.name, value))
+        self._row_values(1)
+        self.finish()
+        for node in self.bound:
+            self.low.drop_reader(node)
+
     def finish(self) -> None:
         """Store the outputs that exist once per row."""
         for node, buffer in zip(self.group.outputs, self.body.outputs, strict=True):

@@ -32,6 +32,7 @@ from tvm_disc.schedules.emit import (
 from tvm_disc.schedules.index import IndexSpace, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.row_panels import Panels, takes_panels
 from tvm_disc.schedules.row_stages import (
     RowShape,
     bytes_of,
@@ -88,7 +89,11 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     width = machine.lanes * UNROLLED_VECTORS
     length = product(domain.inner)
-    if domain.tail:
+    if domain.tail and rows.vectorizable() and takes_panels(rows.work):
+        panels = Panels(rows.work, machine.threads)
+        tasks, emit, walk = panels.tasks(), panels.emit, "panels of columns"
+        scratch = i64(panels.scratch_elems())
+    elif domain.tail:
         tasks = mul(product(domain.outer), rows.column_blocks(width))
         scratch, emit = mul(mul(length, len(spare)), width), rows.emit_columns
         walk = "columns"
@@ -100,7 +105,7 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
         tasks=tasks,
         work=product(domain.full) * cost,
         emit=emit,
-        scratch_elems=scratch if spare else 0,
+        scratch_elems=scratch if spare or walk.startswith("panels") else 0,
         scratch_dtype=dtype,
         notes={
             "stages": str(sched.stages),

@@ -20,6 +20,7 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import i64
 from tvm_disc.relay.importer.inputs import Inputs, declare, identifier
+from tvm_disc.relay.importer.positions import counted
 from tvm_disc.relay.importer.scopes import (
     BOTTOM,
     Bottom,
@@ -34,29 +35,32 @@ from tvm_disc.relay.importer.tensor import Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
-from tvm_disc.shape import Solver
+from tvm_disc.shape import Solver, Wish
 
 Expr: TypeAlias = Any
 
 
 @dataclass
 class Imported:
-    """A Relax module and what is known of its symbols."""
+    """A Relax module and what is known of its symbols; ``premises`` must hold to run it."""
 
     mod: Any
     solver: Solver
+    premises: tuple[Wish, ...] = ()
 
 
 def import_module(
     mod: IRModule,
     params: Mapping[str, np.ndarray] | None = None,
     constraints: Sequence[str] = (),
+    premises: Sequence[str] = (),
 ) -> Imported:
     """Import ``mod["main"]`` and what it calls.
 
     Args:
         params: inputs of ``main``, by name, to be turned into constants.
         constraints: facts about the dims of inputs, in the constraint language.
+        premises: as constraints, but the caller sees to it that they hold.
 
     Raises:
         Unsupported: an operator or construct without an import rule; the message names it and
@@ -72,7 +76,7 @@ def import_module(
         raise TypeMismatch(f"params name inputs that main does not have: {sorted(unknown)}")
     solver = Solver()
     symbols: dict[Any, Any] = {}
-    declare(main, params or {}, constraints, solver, symbols)
+    declare(main, params or {}, constraints, premises, solver, symbols)
     _Importer(mod, solver, symbols).run(main, params or {})
     return Imported(_Importer(mod, solver, symbols).run(main, params or {}), solver)
 
@@ -261,7 +265,8 @@ class _Importer(Inputs):
         known = decided(self.ctx, name, args)
         if known is not None:
             return known
-        return ranged(self.ctx, name, args, row.lower(self.ctx, args, call.attrs))
+        result = row.lower(self.ctx, args, call.attrs)
+        return counted(self.ctx, name, args, ranged(self.ctx, name, args, result))
 
     def _value_dtype(self, name: str, args: list[Any], attrs: Mapping[str, Any]) -> str:
         if OPS[name].compares:
