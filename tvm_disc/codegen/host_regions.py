@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import tvm
@@ -14,6 +15,13 @@ from tvm.tirx import stmt as S
 from tvm_disc.codegen.host_abi import as_pointer, i32
 from tvm_disc.codegen.host_memory import GIVE, TAKE, call
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES, tops
+from tvm_disc.codegen.profile_host import (
+    NOW,
+    RECORD,
+    launch_bytes,
+    launch_flops,
+    launch_variant,
+)
 from tvm_disc.codegen.program import (
     AllocOutput,
     Carried,
@@ -66,6 +74,8 @@ class RegionEmitter:
         self.constants: Expr = None
         self.null: Expr = None
         self.state: Expr = None
+        self.profile: Expr = None  # address of the record of a timed call, or 0
+        self.kernel_numbers: Mapping[str, int] = {}
         self.allocated: list[int] = []  # outputs that exist by now
 
     def alloc_output(self, instruction: AllocOutput) -> None:
@@ -215,7 +225,24 @@ class RegionEmitter:
         null = byte_offset(self.null, 0, "float32")
         args.append(self._typed(launch.scratch, "float32") if launch.scratch else null)
         args += [i64(s) for s in launch.symbols]
-        self.block.eval(tvm.ir.Call(kernel.entry, args, ret_ty=PrimType("int32")))
+        number = i64(self.kernel_numbers[kernel.name])
+        with self._timed(number, launch):
+            self.block.eval(tvm.ir.Call(kernel.entry, args, ret_ty=PrimType("int32")))
+
+    @contextmanager
+    def _timed(self, number: Expr, launch: Launch | None = None) -> Iterator[None]:
+        """What is emitted inside is recorded by calls that ask for it."""
+        start = self.block.alloc("start", 1, "int64")
+        asked = tirx.NE(self.profile, i64(0))
+        with self.block.when(asked):
+            self.block.eval(call(NOW, start.data))
+        yield
+        with self.block.when(asked):
+            work: list[Expr] = [i64(0)] * 3
+            if launch is not None:
+                work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
+            variant, size, flops = work
+            self.block.eval(call(RECORD, self.profile, number, variant, start[i64(0)], size, flops))
 
     def _copy(self, copy: Copy) -> None:
         self._settle(copy.target)
