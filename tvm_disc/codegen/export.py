@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+from tvm.support import cc
 
 from tvm_disc.errors import ArtifactError
 
@@ -55,20 +56,31 @@ tvm_disc_constants:
 """
 
 
-def export(module: Any, constants: np.ndarray, manifest: Mapping[str, Any], path: Path) -> None:
+def export(
+    module: Any,
+    constants: np.ndarray,
+    manifest: Mapping[str, Any],
+    path: Path,
+    compiler: str | None = None,
+) -> None:
     """Write a self-contained shared library.
 
     Raises:
         ArtifactError: no C compiler to link with, or it failed.
     """
-    compiler = next((c for c in COMPILERS if shutil.which(c)), None)
+    known = COMPILERS if compiler is None else (compiler,)
+    compiler = next((c for c in known if shutil.which(c)), None)
     if compiler is None:
         raise ArtifactError(
-            f"saving needs a C compiler to link with; found none of {', '.join(COMPILERS)}"
+            f"saving needs a C compiler to link with; found none of {', '.join(known)}"
         )
     with tempfile.TemporaryDirectory() as folder:
         objects = _objects(compiler, Path(folder), constants, manifest)
-        module.export_library(str(path), addons=objects)
+        link = cc.cross_compiler(compiler)
+        try:
+            module.export_library(str(path), fcompile=link, addons=objects)
+        except RuntimeError as error:
+            raise ArtifactError(f"{compiler} could not link {path}: {error}") from None
 
 
 def _objects(

@@ -368,15 +368,19 @@ class Executable:
             found.python_ns.append(python_ns)
         return found
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, compiler: str | None = None) -> None:
         """Write one shared library that needs only TVM's runtime.
+
+        Args:
+            compiler: the C compiler that links; for another machine, one that builds for it, such
+                as ``aarch64-linux-gnu-gcc``.
 
         Raises:
             ArtifactError: this program was loaded, or nothing can link it.
         """
         if self._constants is None:
             raise ArtifactError("a loaded program cannot be saved again; copy its file")
-        export(self._module, self._constants, self._manifest, Path(path))
+        export(self._module, self._constants, self._manifest, Path(path), compiler)
 
     def source(self, kind: str = "ll") -> str:
         """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
