@@ -72,3 +72,12 @@ def test_an_object_for_another_architecture(tmp_path: Path) -> None:
         exe.save(tmp_path / "mlp.so", compiler="no-such-gcc")
     with pytest.raises(ArtifactError, match="cc could not"):
         exe.save(tmp_path / "mlp.so", compiler="cc")  # links for this machine only
+
+
+def test_the_environment_stands_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISC_TARGET", "llvm -mcpu=x86-64-v3")
+    assert str(resolve_target(None).attrs["mcpu"]) == "x86-64-v3"
+    assert str(resolve_target("llvm -mcpu=haswell").attrs["mcpu"]) == "haswell"
+    monkeypatch.setenv("DISC_TARGET", "cuda -arch=sm_80")
+    with pytest.raises(Unsupported, match="expected an llvm target"):
+        resolve_target(None)

@@ -35,6 +35,8 @@ from tvm_disc.runtime.arrays import (
     nested,
     not_direct,
 )
+from tvm_disc.runtime.calls import table
+from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
 from tvm_disc.runtime.shape_log import ShapeLog
 
@@ -187,6 +189,11 @@ class Executable:
             self._recover(args, outputs, error)
         return out
 
+    @property
+    def dispatch(self) -> dict[str, Any]:
+        """The decision tree of every kernel, by the key of its group: plain values for JSON."""
+        return {k["group"]: k["choice"] for k in self._manifest["kernels"] if k.get("group")}
+
     @contextmanager
     def record_shapes(self, path: str | Path) -> Iterator[None]:
         """Count the input shapes of the calls inside, and append them to a log for ``tune``."""
@@ -303,12 +310,24 @@ class Executable:
                 dims.setdefault(dim, int(size))
         return dims
 
-    def explain(self, shapes: Mapping[str, Sequence[int]] | None = None) -> str:
+    def explain(
+        self,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        picture: str | Path | None = None,
+    ) -> str:
         """What was fused and what was not, which facts were used, which guards remain.
 
         Args:
-            shapes: input shapes for which to tell the memory needed.
+            shapes: input shapes for which to tell the memory needed and the bytes moved.
+            picture: a file (.svg, .png or .pdf) to draw the kernel calls into.
+
+        Raises:
+            BadInput: a shape does not fit, or the picture's ending is unknown.
+            Unsupported: a picture is asked for and matplotlib is not installed.
         """
+        dims = None if shapes is None else self._bind(shapes)
+        if picture is not None:
+            draw(self._manifest["calls"], self._manifest["refused"], Path(picture), dims)
         counts = Counter(self.launches)
         lines = [f"{len(self.launches)} kernel calls, {len(self.kernels)} kernels", ""]
         lines += self._versions()
@@ -319,6 +338,7 @@ class Executable:
                 " + ".join(k["ops"]), 92, initial_indent="      ", subsequent_indent="      "
             )
             lines += [f"      {key}: {value}" for key, value in k["notes"].items()]
+        lines += ["", "calls in order", *table(self._manifest["calls"], dims)]
         refused = self._manifest["refused"]
         lines += ["", self._manifest["shapes"]]
         if self._manifest["premises"]:
