@@ -33,6 +33,7 @@ from tvm_disc.codegen.host_memory import LIMIT, TRIM, call, memory_functions, ne
 from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
 from tvm_disc.codegen.memory import plan_region
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
+from tvm_disc.codegen.profile_host import profile_functions
 from tvm_disc.codegen.program import Program
 from tvm_disc.schedules.emit import Block, prim_func
 from tvm_disc.schedules.kernel import Machine
@@ -86,6 +87,7 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
     functions.update(memory_functions())
+    functions.update(profile_functions())
     functions[GlobalVar(BIND)] = _bind(slot)
     functions[GlobalVar(POOL)] = _pool(slot)
     own = [[offsets[place] for place in found] for found in places]

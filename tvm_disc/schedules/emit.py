@@ -95,16 +95,18 @@ def first_lanes(count: Expr, lanes: int) -> Expr:
 
 
 def truth(value: Expr) -> Expr:
-    """Whether integers are not 0, lane by lane.
+    """Whether numbers are not 0, lane by lane; NaN is not 0.
 
-    For vectors it is written as a comparison of floats, which LLVM turns back: TVM's analyzer
-    takes one of integers for a fact about scalars, and fails.
+    For vectors of integers it is written as a comparison of floats, which LLVM turns back: TVM's
+    analyzer takes one of integers for a fact about scalars, and fails. One comparison, not two:
+    the instruction count of a chain of such values grows with the power of their number.
     """
-    if lanes_of(value) == 1:
-        return tirx.NE(value, const(0, dtype_of(value)))
-    wide = tirx.Cast(with_lanes("float32", value), value)
-    zero = const(0.0, dtype_of(wide))
-    return tirx.Or(wide > zero, wide < zero)
+    if lanes_of(value) > 1 and "float" not in element_dtype(value):
+        value = tirx.Cast(with_lanes("float32", value), value)
+    zero = const(0, dtype_of(value))
+    if "float" in element_dtype(value):
+        return tirx.Not(tirx.EQ(value, zero))  # TVM's NE is "ordered and unequal"
+    return tirx.NE(value, zero)
 
 
 def element_pointer(buffer: Buffer, index: Expr) -> Expr:
@@ -210,6 +212,7 @@ class Block:
             return i64(value)
         if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
             return value
+        whole = isinstance(value, tirx.Let)
         value = self.flatten(value)
         if isinstance(value, tirx.Var):
             return value
@@ -219,8 +222,9 @@ class Block:
             at = ramp(i64(0), lanes_of(value))
             self.store(cell, at, tirx.Cast(with_lanes("int8", value), value))
             return tirx.NE(cell[at], const(0, with_lanes("int8", value)))
-        if contains_let(value):
-            # TVM's analyzer cannot bind a variable to a value that binds others inside.
+        if whole or contains_let(value):
+            # TVM's analyzer takes a variable for its definition, so that functions of functions
+            # grow exponentially; and it cannot bind one to a value that binds others inside.
             cell = self.alloc(name, lanes_of(value), element_dtype(value))
             at = ramp(i64(0), lanes_of(value)) if lanes_of(value) > 1 else i64(0)
             self.store(cell, at, value)
@@ -263,6 +267,13 @@ class Block:
             raise ValueError(f"{name}: {size_bytes} bytes do not fit the stack budget")
         buf = tirx.decl_buffer((i64(elems),), dtype, name=name)
         self.add(S.AllocBuffer(buf))
+        return buf
+
+    def stack(self, name: str, size_bytes: int, align: int) -> Buffer:
+        """Bytes on the stack; TVM would turn an allocation of this size into a request."""
+        kept = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
+        buf = tirx.decl_buffer((i64(size_bytes),), "int8", name=name, data_alignment=align)
+        self.add(S.AllocBuffer(buf, kept))
         return buf
 
     def store(self, buf: Buffer, index: Expr | int, value: Expr) -> None:
