@@ -43,6 +43,7 @@ from tvm_disc.schedules.levels import FOLDER, LEVELS
 from tvm_disc.schedules.records import cpu_name, read_records
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.schedules.tree import decide, depth
+from tvm_disc.schedules.vendor import expose
 from tvm_disc.shape import Solver
 from tvm_disc.tune.calibrate import Sample, calibrate
 from tvm_disc.tune.entry import build_bench
@@ -152,7 +153,7 @@ class Prepared:
     def of(case: Case, tune_points: int, held_points: int) -> Prepared:
         """Compile the case as far as its kernel."""
         front = prepare(case.make(), None, None, (), Options(), Trace(0, None))
-        [task] = tasks_of(front, ())
+        [task] = tasks_of(front, (), expose())
         listed = list(case.listed)
         drawn = case.points(tune_points + held_points, 1)
         held = [*listed, *[p for p in drawn[tune_points:] if p not in listed]]

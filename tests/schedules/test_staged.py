@@ -44,7 +44,7 @@ def softmax() -> Any:
 
 def bench_of(source: Any) -> Bench:
     front = prepare(source, None, None, (), Options(threads=2), Trace(0, None))
-    [task] = tasks_of(front, ())
+    [task] = tasks_of(front, (), False)
     [bench] = build_bench([(task.group, task.variants)], Solver(), front.machine, front.target)
     return bench
 

@@ -51,7 +51,7 @@ def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -
         time = run_ns(plan, parts, points, count, model)
     allowed = np.ones(count, bool)
     for need in plan.needs:
-        allowed &= np.broadcast_to(evaluate(need.cond, points), (count,)).astype(bool)
+        allowed &= np.broadcast_to(need.at(points), (count,)).astype(bool)
     return np.where(allowed, time, np.inf)
 
 

@@ -21,6 +21,7 @@ from tvm_disc.schedules.sorting import plan_search, plan_sort
 from tvm_disc.schedules.staged import staged_plans
 from tvm_disc.schedules.transpose import plan_transpose
 from tvm_disc.schedules.variant import Variant, feasible, variants_of
+from tvm_disc.schedules.vendor import FAMILY, plan_vendor
 from tvm_disc.schedules.window import plan_window
 from tvm_disc.schedules.window_tile import plan_window_tile
 from tvm_disc.shape import Solver
@@ -38,6 +39,7 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
         ("window", plan_window),
         ("reduce", plan_reduce),
     ),
+    "vendor": ((FAMILY, lambda group, solver, machine: plan_vendor(group, solver)),),
     "reduce": (("reduce", plan_reduce),),
     "opaque": (("scatter", plan_scatter), ("sort", plan_sort), ("search", plan_search)),
 }
@@ -66,6 +68,8 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
         plans = answer if isinstance(answer, list) else [answer]
         plans = [_complete(p, name, group) for p in plans]
         plans += staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
+        vendor = plan_vendor(group, solver) if group.kind == "dot" else None
+        plans += [_complete(vendor, FAMILY, group)] if isinstance(vendor, Plan) else []
         kept, never = feasible(plans, solver)
         return Space(variants_of(kept, machine), [*refused, *never])
     reasons = "; ".join(str(w) for w in refused)

@@ -5,6 +5,7 @@ tasks of its own, so a cut group gains where the whole has few tasks or works in
 
     attention: scores, chain | softmax | weighted values    scores in memory instead of a tile
     rows:      reductions of a stage | ... | what remains   a few long rows, on all threads
+    dot:       the product by a library | its epilogue
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) 
         cuts = attention_cuts(group, solver)
     elif group.kind == "row" and machine.threads > 1:
         cuts = row_cuts(group, solver)
+    elif group.kind == "dot" and group.anchor is not None and group.outputs != [group.anchor]:
+        cuts = [Cut("vendor", (group.anchor,), group.anchor), Cut("loop", tuple(group.outputs))]
     if not cuts:
         return []
     try:

@@ -34,9 +34,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.group import Body, Group, Machine
+from tvm_disc.schedules.points import Points, evaluate
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -68,10 +71,20 @@ SERIAL = Run()
 
 @dataclass(frozen=True)
 class Need:
-    """A fact over the group's dims that a plan rests on."""
+    """A fact that a plan rests on, over the group's dims; or about the process that runs it, of
+    which nothing can be proved: ``assumed`` is what sampled points take it for."""
 
     text: str
     cond: Expr
+    assumed: bool | None = None
+
+    def proved(self, solver: Solver) -> bool | None:
+        """Whether it holds for every value that the facts allow."""
+        return solver.known(self.cond) if self.assumed is None else None
+
+    def at(self, points: Points) -> Any:
+        """Whether it holds, at each point."""
+        return evaluate(self.cond, points) if self.assumed is None else np.bool_(self.assumed)
 
 
 @dataclass
@@ -166,7 +179,7 @@ def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[Wh
     kept: dict[str, Plan] = {}
     refused: list[WhyNot] = []
     for plan in plans:
-        answers = [solver.known(need.cond) for need in plan.needs]
+        answers = [need.proved(solver) for need in plan.needs]
         false = [n.text for n, a in zip(plan.needs, answers, strict=True) if a is False]
         if false:
             refused.append(WhyNot(plan.key, f"never: {', '.join(false)}"))

@@ -15,6 +15,7 @@ from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.emit import i64, storage_dtype
 from tvm_disc.schedules.points import evaluate
 from tvm_disc.schedules.variant import Variant
+from tvm_disc.schedules.vendor import calls_vendor, expose
 from tvm_disc.tune.entry import Bench
 
 Expr: TypeAlias = Any
@@ -47,11 +48,14 @@ class Effort:
 class Session:
     """One machine's side of the measuring: loads a group's variants and times them.
 
-    ``device`` and ``module`` are TVM's, local or of a remote session.
+    ``device`` and ``module`` are TVM's, local or of a remote session; ``vendor`` says whether the
+    process that runs the code has a BLAS to call.
     """
 
-    def __init__(self, bench: Bench, module: Any, device: Any, seed: int = 0) -> None:
-        self.bench, self.module, self.device = bench, module, device
+    def __init__(
+        self, bench: Bench, module: Any, device: Any, vendor: bool = False, seed: int = 0
+    ) -> None:
+        self.bench, self.module, self.device, self.vendor = bench, module, device, vendor
         self.long = False  # whether calls of this point take so long that one is a round
         self.rng = np.random.default_rng(seed)
 
@@ -61,7 +65,9 @@ class Session:
         points = {s: np.float64(d) for s, d in zip(symbols, dims, strict=True)}
         same = self._same(points)
         allowed = [
-            k for k, v in enumerate(self.bench.variants) if same[k] == k and may_run(v, points)
+            k
+            for k, v in enumerate(self.bench.variants)
+            if same[k] == k and may_run(v, points) and (self.vendor or not calls_vendor(v.plan))
         ]
         times = [float("inf")] * len(self.bench.variants)
         if not allowed:
@@ -177,7 +183,7 @@ def _elems(node: Node, points: Mapping[Any, Any]) -> int:
 def may_run(variant: Variant, points: Mapping[Any, Any]) -> bool:
     """Whether the facts that a variant needs hold at a point."""
     try:
-        return all(bool(evaluate(n.cond, points)) for n in variant.plan.needs)
+        return all(bool(n.at(points)) for n in variant.plan.needs)
     except Unsupported:
         return False
 
@@ -195,4 +201,4 @@ def _disagree(samples: Mapping[int, list[float]], live: Sequence[int], effort: E
 
 def local_session(bench: Bench) -> Session:
     """Measure in this process."""
-    return Session(bench, bench.module, tvm.cpu(0))
+    return Session(bench, bench.module, tvm.cpu(0), vendor=expose())
