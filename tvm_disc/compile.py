@@ -94,6 +94,7 @@ def build(
     library = KernelLibrary(Solver, machine, {})
     with trace.stage("kernels"):
         program = lower_program(mod, solver, library)
+        program.verify = options.verify
         trace.say(
             SUMMARY,
             f"kernels: {len(library.kernels())}, calls in the program: "
@@ -109,6 +110,7 @@ def build(
         trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
     compilations += 1
     manifest = describe(program, library, solver, fuse.refused)
+    manifest["external"] = vars(imported.external)
     return Executable(compiled, manifest, constants, trace.finish())
 
 

@@ -13,6 +13,7 @@ from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 from tvm.tirx import transform as T
 
+from tvm_disc.codegen.emit_function import RAISE, object_functions, raise_function
 from tvm_disc.codegen.emit_host import HostEmitter
 from tvm_disc.codegen.host_abi import (
     ANY_TYPE,
@@ -28,6 +29,7 @@ from tvm_disc.codegen.host_abi import (
     static_cell,
     void_pointer,
 )
+from tvm_disc.codegen.host_objects import Errors
 from tvm_disc.codegen.memory import ALIGNMENT_BYTES, plan_region
 from tvm_disc.codegen.program import Program
 from tvm_disc.schedules.emit import Block, prim_func
@@ -67,7 +69,8 @@ def layout_constants(constants: Sequence[np.ndarray]) -> tuple[np.ndarray, list[
 
 def emit_tir(program: Program, solver: Solver, machine: Machine) -> tuple[Any, np.ndarray]:
     """The whole program as one TIR module, and its constant section."""
-    plan_region(program.region, solver)
+    for region in (program.region, *(f.region for f in program.functions)):
+        plan_region(region, solver)
     section, offsets = layout_constants(program.constants)
     slot = GlobalVar(CONSTANTS_SLOT)
     functions: dict[Any, Any] = {}
@@ -76,7 +79,13 @@ def emit_tir(program: Program, solver: Solver, machine: Machine) -> tuple[Any, n
     functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
     functions[GlobalVar(BIND_CONSTANTS)] = _bind_constants(slot)
-    functions[GlobalVar(ENTRY)] = HostEmitter(program, offsets, slot).function()
+    errors, names = Errors(), {}
+    if program.boxed:
+        names, made = object_functions(program.functions, offsets, errors)
+        functions.update(made)
+    functions[GlobalVar(ENTRY)] = HostEmitter(program, offsets, slot, names, errors).function()
+    if program.boxed:
+        functions[RAISE] = raise_function(errors)
     return tvm.IRModule(functions), section
 
 

@@ -6,13 +6,15 @@ nothing but TVM's runtime and no interpreter stands between the caller and the k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tvm import tirx
 from tvm.ir import PointerType, PrimType, StringImm
 from tvm.tirx import op as O
 
+from tvm_disc.codegen.emit_function import raised
+from tvm_disc.codegen.heap import RELEASE, START, Reg, call, word_pointer
 from tvm_disc.codegen.host_abi import (
     ANY_PADDING,
     ANY_TYPE,
@@ -37,19 +39,26 @@ from tvm_disc.codegen.host_abi import (
     static_cell,
     void_pointer,
 )
-from tvm_disc.codegen.host_regions import RegionEmitter
-from tvm_disc.codegen.program import AllocOutput, Program
+from tvm_disc.codegen.host_objects import Errors, ObjectEmitter, address_on_stack
+from tvm_disc.codegen.program import AllocOutput, HostFunction, Program
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.index import product
 
 Expr: TypeAlias = Any
 
 
-class HostEmitter(RegionEmitter):
+class HostEmitter(ObjectEmitter):
     """Emits one :class:`Program`."""
 
-    def __init__(self, program: Program, constant_offsets: Sequence[int], slot_gv: Any) -> None:
-        super().__init__(constant_offsets)
+    def __init__(
+        self,
+        program: Program,
+        constant_offsets: Sequence[int],
+        slot_gv: Any,
+        functions: Mapping[HostFunction, Any],
+        errors: Errors,
+    ) -> None:
+        super().__init__(constant_offsets, functions, errors)
         self.program = program
         self.slot_gv = slot_gv
         self.params = [tirx.Var(n, void_pointer()) for n in ("self_handle", "args")]
@@ -68,7 +77,11 @@ class HostEmitter(RegionEmitter):
         if self.program.constants:
             self._load_constants()
         self._prepare_results()
+        if self.program.boxed:
+            self._start_heap()
         self._region(self.program.region)
+        if self.program.boxed:
+            self._stop_heap()
         self._return_results()
         self.block.ret(i32(0))
         func = tirx.PrimFunc(
@@ -192,6 +205,35 @@ class HostEmitter(RegionEmitter):
             "RuntimeError",
         )
         self.constants = self.block.bind("constants", as_pointer(bits))
+
+    # -- boxed values --------------------------------------------------------------------------
+
+    def _start_heap(self) -> None:
+        cell = self.block.alloc("heap_cell", 1, "int64")
+        self.block.eval(call(START, cell.data))
+        address = self.block.bind("heap_at", cell[i64(0)])
+        self._assert(tirx.NE(address, i64(0)), "out of memory", "MemoryError")
+        self.heap = self.block.bind("heap", tirx.reinterpret(word_pointer(), address))
+        self.regs = self.block.declare("regs", self.heap, "int64")
+        self.block.store(self.regs, Reg.STACK, address_on_stack(self))
+        if self.constants is not None:
+            self.block.store(self.regs, Reg.CONSTANTS, tirx.reinterpret("int64", self.constants))
+
+    def _stop_heap(self) -> None:
+        live = self.block.bind("live", self.regs[i64(Reg.LIVE)])
+        self.block.eval(call(RELEASE, self.heap))
+        self.heap = None
+        if self.program.verify:
+            self._assert(tirx.EQ(live, i64(0)), "blocks are left at the end of the call")
+
+    def leave(self) -> None:
+        """Give the heap back and raise."""
+        if self.heap is None:
+            super().leave()
+            return
+        code = self.block.bind("code", self.regs[i64(Reg.ERROR)])
+        self.block.eval(call(RELEASE, self.heap))
+        self.block.eval(raised(code, self.null))
 
     # -- results -------------------------------------------------------------------------------
 

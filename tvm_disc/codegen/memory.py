@@ -68,6 +68,8 @@ def _plan_inner(instruction: Instruction, solver: Solver) -> None:
         plan_region(instruction.header, solver, [*later, instruction.cond])
         plan_region(instruction.body, solver)
         plan_region(instruction.exit, solver)
+    for region in instruction.regions():
+        plan_region(region, solver)
 
 
 def _touched_in(region: Region) -> list[Storage]:
@@ -134,7 +136,7 @@ def _inner_regions(instruction: Instruction) -> list[Region]:
         return [instruction.then_region, instruction.else_region]
     if isinstance(instruction, Loop):
         return [instruction.header, instruction.body, instruction.exit]
-    return []
+    return instruction.regions()
 
 
 def touched(instruction: Instruction) -> list[Storage]:
@@ -151,6 +153,7 @@ def touched(instruction: Instruction) -> list[Storage]:
         found.append(instruction.cond)
     elif isinstance(instruction, Loop):
         found += [c.initial.storage for c in instruction.carried]
+    found += instruction.reads()
     for region in _inner_regions(instruction):
         found += _touched_in(region)
     return found

@@ -23,6 +23,7 @@ class Home(Enum):
     WORKSPACE = "a slot of the region's workspace"
     OUTPUT = "a tensor returned to the caller"
     CELL = "a block of its own, reached through a mutable cell"
+    BOX = "a block with a reference count"
 
 
 @dataclass(eq=False)
@@ -35,6 +36,19 @@ class Storage:
     slot: int = -1  # index into the region's slots, for WORKSPACE
     position: int = -1  # input, constant or output number
     cell: Cell | None = None
+    box: Box | None = None
+
+
+@dataclass(eq=False)
+class Box:
+    """A local variable that holds the address of a block with a reference count.
+
+    Attributes:
+        value: the tensor inside, if it is known to be one.
+    """
+
+    name: str
+    value: Value | None = None
 
 
 @dataclass(eq=False)
@@ -59,6 +73,14 @@ Tree: TypeAlias = "Value | tuple[Tree, ...]"
 @dataclass(eq=False)
 class Instruction:
     """Base of all instructions."""
+
+    def regions(self) -> list[Region]:
+        """The regions inside."""
+        return []
+
+    def reads(self) -> list[Storage]:
+        """The storages it reads itself, where they are not among its fields by kind."""
+        return []
 
 
 @dataclass(eq=False)
@@ -119,11 +141,13 @@ class Region:
     Attributes:
         slots: sizes of the workspace slots, filled in by the memory plan.
         results: what the region yields.
+        boxes: the blocks it yields, in programs with boxed values.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
     slots: list[Expr] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -155,7 +179,7 @@ class Carried:
 
 @dataclass(eq=False)
 class Loop(Instruction):
-    """``while True: header; if cond: body; carried = next; else: exit, break``.
+    """``while True: header; if cond != until: body; carried = next; else: exit, break``.
 
     A tail-recursive function in this form needs no stack however long it runs.
     """
@@ -166,6 +190,18 @@ class Loop(Instruction):
     body: Region  # results: the next values of ``carried``
     exit: Region  # results: the values of the loop
     outcomes: list[Outcome]
+    until: bool = False
+
+
+@dataclass(eq=False)
+class HostFunction:
+    """A function on boxed values; ``index`` is what closures know it by, 0 for none."""
+
+    index: int
+    name: str
+    params: list[Box]
+    results: int
+    region: Region = field(default_factory=Region)
 
 
 @dataclass
@@ -194,3 +230,6 @@ class Program:
     constants: list[Any]
     kernels: list[Kernel]
     symbols: dict[str, str] = field(default_factory=dict)
+    functions: list[HostFunction] = field(default_factory=list)
+    verify: bool = False  # check at the end of every call that no block is left
+    boxed: bool = False  # whether it needs a heap of blocks with reference counts

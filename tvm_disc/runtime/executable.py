@@ -16,6 +16,7 @@ from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
 from tvm_disc.codegen.host_abi import BIND_CONSTANTS
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
+from tvm_disc.runtime.objects import Codec
 
 Array: TypeAlias = Any
 
@@ -43,6 +44,9 @@ class Executable:
         self.timings = dict(timings or {})
         self._outputs: Any = manifest["outputs"]
         self._names: list[str] = [name for name, _, _ in self.signature]
+        external = manifest.get("external") or {}
+        boxed = bool(external) and bool(external["types"] or external["inputs"])
+        self._codec = Codec(external, self._names) if boxed else None
 
     def _first_call(self, *args: Array) -> Any:
         """Bind the machine code, which a program for another machine never does."""
@@ -80,6 +84,8 @@ class Executable:
             BadInput: a missing or unknown input, a wrong rank, dtype or device.
             GuardFailed: shapes that the program was not compiled for.
         """
+        if self._codec is not None:
+            args, kwargs = self._codec.flatten(args, kwargs), {}
         if kwargs:
             args = self._ordered(args, kwargs)
         try:
@@ -90,7 +96,9 @@ class Executable:
             result = self._recover(args, error)
         convert = _CONVERTERS.get(type(args[0])) if args else None
         if convert is None:
-            convert = _converter(args[0] if args else None)
+            convert = _converter(args[0] if args else np.empty(0))
+        if self._codec is not None:
+            return self._codec.rebuild(lambda path: _at(result, path), convert)
         return _convert(result, self._outputs, convert)
 
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
@@ -234,6 +242,12 @@ def _convert(result: Any, tree: Any, convert: Callable[[Any], Any]) -> Any:
         return convert(result)
     # Iterating a TVM array costs microseconds per field; the accessor does not.
     return tuple([_convert(_FIELD(result, k), t, convert) for k, t in enumerate(tree)])
+
+
+def _at(result: Any, path: Sequence[int]) -> Any:
+    for k in path:
+        result = _FIELD(result, k)
+    return result
 
 
 def load(path: str | Path) -> Executable:

@@ -56,7 +56,7 @@ class Inputs:
         if not isinstance(ty, rt.TensorType):
             raise Unsupported(
                 f"input '{param.name_hint}': expected a tensor type, found {ty}; "
-                "inputs that are tuples, functions or unannotated are not compiled yet"
+                "an input is a tensor, a tuple or a data type"
             )
         dims = [
             self._dim(
@@ -100,7 +100,8 @@ def declare(
     importer = Inputs(solver, symbols)
     dims: dict[str, Any] = {}
     for p in main.params:
-        if p.name_hint not in params:
+        boxed = isinstance(p.type_annotation, rt.TupleType | rt.TypeCall | rt.GlobalTypeVar)
+        if p.name_hint not in params and not boxed:
             for axis, d in enumerate(importer.input(p).dims):
                 dims[f"{p.name_hint}.{axis}"] = d
                 if isinstance(d, tirx.Var):

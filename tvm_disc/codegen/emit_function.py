@@ -1,0 +1,142 @@
+"""Host functions on boxed values as TIR: registers in, registers out, tail calls as jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, PrimType, StringImm
+from tvm.tirx import op as O
+from tvm.tirx import stmt as S
+
+from tvm_disc.codegen.boxes import Invoke
+from tvm_disc.codegen.heap import (
+    STACK_BYTES,
+    TOO_DEEP,
+    Reg,
+    call,
+    heap_functions,
+    word_pointer,
+)
+from tvm_disc.codegen.heap_io import io_functions
+from tvm_disc.codegen.host_abi import ANY_VALUE, as_pointer, i32, void_pointer
+from tvm_disc.codegen.host_objects import DISPATCH, Errors, ObjectEmitter, address_on_stack
+from tvm_disc.codegen.program import AllocOutput, HostFunction, Region
+from tvm_disc.schedules.emit import Block, i64, prim_func
+
+Expr: TypeAlias = Any
+RAISE = GlobalVar("tvm_disc_raise")
+
+
+class FunctionEmitter(ObjectEmitter):
+    """Emits one :class:`HostFunction` as ``(heap) -> int32``."""
+
+    def __init__(
+        self,
+        function: HostFunction,
+        constant_offsets: Sequence[int],
+        functions: Mapping[HostFunction, Any],
+        errors: Errors,
+    ) -> None:
+        super().__init__(constant_offsets, functions, errors)
+        self.source = function
+        self.heap = tirx.Var("heap", word_pointer())
+        self.regs = self.block.declare("regs", self.heap, "int64")
+        self.null = self.block.bind("null", tirx.reinterpret(void_pointer(), self.heap))
+        self.params: list[Any] = []
+        self.again: Any = None
+
+    def function(self) -> Any:
+        """The TIR function."""
+        block = self.block
+        here = address_on_stack(self)
+        with block.when(tirx.GT(self.regs[i64(Reg.STACK)] - here, i64(STACK_BYTES))):
+            self.stop(TOO_DEEP)
+        self.constants = block.bind("constants", as_pointer(self.regs[i64(Reg.CONSTANTS)]))
+        args = [block.bind("arg", self.regs[i64(Reg.ARGS + k)]) for k in self._positions()]
+        if not _calls_itself_last(self.source.region, self.source):
+            self.boxes.update(zip(self.source.params, args, strict=True))
+            self._region(self.source.region)
+            return prim_func([self.heap], block.stmt())
+        self.params = [block.alloc("param", 1, "int64") for _ in args]
+        for cell, arg in zip(self.params, args, strict=True):
+            block.store(cell, 0, arg)
+        self.again = block.alloc("again", 1, "int64")
+        block.store(self.again, 0, i64(1))
+        with block.loop_while(tirx.NE(self.again[i64(0)], i64(0))):
+            block.store(self.again, 0, i64(0))
+            for box, cell in zip(self.source.params, self.params, strict=True):
+                self.boxes[box] = block.bind("now", cell[i64(0)])
+            self._region(self.source.region)
+        return prim_func([self.heap], block.stmt())
+
+    def _positions(self) -> range:
+        return range(len(self.source.params))
+
+    def invoke_last(self, instruction: Invoke) -> None:
+        """A call of itself is a jump to the beginning."""
+        if instruction.callee is not self.source:
+            super().invoke_last(instruction)
+            return
+        for cell, box in zip(self.params, instruction.args, strict=True):
+            self.block.store(cell, 0, self.boxes[box])
+        self.block.store(self.again, 0, i64(1))
+
+    def alloc_output(self, instruction: AllocOutput) -> None:
+        """Only the entry function returns tensors."""
+        raise AssertionError("an output inside a function")
+
+
+def _calls_itself_last(region: Region, function: HostFunction) -> bool:
+    return any(
+        (isinstance(i, Invoke) and i.last and i.callee is function)
+        or any(_calls_itself_last(r, function) for r in i.regions())
+        for i in region.instructions
+    )
+
+
+def object_functions(
+    functions: Sequence[HostFunction], constant_offsets: Sequence[int], errors: Errors
+) -> tuple[dict[HostFunction, Any], dict[Any, Any]]:
+    """(name of every host function, all functions that boxed values need)."""
+    names = {f: GlobalVar(f"host_{f.name}") for f in functions}
+    made: dict[Any, Any] = {**heap_functions(), **io_functions()}
+    for f in functions:
+        made[names[f]] = FunctionEmitter(f, constant_offsets, names, errors).function()
+    made[DISPATCH] = _dispatch(names)
+    return names, made
+
+
+def _dispatch(names: Mapping[HostFunction, Any]) -> Any:
+    """``(heap)``: make the call in ``Reg.NEXT``, and the calls that it ends with."""
+    heap = tirx.Var("heap", word_pointer())
+    block = Block()
+    regs = block.declare("regs", heap, "int64")
+    with block.loop_while(tirx.NE(regs[i64(Reg.NEXT)], i64(0))):
+        chosen = block.bind("chosen", regs[i64(Reg.NEXT)])
+        block.store(regs, Reg.NEXT, i64(0))
+        for function, gv in names.items():
+            with block.when(tirx.EQ(chosen, i64(function.index))):
+                block.eval(call(gv, heap))
+    return prim_func([heap], block.stmt())
+
+
+def raise_function(errors: Errors) -> Any:
+    """The packed function ``(code)``: raise the error of that code."""
+    names = ("self_handle", "args")
+    self_handle, args = (tirx.Var(n, void_pointer()) for n in names)
+    result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
+    block = Block()
+    code = block.bind("code", O.tvm_struct_get(args, i32(0), i32(ANY_VALUE), "int64"))
+    for number, kind, message in errors.rows:
+        block.add(S.AssertStmt(tirx.NE(code, i64(number)), StringImm(kind), [StringImm(message)]))
+    block.ret(i32(0))
+    func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
+    func = func.with_attr("calling_conv", 1)
+    return func.with_attr("global_symbol", f"__tvm_ffi_{RAISE.name_hint}")
+
+
+def raised(code: Expr, null: Expr) -> Expr:
+    """A call that raises: the caller returns with the error."""
+    return O.call_cpacked(str(RAISE.name_hint), code, null)

@@ -1,0 +1,246 @@
+"""Boxed values at the border: from Python to the flat form and back.
+
+The form is described in ``codegen/heap_io.py``; the manifest says what a program takes and returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from tvm_disc.errors import BadInput
+from tvm_disc.relay.adt import ConstructorValue
+
+ALIGNMENT_BYTES = 64
+
+
+class Codec:
+    """Flattens the arguments of a program and rebuilds its results.
+
+    Args:
+        external: what the manifest says of boxed values.
+        names: the program's flat inputs.
+    """
+
+    def __init__(self, external: Mapping[str, Any], names: Sequence[str]) -> None:
+        self.types: Mapping[str, Any] = external["types"]
+        self.inputs: Mapping[str, Any] = external["inputs"]
+        self.result: Any = external["result"]
+        self.names = list(dict.fromkeys(self._user_name(n) for n in names))
+
+    def _user_name(self, name: str) -> str:
+        for suffix in (".codes", ".blob"):
+            if name.removesuffix(suffix) in self.inputs:
+                return name.removesuffix(suffix)
+        return name
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The flat arguments of a call.
+
+        Raises:
+            BadInput: a value is not of its type; the message says where.
+        """
+        given = dict(zip(self.names, args, strict=False))
+        twice = [n for n in kwargs if n in given or n not in self.names]
+        given.update(kwargs)
+        if len(args) > len(self.names) or twice or len(given) != len(self.names):
+            raise BadInput(
+                f"expected inputs {', '.join(self.names)}, found {len(args)} by position and "
+                f"{sorted(kwargs)} by name"
+            )
+        flat: list[Any] = []
+        for name in self.names:
+            if name in self.inputs:
+                flat += _Encoder(self.types, f"input '{name}'").flat(
+                    given[name], self.inputs[name]
+                )
+            else:
+                flat.append(given[name])
+        return tuple(flat)
+
+    def rebuild(self, fetch: Callable[[Any], Any], convert: Callable[[Any], Any]) -> Any:
+        """The result of a call; ``fetch`` gives the flat result at a path."""
+        return self._value(self.result, (), fetch, convert)
+
+    def _value(
+        self,
+        form: Any,
+        path: tuple[int, ...],
+        fetch: Callable[[Any], Any],
+        convert: Callable[[Any], Any],
+    ) -> Any:
+        if form is None:
+            return convert(fetch(path))
+        if form and isinstance(form[0], str):
+            codes = np.from_dlpack(fetch((*path, 0)))
+            blob = np.from_dlpack(fetch((*path, 1)))
+            return _decode(codes, blob, form, self.types, convert)
+        return tuple(self._value(f, (*path, k), fetch, convert) for k, f in enumerate(form))
+
+
+class _Encoder:
+    """Writes one value. Nothing recurses: a list may be long."""
+
+    def __init__(self, types: Mapping[str, Any], where: str) -> None:
+        self.types, self.where = types, where
+        self.records: list[list[int]] = []
+        self.known: dict[tuple[int, str], int] = {}
+        self.todo: list[tuple[int, Any, Any]] = []
+        self.arrays: list[np.ndarray] = []
+        self.size = 0
+
+    def flat(self, value: Any, form: Any) -> list[np.ndarray]:
+        root = self._reference(value, form)
+        while self.todo:
+            at, inner, kind = self.todo.pop()
+            self.records[at] = self._record(inner, kind)
+        codes = [root, len(self.records)]
+        for record in self.records:
+            codes += record
+        blob = np.zeros(self.size, np.uint8)
+        at = 0
+        for array in self.arrays:
+            at = -(-at // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            blob[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
+            at += array.nbytes
+        return [np.array(codes, np.int64), blob]
+
+    def _reference(self, value: Any, form: Any) -> int:
+        if form[0] == "data":
+            value, tag, fields = self._constructor(value, form[1])
+            if not fields:
+                return -1 - tag
+        key = (id(value), str(form[1]) if form[0] == "data" else form[0])
+        if key not in self.known:
+            self.known[key] = len(self.records)
+            self.records.append([])
+            self.todo.append((self.known[key], value, form))
+        return self.known[key]
+
+    def _constructor(self, value: Any, name: str) -> tuple[Any, int, list[Any]]:
+        """(value, tag, kinds of the fields); a Python list stands for a linked one."""
+        rows = self.types[name]
+        if isinstance(value, list):
+            value = self._linked(value, rows, name)
+        if isinstance(value, tuple) and value and isinstance(value[0], str):
+            value = ConstructorValue(value[0], *value[1:])
+        if isinstance(value, ConstructorValue):
+            for tag, (ctor, fields) in enumerate(rows):
+                if ctor == value.constructor:
+                    if len(fields) != len(value.fields):
+                        raise BadInput(
+                            f"{self.where}: {ctor} of {name} has {len(fields)} fields, "
+                            f"found {len(value.fields)}"
+                        )
+                    return value, tag, fields
+        found = value.constructor if isinstance(value, ConstructorValue) else type(value).__name__
+        options = ", ".join(ctor for ctor, _ in rows)
+        raise BadInput(f"{self.where}: expected a {name} (one of {options}), found {found}")
+
+    def _linked(self, items: list[Any], rows: Any, name: str) -> ConstructorValue:
+        plain = [ctor for ctor, fields in rows if not fields]
+        pairs = [ctor for ctor, fields in rows if len(fields) == 2 and fields[1] == ["data", name]]
+        if len(rows) != 2 or len(plain) != 1 or len(pairs) != 1:
+            raise BadInput(f"{self.where}: a Python list is no {name}; use ConstructorValue")
+        result = ConstructorValue(plain[0])
+        for item in reversed(items):
+            result = ConstructorValue(pairs[0], item, result)
+        return result
+
+    def _record(self, value: Any, form: Any) -> list[int]:
+        if form[0] == "tensor":
+            return self._tensor(value, form)
+        if form[0] == "data":
+            _, tag, fields = self._constructor(value, form[1])
+            children = list(value.fields)
+        else:
+            tag, fields = 0, form[1]
+            if not isinstance(value, tuple | list) or len(value) != len(fields):
+                raise BadInput(
+                    f"{self.where}: expected a tuple of {len(fields)}, found {value!r}"
+                )
+            children = list(value)
+        refs = [self._reference(c, f) for c, f in zip(children, fields, strict=True)]
+        return [tag, len(refs), *refs]
+
+    def _tensor(self, value: Any, form: Any) -> list[int]:
+        _, dims, dtype = form
+        if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
+            value = np.from_dlpack(value)
+        plain = isinstance(value, int | float | bool)
+        array = np.ascontiguousarray(np.asarray(value, dtype if plain else None)).reshape(
+            np.shape(value)
+        )
+        fits = array.ndim == len(dims) and all(
+            d is None or d == n for d, n in zip(dims, array.shape, strict=False)
+        )
+        if str(array.dtype) != dtype or not fits:
+            expected = ", ".join("?" if d is None else str(d) for d in dims)
+            raise BadInput(
+                f"{self.where}: expected a tensor {dtype}[{expected}] inside, "
+                f"found {array.dtype}{list(array.shape)}"
+            )
+        at = -(-self.size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        self.size = at + array.nbytes
+        self.arrays.append(array)
+        return [-array.itemsize, array.ndim, at, *array.shape]
+
+
+def _decode(
+    codes: np.ndarray,
+    blob: np.ndarray,
+    form: Any,
+    types: Mapping[str, Any],
+    convert: Callable[[Any], Any],
+) -> Any:
+    items = codes.tolist()
+    starts, at = [], 2
+    for _ in range(items[1]):
+        starts.append(at)
+        at += 3 + items[at + 1] if items[at] < 0 else 2 + items[at + 1]
+    made: dict[int, Any] = {}
+    root = (items[0], form)
+    stack = [root]
+    while stack:
+        ref, kind = stack[-1]
+        if ref < 0 or ref in made:
+            stack.pop()
+            continue
+        start = starts[ref]
+        if kind[0] == "tensor":
+            made[ref] = _tensor(items, start, blob, kind, convert)
+            continue
+        fields = kind[1] if kind[0] == "tuple" else types[kind[1]][items[start]][1]
+        pairs = list(zip(items[start + 2 : start + 2 + len(fields)], fields, strict=True))
+        waiting = [p for p in pairs if p[0] >= 0 and p[0] not in made]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        children = [_child(r, k, made, types) for r, k in pairs]
+        if kind[0] == "tuple":
+            made[ref] = tuple(children)
+        else:
+            tag = items[start]
+            made[ref] = ConstructorValue(types[kind[1]][tag][0], *children, tag=tag)
+    return _child(*root, made, types)
+
+
+def _child(ref: int, kind: Any, made: Mapping[int, Any], types: Mapping[str, Any]) -> Any:
+    if ref >= 0:
+        return made[ref]
+    if kind[0] == "tuple":
+        return ()
+    return ConstructorValue(types[kind[1]][-1 - ref][0], tag=-1 - ref)
+
+
+def _tensor(
+    items: Sequence[int], start: int, blob: np.ndarray, kind: Any, convert: Callable[[Any], Any]
+) -> Any:
+    each, rank, offset = -items[start], items[start + 1], items[start + 2]
+    dims = items[start + 3 : start + 3 + rank]
+    size = each * int(np.prod(dims, dtype=np.int64))
+    array = blob[offset : offset + size].view(kind[2]).reshape(dims)
+    return array if convert is np.from_dlpack else convert(tvm_ffi.from_dlpack(array))
