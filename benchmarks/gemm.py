@@ -236,6 +236,7 @@ def attention(heads: int, width: int, second: bool, tile: dot.GemmTile, target: 
             k,
             a_affine=dot.Affine(bufs["a"], lambda _b, g: g * t * k, k, 1),
             b_affine=dot.Affine(bufs["b"], lambda _b, g: g * t * width, *one),
+            direct=dot.Direct(c, lambda _b, g: g * t * n, n),
             store=lambda b, g, i, j, v: b.store(c, (g * t + i) * n + j, v),
             store_vector=store_vector,
         )

@@ -140,6 +140,7 @@ def weights(n: int, k: int, tile: dot.GemmTile, dtype: str = "float32") -> Any:
             acc_dtype=dtype,
             a_affine=dot.Affine(bufs["a"], lambda _b, g: g * 0, k, 1),
             b_packed=bufs["b"],
+            direct=dot.Direct(c, lambda _b, g: g * 0, n),
             store=lambda b, g, i, j, v: b.store(c, i * n + j, v),
             store_vector=store_vector,
         )

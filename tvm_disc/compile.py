@@ -102,7 +102,7 @@ def build(
         )
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
-        tir, constants = emit_tir(program, solver, machine)
+        tir, constants = emit_tir(program, machine)
         trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
         trace.show("program.tir.py", tir)
     with trace.stage("machine code"):

@@ -21,6 +21,7 @@ ORDER = [
     {"codegen"},
     {"runtime"},
     {"compile"},
+    {"tune"},
     {"__init__", "__main__"},
 ]
 STEP = {room: step for step, rooms in enumerate(ORDER) for room in rooms}

@@ -53,7 +53,12 @@ def pick(sizes: dict[str, Any], static: dict[str, int]) -> list[Any]:
 
 
 def general(
-    static: dict[str, int], a_form: str, b_form: str, dtype: str = "float32", acc: str = ""
+    static: dict[str, int],
+    a_form: str,
+    b_form: str,
+    dtype: str = "float32",
+    acc: str = "",
+    direct: bool = False,
 ) -> Any:
     """Dense row-major C; A and B in one of their forms, everything else dynamic."""
 
@@ -79,6 +84,8 @@ def general(
             forms |= {"b_packed": b_, "b_packed_batched": True}
         else:
             forms["load_b"] = lambda _b, g, kk, j: b_[(g * k + kk) * n + j]
+        if direct:
+            forms["direct"] = dot.Direct(c, lambda _b, g: g * m * n, n)
         return dot.GemmSpec(
             batch, m, n, k, dtype=dtype, acc_dtype=acc or dtype, **forms, **plain_store(c, m, n)
         )
@@ -133,12 +140,14 @@ def columns_of(tile: dot.GemmTile) -> list[int]:
     return [1, tile.lanes, tile.n_r - 1, tile.n_r, tile.n_r + 1, 2 * tile.n_r + tile.lanes + 3]
 
 
-@pytest.mark.parametrize("n", ["below", "exact", "above"])
-def test_constant_weights_serve_every_m(n: str) -> None:
+@pytest.mark.parametrize(
+    ("n", "direct"), [("below", True), ("below", False), ("exact", True), ("above", True)]
+)
+def test_constant_weights_serve_every_m(n: str, direct: bool) -> None:
     tile = tile_for()
     cols = tile.n_r + {"below": -1, "exact": 0, "above": 17}[n]
-    gemm = Gemm(("a", "b", "c"), general({"batch": 1, "n": cols, "k": 64}, "rows", "packed"),
-                HERE, tile)  # fmt: skip
+    static = {"batch": 1, "n": cols, "k": 64}
+    gemm = Gemm(("a", "b", "c"), general(static, "rows", "packed", direct=direct), HERE, tile)
     for m in rows_of(tile):
         check(gemm, (1, m, cols, 64))
 
@@ -150,7 +159,8 @@ def test_constant_weights_serve_every_m(n: str) -> None:
 )  # fmt: skip
 def test_every_dimension_dynamic(forms: tuple[str, str]) -> None:
     tile = small_tile()
-    gemm = Gemm(("a", "b", "c"), general({}, *forms), HERE, tile)
+    direct = forms[0] in ("rows", "row")
+    gemm = Gemm(("a", "b", "c"), general({}, *forms, direct=direct), HERE, tile)
     for k in (0, 1, 13, 64):
         for n in columns_of(tile):
             check(gemm, (2, 7, n, k), forms)
@@ -163,12 +173,12 @@ def test_every_dimension_dynamic(forms: tuple[str, str]) -> None:
         check(gemm, (2, 19, 81, 37), forms, offset)
 
 
-@pytest.mark.parametrize("static_k", [True, False])
-def test_blocks_of_k(static_k: bool) -> None:
+@pytest.mark.parametrize(("static_k", "direct"), [(True, True), (False, False), (False, True)])
+def test_blocks_of_k(static_k: bool, direct: bool) -> None:
     tile = small_tile(kc=16, m_blocks=2, n_panels=2)
     for k in (17, 64):
         static = {"k": k} if static_k else {}
-        gemm = Gemm(("a", "b", "c"), general(static, "rows", "rows"), HERE, tile)
+        gemm = Gemm(("a", "b", "c"), general(static, "rows", "rows", direct=direct), HERE, tile)
         for m in (1, 6, 40):
             check(gemm, (1, m, 3 * tile.n_r + 5, k), ("rows", "rows"))
         if not static_k:
@@ -195,7 +205,10 @@ def test_rows_a_page_apart() -> None:
 def test_other_targets_and_doubles(mcpu: str, dtype: str) -> None:
     target = cpu(mcpu)
     tile = tile_for(target, dtype)
-    gemm = Gemm(("a", "b", "c"), general({}, "rows", "cols", dtype), target, tile, dtype)
+    direct = "x86-64-v3" in mcpu
+    gemm = Gemm(
+        ("a", "b", "c"), general({}, "rows", "cols", dtype, direct=direct), target, tile, dtype
+    )
     for m in (0, 1, tile.m_r + 1, 31):
         check(gemm, (2, m, tile.n_r + 1, 29), ("rows", "cols"), 1)
 

@@ -231,6 +231,9 @@ class Decode(BoxInstruction):
     def made(self) -> list[Box]:
         return [self.target]
 
+    def reads(self) -> list[Storage]:
+        return [self.codes.storage, self.blob.storage]
+
 
 @dataclass(eq=False)
 class Measure(BoxInstruction):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,28 +13,28 @@ from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 from tvm.tirx import transform as T
 
-from tvm_disc.codegen.emit_function import RAISE, object_functions, raise_function
+from tvm_disc.codegen.emit_function import object_functions, raise_function
 from tvm_disc.codegen.emit_host import HostEmitter
 from tvm_disc.codegen.host_abi import (
+    ANY_PADDING,
     ANY_TYPE,
     ANY_VALUE,
-    BIND_CONSTANTS,
-    BYTE_OFFSET,
-    CONSTANTS_SLOT,
-    DATA,
+    BIND,
     ENTRY,
-    TENSOR_HEADER_BYTES,
-    TENSOR_OBJECT,
+    INTEGER,
+    POOL,
+    STATE_SLOT,
     i32,
     static_cell,
     void_pointer,
 )
-from tvm_disc.codegen.host_objects import Errors
-from tvm_disc.codegen.memory import ALIGNMENT_BYTES, plan_region
+from tvm_disc.codegen.host_memory import LIMIT, TRIM, call, memory_functions, new_state, state_of
+from tvm_disc.codegen.host_objects import RAISE, Errors
+from tvm_disc.codegen.memory import plan_region
+from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.program import Program
 from tvm_disc.schedules.emit import Block, prim_func
 from tvm_disc.schedules.kernel import Machine
-from tvm_disc.shape import Solver
 
 
 @dataclass
@@ -67,19 +67,22 @@ def layout_constants(constants: Sequence[np.ndarray]) -> tuple[np.ndarray, list[
     return section, offsets
 
 
-def emit_tir(program: Program, solver: Solver, machine: Machine) -> tuple[Any, np.ndarray]:
+def emit_tir(program: Program, machine: Machine) -> tuple[Any, np.ndarray]:
     """The whole program as one TIR module, and its constant section."""
     for region in (program.region, *(f.region for f in program.functions)):
-        plan_region(region, solver)
+        plan_region(region)
     section, offsets = layout_constants(program.constants)
-    slot = GlobalVar(CONSTANTS_SLOT)
+    slot = GlobalVar(STATE_SLOT)
     functions: dict[Any, Any] = {}
     for kernel in program.kernels:
         functions.update(kernel.funcs)
     functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
-    functions[GlobalVar(BIND_CONSTANTS)] = _bind_constants(slot)
-    errors, names = Errors(), {}
+    functions.update(memory_functions())
+    functions[GlobalVar(BIND)] = _bind(slot)
+    functions[GlobalVar(POOL)] = _pool(slot)
+    errors = Errors()
+    names: dict[Any, Any] = {}
     if program.boxed:
         names, made = object_functions(program.functions, offsets, errors)
         functions.update(made)
@@ -99,30 +102,48 @@ def _slot_function() -> Any:
     return prim_func([out], block.stmt())
 
 
-def _store_address(block: Block, slot: Any, pointer: Any) -> None:
-    cell = static_cell(block, slot)
-    block.store(cell, 0, tirx.reinterpret("int64", pointer))
-
-
-def _bind_constants(slot: Any) -> Any:
-    """A packed function ``(uint8 tensor) -> None``; the caller keeps the tensor alive."""
-    names = ("self_handle", "args")
-    self_handle, args = (tirx.Var(n, void_pointer()) for n in names)
+def _packed(name: str, emit: Callable[[Block, Any], Any]) -> Any:
+    """A packed function of one argument; ``emit`` gives the integer it returns, or None."""
+    self_handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
     result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
     block = Block()
-    kind = O.tvm_struct_get(args, i32(0), i32(ANY_TYPE), "int32")
-    raw = O.tvm_struct_get(args, i32(0), i32(ANY_VALUE), void_pointer())
-    skip = tirx.Select(tirx.EQ(kind, i32(TENSOR_OBJECT)), i32(TENSOR_HEADER_BYTES), i32(0))
-    handle = block.bind("tensor", O.handle_add_byte_offset(raw, skip))
-    data = O.tvm_struct_get(handle, i32(0), i32(DATA), void_pointer())
-    start = O.tvm_struct_get(handle, i32(0), i32(BYTE_OFFSET), "uint64")
-    pointer = block.bind("data", O.handle_add_byte_offset(data, tirx.Cast("int64", start)))
-    _store_address(block, slot, pointer)
-    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(0)))
+    value = emit(block, args)
+    kind = 0 if value is None else INTEGER
+    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(kind)))
+    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_PADDING), i32(0)))
+    if value is not None:
+        block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_VALUE), value))
     block.ret(i32(0))
     func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
-    func = func.with_attr("calling_conv", 1)
-    return func.with_attr("global_symbol", f"__tvm_ffi_{BIND_CONSTANTS}")
+    return func.with_attr("calling_conv", 1).with_attr("global_symbol", f"__tvm_ffi_{name}")
+
+
+def _bind(slot: Any) -> Any:
+    """``(address of the constants) -> None``; the caller keeps them alive."""
+
+    def emit(block: Block, args: Any) -> None:
+        address = O.tvm_struct_get(args, i32(0), i32(ANY_VALUE), "int64")
+        new_state(block, slot, block.bind("address", address))
+
+    return _packed(BIND, emit)
+
+
+def _pool(slot: Any) -> Any:
+    """``(limit) -> address of the state``: give all kept memory back, keep less from now on.
+
+    A negative limit leaves the limit and the memory as they are.
+    """
+
+    def emit(block: Block, args: Any) -> Any:
+        limit = O.tvm_struct_get(args, i32(0), i32(ANY_VALUE), "int64")
+        limit = block.bind("limit", limit)
+        state = state_of(block, static_cell(block, slot))
+        with block.when(limit >= 0):
+            block.store(state, LIMIT, limit)
+            block.eval(call(TRIM, state.data))
+        return tirx.reinterpret("int64", state.data)
+
+    return _packed(POOL, emit)
 
 
 # Statement simplification is left out on purpose: it would inline the bindings by which kernels

@@ -15,18 +15,23 @@ from tvm_disc.codegen.heap import (
     STACK_BYTES,
     TOO_DEEP,
     Reg,
-    call,
     heap_functions,
     word_pointer,
 )
 from tvm_disc.codegen.heap_io import io_functions
 from tvm_disc.codegen.host_abi import ANY_VALUE, as_pointer, i32, void_pointer
-from tvm_disc.codegen.host_objects import DISPATCH, Errors, ObjectEmitter, address_on_stack
+from tvm_disc.codegen.host_memory import call
+from tvm_disc.codegen.host_objects import (
+    DISPATCH,
+    RAISE,
+    Errors,
+    ObjectEmitter,
+    address_on_stack,
+)
 from tvm_disc.codegen.program import AllocOutput, HostFunction, Region
 from tvm_disc.schedules.emit import Block, i64, prim_func
 
 Expr: TypeAlias = Any
-RAISE = GlobalVar("tvm_disc_raise")
 
 
 class FunctionEmitter(ObjectEmitter):
@@ -46,6 +51,14 @@ class FunctionEmitter(ObjectEmitter):
         self.null = self.block.bind("null", tirx.reinterpret(void_pointer(), self.heap))
         self.params: list[Any] = []
         self.again: Any = None
+
+    def leave(self) -> None:
+        """Return: the caller looks at ``Reg.ERROR``."""
+        self.block.ret(i32(0))
+
+    def _assert(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
+        with self.block.when(tirx.Not(cond)):
+            self.stop(self.errors.code(kind, message))
 
     def function(self) -> Any:
         """The TIR function."""
@@ -135,8 +148,3 @@ def raise_function(errors: Errors) -> Any:
     func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
     func = func.with_attr("calling_conv", 1)
     return func.with_attr("global_symbol", f"__tvm_ffi_{RAISE.name_hint}")
-
-
-def raised(code: Expr, null: Expr) -> Expr:
-    """A call that raises: the caller returns with the error."""
-    return O.call_cpacked(str(RAISE.name_hint), code, null)

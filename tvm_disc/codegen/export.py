@@ -20,24 +20,18 @@ import numpy as np
 
 from tvm_disc.errors import ArtifactError
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 MANIFEST_SYMBOL = "tvm_disc_manifest"
 COMPILERS = ("cc", "gcc", "clang")
 
 _SOURCE = """
 #include <stdint.h>
 extern const char tvm_disc_constants[];
-typedef struct { int32_t type_index; uint32_t padding; void* value; } Any;
-typedef struct {
-  void* data; int32_t device_type; int32_t device_id; int32_t ndim;
-  uint8_t code; uint8_t bits; uint16_t lanes; int64_t* shape; int64_t* strides;
-  uint64_t byte_offset;
-} Tensor;
-extern int __tvm_ffi_tvm_disc_bind_constants(void*, Any*, int32_t, Any*);
+typedef struct { int32_t type_index; uint32_t padding; int64_t value; } Any;
+extern int __tvm_ffi_tvm_disc_bind(void*, Any*, int32_t, Any*);
 __attribute__((constructor)) static void bind(void) {
-  Tensor tensor = {(void*)tvm_disc_constants, 1, 0, 0, 1, 8, 1, 0, 0, 0};
-  Any argument = {7, 0, &tensor}, result = {0, 0, 0};
-  __tvm_ffi_tvm_disc_bind_constants(0, &argument, 1, &result);
+  Any argument = {1, 0, (int64_t)(intptr_t)tvm_disc_constants}, result = {0, 0, 0};
+  __tvm_ffi_tvm_disc_bind(0, &argument, 1, &result);
 }
 """
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.codegen.memory import ALIGNMENT_BYTES
+from tvm_disc.codegen.placement import rounded, tops
 from tvm_disc.codegen.program import Region
 from tvm_disc.errors import Unsupported
 
@@ -56,10 +58,48 @@ def formula(expr: Expr) -> str:
 
 
 def workspace_formula(region: Region) -> str:
-    """Bytes of a region's workspace: its slots, each rounded up to the alignment."""
-    unit = ALIGNMENT_BYTES
-    parts = [f"({formula(s)} + {unit - 1}) // {unit} * {unit}" for s in region.slots]
-    return " + ".join(parts) or "0"
+    """Bytes of a region's workspace: the highest stack of slots, each slot rounded up."""
+    stacks: list[list[Counter[str]]] = []
+    for slot in region.slots:
+        below = [stack for k in slot.above for stack in stacks[k]] or [Counter[str]()]
+        size = formula(slot.size_bytes)
+        stacks.append(_highest([stack + Counter([size]) for stack in below]))
+    highest = _highest([stack for k in tops(region.slots) for stack in stacks[k]])
+    sums = [" + ".join(f"{n} * align({size})" for size, n in s.items()) for s in highest]
+    text = f"max({', '.join(sums)})" if len(sums) > 1 else "".join(sums) or "0"
+    return ast.unparse(_tidy(ast.parse(text, mode="eval").body))
+
+
+def _tidy(node: ast.AST) -> ast.expr:
+    return _Tidy().visit(node)  # type: ignore[no-any-return]
+
+
+class _Tidy(ast.NodeTransformer):
+    """Known numbers computed, factors of one left out."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        left, right = node.left, node.right
+        if isinstance(node.op, ast.Mult) and isinstance(left, ast.Constant) and left.value == 1:
+            return right
+        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
+            return ast.Constant(_value(node, {}))
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if all(isinstance(a, ast.Constant) for a in node.args):
+            return ast.Constant(_value(node, {}))
+        return node
+
+
+def _highest(stacks: Sequence[Counter[str]]) -> list[Counter[str]]:
+    """The stacks that are not part of another."""
+    kept: list[Counter[str]] = []
+    for stack in sorted(stacks, key=lambda s: -s.total()):
+        if not any(stack <= other for other in kept):
+            kept.append(stack)
+    return kept
 
 
 _EVALUATE: Mapping[type, Callable[[Any, Any], Any]] = {
@@ -75,12 +115,17 @@ _EVALUATE: Mapping[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_FUNCTIONS: Mapping[str, Callable[..., int]] = {"max": max, "min": min}
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {"max": max, "min": min, "align": rounded}
 
 
 def evaluate(text: str, dims: Mapping[str, int]) -> int:
     """The value of a formula; only arithmetic is understood."""
-    return int(_value(ast.parse(text, mode="eval").body, dims))
+    return int(_value(_parsed(text), dims))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 def _value(node: ast.expr, dims: Mapping[str, int]) -> Any:

@@ -16,12 +16,10 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
-from tvm.tirx import op as O
 
-from tvm_disc.codegen.host_abi import CPU, i32, void_pointer
+from tvm_disc.codegen.host_memory import GIVE, TAKE, call
 from tvm_disc.schedules.emit import Block, Buffer, i64, prim_func
 
 Expr: TypeAlias = Any
@@ -36,7 +34,7 @@ STACK_BYTES = 4 << 20  # what recursion may use: half of a usual stack
 class Reg:
     """Registers, as words from the start of the heap."""
 
-    ERROR, NEXT, LIVE, STACK, CURSOR, END, CHUNKS, GROW, CONSTANTS, QUEUE = range(10)
+    ERROR, NEXT, LIVE, STACK, CURSOR, END, CHUNKS, GROW, CONSTANTS, QUEUE, STATE = range(11)
     FREE = 16
     ARGS = FREE + SIZE_CLASSES
     RESULTS = ARGS + MAX_ARGS
@@ -83,28 +81,23 @@ def data_offset(rank: int) -> int:
     return -(-(Word.DIMS + rank) * 8 // 64) * 64
 
 
-def call(gv: Any, *args: Expr) -> Expr:
-    """A call of a private function."""
-    return tvm.ir.Call(gv, list(args), ret_ty=PrimType("int32"))
-
-
 def heap_functions() -> dict[Any, Any]:
     """The functions behind every heap."""
     return {ALLOC: _alloc(), RELEASE: _release(), FREE: _free(), START: _start()}
 
 
-def _request(block: Block, size_bytes: Expr) -> Expr:
-    args = (i32(CPU), i32(0), tirx.Cast("uint64", size_bytes), i32(2), i32(32))
-    pointer = O.call_intrin(void_pointer(), "tirx.TVMBackendAllocWorkspace", *args)
-    return block.bind("chunk", tirx.reinterpret("int64", block.bind("raw", pointer)))
+def _request(block: Block, state: Expr, size_bytes: Expr) -> Expr:
+    found = block.alloc("found", 1, "int64")
+    block.eval(call(TAKE, state, size_bytes, found.data))
+    return block.bind("chunk", found[i64(0)])
 
 
 def _start() -> Any:
-    """``(out)``: the address of a fresh heap, 0 if there is no memory."""
-    out = tirx.Var("out", word_pointer())
+    """``(state, out)``: the address of a fresh heap, 0 if there is no memory."""
+    state, out = tirx.Var("state", word_pointer()), tirx.Var("out", word_pointer())
     block = Block()
     target = block.declare("target", out, "int64")
-    heap = _request(block, i64(FIRST_CHUNK_BYTES))
+    heap = _request(block, state, i64(FIRST_CHUNK_BYTES))
     block.store(target, 0, heap)
     with block.when(tirx.NE(heap, i64(0))):
         regs = words(block, heap)
@@ -114,7 +107,8 @@ def _start() -> Any:
         block.store(regs, Reg.CURSOR, heap + used)
         block.store(regs, Reg.END, heap + FIRST_CHUNK_BYTES)
         block.store(regs, Reg.GROW, i64(2 * FIRST_CHUNK_BYTES))
-    return prim_func([out], block.stmt())
+        block.store(regs, Reg.STATE, tirx.reinterpret("int64", state))
+    return prim_func([state, out], block.stmt())
 
 
 def _release() -> Any:
@@ -124,17 +118,13 @@ def _release() -> Any:
     regs = block.declare("regs", heap, "int64")
     next_ = block.alloc("next", 1, "int64")
     block.store(next_, 0, regs[i64(Reg.CHUNKS)])
+    state = block.bind("state", tirx.reinterpret(word_pointer(), regs[i64(Reg.STATE)]))
     with block.loop_while(tirx.NE(next_[i64(0)], i64(0))):
         chunk = block.bind("chunk", next_[i64(0)])
         block.store(next_, 0, words(block, chunk)[i64(0)])
-        block.eval(_give_back(chunk))
-    block.eval(_give_back(tirx.reinterpret("int64", heap)))
+        block.eval(call(GIVE, state, chunk))
+    block.eval(call(GIVE, state, tirx.reinterpret("int64", heap)))
     return prim_func([heap], block.stmt())
-
-
-def _give_back(chunk: Expr) -> Expr:
-    pointer = tirx.reinterpret(void_pointer(), chunk)
-    return O.call_intrin("int32", "tirx.TVMBackendFreeWorkspace", i32(CPU), i32(0), pointer)
 
 
 def _alloc() -> Any:
@@ -200,7 +190,8 @@ def _carve(block: Block, regs: Buffer, target: Buffer, size: Expr) -> None:
 
 
 def _chunk(block: Block, regs: Buffer, size: Expr) -> Expr:
-    chunk = _request(block, size)
+    state = block.bind("state", tirx.reinterpret(word_pointer(), regs[i64(Reg.STATE)]))
+    chunk = _request(block, state, size)
     with block.when(tirx.EQ(chunk, i64(0))):
         block.store(regs, Reg.ERROR, i64(OUT_OF_MEMORY))
     with block.otherwise():
@@ -244,5 +235,3 @@ def is_block(address: Expr) -> Expr:
     """Whether a child is the address of a block."""
     odd = tirx.bitwise_and(address, i64(1))
     return tirx.And(tirx.NE(address, i64(0)), tirx.EQ(odd, i64(0)))
-
-

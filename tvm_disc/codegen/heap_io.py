@@ -24,11 +24,11 @@ from tvm_disc.codegen.heap import (
     TENSOR_FLAG,
     Reg,
     Word,
-    call,
     is_block,
     word_pointer,
     words,
 )
+from tvm_disc.codegen.host_memory import call
 from tvm_disc.schedules.emit import Block, Buffer, i64, pointer, prim_func
 
 Expr: TypeAlias = Any

@@ -16,11 +16,13 @@ Expr: TypeAlias = Any
 DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET, DEVICE_TYPE = 1, 2, 3, 4, 5, 6, 7, 8, 10
 ANY_TYPE, ANY_PADDING, ANY_VALUE, INT64_ELEM = 13, 14, 15, 17
 TENSOR_OBJECT, TENSOR_HEADER_BYTES = 70, 24
+INTEGER = 1
 DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 CPU = 1
 ENTRY = "main"
-BIND_CONSTANTS = "tvm_disc_bind_constants"
-CONSTANTS_SLOT = "tvm_disc_constants_slot"
+BIND = "tvm_disc_bind"
+POOL = "tvm_disc_pool"
+STATE_SLOT = "tvm_disc_state_slot"
 
 
 def void_pointer() -> Any:
@@ -47,7 +49,7 @@ def element_bytes(dtype: str) -> int:
 
 
 def static_cell(block: Block, slot: Any) -> Buffer:
-    """The program's static variable, which holds the address of its constant section."""
+    """The program's static variable, which holds the address of its state."""
     where = block.alloc("where", 1, "int64")
     block.eval(tvm.ir.Call(slot, [where.data], ret_ty=PrimType("int32")))
     address = tirx.reinterpret(PointerType(PrimType("int64"), "global"), where[i64(0)])

@@ -34,23 +34,26 @@ from tvm_disc.codegen.heap import (
     BASE_ERRORS,
     FREE,
     NO_ERROR,
+    RELEASE,
+    START,
     TENSOR_FLAG,
     Reg,
     Word,
-    call,
     data_offset,
     is_block,
+    word_pointer,
     words,
 )
 from tvm_disc.codegen.heap_io import DECODE, ENCODE, MEASURE
-from tvm_disc.codegen.host_abi import as_pointer, element_bytes, i32
+from tvm_disc.codegen.host_abi import as_pointer, element_bytes
+from tvm_disc.codegen.host_memory import call
 from tvm_disc.codegen.host_regions import RegionEmitter
 from tvm_disc.codegen.program import Box, Home, HostFunction, Instruction, Region, Storage, Value
 from tvm_disc.schedules.emit import Buffer, byte_offset, i64
 from tvm_disc.schedules.index import mul, product
 
 Expr: TypeAlias = Any
-DISPATCH = GlobalVar("tvm_disc_dispatch")
+DISPATCH, RAISE = GlobalVar("tvm_disc_dispatch"), GlobalVar("tvm_disc_raise")
 BLOCK_HEADER_BYTES = 64
 
 
@@ -87,7 +90,7 @@ class ObjectEmitter(RegionEmitter):
             Unbox: self._unbox,
             View: self._view,
             BoxCopy: self._box_copy,
-            MakeNode: lambda i: self._make(i.target, i.tag, i.fields),
+            MakeNode: lambda i: self._new_node(i.target, i.tag, i.fields),
             MakeClosure: lambda i: self._closure(i),
             GetField: self._get_field,
             SetField: self._set_field,
@@ -102,11 +105,42 @@ class ObjectEmitter(RegionEmitter):
             Encode: self._encode,
         }
 
+    # -- the heap of the entry function --------------------------------------------------------
+
+    def start_heap(self) -> None:
+        """Begin a heap."""
+        cell = self.block.alloc("heap_cell", 1, "int64")
+        self.block.eval(call(START, self.state, cell.data))
+        address = self.block.bind("heap_at", cell[i64(0)])
+        self._assert(tirx.NE(address, i64(0)), "out of memory", "MemoryError")
+        self.heap = self.block.bind("heap", tirx.reinterpret(word_pointer(), address))
+        self.regs = self.block.declare("regs", self.heap, "int64")
+        self.block.store(self.regs, Reg.STACK, address_on_stack(self))
+        self.block.store(self.regs, Reg.CONSTANTS, tirx.reinterpret("int64", self.constants))
+
+    def stop_heap(self, verify: bool) -> None:
+        """Give the heap back; with ``verify`` it must be empty."""
+        live = self.block.bind("live", self.regs[i64(Reg.LIVE)])
+        self.block.eval(call(RELEASE, self.heap))
+        self.heap = None
+        if verify:
+            self._assert(tirx.EQ(live, i64(0)), "blocks are left at the end of the call")
+
+    def _abandon(self) -> None:
+        if self.heap is None:
+            super()._abandon()
+            return
+        self.block.eval(call(RELEASE, self.heap))
+        if self.allocated:
+            self._abandon_outputs()
+
     # -- errors --------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """Leave the function: ``Reg.ERROR`` says why."""
-        self.block.ret(i32(0))
+        """Leave with the error in ``Reg.ERROR``."""
+        code = self.block.bind("code", self.regs[i64(Reg.ERROR)])
+        self._abandon()
+        self.block.eval(raised(code, self.null))
 
     def stop(self, code: int) -> None:
         """Leave with an error."""
@@ -116,13 +150,6 @@ class ObjectEmitter(RegionEmitter):
     def _check_error(self) -> None:
         with self.block.when(tirx.NE(self.regs[i64(Reg.ERROR)], i64(NO_ERROR))):
             self.leave()
-
-    def _assert(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
-        if self.heap is None:
-            super()._assert(cond, message, kind)
-            return
-        with self.block.when(tirx.Not(cond)):
-            self.stop(self.errors.code(kind, message))
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -210,7 +237,7 @@ class ObjectEmitter(RegionEmitter):
         with self.block.loop("b", i64(size)) as b:
             self.block.store(target, b, source[b])
 
-    def _make(self, target: Box, tag: int, fields: Sequence[Box]) -> None:
+    def _new_node(self, target: Box, tag: int, fields: Sequence[Box]) -> None:
         if not fields:
             self.boxes[target] = i64(2 * tag + 1)
             return
@@ -223,7 +250,7 @@ class ObjectEmitter(RegionEmitter):
         self.boxes[target] = made
 
     def _closure(self, instruction: MakeClosure) -> None:
-        self._make(instruction.target, instruction.function.index, instruction.captures)
+        self._new_node(instruction.target, instruction.function.index, instruction.captures)
 
     def _get_field(self, instruction: GetField) -> None:
         fields = words(self.block, self.boxes[instruction.source])
@@ -363,6 +390,11 @@ class ObjectEmitter(RegionEmitter):
         blob = self._typed(instruction.blob.storage, "int8")
         root = self.boxes[instruction.source]
         self.block.eval(call(ENCODE, self.heap, root, codes, blob))
+
+
+def raised(code: Expr, null: Expr) -> Expr:
+    """A call that raises: the caller returns with the error."""
+    return O.call_cpacked(str(RAISE.name_hint), code, null)
 
 
 def address_on_stack(emitter: RegionEmitter) -> Expr:

@@ -11,8 +11,9 @@ from tvm.ir import PrimType, StringImm
 from tvm.tirx import op as O
 from tvm.tirx import stmt as S
 
-from tvm_disc.codegen.host_abi import CPU, as_pointer, i32, void_pointer
-from tvm_disc.codegen.memory import ALIGNMENT_BYTES
+from tvm_disc.codegen.host_abi import as_pointer, i32
+from tvm_disc.codegen.host_memory import GIVE, TAKE, call
+from tvm_disc.codegen.placement import ALIGNMENT_BYTES, tops
 from tvm_disc.codegen.program import (
     AllocOutput,
     Carried,
@@ -36,6 +37,13 @@ from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64
 Expr: TypeAlias = Any
 
 
+def _highest(values: Sequence[Expr]) -> Expr:
+    result: Expr = values[0] if values else i64(0)
+    for value in values[1:]:
+        result = tirx.max(result, value)
+    return result
+
+
 class RegionEmitter:
     """Emits instructions into ``block``; a subclass provides inputs, constants and outputs.
 
@@ -54,34 +62,58 @@ class RegionEmitter:
         self.open_cells: list[list[Cell]] = []
         self.constants: Expr = None
         self.null: Expr = None
+        self.state: Expr = None
+        self.allocated: list[int] = []  # outputs that exist by now
 
     def alloc_output(self, instruction: AllocOutput) -> None:
         """Allocate a returned tensor."""
         raise NotImplementedError
 
     def _assert(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
-        self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
+        """Stop unless ``cond`` holds, with nothing left allocated."""
+        if not self.workspaces and not self.allocated:
+            self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
+            return
+        cond = self.block.bind("holds", cond)
+        with self.block.when(tirx.Not(cond)):
+            self._abandon()
+            self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
+
+    def _abandon(self) -> None:
+        for cells in self.open_cells:
+            for cell in cells:
+                if cell in self.cells:
+                    self._free_cell(self.cells[cell])
+        for pointer, _ in self.workspaces:
+            if pointer is not None:
+                self._free(pointer)
+        if self.allocated:
+            self._abandon_outputs()
+
+    def _abandon_outputs(self) -> None:
+        raise NotImplementedError
 
     # -- memory --------------------------------------------------------------------------------
 
     def _alloc(self, size_bytes: Expr) -> Expr:
-        args = (i32(CPU), i32(0), tirx.Cast("uint64", i64(size_bytes)), i32(2), i32(32))
-        call = O.call_intrin(void_pointer(), "tirx.TVMBackendAllocWorkspace", *args)
-        pointer = self.block.bind("ws", call)
-        self._assert(tirx.Not(tirx.isnullptr(pointer)), "out of memory", "MemoryError")
-        return pointer
+        found = self.block.alloc("found", 1, "int64")
+        self.block.eval(call(TAKE, self.state, i64(size_bytes), found.data))
+        self._assert(tirx.NE(found[i64(0)], i64(0)), "out of memory", "MemoryError")
+        return self.block.bind("ws", as_pointer(found[i64(0)]))
 
     def _free(self, pointer: Expr) -> None:
-        call = O.call_intrin("int32", "tirx.TVMBackendFreeWorkspace", i32(CPU), i32(0), pointer)
-        self.block.eval(call)
+        self.block.eval(call(GIVE, self.state, tirx.reinterpret("int64", pointer)))
 
     def _open_workspace(self, region: Region) -> None:
         offsets: list[Expr] = []
-        total: Expr = i64(0)
-        for size in region.slots:
-            offsets.append(total)
-            rounded = tirx.floordiv(i64(size) + (ALIGNMENT_BYTES - 1), i64(ALIGNMENT_BYTES))
-            total = self.block.bind("offset", total + rounded * ALIGNMENT_BYTES)
+        ends: list[Expr] = []
+        for slot in region.slots:
+            below = [ends[k] for k in slot.above]
+            offsets.append(self.block.bind("offset", _highest(below)))
+            units = tirx.floordiv(i64(slot.size_bytes) + (ALIGNMENT_BYTES - 1), ALIGNMENT_BYTES)
+            end = offsets[-1] + units * ALIGNMENT_BYTES
+            ends.append(self.block.bind("end", end))
+        total = _highest([ends[k] for k in tops(region.slots)])
         pointer = self._alloc(tirx.max(total, i64(ALIGNMENT_BYTES))) if region.slots else None
         self.workspaces.append((pointer, offsets))
 
@@ -186,7 +218,9 @@ class RegionEmitter:
         self.block.store(self.cells[cell], 1, i64(owned))
 
     def _release(self, cell: Cell) -> None:
-        buffer = self.cells.pop(cell)
+        self._free_cell(self.cells.pop(cell))
+
+    def _free_cell(self, buffer: Buffer) -> None:
         with self.block.when(tirx.NE(buffer[i64(1)], i64(0))):
             self._free(as_pointer(buffer[i64(0)]))
 

@@ -7,6 +7,7 @@ returns is written straight into a tensor allocated for the caller.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -342,7 +343,7 @@ class _Lowerer(ObjectLowerer):
         cond = self.value(node.cond)
         regions = Region(), Region()
         results = [
-            self.within(r, lambda b=b: self.sequence(b))
+            self.within(r, partial(self.sequence, b))
             for r, b in zip(regions, (node.true_branch, node.false_branch), strict=True)
         ]
         found = [leaves(r) for r in results]
@@ -411,6 +412,7 @@ class _Lowerer(ObjectLowerer):
 
     def _exit(self, region: Region, seq: Any, var: Any, tail: Sequence[Any], out: Any) -> Any:
         """The leaving branch, and the repacking of its result that follows the branch."""
+
         def run() -> Any:
             self.env[var] = self.sequence(seq)
             for binding in tail:

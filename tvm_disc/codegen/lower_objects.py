@@ -124,7 +124,8 @@ class ObjectLowerer:
 
     def _same(self, a: Value, b: Value) -> bool:
         return len(a.shape) == len(b.shape) and all(
-            x is y or bool(self.solver.known_eq(x, y)) for x, y in zip(a.shape, b.shape, strict=True)
+            x is y or bool(self.solver.known_eq(x, y))
+            for x, y in zip(a.shape, b.shape, strict=True)
         )
 
     def _node(self, tag: int, fields: list[Box]) -> Box:

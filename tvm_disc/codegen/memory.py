@@ -1,8 +1,7 @@
 """The memory plan: which values of a region may share bytes, although no size is known.
 
-Two storages share a slot when their lifetimes are disjoint and the solver can order their sizes;
-a slot is as large as the largest storage it ever holds. Offsets are prefix sums of slot sizes,
-computed from the dims at run time, so a region needs one workspace request.
+Storages that never live at the same time may share bytes. Where each begins is computed from the
+dims at run time (see ``placement``), so a region needs one workspace request.
 """
 
 from __future__ import annotations
@@ -11,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import tvm_ffi
+import numpy as np
 from tvm import tirx
 
+from tvm_disc.codegen.formula import evaluate, formula
+from tvm_disc.codegen.placement import best_order, overlaps, rounded, sample_dims, supports
 from tvm_disc.codegen.program import (
     Copy,
     Home,
@@ -23,53 +24,62 @@ from tvm_disc.codegen.program import (
     Loop,
     ReadDim,
     Region,
+    Slot,
     Storage,
 )
-from tvm_disc.shape import Solver
+from tvm_disc.errors import Unsupported
+from tvm_disc.schedules.emit import i64
 
 Expr: TypeAlias = Any
-ALIGNMENT_BYTES = 64
 
 
 @dataclass
-class _Life:
+class Life:
+    """A storage, and the first and last step of its region that touches it."""
+
     storage: Storage
     first: int
     last: int
 
 
-def plan_region(region: Region, solver: Solver, used_later: Sequence[Storage] = ()) -> None:
+def plan_region(region: Region, used_later: Sequence[Storage] = ()) -> None:
     """Assign a slot to every workspace storage that ``region`` writes, and plan inner regions.
 
     Args:
         used_later: storages read by regions that run while this one's workspace is still open.
     """
-    lives: dict[Storage, _Life] = {}
+    for instruction in region.instructions:
+        _plan_inner(instruction)
+    _assign(region, lifetimes(region, used_later))
+
+
+def lifetimes(region: Region, used_later: Sequence[Storage] = ()) -> list[Life]:
+    """The workspace storages that ``region`` writes: first and last step, in order of the first."""
+    lives: dict[Storage, Life] = {}
     for step, instruction in enumerate(region.instructions):
         for storage in written(instruction):
             if storage.home is Home.WORKSPACE:
-                lives.setdefault(storage, _Life(storage, step, step))
+                lives.setdefault(storage, Life(storage, step, step))
         for storage in touched(instruction):
             if storage in lives:
                 lives[storage].last = step
-        _plan_inner(instruction, solver)
     for storage in (*used_later, *(v.storage for v in region.results)):
         if storage in lives:
             lives[storage].last = len(region.instructions)
-    _assign(region, sorted(lives.values(), key=lambda x: x.first), solver)
+    return sorted(lives.values(), key=lambda x: x.first)
 
 
-def _plan_inner(instruction: Instruction, solver: Solver) -> None:
+def _plan_inner(instruction: Instruction) -> None:
     if isinstance(instruction, If):
-        plan_region(instruction.then_region, solver)
-        plan_region(instruction.else_region, solver)
+        plan_region(instruction.then_region)
+        plan_region(instruction.else_region)
     elif isinstance(instruction, Loop):
         later = [s for r in (instruction.body, instruction.exit) for s in _touched_in(r)]
-        plan_region(instruction.header, solver, [*later, instruction.cond])
-        plan_region(instruction.body, solver)
-        plan_region(instruction.exit, solver)
+        plan_region(instruction.header, [*later, instruction.cond])
+        plan_region(instruction.body)
+        plan_region(instruction.exit)
     for region in instruction.regions():
-        plan_region(region, solver)
+        plan_region(region)
 
 
 def _touched_in(region: Region) -> list[Storage]:
@@ -85,50 +95,28 @@ def written(instruction: Instruction) -> list[Storage]:
     return [instruction.target] if isinstance(instruction, Copy) else []
 
 
-def _assign(region: Region, lives: list[_Life], solver: Solver) -> None:
-    busy: list[tuple[int, int]] = []  # (last step, slot)
-    free: list[int] = []
-    for life in lives:
-        free += [slot for last, slot in busy if last < life.first]
-        busy = [(last, slot) for last, slot in busy if last >= life.first]
-        slot = _fitting(region, free, life.storage, solver)
-        if slot is None:
-            slot = len(region.slots)
-            region.slots.append(life.storage.size_bytes)
-        else:
-            free.remove(slot)
-        life.storage.slot = slot
-        busy.append((life.last, slot))
+def _assign(region: Region, lives: Sequence[Life]) -> None:
+    """Give every storage a slot of its own; those alive at once stand on each other."""
+    if not lives:
+        return
+    clashes = overlaps([(life.first, life.last) for life in lives])
+    order = _order([life.storage.size_bytes for life in lives], clashes)
+    below = supports(order, clashes)
+    index = {i: k for k, i in enumerate(order)}
+    for k, i in enumerate(order):
+        storage = lives[i].storage
+        storage.slot = k
+        region.slots.append(Slot(storage.size_bytes, tuple(index[j] for j in below[i])))
 
 
-def _fitting(region: Region, free: list[int], storage: Storage, solver: Solver) -> int | None:
-    """The free slot that grows least; where sizes cannot be ordered, the larger is taken at run
-    time, which is never more than two slots."""
-    size = storage.size_bytes
-    for slot in free:
-        if tvm_ffi.structural_equal(region.slots[slot], size):
-            return slot
-    if _is_polynomial(size):
-        ordered = [s for s in free if _is_polynomial(region.slots[s])]
-        for slot in ordered:
-            if solver.known_le(size, region.slots[slot]):
-                return slot
-        for slot in ordered:
-            if solver.known_le(region.slots[slot], size):
-                region.slots[slot] = size
-                return slot
-    if not free:
-        return None
-    slot = free[-1]
-    region.slots[slot] = tirx.max(region.slots[slot], size)
-    return slot
-
-
-def _is_polynomial(size: Expr) -> bool:
-    """Sums and products of dims: what the solver orders at little cost."""
-    if isinstance(size, tirx.Add | tirx.Mul):
-        return _is_polynomial(size.a) and _is_polynomial(size.b)
-    return isinstance(size, tirx.Var | tirx.IntImm)
+def _order(sizes: Sequence[Expr], clashes: Sequence[Sequence[int]]) -> list[int]:
+    try:
+        texts = [formula(size) for size in sizes]
+    except Unsupported:  # a size that only the program can compute: as the storages come
+        return list(range(len(sizes)))
+    names = sorted({v.name for s in sizes for v in tirx.analysis.undefined_vars(i64(s))})
+    columns = [[rounded(evaluate(text, dims)) for text in texts] for dims in sample_dims(names)]
+    return best_order(np.array(columns, "int64").reshape(-1, len(sizes)).T, clashes)
 
 
 def _inner_regions(instruction: Instruction) -> list[Region]:
@@ -136,7 +124,7 @@ def _inner_regions(instruction: Instruction) -> list[Region]:
         return [instruction.then_region, instruction.else_region]
     if isinstance(instruction, Loop):
         return [instruction.header, instruction.body, instruction.exit]
-    return instruction.regions()
+    return []
 
 
 def touched(instruction: Instruction) -> list[Storage]:
@@ -153,7 +141,6 @@ def touched(instruction: Instruction) -> list[Storage]:
         found.append(instruction.cond)
     elif isinstance(instruction, Loop):
         found += [c.initial.storage for c in instruction.carried]
-    found += instruction.reads()
     for region in _inner_regions(instruction):
         found += _touched_in(region)
     return found

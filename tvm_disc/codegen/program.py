@@ -134,18 +134,26 @@ class AllocOutput(Instruction):
     value: Value
 
 
+@dataclass(frozen=True)
+class Slot:
+    """A place in a workspace: right above the highest of ``above``, earlier slots."""
+
+    size_bytes: Expr
+    above: tuple[int, ...] = ()
+
+
 @dataclass(eq=False)
 class Region:
     """Straight-line code with its own workspace.
 
     Attributes:
-        slots: sizes of the workspace slots, filled in by the memory plan.
+        slots: the places in the workspace from the lowest up, filled in by the memory plan.
         results: what the region yields.
         boxes: the blocks it yields, in programs with boxed values.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
-    slots: list[Expr] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
 

@@ -14,7 +14,7 @@ import tvm_ffi
 
 from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
-from tvm_disc.codegen.host_abi import BIND_CONSTANTS
+from tvm_disc.codegen.host_abi import BIND
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
 from tvm_disc.runtime.objects import Codec
 
@@ -55,7 +55,7 @@ class Executable:
         except Exception as error:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
         if self._constants is not None:
-            self._module[BIND_CONSTANTS](tvm_ffi.from_dlpack(self._constants))
+            self._module[BIND](self._constants.ctypes.data)
         self._main = main
         return main(*args)
 

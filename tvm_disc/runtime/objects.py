@@ -54,9 +54,7 @@ class Codec:
         flat: list[Any] = []
         for name in self.names:
             if name in self.inputs:
-                flat += _Encoder(self.types, f"input '{name}'").flat(
-                    given[name], self.inputs[name]
-                )
+                flat += _Encoder(self.types, f"input '{name}'").flat(given[name], self.inputs[name])
             else:
                 flat.append(given[name])
         return tuple(flat)
@@ -159,9 +157,7 @@ class _Encoder:
         else:
             tag, fields = 0, form[1]
             if not isinstance(value, tuple | list) or len(value) != len(fields):
-                raise BadInput(
-                    f"{self.where}: expected a tuple of {len(fields)}, found {value!r}"
-                )
+                raise BadInput(f"{self.where}: expected a tuple of {len(fields)}, found {value!r}")
             children = list(value)
         refs = [self._reference(c, f) for c, f in zip(children, fields, strict=True)]
         return [tag, len(refs), *refs]

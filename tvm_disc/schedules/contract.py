@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import tvm
@@ -18,6 +19,7 @@ from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv import ConvView
 from tvm_disc.schedules.emit import Block, i64, index_var
+from tvm_disc.schedules.gemm_space import GemmKnobs, gemm_ns, tiles
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
@@ -38,7 +40,7 @@ def _size(dim: Any) -> Any:
 # -- matmul ------------------------------------------------------------------------------------
 
 
-def plan_dot(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
     """A matmul and its epilogue."""
     node = group.anchor
     assert node is not None
@@ -51,7 +53,7 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     if batch and len(b.shape) == 2:
         # One matrix for every batch: the batch dims are more rows.
         batch, m = (), product([*batch, m])
-    return _gemm_plan(group, _MatMul(group, node, batch, m, n, k), solver, machine)
+    return _gemm_plans(group, _MatMul(group, node, batch, m, n, k), solver, machine)
 
 
 @dataclass
@@ -104,7 +106,7 @@ def _is_weight(group: Group, node: Node) -> bool:
 # -- convolution ------------------------------------------------------------------------------
 
 
-def plan_conv(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
     """A convolution as an implicit GEMM: rows are output channels, columns are pixels."""
     node = group.anchor
     assert node is not None
@@ -117,16 +119,27 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
         return WhyNot("implicit gemm", f"{data.dtype} is not supported yet")
     if any(static_dim(d) is None for d in weight.shape):
         return WhyNot("implicit gemm", "the kernel's size is not known")
-    return _gemm_plan(group, ConvView(group, node), solver, machine)
+    return _gemm_plans(group, ConvView(group, node), solver, machine)
 
 
 # -- common ------------------------------------------------------------------------------------
 
 
-def _gemm_plan(group: Group, view: _MatMul | ConvView, solver: Solver, machine: Machine) -> Plan:
-    node = view.node
+def _gemm_plans(
+    group: Group, view: _MatMul | ConvView, solver: Solver, machine: Machine
+) -> list[Plan]:
     width = _size(view.sizes[2])
-    tile = dot.default_tile(machine.isa, node.dtype, width if isinstance(width, int) else None)
+    known = width if isinstance(width, int) else None
+    return [
+        _gemm_plan(group, view, tile, solver, machine)
+        for tile in tiles(machine.isa, view.node.dtype, known)
+    ]
+
+
+def _gemm_plan(
+    group: Group, view: _MatMul | ConvView, tile: dot.GemmTile, solver: Solver, machine: Machine
+) -> Plan:
+    node = view.node
     packed = view.packed(tile)
     spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
 
@@ -143,6 +156,10 @@ def _gemm_plan(group: Group, view: _MatMul | ConvView, solver: Solver, machine: 
         scratch_dtype=node.dtype,
         packed=dict(packed.values()),
         may_alias=True,
+        knobs=GemmKnobs.of(tile),
+        cost=partial(gemm_ns, spec, tile, (batch, m, n, k)),
+        features=(batch, m, n, k),
+        layout=f"{tile.n_r} columns" if packed else "",
         notes={
             "tile": f"{tile.m_r}x{tile.n_r}",
             "packed": ", ".join(packed) or "-",
@@ -210,6 +227,8 @@ def _sizes_only(
     spec = dot.GemmSpec(batch, m, n, k, store=_never, dtype=dtype, acc_dtype=dtype, **forms)
     affine = {n: dot.Affine(s, _never, s.stride, s.k_stride) for n, s in in_place.items()}
     known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
+    if view.group.nodes == [view.node]:
+        known["direct"] = dot.Direct(None, _never, n)
     return replace(spec, **known)
 
 
@@ -239,6 +258,9 @@ def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str,
 
         return base
 
+    def start_of(_block: Block, g: Expr) -> Expr:
+        return view.flat(i64(g), i64(0), i64(0))
+
     for name in ("a_affine", "b_affine"):
         affine = getattr(spec, name)
         if affine is not None:
@@ -247,6 +269,8 @@ def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str,
     if isinstance(view, ConvView):
         forms["fill_b"] = _filler(low, view)
     epilogue = _Epilogue(view, body)
+    if spec.direct is not None:
+        forms["direct"] = dot.Direct(body.outputs[0], start_of, spec.direct.stride)
     return replace(
         spec,
         load_a=load_a,

@@ -15,16 +15,26 @@ vectors in packed panels only; nothing outside an operand is read (prefetches ap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, const, i64
-from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, may_alias, vload
+from tvm_disc.schedules.gemm_micro import (
+    KernelForm,
+    MicroKernels,
+    bind_opaque,
+    call,
+    may_alias,
+    vload,
+)
 from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_spec import (
     Affine,
+    Direct,
     GemmSpec,
     Index,
     Place,
@@ -35,6 +45,8 @@ from tvm_disc.schedules.gemm_spec import (
     is_one,
     known,
     least,
+    most,
+    stores_direct,
 )
 from tvm_disc.schedules.gemm_tile import (
     GemmTile,
@@ -48,6 +60,7 @@ from tvm_disc.schedules.gemm_tile import (
 
 __all__ = [
     "Affine",
+    "Direct",
     "GemmSpec",
     "GemmTile",
     "Isa",
@@ -106,11 +119,7 @@ class _Emitter:
 
     def body(self, lo: Index, hi: Index) -> Stmt:
         b, p = self.b, self.plan
-        with b.loop("task", i64(hi) - i64(lo), i64(lo)) as task:
-            rest = self._bind("rest", div(task, p.groups_m))
-            gm = self._bind("gm", task - rest * p.groups_m)
-            g = self._bind("g", div(rest, p.groups_n))
-            gn = self._bind("gn", rest - g * p.groups_n)
+        with self._tasks(i64(lo), i64(hi)) as (task, g, gn, gm):
             first = self._bind("first_block", gm * p.per_m)
             blocks = self._bind("n_blocks", least(p.per_m, p.blocks - first))
             panel0 = self._bind("panel0", gn * p.per_n)
@@ -129,6 +138,28 @@ class _Emitter:
                     panel = self._bind("panel", panel0 + local)
                     self._panel(g, (panel, local), (first, blocks), a_at, (kb, k0, depth))
         return b.stmt()
+
+    @contextmanager
+    def _tasks(self, lo: Expr, hi: Expr) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+        """A loop over tasks; (g, gn, gm) are counted: a division costs as much as a small tile."""
+        b, p = self.b, self.plan
+        names = ("g", "gn", "gm")
+        cells = {n: b.alloc(f"{n}_at", 1, "int64") for n in names}
+        with b.when(lo < hi):
+            rest = self._bind("rest", div(lo, p.groups_m))
+            b.store(cells["gm"], 0, lo - rest * p.groups_m)
+            item = self._bind("item", div(rest, p.groups_n))
+            b.store(cells["g"], 0, item)
+            b.store(cells["gn"], 0, rest - item * p.groups_n)
+        with b.loop("task", hi - lo, lo) as task:
+            g, gn, gm = (b.bind(n, cells[n][i64(0)]) for n in names)
+            yield task, g, gn, gm
+            last_m = self._bind("last_m", tirx.Select(gm + 1 == i64(p.groups_m), i64(1), i64(0)))
+            last_n = tirx.Select(gn + last_m == i64(p.groups_n), i64(1), i64(0))
+            last_n = self._bind("last_n", last_n)
+            b.store(cells["gm"], 0, (gm + 1) * (1 - last_m))
+            b.store(cells["gn"], 0, (gn + last_m) * (1 - last_n))
+            b.store(cells["g"], 0, g + last_n)
 
     def _block_start(self, block: Expr) -> Expr:
         """First row of a register tile: tiles differ by at most one row in height."""
@@ -317,9 +348,15 @@ class _Emitter:
         columns = self._columns(panel)
         b_views = self._b_views(g, panel, local, columns)
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
+        direct = spec.direct if stores_direct(spec, tile) else None
+        whole = isinstance(p.n, int) and p.n % tile.lanes == 0
+        form = KernelForm(ahead=spec.b_packed is not None, tail=direct is not None and not whole)
         run = self.kernels.dispatcher(
-            tile, spec.acc_dtype, self._row_counts(), self._vector_counts()
+            tile, spec.acc_dtype, self._row_counts(), self._vector_counts(), form
         )
+        out_at = None
+        if direct is not None:
+            out_at = self._bind("out_at", direct.base(b, g) + panel * tile.n_r)
         with b.loop("blk", blocks) as blk:
             r = self._bind("r", first + blk)
             i0 = self._bind("i0", self._block_start(r))
@@ -332,17 +369,38 @@ class _Emitter:
             def kernel(b_at: Any) -> None:
                 a_buf, a_off, lda = a_at(i0, k0)
                 b_buf, b_off, ldb = b_at(k0)
-                at = (a_buf[a_off], b_buf[b_off], self.scratch[sum_at])
-                sizes = (depth, lda, ldb, tile.n_r, kb, rows, vectors)
+                c_buf, c_off, ldc = self.scratch, sum_at, tile.n_r
+                if direct is not None:
+                    c_buf, c_off, ldc = direct.buffer, out_at + i0 * direct.stride, direct.stride
+                at = [a_buf[a_off], b_buf[b_off], c_buf[c_off]]
+                sizes = [depth, lda, ldb, ldc, kb]
+                if form.ahead:
+                    ahead, step = self._ahead(b_off, (blk, blocks), depth)
+                    at.append(b_buf[ahead])
+                    sizes.append(step)
+                if form.tail:
+                    sizes.append(columns - (vectors - 1) * tile.lanes)
+                sizes += [rows, vectors]
                 b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
 
             self._first(b_views, kernel)
             j0 = panel * tile.n_r
-            if p.one_k:
-                self._epilogue(g, (i0, rows), (j0, columns), sum_at)
-            else:
-                with b.when(kb == i64(p.k_blocks) - 1):
+            if direct is None:
+                with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
                     self._epilogue(g, (i0, rows), (j0, columns), sum_at)
+
+    def _ahead(self, at: Expr, block: tuple[Expr, Expr], depth: Expr) -> tuple[Expr, Expr]:
+        """Which share of the next panel, as (start, elements per K step), a row block fetches.
+
+        The next panel comes from far away while this one is used: each of the first row blocks
+        fetches a column of its lines.
+        """
+        blk, blocks = block
+        n_r = self.tile.n_r
+        line = min(n_r, max(1, 64 * 8 // tvm.DataType(self.spec.acc_dtype).bits))
+        step = self._bind("step", most(div(n_r, blocks), line))
+        mine = self._bind("mine", tirx.Select(blk * step < n_r, i64(1), i64(0)))
+        return at + mine * (self.plan.k * n_r + blk * depth * step), mine * step
 
     def _first(self, views: list[tuple[Any, Any]], emit: Callable[[Any], None]) -> None:
         """``emit`` the view whose condition holds; the last one has none."""

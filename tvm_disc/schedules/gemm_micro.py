@@ -14,6 +14,7 @@ row count (residue dispatch as in Nimble, with the blocks balanced so none is th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -27,8 +28,10 @@ from tvm_disc.schedules.emit import (
     Var,
     const,
     dtype_of,
+    first_lanes,
     i64,
     index_var,
+    masked_load,
     pointer,
     prim_func,
 )
@@ -76,26 +79,63 @@ def call(func: Any, args: list[Expr]) -> Expr:
     return tvm.ir.Call(func, args, ret_ty=tvm.ir.PrimType("int32"))
 
 
-def prefetch(b: Block, buf: Buffer, index: Expr) -> None:
-    """Ask for the line of ``buf[index]``; the address may lie outside the buffer."""
-    flag = [tirx.IntImm("int32", v) for v in (0, 3, 1)]  # read, keep in all levels, data
+def prefetch(b: Block, buf: Buffer, index: Expr, near: bool = True) -> None:
+    """Ask for the line of ``buf[index]``; the address may lie outside the buffer.
+
+    A line that is not wanted ``near`` comes to the second-level cache only.
+    """
+    flag = [tirx.IntImm("int32", v) for v in (0, 3 if near else 2, 1)]  # read, level, data
     address = tirx.address_of(buf[index])
     b.eval(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *flag))
 
 
-def micro_kernel(tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
+@dataclass(frozen=True)
+class KernelForm:
+    """What a register-tile kernel does beside its sums; each adds parameters, in this order.
+
+    ``ahead``: one cache line per K step is brought to the second-level cache, for whoever comes
+    next: pointer ``ahead``, then the elements ``ahead_step`` between two of them. ``tail``: only
+    the first ``tail`` lanes of the last vector of ``c`` exist.
+    """
+
+    ahead: bool = False
+    tail: bool = False
+
+    @property
+    def pointers(self) -> tuple[str, ...]:
+        """Pointer parameters, before the sizes."""
+        return ("a", "b", "c", "ahead") if self.ahead else ("a", "b", "c")
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Size parameters."""
+        names = ("k", "lda", "ldb", "ldc", "accumulate")
+        return (*names, *(("ahead_step",) * self.ahead), *(("tail",) * self.tail))
+
+
+PLAIN = KernelForm()
+
+
+def micro_kernel(
+    tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
+) -> Any:
     """The function of one register tile: ``(a, b, c, k, lda, ldb, ldc, accumulate)``."""
     lanes, unroll = tile.lanes, tile.k_unroll
     splits = 1
     while splits < 4 and rows * vectors * splits < _LATENCY_SUMS:
         splits *= 2
     unroll = max(unroll, splits)
-    a_ptr, b_ptr, c_ptr = pointer("a", dtype), pointer("b", dtype), pointer("c", dtype)
-    names = ("k", "lda", "ldb", "ldc", "accumulate")
-    k, lda, ldb, ldc, accumulate = params = [index_var(n) for n in names]
+    pointers = {n: pointer(n, dtype) for n in form.pointers}
+    params = {n: index_var(n) for n in form.sizes}
+    k, lda, ldb, ldc, accumulate = list(params.values())[:5]
     blk = Block()
-    a, b = blk.declare("a_", a_ptr, dtype), blk.declare("b_", b_ptr, dtype)
-    c = blk.declare("c_", c_ptr, dtype)
+    buffers = {n: blk.declare(f"{n}_", p, dtype) for n, p in pointers.items()}
+    a, b, c = buffers["a"], buffers["b"], buffers["c"]
+    mask = first_lanes(params["tail"], lanes) if form.tail else None
+
+    def partial(v: int) -> bool:
+        return mask is not None and v == vectors - 1
+
     zero = splat(const(0, dtype), lanes)
     sums = [
         [[blk.alloc(f"sum_{s}_{i}_{v}", lanes, dtype) for v in range(vectors)] for i in range(rows)]
@@ -110,7 +150,9 @@ def micro_kernel(tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
             vstore(blk, sums[s][i][v], 0, lanes, zero)
     with blk.when(accumulate != 0):
         for i, v in tile_index:
-            vstore(blk, sums[0][i][v], 0, lanes, vload(c, ldc * i + v * lanes, lanes))
+            at = ldc * i + v * lanes
+            old = masked_load(c, at, mask) if partial(v) else vload(c, at, lanes)
+            vstore(blk, sums[0][i][v], 0, lanes, old)
     with blk.otherwise():
         for i, v in tile_index:
             vstore(blk, sums[0][i][v], 0, lanes, zero)
@@ -121,6 +163,8 @@ def micro_kernel(tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
             # The fetch also keeps LLVM from hoisting the next steps' loads and spilling sums.
             for j in range(0, vectors * lanes, line):
                 prefetch(blk, b, (kk + tile.prefetch) * ldb + j)
+        if form.ahead:
+            prefetch(blk, buffers["ahead"], kk * params["ahead_step"], near=False)
         at = blk.bind("at", kk * ldb)
         for v in range(vectors):
             vstore(blk, row[v], 0, lanes, vload(b, at + v * lanes, lanes))
@@ -142,8 +186,11 @@ def micro_kernel(tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
         total = vload(sums[0][i][v], 0, lanes)
         for s in range(1, splits):
             total = total + vload(sums[s][i][v], 0, lanes)
-        vstore(blk, c, ldc * i + v * lanes, lanes, total)
-    return may_alias(prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt()))
+        if partial(v):
+            blk.masked_store(c, ldc * i + v * lanes, total, mask)
+        else:
+            vstore(blk, c, ldc * i + v * lanes, lanes, total)
+    return may_alias(prim_func([*pointers.values(), *params.values()], blk.stmt()))
 
 
 def may_alias(func: Any) -> Any:
@@ -167,40 +214,50 @@ class MicroKernels:
         self._vars: dict[tuple[int | str, ...], Any] = {}
         self.functions: dict[Any, Any] = {}
 
-    def get(self, tile: GemmTile, dtype: str, rows: int, vectors: int) -> Any:
+    def get(
+        self, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
+    ) -> Any:
         """The global variable of one kernel."""
-        key = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, rows, vectors)
+        key = (*_knobs(tile, dtype, form), rows, vectors)
         if key not in self._vars:
             name = f"gemm_{dtype}_{rows}x{vectors * tile.lanes}_{len(self._vars)}"
             self._vars[key] = var = tvm.ir.GlobalVar(name)
-            self.functions[var] = micro_kernel(tile, dtype, rows, vectors)
+            self.functions[var] = micro_kernel(tile, dtype, rows, vectors, form)
         return self._vars[key]
 
     def dispatcher(
-        self, tile: GemmTile, dtype: str, rows: tuple[int, ...], vectors: tuple[int, ...]
+        self,
+        tile: GemmTile,
+        dtype: str,
+        rows: tuple[int, ...],
+        vectors: tuple[int, ...],
+        form: KernelForm = PLAIN,
     ) -> Any:
         """The function that calls the kernel of run-time ``rows`` and ``vectors``.
 
         Its parameters are a kernel's, then ``rows`` and ``vectors``, each one of the given
         values. One function serves every call with these choices.
         """
-        knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch)
+        knobs = _knobs(tile, dtype, form)
         key: tuple[int | str, ...] = ("dispatch", *knobs, *rows, 0, *vectors)
         if key in self._vars:
             return self._vars[key]
         self._vars[key] = var = tvm.ir.GlobalVar(f"gemm_tile_{dtype}_{len(self._vars)}")
-        pointers = [pointer(n, dtype) for n in "abc"]
-        names = ("k", "lda", "ldb", "ldc", "accumulate", "rows", "vectors")
-        sizes = [index_var(n) for n in names]
-        args = [*pointers, *sizes[:5]]
+        args = [pointer(n, dtype) for n in form.pointers] + [index_var(n) for n in form.sizes]
+        n_rows, n_vectors = index_var("rows"), index_var("vectors")
         b = Block()
 
-        def row_kernel(nv: int) -> None:
-            _pick(b, sizes[5], rows, lambda nr: b.eval(call(self.get(tile, dtype, nr, nv), args)))
+        def kernel(nr: int, nv: int) -> None:
+            b.eval(call(self.get(tile, dtype, nr, nv, form), args))
 
-        _pick(b, sizes[6], vectors, row_kernel)
-        self.functions[var] = may_alias(prim_func([*pointers, *sizes], b.stmt()))
+        _pick(b, n_vectors, vectors, lambda nv: _pick(b, n_rows, rows, lambda nr: kernel(nr, nv)))
+        self.functions[var] = may_alias(prim_func([*args, n_rows, n_vectors], b.stmt()))
         return var
+
+
+def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
+    """What makes two kernels of one size different."""
+    return (dtype, tile.lanes, tile.k_unroll, tile.prefetch, form.ahead, form.tail)
 
 
 def _pick(b: Block, var: Var, values: tuple[int, ...], emit: Callable[[int], None]) -> None:

@@ -12,6 +12,7 @@ from tvm_disc.schedules.emit import Block, Buffer, Expr, i64
 from tvm_disc.schedules.gemm_tile import GemmTile
 
 Index = Any  # Expr or int
+_MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
 Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
 
 
@@ -27,6 +28,15 @@ class Affine:
     base: Callable[[Block, Expr], Expr]
     stride: Index
     k_stride: Index
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A result stored as it is: ``(g, i, j)`` at ``buffer[base(b, g) + i * stride + j]``."""
+
+    buffer: Buffer
+    base: Callable[[Block, Expr], Expr]
+    stride: Index
 
 
 @dataclass
@@ -52,7 +62,8 @@ class GemmSpec:
     they are copied, never read in place.
 
     ``store(b, g, i, j, value)`` finishes one output; ``store_vector(b, g, i, j0, lanes, values)``
-    finishes ``lanes`` neighbours along j, or returns False having emitted nothing.
+    finishes ``lanes`` neighbours along j, or returns False having emitted nothing. With ``direct``
+    the kernels write the result in place where they can; ``store`` must then do the same.
     """
 
     batch: Index
@@ -71,6 +82,7 @@ class GemmSpec:
     a_row: Callable[[Block, Expr, Expr], tuple[Buffer, Expr]] | None = None
     a_packed: Buffer | None = None
     b_packed: Buffer | None = None
+    direct: Direct | None = None
     a_packed_batched: bool = False
     b_packed_batched: bool = False
 
@@ -139,6 +151,8 @@ class Plan:
         # An odd number of lines, as packed_row_elems() gives for constants.
         self.row_elems = keep("row_elems", (div(lines, 2) * 2 + 1) * line)
         tile_elems = tile.m_r * tile.n_r
+        if stores_direct(spec, tile):
+            tile_elems = 0
         self.sum_elems = tile_elems * (1 if self.one_k else tile.m_blocks * tile.n_panels)
         self.a_at = -(-self.sum_elems // line) * line
         rows = least(m, tile.m_blocks * tile.m_r)
@@ -150,6 +164,14 @@ class Plan:
     def tasks(self, batch: Index) -> Index:
         """Number of independent tasks."""
         return batch * self.groups_m * self.groups_n
+
+
+def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether kernels write the result: whole vectors only, or masks are to be had."""
+    if spec.direct is None:
+        return False
+    n, itemsize = known(spec.n), tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8
+    return (isinstance(n, int) and n % tile.lanes == 0) or tile.lanes * itemsize >= _MASKED_BYTES
 
 
 def copies_a(spec: GemmSpec) -> bool:

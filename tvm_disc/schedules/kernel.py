@@ -1,7 +1,7 @@
-"""Kernels: what a template makes of a fused group, and the driver that runs it on the cores.
+"""Kernels: what a group's variants become, and the driver that picks and runs one.
 
 A template emits the body of ``[lo, hi)`` of its independent tasks; everything else (parameters,
-symbolic dims, scratch memory, the choice between serial and parallel) is common and lives here.
+symbolic dims, scratch memory, which variant runs and on how many threads) is common and lives here.
 
     name_body(inputs..., outputs..., scratch, dims..., lo, hi)
     name(inputs..., outputs..., scratch, dims...)
@@ -17,57 +17,20 @@ import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
-from tvm_disc.relay_passes.graph import Node, free_symbols
+from tvm_disc.relay_passes.graph import Node, static_dim
+from tvm_disc.schedules.choose import Choice
 from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, index_var, pointer, prim_func
-from tvm_disc.schedules.gemm_micro import MicroKernels, may_alias
-from tvm_disc.schedules.gemm_tile import Isa
-from tvm_disc.schedules.index import IndexSpace
+from tvm_disc.schedules.gemm_micro import may_alias
+from tvm_disc.schedules.group import Body, Group, Machine
+from tvm_disc.schedules.index import IndexSpace, mul
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.tree import Leaf, Tree
+from tvm_disc.schedules.variant import SERIAL, Plan, Variant
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
-
-@dataclass
-class Machine:
-    """What templates need to know of the target, and what the kernels of a program share.
-
-    Attributes:
-        isa: vector lanes and registers.
-        threads: most tasks that run at once.
-        micro: the register-tile kernels built so far, shared by all contractions.
-    """
-
-    isa: Isa
-    threads: int
-    micro: MicroKernels = field(default_factory=MicroKernels)
-
-    @property
-    def lanes(self) -> int:
-        """32-bit lanes of one vector register."""
-        return self.isa.lanes_f32
-
-
-@dataclass
-class Group:
-    """A fused group: ``nodes`` in topological order compute ``outputs`` from ``params``."""
-
-    name: str
-    kind: str
-    nodes: list[Node]
-    params: list[Node]
-    outputs: list[Node]
-    anchor: Node | None = None
-    constants: frozenset[Node] = frozenset()  # params that are literals at every call
-
-    def symbols(self) -> list[Any]:
-        """Every symbolic dim that the group's code may mention."""
-        exprs: list[Any] = []
-        for node in (*self.params, *self.nodes):
-            exprs.extend(node.shape)
-            for p in node.prims:
-                exprs.extend(p if isinstance(p, tuple) else (p,))
-        return free_symbols(e for e in exprs if not isinstance(e, float | str))
+__all__ = ["Body", "Group", "Kernel", "Machine", "Plan", "build_kernel", "single"]
 
 
 @dataclass
@@ -82,6 +45,7 @@ class Kernel:
         nodes: what the kernel computes.
         packed: for each parameter that must be given in another layout, how to pack it.
         notes: what ``explain`` says about the kernel.
+        choice: its variants and the tree that picks one.
     """
 
     name: str
@@ -95,55 +59,28 @@ class Kernel:
     scratch_bytes: Expr
     packed: dict[Node, Callable[[Any], Any]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    choice: Choice | None = None
 
 
-@dataclass
-class Body:
-    """The function body a template is filling in."""
-
-    block: Block
-    low: Lowering
-    buffers: dict[Node, Buffer]
-    outputs: list[Buffer]
-    scratch: Buffer | None
-    lo: Expr
-    hi: Expr
+def single(plan: Plan) -> Choice:
+    """The choice of a kernel that has one way to run."""
+    return Choice([Variant(plan, SERIAL)], Leaf(0))
 
 
-@dataclass
-class Plan:
-    """A template's answer for one group.
-
-    Attributes:
-        tasks: number of independent tasks, an expression over the group's symbols.
-        work: rough cost of the whole kernel in plain operations, to choose serial or parallel.
-        emit: fills in a body that runs tasks ``[lo, hi)``.
-        scratch_elems: elements of scratch per concurrent task.
-    """
-
-    tasks: Expr
-    work: Expr
-    emit: Callable[[Body], None]
-    scratch_elems: Expr | int = 0
-    scratch_dtype: str = "float32"
-    packed: dict[Node, Callable[[Any], Any]] = field(default_factory=dict)
-    packed_dtypes: dict[Node, str] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-    may_alias: bool = False  # the body's callees write its scratch under another name
-
-
-# Below this many plain operations waking the other cores costs more than it saves (2 to 3 us).
-PARALLEL_WORK = 1 << 17
-
-
-def build_kernel(group: Group, plan: Plan, solver: Solver, machine: Machine) -> Kernel:
-    """Turn a template's plan into TIR functions."""
+def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine) -> Kernel:
+    """Turn the variants that were kept into TIR functions."""
     symbols = group.symbols()
-    body_gv = GlobalVar(f"{group.name}_body")
-    funcs = {body_gv: _body_function(group, plan, solver, symbols)}
+    funcs: dict[Any, Any] = {}
+    bodies: dict[str, Any] = {}
+    for variant in choice.variants:
+        plan = variant.plan
+        if plan.key not in bodies:
+            name = f"{group.name}_body{len(bodies) or ''}"
+            bodies[plan.key] = gv = GlobalVar(name)
+            funcs[gv] = _body_function(group, plan, solver, symbols)
     entry = GlobalVar(group.name)
-    funcs[entry] = _driver(group, plan, symbols, body_gv, machine)
-    scratch = i64(plan.scratch_elems) * machine.threads * _bytes(plan.scratch_dtype)
+    funcs[entry] = _Driver(group, choice, symbols, bodies).function()
+    plan = choice.variants[0].plan
     return Kernel(
         group.name,
         group.kind,
@@ -153,10 +90,25 @@ def build_kernel(group: Group, plan: Plan, solver: Solver, machine: Machine) -> 
         group.params,
         group.outputs,
         symbols,
-        scratch if _uses_scratch(plan) else i64(0),
+        _scratch_bytes(choice.variants, solver),
         plan.packed,
         plan.notes,
+        choice,
     )
+
+
+def _scratch_bytes(variants: Sequence[Variant], solver: Solver) -> Expr:
+    """Room for whichever variant needs most."""
+    sizes: list[Expr] = []
+    for v in variants:
+        size = mul(i64(v.plan.scratch_elems), v.run.parts * _bytes(v.plan.scratch_dtype))
+        if static_dim(size) == 0 or any(solver.known_le(size, s) for s in sizes):
+            continue
+        sizes = [s for s in sizes if not solver.known_le(s, size)] + [size]
+    total: Expr = i64(0)
+    for k, size in enumerate(sizes):
+        total = tirx.max(total, size) if k else size
+    return total
 
 
 def _uses_scratch(plan: Plan) -> bool:
@@ -198,30 +150,62 @@ def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[A
     return may_alias(func) if plan.may_alias else func
 
 
-def _driver(group: Group, plan: Plan, symbols: Sequence[Any], body: Any, machine: Machine) -> Any:
-    ins, outs, scratch = _pointers(group, plan)
-    block = Block()
+class _Driver:
+    """Emits the function that asks the tree's questions and runs the variant."""
 
-    def run(part: Expr, lo: Expr, hi: Expr) -> None:
-        temp = scratch
-        if _uses_scratch(plan) and part is not None:
-            temp = byte_offset(
-                scratch,
-                part * i64(plan.scratch_elems) * _bytes(plan.scratch_dtype),
-                plan.scratch_dtype,
-            )
-        args = [*ins, *outs, temp, *symbols, lo, hi]
-        block.eval(tvm.ir.Call(body, args, ret_ty=PrimType("int32")))
+    def __init__(
+        self, group: Group, choice: Choice, symbols: Sequence[Any], bodies: dict[str, Any]
+    ) -> None:
+        self.group, self.choice, self.symbols, self.bodies = group, choice, symbols, bodies
+        self.ins, self.outs, self.scratch = _pointers(group, choice.variants[0].plan)
+        self.block = Block()
 
-    tasks = block.bind("tasks", i64(plan.tasks))
-    if machine.threads <= 1:
-        run(None, i64(0), tasks)
-    else:
-        with block.when(tirx.And(i64(plan.work) >= PARALLEL_WORK, tasks > 1)):
-            rounded = tasks + (machine.threads - 1)
-            chunk = block.bind("chunk", tirx.floordiv(rounded, machine.threads))
-            with block.loop("part", machine.threads, kind="parallel") as part:
-                run(part, tirx.min(part * chunk, tasks), tirx.min((part + 1) * chunk, tasks))
+    def function(self) -> Any:
+        """The kernel's entry."""
+        self._tree(self.choice.tree)
+        return prim_func([*self.ins, *self.outs, self.scratch, *self.symbols], self.block.stmt())
+
+    def _tree(self, tree: Tree) -> None:
+        if isinstance(tree, Leaf):
+            self._guarded(self.choice.variants[tree.variant])
+            return
+        asked = self.choice.features[tree.feature][0]
+        with self.block.when(i64(asked) < tree.at):
+            self._tree(tree.below)
+        with self.block.otherwise():
+            self._tree(tree.rest)
+
+    def _guarded(self, variant: Variant) -> None:
+        """The variant if its needs are met, else the first that has none."""
+        if variant.safe:
+            self._run(variant)
+            return
+        needs = [need.cond for need in variant.plan.needs]
+        with self.block.when(tirx.all(*needs) if len(needs) > 1 else needs[0]):
+            self._run(variant)
+        with self.block.otherwise():
+            self._run(next(v for v in self.choice.variants if v.safe))
+
+    def _run(self, variant: Variant) -> None:
+        plan, parts, block = variant.plan, variant.run.parts, self.block
+        tasks = block.bind("tasks", i64(plan.tasks))
+        if parts == 1:
+            self._call(plan, None, i64(0), tasks)
+            return
+        with block.when(tasks > 1):
+            chunk = block.bind("chunk", tirx.floordiv(tasks + (parts - 1), parts))
+            with block.loop("part", parts, kind="parallel") as part:
+                lo, hi = tirx.min(part * chunk, tasks), tirx.min((part + 1) * chunk, tasks)
+                self._call(plan, part, lo, hi)
         with block.otherwise():
-            run(None, i64(0), tasks)
-    return prim_func([*ins, *outs, scratch, *symbols], block.stmt())
+            self._call(plan, None, i64(0), tasks)
+
+    def _call(self, plan: Plan, part: Expr, lo: Expr, hi: Expr) -> None:
+        skip: Expr = i64(0)
+        if _uses_scratch(plan) and part is not None:
+            skip = part * i64(plan.scratch_elems) * _bytes(plan.scratch_dtype)
+        temp = byte_offset(self.scratch, skip, plan.scratch_dtype)
+        if static_dim(skip) == 0 and plan is self.choice.variants[0].plan:
+            temp = self.scratch
+        args = [*self.ins, *self.outs, temp, *self.symbols, lo, hi]
+        self.block.eval(tvm.ir.Call(self.bodies[plan.key], args, ret_ty=PrimType("int32")))

@@ -7,7 +7,7 @@ from typing import Any
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.emit import const, i64, index_var
 from tvm_disc.schedules.index import product
-from tvm_disc.schedules.kernel import Body, Group, Kernel, Machine, Plan, build_kernel
+from tvm_disc.schedules.kernel import Body, Group, Kernel, Machine, Plan, build_kernel, single
 from tvm_disc.shape import Solver
 
 
@@ -29,7 +29,10 @@ def nonzero_kernels(
     name = f"nonzero{rank}_{dtype}"
     kernels = [
         build_kernel(
-            Group(f"{name}_{kind}", "opaque", [node], [source], [node]), plan, solver, machine
+            Group(f"{name}_{kind}", "opaque", [node], [source], [node]),
+            single(plan),
+            solver,
+            machine,
         )
         for kind, node, plan in (("count", total, count), ("fill", places, fill))
     ]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvm_disc.errors import Unsupported, WhyNot
+from tvm_disc.schedules.choose import Choice, choose
 from tvm_disc.schedules.contract import plan_conv, plan_dot
+from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
 from tvm_disc.schedules.loop import plan_loop
 from tvm_disc.schedules.reduce import plan_reduce
@@ -14,10 +17,11 @@ from tvm_disc.schedules.rows import plan_rows
 from tvm_disc.schedules.scatter import plan_scatter
 from tvm_disc.schedules.sorting import plan_search, plan_sort
 from tvm_disc.schedules.transpose import plan_transpose
+from tvm_disc.schedules.variant import Variant, feasible, variants_of
 from tvm_disc.schedules.window import plan_window
 from tvm_disc.shape import Solver
 
-Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | WhyNot"]
+Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | WhyNot"]
 
 POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "loop": (("transpose", plan_transpose), ("loop", plan_loop)),
@@ -29,17 +33,52 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
 }
 
 
-def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
-    """The kernel of the first template that accepts the group."""
+@dataclass
+class Space:
+    """Every variant of a group, and what was refused."""
+
+    variants: list[Variant]
+    refused: list[WhyNot]
+
+
+def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
+    """The variants of the first template that accepts the group.
+
+    Raises:
+        Unsupported: no template does.
+    """
     refused: list[WhyNot] = []
     for name, template in POLICY[group.kind]:
-        plan = template(group, solver, machine)
-        if isinstance(plan, WhyNot):
-            refused.append(plan)
+        answer = template(group, solver, machine)
+        if isinstance(answer, WhyNot):
+            refused.append(answer)
             continue
-        plan.notes = {"template": name, **plan.notes}
-        for why in refused:
-            plan.notes[f"not {why.subject}"] = why.reason
-        return build_kernel(group, plan, solver, machine)
+        plans = answer if isinstance(answer, list) else [answer]
+        plans = [replace(p, family=p.family or name) for p in plans]
+        kept, never = feasible(plans, solver)
+        return Space(variants_of(kept, machine), [*refused, *never])
     reasons = "; ".join(str(w) for w in refused)
     raise Unsupported(f"{group.name}: no template takes this group ({reasons})")
+
+
+def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
+    """The kernel of the first template that accepts the group."""
+    space = variant_space(group, solver, machine)
+    choice = choose(group, space.variants, solver, CostModel())
+    kernel = build_kernel(group, choice, solver, machine)
+    kernel.notes = _notes(choice, space)
+    return kernel
+
+
+def _notes(choice: Choice, space: Space) -> dict[str, str]:
+    """What ``explain`` says: the variants' own notes, the tree, and what was refused."""
+    notes: dict[str, str] = {}
+    families = dict.fromkeys(v.plan.family for v in choice.variants)
+    notes["template"] = ", ".join(families)
+    for variant in choice.variants:
+        for key, value in variant.plan.notes.items():
+            notes.setdefault(key, value)
+    notes["runs"] = choice.text().replace("\n", "\n          ")
+    for why in space.refused:
+        notes[f"not {why.subject}"] = why.reason
+    return notes

@@ -71,10 +71,7 @@ class Describer:
             self.types[name] += [
                 [
                     c.name,
-                    [
-                        self.kind(from_type(t, lambda v: found[v.name], 0), where)
-                        for t in c.inputs
-                    ],
+                    [self.kind(from_type(t, lambda v: found[v.name], 0), where) for t in c.inputs],
                 ]
                 for c in data.constructors
             ]

@@ -31,7 +31,6 @@ from tvm_disc.relay.importer.kinds import (
     key,
     parts,
     resolve,
-    with_parts,
 )
 from tvm_disc.relay.importer.objects import Objects
 from tvm_disc.relay.importer.scopes import BOTTOM, Bottom, Captured, Frame, Scope, Tail
@@ -66,7 +65,7 @@ class Widened(Exception):
 
     def __init__(self, entry: Entry, args: list[Any]) -> None:
         super().__init__("a function must be wider")
-        self.entry, self.args = entry, args
+        self.entry, self.wanted = entry, args
 
 
 class Functions(Objects):
@@ -137,9 +136,7 @@ class Functions(Objects):
             inner = declared.fields if isinstance(declared, TupleKind) else [Hole()] * len(value)
             if len(inner) != len(value):
                 raise TypeMismatch(f"{what}: expected {declared}, found {self.kind_of(value)}")
-            return tuple(
-                self._specialised(v, d, what) for v, d in zip(value, inner, strict=True)
-            )
+            return tuple(self._specialised(v, d, what) for v, d in zip(value, inner, strict=True))
         if isinstance(value, Closure):
             if isinstance(declared, FuncKind):
                 self._match_signature(value, declared, what)
@@ -149,18 +146,8 @@ class Functions(Objects):
             if not isinstance(found, TensorKind) or found.dtype != declared.dtype:
                 raise TypeMismatch(f"{what}: expected {declared}, found {found}")
             return declared
-        if isinstance(declared, Hole) and isinstance(found, TensorKind):
-            self._try_unify(declared, found, what)
-            return found
         self.kinds.unify(declared, found, what)
         return resolve(found)
-
-    def _try_unify(self, declared: Kind, found: Kind, what: str) -> None:
-        """A type variable of a parameter: dims may differ between arguments."""
-        free = with_parts(found, parts(found))
-        if isinstance(free, TensorKind):
-            free = TensorKind((None,) * len(free.dims), free.dtype)
-        self.kinds.unify(declared, free, what)
 
     def _match_signature(self, closure: Closure, declared: FuncKind, what: str) -> None:
         """What an annotated closure tells about the type variables of its use."""
@@ -168,8 +155,9 @@ class Functions(Objects):
         if len(own.params) != len(declared.params):
             raise TypeMismatch(f"{what}: expected {declared}, found {own}")
         if not closure.function.type_params:
-            for a, b in zip((*declared.params, declared.result), (*own.params, own.result)):
-                if not isinstance(resolve(b), Hole | TensorKind):
+            pairs = zip((*declared.params, declared.result), (*own.params, own.result), strict=True)
+            for a, b in pairs:
+                if isinstance(resolve(a), Hole) or not isinstance(resolve(b), Hole | TensorKind):
                     self.kinds.unify(a, b, what)
 
     def typed_scope(self, closure: Closure, node: Any) -> Scope:
@@ -211,13 +199,7 @@ class Functions(Objects):
             return None
         scope = self.typed_scope(closure, node)
         for p, want in zip(closure.function.params, args, strict=True):
-            if isinstance(want, TensorKind):
-                declared = self.annotated(p.type_annotation, scope, p)
-                if isinstance(resolve(declared), Hole):
-                    self._try_unify(declared, want, closure.name)
-            elif not isinstance(want, Closure | tuple):
-                declared = self.annotated(p.type_annotation, scope, p)
-                self.kinds.unify(declared, want, closure.name)
+            self._settle_type(p, want, scope)
         kind = resolve(self.annotated(ret, scope, closure.function))
         return None if _open_at_top(kind) else kind
 
@@ -235,7 +217,7 @@ class Functions(Objects):
                 except Widened as wider:
                     if wider.entry is not entry:
                         raise
-                    entry.args, entry.result = wider.args, None
+                    entry.args, entry.result = wider.wanted, None
                     entry.result = self._declared_result(entry.closure, entry.args, node)
                     continue
                 if found is None:
@@ -284,7 +266,6 @@ class Functions(Objects):
         params += [e for c in entry.frame.captures.values() for e in _inner_exprs(c.inner)]
         body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
         func = relax.Function(params, body, self.relax_type(kind), True)
-        relax.expr._update_type(entry.gv, func.ty)
         name = str(entry.gv.name_hint)
         func = func.with_attr("global_symbol", name).with_attr(GENERAL, 1)
         self.functions[entry.gv] = func
@@ -308,10 +289,10 @@ class Functions(Objects):
             if len(dims) != len(kind.dims):
                 return kind
             return TensorKind(joined(kind.dims, dims), kind.dtype)
-        if isinstance(kind, TupleKind) and isinstance(value, tuple):
-            if len(kind.fields) == len(value):
-                pairs = zip(kind.fields, value, strict=True)
-                return TupleKind(tuple(self._widest(k, v) for k, v in pairs))
+        whole = isinstance(kind, TupleKind) and isinstance(value, tuple)
+        if isinstance(kind, TupleKind) and whole and len(kind.fields) == len(value):
+            pairs = zip(kind.fields, value, strict=True)
+            return TupleKind(tuple(self._widest(k, v) for k, v in pairs))
         return kind
 
     def tied(self, value: Any, kind: Kind) -> Any:
@@ -345,14 +326,15 @@ class Functions(Objects):
 
     def _settle_type(self, param: ast.Var, want: Any, scope: Scope) -> None:
         """Fill the type variables of a function's body from what it is specialised for."""
-        if isinstance(want, Closure | tuple):
-            return
         declared = self.annotated(param.type_annotation, scope, param)
-        if isinstance(want, TensorKind):
-            if isinstance(resolve(declared), Hole):
-                self._try_unify(declared, want, param.name_hint)
-        else:
+        if isinstance(want, tuple) or isinstance(resolve(declared), TensorKind):
+            return
+        if not isinstance(want, Closure):
             self.kinds.unify(declared, want, param.name_hint)
+        else:
+            found = resolve(declared)
+            if isinstance(found, FuncKind):
+                self._match_signature(want, found, param.name_hint)
 
     # -- run-time closures ---------------------------------------------------------------------
 

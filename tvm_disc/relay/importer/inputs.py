@@ -86,6 +86,7 @@ class Inputs:
     def _symbol(self, key: Any, name: str, source: str) -> Any:
         if key not in self.symbols:
             self.symbols[key] = self.solver.symbol(name, source)
+        self.solver.declare(self.symbols[key], source)
         return self.symbols[key]
 
 

@@ -27,7 +27,9 @@ class TensorKind:
     def __str__(self) -> str:
         if not self.dims:
             return self.dtype
-        return f"Tensor[({', '.join('?' if d is None else str(d) for d in self.dims)}), {self.dtype}]"
+        return (
+            f"Tensor[({', '.join('?' if d is None else str(d) for d in self.dims)}), {self.dtype}]"
+        )
 
 
 @dataclass(frozen=True)

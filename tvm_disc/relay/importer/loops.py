@@ -113,7 +113,6 @@ class Loops(Functions):
         if result is not None:
             body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
             relax_func = relax.Function(params, body, result, True)
-            relax.expr._update_type(gv, relax_func.ty)
             self.functions[gv] = relax_func.with_attr("global_symbol", name)
         return gv, frame, found if result is None else result
 
@@ -155,5 +154,7 @@ class Loops(Functions):
             if not all(isinstance(a, Tensor) for a in args):
                 raise NotALoop
             captured = [c.inner.expr for c in frame.captures.values()]
-            return Tail(self.ctx.bind(tvm.ir.Call(gv, [*map(self.ctx.expr, args), *captured]), result))
+            return Tail(
+                self.ctx.bind(tvm.ir.Call(gv, [*map(self.ctx.expr, args), *captured]), result)
+            )
         return None

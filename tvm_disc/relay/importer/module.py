@@ -18,19 +18,16 @@ from tvm import relax, tirx
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
+from tvm_disc.relay.importer.branches import Branches
 from tvm_disc.relay.importer.context import i64
 from tvm_disc.relay.importer.external import Describer, External
 from tvm_disc.relay.importer.functions import MAX_DEPTH, Entry
 from tvm_disc.relay.importer.inputs import declare
 from tvm_disc.relay.importer.kinds import Hole, Kinds, TupleKind, WideKey, Wider, joined
-from tvm_disc.relay.importer.loops import Loops
 from tvm_disc.relay.importer.scopes import (
-    BOTTOM,
-    FAILED,
     Bottom,
     Frame,
     Scope,
-    Tail,
     mentions,
     operands_of,
     recursive_globals,
@@ -113,7 +110,7 @@ def _import(
                 wide[place] = joined(wide.get(place, dims), dims)
 
 
-class _Importer(Loops):
+class _Importer(Branches):
     def __init__(
         self,
         mod: IRModule,
@@ -184,6 +181,8 @@ class _Importer(Loops):
         while stack:
             func = stack.pop()
             relax.analysis.post_order_visit(func.body, look)
+        for gv, func in found.items():
+            relax.expr._update_type(gv, func.ty)
         return found
 
     # -- results -------------------------------------------------------------------------------
@@ -322,7 +321,9 @@ class _Importer(Loops):
         for k, a in enumerate(args):
             if isinstance(a, Boxed | Closure):
                 found = self.kind_of(a)
-                raise TypeMismatch(self.ctx.where(f"argument {k}: expected a tensor, found {found}"))
+                raise TypeMismatch(
+                    self.ctx.where(f"argument {k}: expected a tensor, found {found}")
+                )
         if row.value is not None:
             value = row.value(self.ctx, args, call.attrs)
             if value is not None:
@@ -391,8 +392,8 @@ class _Importer(Loops):
         """An argument under the static dims its parameter declares."""
         ty = param.type_annotation
         if isinstance(value, Boxed) and ty is not None:
-            declared = self.annotated(ty, scope, param)
-            return self.converted(value, declared, f"argument '%{param.name_hint}'")
+            kind = self.annotated(ty, scope, param)
+            return self.converted(value, kind, f"argument '%{param.name_hint}'")
         if not isinstance(value, Tensor) or not isinstance(ty, rt.TensorType):
             return value
         if ty.dtype != value.dtype or len(ty.shape) != value.rank:
@@ -406,14 +407,6 @@ class _Importer(Loops):
         return value
 
     # -- control flow --------------------------------------------------------------------------
-
-    def _branch(self, run: Callable[[], Any]) -> tuple[list[Any], Any]:
-        self.ctx.sequences.append([])
-        try:
-            value = run()
-        finally:
-            bindings = self.ctx.sequences.pop()
-        return bindings, value
 
     def _if(self, node: ast.If, scope: Scope) -> Any:
         cond = self._lookup(node.cond, scope)
@@ -431,93 +424,6 @@ class _Importer(Loops):
             lambda: self.evaluate(node.false_branch, self._scope(scope)),
             self.at(node, "this cannot be reached"),
         )
-
-    def choose(
-        self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any], failure: str
-    ) -> Any:
-        """One of two values, by a condition in memory."""
-        found = [self._branch(then), self._branch(otherwise)]
-        values = [v for _, v in found if not isinstance(v, Bottom | Tail)]
-        if not values:
-            bottoms = [v for _, v in found if isinstance(v, Bottom)]
-            return BOTTOM if any(v is not FAILED for v in bottoms) or not bottoms else FAILED
-        recurs = any(isinstance(v, Tail) for _, v in found)
-        joint = self._joint(values[0], values[-1])
-        # The dims of a recursive result are those of some later round.
-        erased = self._erase(values[0]) if recurs else self._joined(joint, values[-1])
-        branches = []
-        for bindings, value in found:
-            self.ctx.sequences.append(bindings)
-            if isinstance(value, Bottom):
-                out = self.object("fail", erased, tvm.ir.StringImm(failure))
-            else:
-                out = self.tied_result(self._as(value, joint))
-            branches.append(relax.SeqExpr([relax.BindingBlock(self.ctx.sequences.pop())], out))
-        var = self.ctx.bind(relax.If(cond, *branches), erased)
-        return self.reopened(var, erased, joint)
-
-    def _joint(self, a: Any, b: Any) -> Any:
-        """What both branches give: different functions become run-time ones."""
-        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-            return tuple(self._joint(x, y) for x, y in zip(a, b, strict=True))
-        if isinstance(a, Closure) and isinstance(b, Closure) and a.identity == b.identity:
-            return a
-        if isinstance(a, Tensor) and isinstance(b, Tensor):
-            return a
-        kind = self.kind_of(a)
-        self.kinds.unify(kind, self.kind_of(b), self.at(None, "the branches of an if or match"))
-        return Boxed(kind, None)
-
-    def _as(self, value: Any, joint: Any) -> Any:
-        """``value`` in the form that both branches have."""
-        if isinstance(joint, tuple) and isinstance(value, tuple):
-            return tuple(self._as(v, j) for v, j in zip(value, joint, strict=True))
-        if isinstance(joint, Closure):
-            return ()
-        if isinstance(joint, Boxed):
-            return self.converted(value, joint.kind, "the branches of an if or match")
-        return value
-
-    def _joined(self, a: Any, b: Any) -> Any:
-        """The type of either value: dims that may differ are erased."""
-        if isinstance(a, tuple):
-            return relax.TupleType([self._joined(x, y) for x, y in zip(a, b, strict=True)])
-        if isinstance(a, Closure):
-            return relax.TupleType([])
-        if isinstance(a, Boxed):
-            return relax.ObjectType()
-        if a.dtype != b.dtype or a.rank != b.rank:
-            raise TypeMismatch(
-                f"the branches of an if give {a.dtype} of rank {a.rank} and "
-                f"{b.dtype} of rank {b.rank}"
-            )
-        same = all(self.ctx.same(x, y) for x, y in zip(a.dims, b.dims, strict=True))
-        if same and all(isinstance(d, tirx.IntImm) for d in a.dims):
-            return relax.TensorType(list(a.dims), a.dtype)
-        if same:
-            return relax.TensorType([self.solver.simplify(d) for d in a.dims], a.dtype)
-        return relax.TensorType(None, a.dtype, ndim=a.rank)
-
-    def reopened(self, expr: Expr, ty: Any, like: Any) -> Any:
-        """A value of erased type, its unknown dims under fresh symbols."""
-        if isinstance(like, Closure):
-            return like
-        if isinstance(ty, relax.TupleType):
-            return tuple(
-                self.reopened(
-                    self.ctx.bind(relax.TupleGetItem(expr, k), t),
-                    t,
-                    like[k] if isinstance(like, tuple) else None,
-                )
-                for k, t in enumerate(ty.fields)
-            )
-        if isinstance(like, Boxed):
-            return Boxed(like.kind, expr)
-        if ty.shape is not None:
-            return Tensor(tuple(ty.shape.values), str(ty.dtype), expr)
-        dims = [self._fresh("d") for _ in range(int(ty.ndim))]
-        var = self.ctx.match(expr, relax.TensorType(dims, str(ty.dtype)))
-        return Tensor(tuple(dims), str(ty.dtype), var)
 
     def _seen_outside(self, value: Any, params: Sequence[Any]) -> Any:
         """A result type may only mention symbols of the parameters."""

@@ -306,9 +306,7 @@ class Objects(Inputs):
             fields = [_Field(source.expr, k, f) for k, f in enumerate(kinds)]
             return self._match_rows(_with(rows, source, ctor, fields), node, scope)
         plain = int(not ctor.inputs)
-        cond = self.object(
-            "has_tag", relax.TensorType([], "bool"), ctor.tag, plain, source.expr
-        )
+        cond = self.object("has_tag", relax.TensorType([], "bool"), ctor.tag, plain, source.expr)
 
         def then() -> Any:
             fields = [_Field(source.expr, k, f) for k, f in enumerate(kinds)]

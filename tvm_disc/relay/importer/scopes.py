@@ -101,7 +101,9 @@ def mentions(expr: ast.Expr, closure: Closure) -> bool:
         return any(e is closure.recursive for e in post_order(expr))
     if not closure.is_global:
         return False
-    return any(isinstance(e, ast.GlobalVar) and e.name_hint == closure.name for e in post_order(expr))
+    return any(
+        isinstance(e, ast.GlobalVar) and e.name_hint == closure.name for e in post_order(expr)
+    )
 
 
 def is_loop(closure: Closure) -> bool:

@@ -1,0 +1,83 @@
+"""Variants as functions of their own: they run, and compute what the program computes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import tirx
+
+from tvm_disc.codegen.target import resolve_target
+from tvm_disc.relay_passes.graph import Node
+from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.gemm_tile import isa_of
+from tvm_disc.schedules.group import Group, Machine
+from tvm_disc.schedules.select import variant_space
+from tvm_disc.schedules.signature import describe_group, group_key, template_hash
+from tvm_disc.schedules.variant import Need
+from tvm_disc.shape import Solver
+from tvm_disc.tune.entry import build_bench
+from tvm_disc.tune.measure import Effort, Session, local_session
+
+QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1)
+
+
+def exp_group(name: str = "n") -> Group:
+    n, m = tirx.Var(name, "int64"), tirx.Var("m", "int64")
+    source = Node("param", (), (n, m), "float32")
+    result = Node("relax.exp", (source,), (n, m), "float32")
+    return Group("g", "loop", [result], [source], [result])
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    target = resolve_target(None)
+    machine, group = Machine(isa_of(target), 2), exp_group()
+    variants = variant_space(group, Solver(), machine).variants
+    return local_session(build_bench(group, variants, Solver(), machine, target))
+
+
+@pytest.mark.parametrize("dims", [(1, 1), (7, 13), (64, 100), (2, 5000), (0, 4)])
+def test_every_variant_computes_the_same(session: Session, dims: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).uniform(-1, 1, dims).astype("float32")
+    for name in session.bench.names:
+        out = tvm.runtime.tensor(np.zeros(dims, "float32"))
+        scratch = tvm.runtime.tensor(np.zeros(64, "uint8"))
+        session.module[name](tvm.runtime.tensor(x), out, scratch, *dims)
+        np.testing.assert_allclose(out.numpy(), np.exp(x), rtol=1e-6)
+
+
+def test_every_variant_is_timed(session: Session) -> None:
+    times = session.time((3, 50), QUICK)
+    assert len(times) == len(session.bench.variants) > 1
+    assert all(0 < t < math.inf for t in times)
+
+
+def test_a_variant_that_must_not_run_is_not(session: Session) -> None:
+    n = session.bench.group.symbols()[0]
+    plan = session.bench.variants[-1].plan
+    before, plan.needs = plan.needs, (Need("large", n > i64(100)),)
+    try:
+        times = session.time((3, 50), QUICK)
+    finally:
+        plan.needs = before
+    assert set(times) == {math.inf}
+
+
+def test_the_key_of_a_group_forgets_names() -> None:
+    assert group_key(exp_group("a")) == group_key(exp_group("b"))
+    assert "relax.exp" in describe_group(exp_group()) and len(template_hash()) == 12
+
+
+def test_groups_that_differ_have_other_keys() -> None:
+    def key(**change: Any) -> str:
+        group = exp_group()
+        for name, value in change.items():
+            setattr(group.nodes[0], name, value)
+        return group_key(group)
+
+    keys = {key(), key(op="relax.tanh"), key(dtype="float64"), key(attrs={"axis": 1})}
+    assert len(keys) == 4

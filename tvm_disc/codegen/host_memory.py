@@ -1,0 +1,266 @@
+"""Memory of a running program: a pool of workspaces that all its calls share, and new tensors.
+
+A program has one state, made when it is loaded: where its constants are, and a few blocks that
+calls have given back. A call takes the smallest block that fits, or asks the system for a new one
+in place of the largest kept. All of it is compiled code over the C library, so that running out
+of memory is an answer and not an exception in the middle of a kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import tirx
+from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host_abi import as_pointer, i32, static_cell, void_pointer
+from tvm_disc.schedules.emit import Block, Buffer, i64, prim_func
+
+Expr: TypeAlias = Any
+
+# The state, in 64-bit words.
+CONSTANTS, FREE, LIMIT, KEPT, REQUESTS, MISSES, MUTEX, BLOCKS = 0, 1, 2, 3, 4, 5, 8, 24
+KEPT_BLOCKS = 16
+STATE_WORDS = BLOCKS + 2 * KEPT_BLOCKS
+DEFAULT_LIMIT_BYTES = 1 << 30
+# In front of every block: its size, and the address that the system gave.
+HEADER_BYTES = 64
+# A managed tensor is followed by its shape, then by its data.
+MANAGED_WORDS = 10
+
+TAKE, GIVE, TRIM, TENSOR = (
+    GlobalVar(f"tvm_disc_{name}") for name in ("take", "give", "trim_blocks", "new_tensor")
+)
+
+
+def memory_functions() -> dict[Any, Any]:
+    """The private functions that every program contains."""
+    return {TAKE: _take(), GIVE: _give(), TRIM: _trim(), TENSOR: _new_tensor()}
+
+
+def _words(name: str) -> Any:
+    return tirx.Var(name, PointerType(PrimType("int64"), "global"))
+
+
+def _address(data: Any, word: int) -> Expr:
+    return O.call_intrin(void_pointer(), "tirx.handle_add_byte_offset", data, i64(8 * word))
+
+
+def _int(pointer: Expr) -> Expr:
+    return tirx.reinterpret("int64", pointer)
+
+
+def call(function: Any, *args: Any) -> Expr:
+    """A call of one of these functions."""
+    return tvm.ir.Call(function, list(args), ret_ty=PrimType("int32"))
+
+
+def allocate(size_bytes: Expr) -> Expr:
+    """The system's answer to a request, null if there is no memory."""
+    return O.call_extern("handle", "malloc", tirx.Cast("uint64", i64(size_bytes)))
+
+
+def release(address: Expr) -> Expr:
+    """Give an address back to the system; 0 is ignored."""
+    return O.call_extern("int32", "free", as_pointer(address))
+
+
+def aligned(address: Expr) -> Expr:
+    """The next multiple of 64."""
+    return tirx.bitwise_and(address + 63, i64(-64))
+
+
+def _lock(block: Block, state: Any, verb: str) -> None:
+    block.eval(O.call_extern("int32", f"pthread_mutex_{verb}", _address(state, MUTEX)))
+
+
+def new_state(block: Block, slot: Any, constants: Expr) -> Buffer:
+    """Make the program's state, once."""
+    cell = static_cell(block, slot)
+    with block.when(tirx.EQ(cell[i64(0)], i64(0))):
+        words = tirx.Cast("uint64", i64(STATE_WORDS))
+        made = O.call_extern("handle", "calloc", words, tirx.Cast("uint64", i64(8)))
+        block.store(cell, 0, _int(block.bind("made", made)))
+        state = state_of(block, cell)
+        mutex = _address(state.data, MUTEX)
+        block.eval(O.call_extern("int32", "pthread_mutex_init", mutex, as_pointer(i64(0))))
+        block.store(state, LIMIT, i64(DEFAULT_LIMIT_BYTES))
+        free = O.call_extern("handle", "dlsym", as_pointer(i64(0)), StringImm("free"))
+        block.store(state, FREE, _int(block.bind("free", free)))
+    state = state_of(block, cell)
+    block.store(state, CONSTANTS, constants)
+    return state
+
+
+def state_of(block: Block, cell: Buffer) -> Buffer:
+    """The state behind the program's static variable."""
+    kind = PointerType(PrimType("int64"), "global")
+    return block.declare(
+        "state", block.bind("state", tirx.reinterpret(kind, cell[i64(0)])), "int64"
+    )
+
+
+# -- the pool -------------------------------------------------------------------------------------
+
+
+def _take() -> Any:
+    """``take(state, size_bytes, out)``: a block of at least that size, or 0."""
+    state_ptr, size, out_ptr = _words("state"), tirx.Var("size", "int64"), _words("out")
+    block = Block()
+    state, out = block.declare("s", state_ptr, "int64"), block.declare("o", out_ptr, "int64")
+    best, largest = block.alloc("best", 1, "int64"), block.alloc("largest", 1, "int64")
+    victim = block.alloc("victim", 1, "int64")
+    for cell, value in ((best, -1), (largest, 0), (victim, 0), (out, 0)):
+        block.store(cell, 0, i64(value))
+    _lock(block, state_ptr, "lock")
+    block.store(state, REQUESTS, state[i64(REQUESTS)] + 1)
+    with block.loop("k", KEPT_BLOCKS) as k:
+        _consider(block, state, k, size, best, largest)
+    with block.when(best[i64(0)] >= 0):
+        block.store(out, 0, _removed(block, state, best[i64(0)]))
+    with block.otherwise():
+        block.store(state, MISSES, state[i64(MISSES)] + 1)
+        block.store(victim, 0, _removed(block, state, largest[i64(0)]))
+    _lock(block, state_ptr, "unlock")
+    with block.when(best[i64(0)] < 0):
+        _give_back(block, victim[i64(0)])
+        _request(block, state_ptr, size, out)
+    return prim_func([state_ptr, size, out_ptr], block.stmt())
+
+
+def _consider(
+    block: Block, state: Buffer, k: Expr, size: Expr, best: Buffer, largest: Buffer
+) -> None:
+    """Remember block ``k`` if it is the smallest that fits, or the largest of all."""
+    room = block.bind("room", _room(state, k))
+    with block.when(room > _room(state, largest[i64(0)])):
+        block.store(largest, 0, k)
+    with block.when(room >= tirx.max(size, i64(1))):
+        first = best[i64(0)] < 0
+        chosen = tirx.max(best[i64(0)], i64(0))
+        with block.when(tirx.Or(first, room < _room(state, chosen))):
+            block.store(best, 0, k)
+
+
+def _room(state: Buffer, k: Expr) -> Expr:
+    return state[i64(BLOCKS + 1) + k * 2]
+
+
+def _removed(block: Block, state: Buffer, k: Expr) -> Expr:
+    """Take kept block ``k`` out of the pool; its address, 0 if there is none."""
+    k = block.bind("k", k)
+    found = block.bind("found", state[i64(BLOCKS) + k * 2])
+    block.store(state, KEPT, state[i64(KEPT)] - _room(state, k))
+    block.store(state, i64(BLOCKS) + k * 2, i64(0))
+    block.store(state, i64(BLOCKS + 1) + k * 2, i64(0))
+    return found
+
+
+def _header(block: Block, address: Expr) -> Buffer:
+    kind = PointerType(PrimType("int64"), "global")
+    at = block.bind("header", tirx.reinterpret(kind, address - HEADER_BYTES))
+    return block.declare("h", at, "int64")
+
+
+def _give_back(block: Block, address: Expr) -> None:
+    with block.when(tirx.NE(address, i64(0))):
+        block.eval(release(_header(block, address)[i64(1)]))
+
+
+def _request(block: Block, state: Any, size: Expr, out: Buffer) -> None:
+    """A new block from the system; if it has none, all kept blocks are given back first."""
+    raw = block.alloc("raw", 1, "int64")
+    total = size + (HEADER_BYTES + 64)
+    block.store(raw, 0, _int(block.bind("got", allocate(total))))
+    with block.when(tirx.EQ(raw[i64(0)], i64(0))):
+        block.eval(call(TRIM, state))
+        block.store(raw, 0, _int(block.bind("again", allocate(total))))
+    with block.when(tirx.NE(raw[i64(0)], i64(0))):
+        address = block.bind("address", aligned(raw[i64(0)]) + HEADER_BYTES)
+        header = _header(block, address)
+        block.store(header, 0, size)
+        block.store(header, 1, raw[i64(0)])
+        block.store(out, 0, address)
+
+
+def _give() -> Any:
+    """``give(state, address)``: back to the pool, or to the system where the pool is full."""
+    state_ptr, address = _words("state"), tirx.Var("address", "int64")
+    block = Block()
+    state = block.declare("s", state_ptr, "int64")
+    size = block.bind("size", _header(block, address)[i64(0)])
+    place = block.alloc("place", 1, "int64")
+    block.store(place, 0, i64(-1))
+    _lock(block, state_ptr, "lock")
+    with block.loop("k", KEPT_BLOCKS) as k, block.when(tirx.EQ(state[i64(BLOCKS) + k * 2], i64(0))):
+        block.store(place, 0, k)
+    with block.when(state[i64(KEPT)] + size > state[i64(LIMIT)]):
+        block.store(place, 0, i64(-1))
+    with block.when(place[i64(0)] >= 0):
+        k = block.bind("k", place[i64(0)])
+        block.store(state, i64(BLOCKS) + k * 2, address)
+        block.store(state, i64(BLOCKS + 1) + k * 2, size)
+        block.store(state, KEPT, state[i64(KEPT)] + size)
+    _lock(block, state_ptr, "unlock")
+    with block.when(place[i64(0)] < 0):
+        _give_back(block, address)
+    return prim_func([state_ptr, address], block.stmt())
+
+
+def _trim() -> Any:
+    """``trim(state)``: give every kept block back to the system."""
+    state_ptr = _words("state")
+    block = Block()
+    state = block.declare("s", state_ptr, "int64")
+    _lock(block, state_ptr, "lock")
+    with block.loop("k", KEPT_BLOCKS) as k:
+        _give_back(block, _removed(block, state, k))
+    _lock(block, state_ptr, "unlock")
+    return prim_func([state_ptr], block.stmt())
+
+
+# -- tensors --------------------------------------------------------------------------------------
+
+
+def _new_tensor() -> Any:
+    """``new_tensor(state, kind, dims, ndim, size_bytes, out)``: ``out`` = (tensor, data) or zeros.
+
+    The managed tensor of DLPack, its shape and its data are one request to the system, and the
+    system's own ``free`` releases it. ``kind`` is (dtype << 32) + ndim as it lies in memory.
+    """
+    state_ptr, dims_ptr, out_ptr = _words("state"), _words("dims"), _words("out")
+    kind, ndim, size = (tirx.Var(n, "int64") for n in ("kind", "ndim", "size"))
+    block = Block()
+    state, out = block.declare("s", state_ptr, "int64"), block.declare("o", out_ptr, "int64")
+    dims = block.declare("d", dims_ptr, "int64")
+    block.store(out, 0, i64(0))
+    raw = block.alloc("raw", 1, "int64")
+    block.store(raw, 0, i64(0))
+    with block.when(tirx.And(size >= 0, size < i64(1 << 62))):
+        total = ndim * 8 + size + (8 * MANAGED_WORDS + 64)
+        block.store(raw, 0, _int(block.bind("got", allocate(total))))
+        with block.when(tirx.EQ(raw[i64(0)], i64(0))):
+            block.eval(call(TRIM, state_ptr))
+            block.store(raw, 0, _int(block.bind("again", allocate(total))))
+    with block.when(tirx.NE(raw[i64(0)], i64(0))):
+        base = block.bind("base", raw[i64(0)])
+        pointer = tirx.reinterpret(PointerType(PrimType("int64"), "global"), base)
+        words = block.declare("w", block.bind("words", pointer), "int64")
+        data = block.bind("data", aligned(base + ndim * 8 + 8 * MANAGED_WORDS))
+        shape = block.bind("shape", base + 8 * MANAGED_WORDS)
+        fields = (1, 0, state[i64(FREE)], 0, data, 1, kind, shape, 0, 0)
+        for k, value in enumerate(fields):
+            block.store(words, k, i64(value))
+        with block.loop("axis", ndim) as axis:
+            block.store(words, i64(MANAGED_WORDS) + axis, dims[axis])
+        block.store(out, 1, data)
+        managed = as_pointer(base)
+        status = O.call_extern(
+            "int32", "TVMFFITensorFromDLPackVersioned", managed, i32(0), i32(0), out_ptr
+        )
+        with block.when(tirx.NE(block.bind("status", status), i32(0))):
+            block.store(out, 0, i64(0))
+            block.eval(release(base))
+    return prim_func([state_ptr, kind, dims_ptr, ndim, size, out_ptr], block.stmt())

@@ -1,0 +1,157 @@
+"""Which variants a kernel keeps and when each runs: a decision tree from a table of costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay_passes.graph import static_dim
+from tvm_disc.schedules import tree as trees
+from tvm_disc.schedules.cost import cost_table
+from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.grow import Limits, grow, keep, losses
+from tvm_disc.schedules.index import product
+from tvm_disc.schedules.points import Points, Values, evaluate, sample
+from tvm_disc.schedules.tree import Tree
+from tvm_disc.schedules.variant import Variant
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
+REMAINDERS = (16,)  # d % r of every dim
+
+
+@dataclass
+class Choice:
+    """The variants a kernel keeps and the tree that picks among them.
+
+    Attributes:
+        variants: kept; the first safe one serves where another's needs are not met.
+        tree: over ``features``, by number; its leaves are numbers of ``variants``.
+        features: (expression, text).
+    """
+
+    variants: list[Variant]
+    tree: Tree
+    features: list[tuple[Expr, str]] = field(default_factory=list)
+
+    def text(self) -> str:
+        """The tree as nested questions."""
+        return trees.show(self.tree, [t for _, t in self.features], [str(v) for v in self.variants])
+
+    def to_json(self) -> dict[str, Any]:
+        """The tree as plain values."""
+        names = [t for _, t in self.features]
+        return trees.to_json(self.tree, names, [v.to_json() for v in self.variants])
+
+
+def group_features(
+    group: Group, variants: Sequence[Variant], solver: Solver
+) -> list[tuple[Expr, str]]:
+    """What a tree may ask: dims, their products, what templates name, remainders."""
+    symbols = group.symbols()
+    exprs: list[Expr] = list(symbols)
+    for variant in variants:
+        exprs += [*variant.plan.features, variant.plan.tasks, variant.plan.work]
+    exprs += [product((a, b)) for k, a in enumerate(symbols) for b in symbols[k + 1 :]]
+    exprs += [s % r for s in symbols for r in REMAINDERS]
+    found: dict[str, Expr] = {}
+    for expr in exprs:
+        if static_dim(expr) is None:
+            found.setdefault(str(expr), expr)
+    return [(expr, text) for text, expr in found.items()]
+
+
+def table(values: Sequence[tuple[Expr, str]], points: Points, count: int) -> Values:
+    """The features at every point, a column for each."""
+    columns = [np.broadcast_to(evaluate(e, points), (count,)) for e, _ in values]
+    return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
+
+
+def choose(
+    group: Group,
+    variants: Sequence[Variant],
+    solver: Solver,
+    model: CostModel,
+    limits: Limits | None = None,
+) -> Choice:
+    """The choice that the analytical model makes over everything the facts allow."""
+    limits = limits or Limits()
+    if len(variants) == 1:
+        return Choice(list(variants), trees.Leaf(0))
+    symbols = group.symbols()
+    try:
+        size = sum_of(product(n.shape) for n in (*group.params, *group.outputs))
+        points = sample(symbols, solver, size, LARGEST_TENSOR)
+        count = len(next(iter(points.values()))) if points else 1
+        features = group_features(group, variants, solver)
+        asked = table(features, points, count)
+        costs = cost_table(list(variants), points, count, model)
+    except Unsupported:
+        return _by_work(variants, model)
+    return fit(variants, features, asked, costs, np.ones(count), solver, limits)
+
+
+def _by_work(variants: Sequence[Variant], model: CostModel) -> Choice:
+    """Where dims cannot be sampled: the first plan, on all threads if there is work for them."""
+    plan = variants[0].plan
+    runs = [v for v in variants if v.plan is plan]
+    if len(runs) == 1 or static_dim(plan.work) is not None:
+        return Choice(runs[:1], trees.Leaf(0))
+    enough = int(2 * model.wake_ns / model.op_ns)
+    asked = [(plan.work, str(plan.work))]
+    return Choice(runs[:2], trees.Split(0, enough, trees.Leaf(0), trees.Leaf(1)), asked)
+
+
+def fit(
+    variants: Sequence[Variant],
+    features: list[tuple[Expr, str]],
+    asked: Values,
+    costs: Values,
+    weights: Values,
+    solver: Solver,
+    limits: Limits,
+) -> Choice:
+    """The choice for a table of costs (points x variants) and of features (points x features)."""
+    if not any(v.safe for v in variants):
+        raise Unsupported("every variant rests on facts that may not hold")
+    loss = losses(costs, weights)
+    best: tuple[float, list[int]] | None = None
+    for layout in dict.fromkeys(v.plan.layout for v in variants):
+        usable = np.array([v.plan.layout == layout for v in variants])
+        safe = usable & np.array([v.safe for v in variants])
+        if not safe.any():
+            continue
+        kept = keep(np.where(usable, loss, 1e6), safe, limits)
+        left = float(np.round(loss[:, kept].min(axis=1).sum(), 9))
+        if best is None or left < best[0]:
+            best = (left, kept)
+    assert best is not None
+    kept = best[1]
+    tree = prune_proved(grow(loss[:, kept], asked, limits), features, solver)
+    used = trees.leaves(tree)
+    needed = used if any(variants[kept[k]].safe for k in used) else sorted({0, *used})
+    numbers = {k: i for i, k in enumerate(needed)}
+    picked = [variants[kept[k]] for k in needed]
+    return Choice(picked, trees.renumber(tree, numbers), features)
+
+
+def prune_proved(tree: Tree, features: Sequence[tuple[Expr, str]], solver: Solver) -> Tree:
+    """The tree without branches that proved facts decide."""
+    below: Callable[[int, int], bool | None] = lambda f, at: solver.known_lt(features[f][0], at)  # noqa: E731
+    return trees.prune(tree, below)
+
+
+def sum_of(exprs: Any) -> Expr:
+    """The sum of expressions."""
+    total: Expr = i64(0)
+    for e in exprs:
+        total = total + e
+    return total

@@ -1,0 +1,38 @@
+"""What a machine takes for the pieces of a kernel: the constants of the analytical model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Nanoseconds and cycles of one machine.
+
+    Attributes:
+        op_ns: one plain operation of vector code.
+        call_ns: entering a kernel.
+        wake_ns: having the other threads begin, and waiting for the last.
+        parallel: speed of all threads together, over that of one times their number.
+        cycle_ns: a cycle of the multiply-add pipes.
+        fma_per_cycle: vector multiply-adds in a cycle.
+        fma_latency: cycles of a dependent step of a micro-kernel.
+        micro_call_cycles: entering a micro-kernel and its epilogue.
+        task_ns: entering a task.
+        store_ns, pack_ns: storing a sum, and copying an element into another layout.
+        near_bytes, far_byte_ns: the second-level cache, and a byte from beyond it.
+    """
+
+    op_ns: float = 0.04
+    call_ns: float = 10.0
+    wake_ns: float = 2600.0
+    parallel: float = 1.0
+    cycle_ns: float = 0.35
+    fma_per_cycle: float = 2.0
+    fma_latency: float = 4.0
+    micro_call_cycles: float = 30.0
+    task_ns: float = 20.0
+    store_ns: float = 0.05
+    pack_ns: float = 0.15
+    near_bytes: float = 512 * 1024.0
+    far_byte_ns: float = 0.05

@@ -1,0 +1,82 @@
+"""The variants of a GEMM: which tiles are worth trying, and what the analytical model says of them.
+
+    time = micro-kernel steps x cycles of a step + calls + packing + memory the tiles stream
+
+after DietCode (Zheng et al. 2022): the cost of a micro-kernel times how many of them the sizes,
+rounded up to tiles, need. How tasks fill the threads is the common part's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a
+from tvm_disc.schedules.gemm_tile import GemmTile, Isa, default_tile
+from tvm_disc.schedules.points import Points, Values, evaluate
+from tvm_disc.schedules.variant import Knobs
+
+Expr: TypeAlias = Any
+
+FINE_BLOCKS, FINE_PANELS = 4, 2  # a smaller task: more of them for the threads
+
+
+@dataclass(frozen=True)
+class GemmKnobs(Knobs):
+    """The knobs of :class:`GemmTile` that variants differ in."""
+
+    m_r: int
+    n_r: int
+    kc: int
+    m_blocks: int
+    n_panels: int
+    pack_rows: int
+
+    @staticmethod
+    def of(tile: GemmTile) -> GemmKnobs:
+        """The knobs of a tile."""
+        return GemmKnobs(tile.m_r, tile.n_r, tile.kc, tile.m_blocks, tile.n_panels, tile.pack_rows)
+
+
+def tiles(isa: Isa, dtype: str, n: int | None) -> list[GemmTile]:
+    """Tiles worth trying, the default first; all fit the register file."""
+    default = default_tile(isa, dtype, n)
+    found = [default]
+    for vectors in (2, 3, 4):
+        rows = min(14, (isa.registers - vectors - 1) // vectors)
+        if rows >= 2 and (n is None or vectors * default.lanes < n + default.lanes):
+            found.append(replace(default, m_r=rows, n_r=vectors * default.lanes))
+    fine = [replace(t, m_blocks=FINE_BLOCKS, n_panels=FINE_PANELS) for t in found]
+    return list(dict.fromkeys([*found, *fine]))
+
+
+def gemm_ns(
+    spec: GemmSpec, tile: GemmTile, sizes: Sequence[Expr], points: Points, model: Any
+) -> Values:
+    """Nanoseconds of one serial run at each point."""
+    batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
+    blocks = np.maximum(np.ceil(m / tile.m_r), 1)
+    panels = np.maximum(np.ceil(n / tile.n_r), 1)
+    rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # of a mean micro-kernel
+    step = np.maximum(rows * columns / model.fma_per_cycle, (rows + columns) / 2)
+    step = np.maximum(step, model.fma_latency / 4)
+    calls = blocks * panels * np.maximum(np.ceil(k / (tile.kc or np.inf)), 1)
+    cycles = blocks * panels * k * step + calls * model.micro_call_cycles
+    time = cycles * model.cycle_ns + m * n * model.store_ns
+    groups_m = np.ceil(blocks / tile.m_blocks)
+    groups_n = np.ceil(panels / tile.n_panels)
+    if spec.b_packed is None:
+        packs = groups_n * 0 + (m > tile.pack_rows) if spec.b_affine is not None else 1
+        time = time + packs * k * n * model.pack_ns
+    if copies_a(spec):
+        time = time + groups_n * m * k * model.pack_ns
+    itemsize = np.dtype(spec.dtype).itemsize
+    streamed = (groups_m * n * k + groups_n * m * k) * itemsize
+    far = np.maximum(streamed - model.near_bytes, 0)
+    return np.asarray(
+        batch * (time + far * model.far_byte_ns + model.task_ns * groups_m * groups_n)
+    )

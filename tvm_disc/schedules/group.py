@@ -1,0 +1,69 @@
+"""What a template is given: a fused group, the machine, and the body that it fills in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tvm_disc.relay_passes.graph import Node, free_symbols
+from tvm_disc.schedules.emit import Block, Buffer
+from tvm_disc.schedules.gemm_micro import MicroKernels
+from tvm_disc.schedules.gemm_tile import Isa
+from tvm_disc.schedules.lowering import Lowering
+
+Expr: TypeAlias = Any
+
+
+@dataclass
+class Machine:
+    """What templates need to know of the target, and what the kernels of a program share.
+
+    Attributes:
+        isa: vector lanes and registers.
+        threads: most tasks that run at once.
+        micro: the register-tile kernels built so far, shared by all contractions.
+    """
+
+    isa: Isa
+    threads: int
+    micro: MicroKernels = field(default_factory=MicroKernels)
+
+    @property
+    def lanes(self) -> int:
+        """32-bit lanes of one vector register."""
+        return self.isa.lanes_f32
+
+
+@dataclass
+class Group:
+    """A fused group: ``nodes`` in topological order compute ``outputs`` from ``params``."""
+
+    name: str
+    kind: str
+    nodes: list[Node]
+    params: list[Node]
+    outputs: list[Node]
+    anchor: Node | None = None
+    constants: frozenset[Node] = frozenset()  # params that are literals at every call
+
+    def symbols(self) -> list[Any]:
+        """Every symbolic dim that the group's code may mention."""
+        exprs: list[Any] = []
+        for node in (*self.params, *self.nodes):
+            exprs.extend(node.shape)
+            for p in node.prims:
+                exprs.extend(p if isinstance(p, tuple) else (p,))
+        return free_symbols(e for e in exprs if not isinstance(e, float | str))
+
+
+@dataclass
+class Body:
+    """The function body a template is filling in."""
+
+    block: Block
+    low: Lowering
+    buffers: dict[Node, Buffer]
+    outputs: list[Buffer]
+    scratch: Buffer | None
+    lo: Expr
+    hi: Expr

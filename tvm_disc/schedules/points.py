@@ -1,0 +1,127 @@
+"""Sampled dims of a group, and expressions over them evaluated with NumPy."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.schedules.emit import i64
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+Values: TypeAlias = npt.NDArray[np.float64]
+Points: TypeAlias = Mapping[Any, Values]  # symbol to its value at each point
+
+# The largest value sampled of a dim of which nothing is known, by the number of dims.
+LARGEST_DIM = (1 << 24, 1 << 24, 1 << 18, 1 << 14)
+COUNT = 256
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
+
+
+def _floordiv(a: Values, b: Values) -> Values:
+    return np.floor(a / np.where(b == 0, 1, b))
+
+
+def _truncdiv(a: Values, b: Values) -> Values:
+    return np.trunc(a / np.where(b == 0, 1, b))
+
+
+_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
+    tirx.Add: operator.add,
+    tirx.Sub: operator.sub,
+    tirx.Mul: operator.mul,
+    tirx.FloorDiv: _floordiv,
+    tirx.FloorMod: lambda a, b: a - _floordiv(a, b) * b,
+    tirx.Div: _truncdiv,
+    tirx.Mod: lambda a, b: a - _truncdiv(a, b) * b,
+    tirx.Min: np.minimum,
+    tirx.Max: np.maximum,
+    tirx.EQ: operator.eq,
+    tirx.NE: operator.ne,
+    tirx.LT: operator.lt,
+    tirx.LE: operator.le,
+    tirx.GT: operator.gt,
+    tirx.GE: operator.ge,
+    tirx.And: np.logical_and,
+    tirx.Or: np.logical_or,
+}
+
+
+def evaluate(expr: Expr, points: Points) -> Any:
+    """An integer expression at every point, as floats; truth values as booleans.
+
+    Raises:
+        Unsupported: an expression that is not arithmetic on the points' symbols.
+    """
+    if isinstance(expr, int | float):
+        return np.float64(expr)
+    if isinstance(expr, tirx.IntImm):
+        return np.float64(int(expr.value))
+    if isinstance(expr, tirx.Var) and expr in points:
+        return points[expr]
+    if isinstance(expr, tirx.Select):
+        cond = evaluate(expr.condition, points)
+        yes, no = evaluate(expr.true_value, points), evaluate(expr.false_value, points)
+        return np.where(cond, yes, no)
+    if isinstance(expr, tirx.Cast):
+        return evaluate(expr.value, points)
+    if isinstance(expr, tirx.Not):
+        return np.logical_not(evaluate(expr.a, points))
+    apply = _OPERATORS.get(type(expr))
+    if apply is None:
+        raise Unsupported(f"cannot evaluate {expr} on sampled dims")
+    return apply(evaluate(expr.a, points), evaluate(expr.b, points))
+
+
+def _halton(count: int, base: int) -> Values:
+    """The van der Corput sequence: evenly spread in [0, 1) however many are taken."""
+    result = np.zeros(count)
+    index = np.arange(1, count + 1)
+    fraction = 1.0
+    while index.any():
+        fraction /= base
+        result += fraction * (index % base)
+        index //= base
+    return result
+
+
+def bounds(symbol: Any, solver: Solver, dims: int = 1) -> tuple[int, int]:
+    """The values that one of ``dims`` dims is sampled from: what is proved, else from 1 on."""
+    low, high = solver.range_of(symbol)
+    low = max(low or 1, 1)
+    largest = LARGEST_DIM[min(dims, len(LARGEST_DIM) - 1)]
+    return low, max(low, largest if high is None else high)
+
+
+def sample(
+    symbols: Sequence[Any], solver: Solver, size: Expr, limit: float, count: int = COUNT
+) -> dict[Any, Values]:
+    """Points spread evenly over the logarithms of the dims, where ``size`` is within ``limit``.
+
+    One symbol gives as many distinct values, in order. The same arguments give the same points.
+    """
+    if not symbols:
+        return {}
+    wanted = count if len(symbols) == 1 else 4 * count
+    columns = {}
+    for k, symbol in enumerate(symbols):
+        low, high = np.log(bounds(symbol, solver, len(symbols)))
+        spread = np.linspace(0, 1, wanted) if len(symbols) == 1 else _spread(wanted, k)
+        columns[symbol] = np.rint(np.exp(low + (high - low) * spread))
+    fits = np.flatnonzero(np.broadcast_to(evaluate(i64(size), columns) <= limit, (wanted,)))
+    chosen = fits[:count] if len(fits) else np.arange(1)
+    table = np.stack([columns[s][chosen] for s in symbols])
+    table = np.unique(table, axis=1)
+    return dict(zip(symbols, table, strict=True))
+
+
+def _spread(count: int, axis: int) -> Values:
+    base = _PRIMES[axis % len(_PRIMES)]
+    shift = 0.618 * (axis // len(_PRIMES))
+    return (_halton(count, base) + shift) % 1.0

@@ -1,0 +1,170 @@
+"""The record database: one measured time per line, JSON, append-only.
+
+    {"cpu": ..., "version": ..., "template": ..., "group": ..., "variant": {...}, "dims": [8, 128],
+     "ns": 1234.5}
+
+A line counts for a build when its first three fields are the build's own. Whatever was cut off
+or damaged costs its own line only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from tvm_disc.errors import BadInput
+
+_FIELDS = ("cpu", "version", "template", "group", "variant", "dims", "ns")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a time holds for: the processor and target, the library's version, the templates."""
+
+    cpu: str
+    version: str
+    template: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """One variant of one group, timed at one point of its dims."""
+
+    group: str
+    variant: str  # Variant.key
+    dims: tuple[int, ...]
+    ns: float
+
+
+@cache
+def cpu_name() -> str:
+    """The processor this process runs on: its name as the system tells it, and its cores."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return name
+    fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    parts = [fields.get(k, "") for k in ("model name", "cpu family", "model", "stepping")]
+    return " ".join(p for p in parts if p) or name
+
+
+@dataclass
+class Records:
+    """The records of one context.
+
+    Attributes:
+        times: (group, variant, dims) to nanoseconds; the last line of equal ones counts.
+        others: lines of other processors, versions or templates.
+        damaged: numbers of the lines that could not be read.
+    """
+
+    context: Context
+    times: dict[tuple[str, str, tuple[int, ...]], float] = field(default_factory=dict)
+    others: int = 0
+    damaged: list[int] = field(default_factory=list)
+
+    def add(self, record: Record) -> None:
+        """Take one record."""
+        self.times[record.group, record.variant, record.dims] = record.ns
+
+    def group(self, key: str) -> dict[tuple[int, ...], dict[str, float]]:
+        """dims -> variant -> nanoseconds of one group."""
+        found: dict[tuple[int, ...], dict[str, float]] = {}
+        for (group, variant, dims), ns in self.times.items():
+            if group == key:
+                found.setdefault(dims, {})[variant] = ns
+        return found
+
+    def problems(self, path: Path) -> str:
+        """What is wrong with the file, in one line; empty if nothing is."""
+        if not self.damaged:
+            return ""
+        shown = ", ".join(map(str, self.damaged[:5])) + (", ..." if len(self.damaged) > 5 else "")
+        kept = len(self.times)
+        return (
+            f"{path}: {len(self.damaged)} damaged lines were left out (line {shown}); "
+            f"{kept} records were read"
+        )
+
+
+def read_records(path: Path, context: Context) -> Records:
+    """Every good record of a context; a missing file has none.
+
+    Raises:
+        BadInput: the file holds no line that is a record.
+    """
+    records = Records(context)
+    if not path.exists():
+        return records
+    wanted = asdict(context)
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        data = _parse(line)
+        if data is None:
+            records.damaged.append(number)
+        elif all(data[k] == v for k, v in wanted.items()):
+            variant = json.dumps(data["variant"], sort_keys=True)
+            records.add(Record(data["group"], variant, tuple(data["dims"]), float(data["ns"])))
+        else:
+            records.others += 1
+    if records.damaged and not records.times and not records.others:
+        raise BadInput(f"{path}: expected records, one JSON object per line, found none")
+    return records
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        data = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(data, Mapping) or any(k not in data for k in _FIELDS):
+        return None
+    dims, ns = data["dims"], data["ns"]
+    good = isinstance(dims, list) and all(isinstance(d, int) for d in dims)
+    good = good and isinstance(ns, int | float) and math.isfinite(ns) and ns > 0
+    return dict(data) if good else None
+
+
+class Journal:
+    """Appends records to a file; each is on the disk when :meth:`write` returns."""
+
+    def __init__(self, path: Path, context: Context) -> None:
+        self._context = asdict(context)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: IO[bytes] = path.open("ab")
+        if self._file.tell() and not _ends_line(path):
+            self._file.write(b"\n")  # after a line that was cut off
+
+    def write(self, record: Record) -> None:
+        """Append one record."""
+        data = {
+            **self._context,
+            "group": record.group,
+            "variant": json.loads(record.variant),
+            "dims": list(record.dims),
+            "ns": round(record.ns, 1),
+        }
+        self._file.write(json.dumps(data).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Done; what was written stays whatever happens next."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+def _ends_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

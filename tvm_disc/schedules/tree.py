@@ -1,0 +1,123 @@
+"""Decision trees over the dims of a group, as data: text, JSON, evaluation.
+
+b*s < 48 ?
+  yes: loop(), serial
+  no: loop(), 2 threads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Expr: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Run the variant of this number."""
+
+    variant: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """``below`` where the feature of this number is less than ``at``, else ``rest``."""
+
+    feature: int
+    at: int
+    below: Tree
+    rest: Tree
+
+
+Tree: TypeAlias = "Leaf | Split"
+
+
+def leaves(tree: Tree) -> list[int]:
+    """The variants that the tree can pick, ascending."""
+    if isinstance(tree, Leaf):
+        return [tree.variant]
+    return sorted({*leaves(tree.below), *leaves(tree.rest)})
+
+
+def features(tree: Tree) -> list[int]:
+    """The features that the tree asks for, ascending."""
+    if isinstance(tree, Leaf):
+        return []
+    return sorted({tree.feature, *features(tree.below), *features(tree.rest)})
+
+
+def depth(tree: Tree) -> int:
+    """Questions on the longest path."""
+    return 0 if isinstance(tree, Leaf) else 1 + max(depth(tree.below), depth(tree.rest))
+
+
+def decide(tree: Tree, value: Callable[[int], float]) -> int:
+    """The variant for one point, given the value of each feature."""
+    while isinstance(tree, Split):
+        tree = tree.below if value(tree.feature) < tree.at else tree.rest
+    return tree.variant
+
+
+def prune(tree: Tree, below: Callable[[int, int], bool | None]) -> Tree:
+    """Without the questions that ``below(feature, at)`` answers, or that do not matter."""
+    if isinstance(tree, Leaf):
+        return tree
+    answer = below(tree.feature, tree.at)
+    if answer is not None:
+        return prune(tree.below if answer else tree.rest, below)
+    first, second = prune(tree.below, below), prune(tree.rest, below)
+    return first if first == second else Split(tree.feature, tree.at, first, second)
+
+
+def renumber(tree: Tree, numbers: Mapping[int, int]) -> Tree:
+    """The same tree for variants that moved."""
+    if isinstance(tree, Leaf):
+        return Leaf(numbers[tree.variant])
+    below, rest = renumber(tree.below, numbers), renumber(tree.rest, numbers)
+    return Split(tree.feature, tree.at, below, rest)
+
+
+def show(tree: Tree, features: Sequence[str], variants: Sequence[str], indent: str = "") -> str:
+    """The tree as nested questions."""
+    if isinstance(tree, Leaf):
+        return f"{indent}{variants[tree.variant]}"
+    inner = indent + "  "
+    return "\n".join(
+        (
+            f"{indent}if {features[tree.feature]} < {tree.at}:",
+            show(tree.below, features, variants, inner),
+            f"{indent}else:",
+            show(tree.rest, features, variants, inner),
+        )
+    )
+
+
+def to_json(tree: Tree, features: Sequence[str], variants: Sequence[Any]) -> dict[str, Any]:
+    """The tree as plain values, features and variants by what they are."""
+    if isinstance(tree, Leaf):
+        return {"run": variants[tree.variant]}
+    return {
+        "if": features[tree.feature],
+        "below": tree.at,
+        "then": to_json(tree.below, features, variants),
+        "else": to_json(tree.rest, features, variants),
+    }
+
+
+def from_json(data: Mapping[str, Any], features: Sequence[str], variants: Sequence[Any]) -> Tree:
+    """The inverse of :func:`to_json`.
+
+    Raises:
+        ValueError: a feature or a variant that this group does not have.
+    """
+    if "run" in data:
+        if data["run"] not in variants:
+            raise ValueError(f"no variant {data['run']}")
+        return Leaf(list(variants).index(data["run"]))
+    if data["if"] not in features:
+        raise ValueError(f"no quantity {data['if']!r}; there are {', '.join(features)}")
+    below = from_json(data["then"], features, variants)
+    rest = from_json(data["else"], features, variants)
+    return Split(list(features).index(data["if"]), int(data["below"]), below, rest)

@@ -1,0 +1,1 @@
+"""Tuning: measure variants on this machine or others, and keep what was found."""

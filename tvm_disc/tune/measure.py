@@ -1,0 +1,165 @@
+"""Timing variants against each other, in rounds, so that noise meets all of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay_passes.graph import Node
+from tvm_disc.schedules.emit import i64, storage_dtype
+from tvm_disc.schedules.points import evaluate
+from tvm_disc.tune.entry import Bench
+
+Expr: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How carefully to time.
+
+    Attributes:
+        rounds: every variant is timed this often, in turn.
+        round_ns: a round of one variant lasts about this long.
+        disagreement: quartiles further apart than this part of the median ask for more rounds.
+        most_rounds: give up asking here.
+        hopeless: a variant this many times slower than the best of the first round is not
+            timed again.
+    """
+
+    rounds: int = 5
+    round_ns: float = 1e6
+    disagreement: float = 0.05
+    most_rounds: int = 15
+    hopeless: float = 2.0
+
+
+class Session:
+    """One machine's side of the measuring: loads a group's variants and times them.
+
+    ``device`` and ``load`` are TVM's, local or of a remote session.
+    """
+
+    def __init__(self, bench: Bench, module: Any, device: Any, seed: int = 0) -> None:
+        self.bench, self.module, self.device = bench, module, device
+        self.rng = np.random.default_rng(seed)
+
+    def time(self, dims: Sequence[int], effort: Effort) -> list[float]:
+        """Nanoseconds of each variant at one point; infinite where it must not run."""
+        symbols = self.bench.group.symbols()
+        points = {s: np.float64(d) for s, d in zip(symbols, dims, strict=True)}
+        allowed = [k for k, v in enumerate(self.bench.variants) if _allowed(v.plan.needs, points)]
+        times = [float("inf")] * len(self.bench.variants)
+        if not allowed:
+            return times
+        args = self._arguments(points)
+        samples: dict[int, list[float]] = {k: [] for k in allowed}
+        numbers = {k: self._number(k, args(k), dims, effort) for k in allowed}
+        best = min(per_call for _, per_call in numbers.values())
+        live = [k for k in allowed if numbers[k][1] <= effort.hopeless * best]
+        for k in allowed:
+            if k not in live:
+                samples[k].append(numbers[k][1])
+        rounds = 0
+        while live and rounds < effort.most_rounds:
+            for k in live:
+                samples[k].append(self._once(k, args(k), dims, numbers[k][0]))
+            rounds += 1
+            if rounds >= effort.rounds and not _disagree(samples, live, effort):
+                break
+        for k, found in samples.items():
+            times[k] = float(np.median(found))
+        return times
+
+    def _once(self, k: int, args: Sequence[Any], dims: Sequence[int], number: int) -> float:
+        name = self.bench.names[k]
+        evaluator = self.module.time_evaluator(name, self.device, number=number, repeat=1)
+        return float(evaluator(*args, *map(int, dims)).mean) * 1e9
+
+    def _number(
+        self, k: int, args: Sequence[Any], dims: Sequence[int], effort: Effort
+    ) -> tuple[int, float]:
+        """(calls in a round, first estimate in nanoseconds)."""
+        number, each = 1, self._once(k, args, dims, 1)
+        while each * number < effort.round_ns / 8 and number < 1 << 16:
+            number *= 8
+            each = self._once(k, args, dims, number)
+        return max(1, min(1 << 16, round(effort.round_ns / max(each, 1.0)))), each
+
+    # -- operands ------------------------------------------------------------------------------
+
+    def _arguments(self, points: Mapping[Any, Any]) -> Any:
+        """A function from a variant's number to its tensors; what is equal is shared."""
+        group = self.bench.group
+        inputs = [self._input(p, points) for p in group.params]
+        outputs = [self._empty(_elems(o, points), o.dtype) for o in group.outputs]
+        sizes = [int(evaluate(i64(k.scratch_bytes), points)) for k in self.bench.kernels]
+        scratch = self._empty(max([64, *sizes]), "uint8")
+        packed: dict[tuple[str, int], Any] = {}
+
+        def tensors(k: int) -> list[Any]:
+            kernel, result = self.bench.kernels[k], list(inputs)
+            for position, param in enumerate(group.params):
+                pack = kernel.packed.get(param)
+                if pack is not None:
+                    key = (self.bench.variants[k].plan.layout, position)
+                    if key not in packed:
+                        packed[key] = self._packed(param, pack)
+                    result[position] = packed[key]
+            return [*result, *outputs, scratch]
+
+        return tensors
+
+    def _input(self, node: Node, points: Mapping[Any, Any]) -> Any:
+        elems = _elems(node, points)
+        kind = np.dtype(storage_dtype(node.dtype)) if node.dtype != "bfloat16" else None
+        if kind is not None and kind.kind == "f":
+            array = self.rng.uniform(0.1, 1.0, elems).astype(kind)
+            return tvm.runtime.tensor(array, self.device)
+        # Integers index something, perhaps of one element.
+        return self._empty(elems, node.dtype)
+
+    def _packed(self, node: Node, pack: Any) -> Any:
+        shape = [int(evaluate(i64(d), {})) for d in node.shape]
+        array = np.asarray(pack(self.rng.uniform(0.1, 1.0, shape).astype(node.dtype)), order="C")
+        return tvm.runtime.tensor(array.reshape(-1), self.device)
+
+    def _empty(self, elems: int, dtype: str) -> Any:
+        dtype = storage_dtype(dtype)
+        if dtype == "bfloat16":
+            dtype = "uint16"
+        return tvm.runtime.tensor(np.zeros(max(elems, 1), dtype), self.device)
+
+
+def _elems(node: Node, points: Mapping[Any, Any]) -> int:
+    total = 1.0
+    for d in node.shape:
+        total *= float(evaluate(i64(d), points))
+    return int(total)
+
+
+def _allowed(needs: Sequence[Any], points: Mapping[Any, Any]) -> bool:
+    try:
+        return all(bool(evaluate(n.cond, points)) for n in needs)
+    except Unsupported:
+        return False
+
+
+def _disagree(samples: Mapping[int, list[float]], live: Sequence[int], effort: Effort) -> bool:
+    """Whether the variants that may be best spread too widely to tell."""
+    medians = {k: float(np.median(samples[k])) for k in live}
+    best = min(medians.values())
+    for k in live:
+        low, high = np.percentile(samples[k], (25, 75))
+        if medians[k] < 1.1 * best and high - low > effort.disagreement * medians[k]:
+            return True
+    return False
+
+
+def local_session(bench: Bench) -> Session:
+    """Measure in this process."""
+    return Session(bench, bench.module, tvm.cpu(0))
