@@ -12,6 +12,7 @@ from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.loops import Loops
 from tvm_disc.relay.importer.scopes import BOTTOM, FAILED, Bottom, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
+from tvm_disc.relay.object_ops import object_call
 
 Expr: TypeAlias = Any
 
@@ -44,7 +45,10 @@ class Branches(Loops):
         for bindings, value in found:
             self.ctx.sequences.append(bindings)
             if isinstance(value, Bottom):
-                out = self.object("fail", erased, tvm.ir.StringImm(failure))
+                text = tvm.ir.StringImm(failure)
+                # BOTTOM is met only while a type is being found: that import is abandoned.
+                self.object_ops += value is FAILED
+                out = self.ctx.bind(object_call("fail", text), erased)
             else:
                 out = self.tied_result(self._as(value, joint))
             branches.append(relax.SeqExpr([relax.BindingBlock(self.ctx.sequences.pop())], out))

@@ -135,6 +135,10 @@ class Emitter:
             self._made[id(tensor)] = (tensor, self.sequences[-1], made)
         return made
 
+    def forget(self) -> None:
+        """Bindings were taken back: what they put into memory is no longer there."""
+        self._made.clear()
+
     def _materialize(self, tensor: Tensor) -> Expr:
         value = value_of(tensor)
         assert value is not None

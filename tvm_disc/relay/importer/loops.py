@@ -46,14 +46,16 @@ class Loops(Functions):
         if closure.function.type_params or not all(isinstance(a, Tensor) for a in args):
             return None
         made, objects = dict(self.functions), self.object_ops
-        saved = self.ctx.sequences[-1], len(self.ctx.sequences[-1])
+        sequence = self.ctx.sequences[-1]
+        length = len(sequence)
         try:
             result = self._call_loop(closure, args)
             if self.object_ops != objects:
                 raise NotALoop
         except (NotALoop, TailUsed):
             self.functions = made
-            del saved[0][saved[1] :]
+            del sequence[length:]
+            self.ctx.forget()
             self.no_loops.add(id(closure.function))
             return None
         return result
