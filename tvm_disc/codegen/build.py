@@ -83,11 +83,11 @@ def emit_tir(program: Program, machine: Machine) -> tuple[Any, np.ndarray]:
     functions[GlobalVar(POOL)] = _pool(slot)
     errors = Errors()
     names: dict[Any, Any] = {}
-    if program.boxed:
+    if program.heaped:
         names, made = object_functions(program.functions, offsets, errors)
         functions.update(made)
     functions[GlobalVar(ENTRY)] = HostEmitter(program, offsets, slot, names, errors).function()
-    if program.boxed:
+    if program.heaped:
         functions[RAISE] = raise_function(errors)
     return tvm.IRModule(functions), section
 

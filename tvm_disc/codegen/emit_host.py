@@ -64,10 +64,10 @@ class HostEmitter(OutputEmitter):
             guard = instructions.pop(0)
             assert isinstance(guard, Guard)
             self._assert(guard.cond, guard.message)
-        if self.program.boxed:
+        if self.program.heaped:
             self.start_heap()
         self._region(self.program.region)
-        if self.program.boxed:
+        if self.program.heaped:
             self.stop_heap(self.program.verify)
         self._return_results()
         self.block.ret(i32(0))

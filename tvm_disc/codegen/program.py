@@ -240,4 +240,9 @@ class Program:
     symbols: dict[str, str] = field(default_factory=dict)
     functions: list[HostFunction] = field(default_factory=list)
     verify: bool = False  # check at the end of every call that no block is left
-    boxed: bool = False  # whether it needs a heap of blocks with reference counts
+    boxed: bool = False  # whether it has values in blocks with reference counts
+
+    @property
+    def heaped(self) -> bool:
+        """Whether calls need a heap: for boxes, and for what loops carry."""
+        return self.boxed or any(isinstance(i, Loop) for i in self.region.instructions)

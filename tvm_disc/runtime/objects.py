@@ -87,7 +87,8 @@ class _Encoder:
         self.records: list[list[int]] = []
         self.known: dict[tuple[int, str], int] = {}
         self.todo: list[tuple[int, Any, Any]] = []
-        self.arrays: list[np.ndarray] = []
+        self.arrays: list[tuple[int, np.ndarray]] = []
+        self.kept: list[Any] = []
         self.size = 0
 
     def flat(self, value: Any, form: Any) -> list[np.ndarray]:
@@ -98,44 +99,51 @@ class _Encoder:
         codes = [root, len(self.records)]
         for record in self.records:
             codes += record
-        blob = np.zeros(self.size, np.uint8)
-        at = 0
-        for array in self.arrays:
-            at = -(-at // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        blob = np.empty(self.size, np.uint8)
+        for at, array in self.arrays:
             blob[at : at + array.nbytes] = array.reshape(-1).view(np.uint8)
-            at += array.nbytes
         return [np.array(codes, np.int64), blob]
 
     def _reference(self, value: Any, form: Any) -> int:
         if form[0] == "data":
-            value, tag, fields = self._constructor(value, form[1])
-            if not fields:
-                return -1 - tag
-        key = (id(value), str(form[1]) if form[0] == "data" else form[0])
-        if key not in self.known:
-            self.known[key] = len(self.records)
+            if not isinstance(value, ConstructorValue):
+                value = self._converted(value, form[1])
+            if not value.fields:
+                return -1 - self._constructor(value, form[1])[0]
+        key = (id(value), form[0])
+        known = self.known.get(key)
+        if known is None:
+            known = self.known[key] = len(self.records)
             self.records.append([])
-            self.todo.append((self.known[key], value, form))
-        return self.known[key]
+            self.todo.append((known, value, form))
+        return known
 
-    def _constructor(self, value: Any, name: str) -> tuple[Any, int, list[Any]]:
-        """(value, tag, kinds of the fields); a Python list stands for a linked one."""
-        rows = self.types[name]
+    def _converted(self, value: Any, name: str) -> ConstructorValue:
+        """A Python list stands for a linked one, a tuple that begins with a name for a value."""
+        made = None
         if isinstance(value, list):
-            value = self._linked(value, rows, name)
-        if isinstance(value, tuple) and value and isinstance(value[0], str):
-            value = ConstructorValue(value[0], *value[1:])
-        if isinstance(value, ConstructorValue):
-            for tag, (ctor, fields) in enumerate(rows):
-                if ctor == value.constructor:
-                    if len(fields) != len(value.fields):
-                        raise BadInput(
-                            f"{self.where}: {ctor} of {name} has {len(fields)} fields, "
-                            f"found {len(value.fields)}"
-                        )
-                    return value, tag, fields
-        found = value.constructor if isinstance(value, ConstructorValue) else type(value).__name__
-        options = ", ".join(ctor for ctor, _ in rows)
+            made = self._linked(value, self.types[name], name)
+        elif isinstance(value, tuple) and value and isinstance(value[0], str):
+            made = ConstructorValue(value[0], *value[1:])
+        if made is None:
+            options = ", ".join(ctor for ctor, _ in self.types[name])
+            found = type(value).__name__
+            raise BadInput(f"{self.where}: expected a {name} (one of {options}), found {found}")
+        self.kept.append(made)  # identities stand for values while this lasts
+        return made
+
+    def _constructor(self, value: ConstructorValue, name: str) -> tuple[int, list[Any]]:
+        """(tag, forms of the fields)."""
+        for tag, (ctor, fields) in enumerate(self.types[name]):
+            if ctor == value.constructor:
+                if len(fields) == len(value.fields):
+                    return tag, fields
+                raise BadInput(
+                    f"{self.where}: {ctor} of {name} has {len(fields)} fields, "
+                    f"found {len(value.fields)}"
+                )
+        options = ", ".join(ctor for ctor, _ in self.types[name])
+        found = value.constructor
         raise BadInput(f"{self.where}: expected a {name} (one of {options}), found {found}")
 
     def _linked(self, items: list[Any], rows: Any, name: str) -> ConstructorValue:
@@ -150,39 +158,38 @@ class _Encoder:
 
     def _record(self, value: Any, form: Any) -> list[int]:
         if form[0] == "tensor":
-            return self._tensor(value, form)
+            return self._tensor(value, form[1], form[2])
         if form[0] == "data":
-            _, tag, fields = self._constructor(value, form[1])
-            children = list(value.fields)
+            tag, fields = self._constructor(value, form[1])
+            children = value.fields
         else:
-            tag, fields = 0, form[1]
+            tag, fields, children = 0, form[1], value
             if not isinstance(value, tuple | list) or len(value) != len(fields):
                 raise BadInput(f"{self.where}: expected a tuple of {len(fields)}, found {value!r}")
-            children = list(value)
         refs = [self._reference(c, f) for c, f in zip(children, fields, strict=True)]
         return [tag, len(refs), *refs]
 
-    def _tensor(self, value: Any, form: Any) -> list[int]:
-        _, dims, dtype = form
-        if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-            value = np.from_dlpack(value)
-        plain = isinstance(value, int | float | bool)
-        array = np.ascontiguousarray(np.asarray(value, dtype if plain else None)).reshape(
-            np.shape(value)
-        )
-        fits = array.ndim == len(dims) and all(
-            d is None or d == n for d, n in zip(dims, array.shape, strict=False)
-        )
-        if str(array.dtype) != dtype or not fits:
+    def _tensor(self, value: Any, dims: list[int | None], dtype: str) -> list[int]:
+        array = value
+        if not isinstance(value, np.ndarray):
+            if hasattr(value, "__dlpack__"):
+                value = np.from_dlpack(value)
+            plain = isinstance(value, int | float | bool)
+            array = np.asarray(value, dtype if plain else None)
+        if not array.flags.c_contiguous:
+            array = np.array(array, order="C")
+        shape = array.shape
+        fits = array.dtype == dtype and len(shape) == len(dims)
+        if not fits or any(d is not None and d != n for d, n in zip(dims, shape, strict=True)):
             expected = ", ".join("?" if d is None else str(d) for d in dims)
             raise BadInput(
                 f"{self.where}: expected a tensor {dtype}[{expected}] inside, "
-                f"found {array.dtype}{list(array.shape)}"
+                f"found {array.dtype}{list(shape)}"
             )
         at = -(-self.size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         self.size = at + array.nbytes
-        self.arrays.append(array)
-        return [-array.itemsize, array.ndim, at, *array.shape]
+        self.arrays.append((at, array))
+        return [-array.itemsize, len(shape), at, *shape]
 
 
 def _decode(

@@ -1,4 +1,4 @@
-"""Recurrent models over sequences and trees: Relay modules, their inputs, their meaning in NumPy."""
+"""Recurrent models over sequences and trees: Relay modules, inputs, and their meaning in NumPy."""
 
 from __future__ import annotations
 
