@@ -8,6 +8,7 @@ python -m benchmarks.vecmath --pow 10000000           # largest error of pow, ra
 from __future__ import annotations
 
 import argparse
+import ctypes
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,12 @@ import tvm
 from tvm import tirx
 from tvm.script import tirx as T
 
+from tvm_disc.codegen.build import compile_tir
+from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules import vecmath
+from tvm_disc.schedules.emit import Block, index_var, pointer, prim_func, ramp
+from tvm_disc.schedules.gemm_tile import isa_of
+from tvm_disc.schedules.llvm_ops import tuned_for
 
 Array = Any
 
@@ -106,6 +112,32 @@ def run(module: Any, *args: Array) -> Array:
     return out.numpy()
 
 
+def native_module(fn: Callable[..., Any], lanes: int) -> Any:
+    """A kernel as this compiler writes it for this machine: ``y[i:i+lanes] = fn(x[i:i+lanes])``."""
+    target, block = resolve_target(), Block()
+    pointers = [pointer(name, "float32") for name in ("x", "y")]
+    count = index_var("count")
+    source, sink = (block.declare(str(p.name), p, "float32") for p in pointers)
+    with block.loop("i", count) as i, tuned_for(isa_of(target)):
+        at = ramp(i * lanes, lanes)
+        block.store(sink, at, fn(source[at]))
+    func = prim_func([*pointers, count], block.stmt(), {"global_symbol": "main"})
+    return compile_tir(tvm.IRModule({"main": func}), target)
+
+
+def run_native(fn: Callable[..., Any], x: Array, lanes: int) -> Array:
+    """:func:`native_module` on an array whose size is divisible by ``lanes``."""
+    return call_native(native_module(fn, lanes), x, lanes)
+
+
+def call_native(module: Any, x: Array, lanes: int) -> Array:
+    """As :func:`run_native`, of a module made before."""
+    x = np.ascontiguousarray(x)
+    out = np.full_like(x, 123)
+    module["main"](*(ctypes.c_void_p(a.ctypes.data) for a in (x, out)), x.size // lanes)
+    return out
+
+
 def ulp_error(got: Array, want: Array) -> Array:
     """|got - want| in ulp of the float32 nearest ``want``; inf where the special values differ.
 
@@ -136,13 +168,22 @@ def _special_error(got: Array, want: Array) -> Array:
 
 
 def all_floats(
-    name: str, stride: int = 1, between: tuple[float, float] | None = None
+    name: str,
+    stride: int = 1,
+    between: tuple[float, float] | None = None,
+    lanes: int = 0,
 ) -> tuple[float, float]:
     """(largest error, where) over all 2^32 bit patterns, or every ``stride``-th of them.
 
-    With ``between`` = (low, high), both positive: over low <= |x| < high only.
+    With ``between`` = (low, high), both positive: over low <= |x| < high only. With ``lanes``: as
+    the compiler writes the function for vectors on this machine.
     """
-    module = build(vecmath.MATH[name])
+    if lanes:
+        native = native_module(vecmath.MATH[name], lanes)
+        apply = lambda x: call_native(native, x, lanes)  # noqa: E731
+    else:
+        module = build(vecmath.MATH[name])
+        apply = lambda x: run(module, x)  # noqa: E731
     spans = [(0, 1 << 32)]
     if between:
         low, high = (int(np.float32(v).view(np.uint32)) for v in between)
@@ -153,7 +194,9 @@ def all_floats(
         for start in range(first, last, step):
             bits = np.arange(start, min(start + step, last), stride, dtype=np.uint64)
             x = bits.astype(np.uint32).view(np.float32)
-            error = ulp_error(run(module, x), reference(name, x))
+            if lanes:
+                x = np.resize(x, -(-x.size // lanes) * lanes)
+            error = ulp_error(apply(x), reference(name, x))
             at = int(np.argmax(error))
             if error[at] > worst:
                 worst, where = float(error[at]), float(x[at])
@@ -237,13 +280,14 @@ def main() -> None:
     parser.add_argument("--all-floats", nargs="+", metavar="NAME", default=None)
     parser.add_argument("--stride", type=int, default=1, help="with --all-floats: every n-th")
     parser.add_argument("--between", nargs=2, type=float, help="with --all-floats: bounds of |x|")
+    parser.add_argument("--lanes", type=int, default=0, help="with --all-floats: as in kernels")
     parser.add_argument("--pow", type=int, metavar="COUNT", default=0)
     parser.add_argument("--names", nargs="+", default=sorted(vecmath.MATH))
     args = parser.parse_args()
     if args.all_floats is not None:
         for name in args.all_floats:
             begin = time.perf_counter()
-            worst, where = all_floats(name, args.stride, args.between)
+            worst, where = all_floats(name, args.stride, args.between, args.lanes)
             took = time.perf_counter() - begin
             print(f"{name:10} {worst:8.3f} ulp at {where!r}  ({took:.0f} s)", flush=True)
     elif args.pow:

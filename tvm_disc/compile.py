@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ from tvm_disc.codegen.build import compile_tir, emit_tir
 from tvm_disc.codegen.forms import launches
 from tvm_disc.codegen.formula import workspace_formula
 from tvm_disc.codegen.host_abi import plain_dim
+from tvm_disc.codegen.host_numpy import takes_numpy
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
@@ -29,6 +31,7 @@ from tvm_disc.relay.coverage import require_operators
 from tvm_disc.relay.importer.module import Imported, import_module
 from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay.parser import parse
 from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
@@ -37,7 +40,7 @@ from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
-from tvm_disc.shape import Solver
+from tvm_disc.shape import Solver, special_version
 
 Source: TypeAlias = Any
 
@@ -76,41 +79,49 @@ def build(
     with trace.stage("read"):
         module = read(source)
     with trace.stage("import"):
-        imported = import_relay(module, params, constraints)
-        solver = imported.solver
-        _report(trace, "imported", imported.mod, options)
-        trace.say(FACTS, solver.describe)
-    # Composite operators go first: simplification and fusion know core operators only.
-    with trace.stage("canonicalize"):
-        mod = Simplify(solver)(DecomposeComposite()(imported.mod))
-        _report(trace, "canonical", mod, options)
-    # Fusion comes before any buffer exists, and after all shape facts are known.
-    with trace.stage("fuse"):
-        fuse = FuseDISC(solver, options.fuse)
-        mod = fuse(mod)
-        _report(trace, "fused", mod, options)
+        versions = import_versions(module, params, constraints, options.versions)
+        for version in versions:
+            _report(trace, "imported", version.mod, options)
+            trace.say(FACTS, version.solver.describe)
+    fused, refused = [], []
+    for version in versions:
+        # Composite operators go first: simplification and fusion know core operators only.
+        with trace.stage("canonicalize"):
+            mod = Simplify(version.solver)(DecomposeComposite()(version.mod))
+            _report(trace, "canonical", mod, options)
+        # Fusion comes before any buffer exists, and after all shape facts are known.
+        with trace.stage("fuse"):
+            fuse = FuseDISC(version.solver, options.fuse)
+            fused.append(replace(version, mod=fuse(mod)))
+            refused.append(fuse.refused)
+            _report(trace, "fused", fused[-1].mod, options)
+    # Kernels choose between equal and broadcast dims themselves: a version must save a kernel.
+    if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
+        fused, refused = fused[-1:], refused[-1:]
     resolved = resolve_target(target)
     machine = Machine(isa_of(resolved), options.threads or default_threads())
     library = KernelLibrary(Solver, machine, {})
     with trace.stage("kernels"):
-        program = lower_program(mod, solver, library)
-        program.verify = options.verify
+        # The special version first: the kernels that both need get its names.
+        programs = [lower_program(v.mod, v.solver, library) for v in fused]
+        for program in programs:
+            program.verify = options.verify
         trace.say(
             SUMMARY,
             f"kernels: {len(library.kernels())}, calls in the program: "
-            f"{len(launches(program.region))}",
+            f"{len(launches(programs[0].region))}",
         )
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
-        tir, constants = emit_tir(program, machine)
+        tir, constants = emit_tir(programs, machine)
         trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
         trace.show("program.tir.py", tir)
     with trace.stage("machine code"):
         compiled = compile_tir(tir, resolved)
         trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
     compilations += 1
-    manifest = describe(program, library, solver, fuse.refused)
-    manifest["external"] = vars(imported.external)
+    manifest = describe(programs, fused, library, refused[0])
+    manifest["external"] = vars(versions[-1].external)
     return Executable(compiled, manifest, constants, trace.finish())
 
 
@@ -125,6 +136,19 @@ def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
 def _count_bindings(mod: Any) -> int:
     functions = [f for _, f in mod.functions_items() if isinstance(f, relax.Function)]
     return sum(len(block.bindings) for f in functions for block in f.body.blocks)
+
+
+def kernel_calls(mod: Any) -> int:
+    """How many groups the functions of a fused module call, each call once."""
+    functions = dict(mod.functions_items())
+    plain = [f for f in functions.values() if isinstance(f, relax.Function) and not _kernel(f)]
+    calls = [b.value for f in plain for block in f.body.blocks for b in block.bindings]
+    called = [functions.get(getattr(c, "op", None)) for c in calls]
+    return sum(f is not None and _kernel(f) for f in called)
+
+
+def _kernel(func: Any) -> bool:
+    return func.attrs is not None and "disc.kind" in func.attrs
 
 
 def default_threads() -> int:
@@ -151,28 +175,52 @@ def read(source: Source) -> Any:
     )
 
 
-def import_relay(
-    module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str]
-) -> Imported:
-    """The Relax module and its symbols, under the user's constraints."""
+def import_versions(
+    module: Any, params: Mapping[str, np.ndarray] | None, constraints: Sequence[str], several: bool
+) -> list[Imported]:
+    """The Relax module and its symbols, under the user's constraints.
+
+    Where dims of inputs that need not agree would make it simpler if they did: the program for
+    that case, then the one for every case.
+    """
+
+    def read(premises: Sequence[str]) -> Imported:
+        if isinstance(module, IRModule):
+            return import_module(module, params, constraints, premises)
+        propagate: Any = PropagateShapeConstraints(constraints, portable=False, premises=premises)
+        return Imported(propagate(module), propagate.solver)
+
     if isinstance(module, IRModule):
         require_operators(module)
-        return import_module(module, params, constraints=constraints)
-    if params:
+    elif params:
         module = relax.transform.BindParams("main", dict(params))(module)
-    propagate: Any = PropagateShapeConstraints(constraints, portable=False)
-    return Imported(propagate(module), propagate.solver)
+    general = read(())
+    # Boxed values hide the dims that a special version would be chosen by.
+    several = several and not uses_boxes(general.mod)
+    special = special_version(read, general) if several else None
+    if special is None:
+        return [general]
+    return [replace(special[0], premises=special[1]), general]
 
 
 def describe(
-    program: Program, library: KernelLibrary, solver: Solver, refused: Sequence[Any]
+    programs: Sequence[Program],
+    versions: Sequence[Imported],
+    library: KernelLibrary,
+    refused: Sequence[Any],
 ) -> dict[str, Any]:
     """What a saved program tells about itself."""
+    program, general, premises = programs[0], programs[-1], versions[0].premises
+    workspace = workspace_formula(program.region)
+    for premise in premises:
+        workspace = f"(({workspace}) if {premise.text} else ({workspace_formula(general.region)}))"
     return {
-        "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in program.signature.inputs],
+        "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
         "outputs": program.output_tree,
+        "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in program.outputs],
+        "direct": takes_numpy(program),
         "launches": launches(program.region),
-        "workspace_bytes": workspace_formula(program.region),
+        "workspace_bytes": workspace,
         "kernels": [
             {
                 "name": k.name,
@@ -182,7 +230,12 @@ def describe(
             }
             for k in library.kernels()
         ],
-        "shapes": solver.describe(),
+        "shapes": versions[0].solver.describe(),
+        "premises": [str(p) for p in premises],
+        "general": {
+            "launches": launches(general.region),
+            "shapes": versions[-1].solver.describe(),
+        },
         "refused": [str(r) for r in dict.fromkeys(refused)],
     }
 

@@ -43,6 +43,8 @@ class Options:
         threads: threads that the program is compiled for; None takes what TVM's pool has.
         dump_dir: directory for numbered, readable dumps of every stage; None writes none.
         fuse: plan fusion groups; False gives one kernel per operator, to find a wrong kernel.
+        versions: where input dims that need not agree nearly always do, compile a special program
+            for calls in which they agree beside the general one; False compiles only the latter.
         verify: check the module for well-formedness between stages.
         debug: how much a build tells on standard error, 0 .. 5.
 
@@ -52,6 +54,7 @@ class Options:
     threads: int | None = field(default=None, metadata={**_CODE, **_env("DISC_THREADS")})
     dump_dir: str | Path | None = field(default=None, metadata=_env("DISC_DUMP"))
     fuse: bool = field(default=True, metadata=_CODE)
+    versions: bool = field(default=True, metadata=_CODE)
     verify: bool = False
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 

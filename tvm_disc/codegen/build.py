@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tvm_disc.codegen.host_abi import (
     ANY_TYPE,
     ANY_VALUE,
     BIND,
+    DIRECT,
     ENTRY,
     INTEGER,
     POOL,
@@ -29,12 +31,14 @@ from tvm_disc.codegen.host_abi import (
     void_pointer,
 )
 from tvm_disc.codegen.host_memory import LIMIT, TRIM, call, memory_functions, new_state, state_of
+from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
 from tvm_disc.codegen.host_objects import RAISE, Errors
 from tvm_disc.codegen.memory import plan_region
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.program import Program
 from tvm_disc.schedules.emit import Block, prim_func
 from tvm_disc.schedules.kernel import Machine
+from tvm_disc.schedules.llvm_ops import link
 
 
 @dataclass
@@ -67,15 +71,21 @@ def layout_constants(constants: Sequence[np.ndarray]) -> tuple[np.ndarray, list[
     return section, offsets
 
 
-def emit_tir(program: Program, machine: Machine) -> tuple[Any, np.ndarray]:
-    """The whole program as one TIR module, and its constant section."""
-    for region in (program.region, *(f.region for f in program.functions)):
-        plan_region(region)
-    section, offsets = layout_constants(program.constants)
+def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.ndarray]:
+    """The whole program as one TIR module, and its constant section.
+
+    Args:
+        versions: the program; or a special version of it, then the general one.
+    """
+    arrays, places = _shared([p.constants for p in versions])
+    section, offsets = layout_constants(arrays)
     slot = GlobalVar(STATE_SLOT)
     functions: dict[Any, Any] = {}
-    for kernel in program.kernels:
-        functions.update(kernel.funcs)
+    for program in versions:
+        for region in (program.region, *(f.region for f in program.functions)):
+            plan_region(region)
+        for kernel in program.kernels:
+            functions.update(kernel.funcs)
     functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
     functions.update(memory_functions())
@@ -83,13 +93,38 @@ def emit_tir(program: Program, machine: Machine) -> tuple[Any, np.ndarray]:
     functions[GlobalVar(POOL)] = _pool(slot)
     errors = Errors()
     names: dict[Any, Any] = {}
-    if program.heaped:
-        names, made = object_functions(program.functions, offsets, errors)
+    own = [[offsets[place] for place in found] for found in places]
+    main = GlobalVar(ENTRY)
+    heaped = any(program.heaped for program in versions)
+    if heaped:
+        # Only programs of one version have functions of their own.
+        names, made = object_functions(versions[-1].functions, own[-1], errors)
         functions.update(made)
-    functions[GlobalVar(ENTRY)] = HostEmitter(program, offsets, slot, names, errors).function()
-    if program.heaped:
+    served = list(zip(versions, own, strict=True))
+    functions[main] = HostEmitter(served, slot, names, errors).function()
+    if heaped:
         functions[RAISE] = raise_function(errors)
+    if takes_numpy(versions[-1]):
+        functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
     return tvm.IRModule(functions), section
+
+
+def _shared(programs: Sequence[Sequence[np.ndarray]]) -> tuple[list[np.ndarray], list[list[int]]]:
+    """The constants of all programs, equal ones once, and where each program finds its own."""
+    if len(programs) == 1:
+        return list(programs[0]), [list(range(len(programs[0])))]
+    arrays: list[np.ndarray] = []
+    found: dict[bytes, int] = {}
+    places: list[list[int]] = []
+    for constants in programs:
+        places.append([])
+        for array in constants:
+            key = blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
+            if key not in found:
+                found[key] = len(arrays)
+                arrays.append(array)
+            places[-1].append(found[key])
+    return arrays, places
 
 
 def _slot_function() -> Any:
@@ -158,6 +193,8 @@ LOWERING = (
 
 def compile_tir(mod: Any, target: Any) -> Any:
     """Lower and compile a TIR module for a CPU target."""
+    name, first = next(iter(mod.functions_items()))
+    mod.update_func(name, link(first, target))
     mod = T.BindTarget(target.with_host(target))(mod)
     mod = tvm.transform.Sequential([p() for p in LOWERING])(mod)
     return tvm.get_global_func("target.build.llvm")(mod, target)

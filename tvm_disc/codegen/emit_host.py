@@ -7,6 +7,7 @@ nothing but TVM's runtime and no interpreter stands between the caller and the k
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -27,24 +28,28 @@ from tvm_disc.codegen.host_abi import (
 from tvm_disc.codegen.host_memory import CONSTANTS, state_of
 from tvm_disc.codegen.host_objects import Errors
 from tvm_disc.codegen.host_outputs import OutputEmitter
-from tvm_disc.codegen.program import Guard, HostFunction, Program
+from tvm_disc.codegen.program import HostFunction, Program
 from tvm_disc.schedules.emit import i64
 
 Expr: TypeAlias = Any
 
 
 class HostEmitter(OutputEmitter):
-    """Emits one :class:`Program`."""
+    """Emits a :class:`Program`, or versions of one: the first that a call's dims fit serves it.
+
+    Args:
+        versions: each program with the offsets of its constants; the last one takes every call.
+    """
 
     def __init__(
         self,
-        program: Program,
-        constant_offsets: Sequence[int],
+        versions: Sequence[tuple[Program, Sequence[int]]],
         slot_gv: Any,
         functions: Mapping[HostFunction, Any],
         errors: Errors,
     ) -> None:
-        super().__init__(program, constant_offsets, functions, errors)
+        super().__init__(*versions[-1], functions, errors)
+        self.versions = versions
         self.slot_gv = slot_gv
         self.self_handle = tirx.Var("self_handle", void_pointer())
         self.num_args = tirx.Var("num_args", "int32")
@@ -55,22 +60,15 @@ class HostEmitter(OutputEmitter):
         self._read_arity()
         for i in range(len(self.program.inputs)):
             self._read_input(i)
-        self._bind_dims()
-        self._load_state()
-        self._prepare_results()
+        for program, offsets in self.versions[:-1]:
+            # Every call passes here: all comparisons, then one branch.
+            with self.block.when(reduce(tirx.And, [c for c, _ in self._checks(program)])):
+                self._serve(program, offsets)
+        program, offsets = self.versions[-1]
         # What can be refused at once is refused before any memory is taken.
-        instructions = self.program.region.instructions
-        while instructions and isinstance(instructions[0], Guard):
-            guard = instructions.pop(0)
-            assert isinstance(guard, Guard)
-            self._assert(guard.cond, guard.message)
-        if self.program.heaped:
-            self.start_heap()
-        self._region(self.program.region)
-        if self.program.heaped:
-            self.stop_heap(self.program.verify)
-        self._return_results()
-        self.block.ret(i32(0))
+        for cond, message in self._checks(program):
+            self._assert(cond, message)
+        self._serve(program, offsets)
         func = tirx.PrimFunc(
             [self.self_handle, self.args, self.num_args, self.result],
             self.block.stmt(),
@@ -84,6 +82,19 @@ class HostEmitter(OutputEmitter):
         for key, value in attrs.items():
             func = func.with_attr(key, value)
         return func
+
+    def _serve(self, program: Program, offsets: Sequence[int]) -> None:
+        self.program, self.offsets = program, offsets
+        self.outputs, self.allocated = {}, []
+        self._load_state()
+        self._prepare_results()
+        if program.heaped:
+            self.start_heap()
+        self._region(program.region)
+        if program.heaped:
+            self.stop_heap(program.verify)
+        self._return_results()
+        self.block.ret(i32(0))
 
     # -- entry ---------------------------------------------------------------------------------
 
@@ -122,20 +133,22 @@ class HostEmitter(OutputEmitter):
         self.inputs.append(self.block.bind(f"data{position}", self._data(handle)))
         self.input_dims.append(dims)
 
-    def _bind_dims(self) -> None:
+    def _checks(self, program: Program) -> list[tuple[Expr, str]]:
+        """Bind the symbols of the inputs; what must hold of a call, and the message if not."""
         known: set[Any] = set()
         pending: list[tuple[Expr, Expr, str]] = []
-        for (name, shape, _), dims in zip(
-            self.program.signature.inputs, self.input_dims, strict=True
-        ):
+        for (name, shape, _), dims in zip(program.signature.inputs, self.input_dims, strict=True):
             for axis, (declared, actual) in enumerate(zip(shape, dims, strict=True)):
                 if isinstance(declared, tirx.Var) and declared not in known:
                     known.add(declared)
                     self.block.define(declared, actual)
                 else:
                     pending.append((declared, actual, f"input '{name}' axis {axis}"))
-        for declared, actual, where in pending:
-            self._assert(tirx.EQ(actual, i64(declared)), f"{where}: expected {plain_dim(declared)}")
+        checks = [
+            (tirx.EQ(actual, i64(declared)), f"{where}: expected {plain_dim(declared)}")
+            for declared, actual, where in pending
+        ]
+        return checks + [(g.cond, g.message) for g in program.region.take_guards()]
 
     def _load_state(self) -> None:
         cell = static_cell(self.block, self.slot_gv)

@@ -16,12 +16,13 @@ Expr: TypeAlias = Any
 DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET, DEVICE_TYPE = 1, 2, 3, 4, 5, 6, 7, 8, 10
 ANY_TYPE, ANY_PADDING, ANY_VALUE, INT64_ELEM = 13, 14, 15, 17
 TENSOR_OBJECT, TENSOR_HEADER_BYTES = 70, 24
-INTEGER = 1
+INTEGER, DL_TENSOR = 1, 7
 DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 CPU = 1
 ENTRY = "main"
 BIND = "tvm_disc_bind"
 POOL = "tvm_disc_pool"
+DIRECT = "tvm_disc_direct"
 STATE_SLOT = "tvm_disc_state_slot"
 
 

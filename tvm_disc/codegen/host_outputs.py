@@ -23,6 +23,7 @@ from tvm_disc.codegen.host_abi import (
     CPU,
     DATA,
     DEVICE_TYPE,
+    DL_TENSOR,
     INT64_ELEM,
     NDIM,
     SHAPE,
@@ -72,7 +73,7 @@ class OutputEmitter(ObjectEmitter):
         kind = block.bind("kind", O.tvm_struct_get(self.args, at, i32(ANY_TYPE), "int32"))
         # A tensor object, a borrowed DLTensor*, nothing else.
         self._assert(
-            tirx.Or(tirx.EQ(kind, i32(TENSOR_OBJECT)), tirx.EQ(kind, i32(7))),
+            tirx.Or(tirx.EQ(kind, i32(TENSOR_OBJECT)), tirx.EQ(kind, i32(DL_TENSOR))),
             f"{where}: expected a tensor",
             "TypeError",
         )

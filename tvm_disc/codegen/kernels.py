@@ -98,12 +98,21 @@ class KernelLibrary:
             if tvm_ffi.structural_equal(func, other, map_free_vars=True):
                 self._by_var[gv] = kernel
                 return kernel
-        group, declared = read_group(str(gv.name_hint), func)
+        group, declared = read_group(self._fresh(str(gv.name_hint)), func)
         kernel = make_kernel(group, self._solver_factory(), self.machine)
         self._add(kernel, declared)
         self._by_hash.setdefault(key, []).append((func, kernel))
         self._by_var[gv] = kernel
         return kernel
+
+    def _fresh(self, name: str) -> str:
+        """A name of its own: versions of a program name their groups alike."""
+        number = 1
+        unique = name
+        while unique in self._kernels:
+            number += 1
+            unique = f"{name}_v{number}"
+        return unique
 
     def _add(self, kernel: Kernel, declared: list[Any]) -> None:
         self._kernels[kernel.name] = kernel

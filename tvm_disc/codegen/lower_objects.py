@@ -37,7 +37,7 @@ from tvm_disc.codegen.program import (
     Value,
 )
 from tvm_disc.errors import Unsupported
-from tvm_disc.relay.object_ops import is_general, is_object, object_op
+from tvm_disc.relay.object_ops import is_general, needs_boxes, object_op
 from tvm_disc.relay_passes.graph import is_tensor
 from tvm_disc.schedules.emit import i64
 from tvm_disc.shape import Solver
@@ -64,7 +64,9 @@ class ObjectLowerer:
 
     def __init__(self, functions: dict[Any, Any]) -> None:
         self.functions = functions
-        self.boxed = any(map(_uses_boxes, functions.values()))
+        self.boxed = any(
+            needs_boxes(f) for f in functions.values() if isinstance(f, relax.Function)
+        )
         self.host_functions: dict[Any, HostFunction] = {}
         self.waiting: list[tuple[HostFunction, Any]] = []
         self.values: dict[Storage, Value] = {}  # what was computed into a storage
@@ -325,21 +327,6 @@ class ObjectLowerer:
             self._add(AllocOutput(flat[-1]))
         self._add(Encode(box, *flat))
         return flat
-
-
-def _uses_boxes(func: Any) -> bool:
-    if not isinstance(func, relax.Function):
-        return False
-    if is_general(func) or any(is_object(p.ty) for p in func.params):
-        return True
-    found = False
-
-    def look(e: Any) -> None:
-        nonlocal found
-        found = found or object_op(e) is not None
-
-    relax.analysis.post_order_visit(func.body, look)
-    return found
 
 
 def _leaf_types(ty: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from tvm_disc.schedules.kernel import Kernel
@@ -156,6 +157,12 @@ class Region:
     slots: list[Slot] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
+
+    def take_guards(self) -> list[Guard]:
+        """Remove the guards that stand before everything else, and give them back."""
+        head = list(takewhile(lambda step: isinstance(step, Guard), self.instructions))
+        del self.instructions[: len(head)]
+        return [step for step in head if isinstance(step, Guard)]
 
 
 @dataclass(eq=False)

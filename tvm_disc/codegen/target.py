@@ -10,8 +10,9 @@ from tvm_disc.errors import Unsupported
 
 # TVM gives every buffer variable its own alias type and callees others. When LLVM inlines a
 # kernel into its caller the two names of one scratch buffer then count as different memory, and
-# stores move past loads. Pointer parameters say what may alias; the types must not.
-_LLVM_OPTIONS = ("-enable-tbaa:bool=false",)
+# stores move past loads. Pointer parameters say what may alias; the types must not. Register-tile
+# kernels fill the register file: inlined beside other code they spill, so little is inlined.
+_LLVM_OPTIONS = ("-enable-tbaa:bool=false", "-inline-instr-cost:int=400")
 # LLVM tunes server CPUs to 256-bit vectors; our kernels are written for the full width.
 _ATTRIBUTES = ("-prefer-256-bit",)
 

@@ -43,6 +43,26 @@ def is_object(ty: Any) -> bool:
     return isinstance(ty, relax.ObjectType)
 
 
+def uses_boxes(mod: Any) -> bool:
+    """Whether a Relax module has boxed values."""
+    functions = [f for _, f in mod.functions_items() if isinstance(f, relax.Function)]
+    return any(map(needs_boxes, functions))
+
+
+def needs_boxes(func: Any) -> bool:
+    """Whether a Relax function has boxed values."""
+    if is_general(func) or any(is_object(p.ty) for p in func.params):
+        return True
+    found = False
+
+    def look(e: Any) -> None:
+        nonlocal found
+        found = found or object_op(e) is not None
+
+    relax.analysis.post_order_visit(func.body, look)
+    return found
+
+
 def is_general(func: Any) -> bool:
     """Whether a Relax function takes and returns boxed values."""
     return func.attrs is not None and GENERAL in func.attrs

@@ -33,7 +33,12 @@ def _softmax(emit: Any, call: Any) -> Expr:
     x, axis = call.args[0], int(call.attrs.axis)
     shifted = emit(R.subtract(x, emit(R.max(x, axis, keepdims=True))))
     e = emit(R.exp(shifted))
-    return R.divide(e, emit(R.sum(e, axis, keepdims=True)))
+    total = emit(R.sum(e, axis, keepdims=True))
+    dtype = _dtype(x)
+    if dtype not in ("float32", "float64"):
+        return R.divide(e, total)
+    # A row has one division, not one for each element; sums lie in [1, length], so it is safe.
+    return R.multiply(e, emit(R.divide(scalar(1.0, dtype), total)))
 
 
 def _log_softmax(emit: Any, call: Any) -> Expr:

@@ -18,7 +18,8 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.core_ops import CORE
-from tvm_disc.relay_passes.fusion_plan import FusionPlan, GroupPlan, group_outputs, plan_fusion
+from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
+from tvm_disc.relay_passes.fusion_plan import plan_fusion
 from tvm_disc.relay_passes.graph import (
     Node,
     free_symbols,
@@ -95,9 +96,11 @@ class _Outliner:
         every = dict.fromkeys((*lookup.values(), *nodes))
         for n in nodes:
             every.update({x: None for x in n.inputs if x.op == "const"})
-        ordered = [n for n in every if n not in set(nodes)] + nodes
-        link_users(ordered)
         self._mark_outputs(seq, bindings, lookup)
+        nodes, dead = _without_dead(nodes)
+        bindings = [b for b in bindings if node_of[b.var] not in dead]
+        known = set(node_of.values())
+        link_users([n for n in every if n not in known] + nodes)
         plan = plan_fusion(nodes, self.solver, self.enabled)
         self.refused.extend(plan.refused)
         return self._rebuild(seq, bindings, node_of, plan, lookup)
@@ -152,7 +155,7 @@ class _Outliner:
         plan: FusionPlan,
         lookup: Mapping[Any, Node],
     ) -> Any:
-        outputs = {id(g): group_outputs(g, plan) for g in plan.groups}
+        outputs = {id(g): plan.outputs(g) for g in plan.groups}
         pieces = _order(bindings, node_of, plan, outputs)
         out: list[Any] = []
         for piece in pieces:
@@ -208,6 +211,18 @@ class _Outliner:
             if same[s] is s:
                 chosen.append(s)
         return same
+
+
+def _without_dead(nodes: Sequence[Node]) -> tuple[list[Node], set[Node]]:
+    """Nodes that something reads, and the core operators that nothing does."""
+    dead: set[Node] = set()
+    read: set[Node] = set()
+    for node in reversed(nodes):
+        if node.row is not None and not node.is_output and node not in read:
+            dead.add(node)
+        else:
+            read.update(node.inputs)
+    return [n for n in nodes if n not in dead], dead
 
 
 def _give_type(expr: Expr, ty: Any) -> None:

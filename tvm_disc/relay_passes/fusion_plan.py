@@ -8,49 +8,28 @@ what remains becomes loops, and index maps vanish into whoever reads through the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.relay_passes.attention import feeds_scores, find_attention, is_lanewise
 from tvm_disc.relay_passes.axes import is_contiguous, permutation, reduced_axes
 from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
+from tvm_disc.relay_passes.fusion_merge import MAX_GROUP_NODES, merge_groups
+from tvm_disc.relay_passes.fusion_relations import (
+    CHEAP_COST,
+    GUARDED,
+    Relations,
+    column_range,
+    is_stored,
+    kind_of,
+    picks_by,
+)
 from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
-
-# An inlined producer may be evaluated this many plain operations' worth of extra times.
-CHEAP_COST = 3
-MAX_GROUP_NODES = 96
-
-
-@dataclass(eq=False)
-class GroupPlan:
-    """A set of nodes that become one kernel.
-
-    Invariant: contracting every group to a point leaves the graph acyclic.
-    """
-
-    kind: str
-    anchor: Node
-    members: dict[Node, None] = field(default_factory=dict)
-    frame: dict[Node, int] = field(default_factory=dict)  # coordinate system of epilogue nodes
-
-    def __contains__(self, node: Node) -> bool:
-        return node in self.members
-
-    def nodes(self) -> list[Node]:
-        """Members in program order."""
-        return sorted(self.members, key=lambda n: n.index)
-
-
-@dataclass
-class FusionPlan:
-    """The groups of one sequence, in program order, and why others were not merged."""
-
-    groups: list[GroupPlan]
-    refused: list[WhyNot]
 
 
 def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> FusionPlan:
@@ -58,29 +37,39 @@ def plan_fusion(nodes: Sequence[Node], solver: Solver, enabled: bool = True) -> 
     return _Planner(nodes, solver, enabled).run()
 
 
-class _Planner:
+class _Planner(Relations):
     def __init__(self, nodes: Sequence[Node], solver: Solver, enabled: bool) -> None:
-        self.nodes, self.solver, self.enabled = list(nodes), solver, enabled
-        self.owner: dict[Node, GroupPlan] = {}
-        self.groups: list[GroupPlan] = []
+        super().__init__(solver)
+        self.nodes, self.enabled = list(nodes), enabled
         self.refused: list[WhyNot] = []
 
     def run(self) -> FusionPlan:
+        for node in self.nodes if self.enabled else ():
+            if node.cls is OpClass.DOT:
+                self._attention(node)
         for node in self.nodes:
+            if node in self.homes:
+                continue
             if node.cls in (OpClass.DOT, OpClass.CONV):
                 self._contraction(node)
         for node in self.nodes:
-            if node.cls is OpClass.REDUCE and node not in self.owner:
+            if node.cls is OpClass.REDUCE and node not in self.homes:
                 self._reduction(node)
         for node in reversed(self.nodes):
-            if node not in self.owner:
+            if node not in self.homes:
                 self._rest(node)
         for group in self.groups:
             self._trim_views(group)
-        self._drop_dead_copies()
-        kept = [g for g in self.groups if g.members]
-        kept.sort(key=lambda g: max(n.index for n in g.members))
-        return FusionPlan(kept, self.refused)
+        if self.enabled:
+            merge_groups(self, self.refused)
+        plan = FusionPlan([g for g in self.groups if g.members], self.refused, self.homes)
+        plan.groups.sort(key=lambda g: max(n.index for n in g.members))
+        for group in plan.groups[::-1]:
+            if not plan.outputs(group):  # every reader computes it for itself
+                for node in group.nodes():
+                    self.homes.leave(group, node)
+                plan.groups.remove(group)
+        return plan
 
     def _open(self, kind: str, anchor: Node) -> GroupPlan:
         group = GroupPlan(kind, anchor)
@@ -89,11 +78,51 @@ class _Planner:
         return group
 
     def _join(self, group: GroupPlan, node: Node) -> None:
-        group.members[node] = None
-        self.owner[node] = group
+        self.homes.join(group, node)
 
     def _refuse(self, node: Node, group: GroupPlan, reason: str) -> None:
         self.refused.append(WhyNot(f"{node.name} ({node.op}) into {group.anchor.name}", reason))
+
+    # -- attention -----------------------------------------------------------------------------
+
+    def _attention(self, node: Node) -> None:
+        """Nothing inside is read from outside, so the group cannot be part of a cycle."""
+        found = find_attention(node, self.solver)
+        if isinstance(found, WhyNot):
+            self.refused.append(found)
+        elif found is not None:
+            group = self._open("attention", node)
+            group.attention = found
+            for part in found.nodes():
+                self._join(group, part)
+            group.frame[node] = 0
+            self._grow_epilogue(group)
+
+    def _attention_operand_reason(self, group: GroupPlan, node: Node) -> str | None:
+        """Operands are evaluated by vectors: once for Q, K and V, once per head for a mask."""
+        assert group.attention is not None
+        masks = feeds_scores(group.attention, node, lambda n: n in group)
+        if node.cls is OpClass.VIEW or self._pure_move(node):
+            if masks and node.op == "relax.permute_dims" and not self._keeps_last(node):
+                return "neighbouring keys would not be neighbours in memory"
+            return None
+        if not is_lanewise(node):
+            return "it is not evaluated by vectors"
+        if masks and self.total_cost(node) > CHEAP_COST:
+            return "every head would compute it again"
+        return None
+
+    def _is_expanded(self, node: Node, homes: Sequence[GroupPlan]) -> bool:
+        """Whether attentions read less than ``node`` holds by computing it themselves."""
+        if any(g.kind != "attention" for g in homes) or self.total_cost(node) > CHEAP_COST:
+            return False
+        leaves: set[Node] = set()
+        work = [node]
+        while work:
+            n = work.pop()
+            for x in n.inputs:
+                (leaves.add if x in self.homes or x.row is None else work.append)(x)
+        return not any(self.solver.known_same_elements(x.shape, node.shape) for x in leaves)
 
     # -- contractions --------------------------------------------------------------------------
 
@@ -108,32 +137,60 @@ class _Planner:
         while work:
             work.sort(key=lambda n: n.index)
             node = work.pop(0)
-            if node in self.owner or node.row is None:
+            if node in self.homes or node.row is None:
                 continue
             reason = self._epilogue_reason(group, node)
             if reason is not None:
                 self._refuse(node, group, reason)
                 continue
             self._join(group, node)
-            work.extend(u for u in node.users if u not in self.owner and u not in work)
+            work.extend(u for u in node.users if u not in self.homes and u not in work)
 
     def _epilogue_reason(self, group: GroupPlan, node: Node) -> str | None:
         inside = [x for x in node.inputs if x in group]
-        if node.cls is OpClass.VIEW or node.op == "relax.permute_dims":
-            if node.op == "relax.permute_dims" and not self._keeps_last(node):
-                return "a transpose of the last axis would scatter the tile's stores"
-            group.frame[node] = len(group.frame)
+        frame = group.frame[inside[0]]
+        if node.cls is OpClass.VIEW:
+            # Views keep the order of the elements: two ways to one shape are one index map.
+            group.frame[node] = self._frame(group, group.frames[frame][0], node.shape)
             return None
+        if node.op == "relax.permute_dims":
+            if not self._keeps_last(node):
+                return "a transpose of the last axis would scatter the tile's stores"
+            order = ("permute", frame, permutation(node))
+            group.frame[node] = self._frame(group, order, node.shape)
+            return None
+        if node.op == "relax.strided_slice":
+            return self._part_reason(group, node, frame)
         if node.cls is not OpClass.ELEMWISE:
-            return f"class {node.cls.name if node.cls else 'none'} does not follow on a tile"
-        frames = {group.frame[x] for x in inside}
-        if len(frames) != 1:
+            return f"{kind_of(node)} does not follow on a tile"
+        if len({group.frame[x] for x in inside}) != 1:
             return "operands reach it through different index maps"
-        if not all(self._same_shape(x, node) for x in inside):
+        if not all(self.same_shape(x, node) for x in inside):
             return "the tile would be broadcast"
-        if self._makes_cycle(group, node):
+        if self.makes_cycle(group, node):
             return "another operand is computed from this group"
-        group.frame[node] = frames.pop()
+        group.frame[node] = frame
+        return None
+
+    def _frame(self, group: GroupPlan, order: Any, shape: Sequence[Any]) -> int:
+        for k, (known, dims) in enumerate(group.frames):
+            if known == order and self.equal(dims, shape):
+                return k
+        group.frames.append((order, shape))
+        return len(group.frames) - 1
+
+    def _part_reason(self, group: GroupPlan, node: Node, frame: int) -> str | None:
+        """A product is stored in parts if every reader takes a part, and one part is stored
+        anyway: else the slices are index maps of their readers."""
+        whole = node.inputs[0]
+        if group.kind != "dot" or not self.equal(whole.shape[-1:], group.anchor.shape[-1:]):
+            return "a slice is an index map of its readers"
+        if whole.is_output or not all(column_range(u) for u in whole.users):
+            return "the product is also read whole"
+        if not any(is_stored(u) for u in whole.users):
+            return "the slices are index maps of their readers"
+        order = ("part", frame, column_range(node))
+        group.frame[node] = self._frame(group, order, node.shape)
         return None
 
     def _keeps_last(self, node: Node) -> bool:
@@ -164,7 +221,7 @@ class _Planner:
         seen: set[Node] = set()
         while work:
             node = work.pop()
-            if node in seen or node in self.owner or node.row is None:
+            if node in seen or node in self.homes or node.row is None:
                 continue
             seen.add(node)
             reason = self._row_reason(group, node, domain, axes)
@@ -175,7 +232,7 @@ class _Planner:
             again = [*node.inputs, *node.users]
             work.extend(again)
             # A refusal may have been for want of a member that has just joined.
-            seen -= {n for n in again if n not in self.owner}
+            seen -= {n for n in again if n not in self.homes}
 
     def _row_reason(
         self, group: GroupPlan, node: Node, domain: Sequence[Any], axes: Sequence[int]
@@ -183,11 +240,11 @@ class _Planner:
         if len(group.members) >= MAX_GROUP_NODES:
             return "the group is full"
         if node.cls is OpClass.REDUCE:
-            same = node.op in ROW_REDUCTIONS and self._equal(node.inputs[0].shape, domain)
+            same = node.op in ROW_REDUCTIONS and self.equal(node.inputs[0].shape, domain)
             if not same or list(reduced_axes(node)) != list(axes):
                 return "it reduces another row"
         elif node.cls is OpClass.ELEMWISE:
-            if not self._equal(node.shape, domain) and not self._is_row_value(node, domain, axes):
+            if not self.equal(node.shape, domain) and not self._is_row_value(node, domain, axes):
                 return "its shape is not proved to be the row's"
             if any(x in group and not self._aligned(x, node, domain, axes) for x in node.inputs):
                 return "it reads a row value at another position"
@@ -195,10 +252,10 @@ class _Planner:
             if not (self._is_row_value(node, domain, axes) and node.inputs[0] in group):
                 return "a view of the whole row"
         else:
-            return f"class {node.cls.name if node.cls else 'none'} is not row-wise"
+            return f"{kind_of(node)} is not row-wise"
         if node.cls is OpClass.VIEW and not self._row_view(node, domain, axes):
             return "a view that regroups rows"
-        if self._makes_cycle(group, node):
+        if self.makes_cycle(group, node):
             return "it depends on this group through another kernel"
         return None
 
@@ -206,7 +263,7 @@ class _Planner:
         """One value per row: the outer dims, with or without the reduced ones as 1."""
         outer = [d for a, d in enumerate(domain) if a not in axes]
         kept = [1 if a in axes else d for a, d in enumerate(domain)]
-        return self._equal(node.shape, outer) or self._equal(node.shape, kept)
+        return self.equal(node.shape, outer) or self.equal(node.shape, kept)
 
     def _row_view(self, node: Node, domain: Sequence[Any], axes: Sequence[int]) -> bool:
         return self._is_row_value(node.inputs[0], domain, axes)
@@ -217,10 +274,10 @@ class _Planner:
         """Whether ``source``, broadcast into ``node``, is read at the row being computed."""
         kept = [1 if a in axes else d for a, d in enumerate(domain)]
         outer = [d for a, d in enumerate(domain) if a not in axes]
-        if self._equal(node.shape, domain):
-            return self._equal(source.shape, domain) or self._equal(source.shape, kept)
-        return self._equal(source.shape, node.shape) or (
-            self._equal(source.shape, outer) and self._equal(node.shape, outer)
+        if self.equal(node.shape, domain):
+            return self.equal(source.shape, domain) or self.equal(source.shape, kept)
+        return self.equal(source.shape, node.shape) or (
+            self.equal(source.shape, outer) and self.equal(node.shape, outer)
         )
 
     # -- loops ---------------------------------------------------------------------------------
@@ -250,7 +307,7 @@ class _Planner:
             return None
         homes: dict[int, GroupPlan] = {}
         for user in node.users:
-            readers = [g for g in self.groups if user in g] if user.row is not None else []
+            readers = self.homes[user] if user.row is not None else ()
             if not readers:
                 return None
             for g in readers:
@@ -261,7 +318,8 @@ class _Planner:
         """Make ``node`` part of every group that reads it, if no reader loses by it."""
         cost = node.row.cost if node.row is not None else 0
         free = cost <= 1 and not any(x.row is not None for x in node.inputs)
-        if len(homes) > 1 and not (free or node.cls is OpClass.VIEW or self._pure_move(node)):
+        again = free or node.cls is OpClass.VIEW or self._pure_move(node)
+        if len(homes) > 1 and not (again or self._is_expanded(node, homes)):
             self.refused.append(WhyNot(f"{node.name} ({node.op})", f"{len(homes)} kernels read it"))
             return False
         for group in homes:
@@ -284,14 +342,19 @@ class _Planner:
         movement = node.cls is OpClass.VIEW or self._pure_move(node)
         if group.kind in ("dot", "conv") and not movement:
             return "only index maps are evaluated while a tile is loaded"
+        if group.kind == "attention":
+            return self._attention_operand_reason(group, node)
         if movement:
             return None
-        if self._within(self._domain(group), node.shape):
+        if self.within(self.domain(group), node.shape):
             return None
-        if self._total_cost(node) <= CHEAP_COST:
+        if self.total_cost(node) <= CHEAP_COST:
             return None
         if self._varies_outside_only(group, node):
             return None
+        guard = next((u for u in node.users if u in group and u.op in GUARDED), None)
+        if guard is not None:
+            return f"in a branch of {guard.op} it would be computed element by element"
         return "a broadcast would compute it again for every copy"
 
     def _varies_outside_only(self, group: GroupPlan, node: Node) -> bool:
@@ -299,72 +362,14 @@ class _Planner:
 
         The indices of a gather along the leading dims are the case that matters.
         """
-        domain = self._domain(group)
+        domain = self.domain(group)
         shape = list(node.shape)
         return (
             len(shape) < len(domain)
-            and self._equal(shape, domain[: len(shape)])
-            and all(_picks_by(u, node) or u in group for u in node.users)
+            and self.equal(shape, domain[: len(shape)])
+            and all(picks_by(u, node) or u in group for u in node.users)
             and not is_one(domain[-1])
         )
-
-    def _domain(self, group: GroupPlan) -> Sequence[Any]:
-        if group.kind in ("row", "reduce"):
-            return group.anchor.inputs[0].shape
-        return group.anchor.shape
-
-    def _within(self, domain: Sequence[Any], shape: Sequence[Any]) -> bool:
-        """Whether ``domain`` has provably no more elements than ``shape``."""
-        if self.solver.known_same_elements(list(domain), list(shape)):
-            return True
-        if len(domain) > len(shape):
-            return False
-        tail = list(shape)[len(shape) - len(domain) :]
-        return all(self.solver.known_le(d, s) for d, s in zip(domain, tail, strict=True))
-
-    def _total_cost(self, node: Node) -> int:
-        """Operations of one element down to values in memory, cut off early."""
-        total, work = 0, [node]
-        while work and total <= CHEAP_COST:
-            n = work.pop()
-            if n.row is None or (n in self.owner and n is not node):
-                continue
-            total += n.row.cost if n.cls is not OpClass.VIEW else 0
-            work.extend(n.inputs)
-        return total
-
-    # -- relations -----------------------------------------------------------------------------
-
-    def _equal(self, a: Sequence[Any], b: Sequence[Any]) -> bool:
-        return len(a) == len(b) and all(
-            bool(self.solver.known_eq(x, y)) for x, y in zip(a, b, strict=True)
-        )
-
-    def _same_shape(self, a: Node, b: Node) -> bool:
-        return self._equal(a.shape, b.shape)
-
-    def _makes_cycle(self, group: GroupPlan, node: Node) -> bool:
-        """Whether joining would let a kernel outside both feed one and read the other."""
-        joint = set(group.members) | {node}
-        lowest = min(n.index for n in joint)
-        outside = [x for m in joint for x in self._sources(m) if x not in joint]
-        seen: set[Node] = set()
-        work = outside
-        while work:
-            n = work.pop()
-            if n in seen or n.index < lowest:
-                continue
-            seen.add(n)
-            fellows = self.owner[n].members if n in self.owner else {n: None}
-            for f in fellows:
-                for x in self._sources(f):
-                    if x in joint:
-                        return True
-                    work.append(x)
-        return False
-
-    def _sources(self, node: Node) -> Iterable[Node]:
-        return node.inputs
 
     def _trim_views(self, group: GroupPlan) -> None:
         """Views at the border are free outside: leading ones rename a parameter, trailing ones
@@ -378,46 +383,11 @@ class _Planner:
                 leading = not any(x in group for x in node.inputs)
                 trailing = not any(u in group for u in node.users)
                 if leading or trailing:
-                    del group.members[node]
+                    self.homes.leave(group, node)
                     changed = True
-
-    def _drop_dead_copies(self) -> None:
-        self.groups = [g for g in self.groups if g.members]
 
 
 _ARG = ("relax.argmax", "relax.argmin")
 
 
-def _picks_by(user: Node, node: Node) -> bool:
-    return user.op == "relax.take" and user.inputs[1] is node
-
-
 ROW_REDUCTIONS = ("relax.sum", "relax.mean", "relax.max", "relax.min", "relax.prod", *_ARG)
-
-
-def group_outputs(group: GroupPlan, plan: FusionPlan) -> list[Node]:
-    """Members whose value something outside the group reads.
-
-    A member that other groups compute again for themselves is not an output on their account.
-    """
-    outputs = []
-    for node in group.nodes():
-        if node.is_output or any(_reads_from_outside(u, node, group, plan) for u in node.users):
-            outputs.append(node)
-    return outputs
-
-
-def _reads_from_outside(user: Node, node: Node, group: GroupPlan, plan: FusionPlan) -> bool:
-    if user in group:
-        # The user may also live in other groups, which then hold a copy of ``node`` as well
-        # or read it from here.
-        others = [g for g in plan.groups if g is not group and user in g and node not in g]
-        return bool(others) and not _owned_elsewhere(node, group, plan)
-    readers = [g for g in plan.groups if user in g]
-    if not readers:
-        return True
-    return any(node not in g for g in readers)
-
-
-def _owned_elsewhere(node: Node, group: GroupPlan, plan: FusionPlan) -> bool:
-    return any(node in g for g in plan.groups if g is not group)

@@ -12,7 +12,7 @@ starts from all facts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tvm
 from tvm import relax, tirx
@@ -26,6 +26,9 @@ from tvm_disc.shape import Likely, Solver, parse_constraint
 
 # The second walk starts from every fact of the first; new ones are rare then.
 MAX_WALKS = 3
+
+# Constraints and premises.
+Told: TypeAlias = tuple[Sequence[str], Sequence[str]]
 
 BOUNDS = (("tir_var_lower_bound", tirx.GE), ("tir_var_upper_bound", tirx.LE))
 
@@ -41,6 +44,7 @@ class PropagateShapeConstraints:
         portable: the result is for TVM's own passes, which infer types again: dataflow blocks are
             kept, a shape that TVM would lose is restored by ``match_cast``, and guards become
             checks at the start of the function. Otherwise guards are left in ``solver.guards``.
+        premises: as constraints, but the caller sees to it that they hold.
 
     Attributes:
         solver: after the pass, every symbol, fact and guard of the module.
@@ -57,8 +61,10 @@ class PropagateShapeConstraints:
         constraints: Sequence[str] = (),
         solver: Solver | None = None,
         portable: bool = True,
+        premises: Sequence[str] = (),
     ) -> None:
         self.constraints = tuple(constraints)
+        self.premises = tuple(premises)
         self.given = solver
         self.portable = portable
         self.solver = solver or Solver()
@@ -73,23 +79,21 @@ class PropagateShapeConstraints:
             # Private functions are called with shapes of their caller's: entries go first.
             if isinstance(func, relax.Function):
                 entry = single or name == "main"
-                constraints = self.constraints if entry else ()
+                told = (self.constraints, self.premises) if entry else ((), ())
                 place = "" if entry else name
-                func = propagate(mod, func, self.solver, constraints, self.portable, place)
+                func = propagate(mod, func, self.solver, told, self.portable, place)
             functions[gv] = func
         return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
-def propagate(
-    mod: Any, func: Any, solver: Solver, constraints: Sequence[str], portable: bool, name: str
-) -> Any:
+def propagate(mod: Any, func: Any, solver: Solver, told: Told, portable: bool, name: str) -> Any:
     """One function; ``name`` is empty for the one whose inputs the user gives."""
     if func.attrs is not None and "Primitive" in func.attrs:
         return func
     first_guard = len(solver.guards)
     declare_inputs(func, solver, name)
     declare_bounds(func, solver)
-    declare_constraints(func, solver, constraints)
+    declare_constraints(func, solver, *told)
     fresh: dict[Any, Any] = {}
     for _ in range(MAX_WALKS):
         known = len(solver.facts())
@@ -157,7 +161,9 @@ def declare_bounds(func: Any, solver: Solver) -> None:
                 solver.require(cond, f"the function's {attribute}")
 
 
-def declare_constraints(func: Any, solver: Solver, constraints: Sequence[str]) -> None:
+def declare_constraints(
+    func: Any, solver: Solver, constraints: Sequence[str], premises: Sequence[str]
+) -> None:
     """What the user knows of input dims: proved, or checked at the start of the program."""
     names: dict[str, Any] = dict(_symbols(func))
     for p in func.params:
@@ -169,6 +175,8 @@ def declare_constraints(func: Any, solver: Solver, constraints: Sequence[str]) -
             solver.likely(fact.expr, fact.values)
         else:
             solver.require(fact, f"constraint {text!r}")
+    for text in premises:
+        solver.assume(parse_constraint(text, names.get, names), "premise of this version")
 
 
 def merge_inputs(func: Any, solver: Solver) -> dict[Any, Any]:

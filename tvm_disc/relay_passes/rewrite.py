@@ -33,6 +33,7 @@ class Sequence_:
         self.renamed: dict[Any, Any] = {}  # old variable -> expression that replaces it
         self.renamed_nodes: dict[Node, Node] = {}
         self.results: list[Any] = []  # variables that the sequence yields
+        self.tuples: dict[Any, Any] = {}  # variables bound to a tuple of known fields
 
     def emit(self, call: Any, shape: Sequence[Any], dtype: str, like: Node | None = None) -> Node:
         """Bind ``call`` to a new variable."""
@@ -216,6 +217,10 @@ def _rewrite_other(
     out: Sequence_, binding: Any, rules: Sequence[Any], finish: Sequence[Any]
 ) -> None:
     value = binding.value
+    if isinstance(value, tvm.ir.TupleGetItem) and value.tuple_value in out.tuples:
+        # A field of a known tuple is what was put there.
+        out.renamed[binding.var] = out.tuples[value.tuple_value].fields[int(value.index)]
+        return
     if isinstance(value, relax.If):
         branches = [
             _rewrite_sequence(b, out.solver, out.lookup, out.renamed, rules, finish)
@@ -226,6 +231,8 @@ def _rewrite_other(
         binding = relax.VarBinding(binding.var, value)
     else:
         binding = _renamed_binding(out, binding)
+        if isinstance(binding.value, tvm.ir.Tuple):
+            out.tuples[binding.var] = binding.value
     out.bindings.append(binding)
     ty = binding.var.ty
     if is_tensor(ty) and ty.shape is not None:

@@ -285,7 +285,7 @@ def _prims(node: Node) -> list[Any]:
 
 
 def _drop_dead(out: Sequence_) -> None:
-    """Remove calls whose value nothing reads."""
+    """Remove calls and tuples whose value nothing reads."""
     used: set[Any] = set()
 
     def look(e: Any) -> None:
@@ -297,8 +297,11 @@ def _drop_dead(out: Sequence_) -> None:
         used.add(var)
     for binding in reversed(out.bindings):
         node = out.lookup.get(binding.var)
-        if node is not None and node.row is not None and binding.var not in used:
-            del out.lookup[binding.var]
+        pure = isinstance(binding.value, tvm.ir.Tuple) or (
+            node is not None and node.row is not None
+        )
+        if pure and binding.var not in used:
+            out.lookup.pop(binding.var, None)
             continue
         relax.analysis.post_order_visit(binding.value, look)
         kept.append(binding)

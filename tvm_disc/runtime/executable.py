@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import operator
+import sys
 import textwrap
+import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,9 +18,11 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from tvm_disc.codegen import host_numpy
 from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
-from tvm_disc.codegen.host_abi import BIND
+from tvm_disc.codegen.host_abi import BIND, DIRECT, POOL
+from tvm_disc.codegen.host_memory import KEPT, MISSES, REQUESTS, STATE_WORDS
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
 from tvm_disc.runtime.objects import Codec
 
@@ -47,17 +55,31 @@ class Executable:
         external = manifest.get("external") or {}
         boxed = bool(external) and bool(external["types"] or external["inputs"])
         self._codec = Codec(external, self._names) if boxed else None
+        self._binding = threading.Lock()
+        self._direct: Callable[..., int] = _not_direct
+        # Shapes of NumPy inputs seen before, and what to allocate for them.
+        self._results: dict[tuple[Any, ...], Any] = {}
+        self._plain = len(self._names) == 1 and isinstance(self._outputs, int)
 
     def _first_call(self, *args: Array) -> Any:
         """Bind the machine code, which a program for another machine never does."""
+        with self._binding:
+            if self._main == self._first_call:
+                self._bind_code()
+        return self._main(*args)
+
+    def _bind_code(self) -> None:
         try:
             main = self._module["main"]
         except Exception as error:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
         if self._constants is not None:
             self._module[BIND](self._constants.ctypes.data)
+        pool = self._module[POOL]
+        weakref.finalize(self, pool, 0)
+        if self._manifest["direct"] and arrays_are_readable():
+            self._direct = self._module[DIRECT]
         self._main = main
-        return main(*args)
 
     @property
     def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
@@ -74,32 +96,103 @@ class Executable:
         """The kernel calls of the program in order; a kernel may be called several times."""
         return list(self._manifest["launches"])
 
-    def __call__(self, *args: Array, **kwargs: Array) -> Any:
+    def __call__(self, *args: Array, out: Any = None, **kwargs: Array) -> Any:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
 
         Results are NumPy arrays if the first input is one, PyTorch tensors if it is one, else
         TVM tensors; always without a copy.
 
+        Args:
+            out: tensors to write the results into, nested as the results are; returned as given.
+
         Raises:
             BadInput: a missing or unknown input, a wrong rank, dtype or device.
             GuardFailed: shapes that the program was not compiled for.
+            MemoryError: no memory for a result or for the workspace; the next call is unharmed.
         """
         if self._codec is not None:
-            args, kwargs = self._codec.flatten(args, kwargs), {}
+            return self._boxed(self._codec.flatten(args, kwargs), out)
         if kwargs:
             args = self._ordered(args, kwargs)
+        if out is not None:
+            return self._write(args, out)
+        if args and type(args[0]) is _NDARRAY:
+            # Every name costs here: docs/runtime.md says where the time of a small call goes.
+            if self._plain:
+                found = self._results.get(args[0].shape)
+                if found is not None:
+                    array = _EMPTY(*found)
+                    arrays = (array,)
+                    if self._direct(_TYPE, id(args), id(arrays)) == 0:
+                        return array
+            elif self._results:
+                return self._on_arrays(args)
+        return self._general(args)
+
+    def _on_arrays(self, args: tuple[Array, ...]) -> Any:
+        """A call with NumPy arrays, perhaps: results of known shape, and no conversions."""
+        try:
+            found = self._results[tuple(map(_SHAPE, args))]
+        except (KeyError, AttributeError, TypeError):  # a new shape, or no arrays at all
+            return self._general(args)
+        arrays = tuple([_EMPTY(*fields) for fields in found])
+        if self._direct(_TYPE, id(args), id(arrays)):
+            return self._general(args)
+        return _nested(arrays, self._outputs)
+
+    def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
+        """A call that takes or gives boxed values, already flat."""
+        if out is not None:
+            raise BadInput("out: a program that takes or returns data types allocates its results")
         try:
             result = self._main(*args)
         except ArtifactError:
             raise
         except Exception as error:
-            result = self._recover(args, error)
+            result = self._recover(args, (), error)
+        assert self._codec is not None
+        convert = _converter(args[0] if args else np.empty(0))
+        return self._codec.rebuild(lambda path: _at(result, path), convert)
+
+    def _general(self, args: tuple[Array, ...]) -> Any:
+        """A call with any kind of tensor."""
+        try:
+            result = self._main(*args)
+        except ArtifactError:
+            raise
+        except Exception as error:
+            result = self._recover(args, (), error)
         convert = _CONVERTERS.get(type(args[0])) if args else None
         if convert is None:
-            convert = _converter(args[0] if args else np.empty(0))
-        if self._codec is not None:
-            return self._codec.rebuild(lambda path: _at(result, path), convert)
-        return _convert(result, self._outputs, convert)
+            convert = _converter(args[0] if args else None)
+        bare = isinstance(self._outputs, int)
+        converted = convert(result) if bare else _convert(result, self._outputs, convert)
+        if convert is np.from_dlpack and self._direct is not _not_direct:
+            self._remember(args, converted)
+        return converted
+
+    def _remember(self, args: tuple[Array, ...], result: Any) -> None:
+        if all(type(a) is np.ndarray for a in args):
+            if len(self._results) >= REMEMBERED:
+                self._results.clear()
+            fields = [(a.shape, a.dtype) for a in _leaves(result)]
+            if self._plain:
+                self._results[args[0].shape] = fields[0]
+            else:
+                self._results[tuple(a.shape for a in args)] = fields
+
+    def _write(self, args: tuple[Array, ...], out: Any) -> Any:
+        outputs = _leaves(out)
+        count = len(self._manifest["results"])
+        if len(outputs) != count:
+            raise BadInput(f"out: expected {count} tensors, found {len(outputs)}")
+        try:
+            self._main(*args, *outputs)
+        except ArtifactError:
+            raise
+        except Exception as error:
+            self._recover(args, outputs, error)
+        return out
 
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
         if not args and len(kwargs) == len(self._names):
@@ -117,7 +210,7 @@ class Executable:
                 raise BadInput(f"{problem} input {', '.join(names)}; expected {expected}")
         return (*args, *(kwargs[n] for n in rest))
 
-    def _recover(self, args: Sequence[Array], error: Exception) -> Any:
+    def _recover(self, args: Sequence[Array], outputs: Sequence[Array], error: Exception) -> Any:
         """Second try with what the fast path does not take; else the error in the user's terms."""
         if len(args) != len(self._names):
             expected = ", ".join(self._names)
@@ -125,13 +218,18 @@ class Executable:
         if isinstance(error, MemoryError):
             raise MemoryError(f"out of memory for {self._found(args)}") from None
         prepared = [self._prepare(k, a) for k, a in enumerate(args)]
+        for k, tensor in enumerate(outputs):
+            _check_writable(k, tensor)
         if any(p is not a for p, a in zip(prepared, args, strict=True)):
             try:
-                return self._main(*prepared)
+                return self._main(*prepared, *outputs)
             except Exception as again:
                 error = again
-        message = f"{error}; found {self._found(prepared)}"
-        kind = BadInput if isinstance(error, TypeError) or "expected" in str(error) else GuardFailed
+        if isinstance(error, MemoryError):
+            raise MemoryError(f"out of memory for {self._found(args)}") from None
+        message = f"{error}; found {self._found(prepared, outputs)}"
+        bad = isinstance(error, TypeError | BufferError) or "expected" in str(error)
+        kind = BadInput if bad or "shares memory" in str(error) else GuardFailed
         raise kind(message) from None
 
     def _prepare(self, position: int, value: Array) -> Array:
@@ -147,12 +245,33 @@ class Executable:
             raise BadInput(f"input '{name}': expected a tensor, found {type(value).__name__}")
         return value
 
-    def _found(self, args: Sequence[Array]) -> str:
+    def _found(self, args: Sequence[Array], outputs: Sequence[Array] = ()) -> str:
+        named = [*zip(self._names, args, strict=True)]
+        named += [(f"output {k}", tensor) for k, tensor in enumerate(outputs)]
         parts = []
-        for name, value in zip(self._names, args, strict=True):
+        for name, value in named:
             dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
             parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
         return ", ".join(parts)
+
+    def keep_memory(self, limit_bytes: int) -> None:
+        """Give all idle workspaces back to the system, and keep at most this much from now on.
+
+        ``keep_memory(0)`` keeps none between calls. At first the limit is 1 GiB.
+        """
+        self._call_pool(max(0, limit_bytes))
+
+    def memory_statistics(self) -> dict[str, int]:
+        """Workspace ``requests`` so far, ``misses`` that went to the system, bytes ``kept``."""
+        state = self._call_pool(-1)
+        words = (ctypes.c_int64 * STATE_WORDS).from_address(state)
+        return {"requests": words[REQUESTS], "misses": words[MISSES], "kept": words[KEPT]}
+
+    def _call_pool(self, limit: int) -> int:
+        with self._binding:
+            if self._main == self._first_call:
+                self._bind_code()
+        return int(self._module[POOL](limit))
 
     def workspace_bytes(self, shapes: Mapping[str, Sequence[int]]) -> int:
         """Bytes of temporary memory that one call needs for input shapes, without running.
@@ -183,6 +302,7 @@ class Executable:
         """
         counts = Counter(self.launches)
         lines = [f"{len(self.launches)} kernel calls, {len(self.kernels)} kernels", ""]
+        lines += self._versions()
         lines += [f"workspace bytes: {self._manifest['workspace_bytes']}", ""]
         for k in self._manifest["kernels"]:
             lines.append(f"  {k['name']} ({k['kind']}, called {counts[k['name']]} times)")
@@ -191,11 +311,27 @@ class Executable:
             )
             lines += [f"      {key}: {value}" for key, value in k["notes"].items()]
         refused = self._manifest["refused"]
-        lines += ["", self._manifest["shapes"], "", "not fused"]
+        lines += ["", self._manifest["shapes"]]
+        if self._manifest["premises"]:
+            lines += ["", "general version", self._manifest["general"]["shapes"]]
+        lines += ["", "not fused"]
         lines += [f"  {r}" for r in refused] or ["  nothing was refused"]
         if shapes is not None:
             lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
         return "\n".join(lines)
+
+    def _versions(self) -> list[str]:
+        """The premises of the program above, and what serves calls that break them."""
+        premises, general = self._manifest["premises"], self._manifest["general"]
+        if not premises:
+            return []
+        lines = [f"special version, {len(premises)} comparisons per call, where"]
+        lines += [f"  {p}" for p in premises]
+        lines += [f"general version otherwise, {len(general['launches'])} kernel calls"]
+        lines += textwrap.wrap(
+            " ".join(general["launches"]), 92, initial_indent="  ", subsequent_indent="  "
+        )
+        return [*lines, ""]
 
     def save(self, path: str | Path) -> None:
         """Write one shared library that needs only TVM's runtime.
@@ -210,6 +346,65 @@ class Executable:
     def source(self, kind: str = "ll") -> str:
         """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
         return str(self._module.inspect_source(kind))
+
+
+_NDARRAY = np.ndarray
+_TYPE = id(np.ndarray)
+_EMPTY = np.empty
+_SHAPE = operator.attrgetter("shape")
+# Shapes of inputs whose results' shapes are remembered.
+REMEMBERED = 4096
+
+
+def _not_direct(*_: int) -> int:
+    """Stands for the entry for NumPy arrays in a program that has none."""
+    return 1
+
+
+@cache
+def arrays_are_readable() -> bool:
+    """Whether this interpreter's arrays have the layout that compiled programs read."""
+    if sys.implementation.name != "cpython" or sys.byteorder != "little":
+        return False
+    array = np.zeros((2, 3), "float32")
+    word = ctypes.c_int64.from_address
+    shape = word(id(array) + host_numpy.SHAPE).value if word(id(array) + 8).value == _TYPE else 0
+    pair = (array, array)
+    return (
+        shape != 0
+        and word(id(pair) + host_numpy.LENGTH).value == 2
+        and word(id(pair) + host_numpy.ITEMS + 8).value == id(array)
+        and word(id(array) + host_numpy.DATA).value == array.ctypes.data
+        and ctypes.c_int32.from_address(id(array) + host_numpy.NDIM).value == 2
+        and [word(shape).value, word(shape + 8).value] == [2, 3]
+        and word(id(array) + host_numpy.DTYPE).value == id(array.dtype)
+        and ctypes.c_int32.from_address(id(array) + host_numpy.FLAGS).value & 0xFFFF
+        == array.flags.num & 0xFFFF
+        and ctypes.c_int32.from_address(id(array.dtype) + host_numpy.DTYPE_NUMBER).value
+        == array.dtype.num
+        and all(np.dtype(name).num in numbers for name, numbers in host_numpy.TYPE_NUMBERS.items())
+    )
+
+
+def _check_writable(position: int, tensor: Any) -> None:
+    if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
+        raise BadInput(f"output {position}: expected a tensor to write into, found a read-only one")
+    if not hasattr(tensor, "__dlpack__"):
+        raise BadInput(f"output {position}: expected a tensor, found {type(tensor).__name__}")
+
+
+def _leaves(tree: Any) -> list[Any]:
+    """The tensors of a nested result, in order."""
+    if isinstance(tree, tuple | list):
+        return [leaf for item in tree for leaf in _leaves(item)]
+    return [tree]
+
+
+def _nested(arrays: Sequence[Any], tree: Any) -> Any:
+    """``arrays`` as ``tree`` has their positions."""
+    if isinstance(tree, int):
+        return arrays[tree]
+    return tuple([_nested(arrays, t) for t in tree])
 
 
 # What turns a TVM tensor into the caller's kind of tensor, by the type of the first input.

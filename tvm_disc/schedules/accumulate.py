@@ -130,10 +130,7 @@ class _BlockedSum(Accumulator):
 
     def _add(self, x: Expr) -> None:
         block, at = self.block, lane_index(self.width)
-        s = block.bind("s", self.sums[at])
-        t = block.bind("t", s + x)
-        other = block.bind("other", t - s)
-        error = block.bind("error", (s - (t - other)) + (x - other))
+        t, error = two_sum(block, self.sums[at], x)
         block.store(self.errors, at, self.errors[at] + error)
         block.store(self.sums, at, t)
 
@@ -152,6 +149,14 @@ class _BlockedSum(Accumulator):
             # An infinite sum has no error, though the formula says NaN.
             finite = tirx.abs(s) <= same_lanes(tirx.max_value(self.dtype), s)[0]
             self.block.store(self.cells, at, tirx.Select(finite, s + e, s))
+
+
+def two_sum(block: Block, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """``a + b`` rounded, and the error of that (Knuth)."""
+    a = block.bind("s", a)
+    t = block.bind("t", a + b)
+    other = block.bind("other", t - a)
+    return t, block.bind("error", (a - (t - other)) + (b - other))
 
 
 class _Extreme(Accumulator):

@@ -23,7 +23,7 @@ from tvm_disc.schedules.gemm_space import GemmKnobs, gemm_ns, tiles
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.reduce import store_outputs
+from tvm_disc.schedules.reduce import store_outputs, whole_vectors
 from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
 from tvm_disc.schedules.windows import matmul_dims, operand_index
 from tvm_disc.shape import Solver
@@ -53,11 +53,11 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     if batch and len(b.shape) == 2:
         # One matrix for every batch: the batch dims are more rows.
         batch, m = (), product([*batch, m])
-    return _gemm_plans(group, _MatMul(group, node, batch, m, n, k), solver, machine)
+    return _gemm_plans(group, MatMulView(group, node, batch, m, n, k), solver, machine)
 
 
 @dataclass
-class _MatMul:
+class MatMulView:
     """How a matmul reads its operands and where an element of it lies."""
 
     group: Group
@@ -126,7 +126,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
 
 
 def _gemm_plans(
-    group: Group, view: _MatMul | ConvView, solver: Solver, machine: Machine
+    group: Group, view: MatMulView | ConvView, solver: Solver, machine: Machine
 ) -> list[Plan]:
     width = _size(view.sizes[2])
     known = width if isinstance(width, int) else None
@@ -137,14 +137,14 @@ def _gemm_plans(
 
 
 def _gemm_plan(
-    group: Group, view: _MatMul | ConvView, tile: dot.GemmTile, solver: Solver, machine: Machine
+    group: Group, view: MatMulView | ConvView, tile: dot.GemmTile, solver: Solver, machine: Machine
 ) -> Plan:
     node = view.node
     packed = view.packed(tile)
     spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
 
     def emit(body: Body) -> None:
-        full = _operands(view, body, spec, packed)
+        full = _operands(view, body, spec, packed, tile)
         body.block.add(dot.gemm_body(full, tile, machine.micro, body.scratch, body.lo, body.hi))
 
     batch, m, n, k = (i64(x) for x in view.sizes)
@@ -182,19 +182,20 @@ class _Strides:
 
 
 def _in_place(
-    group: Group, view: _MatMul | ConvView, solver: Solver, packed: dict[str, Any]
+    group: Group, view: MatMulView | ConvView, solver: Solver, packed: dict[str, Any]
 ) -> dict[str, _Strides]:
     """The operands whose element function is one load at an affine position."""
     result = {}
     for name, at in (("a", view.a_at), ("b", lambda low, g, j, k: view.b_at(low, g, k, j))):
         if f"{name}_packed" not in packed:
-            strides = _strides(group, solver, at)
+            strides = strides_of(group, solver, at)
             if strides is not None:
                 result[f"{name}_affine"] = strides
     return result
 
 
-def _strides(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides | None:
+def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides | None:
+    """How ``at(low, g, outer, k)`` moves through one operand, None if it is no plain read."""
     space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(Block(), space, solver)
     for p in group.params:
@@ -218,7 +219,7 @@ def _strides(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides 
 
 
 def _sizes_only(
-    view: _MatMul | ConvView, packed: dict[str, Any], in_place: dict[str, _Strides]
+    view: MatMulView | ConvView, packed: dict[str, Any], in_place: dict[str, _Strides]
 ) -> Any:
     """The specification as far as sizes, tasks and scratch depend on it."""
     batch, m, n, k = (_size(x) for x in view.sizes)
@@ -232,7 +233,9 @@ def _sizes_only(
     return replace(spec, **known)
 
 
-def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str, Any]) -> Any:
+def _operands(
+    view: MatMulView | ConvView, body: Body, spec: Any, packed: dict[str, Any], tile: Any
+) -> Any:
     """The full specification inside a body: how operands are read and results leave."""
     low = body.low
     forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
@@ -267,8 +270,12 @@ def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str,
             buffer = body.buffers[affine.buffer.node]
             forms[name] = dot.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
     if isinstance(view, ConvView):
-        forms["fill_b"] = _filler(low, view)
-    epilogue = _Epilogue(view, body)
+        forms["fill_b"] = _filler(low, view.fill)
+        if view.fills_by_vectors(tile):
+            source = body.buffers[view.node.inputs[0]]
+            panels = view.panel_filler(tile, source)
+            forms["fill_panel"] = _filler(low, panels)
+    epilogue = Epilogue(view, body)
     if spec.direct is not None:
         forms["direct"] = dot.Direct(body.outputs[0], start_of, spec.direct.stride)
     return replace(
@@ -281,12 +288,12 @@ def _operands(view: _MatMul | ConvView, body: Body, spec: Any, packed: dict[str,
     )
 
 
-def _filler(low: Lowering, view: ConvView) -> Callable[..., None]:
+def _filler(low: Lowering, fill_in: Callable[..., None]) -> Callable[..., None]:
     def fill(block: Block, *args: Any) -> None:
         outer, low.block = low.block, block
         try:
             with low.scope():
-                view.fill(low, block, *(i64(a) if isinstance(a, int) else a for a in args))
+                fill_in(low, block, *(i64(a) if isinstance(a, int) else a for a in args))
         finally:
             low.block = outer
 
@@ -305,10 +312,10 @@ def _evaluate(low: Lowering, block: Block, make: Callable[[], Expr]) -> Expr:
         low.block = outer
 
 
-class _Epilogue:
+class Epilogue:
     """Stores an element, or neighbours along j, of the anchor through the fused consumers."""
 
-    def __init__(self, view: _MatMul | ConvView, body: Body) -> None:
+    def __init__(self, view: MatMulView | ConvView, body: Body) -> None:
         self.view, self.body, self.low = view, body, body.low
         self.group = view.group
         self.lanewise = all(
@@ -319,7 +326,7 @@ class _Epilogue:
         self._store(block, i64(g), i64(i), i64(j), value)
 
     def vector(self, block: Block, g: Expr, i: Expr, j0: Expr, lanes: int, value: Expr) -> bool:
-        if not self.lanewise:
+        if not self.lanewise or not whole_vectors(self.group, lanes):
             return False
         # Panels start at multiples of the vector width, which head splits rely on.
         j = self.low.space.aligned(i64(j0), lanes)

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 from tvm import tirx
 
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules import dot
+from tvm_disc.schedules.conv_fill import Panel, can_fill, fill_panel
 from tvm_disc.schedules.emit import Block, Buffer, const, i64
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Group
@@ -72,6 +74,23 @@ class ConvView:
                 lambda w: dot.pack_a_constant(w.reshape(w.shape[0], -1), tile),
             )
         }
+
+    def fills_by_vectors(self, tile: Any) -> bool:
+        """Whether panels can be filled by masked vectors: the input is an array as it lies."""
+        data = self.node.inputs[0]
+        masks = tile.lanes * np.dtype(self.node.dtype).itemsize >= dot.MASKED_BYTES
+        return masks and data in self.group.params and can_fill(self.node)
+
+    def panel_filler(self, tile: Any, source: Buffer) -> Callable[..., None]:
+        """What fills a whole panel from the input ``source``."""
+
+        def fill(
+            low: Lowering, block: Block, g: Expr, j0: Expr, columns: Expr, to: Buffer, at: Expr
+        ) -> None:
+            panel = Panel(g, j0, columns, to, at, tile.n_r, tile.lanes, self.node.dtype)
+            fill_panel(self.node, low, block, source, panel)
+
+        return fill
 
     def fill(
         self,

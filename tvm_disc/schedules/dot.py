@@ -33,6 +33,7 @@ from tvm_disc.schedules.gemm_micro import (
 )
 from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_spec import (
+    MASKED_BYTES,
     Affine,
     Direct,
     GemmSpec,
@@ -59,6 +60,7 @@ from tvm_disc.schedules.gemm_tile import (
 )
 
 __all__ = [
+    "MASKED_BYTES",
     "Affine",
     "Direct",
     "GemmSpec",
@@ -231,6 +233,8 @@ class _Emitter:
                     (self.scratch, off, tile.n_r, dtype),
                     tile.lanes,
                 )
+            elif spec.fill_panel is not None:
+                spec.fill_panel(b, g, j0, columns, self.scratch, off)
             else:
                 self._pack_b_elements(g, j0, columns, off)
 

@@ -12,7 +12,7 @@ from tvm_disc.schedules.emit import Block, Buffer, Expr, i64
 from tvm_disc.schedules.gemm_tile import GemmTile
 
 Index = Any  # Expr or int
-_MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
+MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
 Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
 
 
@@ -51,8 +51,10 @@ class GemmSpec:
       place: copied by vectors); ``load_a`` (copied element by element).
     * B: ``b_packed`` (``[ceil(N / n_r), K, n_r]``, see :func:`pack_b_constant`); ``b_affine``
       (``stride`` 1: rows read in place or packed by vectors, ``k_stride`` 1: transposed in
-      registers); ``fill_b(b, g, k, j0, columns, buffer, at)`` (writes row k's columns
-      itself); ``load_b`` (packed element by element).
+      registers); ``fill_panel(b, g, j0, columns, buffer, at)`` (writes a panel, row k at
+      ``at + k * n_r``, lanes up to whole vectors included); ``fill_b(b, g, k, j0,
+      columns, buffer, at)`` (writes row k's columns itself); ``load_b`` (packed element by
+      element).
 
     ``load_*`` must be pure: a copied A is evaluated once per group of panels, B once per run of
     tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched``; they
@@ -77,6 +79,7 @@ class GemmSpec:
     load_a: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
     load_b: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
     fill_b: Callable[[Block, Expr, Expr, Expr, Expr, Buffer, Expr], None] | None = None
+    fill_panel: Callable[[Block, Expr, Expr, Expr, Buffer, Expr], None] | None = None
     a_affine: Affine | None = None
     b_affine: Affine | None = None
     a_row: Callable[[Block, Expr, Expr], tuple[Buffer, Expr]] | None = None
@@ -171,7 +174,7 @@ def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
     if spec.direct is None:
         return False
     n, itemsize = known(spec.n), tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8
-    return (isinstance(n, int) and n % tile.lanes == 0) or tile.lanes * itemsize >= _MASKED_BYTES
+    return (isinstance(n, int) and n % tile.lanes == 0) or tile.lanes * itemsize >= MASKED_BYTES
 
 
 def copies_a(spec: GemmSpec) -> bool:

@@ -23,6 +23,7 @@ from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, index_var, 
 from tvm_disc.schedules.gemm_micro import may_alias
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.index import IndexSpace, mul
+from tvm_disc.schedules.llvm_ops import tuned_for
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.tree import Leaf, Tree
 from tvm_disc.schedules.variant import SERIAL, Plan, Variant
@@ -77,7 +78,8 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
         if plan.key not in bodies:
             name = f"{group.name}_body{len(bodies) or ''}"
             bodies[plan.key] = gv = GlobalVar(name)
-            funcs[gv] = _body_function(group, plan, solver, symbols)
+            with tuned_for(machine.isa):
+                funcs[gv] = _body_function(group, plan, solver, symbols)
     entry = GlobalVar(group.name)
     funcs[entry] = _Driver(group, choice, symbols, bodies).function()
     plan = choice.variants[0].plan

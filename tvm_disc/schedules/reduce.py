@@ -152,8 +152,30 @@ def store_outputs(
     permutations and element-wise operators (see :func:`epilogue_index`).
     """
     for node, buffer in zip(group.outputs, outputs, strict=True):
-        at = epilogue_index(group, low, node, index, flat)
-        low.store(buffer, low.space.join(at, node.shape), low.at(node, at), node.dtype)
+        with ExitStack() as stack:
+            for begin, end in column_ranges(group, node):
+                # A vector lies inside the range or outside: see ``whole_vectors``.
+                first = index[-1].base if isinstance(index[-1], tirx.Ramp) else index[-1]
+                stack.enter_context(low.block.when(tirx.And(first >= begin, first < end)))
+                stack.enter_context(low.scope())
+            at = epilogue_index(group, low, node, index, flat)
+            low.store(buffer, low.space.join(at, node.shape), low.at(node, at), node.dtype)
+
+
+def column_ranges(group: Group, node: Node) -> list[tuple[int, int]]:
+    """The columns of the anchor that an output holds, if it is computed from a part of them."""
+    return [
+        (int(begin.value), int(end.value))
+        for step in _chain(group, node)
+        if step.op == "relax.strided_slice"
+        for begin, end in zip(step.prims[1], step.prims[2], strict=True)
+    ]
+
+
+def whole_vectors(group: Group, lanes: int) -> bool:
+    """Whether no output's columns begin or end inside an aligned vector."""
+    ranges = (r for node in group.outputs for r in column_ranges(group, node))
+    return all(bound % lanes == 0 for r in ranges for bound in r)
 
 
 def epilogue_index(
@@ -164,21 +186,27 @@ def epilogue_index(
     Walks from the anchor along the chain of consumers: views keep the flat position,
     permutations permute, element-wise operators keep the index.
     """
-    chain: list[Node] = []
-    current = node
-    while current is not group.anchor:
-        chain.append(current)
-        current = _towards_anchor(group, current)
     at = list(index)
-    for step in reversed(chain):
+    for step in _chain(group, node):
         source = _towards_anchor(group, step)
         if step.cls is OpClass.VIEW:
             at = reshape_index(low, step.shape, source.shape, at)
         elif step.op == "relax.permute_dims":
             at = [at[a] for a in permutation(step)]
+        elif step.op == "relax.strided_slice":
+            at = [*at[:-1], add(at[-1], -step.prims[1][0])]
         elif len(step.shape) != len(at):
             at = [i64(0)] * (len(step.shape) - len(at)) + at
     return at
+
+
+def _chain(group: Group, node: Node) -> list[Node]:
+    """The way from the anchor to one of its consumers."""
+    chain: list[Node] = []
+    while node is not group.anchor:
+        chain.append(node)
+        node = _towards_anchor(group, node)
+    return chain[::-1]
 
 
 def _towards_anchor(group: Group, node: Node) -> Node:

@@ -30,13 +30,13 @@ def _larger(a: Expr, b: Expr) -> Expr:
     """max that keeps a NaN of either operand; TVM would fold a test ``a != a`` to false."""
     if not is_float(element_dtype(a)):
         return tirx.max(a, b)
-    return tirx.Select(is_number(a), tirx.Select(b <= a, a, b), a)
+    return tirx.Select(is_number(a), tirx.Select(a > b, a, b), a)
 
 
 def _smaller(a: Expr, b: Expr) -> Expr:
     if not is_float(element_dtype(a)):
         return tirx.min(a, b)
-    return tirx.Select(is_number(a), tirx.Select(b >= a, a, b), a)
+    return tirx.Select(is_number(a), tirx.Select(a < b, a, b), a)
 
 
 def is_number(x: Expr) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -119,7 +120,9 @@ def maximum(a: Expr, b: Expr) -> Expr:
         return tirx.Or(a, b)
     if not is_float(dtype_of(a)):
         return tirx.max(a, b)
-    return tirx.Select(is_number(a), tirx.Select(b <= a, a, b), a)
+    if is_literal_number(b):
+        return tirx.Select(b > a, b, a)
+    return tirx.Select(is_number(a), tirx.Select(a > b, a, b), a)
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
@@ -128,7 +131,15 @@ def minimum(a: Expr, b: Expr) -> Expr:
         return tirx.And(a, b)
     if not is_float(dtype_of(a)):
         return tirx.min(a, b)
-    return tirx.Select(is_number(a), tirx.Select(b >= a, a, b), a)
+    if is_literal_number(b):
+        return tirx.Select(b < a, b, a)
+    return tirx.Select(is_number(a), tirx.Select(a < b, a, b), a)
+
+
+def is_literal_number(x: Expr) -> bool:
+    """Whether ``x`` is a literal that is not NaN, in every lane the same."""
+    literal = x.value if isinstance(x, tirx.Broadcast) else x
+    return isinstance(literal, tirx.FloatImm) and not math.isnan(literal.value)
 
 
 def _relu(x: Expr) -> Expr:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvm_disc.errors import Unsupported, WhyNot
+from tvm_disc.schedules.attention import plan_attention
 from tvm_disc.schedules.choose import Choice, choose
 from tvm_disc.schedules.contract import plan_conv, plan_dot
 from tvm_disc.schedules.cost_model import CostModel
@@ -27,6 +28,7 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "loop": (("transpose", plan_transpose), ("loop", plan_loop)),
     "row": (("row", plan_rows),),
     "dot": (("gemm", plan_dot), ("reduce", plan_reduce)),
+    "attention": (("attention", plan_attention),),
     "conv": (("implicit gemm", plan_conv), ("window", plan_window), ("reduce", plan_reduce)),
     "reduce": (("reduce", plan_reduce),),
     "opaque": (("scatter", plan_scatter), ("sort", plan_sort), ("search", plan_search)),

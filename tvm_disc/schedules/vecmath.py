@@ -291,7 +291,7 @@ ULP_BOUND: Mapping[str, float] = MappingProxyType(
         "atanh": 2.5,
         "cos": 2.5,
         "cosh": 2.0,
-        "erf": 1.5,
+        "erf": 2.5,
         "exp": 1.5,
         "exp2": 1.5,
         "gelu_erf": 3.5,

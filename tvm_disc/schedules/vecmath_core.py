@@ -30,6 +30,8 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
+from .llvm_ops import has_native
+
 Expr: TypeAlias = Any  # tvm.ir.PrimExpr: TVM ships no type information
 
 
@@ -104,6 +106,9 @@ F64 = Format(
     tanh_one=20.0,
 )
 
+# Added to a small float32 it leaves the nearest whole number in the low bits.
+ROUNDING = 1.5 * 2.0**23
+
 FORMATS = {"float32": F32, "float64": F64}
 
 
@@ -153,6 +158,7 @@ class Body:
     def __init__(self, x: Expr) -> None:
         name, self.lanes = dtype_of(x)
         self.fmt = FORMATS[name]
+        self.native = self.fmt is F32 and has_native(self.lanes)
         self._bindings: list[tuple[Any, Expr]] = []
         self.x = self.let("x", x)
 
@@ -234,6 +240,10 @@ class Body:
         """``x * 2^n`` for ``x`` of order 1: rounded once, also in the denormal range."""
         high = self.let("high", tirx.max(n, self.i(self.fmt.min_exp + 2)))
         return self.scale(x, high) * self.pow2(n - high)
+
+    def nearest(self, shifted: Expr) -> Expr:
+        """The whole number that ``ROUNDING`` has left in ``shifted``."""
+        return shifted - self.c(ROUNDING)
 
     def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
         """``magnitude`` (sign bit clear) with the sign bit of ``sign``."""

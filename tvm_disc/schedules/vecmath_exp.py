@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from .vecmath_core import F32, Body, Expr
+from . import llvm_ops
+from .vecmath_core import F32, ROUNDING, Body, Expr
+from .vecmath_tables import ERF_END, ERF_STEP, ERF_TABLE
 
 INF = float("inf")
 NAN = float("nan")
@@ -91,11 +93,25 @@ SINH_TAIL = (
 def exp(x: Expr) -> Expr:
     """e**x; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
+    if b.native:
+        return b.done(_exp_native(b))
     over, under = b.c(b.fmt.exp_over), b.c(b.fmt.exp_under)
     finite = tirx.And(b.x >= under, b.x <= over)
     n, f = b.exp_reduce(b.let("t", b.select(finite, b.x, b.c(0.0))), b.x)
     result = b.scale_gradual(b.exp_poly(f), n)
     return b.done(b.select(b.x > over, b.c(INF), b.select(b.x < under, b.c(0.0), result)))
+
+
+def _exp_native(b: Body) -> Expr:
+    """Scaled by an instruction that knows overflow and denormals; bounds keep ``f`` finite."""
+    low, high = b.c(b.fmt.exp_under - 1.0), b.c(b.fmt.exp_over + 1.0)
+    clean = b.let("t", b.select(b.x < low, low, b.x))
+    clean = b.let("t", b.select(clean > high, high, clean))
+    n = b.let("n", b.nearest(b.let("s", b.fma(clean, b.c(1.0 / LN2), b.c(ROUNDING)))))
+    hi, lo = b.fmt.ln2
+    f = b.let("f", b.fma(n, b.c(-hi), clean))
+    f = b.let("f", b.fma(n, b.c(-lo), f))
+    return llvm_ops.scale(b.exp_poly(f), n)
 
 
 def exp2(x: Expr) -> Expr:
@@ -155,11 +171,26 @@ def erf(x: Expr) -> Expr:
     """The error function; see :mod:`tvm_disc.schedules.vecmath` for bounds."""
     b = Body(x)
     a = b.let("a", b.abs(b.x))
+    if b.native:
+        return b.done(_erf_native(b, a))
     near = b.fma(b.x, b.poly(b.let("s", a * a), ERF_SMALL), b.x)
     far = b.let("t", tirx.min(a, b.c(4.0)))
     n, f = b.exp_reduce(log_erfc := b.let("l", b.poly(far, ERF_LARGE)), log_erfc)
     beyond = b.c(1.0) - b.scale(b.exp_poly(f), n)
     return b.done(b.select(a >= b.c(0.925), b.with_sign(beyond, b.x), near))
+
+
+def _erf_native(b: Body, a: Expr) -> Expr:
+    """A polynomial about the nearest of sixteen points; the last one ends in exactly 1."""
+    end = b.c(ERF_END)
+    clean = b.let("t", b.select(a > end, end, a))
+    rounded = b.let("s", b.fma(clean, b.c(1.0 / ERF_STEP), b.c(ROUNDING)))
+    r = b.let("r", b.fma(b.nearest(rounded), b.c(-ERF_STEP), clean))
+    index = b.let("i", b.bits(rounded))
+    value = llvm_ops.lookup(ERF_TABLE[-1], index)
+    for row in reversed(ERF_TABLE[:-1]):
+        value = b.fma(value, r, llvm_ops.lookup(row, index))
+    return b.with_sign(value, b.x)
 
 
 def gelu_erf(x: Expr) -> Expr:

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from .constraints import Likely, parse_constraint
-from .facts import Fact, Guard
+from .facts import Fact, Guard, Wish
 from .solver import Dim, Solver
+from .versions import special_version
 
-__all__ = ["Dim", "Fact", "Guard", "Likely", "Solver", "parse_constraint"]
+__all__ = [
+    "Dim",
+    "Fact",
+    "Guard",
+    "Likely",
+    "Solver",
+    "Wish",
+    "parse_constraint",
+    "special_version",
+]

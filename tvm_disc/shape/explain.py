@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .facts import Fact
+from .facts import Fact, Guard
 from .printing import show
 from .prove import prove
 from .state import Contradiction, State
@@ -79,8 +79,25 @@ def reasons(
     return [str(f) for f in needed] + [f"by {law}" for law in st.hits]
 
 
+def operations(expr: Any) -> int:
+    """How many comparisons and arithmetic operations an expression takes to evaluate."""
+    parts = [getattr(expr, name) for name in _PARTS if hasattr(expr, name)]
+    return bool(parts) + sum(operations(part) for part in parts)
+
+
+# The operands of TVM's expressions.
+_PARTS = ("a", "b", "condition", "true_value", "false_value")
+
+
+def cost_of(guard: Guard) -> str:
+    """What a guard costs, who asked for it, and what is known because of it."""
+    count = operations(guard.cond)
+    unit = "operation" if count == 1 else "operations"
+    return f"{count} {unit} per call; for {guard.context}; then {show(guard.cond)}"
+
+
 def describe(solver: Solver) -> str:
-    """A table of symbols, facts and guards."""
+    """A table of symbols, facts and guards, and of what would help if it were known."""
     lines = ["symbols"]
     for var, source in solver.symbols():
         value = show(solver.simplify(var))
@@ -88,7 +105,13 @@ def describe(solver: Solver) -> str:
         same = "" if value == str(var.name) else f" = {value}"
         top = "" if hi is None else str(hi)
         lines.append(f"  {str(var.name) + same:<24} {f'[{lo}, {top}]':<14} {source}".rstrip())
-    for title, rows in (("facts", solver.facts()), ("guards", solver.guards)):
-        lines.append(title)
-        lines.extend(f"  {row}" for row in rows or ("none",))
+    lines.append("facts")
+    lines.extend(f"  {row}" for row in solver.facts() or ("none",))
+    lines.append("guards")
+    for guard in solver.guards:
+        lines += [f"  {guard}", f"      {cost_of(guard)}"]
+    lines += [] if solver.guards else ["  none"]
+    open_wishes = [w for w in solver.wishes if solver.known(w.text) is None]
+    if open_wishes:
+        lines += ["would help", *(f"  {w}" for w in open_wishes)]
     return "\n".join(lines)

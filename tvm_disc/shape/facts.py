@@ -43,3 +43,20 @@ class Guard:
 
     def __str__(self) -> str:
         return self.message
+
+
+@dataclass(frozen=True)
+class Wish:
+    """An equality of two input dims that would make a program simpler; nothing relies on it.
+
+    text      the equality in the constraint language
+    message   the equality in terms of the inputs
+    context   what it would simplify, and to what
+    """
+
+    text: str
+    message: str
+    context: str
+
+    def __str__(self) -> str:
+        return f"{self.message}    [{self.context}]"

@@ -36,6 +36,7 @@ def broadcast(solver: Solver, a: Any, b: Any, context: str) -> Any:
     if all(wide):
         solver.require_eq(a, b, context)
         return solver.simplify(a)
+    solver.wish_eq(a, b, f"{context}: no broadcast")
     must = f"{solver.name_of(a)} must equal {solver.name_of(b)}"
     if any(wide):
         kept, other = (a, b) if wide[0] else (b, a)

@@ -24,7 +24,7 @@ from .bounds import lower, upper
 from .constraints import Likely, parse_constraint
 from .convert import Converter
 from .explain import blame, describe, reasons
-from .facts import Fact, Guard
+from .facts import Fact, Guard, Wish
 from .hard import ask_z3
 from .laws import nonzero
 from .normal import norm, norm_cond
@@ -32,7 +32,18 @@ from .printing import show, show_shape
 from .products import broadcast, group_dims
 from .prove import prove, prove_divides
 from .state import Contradiction, State
-from .terms import TRUE, Atom, Cond, Poly, Terms, cond_all, cond_eq, cond_ge, cond_not
+from .terms import (
+    TRUE,
+    Atom,
+    Cond,
+    Poly,
+    Terms,
+    cond_all,
+    cond_eq,
+    cond_ge,
+    cond_not,
+    single_difference,
+)
 from .terms import product as poly_product
 
 Dim = Any
@@ -52,6 +63,7 @@ class Solver:
         self._likely: dict[Atom, tuple[int, ...]] = {}
         self._hard: dict[tuple[Cond, int], bool | None] = {}
         self.guards: list[Guard] = []
+        self.wishes: list[Wish] = []
 
     def _fresh_state(self) -> State:
         st = State(self._terms)
@@ -357,6 +369,18 @@ class Solver:
             return
         message = f"{self.name_of(e)} must be a multiple of {self.name_of(k)}"
         self.require(_Given(self._divides(k, e), f"{show(e)} % {show(k)} == 0"), context, message)
+
+    def wish_eq(self, a: Dim, b: Dim, context: str) -> None:
+        """Note that `a == b` would help, where that comes to two dims of inputs being equal."""
+        pair = single_difference(self.norm(self._p(a) - self._p(b)))
+        if pair is None or not all(self._sources.get(x, "").startswith("input ") for x in pair):
+            return
+        one, other = sorted(pair, key=list(self._sources).index)
+        names = [self._convert.vars[x].name for x in (one, other)]
+        must = f"{self._sources[one]} equals {self._sources[other]}"
+        wish = Wish(f"{names[0]} == {names[1]}", must, context)
+        if all(w.text != wish.text for w in self.wishes):
+            self.wishes.append(wish)
 
     def broadcast_dim(self, a: Dim, b: Dim, context: str) -> Any:
         """The dim that broadcasting `a` against `b` gives, guarded where it may not exist."""

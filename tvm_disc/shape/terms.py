@@ -312,6 +312,14 @@ ZERO = Poly(())
 ONE = Poly((((), 1),))
 
 
+def single_difference(p: Poly) -> tuple[Atom, Atom] | None:
+    """(x, y) where `p` is a multiple of `x - y`: x == y makes it 0."""
+    rest = p.without_content()[2]
+    plain = [m[0] for m, c in rest.terms if len(m) == 1 and abs(c) == 1 and m[0].kind == "sym"]
+    opposite = sum(c for _, c in rest.terms) == 0
+    return (plain[0], plain[1]) if len(plain) == len(rest.terms) == 2 and opposite else None
+
+
 def product(factors: Iterable[Poly]) -> Poly:
     """The product; 1 for no factors."""
     out = ONE

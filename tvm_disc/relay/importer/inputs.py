@@ -94,10 +94,14 @@ def declare(
     main: ast.Function,
     params: Mapping[str, np.ndarray],
     constraints: Sequence[str],
+    premises: Sequence[str],
     solver: Solver,
     symbols: dict[Any, Any],
 ) -> None:
-    """Make the input symbols, then tell the solver what the user knows about them."""
+    """Make the input symbols, then tell the solver what the user knows about them.
+
+    Symbols that the premises make equal become one, so that the types of the inputs say so.
+    """
     importer = Inputs(solver, symbols)
     dims: dict[str, Any] = {}
     for p in main.params:
@@ -114,6 +118,9 @@ def declare(
         else:
             # Stated, not proved: the program checks it before it relies on it.
             solver.require(fact, f"constraint {text!r}")
+    for text in premises:
+        solver.assume(parse_constraint(text, dims.get, dims), "premise of this version")
+        symbols.update({key: solver.simplify(var) for key, var in symbols.items()})
 
 
 def identifier(name: str) -> str:

@@ -22,6 +22,7 @@ from tvm_disc.relay.importer.lower_tensor import (
     number,
 )
 from tvm_disc.relay.importer.lower_transform import permute
+from tvm_disc.relay.importer.positions import reads_in_order
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
 
@@ -43,8 +44,24 @@ def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def rows(ctx: Emitter, data: Tensor, picks: Tensor, axis: int, mode: str = "clip") -> Tensor:
     """``data`` read along ``axis`` at the positions ``picks``."""
     dims = [*data.dims[:axis], *picks.dims, *data.dims[axis + 1 :]]
+    size = ctx.literal(data.dims[axis])
+    if picks.span is not None and size and 0 <= picks.span[0] == picks.span[1] < size:
+        return _one_row(ctx, data, axis, picks.span[0], dims)
+    if reads_in_order(ctx, picks):
+        count = product(picks.dims)
+        if ctx.same(count, data.dims[axis]):
+            return ctx.reshape(data, dims)
+        ctx.solver.wish_eq(count, data.dims[axis], ctx.where("positions read all of it in order"))
     call = R.take(ctx.expr(data), ctx.expr(picks), axis, "wrap" if mode == "wrap" else "clip")
     return ctx.emit(call, dims, data.dtype)
+
+
+def _one_row(ctx: Emitter, data: Tensor, axis: int, position: int, dims: list[Any]) -> Tensor:
+    """The same row for every position is that row, broadcast."""
+    row = sliced(ctx, data, {axis: (i64(position), i64(1), 1)})
+    ones = [i64(1)] * (len(dims) - data.rank + 1)
+    line = ctx.reshape(row, [*data.dims[:axis], *ones, *data.dims[axis + 1 :]])
+    return ctx.broadcast(line, dims, full=True)
 
 
 def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Tensor:

@@ -24,6 +24,7 @@ from tvm_disc.relay.importer.external import Describer, External
 from tvm_disc.relay.importer.functions import MAX_DEPTH, Entry
 from tvm_disc.relay.importer.inputs import declare
 from tvm_disc.relay.importer.kinds import Hole, Kinds, TupleKind, WideKey, Wider, joined
+from tvm_disc.relay.importer.positions import counted
 from tvm_disc.relay.importer.scopes import (
     Bottom,
     Frame,
@@ -38,7 +39,7 @@ from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
-from tvm_disc.shape import Solver
+from tvm_disc.shape import Solver, Wish
 
 Expr: TypeAlias = Any
 
@@ -47,10 +48,11 @@ MAX_INLINED = 400  # calls inlined in each other
 
 @dataclass
 class Imported:
-    """A Relax module and what is known of its symbols."""
+    """A Relax module and what is known of its symbols; ``premises`` must hold to run it."""
 
     mod: Any
     solver: Solver
+    premises: tuple[Wish, ...] = ()
     external: External = field(default_factory=External)
 
 
@@ -58,12 +60,14 @@ def import_module(
     mod: IRModule,
     params: Mapping[str, np.ndarray] | None = None,
     constraints: Sequence[str] = (),
+    premises: Sequence[str] = (),
 ) -> Imported:
     """Import ``mod["main"]`` and what it calls.
 
     Args:
         params: inputs of ``main``, by name, to be turned into constants.
         constraints: facts about the dims of inputs, in the constraint language.
+        premises: as constraints, but the caller sees to it that they hold.
 
     Raises:
         Unsupported: an operator or construct without an import rule; the message names it and
@@ -80,12 +84,12 @@ def import_module(
     symbols: dict[Any, Any] = {}
     wide: dict[WideKey, tuple[int | None, ...]] = {}
     first = Solver()
-    declare(main, params or {}, constraints, first, symbols)
+    declare(main, params or {}, constraints, premises, first, symbols)
     _import(mod, first, symbols, wide, params or {})
     # What the first walk learnt about the inputs; its other symbols are gone, and no fact about
     # them may link symbols of the second.
     second = Solver()
-    declare(main, params or {}, constraints, second, symbols)
+    declare(main, params or {}, constraints, premises, second, symbols)
     inputs = set(symbols.values())
     for guard in first.guards:
         if all(s in inputs for s in guard.symbols):
@@ -104,7 +108,8 @@ def _import(
     while True:
         try:
             importer = _Importer(mod, solver, symbols, wide)
-            return Imported(importer.run(mod["main"], params), solver, importer.external)
+            made = importer.run(mod["main"], params)
+            return Imported(made, solver, external=importer.external)
         except Wider as wider:
             for place, dims in wider.found.items():
                 wide[place] = joined(wide.get(place, dims), dims)
@@ -334,7 +339,8 @@ class _Importer(Branches):
         known = decided(self.ctx, name, args)
         if known is not None:
             return known
-        return ranged(self.ctx, name, args, row.lower(self.ctx, args, call.attrs))
+        result = row.lower(self.ctx, args, call.attrs)
+        return counted(self.ctx, name, args, ranged(self.ctx, name, args, result))
 
     def _value_dtype(self, name: str, args: list[Any], attrs: Mapping[str, Any]) -> str:
         if OPS[name].compares:

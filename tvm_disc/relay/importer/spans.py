@@ -14,6 +14,7 @@ import numpy as np
 from tvm_disc.relay.importer.context import Emitter
 from tvm_disc.relay.importer.lower_tensor import filled
 from tvm_disc.relay.importer.lower_transform import broadcast_dims_to
+from tvm_disc.relay.importer.positions import least, line_of
 from tvm_disc.relay.importer.tensor import Tensor
 
 Span = tuple[int, int]
@@ -53,15 +54,23 @@ def decided(ctx: Emitter, name: str, args: Sequence[Any]) -> Tensor | None:
     if name not in _TESTS or len(args) != 2:
         return None
     a, b = span_of(args[0]), span_of(args[1])
-    if a is None or b is None:
-        return None
-    answer = _TESTS[name](a, b)
+    answer = None if a is None or b is None else _TESTS[name](a, b)
+    if answer is None and _never_below(ctx, *args):
+        answer = name != "less"
     if answer is None:
         return None
     dims = ctx.broadcast_dims([x.dims for x in args])
     result = filled(ctx, dims, ctx.scalar(answer, "bool"), "bool")
     result.span = (int(answer), int(answer))
     return result
+
+
+def _never_below(ctx: Emitter, a: Any, b: Any) -> bool:
+    """Whether every element of ``a`` is at least the number ``b``."""
+    limit, low = line_of(ctx, b), least(ctx, a)
+    if limit is None or low is None or any(ctx.literal(s) != 0 for s in limit.steps):
+        return False
+    return bool(ctx.solver.known_le(limit.start, low))
 
 
 def ranged(ctx: Emitter, name: str, args: Sequence[Any], result: Any) -> Any:

@@ -15,6 +15,14 @@ Expr: TypeAlias = Any
 Dim: TypeAlias = Any  # int64 PrimExpr
 
 
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Elements that are ``start + sum(step * index)`` over the axes of a tensor."""
+
+    start: Dim
+    steps: tuple[Dim, ...]
+
+
 @dataclass(eq=False)
 class Tensor:
     """An imported tensor.
@@ -30,6 +38,7 @@ class Tensor:
     value: np.ndarray | None = None
     constant: np.ndarray | None = None  # the literal, if it is one
     span: tuple[int, int] | None = None  # least and greatest element of integers, if known
+    line: Line | None = None  # of integers that count along axes
 
     @property
     def rank(self) -> int:

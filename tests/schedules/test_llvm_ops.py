@@ -1,0 +1,91 @@
+"""LLVM functions that TIR code calls: accuracy of what is built on them, and where they exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import tirx
+
+from benchmarks import vecmath as bench
+from tvm_disc.codegen.target import resolve_target
+from tvm_disc.schedules import llvm_ops, vecmath
+from tvm_disc.schedules.gemm_tile import Isa, isa_of
+
+AVX512 = Isa(lanes_f32=16, registers=32, fma=True)
+HOST = resolve_target()
+need_avx512 = pytest.mark.skipif(isa_of(HOST).lanes_f32 != 16, reason="needs AVX-512")
+
+
+def sample() -> np.ndarray:
+    """Every 1009th bit pattern, denormals and the ends of the tables' pieces."""
+    bits = np.arange(0, 1 << 32, 1009, dtype=np.uint64).astype(np.uint32)
+    ends = (np.arange(33) * 65 / 512).astype(np.float32).view(np.uint32)
+    near = (ends[:, None].astype(np.int64) + np.arange(-40, 40)).clip(0).astype(np.uint32).ravel()
+    x = np.concatenate([bits, near, near | np.uint32(1 << 31), SPECIAL.view(np.uint32)])
+    return np.resize(x, -(-x.size // 128) * 128).view(np.float32)
+
+
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 88.72284, 88.7229, -103.98], np.float32)
+
+
+@need_avx512
+@pytest.mark.parametrize("lanes", [16, 64])
+@pytest.mark.parametrize("name", ["exp", "erf"])
+def test_accuracy(name: str, lanes: int) -> None:
+    x = sample()
+    error = bench.ulp_error(
+        bench.run_native(vecmath.MATH[name], x, lanes), bench.reference(name, x)
+    )
+    assert error.max() <= vecmath.ULP_BOUND[name], x[int(np.argmax(error))]
+
+
+@need_avx512
+def test_erf_is_one_beyond_its_table() -> None:
+    x = np.linspace(3.93, 100, 1024, dtype=np.float32)
+    assert (bench.run_native(vecmath.erf, x, 64) == 1).all()
+    assert (bench.run_native(vecmath.erf, -x, 64) == -1).all()
+
+
+@need_avx512
+def test_gelu_formula_is_finite() -> None:
+    x = sample()
+    got = bench.run_native(lambda v: v * vecmath.erf(v), x, 16)
+    finite = np.isfinite(x)
+    assert np.isfinite(got[finite]).all()
+
+
+@need_avx512
+@pytest.mark.parametrize("name,instruction", [("exp", "vscalefps"), ("erf", "vpermps")])
+def test_becomes_one_instruction(name: str, instruction: str) -> None:
+    text = bench.native_module(vecmath.MATH[name], 64).inspect_source("asm")
+    assert instruction in text
+    assert "disc." not in text
+
+
+@pytest.mark.parametrize(
+    "isa,lanes",
+    [(None, 16), (Isa(8, 16, True), 16), (AVX512, 1), (AVX512, 8), (AVX512, 144)],
+)
+def test_absent_elsewhere(isa: Isa | None, lanes: int) -> None:
+    if isa is None:
+        assert not llvm_ops.has_native(lanes)
+        return
+    with llvm_ops.tuned_for(isa):
+        assert not llvm_ops.has_native(lanes)
+    assert not llvm_ops.has_native(lanes)
+
+
+def test_portable_code_calls_nothing() -> None:
+    x = tirx.Var("x", "float32x16")
+    assert "disc." not in str(vecmath.exp(x))
+    with llvm_ops.tuned_for(AVX512):
+        assert "disc.scale.v16" in str(vecmath.exp(x))
+        assert "disc.lookup.v16" in str(vecmath.erf(x))
+
+
+def test_link_leaves_other_targets_alone() -> None:
+    func = tirx.PrimFunc([], tirx.Evaluate(tirx.const(0)))
+    plain: Any = resolve_target("llvm -mcpu=x86-64-v2")
+    assert llvm_ops.link(func, plain).same_as(func)

@@ -1,0 +1,129 @@
+"""What a fusion plan is made of: groups of nodes, and what each hands to the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.relay_passes.attention import Attention
+from tvm_disc.relay_passes.graph import Node
+
+
+@dataclass(eq=False)
+class GroupPlan:
+    """A set of nodes that become one kernel.
+
+    Invariant: contracting every group to a point leaves the graph acyclic.
+
+    Attributes:
+        frame: for the nodes that follow a contraction, which of ``frames`` holds their index.
+        frames: (order of the elements, shape) of each index map away from the anchor.
+        span: positions of the first and the last member.
+        attention: the parts, if the group is an attention.
+    """
+
+    kind: str
+    anchor: Node
+    members: dict[Node, None] = field(default_factory=dict)
+    frame: dict[Node, int] = field(default_factory=dict)
+    frames: list[tuple[Any, Sequence[Any]]] = field(default_factory=list)
+    span: tuple[int, int] = (0, 0)
+    attention: Attention | None = None
+
+    def __post_init__(self) -> None:
+        self.frames.append(((), self.anchor.shape))
+
+    def __contains__(self, node: Node) -> bool:
+        return node in self.members
+
+    def add(self, node: Node) -> None:
+        """Take a member."""
+        at = node.index
+        self.span = (min(self.span[0], at), max(self.span[1], at)) if self.members else (at, at)
+        self.members[node] = None
+
+    def nodes(self) -> list[Node]:
+        """Members in an order of the program.
+
+        An attention's order depends on its structure alone: a mask that several of them compute
+        for themselves stands before the first, and their functions must still be equal.
+        """
+        ordered = sorted(self.members, key=lambda n: n.index)
+        return _operands_first(ordered) if self.attention else ordered
+
+    def operands(self) -> list[Node]:
+        """What the group reads from outside, in order of first use."""
+        found = (x for n in self.nodes() for x in n.inputs if x not in self.members)
+        return list(dict.fromkeys(x for x in found if not x.is_scalar_const))
+
+
+def _operands_first(members: Sequence[Node]) -> list[Node]:
+    """Members in post-order from the last one."""
+    inside, result = set(members), dict[Node, None]()
+
+    def visit(node: Node) -> None:
+        for x in node.inputs:
+            if x in inside and x not in result:
+                visit(x)
+        result[node] = None
+
+    for node in reversed(members):
+        if node not in result:
+            visit(node)
+    return list(result)
+
+
+class Homes:
+    """Which groups hold a node; more than one if readers compute it for themselves."""
+
+    def __init__(self) -> None:
+        self._of: dict[Node, list[GroupPlan]] = {}
+
+    def __contains__(self, node: Node) -> bool:
+        return node in self._of
+
+    def __getitem__(self, node: Node) -> Sequence[GroupPlan]:
+        return self._of.get(node, ())
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._of)
+
+    def join(self, group: GroupPlan, node: Node) -> None:
+        """Make ``node`` a member."""
+        if node not in group:
+            group.add(node)
+            self._of.setdefault(node, []).append(group)
+
+    def leave(self, group: GroupPlan, node: Node) -> None:
+        """Undo :meth:`join`."""
+        del group.members[node]
+        self._of[node].remove(group)
+        if not self._of[node]:
+            del self._of[node]
+
+    def owner(self, node: Node) -> GroupPlan | None:
+        """The group that hands ``node`` to others, should any of them read it."""
+        groups = self._of.get(node)
+        return groups[-1] if groups else None
+
+    def is_read_outside(self, node: Node) -> bool:
+        """Whether anything reads ``node`` that does not hold it."""
+        return node.is_output or any(
+            not self[user] or any(node not in g for g in self[user]) for user in node.users
+        )
+
+
+@dataclass
+class FusionPlan:
+    """The groups of one sequence, in program order, and why others were not merged."""
+
+    groups: list[GroupPlan]
+    refused: list[WhyNot]
+    homes: Homes = field(default_factory=Homes)
+
+    def outputs(self, group: GroupPlan) -> list[Node]:
+        """Members that the group hands to others."""
+        homes = self.homes
+        return [n for n in group.nodes() if homes.owner(n) is group and homes.is_read_outside(n)]

@@ -1,0 +1,138 @@
+"""What fusion asks about nodes and groups: shapes, costs and cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.fusion_groups import GroupPlan, Homes
+from tvm_disc.relay_passes.graph import Node, static_dim
+from tvm_disc.shape import Solver
+
+# An inlined producer may be evaluated this many plain operations' worth of extra times.
+CHEAP_COST = 3
+
+
+class Relations:
+    """The groups so far and the relations between them that the solver can prove."""
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+        self.homes = Homes()
+        self.groups: list[GroupPlan] = []
+
+    def domain(self, group: GroupPlan) -> Sequence[Any]:
+        """The dims that a group's loops run over."""
+        if group.kind in ("row", "reduce"):
+            return group.anchor.inputs[0].shape
+        return group.anchor.shape
+
+    def within(self, domain: Sequence[Any], shape: Sequence[Any]) -> bool:
+        """Whether ``domain`` has provably no more elements than ``shape``."""
+        if self.solver.known_same_elements(list(domain), list(shape)):
+            return True
+        if len(domain) > len(shape):
+            return False
+        tail = list(shape)[len(shape) - len(domain) :]
+        return all(self.solver.known_le(d, s) for d, s in zip(domain, tail, strict=True))
+
+    def total_cost(self, node: Node) -> int:
+        """Operations of one element down to values in memory, cut off early."""
+        total, work = 0, [node]
+        while work and total <= CHEAP_COST:
+            n = work.pop()
+            if n.row is None or (n in self.homes and n is not node):
+                continue
+            if gathers_rows(n):
+                # The index is computed once for a run of neighbours.
+                total, work = total + 1, [*work, n.inputs[0]]
+                continue
+            total += n.row.cost if n.cls is not OpClass.VIEW else 0
+            work.extend(n.inputs)
+        return total
+
+    def equal(self, a: Sequence[Any], b: Sequence[Any]) -> bool:
+        """Whether two shapes are proved equal."""
+        return len(a) == len(b) and all(
+            bool(self.solver.known_eq(x, y)) for x, y in zip(a, b, strict=True)
+        )
+
+    def same_shape(self, a: Node, b: Node) -> bool:
+        """Whether two nodes have provably the same shape."""
+        return self.equal(a.shape, b.shape)
+
+    def makes_cycle(self, group: GroupPlan, node: Node) -> bool:
+        """Whether joining would let a kernel outside both feed one and read the other."""
+        return self.on_cycle(set(group.members) | {node})
+
+    def on_cycle(self, joint: Collection[Node]) -> bool:
+        """Whether a kernel outside ``joint`` would both read it and feed it.
+
+        A walk backwards may leave a kernel at any of its nodes, so it may stop only before the
+        first node of every kernel that reaches past the start of ``joint``.
+        """
+        lowest = min(n.index for n in joint)
+        spans = (g.span for g in self.groups if g.members and g.span[1] >= lowest)
+        floor = min((lo for lo, _ in spans), default=lowest)
+        work = [x for m in joint for x in m.inputs if x not in joint]
+        seen: set[Node] = set()
+        while work:
+            n = work.pop()
+            if n in seen or n.index < min(floor, lowest):
+                continue
+            seen.add(n)
+            home = self.homes.owner(n)
+            fellows = home.members if home is not None else {n: None}
+            for f in fellows:
+                seen.add(f)
+                for x in f.inputs:
+                    if x in fellows:
+                        continue
+                    if x in joint:
+                        return True
+                    work.append(x)
+        return False
+
+
+# Operators whose operands are read in branches, where nothing is evaluated by vectors.
+GUARDED = ("relax.concat", "relax.nn.pad", "relax.one_hot", "relax.tril", "relax.triu")
+
+
+def kind_of(node: Node) -> str:
+    """What a refusal calls an operator that has no place in a group."""
+    return "a call" if node.cls is None else f"{node.op} ({node.cls.name.lower()})"
+
+
+def column_range(node: Node) -> tuple[int, int] | None:
+    """[begin, end) of a slice of literal bounds along the last axis, else None."""
+    if node.op != "relax.strided_slice":
+        return None
+    axes, begin, end, *steps = ([static_dim(p) for p in part] for part in node.prims)
+    last = len(node.shape) - 1
+    if axes not in ([last], [-1]) or steps not in ([], [[1]]):
+        return None
+    width = static_dim(node.shape[-1])
+    if begin[0] is None or end[0] is None or begin[0] < 0 or end[0] - begin[0] != width:
+        return None
+    return begin[0], end[0]
+
+
+def is_stored(node: Node) -> bool:
+    """Whether something other than a kernel reads ``node``, also through index maps."""
+    if node.is_output or any(u.row is None for u in node.users):
+        return True
+    maps = [u for u in node.users if u.cls is OpClass.VIEW or u.op == "relax.permute_dims"]
+    return any(is_stored(u) for u in maps)
+
+
+def gathers_rows(node: Node) -> bool:
+    """A ``take`` along an axis before the last: neighbours of a row stay neighbours."""
+    if node.op != "relax.take" or node.attrs["axis"] is None:
+        return False
+    rank = len(node.inputs[0].shape)
+    return bool(node.attrs["axis"] % rank < rank - 1)
+
+
+def picks_by(user: Node, node: Node) -> bool:
+    return user.op == "relax.take" and user.inputs[1] is node

@@ -1,0 +1,245 @@
+"""The statements of an attention task: copies, two products, and the softmax between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.relay_passes.attention import Attention
+from tvm_disc.schedules.attention_rows import SoftmaxRows
+from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
+from tvm_disc.schedules.emit import Buffer, const, i64
+from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, splat, vload
+from tvm_disc.schedules.gemm_pack import copy_contiguous, transpose_into
+from tvm_disc.schedules.gemm_spec import cdiv, div, least, most
+from tvm_disc.schedules.gemm_tile import GemmTile
+from tvm_disc.schedules.kernel import Body
+
+Expr: TypeAlias = Any
+Index: TypeAlias = Any
+Element: TypeAlias = Callable[[Expr, Expr, Expr], Expr]  # (g, outer, inner) to a value
+
+
+class Operand:
+    """How Q, K or V is read.
+
+    ``at(g, row, e)`` is element ``e`` of a row (a query, a key), scalar or a vector along ``e``.
+    With ``place``, which gives buffer, offset of row 0, row distance and element distance for
+    ``g``, the operand is read where it lies.
+    """
+
+    def __init__(self, at: Element, place: Callable[[Expr], tuple[Buffer, Expr, Any, Any]] | None):
+        self.at, self.place = at, place
+
+
+class AttentionBody:
+    """Emits tasks ``[lo, hi)`` of one attention."""
+
+    def __init__(
+        self,
+        spec: AttentionSpec,
+        tile: AttentionTile,
+        found: Attention,
+        body: Body,
+        kernels: MicroKernels,
+        operands: Sequence[Operand],
+        store: Any,
+    ) -> None:
+        assert body.scratch is not None
+        self.spec, self.tile, self.found, self.body = spec, tile, found, body
+        self.low, self.b, self.scratch = body.low, body.block, body.scratch
+        self.kernels, self.store = kernels, store
+        self.queries, self.keys, self.values = operands
+        self.sizes = Sizes(spec, tile, self._bind)
+        self.rows = SoftmaxRows(spec, tile, found, body, self.sizes)
+
+    def _bind(self, name: str, value: Index) -> Index:
+        return value if isinstance(value, int) else bind_opaque(self.b, name, value)
+
+    def emit(self) -> None:
+        """The loop over tasks."""
+        b, low, z = self.b, self.low, self.sizes
+        lo, hi = self.body.lo, self.body.hi
+        with low.loop("task", hi - lo, begin=lo) as task:
+            g = self._bind("g", div(task, z.q_blocks))
+            block = self._bind("q_block", task - g * z.q_blocks)
+            with b.when(tirx.any(tirx.EQ(task, lo), tirx.EQ(block, i64(0)))), low.scope():
+                self._copy_keys(g)
+                self._copy_values(g)
+                self.rows.hoist(g)
+            i0 = self._bind("i0", block * z.q_base + least(block, z.q_extra))
+            rows = self._bind("rows", z.q_base + tirx.Select(block < z.q_extra, i64(1), i64(0)))
+            self._copy_queries(g, i0, rows)
+            with low.loop("kb", z.k_blocks) as kb:
+                k0 = self._bind("k0", kb * z.keys)
+                keys = self._bind("keys", least(z.keys, z.n - k0))
+                self._product_of_keys(rows, k0, keys)
+                self.rows.emit(g, (i0, rows), (kb, k0, keys))
+                self._product_of_values(rows, (kb, k0, keys))
+            self._finish(g, i0, rows)
+
+    # -- copies --------------------------------------------------------------------------------
+
+    def _copy_keys(self, g: Expr) -> None:
+        """K as panels ``[depth, n_r]``: keys are the columns of the first product."""
+        b, z, tile = self.b, self.sizes, self.tile.scores
+        with self.low.loop("p", z.k_panels) as p:
+            j0 = self._bind("j0", p * tile.n_r)
+            columns = self._bind("columns", least(tile.n_r, z.n - j0))
+            to = self._bind("to", z.k_at + p * (tile.n_r * z.depth))
+            place = None if self.keys.place is None else self.keys.place(g)
+            out = (self.scratch, to, tile.n_r, self.spec.dtype)
+            if place is not None and _is_one(place[3]):
+                buffer, base, step, _ = place
+                start = self._bind("from", base + j0 * step)
+                source = (buffer, lambda r: start + r * step)
+                transpose_into(b, source, columns, i64(z.depth), out, tile.lanes)
+            elif place is not None and _is_one(place[2]):
+                buffer, base, _, step = place
+                with self.low.loop("d", z.depth) as d:
+                    at = self._bind("at", base + j0 + d * step)
+                    self._copy_row(buffer, at, to + d * tile.n_r, columns)
+            else:
+                self._copy_elements(self.keys, g, (j0, columns), out)
+
+    def _copy_row(self, buffer: Buffer, at: Expr, to: Expr, elems: Expr) -> None:
+        copy_contiguous(
+            self.b,
+            elems,
+            self.tile.lanes,
+            lambda _b, e, w: vload(buffer, at + e, w),
+            (self.scratch, self._bind("row_to", to), self.spec.dtype),
+            pad=True,
+        )
+
+    def _copy_elements(
+        self, source: Operand, g: Expr, rows: tuple[Expr, Expr], out: tuple[Any, ...]
+    ) -> None:
+        """Rows evaluated element by element."""
+        j0, columns = rows
+        _, to, step, _ = out
+        with self.low.loop("r", columns) as r, self.low.loop("d", self.sizes.depth) as d:
+            value = self._element(source, g, j0 + r, d)
+            self.b.store(self.scratch, to + d * step + r, value)
+
+    def _element(self, source: Operand, g: Expr, row: Expr, e: Expr) -> Expr:
+        value = source.at(g, row, e)
+        self.low.resolve([value])
+        return value
+
+    def _copy_values(self, g: Expr) -> None:
+        """V as panels ``[n, n_r]``."""
+        z, tile = self.sizes, self.tile.values
+        with self.low.loop("p", z.v_panels) as p:
+            j0 = self._bind("j0", p * tile.n_r)
+            columns = self._bind("columns", least(tile.n_r, z.width - j0))
+            to = self._bind("to", z.v_at + p * (tile.n_r * z.n))
+            with self.low.loop("k", z.n) as k:
+                self._copy_along(self.values, g, k, (j0, columns), to + k * tile.n_r)
+
+    def _copy_queries(self, g: Expr, i0: Expr, rows: Expr) -> None:
+        z = self.sizes
+        with self.low.loop("i", rows) as i:
+            to = self._bind("to", z.q_at + i * z.q_row)
+            self._copy_along(self.queries, g, i0 + i, (i64(0), i64(z.depth)), to)
+
+    def _copy_along(
+        self, source: Operand, g: Expr, row: Expr, span: tuple[Expr, Expr], to: Expr
+    ) -> None:
+        """Elements ``[start, start + count)`` of a row, to whole vectors at ``to``."""
+        b, low, lanes = self.b, self.low, self.tile.lanes
+        start, count = span
+        place = None if source.place is None else source.place(g)
+        if place is not None and _is_one(place[3]):
+            at = self._bind("at", place[1] + row * place[2] + start)
+            self._copy_row(place[0], at, to, count)
+            return
+        with low.loop("e", count) as e:
+            b.store(self.scratch, to + e, self._element(source, g, row, start + e))
+
+    # -- products ------------------------------------------------------------------------------
+
+    def _tiles(self, rows: Expr, tile: GemmTile) -> Any:
+        """Row tiles of near-equal height, as (loop, first row, height)."""
+        blocks = self._bind("blocks", cdiv(rows, tile.m_r))
+        base = self._bind("base", div(rows, most(blocks, 1)))
+        extra = self._bind("extra", rows - base * blocks)
+
+        def tile_at(t: Expr) -> tuple[Expr, Expr]:
+            first = self._bind("first", t * base + least(t, extra))
+            height = self._bind("height", base + tirx.Select(t < extra, i64(1), i64(0)))
+            return first, height
+
+        return blocks, tile_at
+
+    def _dispatcher(self, tile: GemmTile) -> Any:
+        rows, vectors = tuple(range(1, tile.m_r + 1)), tuple(range(1, tile.vectors + 1))
+        return self.kernels.dispatcher(tile, self.spec.dtype, rows, vectors)
+
+    def _call(self, run: Any, at: Sequence[Expr], sizes: Sequence[Any]) -> None:
+        where = [tirx.address_of(self.scratch[i64(x)]) for x in at]
+        self.b.eval(call(run, [*where, *map(i64, sizes)]))
+
+    def _product_of_keys(self, rows: Expr, k0: Expr, keys: Expr) -> None:
+        """S = Q K^T for one block of keys."""
+        z, tile = self.sizes, self.tile.scores
+        run = self._dispatcher(tile)
+        blocks, tile_at = self._tiles(rows, tile)
+        first_panel = self._bind("first_panel", div(k0, tile.n_r))
+        with self.low.loop("p", cdiv(keys, tile.n_r)) as p:
+            columns = least(tile.n_r, keys - p * tile.n_r)
+            vectors = self._bind("vectors", cdiv(columns, tile.lanes))
+            panel = self._bind("panel", z.k_at + (first_panel + p) * (tile.n_r * z.depth))
+            with self.low.loop("t", blocks) as t:
+                first, height = tile_at(t)
+                at = (z.q_at + first * z.q_row, panel, z.s_at + first * z.s_row + p * tile.n_r)
+                sizes = (z.depth, z.q_row, tile.n_r, z.s_row, 0, height, vectors)
+                self._call(run, at, sizes)
+
+    def _product_of_values(self, rows: Expr, block: tuple[Expr, Expr, Expr]) -> None:
+        """O += S V for one block of keys."""
+        z, tile = self.sizes, self.tile.values
+        kb, k0, keys = block
+        run = self._dispatcher(tile)
+        blocks, tile_at = self._tiles(rows, tile)
+        with self.low.loop("p", z.v_panels) as p:
+            columns = least(tile.n_r, z.width - p * tile.n_r)
+            vectors = self._bind("vectors", cdiv(columns, tile.lanes))
+            panel = self._bind("panel", z.v_at + (p * z.n + k0) * tile.n_r)
+            with self.low.loop("t", blocks) as t:
+                first, height = tile_at(t)
+                at = (z.s_at + first * z.s_row, panel, z.o_at + first * z.o_row + p * tile.n_r)
+                sizes = (keys, z.s_row, tile.n_r, z.o_row, kb, height, vectors)
+                self._call(run, at, sizes)
+
+    def _finish(self, g: Expr, i0: Expr, rows: Expr) -> None:
+        """Divide by the sums and hand the rows on."""
+        b, z, lanes = self.b, self.sizes, self.tile.lanes
+        one = const(1, self.spec.dtype)
+        with self.low.loop("r", rows) as r:
+            total = self.scratch[i64(z.sum_at + r)]
+            # Without keys the product is zero, not zero by zero.
+            some = tirx.if_then_else(i64(z.n) > 0, one / total, one)
+            scale = b.bind("scale", some)
+            i = self._bind("i", i0 + r)
+            at = self._bind("o_at", z.o_at + r * z.o_row)
+            whole = self._bind("whole", div(z.width, lanes))
+            with self.low.loop("v", whole) as v:
+                j = self._bind("j", v * lanes)
+                value = vload(self.scratch, at + j, lanes) * splat(scale, lanes)
+                if not self.store.vector(b, g, i, j, lanes, b.bind("o", value)):
+                    with self.low.loop("e", lanes) as e:
+                        self.store.scalar(b, g, i, j + e, self.scratch[at + j + e] * scale)
+            rest = self._bind("rest", whole * lanes)
+            with self.low.loop("e", z.width - rest) as e:
+                j = self._bind("j", rest + e)
+                self.store.scalar(b, g, i, j, self.scratch[at + j] * scale)
+
+
+def _is_one(x: Index) -> bool:
+    return isinstance(x, int) and x == 1
+
+
+__all__ = ["AttentionBody", "Operand"]

@@ -1,0 +1,140 @@
+"""Vector operations for which TIR has no word: LLVM functions, linked into the program and inlined.
+
+TIR reaches them as calls of external functions, such as ``disc.scale.v16``; :func:`link` gives
+LLVM their definitions. What exists depends on the target: templates are emitted inside
+:func:`tuned_for`, and code asks :func:`has_native` before it uses an operation.
+
+    scale     x * 2^n, rounded once, for any float n that is a whole number (``vscalefps``)
+    lookup    one of sixteen floats, by the low four bits of an index (``vpermps``)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import StringImm
+
+from tvm_disc.schedules.gemm_tile import Isa, isa_of
+
+Expr: TypeAlias = Any
+
+LANES = 16  # of the registers these operations work on
+TABLE = 16  # entries of a lookup
+_WIDTHS = tuple(LANES * k for k in range(1, 9))
+_isa: ContextVar[Isa | None] = ContextVar("isa", default=None)
+
+
+@contextmanager
+def tuned_for(isa: Isa) -> Iterator[None]:
+    """Code emitted inside may use the operations that ``isa`` has."""
+    token = _isa.set(isa)
+    try:
+        yield
+    finally:
+        _isa.reset(token)
+
+
+def has_native(lanes: int) -> bool:
+    """Whether float32 vectors of ``lanes`` have these operations here."""
+    isa = _isa.get()
+    return isa is not None and isa.lanes_f32 == LANES and lanes in _WIDTHS
+
+
+def scale(x: Expr, n: Expr) -> Expr:
+    """``x * 2^n`` for whole ``n``: inf and zero beyond the range, denormals rounded once."""
+    return tirx.call_extern(str(x.ty.dtype), f"disc.scale.v{_lanes(x)}", x, n)
+
+
+def lookup(table: Sequence[float], index: Expr) -> Expr:
+    """``table[index % 16]`` for a vector of int32."""
+    lanes = _lanes(index)
+    entries = [tirx.const(v, "float32") for v in table]
+    vector = tirx.Shuffle(entries, [tirx.IntImm("int32", k) for k in range(TABLE)])
+    return tirx.call_extern(f"float32x{lanes}", f"disc.lookup.v{lanes}", vector, index)
+
+
+def _lanes(x: Expr) -> int:
+    return int(str(x.ty.dtype).partition("x")[2] or 1)
+
+
+def link(func: Any, target: Any) -> Any:
+    """``func`` with the definitions that its module's calls need on ``target``."""
+    if isa_of(target).lanes_f32 != LANES:
+        return func
+    library = StringImm(_library())
+    return func.with_body(
+        tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", library, func.body)
+    )
+
+
+def _library() -> str:
+    parts = [_DECLARATIONS]
+    for width in _WIDTHS:
+        parts += [_parts_of(width, "float"), _parts_of(width, "i32")] if width > LANES else []
+        parts.append(_in_registers("scale", ("float", "float"), width, _SCALE))
+        parts.append(_in_registers("lookup", (None, "i32"), width, _LOOKUP))
+    return "\n".join(parts)
+
+
+_DECLARATIONS = """
+declare <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(
+  <16 x float>, <16 x float>, <16 x float>, i16, i32)
+declare <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>, <16 x i32>)
+"""
+_SCALE = (
+    "call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512("
+    "<16 x float> {0}, <16 x float> {1}, <16 x float> undef, i16 -1, i32 4)"
+)
+_LOOKUP = "call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> {0}, <16 x i32> {1})"
+
+
+def _parts_of(width: int, kind: str) -> str:
+    wide, one, name = f"<{width} x {kind}>", f"<16 x {kind}>", kind.replace("float", "f32")
+    return (
+        f"declare {one} @llvm.vector.extract.v16{name}.v{width}{name}({wide}, i64)\n"
+        f"declare {wide} @llvm.vector.insert.v{width}{name}.v16{name}({wide}, {one}, i64)"
+    )
+
+
+def _in_registers(name: str, kinds: Sequence[str | None], width: int, instruction: str) -> str:
+    """A function on vectors of ``width`` floats as one instruction for each register.
+
+    ``kinds`` are the operands' element types; None is one register of floats that all use.
+    """
+    wide, total = f"<{width} x float>", "undef"
+    params = [f"<{width if k else LANES} x {k or 'float'}> %a{i}" for i, k in enumerate(kinds)]
+    lines = [
+        f"define linkonce_odr {wide} @disc.{name}.v{width}({', '.join(params)}) alwaysinline {{"
+    ]
+    for part in range(0, width, LANES):
+        names = [
+            _part(lines, f"%a{i}", k, width, part) if k else f"%a{i}" for i, k in enumerate(kinds)
+        ]
+        lines.append(f"  %r{part} = {instruction.format(*names)}")
+        if width == LANES:
+            total = f"%r{part}"
+            continue
+        lines.append(
+            f"  %t{part} = call {wide} @llvm.vector.insert.v{width}f32.v16f32("
+            f"{wide} {total}, <16 x float> %r{part}, i64 {part})"
+        )
+        total = f"%t{part}"
+    return "\n".join([*lines, f"  ret {wide} {total}", "}"])
+
+
+def _part(lines: list[str], name: str, kind: str, width: int, part: int) -> str:
+    if width == LANES:
+        return name
+    piece, short = f"{name}.{part}", kind.replace("float", "f32")
+    lines.append(
+        f"  {piece} = call <16 x {kind}> @llvm.vector.extract.v16{short}.v{width}{short}("
+        f"<{width} x {kind}> {name}, i64 {part})"
+    )
+    return piece
+
+
+__all__ = ["has_native", "link", "lookup", "scale", "tuned_for"]
