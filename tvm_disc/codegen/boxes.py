@@ -201,6 +201,12 @@ class Invoke(BoxInstruction):
         return self.results
 
 
+def last_calls(region: Region) -> list[Invoke]:
+    """The calls of a function's body that replace it."""
+    found = [i for i in region.instructions if isinstance(i, Invoke) and i.last]
+    return found + [c for i in region.instructions for r in i.regions() for c in last_calls(r)]
+
+
 @dataclass(eq=False)
 class Return(BoxInstruction):
     """Give the results to the caller."""

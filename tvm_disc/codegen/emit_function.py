@@ -10,7 +10,7 @@ from tvm.ir import GlobalVar, PrimType, StringImm
 from tvm.tirx import op as O
 from tvm.tirx import stmt as S
 
-from tvm_disc.codegen.boxes import Invoke
+from tvm_disc.codegen.boxes import Invoke, last_calls
 from tvm_disc.codegen.heap import (
     STACK_BYTES,
     TOO_DEEP,
@@ -28,7 +28,7 @@ from tvm_disc.codegen.host_objects import (
     ObjectEmitter,
     address_on_stack,
 )
-from tvm_disc.codegen.program import AllocOutput, HostFunction, Region
+from tvm_disc.codegen.program import AllocOutput, HostFunction
 from tvm_disc.schedules.emit import Block, i64, prim_func
 
 Expr: TypeAlias = Any
@@ -68,7 +68,7 @@ class FunctionEmitter(ObjectEmitter):
             self.stop(TOO_DEEP)
         self.constants = block.bind("constants", as_pointer(self.regs[i64(Reg.CONSTANTS)]))
         args = [block.bind("arg", self.regs[i64(Reg.ARGS + k)]) for k in self._positions()]
-        if not _calls_itself_last(self.source.region, self.source):
+        if all(c.callee is not self.source for c in last_calls(self.source.region)):
             self.boxes.update(zip(self.source.params, args, strict=True))
             self._region(self.source.region)
             return prim_func([self.heap], block.stmt())
@@ -99,14 +99,6 @@ class FunctionEmitter(ObjectEmitter):
     def alloc_output(self, instruction: AllocOutput) -> None:
         """Only the entry function returns tensors."""
         raise AssertionError("an output inside a function")
-
-
-def _calls_itself_last(region: Region, function: HostFunction) -> bool:
-    return any(
-        (isinstance(i, Invoke) and i.last and i.callee is function)
-        or any(_calls_itself_last(r, function) for r in i.regions())
-        for i in region.instructions
-    )
 
 
 def object_functions(

@@ -28,6 +28,7 @@ from tvm_disc.codegen.boxes import (
     SetField,
     Unbox,
     View,
+    last_calls,
 )
 from tvm_disc.codegen.heap import (
     ALLOC,
@@ -350,8 +351,9 @@ class ObjectEmitter(RegionEmitter):
         self._push(instruction)
         if isinstance(callee, HostFunction):
             self.block.eval(call(self.host_functions[callee], self.heap))
-            with self.block.when(tirx.NE(self.regs[i64(Reg.NEXT)], i64(0))):
-                self.block.eval(call(DISPATCH, self.heap))
+            if any(c.callee is not callee for c in last_calls(callee.region)):
+                with self.block.when(tirx.NE(self.regs[i64(Reg.NEXT)], i64(0))):
+                    self.block.eval(call(DISPATCH, self.heap))
         else:
             self.block.eval(call(DISPATCH, self.heap))
         self._check_error()

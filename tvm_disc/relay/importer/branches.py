@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, TypeAlias
 
 import tvm
@@ -32,6 +32,7 @@ class Branches(Loops):
         self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any], failure: str
     ) -> Any:
         """One of two values, by a condition in memory."""
+        outer = len(self.solver.symbols())
         found = [self._branch(then), self._branch(otherwise)]
         values = [v for _, v in found if not isinstance(v, Bottom | Tail)]
         if not values:
@@ -40,7 +41,8 @@ class Branches(Loops):
         recurs = any(isinstance(v, Tail) for _, v in found)
         joint = self._joint(values[0], values[-1])
         # The dims of a recursive result are those of some later round.
-        erased = self._erase(values[0]) if recurs else self._joined(joint, values[-1])
+        inner = {v for v, _ in self.solver.symbols()[outer:]}
+        erased = self._erase(values[0]) if recurs else self._joined(joint, values[-1], inner)
         branches = []
         for bindings, value in found:
             self.ctx.sequences.append(bindings)
@@ -77,10 +79,11 @@ class Branches(Loops):
             return self.converted(value, joint.kind, "the branches of an if or match")
         return value
 
-    def _joined(self, a: Any, b: Any) -> Any:
-        """The type of either value: dims that may differ are erased."""
+    def _joined(self, a: Any, b: Any, inner: Container[Any]) -> Any:
+        """The type of either value: dims that may differ, or are ``inner``, are erased."""
         if isinstance(a, tuple):
-            return relax.TupleType([self._joined(x, y) for x, y in zip(a, b, strict=True)])
+            fields = [self._joined(x, y, inner) for x, y in zip(a, b, strict=True)]
+            return relax.TupleType(fields)
         if isinstance(a, Closure):
             return relax.TupleType([])
         if isinstance(a, Boxed):
@@ -90,12 +93,20 @@ class Branches(Loops):
                 f"the branches of an if give {a.dtype} of rank {a.rank} and "
                 f"{b.dtype} of rank {b.rank}"
             )
-        same = all(self.ctx.same(x, y) for x, y in zip(a.dims, b.dims, strict=True))
-        if same and all(isinstance(d, tirx.IntImm) for d in a.dims):
-            return relax.TensorType(list(a.dims), a.dtype)
-        if same:
-            return relax.TensorType([self.solver.simplify(d) for d in a.dims], a.dtype)
-        return relax.TensorType(None, a.dtype, ndim=a.rank)
+        dims = [self._outer_dim(x, y, inner) for x, y in zip(a.dims, b.dims, strict=True)]
+        if any(d is None for d in dims):
+            return relax.TensorType(None, a.dtype, ndim=a.rank)
+        return relax.TensorType(dims, a.dtype)
+
+    def _outer_dim(self, a: Any, b: Any, inner: Container[Any]) -> Any:
+        """The dim that both branches give, None if there is no name for it outside of them."""
+        if not self.ctx.same(a, b):
+            return None
+        for dim in map(self.solver.simplify, (a, b)):
+            literal = isinstance(dim, tirx.IntImm)
+            if literal or not any(v in inner for v in tirx.analysis.undefined_vars(dim)):
+                return dim
+        return None
 
     def reopened(self, expr: Expr, ty: Any, like: Any) -> Any:
         """A value of erased type, its unknown dims under fresh symbols."""
