@@ -1,6 +1,6 @@
 """Random programs of control flow and data structures, compiled and interpreted.
 
-    python -m tests.build.random_programs --count 200 --seed 0
+python -m tests.build.random_programs --count 200 --seed 0
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ def @width(%s: Shape) -> int32 {
     Both(%a, %b) => { add(@width(%a), @width(%b)) } }
 }
 """
-HEAD = HEAD.replace(
-    'shape_of(%x, dtype="int32") |> @first', 'take(shape_of(%x, dtype="int32"), 0)'
-)
+HEAD = HEAD.replace('shape_of(%x, dtype="int32") |> @first', 'take(shape_of(%x, dtype="int32"), 0)')
 INT, ROW, LIST, SHAPE = "int32", "Tensor[(?), float32]", "List[int32]", "Shape"
 TYPES = (INT, ROW, LIST, SHAPE)
 
@@ -72,7 +70,7 @@ class Writer:
         """A constant."""
         return {
             INT: str(self.random.randint(-3, 5)),
-            ROW: "full(1.5f, shape=[2], dtype=\"float32\")",
+            ROW: 'full(1.5f, shape=[2], dtype="float32")',
             LIST: "Nil",
             SHAPE: "Empty",
         }[ty]

@@ -70,7 +70,7 @@ class FunctionEmitter(ObjectEmitter):
         args = [block.bind("arg", self.regs[i64(Reg.ARGS + k)]) for k in self._positions()]
         if all(c.callee is not self.source for c in last_calls(self.source.region)):
             self.boxes.update(zip(self.source.params, args, strict=True))
-            self._region(self.source.region)
+            self._body()
             return prim_func([self.heap], block.stmt())
         self.params = [block.alloc("param", 1, "int64") for _ in args]
         for cell, arg in zip(self.params, args, strict=True):
@@ -81,8 +81,13 @@ class FunctionEmitter(ObjectEmitter):
             block.store(self.again, 0, i64(0))
             for box, cell in zip(self.source.params, self.params, strict=True):
                 self.boxes[box] = block.bind("now", cell[i64(0)])
-            self._region(self.source.region)
+            self._body()
         return prim_func([self.heap], block.stmt())
+
+    def _body(self) -> None:
+        for instruction in self.source.prologue:
+            self._instruction(instruction, self.source.region)
+        self._region(self.source.region)
 
     def _positions(self) -> range:
         return range(len(self.source.params))

@@ -65,6 +65,7 @@ class _Lowerer(ObjectLowerer):
         self.constants: list[Any] = []
         self.constant_of: dict[Any, Value] = {}
         self.counter = 0
+        self.at_entry = set()
         self.settled: set[int] = set()  # guards that stand somewhere
 
     # -- entry ---------------------------------------------------------------------------------
@@ -80,6 +81,7 @@ class _Lowerer(ObjectLowerer):
         for value in inputs:
             self.defined.update(d for d in value.shape if isinstance(d, tirx.Var))
         self.settle_guards()
+        self.at_entry = set(self.defined)
         result = self.sequence(func.body)
         outputs: list[Value] = []
         tree = self._outputs(result, outputs)
@@ -132,7 +134,8 @@ class _Lowerer(ObjectLowerer):
     def _returned(self, value: Value, position: int, earlier: Sequence[Value]) -> Value:
         """A value the caller receives: its temporary becomes the output, anything else a copy."""
         storage = value.storage
-        if storage.home is Home.WORKSPACE:
+        own = storage.home is Home.CELL and storage in self.values
+        if storage.home is Home.WORKSPACE or own:
             storage.home, storage.position = Home.OUTPUT, position
             returned = Value(value.shape, value.dtype, storage)
             first = self._first_write(storage)
@@ -160,9 +163,17 @@ class _Lowerer(ObjectLowerer):
     def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
         self.counter += 1
         size = self.solver.simplify(mul(product(shape), element_bytes(dtype)))
-        storage = Storage(Home.WORKSPACE, size, f"{name}_{self.counter}")
+        storage = self._located(size, f"{name}_{self.counter}")
         value = self.values[storage] = Value(tuple(shape), dtype, storage)
+        if storage.home is Home.CELL and self.boxed:
+            storage.home, storage.box = Home.BOX, Box(storage.name, value)
         return value
+
+    def _located(self, size: Expr, name: str) -> Storage:
+        """A place in the workspace; of its own where the workspace begins before its size."""
+        if all(v in self.at_entry for v in tirx.analysis.undefined_vars(i64(size))):
+            return Storage(Home.WORKSPACE, size, name)
+        return Storage(Home.CELL, size, name, cell=Cell(name))
 
     def _constant(self, expr: Any) -> Value:
         found = self.constant_of.get(expr)
@@ -275,7 +286,7 @@ class _Lowerer(ObjectLowerer):
         scratch = None
         if static_dim(kernel.scratch_bytes) != 0:
             size = self.library.scratch_bytes(kernel, given)
-            scratch = Storage(Home.WORKSPACE, size, f"scratch_{self.counter}")
+            scratch = self._located(size, f"scratch_{self.counter}")
         self.region.instructions.append(
             Launch(
                 kernel,
@@ -333,11 +344,13 @@ class _Lowerer(ObjectLowerer):
     def within(self, region: Region, run: Callable[[], Any]) -> Any:
         """``run()`` with its instructions in ``region``; what it defines ends there."""
         outer, self.region = self.region, region
-        known, settled = set(self.defined), set(self.settled)
+        known, settled, entry = set(self.defined), set(self.settled), self.at_entry
+        self.at_entry = known
         try:
             return run()
         finally:
             self.region, self.defined, self.settled = outer, known, settled
+            self.at_entry = entry
 
     def _branch(self, node: Any) -> Any:
         cond = self.value(node.cond)
@@ -392,7 +405,8 @@ class _Lowerer(ObjectLowerer):
             self.defined.update(d for d in c.dims if d is not None)
         header, body, leave = Region(), Region(), Region()
         outer, self.region = self.region, header
-        settled = set(self.settled)
+        settled, entry = set(self.settled), self.at_entry
+        self.at_entry = set(self.defined)
         self.settle_guards()
         for binding in header_seq:
             self.binding(binding)
@@ -405,6 +419,7 @@ class _Lowerer(ObjectLowerer):
         leave.results = [self._escape(header, self._escape(leave, v)) for v in leaves(result)]
         body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
         self.region, self.defined, self.settled = outer, outer_defined, settled
+        self.at_entry = entry
         outcomes = [self._outcome(v) for v in leave.results]
         loop = Loop(carried, header, cond.storage, body, leave, outcomes, until=not recurse_first)
         self.region.instructions.append(loop)

@@ -60,6 +60,7 @@ class ObjectLowerer:
     region: Region
     env: dict[Any, Any]
     defined: set[Any]
+    at_entry: set[Any]  # symbols bound when the workspace of the region is taken
     counter: int
 
     def __init__(self, functions: dict[Any, Any]) -> None:
@@ -231,9 +232,11 @@ class ObjectLowerer:
         """Lower every function that is reached."""
         while self.waiting:
             made, func = self.waiting.pop()
-            self.region, self.defined = made.region, set()
+            self.region, self.defined = Region(), set()
             for box, p in zip(made.params, func.params, strict=True):
                 self.env[p] = self.opened(box, p.ty)
+            made.prologue = self.region.instructions
+            self.region, self.at_entry = made.region, set(self.defined)
             self._tail(func.body)
         return list(self.host_functions.values())
 

@@ -217,6 +217,7 @@ class HostFunction:
     params: list[Box]
     results: int
     region: Region = field(default_factory=Region)
+    prologue: list[Instruction] = field(default_factory=list)  # what binds the arguments' dims
 
 
 @dataclass
