@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -139,6 +139,18 @@ class Executable:
         if self._direct(_TYPE, id(args), id(arrays)):
             return self._general(args)
         return _nested(arrays, self._outputs)
+
+    def bind(self, *args: Array, **kwargs: Array) -> Callable[[], Any]:
+        """A call whose arguments are in the program's own form already, values of data types too.
+
+        It gives the program's results in that form, as TVM tensors.
+        """
+        if self._codec is not None:
+            args, kwargs = self._codec.flatten(args, kwargs), {}
+        if kwargs:
+            args = self._ordered(args, kwargs)
+        self._general(args)  # binds the machine code, and refuses what is wrong
+        return partial(self._main, *args)
 
     def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
         """A call that takes or gives boxed values, already flat."""
