@@ -19,10 +19,16 @@ from tvm import relax
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.encoder import encoder
+from tvm_disc import relay
+from tvm_disc.compile import import_versions, kernel_calls
 from tvm_disc.relay_passes import PropagateShapeConstraints
+from tvm_disc.relay_passes.decompose import DecomposeComposite
+from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.graph import free_symbols, is_tensor
+from tvm_disc.relay_passes.simplify import Simplify
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "relax"
+RELAY = DATA.parent / "relay" / "models"
 SHAPES = {"relax.shape_of", "relax.shape_to_tensor", "relax.tensor_to_shape"}
 
 
@@ -88,6 +94,20 @@ def row(name: str, mod: Any, repeat: int) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def version_row(name: str, version: Any) -> str:
+    """One line about a version of a Relay model: what is left to know and to check."""
+    mod = DecomposeComposite()(version.mod)
+    calls = kernel_calls(FuseDISC(version.solver, True)(Simplify(version.solver)(mod)))
+    cells = (
+        name,
+        ", ".join(symbols(version.mod)),
+        "; ".join(p.text for p in version.premises) or "-",
+        "; ".join(plain(g.cond) for g in version.solver.guards) or "-",
+        str(calls),
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -102,6 +122,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(row(path.stem, mod, options.repeat))
     for layers in (12, 48):
         print(row(f"encoder, {layers} layers", encoder(layers), options.repeat))
+    print("\n| model | symbols | premises | guards | kernel calls |\n|---|---|---|---|---|")
+    bert = relay.parse((RELAY / "bert.relay").read_text())
+    for version, kind in zip(
+        import_versions(bert, None, (), True), ("special", "general"), strict=False
+    ):
+        print(version_row(f"bert.relay, {kind}", version))
 
 
 if __name__ == "__main__":

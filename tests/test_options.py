@@ -18,10 +18,10 @@ def test_defaults_need_no_environment() -> None:
 
 
 def test_every_variable_fills_its_field() -> None:
-    environ = {"DISC_DEBUG": "3", "DISC_DUMP": "some/dir", "DISC_THREADS": "4"}
+    environ = {"DISC_DEBUG": "3", "DISC_DUMP": "some/dir", "DISC_THREADS": "4", "DISC_RECORDS": "r"}
     assert set(environ) == set(ENVIRONMENT)
     found = Options.from_env(environ=environ)
-    assert found == Options(debug=3, dump_dir=Path("some/dir"), threads=4)
+    assert found == Options(debug=3, dump_dir=Path("some/dir"), threads=4, records=Path("r"))
 
 
 def test_the_program_wins_over_the_environment() -> None:
@@ -66,7 +66,7 @@ def test_refuses_a_bad_field() -> None:
 
 def test_cache_key_holds_exactly_what_changes_code() -> None:
     key = Options().cache_key()
-    assert key == (("threads", None), ("fuse", True), ("versions", True))
+    assert key == (("threads", None), ("fuse", True), ("versions", True), ("records", None))
     assert Options(debug=5, dump_dir="x", verify=True).cache_key() == key
     assert Options(fuse=False).cache_key() != key
     assert Options(threads=1).cache_key() != key

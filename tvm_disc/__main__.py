@@ -1,4 +1,4 @@
-"""The command line: ``tvm-disc build|run|explain``, also ``python -m tvm_disc``.
+"""The command line: ``tvm-disc build|run|explain|tune``, also ``python -m tvm_disc``.
 
 A refusal of ``tvm_disc.errors`` and a file that cannot be read or written end the command with
 one ``error: ...`` message and exit code 2; ``--traceback`` shows where it came from instead.
@@ -22,6 +22,8 @@ from tvm_disc import relay
 from tvm_disc.debug import format_timings
 from tvm_disc.errors import BadInput, DiscError, ParseError
 from tvm_disc.options import Options
+from tvm_disc.tune import tune
+from tvm_disc.tune.tune import POINTS
 
 ERROR = 2
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
@@ -50,7 +52,7 @@ def _message(error: DiscError | OSError) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tvm-disc", description=tvm_disc.__doc__)
-    commands = parser.add_subparsers(required=True, metavar="build|run|explain")
+    commands = parser.add_subparsers(required=True, metavar="build|run|explain|tune")
 
     build = commands.add_parser("build", help="compile a model and save it")
     _model_arguments(build, "Relay text or JSON, or an ONNX file")
@@ -82,7 +84,23 @@ def _parser() -> argparse.ArgumentParser:
         help="also show which variant runs at this shape",
     )
     explain.set_defaults(command=_explain)
+    _tune_arguments(commands.add_parser("tune", help="measure variants, to choose them by"))
     return parser
+
+
+def _tune_arguments(tune: argparse.ArgumentParser) -> None:
+    _model_arguments(tune, "Relay text or JSON, or an ONNX file")
+    tune.add_argument(
+        "--dims",
+        action="append",
+        default=[],
+        metavar="b=1,8 or s=1..512",
+        help="the values of a dim, or a range; repeat for more",
+    )
+    tune.add_argument("--log", type=Path, metavar="FILE", help="shapes that a program has seen")
+    tune.add_argument("--points", type=_positive, default=POINTS, help="shapes to measure")
+    tune.add_argument("--budget", type=float, metavar="SECONDS", help="stop after this time")
+    tune.set_defaults(command=_tune)
 
 
 def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
@@ -99,7 +117,11 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     )
     group.add_argument("--threads", type=int, metavar="N")
     group.add_argument("--no-fuse", action="store_true", help="one kernel per operator")
+    group.add_argument(
+        "--no-versions", action="store_true", help="only the program that serves every legal call"
+    )
     group.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
+    group.add_argument("--records", type=Path, metavar="FILE", help="times to choose variants by")
     group.add_argument("--timings", action="store_true", help="print seconds per stage")
     parser.add_argument("--traceback", action="store_true", help="show where an error came from")
 
@@ -145,11 +167,50 @@ def _explain(args: argparse.Namespace) -> None:
     print(exe.explain(shapes=shapes) if shapes else exe.explain())
 
 
+def _tune(args: argparse.Namespace) -> None:
+    if args.records is None:
+        raise BadInput("tune: expected --records FILE, the file to write")
+    done = tune(
+        _source(args.model),
+        records=args.records,
+        shapes=args.log or _dims(args.dims),
+        params=None if args.params is None else _params(args.params),
+        target=args.target,
+        constraints=tuple(args.constraint),
+        options=Options(threads=args.threads, fuse=not args.no_fuse),
+        points=args.points,
+        budget_s=args.budget,
+        progress=sys.stderr.isatty(),
+    )
+    print(done)
+
+
+def _dims(texts: Sequence[str]) -> dict[str, Sequence[int]] | None:
+    """``["b=1,8", "s=1..512"]`` as ``{"b": [1, 8], "s": range(1, 513)}``."""
+    found: dict[str, Sequence[int]] = {}
+    for text in texts:
+        form = "NAME=1,8 or NAME=1..512"
+        name, values = _pair(text, form)
+        low, dots, high = values.partition("..")
+        numbers = [low, high] if dots else values.split(",")
+        if not all(n.isdecimal() for n in numbers):
+            raise BadInput(f"expected {form}, found {text!r}")
+        sizes = [int(n) for n in numbers]
+        found[name] = range(sizes[0], sizes[1] + 1) if dots else sizes
+    return found or None
+
+
 # --- models ----------------------------------------------------------------------------------
 
 
 def _compile(args: argparse.Namespace) -> tvm_disc.Executable:
-    options = Options(threads=args.threads, dump_dir=args.dump, fuse=not args.no_fuse)
+    options = Options(
+        threads=args.threads,
+        dump_dir=args.dump,
+        fuse=not args.no_fuse,
+        versions=not args.no_versions,
+        records=args.records,
+    )
     exe = tvm_disc.build(
         _source(args.model),
         params=None if args.params is None else _params(args.params),
@@ -165,7 +226,17 @@ def _compile(args: argparse.Namespace) -> tvm_disc.Executable:
 def _load(args: argparse.Namespace) -> tvm_disc.Executable:
     if args.model.suffix != ".so":
         return _compile(args)
-    for name in ("params", "target", "constraint", "threads", "no_fuse", "dump", "timings"):
+    for name in (
+        "params",
+        "target",
+        "constraint",
+        "threads",
+        "no_fuse",
+        "no_versions",
+        "dump",
+        "records",
+        "timings",
+    ):
         if getattr(args, name):
             option = name.replace("_", "-")
             raise BadInput(f"--{option} has no effect on {args.model}, which is compiled already")

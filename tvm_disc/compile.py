@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +25,7 @@ from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.program import Program
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import read_model
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
@@ -40,9 +42,12 @@ from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
+from tvm_disc.schedules.records import Context, cpu_name, read_records
+from tvm_disc.schedules.signature import template_hash
 from tvm_disc.shape import Solver, special_version
 
 Source: TypeAlias = Any
+VERSION = "0.1.0"
 
 # An error raised inside a pass crosses TVM's boundary and must come back as what it was.
 for _error in (errors.DiscError, *errors.DiscError.__subclasses__()):
@@ -76,6 +81,41 @@ def build(
     global compilations
     options = Options.from_env(options)
     trace = Trace(options.debug, options.dump_dir)
+    front = prepare(source, params, target, constraints, options, trace)
+    # The memory plan needs every launch in its final order.
+    with trace.stage("host program"):
+        tir, constants = emit_tir(front.programs, front.machine)
+        trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
+        trace.show("program.tir.py", tir)
+    with trace.stage("machine code"):
+        compiled = compile_tir(tir, front.target)
+        trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
+    compilations += 1
+    manifest = describe(front.programs, front.versions, front.library, front.refused)
+    return Executable(compiled, manifest, constants, trace.finish())
+
+
+@dataclass
+class Prepared:
+    """A program whose kernels are chosen, before it becomes machine code."""
+
+    programs: Sequence[Program]  # the special version first, the general one last
+    versions: Sequence[Imported]
+    library: KernelLibrary
+    machine: Machine
+    target: Any
+    refused: Sequence[Any]
+
+
+def prepare(
+    source: Source,
+    params: Mapping[str, np.ndarray] | None,
+    target: Any,
+    constraints: Sequence[str],
+    options: Options,
+    trace: Trace,
+) -> Prepared:
+    """The first half of :func:`build`: from the source to a program of kernels."""
     with trace.stage("read"):
         module = read(source)
     with trace.stage("import"):
@@ -99,7 +139,7 @@ def build(
     if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
         fused, refused = fused[-1:], refused[-1:]
     resolved = resolve_target(target)
-    machine = Machine(isa_of(resolved), options.threads or default_threads())
+    machine = machine_of(resolved, options)
     library = KernelLibrary(Solver, machine, {})
     with trace.stage("kernels"):
         # The special version first: the kernels that both need get its names.
@@ -111,18 +151,26 @@ def build(
             f"kernels: {len(library.kernels())}, calls in the program: "
             f"{len(launches(programs[0].region))}",
         )
-    # The memory plan needs every launch in its final order.
-    with trace.stage("host program"):
-        tir, constants = emit_tir(programs, machine)
-        trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
-        trace.show("program.tir.py", tir)
-    with trace.stage("machine code"):
-        compiled = compile_tir(tir, resolved)
-        trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
-    compilations += 1
-    manifest = describe(programs, fused, library, refused[0])
-    manifest["external"] = vars(versions[-1].external)
-    return Executable(compiled, manifest, constants, trace.finish())
+    return Prepared(programs, fused, library, machine, resolved, refused[0])
+
+
+def machine_of(target: Any, options: Options) -> Machine:
+    """What templates and the choice among their variants need to know of a target."""
+    records = None
+    if options.records is not None:
+        path = Path(options.records)
+        if not path.is_file():
+            raise BadInput(f"records: there is no file {path}")
+        records = read_records(path, context_of(target))
+        if problem := records.problems(path):
+            warnings.warn(problem, stacklevel=4)
+    return Machine(isa_of(target), options.threads or default_threads(), records=records)
+
+
+def context_of(target: Any) -> Context:
+    """What a measured time must agree on with a build to count for it."""
+    mcpu = str(target.attrs.get("mcpu", ""))
+    return Context(f"{cpu_name()}; {mcpu}", VERSION, template_hash())
 
 
 def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
@@ -227,9 +275,11 @@ def describe(
                 "kind": k.kind,
                 "ops": [n.op.removeprefix("relax.") for n in k.nodes],
                 "notes": dict(k.notes),
+                "choice": k.choice.to_json() if k.choice is not None else None,
             }
             for k in library.kernels()
         ],
+        "external": vars(versions[-1].external),
         "shapes": versions[0].solver.describe(),
         "premises": [str(p) for p in premises],
         "general": {
@@ -249,4 +299,4 @@ def compile_counter() -> Iterator[list[int]]:
     count[0] = compilations - before
 
 
-__all__ = ["build", "compile_counter"]
+__all__ = ["build", "compile_counter", "prepare"]

@@ -8,6 +8,7 @@ variable            field         value
 ==================  ============  =====================================================
 ``DISC_DEBUG``      ``debug``     0 .. 5, the ladder of ``tvm_disc.debug``
 ``DISC_DUMP``       ``dump_dir``  directory for numbered dumps of every stage
+``DISC_RECORDS``    ``records``   file of measured times to choose variants by
 ``DISC_THREADS``    ``threads``   threads that the program is compiled for, at least 1
 ==================  ============  =====================================================
 """
@@ -46,6 +47,8 @@ class Options:
         versions: where input dims that need not agree nearly always do, compile a special program
             for calls in which they agree beside the general one; False compiles only the latter.
         verify: check the module for well-formedness between stages.
+        records: a file of measured times, as ``tune`` writes it, to choose variants by; None
+            leaves the choice to the analytical model.
         debug: how much a build tells on standard error, 0 .. 5.
 
     raises: BadOption if a value is out of range.
@@ -56,6 +59,7 @@ class Options:
     fuse: bool = field(default=True, metadata=_CODE)
     versions: bool = field(default=True, metadata=_CODE)
     verify: bool = False
+    records: str | Path | None = field(default=None, metadata={**_CODE, **_env("DISC_RECORDS")})
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 
     def __post_init__(self) -> None:
@@ -94,7 +98,7 @@ class Options:
 
 
 _DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Options)}
-_PARSERS: Mapping[str, Any] = {"threads": int, "debug": int, "dump_dir": Path}
+_PARSERS: Mapping[str, Any] = {"threads": int, "debug": int, "dump_dir": Path, "records": Path}
 ENVIRONMENT: Mapping[str, tuple[str, Any]] = {
     f.metadata["env"]: (f.name, _PARSERS[f.name]) for f in fields(Options) if "env" in f.metadata
 }

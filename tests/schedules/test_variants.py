@@ -13,7 +13,7 @@ from tvm import tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules import tree as trees
-from tvm_disc.schedules.choose import choose, fit
+from tvm_disc.schedules.choose import analytic, fit
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_tile import Isa
@@ -174,7 +174,7 @@ def test_a_tree_for_another_group_is_refused(data: dict[str, Any], message: str)
 def test_little_work_stays_on_one_thread() -> None:
     solver = Solver()
     n = symbol(solver)
-    choice = choose(group_of(n), variants_of([plan(n)], machine(2)), solver, CostModel())
+    choice = analytic(group_of(n), variants_of([plan(n)], machine(2)), solver, CostModel())
     assert [v.run.parts for v in choice.variants] == [1, 2]
     assert isinstance(choice.tree, Split) and choice.tree.below == Leaf(0)
 
@@ -183,7 +183,7 @@ def test_proved_facts_leave_no_branch() -> None:
     for low, high, parts in ((1, 100, 1), (10**6, None, 2)):
         solver = Solver()
         n = symbol(solver, low, high)
-        choice = choose(group_of(n), variants_of([plan(n)], machine(2)), solver, CostModel())
+        choice = analytic(group_of(n), variants_of([plan(n)], machine(2)), solver, CostModel())
         assert choice.tree == Leaf(0) and [v.run.parts for v in choice.variants] == [parts]
 
 
@@ -192,7 +192,7 @@ def test_a_plan_with_needs_always_has_a_stand_in() -> None:
     n = symbol(solver)
     fast = plan(n, 2, needs=(Need("even", tirx.EQ(n % 2, i64(0))),), cost=lambda p, m: 0 * p[n])
     plans, _ = feasible([plan(n), fast], solver)
-    choice = choose(group_of(n), variants_of(plans, machine()), solver, CostModel())
+    choice = analytic(group_of(n), variants_of(plans, machine()), solver, CostModel())
     assert any(v.safe for v in choice.variants) and any(not v.safe for v in choice.variants)
 
 
@@ -201,7 +201,7 @@ def test_only_plans_with_needs_are_refused() -> None:
     n = symbol(solver)
     variants = variants_of([plan(n, needs=(Need("even", n > 3),))], machine(2))
     with pytest.raises(Unsupported, match="rests on facts"):
-        choose(group_of(n), variants, solver, CostModel())
+        analytic(group_of(n), variants, solver, CostModel())
 
 
 def test_one_kernel_keeps_one_layout() -> None:
@@ -223,5 +223,5 @@ def test_the_same_question_gives_the_same_tree() -> None:
         n, m = solver.symbol("n"), solver.symbol("m")
         g = group_of(n, m)
         plans = [plan(n * m, 1), plan(n * m, 2, cost=lambda p, _, n=n, m=m: p[n] * 9 + p[m])]
-        texts.add(choose(g, variants_of(plans, machine(2)), solver, CostModel()).text())
+        texts.add(analytic(g, variants_of(plans, machine(2)), solver, CostModel()).text())
     assert len(texts) == 1 and len(texts.pop().split("\n")) > 4

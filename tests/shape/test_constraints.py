@@ -82,6 +82,11 @@ def test_command_line_proves() -> None:
     assert "s % 8 == 0    [input]" in out[-1]
 
 
+def test_command_line_tells_likely_values() -> None:
+    out = list(run(["likely(s, [128, 256])", "? likely(s // 2 + 1, [0])"]))
+    assert out[0] == "s // 2 + 1: [65, 129]"
+
+
 def test_command_line_refuses(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,7 +37,7 @@ def session() -> Session:
     target = resolve_target(None)
     machine, group = Machine(isa_of(target), 2), exp_group()
     variants = variant_space(group, Solver(), machine).variants
-    return local_session(build_bench(group, variants, Solver(), machine, target))
+    return local_session(build_bench([(group, variants)], Solver(), machine, target)[0])
 
 
 @pytest.mark.parametrize("dims", [(1, 1), (7, 13), (64, 100), (2, 5000), (0, 4)])

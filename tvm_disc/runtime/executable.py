@@ -9,7 +9,8 @@ import textwrap
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,6 +26,7 @@ from tvm_disc.codegen.host_abi import BIND, DIRECT, POOL
 from tvm_disc.codegen.host_memory import KEPT, MISSES, REQUESTS, STATE_WORDS
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
 from tvm_disc.runtime.objects import Codec
+from tvm_disc.runtime.shape_log import ShapeLog
 
 Array: TypeAlias = Any
 
@@ -205,6 +207,22 @@ class Executable:
         except Exception as error:
             self._recover(args, outputs, error)
         return out
+
+    @contextmanager
+    def record_shapes(self, path: str | Path) -> Iterator[None]:
+        """Count the input shapes of the calls inside, and append them to a log for ``tune``."""
+        with self._binding:
+            if self._main == self._first_call:
+                self._bind_code()
+        log = ShapeLog(self._main, self._names)
+        kept = self._main, self._direct, self._results
+        # Without results of known shape every call goes through the log.
+        self._main, self._direct, self._results = log, _not_direct, {}
+        try:
+            yield
+        finally:
+            self._main, self._direct, self._results = kept
+            log.write(Path(path))
 
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
         if not args and len(kwargs) == len(self._names):

@@ -149,7 +149,7 @@ class AttentionBody:
         self, source: Operand, g: Expr, row: Expr, span: tuple[Expr, Expr], to: Expr
     ) -> None:
         """Elements ``[start, start + count)`` of a row, to whole vectors at ``to``."""
-        b, low, lanes = self.b, self.low, self.tile.lanes
+        b, low = self.b, self.low
         start, count = span
         place = None if source.place is None else source.place(g)
         if place is not None and _is_one(place[3]):

@@ -25,6 +25,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
+UNMEASURED = Limits(gain=0.03, split_gain=0.002)  # a model may err by as much
 REMAINDERS = (16,)  # d % r of every dim
 
 
@@ -75,15 +76,14 @@ def table(values: Sequence[tuple[Expr, str]], points: Points, count: int) -> Val
     return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
 
 
-def choose(
+def analytic(
     group: Group,
     variants: Sequence[Variant],
     solver: Solver,
     model: CostModel,
-    limits: Limits | None = None,
+    limits: Limits = UNMEASURED,
 ) -> Choice:
     """The choice that the analytical model makes over everything the facts allow."""
-    limits = limits or Limits()
     if len(variants) == 1:
         return Choice(list(variants), trees.Leaf(0))
     symbols = group.symbols()

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvm_disc.relay_passes.graph import Node, free_symbols
+from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import Block, Buffer
 from tvm_disc.schedules.gemm_micro import MicroKernels
 from tvm_disc.schedules.gemm_tile import Isa
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.records import Records
 
 Expr: TypeAlias = Any
 
@@ -21,11 +23,15 @@ class Machine:
     Attributes:
         isa: vector lanes and registers.
         threads: most tasks that run at once.
+        model: what the analytical model takes for the pieces of a kernel.
+        records: measured times to choose variants by; None leaves it to the model.
         micro: the register-tile kernels built so far, shared by all contractions.
     """
 
     isa: Isa
     threads: int
+    model: CostModel = field(default_factory=CostModel)
+    records: Records | None = None
     micro: MicroKernels = field(default_factory=MicroKernels)
 
     @property

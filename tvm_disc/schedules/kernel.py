@@ -47,6 +47,7 @@ class Kernel:
         packed: for each parameter that must be given in another layout, how to pack it.
         notes: what ``explain`` says about the kernel.
         choice: its variants and the tree that picks one.
+        group: what it was made of.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Kernel:
     packed: dict[Node, Callable[[Any], Any]] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     choice: Choice | None = None
+    group: Group | None = None
 
 
 def single(plan: Plan) -> Choice:
@@ -96,6 +98,7 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
         plan.packed,
         plan.notes,
         choice,
+        group,
     )
 
 

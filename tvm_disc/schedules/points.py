@@ -112,7 +112,7 @@ def sample(
     columns = {}
     for k, symbol in enumerate(symbols):
         low, high = np.log(bounds(symbol, solver, len(symbols)))
-        spread = np.linspace(0, 1, wanted) if len(symbols) == 1 else _spread(wanted, k)
+        spread = np.linspace(0, 1, wanted) if len(symbols) == 1 else _unit(wanted, k)
         columns[symbol] = np.rint(np.exp(low + (high - low) * spread))
     fits = np.flatnonzero(np.broadcast_to(evaluate(i64(size), columns) <= limit, (wanted,)))
     chosen = fits[:count] if len(fits) else np.arange(1)
@@ -121,7 +121,15 @@ def sample(
     return dict(zip(symbols, table, strict=True))
 
 
-def _spread(count: int, axis: int) -> Values:
+def spread(low: Values, high: Values, count: int) -> Values:
+    """``count`` points of whole numbers, evenly over the logarithms of a box: a row for each."""
+    columns = []
+    for k, (a, b) in enumerate(zip(np.maximum(low, 0.5), np.maximum(high, 0.5), strict=True)):
+        columns.append(np.rint(a * (b / a) ** _unit(count, k)))
+    return np.stack(columns, axis=1)
+
+
+def _unit(count: int, axis: int) -> Values:
     base = _PRIMES[axis % len(_PRIMES)]
     shift = 0.618 * (axis // len(_PRIMES))
     return (_halton(count, base) + shift) % 1.0

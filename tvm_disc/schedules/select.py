@@ -8,18 +8,20 @@ from typing import TypeAlias
 
 from tvm_disc.errors import Unsupported, WhyNot
 from tvm_disc.schedules.attention import plan_attention
-from tvm_disc.schedules.choose import Choice, choose
+from tvm_disc.schedules.choose import Choice, analytic
 from tvm_disc.schedules.contract import plan_conv, plan_dot
-from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
+from tvm_disc.schedules.learn import choose_measured
 from tvm_disc.schedules.loop import plan_loop
 from tvm_disc.schedules.reduce import plan_reduce
 from tvm_disc.schedules.rows import plan_rows
 from tvm_disc.schedules.scatter import plan_scatter
+from tvm_disc.schedules.signature import group_key
 from tvm_disc.schedules.sorting import plan_search, plan_sort
 from tvm_disc.schedules.transpose import plan_transpose
 from tvm_disc.schedules.variant import Variant, feasible, variants_of
 from tvm_disc.schedules.window import plan_window
+from tvm_disc.schedules.window_tile import plan_window_tile
 from tvm_disc.shape import Solver
 
 Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | WhyNot"]
@@ -29,7 +31,12 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "row": (("row", plan_rows),),
     "dot": (("gemm", plan_dot), ("reduce", plan_reduce)),
     "attention": (("attention", plan_attention),),
-    "conv": (("implicit gemm", plan_conv), ("window", plan_window), ("reduce", plan_reduce)),
+    "conv": (
+        ("implicit gemm", plan_conv),
+        ("window tile", plan_window_tile),
+        ("window", plan_window),
+        ("reduce", plan_reduce),
+    ),
     "reduce": (("reduce", plan_reduce),),
     "opaque": (("scatter", plan_scatter), ("sort", plan_sort), ("search", plan_search)),
 }
@@ -66,10 +73,20 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
 def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
     """The kernel of the first template that accepts the group."""
     space = variant_space(group, solver, machine)
-    choice = choose(group, space.variants, solver, CostModel())
+    choice = _choose(group, space.variants, solver, machine)
     kernel = build_kernel(group, choice, solver, machine)
     kernel.notes = _notes(choice, space)
     return kernel
+
+
+def _choose(group: Group, variants: list[Variant], solver: Solver, machine: Machine) -> Choice:
+    """By measured times where there are any, else by the analytical model."""
+    if machine.records is not None:
+        found = machine.records.group(group_key(group))
+        choice = choose_measured(group, variants, solver, machine.model, found)
+        if choice is not None:
+            return choice
+    return analytic(group, variants, solver, machine.model)
 
 
 def _notes(choice: Choice, space: Space) -> dict[str, str]:

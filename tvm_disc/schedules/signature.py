@@ -18,7 +18,7 @@ from tvm_disc.schedules.group import Group
 Expr: TypeAlias = Any
 
 # Modules that decide among variants, and so do not change what a variant's code is.
-_DECIDING = "choose cost cost_model grow points records select signature tree".split()
+_DECIDING = "choose cost cost_model group grow learn points records select signature tree".split()
 
 
 def canonical_names(group: Group) -> dict[Any, Any]:

@@ -79,6 +79,14 @@ def renumber(tree: Tree, numbers: Mapping[int, int]) -> Tree:
     return Split(tree.feature, tree.at, below, rest)
 
 
+def shift_features(tree: Tree, by: int) -> Tree:
+    """The same tree where features were put before its own."""
+    if isinstance(tree, Leaf):
+        return tree
+    below, rest = shift_features(tree.below, by), shift_features(tree.rest, by)
+    return Split(tree.feature + by, tree.at, below, rest)
+
+
 def show(tree: Tree, features: Sequence[str], variants: Sequence[str], indent: str = "") -> str:
     """The tree as nested questions."""
     if isinstance(tree, Leaf):

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from tvm_disc.errors import DiscError
 
 from .constraints import Likely, parse_constraint
+from .printing import show
 from .solver import Solver
 
 ANSWERS = {True: "proved", False: "refuted", None: "unknown"}
@@ -40,7 +41,7 @@ def run(lines: Iterable[str]) -> Iterable[str]:
             continue
         claim = parse_constraint(text[1:].strip(), resolve)
         if isinstance(claim, Likely):
-            yield f"{claim.expr}: {list(solver.likely_values(claim.expr))}"
+            yield f"{show(claim.expr)}: {list(solver.likely_values(claim.expr))}"
             continue
         yield f"{ANSWERS[solver.known(claim)]}: {text[1:].strip()}"
         yield from (f"    {reason}" for reason in solver.why(claim))

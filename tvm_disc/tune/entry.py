@@ -43,29 +43,32 @@ class Bench:
     group: Group
     variants: list[Variant]
     kernels: list[Kernel]
-    module: Any
-
-    @property
-    def names(self) -> list[str]:
-        """The functions of the module, one per variant."""
-        return [f"v{k}" for k in range(len(self.variants))]
+    names: list[str]
+    module: Any = None
 
 
 def build_bench(
-    group: Group, variants: Sequence[Variant], solver: Solver, machine: Machine, target: Any
-) -> Bench:
-    """Compile every variant as a kernel of its own."""
-    kernels = []
+    spaces: Sequence[tuple[Group, Sequence[Variant]]], solver: Solver, machine: Machine, target: Any
+) -> list[Bench]:
+    """Compile every variant of every group as a kernel of its own, in one module.
+
+    What groups share, such as the register tiles of GEMMs, is compiled once.
+    """
+    benches: list[Bench] = []
     functions: dict[Any, Any] = {}
-    for k, variant in enumerate(variants):
-        named = replace(group, name=f"{group.name}_{k}")
-        kernel = build_kernel(named, Choice([variant], Leaf(0)), solver, machine)
-        kernels.append(kernel)
-        functions.update(kernel.funcs)
-        functions[GlobalVar(f"v{k}")] = _entry(kernel, f"v{k}")
+    for number, (group, variants) in enumerate(spaces):
+        kernels, names = [], []
+        for k, variant in enumerate(variants):
+            named = replace(group, name=f"{group.name}_{number}_{k}")
+            kernel = build_kernel(named, Choice([variant], Leaf(0)), solver, machine)
+            kernels.append(kernel)
+            names.append(f"g{number}_v{k}")
+            functions.update(kernel.funcs)
+            functions[GlobalVar(names[-1])] = _entry(kernel, names[-1])
+        benches.append(Bench(group, list(variants), kernels, names))
     functions.update(machine.micro.functions)
     module = compile_tir(tvm.IRModule(functions), target)
-    return Bench(group, list(variants), kernels, module)
+    return [replace(b, module=module) for b in benches]
 
 
 def _entry(kernel: Kernel, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +17,9 @@ from tvm_disc.schedules.points import evaluate
 from tvm_disc.tune.entry import Bench
 
 Expr: TypeAlias = Any
+
+
+LONG_NS = 2e7
 
 
 @dataclass(frozen=True)
@@ -46,16 +50,23 @@ class Session:
 
     def __init__(self, bench: Bench, module: Any, device: Any, seed: int = 0) -> None:
         self.bench, self.module, self.device = bench, module, device
+        self.long = False  # whether calls of this point take so long that one is a round
         self.rng = np.random.default_rng(seed)
 
     def time(self, dims: Sequence[int], effort: Effort) -> list[float]:
         """Nanoseconds of each variant at one point; infinite where it must not run."""
         symbols = self.bench.group.symbols()
         points = {s: np.float64(d) for s, d in zip(symbols, dims, strict=True)}
-        allowed = [k for k, v in enumerate(self.bench.variants) if _allowed(v.plan.needs, points)]
+        same = self._same(points)
+        allowed = [
+            k
+            for k, v in enumerate(self.bench.variants)
+            if same[k] == k and _allowed(v.plan.needs, points)
+        ]
         times = [float("inf")] * len(self.bench.variants)
         if not allowed:
             return times
+        self.long = False
         args = self._arguments(points)
         samples: dict[int, list[float]] = {k: [] for k in allowed}
         numbers = {k: self._number(k, args(k), dims, effort) for k in allowed}
@@ -73,10 +84,27 @@ class Session:
                 break
         for k, found in samples.items():
             times[k] = float(np.median(found))
-        return times
+        return [times[k] for k in same]
+
+    def _same(self, points: Mapping[Any, Any]) -> list[int]:
+        """For each variant the first that does the same here: one task never runs in parts."""
+        first: dict[tuple[str, int], int] = {}
+        result = []
+        for k, variant in enumerate(self.bench.variants):
+            parts = variant.run.parts
+            if parts > 1 and float(evaluate(i64(variant.plan.tasks), points)) <= 1:
+                parts = 1
+            result.append(first.setdefault((variant.plan.key, parts), k))
+        return result
 
     def _once(self, k: int, args: Sequence[Any], dims: Sequence[int], number: int) -> float:
         name = self.bench.names[k]
+        if number == 1 and self.long:
+            # A timer of the runtime would run it once more before.
+            function, dims = self.module[name], [int(d) for d in dims]
+            start = time.perf_counter()
+            function(*args, *dims)
+            return (time.perf_counter() - start) * 1e9
         evaluator = self.module.time_evaluator(name, self.device, number=number, repeat=1)
         return float(evaluator(*args, *map(int, dims)).mean) * 1e9
 
@@ -85,6 +113,7 @@ class Session:
     ) -> tuple[int, float]:
         """(calls in a round, first estimate in nanoseconds)."""
         number, each = 1, self._once(k, args, dims, 1)
+        self.long = self.long or each > LONG_NS
         while each * number < effort.round_ns / 8 and number < 1 << 16:
             number *= 8
             each = self._once(k, args, dims, number)

@@ -1,0 +1,177 @@
+"""Choosing by measured times: a regressor fills the table, a tree is grown on it.
+
+The regressor (gradient-boosted trees, XGBoost) learns the ratio of a measured time to the
+analytical model's, so that without data it is the analytical model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from tvm import tirx
+
+from tvm_disc.schedules import tree as trees
+from tvm_disc.schedules.choose import Choice, analytic, fit, group_features, prune_proved, table
+from tvm_disc.schedules.cost import cost_table
+from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.grow import Limits
+from tvm_disc.schedules.points import Values, spread
+from tvm_disc.schedules.tree import Split
+from tvm_disc.schedules.variant import Variant
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
+
+MEASURED = Limits(gain=0.002, split_gain=0.0005, depth=8)
+FEWEST = 24  # measured times from which a regressor learns anything
+BETWEEN = 128  # predicted points between the measured ones
+_TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
+PREDICTED_WEIGHT = 0.25  # of a predicted point, against a measured one
+
+
+@dataclass
+class Regressor:
+    """Predicts nanoseconds of variants at points, a column for each variant."""
+
+    group: Group
+    variants: Sequence[Variant]
+    model: CostModel
+    features: list[tuple[Expr, str]]
+    booster: Any = None
+
+    def learn(self, dims: Values, times: Values) -> None:
+        """Take measured times (points x variants, NaN where there is none)."""
+        known = np.isfinite(times)
+        if known.sum() < FEWEST:
+            return
+        import xgboost
+
+        ratio = np.log(times[known] / self._analytic(dims)[known])
+        data = xgboost.DMatrix(self._inputs(dims)[known.reshape(-1)], ratio)
+        self.booster = xgboost.train(_TRAINING, data, num_boost_round=150)
+
+    def predict(self, dims: Values) -> Values:
+        """Times at points; infinite where a variant must not run."""
+        times = self._analytic(dims)
+        if self.booster is None:
+            return times
+        import xgboost
+
+        ratio = self.booster.predict(xgboost.DMatrix(self._inputs(dims))).reshape(times.shape)
+        return np.asarray(times * np.exp(ratio), np.float64)
+
+    def _points(self, dims: Values) -> dict[Any, Values]:
+        return dict(zip(self.group.symbols(), dims.T, strict=True))
+
+    def _analytic(self, dims: Values) -> Values:
+        return cost_table(list(self.variants), self._points(dims), len(dims), self.model)
+
+    def _inputs(self, dims: Values) -> Values:
+        """A row for each point and variant: the features, the knobs, the analytical time."""
+        asked = np.log1p(np.maximum(table(self.features, self._points(dims), len(dims)), 0))
+        knobs = np.array([_numbers(v) for v in self.variants])
+        count, width = len(dims), len(self.variants)
+        expected = np.minimum(self._analytic(dims), 1e15)
+        rows = [np.repeat(asked, width, axis=0), np.tile(knobs, (count, 1))]
+        return np.hstack([*rows, np.log(expected).reshape(-1, 1)])
+
+
+def _numbers(variant: Variant) -> list[float]:
+    """Knobs as numbers; text and family by position among what there is (0 or 1 each)."""
+    knobs = variant.plan.knobs.to_json().values()
+    numbers = [float(v) for v in knobs if isinstance(v, int | float)]
+    word = sum(map(ord, variant.plan.key)) % 97  # tells families and texts apart
+    return [float(variant.run.parts), float(word), *([*numbers, *[0.0] * 8][:8])]
+
+
+def time_table(variants: Sequence[Variant], found: Times) -> tuple[Values, Values]:
+    """(dims, times) of the measured points in order; NaN where a variant was not measured."""
+    keys = [v.key for v in variants]
+    points = sorted(d for d, times in found.items() if any(k in times for k in keys))
+    dims = np.array(points, np.float64).reshape(len(points), len(points[0]) if points else 0)
+    times = np.array([[found[p].get(k, np.nan) for k in keys] for p in points])
+    return dims, times.reshape(len(points), len(keys))
+
+
+def choose_measured(
+    group: Group,
+    variants: Sequence[Variant],
+    solver: Solver,
+    model: CostModel,
+    found: Times,
+    limits: Limits = MEASURED,
+) -> Choice | None:
+    """The choice by measured times inside the region they span, by the model outside.
+
+    None if none of the variants was measured.
+    """
+    dims, times = time_table(variants, found)
+    if not len(dims) or dims.shape[1] != len(group.symbols()):
+        return None
+    features = group_features(group, variants, solver)
+    regressor = Regressor(group, variants, model, features)
+    regressor.learn(dims, times)
+    costs = np.where(np.isnan(times), regressor.predict(dims), times)
+    weights = np.ones(len(dims))
+    if regressor.booster is not None and dims.shape[1]:
+        between = spread(dims.min(axis=0), dims.max(axis=0), BETWEEN)
+        costs = np.vstack([costs, regressor.predict(between)])
+        share = PREDICTED_WEIGHT * min(1.0, len(dims) / BETWEEN)
+        weights = np.concatenate([weights, np.full(BETWEEN, share)])
+        dims = np.vstack([dims, between])
+    points = dict(zip(group.symbols(), dims.T, strict=True))
+    asked = table(features, points, len(dims))
+    inside = fit(variants, features, asked, costs, weights, solver, limits)
+    return _with_outside(group, inside, dims, solver, model)
+
+
+def _with_outside(
+    group: Group, inside: Choice, dims: Values, solver: Solver, model: CostModel
+) -> Choice:
+    """Outside the measured region the analytical model decides among the variants kept."""
+    if len(inside.variants) == 1 or not dims.shape[1]:
+        return inside
+    outside = analytic(group, inside.variants, solver, model, Limits(depth=4, gain=-1.0))
+    low, high = dims.min(axis=0).astype(int), dims.max(axis=0).astype(int)
+    border = outside_of(group.symbols(), low.tolist(), high.tolist())
+    features = [*inside.features, *outside.features, border]
+    shift = len(inside.features)
+    moved = trees.shift_features(outside.tree, shift)
+    tree = Split(len(features) - 1, 1, inside.tree, moved)
+    return Choice(inside.variants, prune_proved(tree, features, solver), features)
+
+
+def outside_of(symbols: Sequence[Any], low: Sequence[int], high: Sequence[int]) -> tuple[Expr, str]:
+    """A feature that is 1 where some dim is out of its range, else 0."""
+    conds = [tirx.Or(s < i64(a), s > i64(b)) for s, a, b in zip(symbols, low, high, strict=True)]
+    texts = [f"{a} <= {s.name} <= {b}" for s, a, b in zip(symbols, low, high, strict=True)]
+    cond = conds[0]
+    for c in conds[1:]:
+        cond = tirx.Or(cond, c)
+    return tirx.Select(cond, i64(1), i64(0)), f"outside({', '.join(texts)})"
+
+
+def held_out_error(
+    group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
+) -> tuple[float, float] | None:
+    """Median relative error (regressor, analytical) on every fifth point, not learned from."""
+    dims, times = time_table(variants, found)
+    held = np.arange(len(dims)) % 5 == 4
+    if not held.any():
+        return None
+    features = group_features(group, variants, solver)
+    errors = []
+    for learns in (True, False):
+        regressor = Regressor(group, variants, model, features)
+        if learns:
+            regressor.learn(dims[~held], times[~held])
+        known = np.isfinite(times[held])
+        found_ns, expected = times[held][known], regressor.predict(dims[held])[known]
+        errors.append(float(np.median(np.abs(expected / found_ns - 1))))
+    return errors[0], errors[1]
