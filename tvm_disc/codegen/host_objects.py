@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -99,8 +100,8 @@ class ObjectEmitter(RegionEmitter):
             Invoke: self._invoke,
             Return: self._return,
             Fail: lambda i: self.stop(self.errors.code("ValueError", i.message)),
-            Dup: lambda i: self._dup(self.boxes[i.box]),
-            Drop: lambda i: self._drop(self.boxes[i.box]),
+            Dup: lambda i: self._dup(self.boxes[i.box], i.box.value is not None),
+            Drop: lambda i: self._drop(self.boxes[i.box], i.box.value is not None),
             Decode: self._decode,
             Measure: self._measure,
             Encode: self._encode,
@@ -257,7 +258,7 @@ class ObjectEmitter(RegionEmitter):
         fields = words(self.block, self.boxes[instruction.source])
         child = self.block.bind("child", fields[i64(Word.FIRST + instruction.index)])
         self.boxes[instruction.target] = child
-        self._dup(child)
+        self._dup(child, instruction.target.value is not None)
 
     def _set_field(self, instruction: SetField) -> None:
         fields = words(self.block, self.boxes[instruction.source])
@@ -265,17 +266,18 @@ class ObjectEmitter(RegionEmitter):
         self.block.store(fields, Word.FIRST, self.boxes[instruction.value])
         self._drop(old)
 
-    def _dup(self, address: Expr) -> None:
+    def _dup(self, address: Expr, tensor: bool = False) -> None:
+        """One reference more; ``tensor`` if it is known to be one, which is always a block."""
         if isinstance(address, tirx.IntImm):
             return
-        with self.block.when(is_block(address)):
+        with nullcontext() if tensor else self.block.when(is_block(address)):
             fields = words(self.block, address)
             self.block.store(fields, Word.COUNT, fields[i64(Word.COUNT)] + 1)
 
-    def _drop(self, address: Expr) -> None:
+    def _drop(self, address: Expr, tensor: bool = False) -> None:
         if isinstance(address, tirx.IntImm):
             return
-        with self.block.when(is_block(address)):
+        with nullcontext() if tensor else self.block.when(is_block(address)):
             fields = words(self.block, address)
             left = self.block.bind("left", fields[i64(Word.COUNT)] - 1)
             self.block.store(fields, Word.COUNT, left)
