@@ -2,13 +2,14 @@
 
     python benchmarks/dispatch.py measure --dir DIR [--cases dense,softmax] [--budget SECONDS]
     python benchmarks/dispatch.py report --dir DIR
-    python benchmarks/dispatch.py cost
+    python benchmarks/dispatch.py cost --dir DIR
 
 ``measure`` times every variant of every case on two sets of shapes, ``tune`` (to grow trees on)
 and ``held`` (never learned from); it continues where it stopped. ``report`` grows the trees and
 prints, for the held-out shapes, the time lost against the best variant measured: of the tuned
 tree, of the untuned one (the analytical model alone) and of the best single variant. ``cost``
-times a kernel behind a tree against the same kernel alone.
+times kernels behind their trees against the variant that the tree picks, called directly, at the
+smallest shape.
 """
 
 from __future__ import annotations
@@ -24,15 +25,20 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import tvm
+
 from tvm_disc import Options, relay
 from tvm_disc.compile import context_of, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.schedules.choose import Choice, analytic, table
+from tvm_disc.schedules.group import Machine
 from tvm_disc.schedules.learn import choose_measured, time_table
 from tvm_disc.schedules.records import read_records
+from tvm_disc.schedules.select import variant_space
 from tvm_disc.schedules.tree import decide, depth
 from tvm_disc.shape import Solver
-from tvm_disc.tune.measure import Effort
+from tvm_disc.tune.entry import build_bench
+from tvm_disc.tune.measure import Effort, local_session
 from tvm_disc.tune.tune import Task, Tuned, measure_tasks, tasks_of
 
 LENGTHS = (5, 24, 43, 62, 81, 100, 119, 128)
@@ -116,7 +122,7 @@ class Prepared:
     def of(case: Case, tune_points: int, held_points: int) -> Prepared:
         """Compile the case as far as its kernel."""
         front = prepare(case.make(), None, None, (), Options(), Trace(0, None))
-        [task] = tasks_of(front, [])
+        [task] = tasks_of(front, ())
         listed = list(case.listed)
         drawn = case.points(tune_points + held_points, 1)
         held = [*listed, *[p for p in drawn[tune_points:] if p not in listed]]
@@ -196,10 +202,40 @@ def _cell(lost: np.ndarray) -> str:
     return f"{lost.mean():.1%}, {np.percentile(lost, 95):.1%}"
 
 
+def cost(cases: list[Prepared], folder: Path) -> None:
+    """Nanoseconds of the questions, in alternating rounds."""
+    print("| case | questions | variant alone, ns | behind the tree, ns | difference |")
+    print("|---|---|---|---|---|")
+    for p in cases:
+        front, group = p.front, p.task.group
+        learned = read_records(folder / "tune.jsonl", context_of(front.target)).group(p.task.key)
+        machine = Machine(front.machine.isa, front.machine.threads, front.machine.model)
+        space = variant_space(group, Solver(), machine).variants
+        choice = choose_measured(group, space, Solver(), machine.model, learned)
+        assert choice is not None
+        points = {s: np.float64(1) for s in group.symbols()}
+        values = table(choice.features, points, 1)[0]
+        alone = choice.variants[decide(choice.tree, lambda f, v=values: v[f])]
+        spaces = [(group, [alone, choice])]
+        [bench] = build_bench(spaces, Solver(), machine, front.target)
+        tensors = local_session(bench).arguments(points)
+        timers = [
+            bench.module.time_evaluator(n, tvm.cpu(0), number=2000, repeat=1) for n in bench.names
+        ]
+        dims = [1] * len(points)
+        rounds = [
+            [t(*tensors(k), *dims).mean * 1e9 for k, t in enumerate(timers)] for _ in range(51)
+        ]
+        first, second = np.median(rounds, axis=0)
+        difference = np.median(np.diff(rounds, axis=1))
+        cells = f"{first:.1f} | {second:.1f} | {difference:+.1f}"
+        print(f"| {p.case.name} | {depth(choice.tree)} | {cells} |")
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("measure", "report"))
+    parser.add_argument("what", choices=("measure", "report", "cost"))
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--cases", help="names, or their beginnings, with commas between")
     parser.add_argument("--points", type=int, default=24)
@@ -210,6 +246,8 @@ def main() -> None:
     cases = [Prepared.of(c, args.points, args.held) for c in CASES if c.name.startswith(wanted)]
     if args.what == "measure":
         print("complete" if measure(cases, args.dir, args.budget) else "to be continued")
+    elif args.what == "cost":
+        cost(cases, args.dir)
     else:
         report(cases, args.dir)
 

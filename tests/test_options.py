@@ -66,7 +66,13 @@ def test_refuses_a_bad_field() -> None:
 
 def test_cache_key_holds_exactly_what_changes_code() -> None:
     key = Options().cache_key()
-    assert key == (("threads", None), ("fuse", True), ("versions", True), ("records", None))
+    assert key == (
+        ("threads", None),
+        ("fuse", True),
+        ("versions", True),
+        ("records", None),
+        ("dispatch", None),
+    )
     assert Options(debug=5, dump_dir="x", verify=True).cache_key() == key
     assert Options(fuse=False).cache_key() != key
     assert Options(threads=1).cache_key() != key

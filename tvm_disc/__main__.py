@@ -83,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=2x7,...",
         help="also show which variant runs at this shape",
     )
+    explain.add_argument(
+        "--picture", type=Path, metavar="FILE.svg", help="draw the kernel calls (.svg, .png, .pdf)"
+    )
     explain.set_defaults(command=_explain)
     _tune_arguments(commands.add_parser("tune", help="measure variants, to choose them by"))
     return parser
@@ -164,7 +167,7 @@ def _run(args: argparse.Namespace) -> None:
 def _explain(args: argparse.Namespace) -> None:
     exe = _load(args)
     shapes = {name: shape for name, (shape, _) in _specs(args.shape).items()}
-    print(exe.explain(shapes=shapes) if shapes else exe.explain())
+    print(exe.explain(shapes or None, args.picture))
 
 
 def _tune(args: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from tvm_disc.codegen.host_abi import plain_dim
 from tvm_disc.codegen.host_numpy import takes_numpy
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
+from tvm_disc.codegen.outline import outline
 from tvm_disc.codegen.program import Program
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
@@ -43,7 +45,7 @@ from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.records import Context, cpu_name, read_records
-from tvm_disc.schedules.signature import template_hash
+from tvm_disc.schedules.signature import group_key, template_hash
 from tvm_disc.shape import Solver, special_version
 
 Source: TypeAlias = Any
@@ -161,16 +163,33 @@ def machine_of(target: Any, options: Options) -> Machine:
         path = Path(options.records)
         if not path.is_file():
             raise BadInput(f"records: there is no file {path}")
-        records = read_records(path, context_of(target))
+        mcpu = str(target.attrs.get("mcpu", ""))  # as a remote machine of the target names itself
+        records = read_records(path, context_of(target), context_of(target, mcpu))
         if problem := records.problems(path):
             warnings.warn(problem, stacklevel=4)
-    return Machine(isa_of(target), options.threads or default_threads(), records=records)
+    trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
+    threads = options.threads or default_threads()
+    return Machine(isa_of(target), threads, records=records, trees=trees)
 
 
-def context_of(target: Any) -> Context:
-    """What a measured time must agree on with a build to count for it."""
+def _read_trees(path: Path) -> dict[str, Any]:
+    try:
+        trees = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"dispatch: {path}: {error}") from None
+    if not isinstance(trees, dict):
+        raise BadInput(f"dispatch: {path}: expected an object of trees by group")
+    return trees
+
+
+def context_of(target: Any, cpu: str | None = None) -> Context:
+    """What a measured time must agree on with a build to count for it.
+
+    A remote machine's ``cpu`` is what LLVM calls it, so that its times count for any build for
+    that target.
+    """
     mcpu = str(target.attrs.get("mcpu", ""))
-    return Context(f"{cpu_name()}; {mcpu}", VERSION, template_hash())
+    return Context(f"{cpu or cpu_name()}; {mcpu}", VERSION, template_hash())
 
 
 def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
@@ -268,6 +287,7 @@ def describe(
         "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in program.outputs],
         "direct": takes_numpy(program),
         "launches": launches(program.region),
+        "calls": outline(program.region),
         "workspace_bytes": workspace,
         "kernels": [
             {
@@ -275,7 +295,8 @@ def describe(
                 "kind": k.kind,
                 "ops": [n.op.removeprefix("relax.") for n in k.nodes],
                 "notes": dict(k.notes),
-                "choice": k.choice.to_json() if k.choice is not None else None,
+                "group": group_key(k.group) if k.group is not None else "",
+                "choice": k.choice.to_json() if k.choice is not None else {},
             }
             for k in library.kernels()
         ],

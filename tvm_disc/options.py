@@ -49,6 +49,8 @@ class Options:
         verify: check the module for well-formedness between stages.
         records: a file of measured times, as ``tune`` writes it, to choose variants by; None
             leaves the choice to the analytical model.
+        dispatch: a file of decision trees, as ``Executable.dispatch`` gives them in JSON; kernels
+            of the same group use them as they are.
         debug: how much a build tells on standard error, 0 .. 5.
 
     raises: BadOption if a value is out of range.
@@ -60,6 +62,7 @@ class Options:
     versions: bool = field(default=True, metadata=_CODE)
     verify: bool = False
     records: str | Path | None = field(default=None, metadata={**_CODE, **_env("DISC_RECORDS")})
+    dispatch: str | Path | None = field(default=None, metadata=_CODE)
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 
     def __post_init__(self) -> None:

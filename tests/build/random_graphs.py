@@ -333,6 +333,43 @@ def spread(m: Maker) -> Value | None:
     return m.call("reverse", [x.expr], dims, x.dtype, x.exact, axis=axis)
 
 
+def repeated(m: Maker) -> Value | None:
+    """tile, one-hot, a gather along one axis, or the parts of a split put together again."""
+    x = m.some(None, 1)
+    if x is None or sum(len(v.dims) for v in m.graph.values) > 60:
+        return None
+    kind, axis = m.choice(["tile", "one_hot", "gather", "split"]), int(m.rng.integers(len(x.dims)))
+    dims = list(x.dims)
+    if kind == "tile":
+        reps = [2 if a == axis else 1 for a in range(len(dims))]
+        dims[axis] = times(dims[axis], fixed(2))
+        return m.call(kind, [x.expr], dims, x.dtype, x.exact, reps=tuple(reps))
+    if kind == "one_hot":
+        if x.dtype != "int32" or len(dims) > 3:
+            return None
+        on, off = (relay.const(v, "float32") for v in (2.0, -1.0))
+        args = [x.expr, on, off]
+        return m.call(kind, args, [*dims, fixed(5)], exact=True, depth=5, axis=-1, dtype="float32")
+    if kind == "gather":
+        if len(set(x.dims[axis])) > 1 or x.dims[axis][0] < 1:
+            return None  # an empty axis has nothing to gather
+        indices = m.input([fixed(2) if a == axis else d for a, d in enumerate(dims)], "int32")
+        last = relay.const(x.dims[axis][0] - 1, "int32")
+        zero = relay.const(0, "int32")
+        inside = m.call("maximum", [indices.expr, zero], indices.dims, "int32")
+        inside = m.call("minimum", [inside.expr, last], indices.dims, "int32")
+        return m.call("gather", [x.expr, inside.expr], indices.dims, x.dtype, x.exact, axis=axis)
+    if len(set(dims[axis])) > 1 or dims[axis][0] % 2 or not dims[axis][0]:
+        return None
+    half = fixed(dims[axis][0] // 2)
+    halves = relay.split(x.expr, 2, axis=axis)
+    dims[axis] = half
+    parts = [Value(halves[k], tuple(dims), x.dtype, x.exact) for k in (0, 1)]
+    m.graph.values.append(parts[1])
+    pair = [p.expr for p in (parts if m.flip() else parts[::-1])]
+    return m.call("subtract", pair, dims, x.dtype, x.exact)
+
+
 def contract(m: Maker) -> Value | None:
     x = m.some("float32", 2)
     if x is None:
@@ -347,7 +384,7 @@ def contract(m: Maker) -> Value | None:
 
 STEPS: list[Step] = [
     *[unary, binary, binary, binary, divide, select, convert, reduce, reduce, arg, normalise],
-    *[transpose, transpose, reshape, reshape, concatenate, cut, spread],
+    *[transpose, transpose, reshape, reshape, concatenate, cut, spread, repeated, repeated],
 ]
 # Contractions take seconds to compile, so they are rare.
 CONTRACTIONS = 0.02
@@ -402,16 +439,17 @@ def failure(seed: int) -> str | None:
         if problem is not None:
             function, problem = smallest(graph, fuse, problem)
             text = relay.astext(function)
-            return f"seed {seed}, fuse={fuse}: {problem}\n{text}\nworlds {WORLDS}"
+            again = f"python -m tests.build.random_graphs --seed {seed} --count 1"
+            return f"seed {seed}, fuse={fuse}: {problem}\n{text}\nworlds {WORLDS}\n{again}"
     return None
 
 
 def smallest(graph: Graph, fuse: bool, problem: str) -> tuple[relay.Function, str]:
-    """The shortest prefix of the graph that still fails, as one output."""
-    for value in graph.values:
-        if isinstance(value.expr, relay.Var):
-            continue
-        function = graph.function([value])
+    """The first value that fails alone, else the first that fails beside another, else all."""
+    computed = [v for v in graph.values if not isinstance(v.expr, relay.Var)]
+    pairs = [[a, b] for k, b in enumerate(computed) for a in computed[:k]]
+    for values in [*([v] for v in computed), *pairs[:40]]:
+        function = graph.function(values)
         found = check(graph, function, fuse)
         if found is not None:
             return function, found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.build.random_graphs import Maker, compare, failure
+from tests.build.random_graphs import BASIC, Maker, compare, failure, smallest
 from tvm_disc import relay
+from tvm_disc.schedules.loop import _Loop
 
 CHUNKS, GRAPHS = 12, 5
 SECONDS_PER_CHUNK = 5.0  # on a slow machine fewer graphs are tried, at least one
@@ -52,3 +54,22 @@ def _fail(message: str) -> None:
 
 def test_equal_results_are_no_difference() -> None:
     assert compare(np.array([np.nan, 1.0]), np.array([np.nan, 1.00001])) is None
+
+
+def test_a_wrong_kernel_is_told_by_its_smallest_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two outputs of one kernel, swapped: no value is wrong alone, two of them are."""
+    store = _Loop._store
+
+    def swapped(self: _Loop, low: Any, outputs: Any, *rest: Any) -> None:
+        store(self, low, outputs[::-1], *rest)
+
+    monkeypatch.setattr(_Loop, "_store", swapped)
+    made = Maker(1)
+    x = made.input([BASIC[0]])
+    values = [made.call(name, [x.expr], x.dims) for name in ("exp", "tanh", "abs")]
+    made.graph.values += values
+    made.graph.outputs = values
+    function, problem = smallest(made.graph, True, "all of it")
+    assert problem.startswith("world 0: result 0: off by")
+    text = relay.astext(function)
+    assert "exp(" in text and "tanh(" in text and "abs(" not in text

@@ -49,3 +49,12 @@ def test_another_architecture_compiles() -> None:
     assert "fmla" in exe.source("asm")
     with pytest.raises(ArtifactError, match="cannot run on this machine"):
         exe(np.zeros((1, 16), "float32"))
+
+
+def test_the_environment_stands_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISC_TARGET", "llvm -mcpu=x86-64-v3")
+    assert str(resolve_target(None).attrs["mcpu"]) == "x86-64-v3"
+    assert str(resolve_target("llvm -mcpu=haswell").attrs["mcpu"]) == "haswell"
+    monkeypatch.setenv("DISC_TARGET", "cuda -arch=sm_80")
+    with pytest.raises(Unsupported, match="expected an llvm target"):
+        resolve_target(None)

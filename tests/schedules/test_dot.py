@@ -187,6 +187,19 @@ def test_blocks_of_k(static_k: bool, direct: bool) -> None:
             break
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_few_rows_against_a_transposed_operand(dtype: str) -> None:
+    """Inner products for up to eight rows, packing beyond; narrow columns are packed too."""
+    tile = small_tile() if dtype == "float32" else small_tile(lanes=8)
+    describe = general({}, "rows", "cols", dtype, direct=True)
+    gemm = Gemm(("a", "b", "c"), describe, HERE, tile, dtype)
+    assert any("gemm_inner" in f.name_hint for f in gemm.functions)
+    for m in range(10):
+        for n, k in ((1, 5), (3, 16), (5, 64), (7, 37), (16, 1), (17, 0), (97, 33)):
+            check(gemm, (2, m, n, k), ("rows", "cols"), offset=1)
+    check(gemm, (3, 5, 2 * tile.n_r * tile.n_panels + 5, 20), ("rows", "cols"), split=True)
+
+
 def test_rows_a_page_apart() -> None:
     tile = small_tile()
     for static in ({"k": 1024}, {}):

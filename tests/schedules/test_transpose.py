@@ -69,3 +69,19 @@ def test_sum_of_a_matrix_and_its_transpose(rng: np.random.Generator) -> None:
         x, y = rng.standard_normal(shape), rng.standard_normal(shape[::-1])
         x, y = x.astype("f"), y.astype("f")
         np.testing.assert_allclose(run(x, y), x.T + y, rtol=1e-6)
+
+
+def test_large_results_are_streamed(rng: np.random.Generator) -> None:
+    """Rows on cache lines or not, a result in place of ours that starts off a line, threads."""
+    run = program(tensor(2), "transpose(%x, axes=[1, 0])")
+    for shape in [(1024, 1025), (1024, 800), (1023, 1040), (16, 60000), (60000, 17)]:
+        x = rng.standard_normal(shape, dtype=np.float32)
+        np.testing.assert_array_equal(run(x), x.T)
+    assert ("vmovnt" in run.source("asm")) == ("zmm" in run.source("asm"))
+
+
+def test_numbers_of_eight_bytes_are_not_streamed(rng: np.random.Generator) -> None:
+    run = program(tensor(2, "float64"), "transpose(%x, axes=[1, 0])")
+    assert "vmovnt" not in run.source("asm")
+    x = rng.standard_normal((1040, 528))
+    np.testing.assert_array_equal(run(x), x.T)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -59,6 +60,38 @@ def test_the_same_records_give_the_same_program(records: Path, tmp_path: Path) -
         tvm_disc.build(mlp(), options=options)
         dumps.append(next((tmp_path / str(k)).glob("*program.tir.py")).read_bytes())
     assert dumps[0] == dumps[1] == dumps[2]
+
+
+def test_trees_go_out_and_in_as_json(records: Path, tmp_path: Path) -> None:
+    tuned_exe = tvm_disc.build(mlp(), options=Options(records=records))
+    path = tmp_path / "trees.json"
+    path.write_text(json.dumps(tuned_exe.dispatch))
+    again = tvm_disc.build(mlp(), options=Options(dispatch=path))
+    assert again.dispatch == tuned_exe.dispatch and len(again.dispatch) > 1
+    x = np.ones((70, 16), "float32")
+    np.testing.assert_allclose(again(x), mlp_reference(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"run": {"family": "x"}}, "no variant"),
+        ({"if": "x_9", "below": 1, "then": {}, "else": {}}, "no quantity 'x_9'"),
+    ],
+)
+def test_trees_of_something_else_are_refused(tree: Any, message: str, tmp_path: Path) -> None:
+    keys = tvm_disc.build(mlp()).dispatch
+    path = tmp_path / "trees.json"
+    path.write_text(json.dumps(dict.fromkeys(keys, tree)))
+    with pytest.raises(BadInput, match=message):
+        tvm_disc.build(mlp(), options=Options(dispatch=path))
+
+
+def test_a_file_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "trees.json"
+    path.write_text("if n < 3")
+    with pytest.raises(BadInput, match=r"dispatch: .*trees\.json"):
+        tvm_disc.build(mlp(), options=Options(dispatch=path))
 
 
 def test_a_budget_is_kept_and_the_rest_follows_later(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import tvm
@@ -25,11 +26,15 @@ def host_cpu() -> str:
 def resolve_target(target: Any = None) -> Any:
     """A TVM target from None (this machine), a string, a dict or a target.
 
+    Where none is given, the environment variable ``DISC_TARGET`` takes the place of this machine,
+    for instance ``llvm -mcpu=x86-64-v3``.
+
     Raises:
         Unsupported: a target that is not a CPU through LLVM.
     """
     if target is None:
-        target = tvm.target.Target.current(allow_none=True) or {"kind": "llvm", "mcpu": host_cpu()}
+        target = tvm.target.Target.current(allow_none=True) or os.environ.get("DISC_TARGET")
+        target = target or {"kind": "llvm", "mcpu": host_cpu()}
     given = _as_dict(target)
     if given.get("kind") != "llvm":
         raise Unsupported(f"target: expected an llvm target, found {given.get('kind')!r}")

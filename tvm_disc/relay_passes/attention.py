@@ -2,7 +2,7 @@
 
     scores  = matmul(Q, K^T)
     masked  = any element-wise chain over the scores (scale, bias, masks)
-    weights = softmax(masked), as its five core operators over the last axis
+    weights = softmax(masked), as core operators over the last axis
     result  = matmul(weights, V)
 
 The parts are found by what the nodes compute and from where, whatever the front end: views that
@@ -23,8 +23,8 @@ from tvm_disc.shape import Solver
 
 DTYPES = ("float32", "float64")
 # The algebra of a softmax with a running maximum: exp(a - c) = exp(a - b) * exp(b - c).
-_QUOTIENT, _EXP, _SHIFT, _MAX, _SUM = (
-    f"relax.{n}" for n in ("divide", "exp", "subtract", "max", "sum")
+_QUOTIENT, _PRODUCT, _EXP, _SHIFT, _MAX, _SUM = (
+    f"relax.{n}" for n in ("divide", "multiply", "exp", "subtract", "max", "sum")
 )
 
 
@@ -36,7 +36,7 @@ class Attention:
         scores: the matmul of queries and keys.
         masked: what the softmax takes, ``scores`` itself if there is no chain.
         chain: the nodes after ``scores`` up to ``masked``, in program order.
-        softmax: the five nodes of the softmax.
+        softmax: the nodes of the softmax, the maximum first.
         views: the views between the softmax and ``result``.
         result: the matmul of weights and values.
     """
@@ -75,10 +75,11 @@ def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
 
 
 def _softmax(weights: Node) -> tuple[Node, ...] | None:
-    """(max, shifted, exp, sum, weights) over the last axis."""
-    if weights.op != _QUOTIENT:
+    """The nodes from the maximum over the last axis to the weights, in program order."""
+    parts = _normalised(weights)
+    if parts is None:
         return None
-    top, total = weights.inputs
+    top, total, scaling = parts
     if top.op != _EXP or total.op != _SUM or total.inputs[0] is not top:
         return None
     shifted = top.inputs[0]
@@ -90,7 +91,23 @@ def _softmax(weights: Node) -> tuple[Node, ...] | None:
     last = (len(x.shape) - 1,)
     if reduced_axes(peak) != last or reduced_axes(total) != last:
         return None
-    return peak, shifted, top, total, weights
+    return peak, shifted, top, total, *scaling
+
+
+def _normalised(weights: Node) -> tuple[Node, Node, tuple[Node, ...]] | None:
+    """(dividend, divisor, nodes of the division): ``a / b`` or ``a * (1 / b)``."""
+    if weights.op == _QUOTIENT:
+        return weights.inputs[0], weights.inputs[1], (weights,)
+    if weights.op != _PRODUCT:
+        return None
+    for top, inverse in (weights.inputs, weights.inputs[::-1]):
+        if inverse.op == _QUOTIENT and _is_one(inverse.inputs[0]):
+            return top, inverse.inputs[1], (inverse, weights)
+    return None
+
+
+def _is_one(node: Node) -> bool:
+    return node.is_scalar_const and node.value is not None and float(node.value.item()) == 1.0
 
 
 def _path(masked: Node, solver: Solver) -> tuple[Node, list[Node]] | str:

@@ -24,6 +24,7 @@ from tvm_disc.relay_passes.graph import (
     Node,
     free_symbols,
     is_tensor,
+    like_blocks,
     link_users,
     read_call,
 )
@@ -163,7 +164,7 @@ class _Outliner:
                 out.extend(self._outline(piece, outputs[id(piece)]))
             else:
                 out.append(self._keep(piece, lookup))
-        return relax.SeqExpr([relax.BindingBlock(out)], seq.body)
+        return relax.SeqExpr(like_blocks(seq.blocks, out), seq.body)
 
     def _keep(self, binding: Any, lookup: Mapping[Any, Node]) -> Any:
         value = binding.value

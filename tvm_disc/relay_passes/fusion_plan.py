@@ -42,6 +42,7 @@ class _Planner(Relations):
         super().__init__(solver)
         self.nodes, self.enabled = list(nodes), enabled
         self.refused: list[WhyNot] = []
+        self.attempts: dict[int, tuple[Node, Node]] = {}
 
     def run(self) -> FusionPlan:
         for node in self.nodes if self.enabled else ():
@@ -62,7 +63,8 @@ class _Planner(Relations):
             self._trim_views(group)
         if self.enabled:
             merge_groups(self, self.refused)
-        plan = FusionPlan([g for g in self.groups if g.members], self.refused, self.homes)
+        refused = [why for why in self.refused if self._lasting(why)]
+        plan = FusionPlan([g for g in self.groups if g.members], refused, self.homes)
         plan.groups.sort(key=lambda g: max(n.index for n in g.members))
         for group in plan.groups[::-1]:
             if not plan.outputs(group):  # every reader computes it for itself
@@ -81,7 +83,14 @@ class _Planner(Relations):
         self.homes.join(group, node)
 
     def _refuse(self, node: Node, group: GroupPlan, reason: str) -> None:
-        self.refused.append(WhyNot(f"{node.name} ({node.op}) into {group.anchor.name}", reason))
+        why = WhyNot(f"{node.name} ({node.op}) into {group.anchor.name}", reason)
+        self.refused.append(why)
+        self.attempts[id(why)] = (node, group.anchor)
+
+    def _lasting(self, why: WhyNot) -> bool:
+        """Whether a refusal still holds: a node may join after another has."""
+        node, anchor = self.attempts.get(id(why), (None, None))
+        return node is None or anchor is None or not any(anchor in g for g in self.homes[node])
 
     # -- attention -----------------------------------------------------------------------------
 

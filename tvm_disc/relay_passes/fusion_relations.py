@@ -119,11 +119,17 @@ def column_range(node: Node) -> tuple[int, int] | None:
 
 
 def is_stored(node: Node) -> bool:
-    """Whether something other than a kernel reads ``node``, also through index maps."""
+    """Whether something other than a kernel reads ``node``, also through index maps and
+    functions of it alone."""
     if node.is_output or any(u.row is None for u in node.users):
         return True
-    maps = [u for u in node.users if u.cls is OpClass.VIEW or u.op == "relax.permute_dims"]
-    return any(is_stored(u) for u in maps)
+    return any(is_stored(u) for u in node.users if _only_changes(u))
+
+
+def _only_changes(node: Node) -> bool:
+    if node.cls is OpClass.ELEMWISE:
+        return sum(x.op != "const" for x in node.inputs) == 1
+    return node.cls is OpClass.VIEW or node.op == "relax.permute_dims"
 
 
 def gathers_rows(node: Node) -> bool:
@@ -135,4 +141,5 @@ def gathers_rows(node: Node) -> bool:
 
 
 def picks_by(user: Node, node: Node) -> bool:
+    """Whether ``user`` takes the places that ``node`` holds."""
     return user.op == "relax.take" and user.inputs[1] is node

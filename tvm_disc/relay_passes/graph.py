@@ -157,6 +157,13 @@ def link_users(nodes: Iterable[Node]) -> None:
             source.users.append(node)
 
 
+def like_blocks(blocks: Sequence[Any], bindings: Sequence[Any]) -> list[Any]:
+    """``bindings`` as one block of the kind that ``blocks`` are: dataflow variables may be bound
+    in dataflow blocks only."""
+    dataflow = bool(blocks) and all(isinstance(b, relax.DataflowBlock) for b in blocks)
+    return [(relax.DataflowBlock if dataflow else relax.BindingBlock)(list(bindings))]
+
+
 def static_dim(dim: Any) -> int | None:
     """The value of a literal dim."""
     if isinstance(dim, int):

@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 
 from tvm_disc.relay_passes.core_ops import CORE
-from tvm_disc.relay_passes.graph import Node, is_tensor, link_users, read_call
+from tvm_disc.relay_passes.graph import Node, is_tensor, like_blocks, link_users, read_call
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -161,7 +161,7 @@ def _rewrite_sequence(
                 out.lookup[var].is_output = True
         step(out)
         body = out.rename(body)
-    return relax.SeqExpr([relax.BindingBlock(out.bindings)], body)
+    return relax.SeqExpr(like_blocks(seq.blocks, out.bindings), body)
 
 
 def _variables(expr: Any) -> list[Any]:
@@ -186,7 +186,7 @@ def _substituted(seq: Any, outer: Sequence_) -> Any:
             shape = tuple(ty.shape.values)
             inner.lookup[binding.var] = Node("external", (), shape, str(ty.dtype), var=binding.var)
     inner.substitute({})
-    return relax.SeqExpr([relax.BindingBlock(inner.bindings)], inner.rename(seq.body))
+    return relax.SeqExpr(like_blocks(seq.blocks, inner.bindings), inner.rename(seq.body))
 
 
 def _literals(nodes: Sequence[Node]) -> list[Node]:

@@ -14,7 +14,7 @@ from tvm.relax import op as R
 from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.dot_merge import merge_dots
-from tvm_disc.relay_passes.graph import Node, const_node, is_one, static_dim
+from tvm_disc.relay_passes.graph import Node, const_node, is_one, is_tensor, static_dim
 from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, rewrite_function
 from tvm_disc.shape import Solver
 
@@ -131,6 +131,36 @@ def _bias_before_view(out: Sequence_, node: Node) -> Node | None:
     return None
 
 
+def _op_before_view(out: Sequence_, node: Node) -> Node | None:
+    """op(reshape(x), reshape(y), scalar) -> reshape(op(x, y, scalar)) for x and y of one shape.
+
+    The operator then belongs to the kernel that computes x, and the view to nobody. Integers are
+    mostly positions, whose shape says which loop of a gather they belong to: they stay.
+    """
+    if node.cls is not OpClass.ELEMWISE or "float" not in node.dtype:
+        return None
+    wide = [x for x in node.inputs if not x.is_scalar_const]
+    if not wide or any(x.cls is not OpClass.VIEW or x.is_output for x in wide):
+        return None
+    if not all(_structurally_same(x, node) for x in wide):
+        return None
+    sources = [x.inputs[0] for x in wide]
+    if any(s.row is None or not _structurally_same(s, sources[0]) for s in sources):
+        return None
+    if any(x.value is not None and x.shape for x in node.inputs):
+        return None  # a literal of shape (1,) could broadcast a source of rank 0
+    inner = dict(zip(wide, sources, strict=True))
+    args = [operand_expr(inner.get(x, x)) for x in node.inputs]
+    call = tvm.ir.Call(node.expr.op, _in_place_of(node, args), node.expr.attrs, node.expr.ty_args)
+    return _reshape(out, out.emit(call, sources[0].shape, node.dtype, node), node)
+
+
+def _in_place_of(node: Node, tensors: Sequence[Any]) -> list[Any]:
+    """The call's operands with its tensors replaced; others (clip's limits) stay."""
+    left = iter(tensors)
+    return [next(left) if is_tensor(a.ty) else a for a in node.expr.args]
+
+
 # -- literals ----------------------------------------------------------------------------------
 
 
@@ -238,6 +268,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("arange >= c -> True", _compare_proved),
     ("logical_and(full(True), x) -> x", _and_of_full),
     ("op(reshape(y), c) -> reshape(op(y, c))", _bias_before_view),
+    ("op(reshape(x), reshape(y)) -> reshape(op(x, y))", _op_before_view),
 )
 
 

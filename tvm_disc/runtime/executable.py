@@ -25,7 +25,9 @@ from tvm_disc.codegen.formula import evaluate
 from tvm_disc.codegen.host_abi import BIND, DIRECT, POOL
 from tvm_disc.codegen.host_memory import KEPT, MISSES, REQUESTS, STATE_WORDS
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
+from tvm_disc.runtime.calls import table
 from tvm_disc.runtime.objects import Codec
+from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.shape_log import ShapeLog
 
 Array: TypeAlias = Any
@@ -54,9 +56,7 @@ class Executable:
         self.timings = dict(timings or {})
         self._outputs: Any = manifest["outputs"]
         self._names: list[str] = [name for name, _, _ in self.signature]
-        external = manifest.get("external") or {}
-        boxed = bool(external) and bool(external["types"] or external["inputs"])
-        self._codec = Codec(external, self._names) if boxed else None
+        self._codec = Codec.of(manifest.get("external"), self._names)
         self._binding = threading.Lock()
         self._direct: Callable[..., int] = _not_direct
         # Shapes of NumPy inputs seen before, and what to allocate for them.
@@ -151,7 +151,7 @@ class Executable:
             args, kwargs = self._codec.flatten(args, kwargs), {}
         if kwargs:
             args = self._ordered(args, kwargs)
-        self._general(args)  # binds the machine code, and refuses what is wrong
+        self._general(args)  # binds the machine code and checks the arguments
         return partial(self._main, *args)
 
     def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
@@ -166,7 +166,7 @@ class Executable:
             result = self._recover(args, (), error)
         assert self._codec is not None
         convert = _converter(args[0] if args else np.empty(0))
-        return self._codec.rebuild(lambda path: _at(result, path), convert)
+        return self._codec.rebuild(result, convert)
 
     def _general(self, args: tuple[Array, ...]) -> Any:
         """A call with any kind of tensor."""
@@ -207,6 +207,11 @@ class Executable:
         except Exception as error:
             self._recover(args, outputs, error)
         return out
+
+    @property
+    def dispatch(self) -> dict[str, Any]:
+        """The decision tree of every kernel, by the key of its group: plain values for JSON."""
+        return {k["group"]: k["choice"] for k in self._manifest["kernels"] if k.get("group")}
 
     @contextmanager
     def record_shapes(self, path: str | Path) -> Iterator[None]:
@@ -324,12 +329,24 @@ class Executable:
                 dims.setdefault(dim, int(size))
         return dims
 
-    def explain(self, shapes: Mapping[str, Sequence[int]] | None = None) -> str:
+    def explain(
+        self,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        picture: str | Path | None = None,
+    ) -> str:
         """What was fused and what was not, which facts were used, which guards remain.
 
         Args:
-            shapes: input shapes for which to tell the memory needed.
+            shapes: input shapes for which to tell the memory needed and the bytes moved.
+            picture: a file (.svg, .png or .pdf) to draw the kernel calls into.
+
+        Raises:
+            BadInput: a shape does not fit, or the picture's ending is unknown.
+            Unsupported: a picture is asked for and matplotlib is not installed.
         """
+        dims = None if shapes is None else self._bind(shapes)
+        if picture is not None:
+            draw(self._manifest["calls"], self._manifest["refused"], Path(picture), dims)
         counts = Counter(self.launches)
         lines = [f"{len(self.launches)} kernel calls, {len(self.kernels)} kernels", ""]
         lines += self._versions()
@@ -340,6 +357,7 @@ class Executable:
                 " + ".join(k["ops"]), 92, initial_indent="      ", subsequent_indent="      "
             )
             lines += [f"      {key}: {value}" for key, value in k["notes"].items()]
+        lines += ["", "calls in order", *table(self._manifest["calls"], dims)]
         refused = self._manifest["refused"]
         lines += ["", self._manifest["shapes"]]
         if self._manifest["premises"]:
@@ -467,12 +485,6 @@ def _convert(result: Any, tree: Any, convert: Callable[[Any], Any]) -> Any:
         return convert(result)
     # Iterating a TVM array costs microseconds per field; the accessor does not.
     return tuple([_convert(_FIELD(result, k), t, convert) for k, t in enumerate(tree)])
-
-
-def _at(result: Any, path: Sequence[int]) -> Any:
-    for k in path:
-        result = _FIELD(result, k)
-    return result
 
 
 def load(path: str | Path) -> Executable:

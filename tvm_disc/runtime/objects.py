@@ -15,6 +15,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.relay.adt import ConstructorValue
 
 ALIGNMENT_BYTES = 64
+_FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
 class Codec:
@@ -30,6 +31,13 @@ class Codec:
         self.inputs: Mapping[str, Any] = external["inputs"]
         self.result: Any = external["result"]
         self.names = list(dict.fromkeys(self._user_name(n) for n in names))
+
+    @classmethod
+    def of(cls, external: Mapping[str, Any] | None, names: Sequence[str]) -> Codec | None:
+        """None for a program that neither takes nor gives boxed values."""
+        if not external or not (external["types"] or external["inputs"]):
+            return None
+        return cls(external, names)
 
     def _user_name(self, name: str) -> str:
         for suffix in (".codes", ".blob"):
@@ -59,24 +67,17 @@ class Codec:
                 flat.append(given[name])
         return tuple(flat)
 
-    def rebuild(self, fetch: Callable[[Any], Any], convert: Callable[[Any], Any]) -> Any:
-        """The result of a call; ``fetch`` gives the flat result at a path."""
-        return self._value(self.result, (), fetch, convert)
+    def rebuild(self, result: Any, convert: Callable[[Any], Any]) -> Any:
+        """The result of a call, of which the program gives the flat form."""
+        return self._value(self.result, result, convert)
 
-    def _value(
-        self,
-        form: Any,
-        path: tuple[int, ...],
-        fetch: Callable[[Any], Any],
-        convert: Callable[[Any], Any],
-    ) -> Any:
+    def _value(self, form: Any, flat: Any, convert: Callable[[Any], Any]) -> Any:
         if form is None:
-            return convert(fetch(path))
+            return convert(flat)
         if form and isinstance(form[0], str):
-            codes = np.from_dlpack(fetch((*path, 0)))
-            blob = np.from_dlpack(fetch((*path, 1)))
+            codes, blob = (np.from_dlpack(_FIELD(flat, k)) for k in (0, 1))
             return _decode(codes, blob, form, self.types, convert)
-        return tuple(self._value(f, (*path, k), fetch, convert) for k, f in enumerate(form))
+        return tuple(self._value(f, _FIELD(flat, k), convert) for k, f in enumerate(form))
 
 
 class _Encoder:

@@ -16,6 +16,7 @@ FlashAttention (Dao et al., 2022). Tasks of one batch item are neighbours and sh
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
@@ -26,12 +27,21 @@ from tvm_disc.schedules.attention_spec import AttentionSpec, Sizes, attention_ti
 from tvm_disc.schedules.contract import Epilogue, MatMulView, strides_of
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.variant import Knobs
 from tvm_disc.schedules.windows import matmul_dims
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
 EXP_COST = 24  # plain operations of one score between the two products
+
+
+@dataclass(frozen=True)
+class AttentionKnobs(Knobs):
+    """Most queries of a task, and the longest row of scores that is kept whole."""
+
+    queries: int
+    keys: int
 
 
 def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
@@ -44,14 +54,16 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     batch, m, n, depth = (_size(x) for x in keys.sizes)
     width = _size(values.n)
     dtype = found.result.dtype
-    spec = AttentionSpec(batch, m, n, depth, width, dtype)
-    tile = attention_tile(machine.isa, dtype, depth, width)
+    tile = attention_tile(machine.isa, dtype, width)
     ats = (
         keys.a_at,
         lambda low, g, j, d: keys.b_at(low, g, d, j),
         lambda low, g, k, e: values.b_at(low, g, k, e),
     )
     places = [strides_of(group, solver, at) for at in ats]
+
+    staged = places[1] is None or 1 not in (places[1].stride, places[1].k_stride)
+    spec = AttentionSpec(batch, m, n, depth, width, dtype, staged)
 
     def emit(body: Body) -> None:
         operands = [_operand(body, at, place) for at, place in zip(ats, places, strict=True)]
@@ -67,6 +79,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         scratch_elems=sizes.elems,
         scratch_dtype=dtype,
         may_alias=True,
+        knobs=AttentionKnobs(tile.queries, tile.keys),
         notes={
             "tile": f"{tile.scores.m_r}x{tile.scores.n_r}, {tile.values.m_r}x{tile.values.n_r}",
             "block": f"{tile.queries} queries, {tile.keys} keys",

@@ -10,8 +10,8 @@ from tvm import tirx
 from tvm_disc.relay_passes.attention import Attention
 from tvm_disc.schedules.attention_rows import SoftmaxRows
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
-from tvm_disc.schedules.emit import Buffer, const, i64
-from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, splat, vload
+from tvm_disc.schedules.emit import Buffer, const, first_lanes, i64
+from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, splat, vload, vstore
 from tvm_disc.schedules.gemm_pack import copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_spec import cdiv, div, least, most
 from tvm_disc.schedules.gemm_tile import GemmTile
@@ -68,7 +68,6 @@ class AttentionBody:
             with b.when(tirx.any(tirx.EQ(task, lo), tirx.EQ(block, i64(0)))), low.scope():
                 self._copy_keys(g)
                 self._copy_values(g)
-                self.rows.hoist(g)
             i0 = self._bind("i0", block * z.q_base + least(block, z.q_extra))
             rows = self._bind("rows", z.q_base + tirx.Select(block < z.q_extra, i64(1), i64(0)))
             self._copy_queries(g, i0, rows)
@@ -102,7 +101,7 @@ class AttentionBody:
                     at = self._bind("at", base + j0 + d * step)
                     self._copy_row(buffer, at, to + d * tile.n_r, columns)
             else:
-                self._copy_elements(self.keys, g, (j0, columns), out)
+                self._copy_evaluated(g, j0, columns, out)
 
     def _copy_row(self, buffer: Buffer, at: Expr, to: Expr, elems: Expr) -> None:
         copy_contiguous(
@@ -114,20 +113,21 @@ class AttentionBody:
             pad=True,
         )
 
-    def _copy_elements(
-        self, source: Operand, g: Expr, rows: tuple[Expr, Expr], out: tuple[Any, ...]
+    def _copy_evaluated(
+        self, g: Expr, first: Expr, columns: Expr, out: tuple[Buffer, Expr, int, str]
     ) -> None:
-        """Rows evaluated element by element."""
-        j0, columns = rows
-        _, to, step, _ = out
-        with self.low.loop("r", columns) as r, self.low.loop("d", self.sizes.depth) as d:
-            value = self._element(source, g, j0 + r, d)
-            self.b.store(self.scratch, to + d * step + r, value)
-
-    def _element(self, source: Operand, g: Expr, row: Expr, e: Expr) -> Expr:
-        value = source.at(g, row, e)
-        self.low.resolve([value])
-        return value
+        """Keys that must be computed: ``lanes`` rows at a time, then transposed."""
+        z, lanes, to = self.sizes, self.tile.lanes, out[1]
+        with self.low.loop("group", cdiv(columns, lanes)) as group:
+            skip = self._bind("skip", group * lanes)
+            count = self._bind("count", least(lanes, columns - skip))
+            with self.low.loop("r", count) as r:
+                line = self._bind("line", z.stage_at + r * z.q_row)
+                key = self._bind("key", first + skip + r)
+                self._copy_along(self.keys, g, key, (i64(0), i64(z.depth)), line)
+            source = (self.scratch, lambda r: z.stage_at + r * z.q_row)
+            place = (out[0], self._bind("place", to + skip), *out[2:])
+            transpose_into(self.b, source, count, i64(z.depth), place, lanes)
 
     def _copy_values(self, g: Expr) -> None:
         """V as panels ``[n, n_r]``."""
@@ -149,15 +149,29 @@ class AttentionBody:
         self, source: Operand, g: Expr, row: Expr, span: tuple[Expr, Expr], to: Expr
     ) -> None:
         """Elements ``[start, start + count)`` of a row, to whole vectors at ``to``."""
-        b, low = self.b, self.low
+        b, low, lanes = self.b, self.low, self.tile.lanes
         start, count = span
         place = None if source.place is None else source.place(g)
         if place is not None and _is_one(place[3]):
             at = self._bind("at", place[1] + row * place[2] + start)
             self._copy_row(place[0], at, to, count)
             return
-        with low.loop("e", count) as e:
-            b.store(self.scratch, to + e, self._element(source, g, row, start + e))
+        whole = self._bind("whole", div(count, lanes))
+        with low.loop("v", whole) as v:
+            e = self._bind("e", v * lanes)
+            vstore(b, self.scratch, to + e, lanes, self._element(source, g, row, start + e, lanes))
+        done = self._bind("done", whole * lanes)
+        with b.when(done < count), low.scope():
+            mask = first_lanes(b.bind("left", count - done), lanes)
+            with low.masked(mask):
+                value = self._element(source, g, row, start + done, lanes)
+                zero = splat(const(0, self.spec.dtype), lanes)
+                vstore(b, self.scratch, to + done, lanes, tirx.Select(mask, value, zero))
+
+    def _element(self, source: Operand, g: Expr, row: Expr, e: Expr, lanes: int) -> Expr:
+        value = source.at(g, row, self.low.space.aligned(self._bind("from", e), lanes))
+        self.low.resolve([value])
+        return self.b.bind("value", value)
 
     # -- products ------------------------------------------------------------------------------
 
@@ -219,10 +233,11 @@ class AttentionBody:
         b, z, lanes = self.b, self.sizes, self.tile.lanes
         one = const(1, self.spec.dtype)
         with self.low.loop("r", rows) as r:
-            total = self.scratch[i64(z.sum_at + r)]
+            peak, total = self.scratch[i64(z.max_at + r)], self.scratch[i64(z.sum_at + r)]
+            lowest, nothing = (tirx.FloatImm(self.spec.dtype, float(x)) for x in ("-inf", "nan"))
+            share = tirx.if_then_else(peak <= lowest, nothing, one / total)
             # Without keys the product is zero, not zero by zero.
-            some = tirx.if_then_else(i64(z.n) > 0, one / total, one)
-            scale = b.bind("scale", some)
+            scale = b.bind("scale", tirx.if_then_else(i64(z.n) > 0, share, one))
             i = self._bind("i", i0 + r)
             at = self._bind("o_at", z.o_at + r * z.o_row)
             whole = self._bind("whole", div(z.width, lanes))

@@ -43,11 +43,11 @@ _POWER_F64 = tuple(math.log(2) ** k / math.factorial(k) for k in range(1, 14))
 LOG2_E = math.log2(math.e)
 
 
-def weight(b: Block, x: Expr, offset: Expr, dtype: str) -> Expr:
-    """``2^(x * log2(e) + offset)`` where the exponent is at most about 0, or NaN.
+def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
+    """``exp(x - shift)`` for ``x <= shift``, or NaN.
 
-    The exponent is rounded once, as the difference in ``exp(x - max)`` is. Weights below the
-    normal range come out as a number below 1e-37 (1e-307), which no sum that holds a 1 notices.
+    Weights below the normal range come out as a number below 1e-37 (1e-307), which no sum that
+    holds a 1 notices.
     """
     fmt, lanes = FORMATS[dtype], lanes_of(x)
     real, whole = with_lanes(dtype, x), with_lanes(fmt.int_name, x)
@@ -55,14 +55,16 @@ def weight(b: Block, x: Expr, offset: Expr, dtype: str) -> Expr:
     def c(value: float) -> Expr:
         return const(value, real)
 
-    fma = lambda u, v, w: tirx.call_intrin(real, "tirx.fma", u, v, w)  # noqa: E731
-    t = b.bind("t", fma(x, c(LOG2_E), splat(offset, lanes)))
+    def fma(u: Expr, v: Expr, w: Expr) -> Expr:
+        return tirx.call_intrin(real, "tirx.fma", u, v, w)
+
     # The constant stands first: the comparison then lets a NaN through.
-    t = b.bind("t", tirx.max(c(float(fmt.min_exp + 1)), t))
+    lowest = c((fmt.min_exp + 1) * math.log(2))
+    d = b.bind("d", tirx.max(lowest, x - splat(shift, lanes)))
     # Adding 1.5 * 2^mantissa leaves the nearest integer in the low bits.
     magic = c(1.5 * 2.0**fmt.mantissa)
-    rounded = b.bind("rounded", t + magic)
-    f = b.bind("f", t - b.bind("n", rounded - magic))
+    rounded = b.bind("rounded", fma(d, c(LOG2_E), magic))
+    f = b.bind("f", fma(d, c(LOG2_E), b.bind("n", magic - rounded)))
     terms = _POWER_F32 if dtype == "float32" else _POWER_F64
     p = c(terms[-1])
     for term in (*reversed(terms[:-1]), 1.0):
@@ -76,30 +78,24 @@ class SoftmaxRows:
 
     A row's values become ``exp(x - max)``, not yet divided: the sums are kept beside, and the
     result is divided instead. Where every key so far is masked by minus infinity the maximum
-    counts as 0, so that later keys are not lost; a row that ends so gives 0 / 0.
+    counts as 0, so that later keys are not lost; a row that ends so is 0 / 0.
     """
 
     def __init__(
         self, spec: AttentionSpec, tile: AttentionTile, found: Attention, body: Body, sizes: Sizes
     ) -> None:
         self.spec, self.tile, self.found, self.body, self.sizes = spec, tile, found, body, sizes
-        self.low, self.b = body.low, body.block
+        assert body.scratch is not None
+        self.low, self.b, self.scratch = body.low, body.block, body.scratch
         self.lanes = tile.lanes
         self.wide = tile.lanes * UNROLLED_VECTORS
-
-    # -- masks that no query changes -----------------------------------------------------------
-
-    def hoist(self, g: Expr) -> None:
-        """Evaluate them once for all queries of ``g``."""
-
-    # -- rows ----------------------------------------------------------------------------------
 
     def emit(self, g: Expr, queries: tuple[Expr, Expr], block: tuple[Expr, Expr, Expr]) -> None:
         """Rows ``queries`` against the keys ``block``."""
         b, low, z = self.b, self.low, self.sizes
         i0, rows = queries
         kb, k0, keys = block
-        scratch = self.body.scratch
+        scratch = self.scratch
         lead = low.space.split(g, self.found.masked.shape[:-2])
         with low.loop("r", rows) as r:
             row = bind_opaque(b, "row", z.s_at + r * z.s_row)
@@ -111,14 +107,12 @@ class SoftmaxRows:
             peak = b.bind("peak", tirx.max(before, peak))
             b.store(scratch, z.max_at + r, peak)
             zero = const(0, self.spec.dtype)
-            log2e = const(LOG2_E, self.spec.dtype)
             shift = b.bind("shift", tirx.if_then_else(peak > lowest, peak, zero))
-            offset = b.bind("offset", zero - shift * log2e)
-            total = self._second_pass(row, offset, keys)
+            total = self._second_pass(row, shift, keys)
             with b.when(first):
                 b.store(scratch, z.sum_at + r, total)
             with b.otherwise():
-                factor = b.bind("factor", weight(b, before, offset, self.spec.dtype))
+                factor = b.bind("factor", weight(b, before, shift, self.spec.dtype))
                 b.store(scratch, z.sum_at + r, scratch[z.sum_at + r] * factor + total)
                 at = bind_opaque(b, "o", z.o_at + r * z.o_row)
                 with b.loop("v", div(z.o_row, self.lanes)) as v:
@@ -144,7 +138,7 @@ class SoftmaxRows:
     def _first_pass(self, row: Expr, outer: Sequence[Expr], k0: Expr, keys: Expr) -> Expr:
         """The chain, stored, and its maximum."""
         b, low, found = self.b, self.low, self.found
-        scratch, dtype = self.body.scratch, self.spec.dtype
+        scratch, dtype = self.scratch, self.spec.dtype
         lowest = tirx.FloatImm(dtype, float("-inf"))
         cells = {w: self._cells("peaks", w, lowest) for w in (self.wide, self.lanes)}
 
@@ -165,15 +159,15 @@ class SoftmaxRows:
         self._spans(keys, step)
         return self._fold(cells, tirx.max)
 
-    def _second_pass(self, row: Expr, offset: Expr, keys: Expr) -> Expr:
+    def _second_pass(self, row: Expr, shift: Expr, keys: Expr) -> Expr:
         """Exponentials, stored, and their sum."""
-        b, scratch, dtype = self.b, self.body.scratch, self.spec.dtype
+        b, scratch, dtype = self.b, self.scratch, self.spec.dtype
         zero = const(0, dtype)
         cells = {w: self._cells("sums", w, zero) for w in (self.wide, self.lanes)}
 
         def step(at: Expr, width: int, mask: Expr) -> None:
             x = b.bind("x", vload(scratch, row + at, width))
-            value = weight(b, x, offset, dtype)
+            value = weight(b, x, shift, dtype)
             if mask is not None:
                 value = b.bind("p", tirx.Select(mask, value, splat(zero, width)))
             vstore(b, scratch, row + at, width, value)

@@ -36,8 +36,8 @@ class AttentionTile:
         return self.scores.lanes
 
 
-def attention_tile(isa: Isa, dtype: str, depth: Index, width: Index) -> AttentionTile:
-    """The default tile for queries of ``depth`` and values of ``width`` elements."""
+def attention_tile(isa: Isa, dtype: str, width: Index) -> AttentionTile:
+    """The default tile for values of ``width`` elements."""
     literal = known(width)
     values = default_tile(isa, dtype, literal if isinstance(literal, int) else None)
     return AttentionTile(default_tile(isa, dtype), values)
@@ -47,7 +47,7 @@ def attention_tile(isa: Isa, dtype: str, depth: Index, width: Index) -> Attentio
 class AttentionSpec:
     """The dims of an attention: ``batch`` products of ``[m, depth] x [depth, n] x [n, width]``.
 
-    ``hoisted`` rows of n elements are kept for masks that no query changes.
+    With ``staged`` keys are computed row by row before they are laid out.
     """
 
     batch: Index
@@ -56,7 +56,7 @@ class AttentionSpec:
     depth: Index
     width: Index
     dtype: str
-    hoisted: int = 0
+    staged: bool = False
 
 
 class Sizes:
@@ -92,10 +92,10 @@ class Sizes:
         self.o_at = bind("o_at", self.s_at + rows * self.s_row)
         self.max_at = bind("max_at", self.o_at + rows * self.o_row)
         self.sum_at = bind("sum_at", self.max_at + self._lines(rows))
-        self.row_at = bind("row_at", self.sum_at + self._lines(rows))
-        self.row_elems = bind("row_elems", self._lines(n))
+        self.stage_at = bind("stage_at", self.sum_at + self._lines(rows))
         # A vector may be read or written beyond the last element.
-        self.elems = self._lines(self.row_at + spec.hoisted * self.row_elems) + self.line
+        stage = tile.lanes * self.q_row if spec.staged else 0
+        self.elems = self._lines(self.stage_at + stage) + self.line
 
     def _lines(self, elems: Index) -> Index:
         return cdiv(elems, self.line) * self.line

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+import tvm
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import static_dim
 from tvm_disc.schedules import tree as trees
 from tvm_disc.schedules.cost import cost_table
 from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.emit import i64, storage_dtype
 from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.grow import Limits, grow, keep, losses
-from tvm_disc.schedules.index import product
+from tvm_disc.schedules.index import mul, product
 from tvm_disc.schedules.points import Points, Values, evaluate, sample
 from tvm_disc.schedules.tree import Tree
 from tvm_disc.schedules.variant import Variant
@@ -147,6 +148,15 @@ def prune_proved(tree: Tree, features: Sequence[tuple[Expr, str]], solver: Solve
     """The tree without branches that proved facts decide."""
     below: Callable[[int, int], bool | None] = lambda f, at: solver.known_lt(features[f][0], at)  # noqa: E731
     return trees.prune(tree, below)
+
+
+def moved_bytes(group: Group) -> Expr:
+    """Bytes of a group's operands and results."""
+    nodes = (*group.params, *group.outputs)
+    return sum_of(
+        mul(product(n.shape), max(1, int(tvm.DataType(storage_dtype(n.dtype)).bits) // 8))
+        for n in nodes
+    )
 
 
 def sum_of(exprs: Any) -> Expr:

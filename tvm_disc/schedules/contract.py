@@ -18,12 +18,14 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv import ConvView
+from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import Block, i64, index_var
-from tvm_disc.schedules.gemm_space import GemmKnobs, gemm_ns, tiles
+from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, gemm_ns, tiles
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.reduce import store_outputs, whole_vectors
+from tvm_disc.schedules.reducers import accumulator
 from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
 from tvm_disc.schedules.windows import matmul_dims, operand_index
 from tvm_disc.shape import Solver
@@ -47,13 +49,24 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     a, b = node.inputs
     if len(a.shape) < 2 or len(b.shape) < 2:
         return WhyNot("gemm", "a vector operand")
-    if node.dtype not in ("float32", "float64") or {a.dtype, b.dtype} != {node.dtype}:
+    if sums_of(a, b, node) is None:
         return WhyNot("gemm", f"{a.dtype} x {b.dtype} -> {node.dtype} is not supported yet")
     batch, m, n, k = matmul_dims(node)
     if batch and len(b.shape) == 2:
         # One matrix for every batch: the batch dims are more rows.
         batch, m = (), product([*batch, m])
     return _gemm_plans(group, MatMulView(group, node, batch, m, n, k), solver, machine)
+
+
+def sums_of(a: Node, b: Node, node: Node) -> str | None:
+    """The dtype in which products are added; None if there are no kernels for it."""
+    if a.dtype in ("int8", "uint8") and b.dtype == "int8":
+        return "int32" if node.dtype == "int32" else None
+    if a.dtype != b.dtype or node.dtype not in (a.dtype, "float32"):
+        return None
+    return (
+        accumulator(a.dtype) if a.dtype in ("float16", "bfloat16", "float32", "float64") else None
+    )
 
 
 @dataclass
@@ -95,8 +108,13 @@ class MatMulView:
         """Operands that are plain constant matrices."""
         b = self.node.inputs[1]
         if len(b.shape) == 2 and _is_weight(self.group, b):
-            return {"b_packed": (b, lambda w: dot.pack_b_constant(w, tile))}
+            return {"b_packed": (b, lambda w: dot.pack_b_constant(_as_kept(w), tile))}
         return {}
+
+
+def _as_kept(w: Any) -> Any:
+    """A constant as kernels read it: bfloat16 as its bits."""
+    return w.view("uint16") if w.dtype.name == "bfloat16" else w
 
 
 def _is_weight(group: Group, node: Node) -> bool:
@@ -113,9 +131,9 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     if not node.op.startswith("relax.nn.conv"):
         return WhyNot("implicit gemm", "a pooling window has no weights")
     data, weight = node.inputs
-    if node.attrs["groups"] != 1:
-        return WhyNot("implicit gemm", "a grouped convolution has too few channels per group")
-    if node.dtype != "float32" or data.dtype != "float32":
+    if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
+        return WhyNot("implicit gemm", "one channel per group is no matrix product")
+    if node.dtype not in ("float32", "float64") or data.dtype != node.dtype:
         return WhyNot("implicit gemm", f"{data.dtype} is not supported yet")
     if any(static_dim(d) is None for d in weight.shape):
         return WhyNot("implicit gemm", "the kernel's size is not known")
@@ -130,16 +148,18 @@ def _gemm_plans(
 ) -> list[Plan]:
     width = _size(view.sizes[2])
     known = width if isinstance(width, int) else None
-    return [
-        _gemm_plan(group, view, tile, solver, machine)
-        for tile in tiles(machine.isa, view.node.dtype, known)
-    ]
+    found = tiles(machine.isa, _dtypes(view)[0], known)
+    return [_gemm_plan(group, view, tile, doubt(tile, found[0]), solver, machine) for tile in found]
 
 
 def _gemm_plan(
-    group: Group, view: MatMulView | ConvView, tile: dot.GemmTile, solver: Solver, machine: Machine
+    group: Group,
+    view: MatMulView | ConvView,
+    tile: dot.GemmTile,
+    factor: float,
+    solver: Solver,
+    machine: Machine,
 ) -> Plan:
-    node = view.node
     packed = view.packed(tile)
     spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
 
@@ -153,11 +173,12 @@ def _gemm_plan(
         work=batch * m * n * k * 2,
         emit=emit,
         scratch_elems=dot.gemm_scratch_elems(spec, tile),
-        scratch_dtype=node.dtype,
+        scratch_dtype=spec.acc_dtype,
         packed=dict(packed.values()),
+        packed_dtypes={n: "uint16" for n, _ in packed.values() if n.dtype == "bfloat16"},
         may_alias=True,
         knobs=GemmKnobs.of(tile),
-        cost=partial(gemm_ns, spec, tile, (batch, m, n, k)),
+        cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
         features=(batch, m, n, k),
         layout=f"{tile.n_r} columns" if packed else "",
         notes={
@@ -218,17 +239,26 @@ def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Stride
     return _Strides(node, _size(stride), _size(k_stride))
 
 
+def _dtypes(view: MatMulView | ConvView) -> tuple[str, str]:
+    """In what is added, and what the operands are: one that differs is converted in a copy."""
+    a, b = view.node.inputs
+    sums = sums_of(a, b, view.node) or view.node.dtype
+    return sums, a.dtype if a.dtype == b.dtype else next(d for d in (a.dtype, b.dtype) if d != sums)
+
+
 def _sizes_only(
     view: MatMulView | ConvView, packed: dict[str, Any], in_place: dict[str, _Strides]
 ) -> Any:
     """The specification as far as sizes, tasks and scratch depend on it."""
     batch, m, n, k = (_size(x) for x in view.sizes)
-    dtype = view.node.dtype
+    sums, operand = _dtypes(view)
     forms: dict[str, Any] = {"load_a": _never, "load_b": _never}
-    spec = dot.GemmSpec(batch, m, n, k, store=_never, dtype=dtype, acc_dtype=dtype, **forms)
+    spec = dot.GemmSpec(batch, m, n, k, store=_never, dtype=operand, acc_dtype=sums, **forms)
     affine = {n: dot.Affine(s, _never, s.stride, s.k_stride) for n, s in in_place.items()}
     known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
-    if view.group.nodes == [view.node]:
+    if isinstance(view, ConvView) and view.groups > 1:
+        known |= {"a_packed_batched": True, "a_period": view.groups}
+    if view.group.nodes == [view.node] and view.node.dtype == sums:
         known["direct"] = dot.Direct(None, _never, n)
     return replace(spec, **known)
 
@@ -338,7 +368,7 @@ class Epilogue:
         outer, low.block = low.block, block
         try:
             with low.scope():
-                total = block.bind("total", value)
+                total = block.bind("total", cast(value, anchor.dtype))
                 low.bind_reader(anchor, lambda at: total)
                 index = self.view.index(low, g, i, j)
                 store_outputs(self.group, self.body.outputs, low, index, self.view.flat(g, i, j))

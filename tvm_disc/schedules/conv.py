@@ -16,7 +16,7 @@ from tvm import tirx
 
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules import dot
-from tvm_disc.schedules.conv_fill import Panel, can_fill, fill_panel
+from tvm_disc.schedules.conv_fill import Panel, can_fill, fill_panel, literal_dims
 from tvm_disc.schedules.emit import Block, Buffer, const, i64
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Group
@@ -29,7 +29,10 @@ Expr: TypeAlias = Any
 
 @dataclass
 class ConvView:
-    """out[n, oc, pixel] = sum over (ic, taps) of weight[oc, (ic, taps)] * window."""
+    """out[n, oc, pixel] = sum over (ic, taps) of weight[oc, (ic, taps)] * window.
+
+    The batch of the GEMM is (image, group): channels of one group are neighbours, in and out.
+    """
 
     group: Group
     node: Node
@@ -37,11 +40,25 @@ class ConvView:
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
         weight = self.node.inputs[1]
-        pixels = product(self.node.shape[2:])
-        return self.node.shape[0], weight.shape[0], pixels, product(weight.shape[1:])
+        pixels, batch = product(self.node.shape[2:]), mul(self.node.shape[0], self.groups)
+        channels = i64(literal_dims([weight.shape[0]])[0] // self.groups)
+        return batch, channels, pixels, product(weight.shape[1:])
+
+    @property
+    def groups(self) -> int:
+        """Groups of channels."""
+        return int(self.node.attrs["groups"])
+
+    def _split(self, g: Expr, channel: Expr, per_group: Any) -> tuple[Expr, Expr]:
+        """Image and channel of a channel of batch item ``g``."""
+        if self.groups == 1:
+            return g, channel
+        image = tirx.floordiv(i64(g), i64(self.groups))
+        return image, add(mul(g - image * self.groups, per_group), channel)
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
-        return [g, i, *low.space.split(j, self.node.shape[2:])]
+        image, channel = self._split(g, i, self.sizes[1])
+        return [image, channel, *low.space.split(j, self.node.shape[2:])]
 
     def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
         _, channels, pixels, _ = self.sizes
@@ -49,7 +66,8 @@ class ConvView:
 
     def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
         weight = self.node.inputs[1]
-        return low.at(weight, [i, *low.space.split(k, weight.shape[1:])])
+        _, channel = self._split(g, i, self.sizes[1])
+        return low.at(weight, [channel, *low.space.split(k, weight.shape[1:])])
 
     def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
         """Element (k, j) of the im2col matrix of image ``g``."""
@@ -58,7 +76,7 @@ class ConvView:
         channel, *taps = low.space.split(k, weight.shape[1:])
         at = low.space.split(j, self.node.shape[2:])
         where, inside = geometry(self.node, rank).source(data.shape[2:], at, taps)
-        source = [g, channel, *where]
+        source = [*self._split(g, channel, weight.shape[1]), *where]
         if inside is None:
             return low.at(data, source)
         zero = tirx.const(0, data.dtype)
@@ -133,7 +151,8 @@ class ConvView:
             with low.loop("x", z - a, begin=a) as x:
                 stride, shift = self._last(taps[-1])
                 position = add(mul(x, stride), shift)
-                value = low.at(self.node.inputs[0], [g, channel, *source, position])
+                lead = self._split(g, channel, weight.shape[1])
+                value = low.at(self.node.inputs[0], [*lead, *source, position])
                 low.resolve([value])
                 block.store(target, base + x, value)
             self._zero(block, target, base, z, ow + run)

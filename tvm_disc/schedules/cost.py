@@ -1,6 +1,7 @@
 """The analytical model: nanoseconds of a variant at sampled points, without measuring.
 
-serial     the template's own estimate, or its work at the speed of plain vector code
+serial     the template's own estimate, or the work at the speed of plain vector code, and at least
+               the bytes moved at the speed of memory
 parallel   waking the other threads + the share of the busiest one
 """
 
@@ -22,7 +23,8 @@ def body_ns(plan: Plan, points: Points, count: int, model: CostModel) -> Values:
     if plan.cost is not None:
         cost = plan.cost(points, model)
     else:
-        cost = evaluate(plan.work, points) * model.op_ns
+        work, moved = evaluate(plan.work, points), evaluate(plan.moved, points)
+        cost = np.maximum(work * model.op_ns, moved * model.byte_ns)
     return np.broadcast_to(np.asarray(cost, np.float64) + model.call_ns, (count,))
 
 

@@ -10,7 +10,7 @@ class CostModel:
     """Nanoseconds and cycles of one machine.
 
     Attributes:
-        op_ns: one plain operation of vector code.
+        op_ns, byte_ns: one plain operation of vector code, one byte that it moves.
         call_ns: entering a kernel.
         wake_ns: having the other threads begin, and waiting for the last.
         parallel: speed of all threads together, over that of one times their number.
@@ -24,8 +24,9 @@ class CostModel:
     """
 
     op_ns: float = 0.04
+    byte_ns: float = 0.05
     call_ns: float = 10.0
-    wake_ns: float = 2600.0
+    wake_ns: float = 1500.0
     parallel: float = 1.0
     cycle_ns: float = 0.35
     fma_per_cycle: float = 2.0
@@ -35,4 +36,4 @@ class CostModel:
     store_ns: float = 0.05
     pack_ns: float = 0.15
     near_bytes: float = 512 * 1024.0
-    far_byte_ns: float = 0.05
+    far_byte_ns: float = 0.03

@@ -23,6 +23,7 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, const, i64
+from tvm_disc.schedules.gemm_inner import InnerProducts
 from tvm_disc.schedules.gemm_micro import (
     KernelForm,
     MicroKernels,
@@ -126,20 +127,40 @@ class _Emitter:
             blocks = self._bind("n_blocks", least(p.per_m, p.blocks - first))
             panel0 = self._bind("panel0", gn * p.per_n)
             panels = self._bind("n_panels", least(p.per_n, p.panels - panel0))
-            if self.spec.b_packed is None:
-                with b.when(tirx.any(task == i64(lo), i64(gm) == 0)):
-                    self._pack_b(g, panel0, panels)
-            row0 = self._bind("row0", self._block_start(first))
-            if copies_a(self.spec):
-                self._copy_a(g, row0, self._block_start(first + blocks) - row0)
-            a_at = self._a_view(g, row0)
-            with b.loop("kb", p.k_blocks) as kb:
-                k0 = self._bind("k0", kb * p.kc)
-                depth = self._bind("depth", least(p.kc, p.k - k0)) if not p.one_k else p.k
-                with b.loop("p", panels) as local:
-                    panel = self._bind("panel", panel0 + local)
-                    self._panel(g, (panel, local), (first, blocks), a_at, (kb, k0, depth))
+            inner = InnerProducts(b, self._bind, self.spec, p, self.tile, self.kernels)
+            few = inner.condition()
+            if few is not None:
+                with b.when(few):
+                    inner.emit(g, panel0 * self.tile.n_r, panels * self.tile.n_r)
+            with b.otherwise() if few is not None else nullcontext():
+                self._task((task, i64(lo)), (g, gm), (first, blocks), (panel0, panels))
         return b.stmt()
+
+    def _task(
+        self,
+        task: tuple[Expr, Expr],
+        item: tuple[Expr, Expr],
+        i_group: tuple[Expr, Expr],
+        j_group: tuple[Expr, Expr],
+    ) -> None:
+        """Row blocks ``i_group`` against panels ``j_group``, each as (first, count)."""
+        b, p = self.b, self.plan
+        g, gm = item
+        first, blocks = i_group
+        panel0, panels = j_group
+        if self.spec.b_packed is None:
+            with b.when(tirx.any(task[0] == task[1], gm == 0)):
+                self._pack_b(g, panel0, panels)
+        row0 = self._bind("row0", self._block_start(first))
+        if copies_a(self.spec):
+            self._copy_a(g, row0, self._block_start(first + blocks) - row0)
+        a_at = self._a_view(g, row0)
+        with b.loop("kb", p.k_blocks) as kb:
+            k0 = self._bind("k0", kb * p.kc)
+            depth = self._bind("depth", least(p.kc, p.k - k0)) if not p.one_k else p.k
+            with b.loop("p", panels) as local:
+                panel = self._bind("panel", panel0 + local)
+                self._panel(g, (panel, local), (first, blocks), a_at, (kb, k0, depth))
 
     @contextmanager
     def _tasks(self, lo: Expr, hi: Expr) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
@@ -302,7 +323,8 @@ class _Emitter:
         spec, p, scratch = self.spec, self.plan, self.scratch
         if spec.a_packed is not None:
             packed = spec.a_packed
-            skip = g * (p.m * p.row_elems) if spec.a_packed_batched else 0
+            item = tirx.floormod(g, i64(spec.a_period)) if spec.a_period else g
+            skip = item * (p.m * p.row_elems) if spec.a_packed_batched else 0
             return lambda i, k: (packed, skip + i * p.row_elems + k, p.row_elems)
         view = spec.a_affine
         if view is None or copies_a(spec):
@@ -354,7 +376,12 @@ class _Emitter:
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
         whole = isinstance(p.n, int) and p.n % tile.lanes == 0
-        form = KernelForm(ahead=spec.b_packed is not None, tail=direct is not None and not whole)
+        kept = str(spec.b_packed.dtype) if spec.b_packed is not None else spec.acc_dtype
+        form = KernelForm(
+            ahead=spec.b_packed is not None,
+            tail=direct is not None and not whole,
+            b_dtype=kept if kept != spec.acc_dtype else "",
+        )
         run = self.kernels.dispatcher(
             tile, spec.acc_dtype, self._row_counts(), self._vector_counts(), form
         )

@@ -229,6 +229,16 @@ class Block:
         self.add(S.Bind(var, _opaque(value)))
         return var
 
+    def number(self, name: str, value: Expr) -> Var:
+        """An int64 :meth:`bind` by way of memory, which LLVM removes.
+
+        TVM's analyzer takes a variable for its definition: quotients, minima and products of one
+        another cost it minutes.
+        """
+        cell = self.alloc(name, 1, INDEX)
+        self.store(cell, 0, value)
+        return self.bind(name, cell[i64(0)])
+
     def flatten(self, value: Expr) -> Expr:
         """``let`` expressions at the root of ``value`` become statements."""
         while isinstance(value, tirx.Let):

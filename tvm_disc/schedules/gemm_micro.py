@@ -28,6 +28,7 @@ from tvm_disc.schedules.emit import (
     Var,
     const,
     dtype_of,
+    element_dtype,
     first_lanes,
     i64,
     index_var,
@@ -74,6 +75,20 @@ def bind_opaque(b: Block, name: str, value: Expr | int) -> Expr:
     return b.bind(name, cell[i64(0)])
 
 
+def widened(value: Expr, dtype: str, lanes: int) -> Expr:
+    """``value`` with elements of ``dtype``; the bits of a bfloat16 (uint16) become a float32."""
+    suffix = "" if lanes == 1 else f"x{lanes}"
+    if dtype_of(value) == dtype + suffix:
+        return value
+    if dtype == "float32" and element_dtype(value) == "uint16":
+        bits = tirx.Cast(f"uint32{suffix}", value)
+        high = tirx.shift_left(bits, const(16, f"uint32{suffix}"))
+        return tirx.reinterpret(f"float32{suffix}", high)
+    if element_dtype(value) == "bfloat16":
+        return widened(tirx.reinterpret(f"uint16{suffix}", value), dtype, lanes)
+    return tirx.Cast(dtype + suffix, value)
+
+
 def call(func: Any, args: list[Expr]) -> Expr:
     """A call of a private function of the same module; its int32 status."""
     return tvm.ir.Call(func, args, ret_ty=tvm.ir.PrimType("int32"))
@@ -95,11 +110,13 @@ class KernelForm:
 
     ``ahead``: one cache line per K step is brought to the second-level cache, for whoever comes
     next: pointer ``ahead``, then the elements ``ahead_step`` between two of them. ``tail``: only
-    the first ``tail`` lanes of the last vector of ``c`` exist.
+    the first ``tail`` lanes of the last vector of ``c`` exist. ``b_dtype``: what B is kept in, if
+    narrower than the sums; ``uint16`` holds the bits of bfloat16.
     """
 
     ahead: bool = False
     tail: bool = False
+    b_dtype: str = ""
 
     @property
     def pointers(self) -> tuple[str, ...]:
@@ -114,6 +131,7 @@ class KernelForm:
 
 
 PLAIN = KernelForm()
+_OF_B = ("b", "ahead")  # pointers to elements of B
 
 
 def micro_kernel(
@@ -125,11 +143,12 @@ def micro_kernel(
     while splits < 4 and rows * vectors * splits < _LATENCY_SUMS:
         splits *= 2
     unroll = max(unroll, splits)
-    pointers = {n: pointer(n, dtype) for n in form.pointers}
+    pointers = _pointers(form, dtype)
+    kept = {n: (form.b_dtype or dtype) if n in _OF_B else dtype for n in pointers}
     params = {n: index_var(n) for n in form.sizes}
     k, lda, ldb, ldc, accumulate = list(params.values())[:5]
     blk = Block()
-    buffers = {n: blk.declare(f"{n}_", p, dtype) for n, p in pointers.items()}
+    buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in pointers.items()}
     a, b, c = buffers["a"], buffers["b"], buffers["c"]
     mask = first_lanes(params["tail"], lanes) if form.tail else None
 
@@ -167,7 +186,7 @@ def micro_kernel(
             prefetch(blk, buffers["ahead"], kk * params["ahead_step"], near=False)
         at = blk.bind("at", kk * ldb)
         for v in range(vectors):
-            vstore(blk, row[v], 0, lanes, vload(b, at + v * lanes, lanes))
+            vstore(blk, row[v], 0, lanes, widened(vload(b, at + v * lanes, lanes), dtype, lanes))
         for i in range(rows):
             vstore(blk, elem, 0, lanes, splat(a[lda * i + kk], lanes))
             for v in range(vectors):
@@ -225,6 +244,13 @@ class MicroKernels:
             self.functions[var] = micro_kernel(tile, dtype, rows, vectors, form)
         return self._vars[key]
 
+    def add(self, key: tuple[int | str, ...], name: str, make: Callable[[], Any]) -> Any:
+        """The global variable of the function that ``make`` gives, made once per ``key``."""
+        if key not in self._vars:
+            self._vars[key] = var = tvm.ir.GlobalVar(f"{name}_{len(self._vars)}")
+            self.functions[var] = make()
+        return self._vars[key]
+
     def dispatcher(
         self,
         tile: GemmTile,
@@ -243,7 +269,7 @@ class MicroKernels:
         if key in self._vars:
             return self._vars[key]
         self._vars[key] = var = tvm.ir.GlobalVar(f"gemm_tile_{dtype}_{len(self._vars)}")
-        args = [pointer(n, dtype) for n in form.pointers] + [index_var(n) for n in form.sizes]
+        args = [*_pointers(form, dtype).values(), *(index_var(n) for n in form.sizes)]
         n_rows, n_vectors = index_var("rows"), index_var("vectors")
         b = Block()
 
@@ -257,7 +283,14 @@ class MicroKernels:
 
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
     """What makes two kernels of one size different."""
-    return (dtype, tile.lanes, tile.k_unroll, tile.prefetch, form.ahead, form.tail)
+    knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch)
+    return (*knobs, form.ahead, form.tail, form.b_dtype)
+
+
+def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:
+    """The pointer parameters of a kernel by name."""
+    narrow = form.b_dtype or dtype
+    return {n: pointer(n, narrow if n in _OF_B else dtype) for n in form.pointers}
 
 
 def _pick(b: Block, var: Var, values: tuple[int, ...], emit: Callable[[int], None]) -> None:

@@ -10,14 +10,13 @@ from collections.abc import Callable
 
 from tvm import tirx
 
-from tvm_disc.schedules.emit import Block, Buffer, Expr, const, dtype_of, i64
-from tvm_disc.schedules.gemm_micro import bind_opaque, splat, vload, vstore
+from tvm_disc.schedules.emit import Block, Buffer, Expr, const, i64
+from tvm_disc.schedules.gemm_micro import bind_opaque, splat, vload, vstore, widened
 
 
 def cast(value: Expr, dtype: str, lanes: int = 1) -> Expr:
     """``value`` with elements of ``dtype``."""
-    wanted = dtype if lanes == 1 else f"{dtype}x{lanes}"
-    return value if dtype_of(value) == wanted else tirx.Cast(wanted, value)
+    return widened(value, dtype, lanes)
 
 
 def copy_contiguous(

@@ -87,6 +87,7 @@ class GemmSpec:
     b_packed: Buffer | None = None
     direct: Direct | None = None
     a_packed_batched: bool = False
+    a_period: int = 0  # a batched packed A begins again after that many items; 0: never
     b_packed_batched: bool = False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -25,6 +26,7 @@ class Machine:
         threads: most tasks that run at once.
         model: what the analytical model takes for the pieces of a kernel.
         records: measured times to choose variants by; None leaves it to the model.
+        trees: decision trees by the key of their group, which go before everything else.
         micro: the register-tile kernels built so far, shared by all contractions.
     """
 
@@ -32,6 +34,7 @@ class Machine:
     threads: int
     model: CostModel = field(default_factory=CostModel)
     records: Records | None = None
+    trees: Mapping[str, Any] = field(default_factory=dict)
     micro: MicroKernels = field(default_factory=MicroKernels)
 
     @property

@@ -6,6 +6,7 @@ analytical model's, so that without data it is the analytical model.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from tvm import tirx
 
+from tvm_disc.errors import BadInput
 from tvm_disc.schedules import tree as trees
 from tvm_disc.schedules.choose import Choice, analytic, fit, group_features, prune_proved, table
 from tvm_disc.schedules.cost import cost_table
@@ -28,11 +30,11 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
 
-MEASURED = Limits(gain=0.002, split_gain=0.0005, depth=8)
+MEASURED = Limits(gain=0.03, split_gain=0.01, depth=5)  # less would be noise
 FEWEST = 24  # measured times from which a regressor learns anything
 BETWEEN = 128  # predicted points between the measured ones
 _TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
-PREDICTED_WEIGHT = 0.25  # of a predicted point, against a measured one
+PREDICTED_WEIGHT = 1.0  # of a predicted point, against a measured one
 
 
 @dataclass
@@ -155,6 +157,50 @@ def outside_of(symbols: Sequence[Any], low: Sequence[int], high: Sequence[int]) 
     for c in conds[1:]:
         cond = tirx.Or(cond, c)
     return tirx.Select(cond, i64(1), i64(0)), f"outside({', '.join(texts)})"
+
+
+def import_choice(
+    group: Group, variants: Sequence[Variant], solver: Solver, data: Mapping[str, Any]
+) -> Choice:
+    """The choice that :meth:`Choice.to_json` wrote, for a group of the same key.
+
+    Raises:
+        BadInput: a quantity or a variant that this group does not have.
+    """
+    features = group_features(group, variants, solver)
+    known = {text for _, text in features}
+    for text in _asked(data):
+        found = _OUTSIDE.fullmatch(text)
+        if text not in known and found:
+            ranges = [r.groups() for r in _RANGE.finditer(found[1])]
+            named = {str(s.name): s for s in group.symbols()}
+            if all(name in named for _, name, _ in ranges):
+                low, high = ([int(r[k]) for r in ranges] for k in (0, 2))
+                features.append(outside_of([named[n] for _, n, _ in ranges], low, high))
+                known.add(text)
+    try:
+        tree = trees.from_json(data, [t for _, t in features], [v.to_json() for v in variants])
+    except (ValueError, KeyError) as error:
+        raise BadInput(f"dispatch of {group.name}: {error}") from None
+    used = trees.leaves(tree)
+    if not any(variants[k].safe for k in used):
+        used = sorted({*used, next(k for k, v in enumerate(variants) if v.safe)})
+    if len({variants[k].plan.layout for k in used}) > 1:
+        raise BadInput(f"dispatch of {group.name}: its variants pack a weight differently")
+    numbers = {k: n for n, k in enumerate(used)}
+    kept = [variants[k] for k in used]
+    return Choice(kept, trees.renumber(tree, numbers), features)
+
+
+_OUTSIDE = re.compile(r"outside\((.*)\)")
+_RANGE = re.compile(r"(\d+) <= (\w+) <= (\d+)")
+
+
+def _asked(data: Mapping[str, Any]) -> list[str]:
+    """Every quantity that a tree in JSON asks for."""
+    if "if" not in data:
+        return []
+    return [str(data["if"]), *_asked(data.get("then", {})), *_asked(data.get("else", {}))]
 
 
 def held_out_error(

@@ -6,6 +6,7 @@ LLVM their definitions. What exists depends on the target: templates are emitted
 
     scale     x * 2^n, rounded once, for any float n that is a whole number (``vscalefps``)
     lookup    one of sixteen floats, by the low four bits of an index (``vpermps``)
+    stream    a store past the caches, without reading the line first (``vmovntps``)
 """
 
 from __future__ import annotations
@@ -57,6 +58,16 @@ def lookup(table: Sequence[float], index: Expr) -> Expr:
     return tirx.call_extern(f"float32x{lanes}", f"disc.lookup.v{lanes}", vector, index)
 
 
+def stream(value: Expr, address: Expr) -> Expr:
+    """Store a register of float32 at an address on a cache line; :func:`fence` ends such stores."""
+    return tirx.call_extern("void", "disc.stream", value, address)
+
+
+def fence() -> Expr:
+    """Streamed stores before it are seen by other threads before whatever comes after it."""
+    return tirx.call_extern("void", "disc.fence")
+
+
 def _lanes(x: Expr) -> int:
     return int(str(x.ty.dtype).partition("x")[2] or 1)
 
@@ -84,6 +95,16 @@ _DECLARATIONS = """
 declare <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(
   <16 x float>, <16 x float>, <16 x float>, i16, i32)
 declare <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>, <16 x i32>)
+declare void @llvm.x86.sse.sfence()
+define linkonce_odr void @disc.stream(<16 x float> %value, ptr %address) alwaysinline {
+  store <16 x float> %value, ptr %address, align 64, !nontemporal !0
+  ret void
+}
+define linkonce_odr void @disc.fence() alwaysinline {
+  call void @llvm.x86.sse.sfence()
+  ret void
+}
+!0 = !{i32 1}
 """
 _SCALE = (
     "call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512("
@@ -137,4 +158,4 @@ def _part(lines: list[str], name: str, kind: str, width: int, part: int) -> str:
     return piece
 
 
-__all__ = ["has_native", "link", "lookup", "scale", "tuned_for"]
+__all__ = ["fence", "has_native", "link", "lookup", "scale", "stream", "tuned_for"]

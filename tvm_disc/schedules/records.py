@@ -95,8 +95,8 @@ class Records:
         )
 
 
-def read_records(path: Path, context: Context) -> Records:
-    """Every good record of a context; a missing file has none.
+def read_records(path: Path, context: Context, *others: Context) -> Records:
+    """Every good record of a context, or of others that count as it; a missing file has none.
 
     Raises:
         BadInput: the file holds no line that is a record.
@@ -104,7 +104,7 @@ def read_records(path: Path, context: Context) -> Records:
     records = Records(context)
     if not path.exists():
         return records
-    wanted = asdict(context)
+    wanted = [asdict(c) for c in (context, *others)]
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -112,7 +112,7 @@ def read_records(path: Path, context: Context) -> Records:
         data = _parse(line)
         if data is None:
             records.damaged.append(number)
-        elif all(data[k] == v for k, v in wanted.items()):
+        elif {k: data[k] for k in wanted[0]} in wanted:
             variant = json.dumps(data["variant"], sort_keys=True)
             records.add(Record(data["group"], variant, tuple(data["dims"]), float(data["ns"])))
         else:

@@ -65,12 +65,12 @@ class Panels:
     def _panel(self) -> Expr:
         """Columns of a panel, in whole blocks; narrower where every thread should have one."""
         share = product(self.work.domain.tail) + (self.width * self.threads - 1)
-        blocks = tirx.floordiv(share, i64(self.width * self.threads))
+        blocks = tirx.truncdiv(share, i64(self.width * self.threads))
         return tirx.max(tirx.min(blocks * self.width, i64(PANEL)), i64(self.width))
 
     def _panels(self) -> Expr:
         panel = self._panel()
-        return tirx.floordiv(product(self.work.domain.tail) + (panel - 1), panel)
+        return tirx.truncdiv(product(self.work.domain.tail) + (panel - 1), panel)
 
     def tasks(self) -> Expr:
         """Panels of all outer indices."""
@@ -88,14 +88,15 @@ class Panels:
         block, low, domain = body.block, body.low, self.work.domain
         self._declare_totals(body)
         size = block.bind("columns", product(domain.tail))
-        panel, panels = block.bind("panel", self._panel()), block.bind("panels", self._panels())
+        panel, panels = block.number("panel", self._panel()), block.number("panels", self._panels())
         rows = block.bind("rows", product(domain.inner))
-        chunks = block.bind("chunks", tirx.floordiv(rows + (ROWS - 1), i64(ROWS)))
+        chunks = block.bind("chunks", tirx.truncdiv(rows + (ROWS - 1), i64(ROWS)))
         with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
-            o = block.bind("o", tirx.floordiv(t, panels))
-            begin = block.bind("begin", (t - o * panels) * panel)
+            o = block.number("o", tirx.truncdiv(t, panels))
+            begin = block.number("begin", (t - o * panels) * panel)
             outer = low.space.split(o, domain.outer)
-            span = _Span(self, body, outer, begin, block.bind("end", tirx.min(begin + panel, size)))
+            end = block.number("end", tirx.min(begin + panel, size))
+            span = _Span(self, body, outer, begin, end)
             span.clear()
             with low.loop("c", chunks) as c:
                 first = block.bind("first", c * ROWS)
@@ -143,7 +144,7 @@ class _Span:
     def clear(self) -> None:
         """Empty totals, in whole vectors."""
         block, lanes = self.body.block, self.panels.work.lanes
-        count = tirx.floordiv(self.end - self.begin + (lanes - 1), i64(lanes))
+        count = tirx.truncdiv(self.end - self.begin + (lanes - 1), i64(lanes))
         with self.body.low.loop("v", count) as v:
             for node in _reductions(self.panels.work):
                 for cells, value in zip(self.panels.totals(node), _initial(node), strict=True):
@@ -186,11 +187,11 @@ class _Span:
         """Each block of columns with its place in the totals, inside a loop over all such."""
         block, low, lanes = self.body.block, self.body.low, self.panels.work.lanes
         width = self.panels.width
-        full = block.bind("full", tirx.floordiv(self.end - self.begin, i64(width)))
+        full = block.bind("full", tirx.truncdiv(self.end - self.begin, i64(width)))
         with low.loop("b", full) as b:
             yield self._column(b * width, width)
         done = block.bind("done", full * width)
-        rest = tirx.floordiv(self.end - self.begin - done + (lanes - 1), i64(lanes))
+        rest = tirx.truncdiv(self.end - self.begin - done + (lanes - 1), i64(lanes))
         with low.loop("p", rest) as p:
             offset = block.bind("offset", done + p * lanes)
             with self._masked(offset, lanes):

@@ -97,8 +97,9 @@ def schedule_stages(group: Group, solver: Solver) -> Schedule:
 
 
 def _one_per_row(node: Node, domain: RowShape, per_row: dict[Node, bool]) -> bool:
-    inside = [x for x in node.inputs if x in per_row]
-    return bool(inside) and all(per_row[x] for x in inside) and _is_row_shape(node, domain)
+    """Whether a node of a row's shape is computed from row values: others that it reads, such
+    as a dim as a number, are functions of an index."""
+    return any(per_row.get(x, False) for x in node.inputs) and _is_row_shape(node, domain)
 
 
 def _is_row_shape(node: Node, domain: RowShape) -> bool:

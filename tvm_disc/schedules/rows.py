@@ -29,7 +29,7 @@ from tvm_disc.schedules.emit import (
     ramp,
     view,
 )
-from tvm_disc.schedules.index import IndexSpace, mul, product
+from tvm_disc.schedules.index import IndexSpace, at_least_one, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.row_panels import Panels, takes_panels
@@ -218,7 +218,7 @@ class _Rows:
         lanes = self.work.lanes
         width = lanes * UNROLLED_VECTORS
         size = block.bind("columns", product(self.domain.tail))
-        blocks = block.bind("blocks", self.column_blocks(width))
+        blocks = block.bind("blocks", at_least_one(self.column_blocks(width)))
         with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
             o = block.bind("o", tirx.floordiv(t, blocks))
             begin = block.bind("begin", (t - o * blocks) * width)

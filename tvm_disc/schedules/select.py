@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from tvm_disc.errors import Unsupported, WhyNot
 from tvm_disc.schedules.attention import plan_attention
-from tvm_disc.schedules.choose import Choice, analytic
+from tvm_disc.schedules.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.contract import plan_conv, plan_dot
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
-from tvm_disc.schedules.learn import choose_measured
+from tvm_disc.schedules.learn import choose_measured, import_choice
 from tvm_disc.schedules.loop import plan_loop
 from tvm_disc.schedules.reduce import plan_reduce
 from tvm_disc.schedules.rows import plan_rows
@@ -63,7 +63,13 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
             refused.append(answer)
             continue
         plans = answer if isinstance(answer, list) else [answer]
-        plans = [replace(p, family=p.family or name) for p in plans]
+        moved = moved_bytes(group)
+        plans = [
+            replace(
+                p, family=p.family or name, moved=moved if isinstance(p.moved, int) else p.moved
+            )
+            for p in plans
+        ]
         kept, never = feasible(plans, solver)
         return Space(variants_of(kept, machine), [*refused, *never])
     reasons = "; ".join(str(w) for w in refused)
@@ -80,7 +86,10 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
 
 
 def _choose(group: Group, variants: list[Variant], solver: Solver, machine: Machine) -> Choice:
-    """By measured times where there are any, else by the analytical model."""
+    """By a given tree, else by measured times where there are any, else by the model."""
+    given = machine.trees.get(group_key(group)) if machine.trees else None
+    if given is not None:
+        return import_choice(group, variants, solver, given)
     if machine.records is not None:
         found = machine.records.group(group_key(group))
         choice = choose_measured(group, variants, solver, machine.model, found)

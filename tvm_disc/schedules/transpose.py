@@ -1,9 +1,15 @@
 """The *transpose* template: permutations that move the last axis, with element-wise work around.
 
-Neither side of such a copy can be both read and written along its rows. Tiles of 8 x 8 are
-loaded along the operand's rows, transposed in registers by a butterfly of shuffles (Eklundh's
-algorithm: exchange blocks of 1, 2, 4 lanes between pairs of vectors) and stored along the
-result's rows. Dims that stay neighbours count as one, so ``NHWC -> NCHW`` has whole images as rows.
+Neither side of such a copy can be both read and written along its rows. Square tiles are loaded
+along the operand's rows, transposed in registers by shuffles and stored along the result's rows.
+Dims that stay neighbours count as one, so ``NHWC -> NCHW`` has whole images as rows.
+
+A tile is as wide as a register: a line of cache is read once and written once, in one piece. The
+last tile of a row overlaps the one before, so that nothing is masked. Tiles go in squares of some
+lines, along the shorter side, whose rows are closer together. A large result is streamed past
+the caches, a few rows of the operand at a time: its lines would be read only to be overwritten, and
+rows a power of two apart would evict one another. Where a side is shorter than a register, smaller
+tiles are masked.
 
     out[.., a, .., b] = in[.., b, .., a]      A: dims of a, contiguous in the operand
                                               B: dims of b, contiguous in the result
@@ -13,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -21,9 +28,11 @@ from tvm import tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.graph import Node, is_one
-from tvm_disc.schedules.emit import first_lanes, i64, ramp
+from tvm_disc.schedules.emit import element_pointer, first_lanes, i64, ramp
 from tvm_disc.schedules.index import mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.llvm_ops import fence, has_native
+from tvm_disc.schedules.llvm_ops import stream as stream_store
 from tvm_disc.schedules.loop import plan_loop, uncertain_dims
 from tvm_disc.schedules.lowering import Reader
 from tvm_disc.schedules.rows import is_vectorizable
@@ -31,6 +40,10 @@ from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
+SQUARE_TILES = 4  # tiles along each side of a square, whose lines stay in the first-level cache
+STREAM_BYTES = 3 << 20  # results beyond it go past the caches
+LINE_BYTES = 64
+SHARE_ELEMS = 4096  # what the tasks count
 STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand in any alignment
 STRIP_LENGTH = 64  # tiles one after another in a task
 UNROLLED_COST = 6  # operations per element that may appear once for each row of a tile
@@ -47,6 +60,8 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     same = [*moves, *group.outputs]
     if len(runs) > 1 or not all(solver.known_same_shape(n.shape, domain) for n in same):
         return WhyNot("transpose", "permutations and outputs differ in shape or in what they move")
+    if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
+        return WhyNot("transpose", "the last axis of one side is 1, between others")
     if any(m.dtype in ("bool", "float16", "bfloat16") for m in moves):
         return WhyNot("transpose", "no vector shuffles of this type")
     if not is_vectorizable(group) or uncertain_dims(group, solver):
@@ -57,20 +72,31 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         return WhyNot("transpose", "a permutation of a permutation")
     work = _Transpose(group, moves, *runs.pop(), tuple(domain), machine)
     plain = plan_loop(group, solver, machine)
-    narrow = work.is_narrow()
 
     def emit(body: Body) -> None:
-        with body.block.when(narrow), body.low.scope():
-            plain.emit(body)
+        with body.block.when(work.is_narrow()), body.low.scope():
+            plain.emit(_part_of(body, work.tasks(), plain.tasks))
         with body.block.otherwise(), body.low.scope():
             work.emit(body)
 
     return Plan(
-        tasks=tirx.Select(narrow, plain.tasks, work.tasks()),
+        tasks=work.tasks(),
         work=plain.work,
         emit=emit,
-        notes={"tiles": f"{work.side} x {work.side} in registers"},
+        notes={"tiles": f"{machine.lanes} x {machine.lanes} in registers"},
     )
+
+
+def _part_of(body: Body, tasks: Expr, own: Expr) -> Body:
+    """The same share of ``own`` tasks as the body's of ``tasks``.
+
+    What a task is depends on the shape. One number that chooses between the counts would make
+    TVM's analyzer follow every combination of the choices inside.
+    """
+    block = body.block
+    total, own = block.number("total", tirx.max(tasks, i64(1))), block.number("own", own)
+    lo = block.number("lo", tirx.truncdiv(body.lo * own, total))
+    return replace(body, lo=lo, hi=block.number("hi", tirx.truncdiv(body.hi * own, total)))
 
 
 def _moves_last(node: Node) -> bool:
@@ -113,8 +139,7 @@ class _Transpose:
     machine: Machine
 
     def __post_init__(self) -> None:
-        # Twice the side is no faster, and takes LLVM three times as long.
-        self.side = max(self.machine.lanes // 2, 4)
+        self.side = max(self.machine.lanes // 2, 4)  # of the tiles with masks
         self.a_dims = self.domain[slice(*self.a_run)]
         self.b_dims = self.domain[slice(*self.b_run)]
         inside = {*range(*self.a_run), *range(*self.b_run)}
@@ -132,12 +157,20 @@ class _Transpose:
         )
 
     def tasks(self) -> Expr:
-        """Strips over all outer dims."""
-        across, along = self._strips()
-        return mul(mul(product([self.domain[k] for k in self.outer_axes]), across), along)
+        """Shares of the elements; every kind of tile has its own tasks."""
+        return tirx.floordiv(product(self.domain) + (SHARE_ELEMS - 1), i64(SHARE_ELEMS))
 
     def emit(self, body: Body) -> None:
-        """Strips ``[lo, hi)``."""
+        """Tasks ``[lo, hi)``."""
+        lanes, outer = self.machine.lanes, product([self.domain[k] for k in self.outer_axes])
+        wide = tirx.min(product(self.a_dims), product(self.b_dims)) >= lanes
+        with body.block.when(wide), body.low.scope():
+            _Blocks(self, body).emit(self.tasks(), outer)
+        with body.block.otherwise(), body.low.scope():
+            strips = mul(outer, mul(*self._strips()))
+            self._emit_strips(_part_of(body, self.tasks(), strips))
+
+    def _emit_strips(self, body: Body) -> None:
         block, low, side = body.block, body.low, self.side
         across, along = (
             block.bind(n, e) for n, e in zip(("sa", "sb"), self._strips(), strict=True)
@@ -174,7 +207,7 @@ class _Transpose:
                 index = self._index(body, outer, ramp(a, side), b + k)
                 with _partly(body, rest_b, rest_a, k, side):
                     rows.append(low.at(move, index))
-            columns[move] = _transposed(body, rows)
+            columns[move] = transposed(body, rows)
         for k in range(side):
             with _partly(body, rest_a, rest_b, k, side), low.scope():
                 for move in self.moves:
@@ -189,6 +222,32 @@ class _Transpose:
                 for move in self.moves:
                     low.drop_reader(move)
 
+    def whole_tile(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr, stream: bool) -> None:
+        """A tile of full registers, all of it inside."""
+        low, lanes = body.low, self.machine.lanes
+        columns: dict[Node, list[Expr]] = {}
+        for move in self.moves:
+            at = ramp(a, lanes)
+            rows = [low.at(move, self._index(body, outer, at, b + k)) for k in range(lanes)]
+            columns[move] = transposed(body, rows)
+        for k in range(lanes):
+            with low.scope():
+                for move in self.moves:
+                    low.bind_reader(move, _constant(columns[move][k]))
+                index = self._index(body, outer, a + k, ramp(b, lanes))
+                values = [low.at(n, index) for n in self.group.outputs]
+                for node, buffer, value in zip(
+                    self.group.outputs, body.outputs, values, strict=True
+                ):
+                    offset = low.space.join(index, node.shape)
+                    if stream:
+                        low.resolve([offset])
+                        body.block.eval(stream_store(value, element_pointer(buffer, offset.base)))
+                    else:
+                        low.store(buffer, offset, value, node.dtype)
+                for move in self.moves:
+                    low.drop_reader(move)
+
     def _index(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
         space = body.low.space
         index: list[Expr] = [i64(0)] * len(self.domain)
@@ -197,6 +256,89 @@ class _Transpose:
         index[slice(*self.a_run)] = space.split(a, self.a_dims)
         index[slice(*self.b_run)] = space.split(b, self.b_dims)
         return index
+
+
+class _Blocks:
+    """Tiles of whole registers, in blocks: squares, or rows of tiles if the result is streamed.
+
+    Choices are numbers 0 and 1 here, and divisions are of natural numbers: TVM spells out the
+    rounding of any other.
+    """
+
+    def __init__(self, work: _Transpose, body: Body) -> None:
+        self.work, self.body, self.lanes = work, body, work.machine.lanes
+        block = body.block
+        self.size_a = block.number("na", product(work.a_dims))
+        self.size_b = block.number("nb", product(work.b_dims))
+        # Streaming needs registers of float32 that fill a line.
+        kinds = {n.dtype for n in (*work.group.outputs, *work.moves)}
+        self.may_stream = kinds == {"float32"} and has_native(self.lanes)
+        self.streams = block.number("streams", self._streams() if self.may_stream else i64(0))
+        square = self.lanes * SQUARE_TILES
+        self.wide = block.number("wa", square + self.streams * (self.size_a - square))
+        self.long = block.number("wb", square + self.streams * (self.lanes - square))
+
+    def _streams(self) -> Expr:
+        """1 if results of this size are streamed: every row must begin on a line."""
+        total = product(self.work.domain) * (4 * len(self.work.group.outputs))
+        odd = tirx.bitwise_and(self.size_b, i64(self.lanes - 1))
+        for buffer in self.body.outputs:
+            address = tirx.reinterpret("int64", element_pointer(buffer, i64(0)))
+            odd = tirx.bitwise_or(odd, tirx.bitwise_and(address, i64(LINE_BYTES - 1)))
+        times = self.body.block.number("times", tirx.truncdiv(total, i64(STREAM_BYTES)))
+        large = tirx.min(times, i64(1))
+        return large * (1 - tirx.min(odd, i64(1)))
+
+    def emit(self, tasks: Expr, outer_size: Expr) -> None:
+        """The body's share of the blocks."""
+        block, low, work = self.body.block, self.body.low, self.work
+        across = block.number("ca", tirx.truncdiv(self.size_a + (self.wide - 1), self.wide))
+        along = block.number("cb", tirx.truncdiv(self.size_b + (self.long - 1), self.long))
+        body = _part_of(self.body, tasks, mul(outer_size, across * along))
+        with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            o = block.number("o", tirx.truncdiv(t, across * along))
+            rest = block.number("rest", t - o * (across * along))
+            column = block.number("column", tirx.truncdiv(rest, along))
+            begin_a = block.number("fa", column * self.wide)
+            begin_b = block.number("fb", (rest - column * along) * self.long)
+            end_a = block.number("ea", tirx.min(begin_a + self.wide, self.size_a))
+            end_b = block.number("eb", tirx.min(begin_b + self.long, self.size_b))
+            outer = low.space.split(o, [work.domain[k] for k in work.outer_axes])
+            spans = (begin_a, end_a), (begin_b, end_b)
+            if self.may_stream:
+                with block.when(self.streams > 0), low.scope():
+                    self._tiles(outer, spans, stream=True)
+                with block.otherwise(), low.scope():
+                    self._tiles(outer, spans, stream=False)
+            else:
+                self._tiles(outer, spans, stream=False)
+        if self.may_stream:
+            block.eval(fence())
+
+    def _tiles(
+        self,
+        outer: Sequence[Expr],
+        spans: tuple[tuple[Expr, Expr], tuple[Expr, Expr]],
+        stream: bool,
+    ) -> None:
+        """The tiles of one block, the inner loop along the shorter of A and B."""
+        block, low, lanes = self.body.block, self.body.low, self.lanes
+        ca, cb = (
+            block.number("k", tirx.truncdiv(end - begin + (lanes - 1), i64(lanes)))
+            for begin, end in spans
+        )
+        ratio = block.number("ratio", tirx.truncdiv(self.size_b, tirx.max(self.size_a, i64(1))))
+        by_a = block.number("by_a", tirx.min(ratio, i64(1)))
+        turns = block.number("turns", ca + by_a * (cb - ca))
+        steps = block.number("steps", cb + by_a * (ca - cb))
+        with low.loop("i", turns) as i, low.loop("j", steps) as j:
+            swap = block.number("swap", by_a * (j - i))
+            # The last tile overlaps the one before.
+            a = tirx.min(spans[0][0] + (i + swap) * lanes, self.size_a - lanes)
+            b = tirx.min(spans[1][0] + (j - swap) * lanes, self.size_b - lanes)
+            self.work.whole_tile(
+                self.body, outer, block.number("a", a), block.number("b", b), stream
+            )
 
 
 def _constant(value: Expr) -> Reader:
@@ -211,8 +353,45 @@ def _partly(body: Body, limit: Expr, count: Expr, k: int, side: int) -> Iterator
         yield
 
 
-def _transposed(body: Body, rows: Sequence[Expr]) -> list[Expr]:
+def transposed(body: Body, rows: Sequence[Expr]) -> list[Expr]:
     """Columns of a square of vectors."""
+    return _by_quarters(body, rows) if len(rows) == 16 else _by_butterfly(body, rows)
+
+
+def _shuffled(body: Body, a: Expr, b: Expr, picks: Sequence[int]) -> Expr:
+    mixed = tirx.Shuffle([a, b], [tirx.IntImm("int32", p) for p in picks])
+    return body.block.bind("v", mixed)
+
+
+def _by_quarters(body: Body, rows: Sequence[Expr]) -> list[Expr]:
+    """Sixteen vectors: 4 x 4 squares inside the quarters of registers, then whole quarters.
+
+    Each step is an instruction that needs no table of indices: interleave the low or high halves
+    of the quarters by ones, by twos, and take the even or the odd quarters of two registers.
+    """
+    quarters = range(0, 16, 4)
+    ones = [[q + k // 2 + 16 * (k % 2) + h for q in quarters for k in range(4)] for h in (0, 2)]
+    twos = [[q + k % 2 + 16 * (k // 2) + h for q in quarters for k in range(4)] for h in (0, 2)]
+    parts = [[s + 4 * q + k for s in (0, 16) for q in (h, h + 2) for k in range(4)] for h in (0, 1)]
+    mix = partial(_shuffled, body)
+    first = [mix(rows[i], rows[i + 1], p) for i in range(0, 16, 2) for p in ones]
+    # second[4 * g + c]: column c of each quarter of rows 4g .. 4g + 3.
+    second: list[Expr] = []
+    for g in range(0, 16, 4):
+        for low, high in ((g, g + 2), (g + 1, g + 3)):
+            second += [mix(first[low], first[high], p) for p in twos]
+    result: list[Expr] = [None] * 16
+    for c in range(4):
+        for h, p in enumerate(parts):
+            top = mix(second[c], second[4 + c], p)
+            bottom = mix(second[8 + c], second[12 + c], p)
+            for odd, pick in enumerate(parts):
+                result[4 * (h + 2 * odd) + c] = mix(top, bottom, pick)
+    return result
+
+
+def _by_butterfly(body: Body, rows: Sequence[Expr]) -> list[Expr]:
+    """Exchange blocks of 1, 2, 4 lanes between pairs of vectors (Eklundh)."""
     side = len(rows)
     current = list(rows)
     step = 1
@@ -225,8 +404,7 @@ def _transposed(body: Body, rows: Sequence[Expr]) -> list[Expr]:
             keep = [j if not j & step else side + j - step for j in range(side)]
             swap = [side + j if j & step else j + step for j in range(side)]
             for at, picks in ((i, keep), (i + step, swap)):
-                mixed = tirx.Shuffle([low, high], [tirx.IntImm("int32", p) for p in picks])
-                following[at] = body.block.bind("v", mixed)
+                following[at] = _shuffled(body, low, high, picks)
         current = following
         step *= 2
     return current

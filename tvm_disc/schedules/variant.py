@@ -88,6 +88,7 @@ class Plan:
         needs: facts without which the body must not run.
         cost: nanoseconds of one serial run at each sampled point; None derives it from ``work``.
         features: quantities over the group's dims on which the choice may depend.
+        moved: bytes read and written; the group's operands and results unless given.
         splits: whether parts of the tasks may run at once.
     """
 
@@ -106,6 +107,7 @@ class Plan:
     cost: Callable[..., Any] | None = None
     features: tuple[Expr, ...] = ()
     layout: str = ""
+    moved: Expr | int = 0
     splits: bool = True
 
     @property

@@ -216,11 +216,16 @@ class _Emitter:
             flat = add(mul(flat, self.node.shape[-1]), index[-1])
             if masked:
                 stack.enter_context(low.masked(column.keep))
-            value = self.spec.finish(low, index, vload(sums, 0, lanes))
-            total = low.settle("total", value)
+            total = low.settle("total", self._finish(vload(sums, 0, lanes)))
             low.bind_reader(self.node, lambda at: total)
             store_outputs(self.group, self.body.outputs, low, index, flat)
             low.drop_reader(self.node)
+
+    def _finish(self, value: Expr) -> Expr:
+        """The result of a sum; averages here are over whole windows."""
+        if "avg" in self.node.op:
+            value = value / const(math.prod(self.taps), dtype_of(value))
+        return cast(value, self.node.dtype, self.lanes)
 
     def _lines(
         self, rows: Sequence[Expr], source: Expr, taps_of: Callable[[Expr, tuple[int, ...]], None]

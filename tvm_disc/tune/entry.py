@@ -48,24 +48,28 @@ class Bench:
 
 
 def build_bench(
-    spaces: Sequence[tuple[Group, Sequence[Variant]]], solver: Solver, machine: Machine, target: Any
+    spaces: Sequence[tuple[Group, Sequence[Variant | Choice]]],
+    solver: Solver,
+    machine: Machine,
+    target: Any,
 ) -> list[Bench]:
-    """Compile every variant of every group as a kernel of its own, in one module.
+    """Compile every variant, or choice among some, of every group as a kernel of its own.
 
     What groups share, such as the register tiles of GEMMs, is compiled once.
     """
     benches: list[Bench] = []
     functions: dict[Any, Any] = {}
-    for number, (group, variants) in enumerate(spaces):
+    for number, (group, wanted) in enumerate(spaces):
         kernels, names = [], []
-        for k, variant in enumerate(variants):
+        choices = [c if isinstance(c, Choice) else Choice([c], Leaf(0)) for c in wanted]
+        for k, choice in enumerate(choices):
             named = replace(group, name=f"{group.name}_{number}_{k}")
-            kernel = build_kernel(named, Choice([variant], Leaf(0)), solver, machine)
+            kernel = build_kernel(named, choice, solver, machine)
             kernels.append(kernel)
             names.append(f"g{number}_v{k}")
             functions.update(kernel.funcs)
             functions[GlobalVar(names[-1])] = _entry(kernel, names[-1])
-        benches.append(Bench(group, list(variants), kernels, names))
+        benches.append(Bench(group, [c.variants[0] for c in choices], kernels, names))
     functions.update(machine.micro.functions)
     module = compile_tir(tvm.IRModule(functions), target)
     return [replace(b, module=module) for b in benches]

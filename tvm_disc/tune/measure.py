@@ -67,7 +67,7 @@ class Session:
         if not allowed:
             return times
         self.long = False
-        args = self._arguments(points)
+        args = self.arguments(points)
         samples: dict[int, list[float]] = {k: [] for k in allowed}
         numbers = {k: self._number(k, args(k), dims, effort) for k in allowed}
         best = min(per_call for _, per_call in numbers.values())
@@ -121,7 +121,7 @@ class Session:
 
     # -- operands ------------------------------------------------------------------------------
 
-    def _arguments(self, points: Mapping[Any, Any]) -> Any:
+    def arguments(self, points: Mapping[Any, Any]) -> Any:
         """A function from a variant's number to its tensors; what is equal is shared."""
         group = self.bench.group
         inputs = [self._input(p, points) for p in group.params]
@@ -154,7 +154,9 @@ class Session:
 
     def _packed(self, node: Node, pack: Any) -> Any:
         shape = [int(evaluate(i64(d), {})) for d in node.shape]
-        array = np.asarray(pack(self.rng.uniform(0.1, 1.0, shape).astype(node.dtype)), order="C")
+        weight = tvm.runtime.empty(shape, node.dtype).numpy()  # of types NumPy alone has not
+        weight[...] = self.rng.uniform(0.1, 1.0, shape).astype(weight.dtype)
+        array = np.asarray(pack(weight), order="C")
         return tvm.runtime.tensor(array.reshape(-1), self.device)
 
     def _empty(self, elems: int, dtype: str) -> Any:

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from tqdm import tqdm
+from tvm import tirx
 
-from tvm_disc.codegen.program import Define, If, Launch, Loop, Region
+from tvm_disc.codegen.program import Define, If, Launch, Loop, Program, Region
 from tvm_disc.compile import Prepared, context_of, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.errors import Unsupported
 from tvm_disc.options import Options
+from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.learn import held_out_error
 from tvm_disc.schedules.points import evaluate
-from tvm_disc.schedules.records import Context, Journal, Record, Records, read_records
+from tvm_disc.schedules.records import Journal, Record, Records, read_records
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.schedules.signature import group_key
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench
 from tvm_disc.tune.measure import Effort, Session, local_session
+from tvm_disc.tune.remote import Fleet, Remote
 from tvm_disc.tune.shapes import Shapes, Weights, program_points
+
+Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
+InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 POINTS = 32  # shapes of the program that are measured
 
@@ -94,6 +101,7 @@ def tune(
     budget_s: float | None = None,
     effort: Effort | None = None,
     progress: bool = True,
+    remote: Remote | None = None,
 ) -> Tuned:
     """Measure the variants of every kernel of a program and append their times to ``records``.
 
@@ -106,6 +114,7 @@ def tune(
             log that ``Executable.record_shapes`` wrote; None takes what the facts allow.
         weights: how often each value of a dim is met, by dim name.
         points: how many shapes are measured.
+        remote: measure on other machines; ``target`` says what they are.
         budget_s: stop after this many seconds.
 
     Raises:
@@ -114,12 +123,10 @@ def tune(
     start = time.monotonic()
     options = replace(Options.from_env(options), records=None)
     front = prepare(source, params, target, constraints, options, Trace(0, None))
-    inputs, solver = front.programs[-1].signature.inputs, front.versions[-1].solver
-    chosen = program_points(inputs, solver, shapes, weights, points)
-    tasks = tasks_of(front, chosen)
+    tasks = tasks_of(front, input_shapes(front, shapes, weights, points))
     result = Tuned(Path(records))
     deadline = None if budget_s is None else start + budget_s
-    known = measure_tasks(front, tasks, result, effort or Effort(), deadline, progress)
+    known = measure_tasks(front, tasks, result, effort or Effort(), deadline, progress, remote)
     for task in tasks:
         error = held_out_error(
             task.group, task.variants, Solver(), front.machine.model, known.group(task.key)
@@ -137,67 +144,77 @@ def measure_tasks(
     effort: Effort,
     deadline: float | None,
     progress: bool,
+    remote: Remote | None = None,
 ) -> Records:
     """Time what ``result.records`` lacks of the tasks; everything that is known then."""
-    context = context_of(front.target)
+    fleet = None if remote is None else Fleet(remote)
+    context = context_of(front.target, None if fleet is None else fleet.cpu_name())
     known = read_records(result.records, context)
     result.warning = known.problems(result.records)
-    _Measuring(front, result.records, context, known, effort, result).run(tasks, deadline, progress)
+    jobs = _interleaved([[(t, p) for p in t.missing(known)] for t in tasks])
+    total = sum(len(t.points) * len(t.variants) for t in tasks)
+    result.reused = total - sum(len(t.variants) for t, _ in jobs)
+    if not jobs:
+        return known
+    lanes = _lanes(front, [t for t in tasks if t.missing(known)], fleet)
+    journal = Journal(result.records, context)
+    bar = tqdm(total=len(jobs), desc="tuning", unit="point", disable=not progress)
+    result.left = len(jobs)
+    try:
+        for task, point, times in _timed(jobs, lanes, effort, deadline):
+            for variant, ns in zip(task.variants, times, strict=True):
+                if np.isfinite(ns):
+                    record = Record(task.key, variant.key, point, ns)
+                    known.add(record)
+                    journal.write(record)
+                    result.measured += 1
+            result.left -= 1
+            bar.set_postfix_str(task.group.name, refresh=False)
+            bar.update()
+    finally:
+        bar.close()
+        journal.close()
     return known
 
 
-class _Measuring:
-    def __init__(
-        self,
-        front: Prepared,
-        path: Path,
-        context: Context,
-        known: Records,
-        effort: Effort,
-        result: Tuned,
-    ) -> None:
-        self.front, self.known, self.effort, self.result = front, known, effort, result
-        self.path, self.context = path, context
-        self.sessions: dict[str, Session] = {}
+def _lanes(front: Prepared, tasks: Sequence[Task], fleet: Fleet | None) -> list[dict[str, Session]]:
+    """For each machine, the sessions of the tasks by key."""
+    machine = Machine(front.machine.isa, front.machine.threads, front.machine.model)
+    # Plans hold on to the machine's register-tile kernels: these are this module's own.
+    spaces = [(t.group, variant_space(t.group, Solver(), machine).variants) for t in tasks]
+    benches = build_bench(spaces, Solver(), machine, front.target)
+    rows = [[local_session(b) for b in benches]]
+    if fleet is not None:
+        rows = fleet.sessions(benches)
+    return [{t.key: s for t, s in zip(tasks, row, strict=True)} for row in rows]
 
-    def run(self, tasks: Sequence[Task], deadline: float | None, progress: bool) -> None:
-        """Every missing point, one of each group in turn, so that a budget is spread."""
-        jobs = _interleaved([[(t, p) for p in t.missing(self.known)] for t in tasks])
-        total = sum(len(t.points) * len(t.variants) for t in tasks)
-        self.result.reused = total - sum(len(t.variants) for t, _ in jobs)
-        if not jobs:
-            return
-        self.sessions = self._sessions([t for t in tasks if t.missing(self.known)])
-        journal = Journal(self.path, self.context)
-        bar = tqdm(total=len(jobs), desc="tuning", unit="point", disable=not progress)
-        try:
-            for done, (task, point) in enumerate(jobs):
-                if deadline is not None and time.monotonic() > deadline:
-                    self.result.left = len(jobs) - done
-                    break
-                bar.set_postfix_str(task.group.name)
-                self._measure(task, point, journal)
-                bar.update()
-        finally:
-            bar.close()
-            journal.close()
 
-    def _measure(self, task: Task, point: tuple[int, ...], journal: Journal) -> None:
-        times = self.sessions[task.key].time(point, self.effort)
-        for variant, ns in zip(task.variants, times, strict=True):
-            if np.isfinite(ns):
-                record = Record(task.key, variant.key, point, ns)
-                self.known.add(record)
-                journal.write(record)
-                self.result.measured += 1
+def _timed(
+    jobs: Sequence[Job], lanes: Sequence[dict[str, Session]], effort: Effort, deadline: float | None
+) -> Iterator[tuple[Task, tuple[int, ...], list[float]]]:
+    """The jobs as they are done, one at a time on each machine, until the deadline."""
 
-    def _sessions(self, tasks: Sequence[Task]) -> dict[str, Session]:
-        front = self.front
-        machine = Machine(front.machine.isa, front.machine.threads, front.machine.model)
-        # Plans hold on to the machine's register-tile kernels: these are this module's own.
-        spaces = [(t.group, variant_space(t.group, Solver(), machine).variants) for t in tasks]
-        benches = build_bench(spaces, Solver(), machine, front.target)
-        return {t.key: local_session(b) for t, b in zip(tasks, benches, strict=True)}
+    def late() -> bool:
+        return deadline is not None and time.monotonic() > deadline
+
+    if len(lanes) == 1:
+        for task, point in jobs:
+            if late():
+                return
+            yield task, point, lanes[0][task.key].time(point, effort)
+        return
+    waiting, free = list(reversed(jobs)), list(lanes)
+    running: dict[Future[list[float]], tuple[Job, dict[str, Session]]] = {}
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        while running or (waiting and not late()):
+            while waiting and free and not late():
+                job, lane = waiting.pop(), free.pop()
+                future = pool.submit(lane[job[0].key].time, job[1], effort)
+                running[future] = (job, lane)
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                (task, point), lane = running.pop(future)
+                free.append(lane)
+                yield task, point, future.result()
 
 
 def _interleaved(lists: Sequence[Sequence[Any]]) -> list[Any]:
@@ -205,24 +222,53 @@ def _interleaved(lists: Sequence[Sequence[Any]]) -> list[Any]:
     return [row[k] for k in range(longest) for row in lists if k < len(row)]
 
 
-def tasks_of(front: Prepared, points: Sequence[Mapping[Any, int]]) -> list[Task]:
-    """The groups with more than one variant, and the dims that calls give them at ``points``."""
+def input_shapes(
+    front: Prepared, shapes: Shapes, weights: Weights, count: int
+) -> list[InputShapes]:
+    """The shapes of the inputs at the points to measure.
+
+    A program of two versions is measured mostly where the special one runs.
+    """
+    found: dict[InputShapes, None] = {}
+    for program, version in zip(front.programs, front.versions, strict=True):
+        inputs = program.signature.inputs
+        share = count if program is front.programs[0] else max(count // 4, 1)
+        for point in program_points(inputs, version.solver, shapes, weights, share):
+            dims = {k: np.float64(v) for k, v in point.items()}
+            rows = (tuple(int(evaluate(i64(d), dims)) for d in shape) for _, shape, _ in inputs)
+            found.setdefault(tuple(rows))
+    return list(found)
+
+
+def _bind(program: Program, shapes: InputShapes) -> dict[Any, int] | None:
+    """The program's dims for input shapes; None where it does not take them."""
+    point: dict[Any, int] = {}
+    for (_, declared, _), shape in zip(program.signature.inputs, shapes, strict=True):
+        for dim, size in zip(declared, shape, strict=True):
+            if isinstance(dim, tirx.Var) and point.setdefault(dim, size) != size:
+                return None
+    return point
+
+
+def tasks_of(front: Prepared, shapes: Sequence[InputShapes]) -> list[Task]:
+    """The groups with more than one variant, and the dims that calls give them at ``shapes``."""
     tasks: dict[str, Task] = {}
-    calls = [call for p in front.programs for call in _launches(p.region, {})]
-    for launch, defined in calls:
-        group = launch.kernel.group
-        if group is None or launch.kernel.choice is None:
-            continue
-        key = group_key(group)
-        if key not in tasks:
-            space = variant_space(group, Solver(), front.machine)
-            tasks[key] = Task(group, key, space.variants, [])
-        seen = dict.fromkeys(tasks[key].points)
-        for point in points:
-            dims = _dims(launch, defined, point)
-            if dims is not None and min(dims, default=1) > 0:
-                seen.setdefault(dims)
-        tasks[key].points = list(seen)
+    for program in front.programs:
+        points = [p for s in shapes if (p := _bind(program, s)) is not None]
+        for launch, defined in _launches(program.region, {}):
+            group = launch.kernel.group
+            if group is None or launch.kernel.choice is None:
+                continue
+            key = group_key(group)
+            if key not in tasks:
+                space = variant_space(group, Solver(), front.machine)
+                tasks[key] = Task(group, key, space.variants, [])
+            seen = dict.fromkeys(tasks[key].points)
+            for point in points:
+                dims = _dims(launch, defined, point)
+                if dims is not None and min(dims, default=1) > 0:
+                    seen.setdefault(dims)
+            tasks[key].points = list(seen)
     return [t for t in tasks.values() if len(t.variants) > 1]
 
 

@@ -97,10 +97,12 @@ def declare(
     premises: Sequence[str],
     solver: Solver,
     symbols: dict[Any, Any],
-) -> None:
+) -> dict[Any, Any]:
     """Make the input symbols, then tell the solver what the user knows about them.
 
-    Symbols that the premises make equal become one, so that the types of the inputs say so.
+    Returns:
+        ``symbols``, of which those that the premises make equal are one, so that the types of
+        the inputs say so.
     """
     importer = Inputs(solver, symbols)
     dims: dict[str, Any] = {}
@@ -120,7 +122,7 @@ def declare(
             solver.require(fact, f"constraint {text!r}")
     for text in premises:
         solver.assume(parse_constraint(text, dims.get, dims), "premise of this version")
-        symbols.update({key: solver.simplify(var) for key, var in symbols.items()})
+    return {key: solver.simplify(var) for key, var in symbols.items()} if premises else symbols
 
 
 def identifier(name: str) -> str:

@@ -84,17 +84,17 @@ def import_module(
     symbols: dict[Any, Any] = {}
     wide: dict[WideKey, tuple[int | None, ...]] = {}
     first = Solver()
-    declare(main, params or {}, constraints, premises, first, symbols)
-    _import(mod, first, symbols, wide, params or {})
+    merged = declare(main, params or {}, constraints, premises, first, symbols)
+    _import(mod, first, merged, wide, params or {})
     # What the first walk learnt about the inputs; its other symbols are gone, and no fact about
     # them may link symbols of the second.
     second = Solver()
-    declare(main, params or {}, constraints, premises, second, symbols)
+    merged = declare(main, params or {}, constraints, premises, second, symbols)
     inputs = set(symbols.values())
     for guard in first.guards:
         if all(s in inputs for s in guard.symbols):
             second.require(guard.cond, guard.context, guard.message)
-    return _import(mod, second, symbols, wide, params or {})
+    return _import(mod, second, merged, wide, params or {})
 
 
 def _import(

@@ -1,0 +1,231 @@
+"""The attention template against NumPy in float64, one compilation per case and many lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import Options, relay
+
+# (queries, keys): empty, one, around the register tiles and the blocks, primes, several blocks.
+LENGTHS = (
+    (0, 3), (5, 0), (1, 1), (1, 17), (7, 13), (8, 47), (9, 48), (10, 49), (35, 15), (36, 16),
+    (37, 96), (73, 127), (3, 1024), (2, 1025), (5, 2053),
+)  # fmt: skip
+LOWEST = np.finfo("float32").min
+SCALE = 0.3
+HEADS = {"lhs_begin": 0, "lhs_end": 1, "rhs_begin": 0, "rhs_end": 2}
+FACTS = [f"{n}.{a} == q.{a}" for n in "kv" for a in (0, 1)] + ["v.2 == k.2"]
+CLOSE = {"float32": {"rtol": 2e-5, "atol": 5e-6}, "float64": {"rtol": 1e-12, "atol": 1e-13}}
+
+
+def tensor(name: str, *dims: Any, dtype: str = "float32") -> Any:
+    """An input; ``?`` is an anonymous dim."""
+    shape = tuple(relay.Any() if d == "?" else d for d in dims)
+    return relay.var(name, shape=shape, dtype=dtype)
+
+
+def qkv(depth: int, width: int, dtype: str = "float32") -> list[Any]:
+    """Inputs of four dims."""
+    return [
+        tensor(n, "?", "?", "?", d, dtype=dtype)
+        for n, d in zip("qkv", (depth, depth, width), strict=True)
+    ]
+
+
+def flat(x: Any) -> Any:
+    """Batch and heads as one dim."""
+    return relay.reshape(x, (-3, -2))
+
+
+def attend(
+    q: Any,
+    k: Any,
+    v: Any,
+    chain: Callable[[Any], Any] = lambda s: s,
+    scale: float = SCALE,
+    dtype: str = "float32",
+) -> Any:
+    """softmax(chain(q k^T scale)) v, the chain over four dims."""
+    scores = relay.nn.batch_matmul(flat(q), flat(k)) * relay.const(scale, dtype)
+    weights = relay.nn.softmax(chain(relay.reshape_like(scores, q, **HEADS)))
+    result = relay.nn.batch_matmul(flat(weights), flat(v), transpose_b=False)
+    return relay.reshape_like(result, q, **HEADS)
+
+
+def compile_one(
+    inputs: list[Any], body: Any, facts: list[str] | None = None, threads: int = 1
+) -> Any:
+    """The program of one attention, which is one kernel beside those that make its mask."""
+    function = relay.Function(inputs, body)
+    facts = FACTS if facts is None else facts
+    program = tvm_disc.build(function, constraints=facts, options=Options(threads=threads))
+    assert sum(k.startswith("attention") for k in program.kernels) == 1
+    return program
+
+
+def reference(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None
+) -> np.ndarray:
+    """In float64, but for the addition of the mask; without keys the weights are an empty sum."""
+    q, k, v = (x.astype("float64") for x in (q, k, v))
+    if not k.shape[-2]:
+        return np.zeros((*q.shape[:-1], v.shape[-1]))
+    with np.errstate(invalid="ignore"):
+        s = q @ k.swapaxes(-1, -2) * SCALE
+        if mask is not None:
+            s = (s.astype("float32") + mask).astype("float64")
+        e = np.exp(s - s.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True) @ v
+
+
+def random(m: int, n: int, depth: int, width: int, dtype: str = "float32") -> list[np.ndarray]:
+    """Two items of three heads."""
+    rng = np.random.default_rng(m * 7919 + n)
+    shapes = [(2, 3, m, depth), (2, 3, n, depth), (2, 3, n, width)]
+    return [rng.standard_normal(s).astype(dtype) for s in shapes]
+
+
+@pytest.mark.parametrize(
+    ("depth", "width", "dtype"),
+    [(20, 64, "float32"), (64, 7, "float32"), (16, 130, "float32"), (9, 24, "float64")],
+)
+def test_every_length_in_one_program(depth: int, width: int, dtype: str) -> None:
+    inputs = qkv(depth, width, dtype)
+    program = compile_one(inputs, attend(*inputs, dtype=dtype))
+    assert len(program.kernels) == 1
+    for m, n in LENGTHS:
+        arrays = random(m, n, depth, width, dtype)
+        np.testing.assert_allclose(program(*arrays), reference(*arrays), **CLOSE[dtype])
+
+
+def rows_of_masks(m: int, n: int) -> np.ndarray:
+    """Rows: nothing hidden, noise, all hidden finitely, all by minus infinity, late keys only."""
+    rng = np.random.default_rng(m + n)
+    mask = np.zeros((2, 1, m, n), "float32")
+    mask[:, :, 1::5] = rng.standard_normal((2, 1, len(range(1, m, 5)), n))
+    mask[:, :, 2::5] = LOWEST
+    mask[:, :, 3::5] = -np.inf
+    mask[:, :, 4::5, : n - n // 8] = -np.inf
+    return mask
+
+
+def test_additive_mask_and_rows_without_any_key() -> None:
+    mask = tensor("mask", "?", 1, "?", "?")
+    inputs = qkv(16, 16)
+    body = attend(*inputs, chain=lambda s: s + mask)
+    facts = [*FACTS, "mask.0 == q.0", "mask.2 == q.2", "mask.3 == k.2"]
+    program = compile_one([*inputs, mask], body, facts)
+    for m, n in LENGTHS:
+        arrays, hidden = random(m, n, 16, 16), rows_of_masks(m, n)
+        expected = reference(*arrays, hidden)
+        np.testing.assert_allclose(program(*arrays, hidden), expected, **CLOSE["float32"])
+
+
+def test_rows_without_any_key_are_what_the_unfused_kernels_give() -> None:
+    mask = tensor("mask", "?", 1, "?", "?")
+    inputs = qkv(16, 16)
+    function = relay.Function([*inputs, mask], attend(*inputs, chain=lambda s: s + mask))
+    facts = [*FACTS, "mask.0 == q.0", "mask.2 == q.2", "mask.3 == k.2"]
+    fused, unfused = (
+        tvm_disc.build(function, constraints=facts, options=Options(threads=1, fuse=fuse))
+        for fuse in (True, False)
+    )
+    for m, n in ((5, 16), (6, 7)):
+        arguments = (*random(m, n, 16, 16), rows_of_masks(m, n))
+        np.testing.assert_allclose(fused(*arguments), unfused(*arguments), **CLOSE["float32"])
+
+
+def test_boolean_mask_of_keys() -> None:
+    mask = tensor("mask", "?", 1, 1, "?", dtype="bool")
+    inputs = qkv(8, 33)
+    hide = lambda s: relay.where(mask, s, relay.const(np.float32(-np.inf)))  # noqa: E731
+    facts = [*FACTS, "mask.0 == q.0", "mask.3 == k.2"]
+    program = compile_one([*inputs, mask], attend(*inputs, chain=hide), facts)
+    for m, n in LENGTHS:
+        arrays = random(m, n, 8, 33)
+        keep = np.random.default_rng(n).random((2, 1, 1, n)) < 0.5
+        expected = reference(*arrays, np.where(keep, np.float32(0), np.float32(-np.inf)))
+        np.testing.assert_allclose(program(*arrays, keep), expected, **CLOSE["float32"])
+
+
+def test_causal_mask_from_positions() -> None:
+    inputs = q, *_ = qkv(16, 16)
+    zero, one = relay.const(0, "int64"), relay.const(1, "int64")
+    length = relay.take(relay.shape_of(q, "int64"), relay.const(2))
+    position = relay.arange(zero, length, one, "int64")
+    later = relay.less(relay.expand_dims(position, 1), relay.expand_dims(position, 0))
+    hide = lambda s: s + relay.where(later, relay.const(LOWEST), relay.const(np.float32(0)))  # noqa: E731
+    program = compile_one(inputs, attend(*inputs, chain=hide), [*FACTS, "q.2 == k.2"])
+    for length_ in (0, 1, 2, 15, 16, 37, 48, 97, 1100):
+        arrays = random(length_, length_, 16, 16)
+        hidden = np.where(np.tri(length_, dtype=bool), np.float32(0), LOWEST)
+        expected = reference(*arrays, hidden)
+        np.testing.assert_allclose(program(*arrays), expected, **CLOSE["float32"])
+
+
+def test_scaled_operands_are_computed_while_they_are_copied() -> None:
+    inputs = q, k, v = qkv(20, 20)
+    half = relay.const(np.float32(SCALE))
+    one = relay.const(np.float32(1))
+    body = attend(q * half, k * one, relay.nn.relu(v), scale=1.0)
+    program = compile_one(inputs, body)
+    assert len(program.kernels) == 1
+    for m, n in LENGTHS:
+        a, b, c = random(m, n, 20, 20)
+        expected = reference(a, b, np.maximum(c, 0))
+        np.testing.assert_allclose(program(a, b, c), expected, **CLOSE["float32"])
+
+
+def test_heads_are_split_and_merged_without_a_copy() -> None:
+    x = tensor("x", "?", "?", 3 * 4 * 16)
+    split = []
+    for k in range(3):
+        part = relay.strided_slice(x, [k * 64], [k * 64 + 64], axes=[2])
+        heads = relay.reshape(part, (0, 0, 4, 16))
+        split.append(relay.transpose(heads, (0, 2, 1, 3)))
+    q, k, v = split
+    merged = relay.transpose(attend(q, k, v), (0, 2, 1, 3))
+    program = compile_one([x], relay.reshape(merged, (0, 0, -3)), [])
+    assert len(program.kernels) == 1
+    assert "Q, K, V" in program.explain()
+    for b, s in ((1, 1), (2, 7), (3, 16), (1, 37), (2, 130), (0, 4), (1, 0)):
+        value = np.random.default_rng(s).standard_normal((b, s, 192)).astype("float32")
+        parts = value.reshape(b, s, 3, 4, 16).transpose(2, 0, 3, 1, 4)
+        expected = reference(*parts).transpose(0, 2, 1, 3).reshape(b, s, 64)
+        np.testing.assert_allclose(program(value), expected, **CLOSE["float32"])
+
+
+def test_keys_may_lie_transposed() -> None:
+    q, k, v = tensor("q", "?", "?", 12), tensor("k", "?", 12, "?"), tensor("v", "?", 10, "?")
+    scores = relay.nn.batch_matmul(q, k, transpose_b=False) * relay.const(np.float32(SCALE))
+    body = relay.nn.batch_matmul(relay.nn.softmax(scores), v)
+    facts = ["k.0 == q.0", "v.0 == q.0", "v.2 == k.2"]
+    program = compile_one([q, k, v], body, facts)
+    for m, n in LENGTHS:
+        a, b, c = (x[0] for x in random(m, n, 12, 10))
+        got = program(a, b.swapaxes(1, 2).copy(), c.swapaxes(1, 2).copy())
+        np.testing.assert_allclose(got, reference(a, b, c), **CLOSE["float32"])
+
+
+def test_two_threads_share_the_work() -> None:
+    inputs = qkv(16, 16)
+    program = compile_one(inputs, attend(*inputs), threads=2)
+    for m, n in ((1, 1), (37, 96), (200, 130), (5, 2053)):
+        arrays = random(m, n, 16, 16)
+        np.testing.assert_allclose(program(*arrays), reference(*arrays), **CLOSE["float32"])
+
+
+def test_special_values_stay_in_their_row() -> None:
+    inputs = qkv(16, 16)
+    program = compile_one(inputs, attend(*inputs))
+    for special in (np.nan, np.inf, -np.inf):
+        for n in (5, 70, 1100):
+            q, k, v = random(4, n, 16, 16)
+            q[0, 1, 2, 3] = special
+            expected = reference(q, k, v)
+            np.testing.assert_allclose(program(q, k, v), expected, **CLOSE["float32"])

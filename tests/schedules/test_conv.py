@@ -1,0 +1,170 @@
+"""Convolutions and pooling against float64 NumPy, over many batch and image sizes per compile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import relay
+
+RNG = np.random.default_rng(0)
+IMAGES = [
+    (1, 1, 1),
+    (1, 3, 5),
+    (2, 7, 7),
+    (1, 13, 17),
+    (3, 5, 33),
+    (2, 20, 41),
+    (1, 9, 97),
+    (0, 4, 4),
+]
+# in, out, kernel, stride, padding, groups, dilation
+LAYERS = {
+    "3x3": (3, 20, 3, 1, 1, 1, 1),
+    "3x3 strided": (3, 20, 3, 2, 1, 1, 1),
+    "5x5 strided": (5, 17, 5, 2, 2, 1, 1),
+    "dilated": (4, 8, 3, 1, 2, 1, 2),
+    "1x1": (9, 33, 1, 1, 0, 1, 1),
+    "1x1 strided": (4, 33, 1, 2, 0, 1, 1),
+    "even kernel, stride 3": (2, 3, 4, 3, 2, 1, 1),
+    "depthwise": (8, 8, 3, 1, 1, 8, 1),
+    "depthwise strided": (8, 8, 3, 2, 1, 8, 1),
+    "depthwise dilated": (5, 5, 3, 1, 2, 5, 2),
+    "depthwise multiplied": (6, 12, 3, 2, 1, 6, 1),
+    "depthwise large": (2, 2, 9, 1, 4, 2, 1),
+    "grouped": (6, 12, 3, 1, 1, 2, 1),
+    "grouped strided": (6, 12, 3, 2, 2, 3, 2),
+}
+
+
+def windows(
+    x: np.ndarray, kernel: int, stride: int, padding: int, dilation: int, fill: float
+) -> Any:
+    """[taps, n, c, oh, ow] of the input, float64; None if no window fits."""
+    reach = dilation * (kernel - 1) + 1
+    size = [(s + 2 * padding - reach) // stride + 1 for s in x.shape[2:]]
+    if min(size) < 1:
+        return None
+    pad = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    wide = np.pad(x.astype("float64"), pad, constant_values=fill)
+    spans = [[slice(k * dilation, k * dilation + (n - 1) * stride + 1, stride) for n in size]
+             for k in range(kernel)]  # fmt: skip
+    return np.stack([wide[:, :, a[0], b[1]] for a in spans for b in spans])
+
+
+def conv(x: np.ndarray, w: np.ndarray, groups: int, taps: Any) -> np.ndarray:
+    outs, per = w.shape[0] // groups, w.shape[1]
+    flat = w.astype("float64").reshape(w.shape[0], per, -1)
+    parts = [
+        np.einsum("tnchw,oct->nohw", taps[:, :, g * per : (g + 1) * per],
+                  flat[g * outs : (g + 1) * outs])
+        for g in range(groups)
+    ]  # fmt: skip
+    return np.concatenate(parts, 1)
+
+
+def image(channels: int) -> Any:
+    return relay.var("x", shape=(relay.Any(), channels, relay.Any(), relay.Any()), dtype="float32")
+
+
+def data(shape: tuple[int, int, int], channels: int) -> np.ndarray:
+    batch, height, width = shape
+    return RNG.standard_normal((batch, channels, height, width)).astype("float32")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_conv2d_with_bias_and_relu(layer: str) -> None:
+    ic, oc, kernel, stride, padding, groups, dilation = LAYERS[layer]
+    w = RNG.standard_normal((oc, ic // groups, kernel, kernel)).astype("float32")
+    bias = RNG.standard_normal(oc).astype("float32")
+    x = image(ic)
+    y = relay.nn.conv2d(
+        x, relay.const(w), strides=(stride,) * 2, padding=(padding,) * 2, groups=groups,
+        dilation=(dilation,) * 2, channels=oc, kernel_size=(kernel,) * 2,
+    )  # fmt: skip
+    plain = len(layer) % 2 == 0  # with and without an epilogue
+    out = y if plain else relay.nn.relu(relay.nn.bias_add(y, relay.const(bias)))
+    exe = tvm_disc.build(relay.Function([x], out))
+    assert len(exe.kernels) == 1
+    for shape in IMAGES:
+        a = data(shape, ic)
+        taps = windows(a, kernel, stride, padding, dilation, 0.0)
+        if taps is None:
+            continue
+        expected = conv(a, w, groups, taps)
+        if not plain:
+            expected = np.maximum(expected + bias[:, None, None], 0)
+        np.testing.assert_allclose(exe(a), expected, rtol=1e-4, atol=1e-4, err_msg=str(shape))
+
+
+@pytest.mark.parametrize(
+    ("kind", "kernel", "stride", "padding"),
+    [("max", 3, 2, 1), ("max", 2, 2, 0), ("max", 3, 1, 1), ("avg", 2, 2, 0), ("avg", 3, 1, 0),
+     ("avg", 3, 2, 1)],
+)  # fmt: skip
+def test_pooling(kind: str, kernel: int, stride: int, padding: int) -> None:
+    x = image(3)
+    pool = relay.nn.max_pool2d if kind == "max" else relay.nn.avg_pool2d
+    y = pool(x, pool_size=(kernel,) * 2, strides=(stride,) * 2, padding=(padding,) * 2)
+    exe = tvm_disc.build(relay.Function([x], relay.nn.relu(y)))
+    for shape in IMAGES:
+        a = data(shape, 3)
+        taps = windows(a, kernel, stride, padding, 1, -np.inf if kind == "max" else np.nan)
+        if taps is None:
+            continue
+        expected = taps.max(0) if kind == "max" else np.nanmean(taps, 0)
+        got = exe(a)
+        np.testing.assert_allclose(got, np.maximum(expected, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_max_pooling_keeps_nan() -> None:
+    x = image(1)
+    exe = tvm_disc.build(
+        relay.Function([x], relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(1, 1)))
+    )
+    a = np.zeros((1, 1, 3, 40), "float32")
+    a[0, 0, 1, 21] = np.nan
+    where = np.isnan(exe(a))[0, 0]
+    assert where.sum() == 4 and where[:, 20:22].all()
+
+
+def test_conv1d() -> None:
+    x = relay.var("x", shape=(relay.Any(), 4, relay.Any()), dtype="float32")
+    w = RNG.standard_normal((6, 4, 3)).astype("float32")
+    y = relay.nn.conv1d(x, relay.const(w), strides=(2,), padding=(1,), channels=6, kernel_size=(3,))
+    exe = tvm_disc.build(relay.Function([x], y))
+    for batch, width in ((1, 1), (2, 7), (1, 33), (3, 100)):
+        a = RNG.standard_normal((batch, 4, width)).astype("float32")
+        wide = np.pad(a.astype("float64"), ((0, 0), (0, 0), (1, 1)))
+        size = (width - 1) // 2 + 1
+        taps = np.stack([wide[:, :, k : k + 2 * (size - 1) + 1 : 2] for k in range(3)])
+        np.testing.assert_allclose(
+            exe(a), np.einsum("tncw,oct->now", taps, w), rtol=1e-4, atol=1e-4
+        )
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_transposed(groups: int) -> None:
+    x = image(4)
+    w = RNG.standard_normal((4, 6 // groups, 3, 3)).astype("float32")
+    y = relay.nn.conv2d_transpose(
+        x, relay.const(w), channels=6, kernel_size=(3, 3), strides=(2, 2), padding=(1, 1),
+        groups=groups,
+    )  # fmt: skip
+    exe = tvm_disc.build(relay.Function([x], y))
+    for shape in ((1, 1, 1), (2, 3, 5), (1, 7, 20)):
+        a = data(shape, 4)
+        n, _, h, wd = a.shape
+        full = np.zeros((n, 6, 2 * h + 1, 2 * wd + 1))
+        for g in range(groups):
+            ins, outs = slice(g * 4 // groups, (g + 1) * 4 // groups), 6 // groups
+            for ky in range(3):
+                for kx in range(3):
+                    part = np.einsum("nchw,co->nohw", a[:, ins], w[ins, :, ky, kx])
+                    full[
+                        :, g * outs : (g + 1) * outs, ky : ky + 2 * h : 2, kx : kx + 2 * wd : 2
+                    ] += part
+        np.testing.assert_allclose(exe(a), full[:, :, 1 : 2 * h, 1 : 2 * wd], rtol=1e-4, atol=1e-4)

@@ -1,0 +1,51 @@
+"""Matrix products of narrow and wide types through the one template, against exact references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import relay
+
+RNG = np.random.default_rng(0)
+K, N = 70, 100
+ROWS = (0, 1, 7, 8, 9, 31, 100)
+
+
+def data(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    if "int" in dtype:
+        info = np.iinfo(dtype)
+        return RNG.integers(info.min, info.max + 1, shape).astype(dtype)
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "out", "tolerance"),
+    [("float64", "float64", 1e-14), ("float16", "float16", 1e-3), ("float16", "float32", 1e-6),
+     ("int8", "int32", 0)],
+)  # fmt: skip
+def test_dense(dtype: str, out: str, tolerance: float, constant: bool) -> None:
+    w = data((N, K), dtype)
+    x = relay.var("x", shape=(relay.Any(), K), dtype=dtype)
+    weight = relay.const(w, dtype) if constant else relay.var("w", shape=(N, K), dtype=dtype)
+    call = relay.nn.dense(x, weight, out_dtype=out)
+    exe = tvm_disc.build(relay.Function([x] if constant else [x, weight], call))
+    assert "template: gemm" in exe.explain()
+    for rows in ROWS:
+        a = data((rows, K), dtype)
+        got = exe(a) if constant else exe(a, w)
+        exact = a.astype("float64") @ w.astype("float64").T
+        scale = np.abs(exact).max() if rows else 1.0
+        assert got.dtype == out
+        assert np.abs(got - exact).max(initial=0.0) <= tolerance * scale
+
+
+def test_unlike_types_have_no_kernels() -> None:
+    x = relay.var("x", shape=(relay.Any(), K), dtype="int16")
+    w = relay.const(data((N, K), "int16"), "int16")
+    exe = tvm_disc.build(relay.Function([x], relay.nn.dense(x, w, out_dtype="int32")))
+    assert "int16 x int16 -> int32 is not supported yet" in exe.explain()
+    a = data((3, K), "int16") // 256
+    np.testing.assert_array_equal(exe(a), a.astype("int32") @ w.data.astype("int32").T)

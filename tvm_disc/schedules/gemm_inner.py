@@ -1,0 +1,169 @@
+"""Inner-product kernels: few rows against a B whose columns are contiguous along K.
+
+``c[i, j] = sum_k a[i, k] * b[j, k]`` for as many (i, j) as a vector has lanes. Each sum is a vector
+of partial sums along K; a tree of shuffles then adds inside all of them at once. It is what pays
+when B would have to be transposed for fewer than about eight rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import tirx
+
+from tvm_disc.schedules.emit import (
+    Block,
+    Buffer,
+    Expr,
+    const,
+    first_lanes,
+    i64,
+    index_var,
+    masked_load,
+    pointer,
+    prim_func,
+)
+from tvm_disc.schedules.gemm_micro import MicroKernels, call, splat, vload, vstore
+from tvm_disc.schedules.gemm_spec import GemmSpec, Index, Plan, cdiv, is_one, least
+from tvm_disc.schedules.gemm_tile import GemmTile
+
+MOST_ROWS = 8
+_TILE_ROWS = (1, 2, 4)
+
+
+def tile_rows(lanes: int) -> tuple[int, ...]:
+    """The heights of tiles; a tile of r rows has ``lanes / r`` columns."""
+    return tuple(r for r in _TILE_ROWS if r <= lanes)
+
+
+def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
+    """The function of one tile: ``(a, b, c, k, lda, ldb, ldc)``."""
+    columns = lanes // rows
+    a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
+    k, lda, ldb, ldc = params = [index_var(n) for n in ("k", "lda", "ldb", "ldc")]
+    blk = Block()
+    a, b, c = (blk.declare(f"{n}_", p, dtype) for n, p in zip("abc", (a_ptr, b_ptr, c_ptr)))  # noqa: B905
+    sums = [blk.alloc(f"sum_{s}", lanes, dtype) for s in range(lanes)]
+    row = [blk.alloc(f"row_{i}", lanes, dtype) for i in range(rows)]
+    column = blk.alloc("column", lanes, dtype)
+    for s in sums:
+        vstore(blk, s, 0, lanes, splat(const(0, dtype), lanes))
+
+    def step(at: Expr, mask: Expr) -> None:
+        def load(buf: Buffer, where: Expr) -> Expr:
+            return vload(buf, where, lanes) if mask is None else masked_load(buf, where, mask)
+
+        for i in range(rows):
+            vstore(blk, row[i], 0, lanes, load(a, lda * i + at))
+        for j in range(columns):
+            vstore(blk, column, 0, lanes, load(b, ldb * j + at))
+            for i in range(rows):
+                acc = sums[i * columns + j]
+                product = vload(row[i], 0, lanes) * vload(column, 0, lanes)
+                vstore(blk, acc, 0, lanes, product + vload(acc, 0, lanes))
+
+    whole = blk.bind("whole", tirx.truncdiv(k, i64(lanes)))
+    with blk.loop("kv", whole) as kv:
+        step(kv * lanes, None)
+    rest = blk.bind("rest", k - whole * lanes)
+    with blk.when(rest > 0):
+        step(whole * lanes, first_lanes(rest, lanes))
+    total = _add_inside(blk, sums, lanes)
+    for i in range(rows):
+        picks = [tirx.IntImm("int32", i * columns + j) for j in range(columns)]
+        part = vload(total, 0, lanes)
+        if columns < lanes:
+            part = tirx.Shuffle([part], picks)
+        vstore(blk, c, ldc * i, columns, part)
+    func = prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt())
+    return func.with_attr("tirx.noalias", False)
+
+
+def _add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
+    """A vector whose lane s is the sum of all lanes of ``sums[s]``, in ``sums[0]``.
+
+    Every level adds the two halves of each vector's segments, and joins two vectors to one.
+    """
+    vectors = list(sums)
+    length = lanes
+    while len(vectors) > 1:
+        half = length // 2
+        starts = [v * lanes + s for v in range(2) for s in range(0, lanes, length)]
+        low = [tirx.IntImm("int32", s + e) for s in starts for e in range(half)]
+        high = [tirx.IntImm("int32", s + half + e) for s in starts for e in range(half)]
+        for first, second in zip(vectors[::2], vectors[1::2], strict=True):
+            pair = [vload(first, 0, lanes), vload(second, 0, lanes)]
+            vstore(blk, first, 0, lanes, tirx.Shuffle(pair, low) + tirx.Shuffle(pair, high))
+        vectors, length = vectors[::2], half
+    return vectors[0]
+
+
+@dataclass
+class InnerProducts:
+    """Inner products inside the task loop of a body; ``bind`` names what is not constant."""
+
+    b: Block
+    bind: Callable[[str, Index], Index]
+    spec: GemmSpec
+    plan: Plan
+    tile: GemmTile
+    kernels: MicroKernels
+
+    def condition(self) -> Expr | None:
+        """When inner products along K cost less than transposing B; None for never."""
+        spec, p, lanes = self.spec, self.plan, self.tile.lanes
+        a, b = spec.a_affine, spec.b_affine
+        if spec.direct is None or spec.dtype != spec.acc_dtype or a is None or b is None:
+            return None
+        if spec.a_packed is not None or spec.b_packed is not None or lanes == 1:
+            return None
+        if isinstance(p.m, int) and not 1 <= p.m <= MOST_ROWS:
+            return None
+        if not (is_one(a.k_stride) and is_one(b.k_stride)) or is_one(b.stride):
+            return None
+        m = i64(p.m)
+        return tirx.all(m >= 1, m <= MOST_ROWS, i64(p.n) * self._height() >= lanes)
+
+    def _height(self) -> Index:
+        """The tallest tile that the rows fill."""
+        best: Expr = i64(1)
+        for rows in tile_rows(self.tile.lanes)[1:]:
+            best = tirx.Select(i64(self.plan.m) >= rows, i64(rows), best)
+        return self.bind("height", best)
+
+    def emit(self, g: Expr, begin: Expr, size: Expr) -> None:
+        """All rows against columns ``[begin, begin + size)``.
+
+        The last tile of either direction overlaps the one before it.
+        """
+        b, spec, lanes, dtype = self.b, self.spec, self.tile.lanes, self.spec.dtype
+        a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
+        assert a_view is not None and b_view is not None and out is not None
+        p, m = self.plan, i64(self.plan.m)
+        end = self.bind("end", least(begin + size, p.n))
+        a_base, b_base, c_base = (self.bind("base", v.base(b, g)) for v in (a_view, b_view, out))
+        height = self._height()
+        for rows in tile_rows(lanes):
+            key = ("inner", dtype, lanes, rows)
+            run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, dtype, lanes, rows))
+            columns = lanes // rows
+            with (
+                b.when(height == rows),
+                b.loop("jt", cdiv(end - begin, columns)) as jt,
+                b.loop("it", cdiv(m, rows)) as it,
+            ):
+                j = self.bind("j", tirx.min(begin + jt * columns, end - columns))
+                i = self.bind("i", tirx.min(it * rows, m - rows))
+                at = (
+                    a_view.buffer[a_base + i * a_view.stride],
+                    b_view.buffer[b_base + j * b_view.stride],
+                    out.buffer[c_base + i * out.stride + j],
+                )
+                sizes = (p.k, a_view.stride, b_view.stride, out.stride)
+                b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
+
+
+__all__ = ["MOST_ROWS", "InnerProducts"]
