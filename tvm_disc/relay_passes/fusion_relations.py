@@ -141,5 +141,5 @@ def gathers_rows(node: Node) -> bool:
 
 
 def picks_by(user: Node, node: Node) -> bool:
-    """Whether ``user`` takes the places that ``node`` holds."""
+    """Whether ``user`` gathers rows at the positions that ``node`` computes."""
     return user.op == "relax.take" and user.inputs[1] is node

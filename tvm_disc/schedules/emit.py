@@ -95,16 +95,18 @@ def first_lanes(count: Expr, lanes: int) -> Expr:
 
 
 def truth(value: Expr) -> Expr:
-    """Whether integers are not 0, lane by lane.
+    """Whether numbers are not 0, lane by lane; NaN is not 0.
 
-    For vectors it is written as a comparison of floats, which LLVM turns back: TVM's analyzer
-    takes one of integers for a fact about scalars, and fails.
+    For vectors of integers it is written as a comparison of floats, which LLVM turns back: TVM's
+    analyzer takes one of integers for a fact about scalars, and fails. One comparison, not two:
+    the instruction count of a chain of such values grows with the power of their number.
     """
-    if lanes_of(value) == 1:
-        return tirx.NE(value, const(0, dtype_of(value)))
-    wide = tirx.Cast(with_lanes("float32", value), value)
-    zero = const(0.0, dtype_of(wide))
-    return tirx.Or(wide > zero, wide < zero)
+    if lanes_of(value) > 1 and "float" not in element_dtype(value):
+        value = tirx.Cast(with_lanes("float32", value), value)
+    zero = const(0, dtype_of(value))
+    if "float" in element_dtype(value):
+        return tirx.Not(tirx.EQ(value, zero))  # TVM's NE is "ordered and unequal"
+    return tirx.NE(value, zero)
 
 
 def element_pointer(buffer: Buffer, index: Expr) -> Expr:

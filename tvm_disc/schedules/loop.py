@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import tvm
 from tvm import tirx
 
+from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.schedules.emit import Block, Buffer, first_lanes, i64, index_var, pointer, ramp, view
 from tvm_disc.schedules.index import IndexSpace, add, mul, product
@@ -29,7 +31,7 @@ Expr: TypeAlias = Any
 BLOCK_ELEMS = 4096  # a task of a long row
 MANY_ROWS = 16  # rows for each thread that are tasks enough
 SMALL_ROW = 8
-UNROLLED_VECTORS = 4
+UNROLLED_BYTES = 16  # of each lane: four vectors of 32 bits
 
 
 def plan_loop(group: Group, solver: Solver, machine: Machine) -> Plan:
@@ -44,6 +46,22 @@ def plan_loop(group: Group, solver: Solver, machine: Machine) -> Plan:
     )
 
 
+def _unrolled(group: Group) -> int:
+    """Vectors per step: several hide latency, but a gather is as many loads anyway.
+
+    Wide elements count by their bytes: LLVM's time grows faster than the vectors it must split.
+    """
+    if any(_gathers(n) for n in group.nodes):
+        return 1
+    widest = max(int(tvm.DataType(x.dtype).bits) // 8 for n in group.nodes for x in (n, *n.inputs))
+    return UNROLLED_BYTES // max(4, widest)
+
+
+def _gathers(node: Node) -> bool:
+    """Whether positions of a node's reads come from memory."""
+    return node.cls is OpClass.INJECTIVE and any("int" in x.dtype for x in node.inputs[1:])
+
+
 class _Loop:
     """A loop group, split into ``outer`` and ``inner`` dims by the version that divides most."""
 
@@ -52,6 +70,7 @@ class _Loop:
         self.threads = machine.threads
         self.domain = tuple(group.outputs[0].shape)
         self.vector = is_vectorizable(group)
+        self.unrolled = _unrolled(group)
         self.unsure = uncertain_dims(group, solver)
         self.split = self._best_split()
         self.inner = product(self.domain[self.split :])
@@ -142,7 +161,7 @@ class _Loop:
             with low.loop("j", end - begin, begin=begin) as j:
                 self._store(low, body.outputs, outer, add(base, j), j)
             return
-        wide = lanes * UNROLLED_VECTORS
+        wide = lanes * self.unrolled
         count = block.bind("count", tirx.floordiv(end - begin, i64(wide)))
         with low.loop("jo", count) as jo:
             at = block.bind("at", begin + jo * wide)

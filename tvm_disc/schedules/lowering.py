@@ -35,6 +35,12 @@ Index: TypeAlias = Sequence[Any]
 Reader: TypeAlias = Callable[[Index], Expr]
 
 
+def _is_truth_of_variable(value: Expr) -> bool:
+    """Whether ``value`` is what :func:`truth` makes of a variable that holds floats."""
+    test = value.a if isinstance(value, tirx.Not) else None
+    return isinstance(test, tirx.EQ) and isinstance(test.a, tirx.Var)
+
+
 class Lowering:
     """Evaluates nodes inside one function body.
 
@@ -138,11 +144,12 @@ class Lowering:
     def settle(self, name: str, value: Expr) -> Expr:
         """Bind ``value`` to a variable in the current scope, with the indices it needs."""
         self.resolve([value])
+        if _is_truth_of_variable(value):
+            return value  # a view of a value that has its variable
         if lanes_of(value) > 1 and element_dtype(value) == "bool":
             # TVM has no variables for vectors of bits; as floats its analyzer leaves them alone.
             one, zero = (const(k, with_lanes("float32", value)) for k in (1.0, 0.0))
-            bits = self.block.bind(name, tirx.Select(value, one, zero))
-            return truth(bits)
+            return truth(self.block.bind(name, tirx.Select(value, one, zero)))
         return self.block.bind(name, value)
 
     def resolve(self, exprs: Sequence[Expr]) -> None:
