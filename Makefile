@@ -24,7 +24,7 @@ endef
 .PHONY: help demo test lint format bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.test ## Compile a dynamic BERT once and run it on every recorded shape
 	$(PY) benchmarks/demo.py bert

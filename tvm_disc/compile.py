@@ -284,8 +284,8 @@ def describe(
     return {
         "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
         "outputs": program.output_tree,
-        "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in program.outputs],
-        "direct": takes_numpy(program),
+        "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in general.outputs],
+        "direct": takes_numpy(general),
         "launches": launches(program.region),
         "calls": outline(program.region),
         "workspace_bytes": workspace,
@@ -295,6 +295,7 @@ def describe(
                 "kind": k.kind,
                 "ops": [n.op.removeprefix("relax.") for n in k.nodes],
                 "notes": dict(k.notes),
+                "variants": [str(v) for v in k.choice.variants] if k.choice is not None else [],
                 "group": group_key(k.group) if k.group is not None else "",
                 "choice": k.choice.to_json() if k.choice is not None else {},
             }

@@ -35,6 +35,7 @@ from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
 from tvm_disc.codegen.host_objects import RAISE, Errors
 from tvm_disc.codegen.memory import plan_region
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
+from tvm_disc.codegen.profile_host import profile_functions
 from tvm_disc.codegen.program import Program
 from tvm_disc.schedules.emit import Block, prim_func
 from tvm_disc.schedules.kernel import Machine
@@ -89,6 +90,7 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
     functions.update(memory_functions())
+    functions.update(profile_functions())
     functions[GlobalVar(BIND)] = _bind(slot)
     functions[GlobalVar(POOL)] = _pool(slot)
     errors = Errors()
@@ -98,7 +100,7 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     heaped = any(program.heaped for program in versions)
     if heaped:
         # Only programs of one version have functions of their own.
-        names, made = object_functions(versions[-1].functions, own[-1], errors)
+        names, made = object_functions(versions[-1], own[-1], errors)
         functions.update(made)
     served = list(zip(versions, own, strict=True))
     functions[main] = HostEmitter(served, slot, names, errors).function()

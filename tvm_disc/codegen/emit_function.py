@@ -28,7 +28,8 @@ from tvm_disc.codegen.host_objects import (
     ObjectEmitter,
     address_on_stack,
 )
-from tvm_disc.codegen.program import AllocOutput, HostFunction
+from tvm_disc.codegen.profile_host import kernel_numbers
+from tvm_disc.codegen.program import AllocOutput, HostFunction, Program
 from tvm_disc.schedules.emit import Block, i64, prim_func
 
 Expr: TypeAlias = Any
@@ -43,9 +44,10 @@ class FunctionEmitter(ObjectEmitter):
         constant_offsets: Sequence[int],
         functions: Mapping[HostFunction, Any],
         errors: Errors,
+        numbers: Mapping[str, int],
     ) -> None:
         super().__init__(constant_offsets, functions, errors)
-        self.source = function
+        self.source, self.kernel_numbers = function, numbers
         self.heap = tirx.Var("heap", word_pointer())
         self.regs = self.block.declare("regs", self.heap, "int64")
         self.null = self.block.bind("null", tirx.reinterpret(void_pointer(), self.heap))
@@ -67,6 +69,7 @@ class FunctionEmitter(ObjectEmitter):
         with block.when(tirx.GT(self.regs[i64(Reg.STACK)] - here, i64(STACK_BYTES))):
             self.stop(TOO_DEEP)
         self.constants = block.bind("constants", as_pointer(self.regs[i64(Reg.CONSTANTS)]))
+        self.profile = block.bind("profile", self.regs[i64(Reg.PROFILE)])
         args = [block.bind("arg", self.regs[i64(Reg.ARGS + k)]) for k in self._positions()]
         if all(c.callee is not self.source for c in last_calls(self.source.region)):
             self.boxes.update(zip(self.source.params, args, strict=True))
@@ -107,13 +110,15 @@ class FunctionEmitter(ObjectEmitter):
 
 
 def object_functions(
-    functions: Sequence[HostFunction], constant_offsets: Sequence[int], errors: Errors
+    program: Program, constant_offsets: Sequence[int], errors: Errors
 ) -> tuple[dict[HostFunction, Any], dict[Any, Any]]:
     """(name of every host function, all functions that boxed values need)."""
-    names = {f: GlobalVar(f"host_{f.name}") for f in functions}
+    names = {f: GlobalVar(f"host_{f.name}") for f in program.functions}
+    numbers = kernel_numbers(program.kernels)
     made: dict[Any, Any] = {**heap_functions(), **io_functions()}
-    for f in functions:
-        made[names[f]] = FunctionEmitter(f, constant_offsets, names, errors).function()
+    for f in program.functions:
+        emitter = FunctionEmitter(f, constant_offsets, names, errors, numbers)
+        made[names[f]] = emitter.function()
     made[DISPATCH] = _dispatch(names)
     return names, made
 

@@ -28,6 +28,7 @@ from tvm_disc.codegen.host_abi import (
 from tvm_disc.codegen.host_memory import CONSTANTS, state_of
 from tvm_disc.codegen.host_objects import Errors
 from tvm_disc.codegen.host_outputs import OutputEmitter
+from tvm_disc.codegen.profile_host import WHOLE_CALL, kernel_numbers
 from tvm_disc.codegen.program import HostFunction, Program
 from tvm_disc.schedules.emit import i64
 
@@ -54,6 +55,7 @@ class HostEmitter(OutputEmitter):
         self.self_handle = tirx.Var("self_handle", void_pointer())
         self.num_args = tirx.Var("num_args", "int32")
         self.null = self.args
+        self.kernel_numbers = kernel_numbers(versions[-1][0].kernels)
 
     def function(self) -> Any:
         """The packed entry function."""
@@ -88,11 +90,12 @@ class HostEmitter(OutputEmitter):
         self.outputs, self.allocated = {}, []
         self._load_state()
         self._prepare_results()
-        if program.heaped:
-            self.start_heap()
-        self._region(program.region)
-        if program.heaped:
-            self.stop_heap(program.verify)
+        with self._timed(i64(WHOLE_CALL)):
+            if program.heaped:
+                self.start_heap()
+            self._region(program.region)
+            if program.heaped:
+                self.stop_heap(program.verify)
         self._return_results()
         self.block.ret(i32(0))
 

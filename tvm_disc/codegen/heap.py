@@ -35,6 +35,7 @@ class Reg:
     """Registers, as words from the start of the heap."""
 
     ERROR, NEXT, LIVE, STACK, CURSOR, END, CHUNKS, GROW, CONSTANTS, QUEUE, STATE = range(11)
+    PROFILE = 11
     FREE = 16
     ARGS = FREE + SIZE_CLASSES
     RESULTS = ARGS + MAX_ARGS

@@ -119,6 +119,7 @@ class ObjectEmitter(RegionEmitter):
         self.regs = self.block.declare("regs", self.heap, "int64")
         self.block.store(self.regs, Reg.STACK, address_on_stack(self))
         self.block.store(self.regs, Reg.CONSTANTS, tirx.reinterpret("int64", self.constants))
+        self.block.store(self.regs, Reg.PROFILE, self.profile)
 
     def stop_heap(self, verify: bool) -> None:
         """Give the heap back; with ``verify`` it must be empty."""

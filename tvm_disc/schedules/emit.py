@@ -267,6 +267,13 @@ class Block:
         self.add(S.AllocBuffer(buf))
         return buf
 
+    def stack(self, name: str, size_bytes: int, align: int) -> Buffer:
+        """Bytes on the stack; TVM would turn an allocation of this size into a request."""
+        kept = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
+        buf = tirx.decl_buffer((i64(size_bytes),), "int8", name=name, data_alignment=align)
+        self.add(S.AllocBuffer(buf, kept))
+        return buf
+
     def store(self, buf: Buffer, index: Expr | int, value: Expr) -> None:
         """``buf[index] = value``."""
         self.add(S.BufferStore(buf, value, [i64(index)]))
