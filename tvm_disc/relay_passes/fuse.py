@@ -17,6 +17,7 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.relay.object_ops import has_effect
 from tvm_disc.relay_passes.core_ops import CORE
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_plan import plan_fusion
@@ -68,6 +69,7 @@ class _Outliner:
         self.builder = relax.BlockBuilder(mod)
         self.solver, self.enabled, self.refused = solver, enabled, refused
         self.count = 0
+        self.effect: Node | None = None  # what the next use of a reference must come after
 
     def finish(self) -> Any:
         return self.builder.get()
@@ -89,6 +91,7 @@ class _Outliner:
         lookup = dict(outer)
         bindings = [b for block in seq.blocks for b in block.bindings]
         nodes: list[Node] = []
+        self.effect = None
         node_of: dict[Any, Node] = {}
         for binding in bindings:
             node = self._read(binding, lookup)
@@ -119,6 +122,10 @@ class _Outliner:
             node = read_call(binding.var, value, lookup)
         else:
             node = self._external(binding, lookup)
+        if node.op == "external" and has_effect(binding.value):
+            if self.effect is not None:
+                node.inputs = tuple(dict.fromkeys((*node.inputs, self.effect)))
+            self.effect = node
         lookup[binding.var] = node
         return node
 
