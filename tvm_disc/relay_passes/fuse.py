@@ -344,6 +344,7 @@ def _order(
         for node in outputs[id(g)]:
             made_by.setdefault(node, g)
     inside = {n for g in plan.groups for n in g.members}
+    readers = _number_readers(bindings, node_of)
     items: list[Any] = []
     for b in bindings:
         node = node_of[b.var]
@@ -357,7 +358,7 @@ def _order(
     result: list[Any] = []
 
     def place(item: Any) -> None:
-        stack = [(item, iter(_needs(item, node_of)))]
+        stack = [(item, iter(_needs(item, node_of, readers)))]
         done.add(id(item))
         while stack:
             current, needs = stack[-1]
@@ -365,7 +366,7 @@ def _order(
                 maker = made_by.get(need)
                 if maker is not None and id(maker) not in done:
                     done.add(id(maker))
-                    stack.append((maker, iter(_needs(maker, node_of))))
+                    stack.append((maker, iter(_needs(maker, node_of, readers))))
                     break
             else:
                 result.append(current)
@@ -383,7 +384,31 @@ def _position(item: Any, node_of: Mapping[Any, Node]) -> int:
     return node_of[item.var].index
 
 
-def _needs(item: Any, node_of: Mapping[Any, Node]) -> list[Node]:
-    if isinstance(item, GroupPlan):
-        return [x for n in item.nodes() for x in n.inputs if x not in item]
-    return list(node_of[item.var].inputs)
+def _needs(item: Any, node_of: Mapping[Any, Node], readers: Mapping[Any, Node]) -> list[Node]:
+    group = isinstance(item, GroupPlan)
+    nodes = item.nodes() if group else [node_of[item.var]]
+    needs = [x for n in nodes for x in n.inputs if not group or x not in item]
+    if readers:
+        needs += [readers[s] for n in nodes for s in _mentioned(n) if s in readers]
+    return needs
+
+
+def _mentioned(node: Node) -> list[Any]:
+    """The symbols in a node's own type and scalar operands."""
+    prims = [x for p in node.prims for x in (p if isinstance(p, tuple) else (p,))]
+    return free_symbols([*node.shape, *prims])
+
+
+def _number_readers(bindings: Sequence[Any], node_of: Mapping[Any, Node]) -> dict[Any, Node]:
+    """The bindings that read symbols from data, which no tensor stands for."""
+    if not any(isinstance(b.var.ty, relax.ShapeType) for b in bindings):
+        return {}
+    seen: set[Any] = set()
+    readers: dict[Any, Node] = {}
+    for binding in bindings:
+        node = node_of[binding.var]
+        if isinstance(binding, relax.MatchCast) and isinstance(binding.ty, relax.ShapeType):
+            fresh = [s for s in free_symbols(binding.ty.values) if s not in seen]
+            readers.update(dict.fromkeys(fresh, node))
+        seen.update(_mentioned(node))
+    return readers
