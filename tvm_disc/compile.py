@@ -46,6 +46,7 @@ from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.records import Context, cpu_name, read_records
 from tvm_disc.schedules.signature import group_key, template_hash
+from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver, special_version
 
 Source: TypeAlias = Any
@@ -302,6 +303,9 @@ def describe(
             for k in library.kernels()
         ],
         "external": vars(versions[-1].external),
+        "vendor": any(
+            calls_vendor(v.plan) for k in library.kernels() if k.choice for v in k.choice.variants
+        ),
         "shapes": versions[0].solver.describe(),
         "premises": [str(p) for p in premises],
         "general": {

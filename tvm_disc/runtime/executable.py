@@ -41,6 +41,7 @@ from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
 from tvm_disc.runtime.shape_log import ShapeLog
+from tvm_disc.schedules.vendor import expose
 
 Array: TypeAlias = Any
 
@@ -89,6 +90,8 @@ class Executable:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
         if self._constants is not None:
             self._module[BIND](self._constants.ctypes.data)
+        if self._manifest.get("vendor"):
+            expose()
         pool = self._module[POOL]
         weakref.finalize(self, pool, 0)
         if self._manifest["direct"] and arrays_are_readable():
