@@ -4,13 +4,16 @@ A template emits the body of ``[lo, hi)`` of its independent tasks; everything e
 symbolic dims, scratch memory, which variant runs and on how many threads) is common and lives here.
 
     name_body(inputs..., outputs..., scratch, dims..., lo, hi)
-    name(inputs..., outputs..., scratch, dims...)
+    name(inputs..., outputs..., scratch, dims..., threads)
+
+``threads`` bounds the parts that run at once, and with them the scratch memory that is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, TypeAlias
 
 import tvm
@@ -25,7 +28,7 @@ from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.index import IndexSpace, mul
 from tvm_disc.schedules.llvm_ops import tuned_for
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.tree import Leaf, Tree
+from tvm_disc.schedules.tree import Leaf, Split, Tree
 from tvm_disc.schedules.variant import SERIAL, Plan, Variant
 from tvm_disc.shape import Solver
 
@@ -94,7 +97,7 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
         group.params,
         group.outputs,
         symbols,
-        _scratch_bytes(choice.variants, solver),
+        _scratch_bytes(choice, solver),
         plan.packed,
         plan.notes,
         choice,
@@ -102,18 +105,37 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
     )
 
 
-def _scratch_bytes(variants: Sequence[Variant], solver: Solver) -> Expr:
-    """Room for whichever variant needs most."""
-    sizes: list[Expr] = []
-    for v in variants:
-        size = mul(i64(v.plan.scratch_elems), v.run.parts * _bytes(v.plan.scratch_dtype))
-        if static_dim(size) == 0 or any(solver.known_le(size, s) for s in sizes):
-            continue
-        sizes = [s for s in sizes if not solver.known_le(s, size)] + [size]
-    total: Expr = i64(0)
-    for k, size in enumerate(sizes):
-        total = tirx.max(total, size) if k else size
-    return total
+def _scratch_bytes(choice: Choice, solver: Solver) -> Expr:
+    """Room for the variant that the tree picks."""
+
+    def under(tree: Tree) -> Expr:
+        if isinstance(tree, Split):
+            below, rest = under(tree.below), under(tree.rest)
+            asked = i64(choice.features[tree.feature][0])
+            same = solver.known_eq(below, rest)
+            return below if same else tirx.Select(asked < tree.at, below, rest)
+        variant = choice.variants[tree.variant]
+        instead = [] if variant.safe else [next(v for v in choice.variants if v.safe)]
+        return _most([_room(v) for v in (variant, *instead)], solver)
+
+    return under(choice.tree)
+
+
+def _room(variant: Variant) -> Expr:
+    """Scratch of a variant, for as many parts as have a task."""
+    plan, parts = variant.plan, variant.run.parts
+    each = mul(i64(plan.scratch_elems), _bytes(plan.scratch_dtype))
+    if parts == 1 or static_dim(each) == 0:
+        return each
+    return each * tirx.max(tirx.min(i64(plan.tasks), i64(parts)), i64(1))
+
+
+def _most(sizes: Sequence[Expr], solver: Solver) -> Expr:
+    kept: list[Expr] = []
+    for size in sizes:
+        if static_dim(size) != 0 and not any(solver.known_le(size, s) for s in kept):
+            kept = [s for s in kept if not solver.known_le(s, size)] + [size]
+    return reduce(tirx.max, kept) if kept else i64(0)
 
 
 def _uses_scratch(plan: Plan) -> bool:
@@ -163,12 +185,14 @@ class _Driver:
     ) -> None:
         self.group, self.choice, self.symbols, self.bodies = group, choice, symbols, bodies
         self.ins, self.outs, self.scratch = _pointers(group, choice.variants[0].plan)
+        self.threads = index_var("threads")
         self.block = Block()
 
     def function(self) -> Any:
         """The kernel's entry."""
         self._tree(self.choice.tree)
-        return prim_func([*self.ins, *self.outs, self.scratch, *self.symbols], self.block.stmt())
+        params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.threads]
+        return prim_func(params, self.block.stmt())
 
     def _tree(self, tree: Tree) -> None:
         if isinstance(tree, Leaf):
@@ -197,11 +221,13 @@ class _Driver:
         if parts == 1:
             self._call(plan, None, i64(0), tasks)
             return
-        with block.when(tasks > 1):
-            chunk = block.bind("chunk", tirx.floordiv(tasks + (parts - 1), parts))
+        parts = block.bind("parts", tirx.min(i64(parts), self.threads))
+        with block.when(tirx.And(tasks > 1, parts > 1)):
+            chunk = block.bind("chunk", tirx.truncdiv(tasks + (parts - 1), parts))
             with block.loop("part", parts, kind="parallel") as part:
-                lo, hi = tirx.min(part * chunk, tasks), tirx.min((part + 1) * chunk, tasks)
-                self._call(plan, part, lo, hi)
+                lo, hi = part * chunk, tirx.min((part + 1) * chunk, tasks)
+                with block.when(lo < hi):  # a part without tasks has no scratch either
+                    self._call(plan, part, lo, hi)
         with block.otherwise():
             self._call(plan, None, i64(0), tasks)
 
