@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 import sys
 import textwrap
@@ -160,6 +161,8 @@ class Executable:
             if len(self._results) >= REMEMBERED:
                 self._results.clear()
             fields = [(a.shape, a.dtype) for a in _leaves(result)]
+            if any(math.prod(shape) * dtype.itemsize >= LINES_BYTES for shape, dtype in fields):
+                return
             if self._plain:
                 self._results[args[0].shape] = fields[0]
             else:
@@ -372,6 +375,9 @@ _EMPTY = np.empty
 _SHAPE = operator.attrgetter("shape")
 # Shapes of inputs whose results' shapes are remembered.
 REMEMBERED = 4096
+# Results from this size on are allocated by the program, which places them on a line of cache, as
+# NumPy does not: stores across lines cost more than the few microseconds of the longer way.
+LINES_BYTES = 192 << 10
 
 
 def _not_direct(*_: int) -> int:
