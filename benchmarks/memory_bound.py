@@ -212,7 +212,12 @@ class Torch:
 
 
 def measure(
-    names: Sequence[str], threads: int, torch_python: str | None, rounds: int, unfused: bool
+    names: Sequence[str],
+    threads: int,
+    torch_python: str | None,
+    rounds: int,
+    unfused: bool,
+    sweep: Sequence[tuple[int, int]],
 ) -> list[dict[str, Any]]:
     """A record per case and shape: median microseconds of every contestant."""
     from tvm_disc.compile import build
@@ -227,7 +232,7 @@ def measure(
         if unfused:
             options = Options(threads=threads, fuse=False)
             programs["unfused"] = build(text, constraints=facts, options=options)
-        for rows, cols in shapes():
+        for rows, cols in sweep:
             args = inputs(case, rows, cols)
             fns = {k: (lambda p=p, args=args: p(*args)) for k, p in programs.items()}
             ours = programs["disc"]
@@ -327,6 +332,7 @@ def main() -> None:
     parser.add_argument("--torch", help="interpreter that has PyTorch; without it only our times")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--shapes", nargs="+", help="rows x columns, such as 64x257; default: all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--fused-only", action="store_true")
     parser.add_argument("--records", type=Path, help="write all times as JSON")
@@ -338,8 +344,11 @@ def main() -> None:
         serve_torch(args.serve)
         return
     records = [r for path in args.show or () for r in json.loads(path.read_text())]
+    given = [tuple(map(int, s.split("x"))) for s in args.shapes or ()]
+    sweep = [(rows, cols) for rows, cols in given] or shapes()
     for threads in () if args.show else args.threads:
-        records += measure(args.cases, threads, args.torch, args.rounds, not args.fused_only)
+        unfused = not args.fused_only
+        records += measure(args.cases, threads, args.torch, args.rounds, unfused, sweep)
     print(show(records))
     if args.torch or args.show:
         print(summary(records))

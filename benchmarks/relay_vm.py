@@ -39,7 +39,8 @@ def main(model: Path, inputs: Path, rounds: int) -> None:
     names = [p.name_hint for p in mod["main"].params]
     start = time.perf_counter()
     with tvm.transform.PassContext(opt_level=3):
-        library = relay.vm.compile(mod, target="llvm -mcpu=native")
+        cpu = tvm.target.codegen.llvm_get_system_cpu()
+        library = relay.vm.compile(mod, target=f"llvm -mcpu={cpu}")
     report = {"compile_s": time.perf_counter() - start, "seconds": {}}
     vm = VirtualMachine(library, tvm.cpu())
     outputs = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,25 @@ def test_explain(model: str, capsys: Capture) -> None:
 def test_explain_a_shape(model: str, capsys: Capture) -> None:
     assert main(["explain", model, "--shape", "x=3x4,y=3x4"]) == 0
     assert capsys.readouterr().out
+
+
+def test_profile_prints_a_table_and_writes_both_files(
+    library: str, tmp_path: Path, capsys: Capture
+) -> None:
+    table, trace = tmp_path / "profile.json", tmp_path / "trace.json"
+    argv = ["profile", library, "--random", "x=5x4,y=5x4", "--repeat", "2"]
+    assert main([*argv, "--json", str(table), "--trace", str(trace)]) == 0
+    out = capsys.readouterr().out
+    assert "GFLOP/s" in out and "us per call" in out
+    assert json.loads(table.read_text())["calls"] == 2
+    assert len(json.loads(trace.read_text())["traceEvents"]) == 4
+
+
+def test_signature_of_a_saved_program(library: str, model: str, capsys: Capture) -> None:
+    assert main(["signature", library]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("(x: float32[") and ") -> (float32[" in text
+    assert "not a program saved by tvm_disc" in refusal(["signature", model], capsys)
 
 
 def test_help_names_the_commands(capsys: Capture) -> None:

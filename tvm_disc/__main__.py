@@ -1,4 +1,4 @@
-"""The command line: ``tvm-disc build|run|explain|tune``, also ``python -m tvm_disc``.
+"""The command line: ``tvm-disc COMMAND MODEL``, also ``python -m tvm_disc``.
 
 A refusal of ``tvm_disc.errors`` and a file that cannot be read or written end the command with
 one ``error: ...`` message and exit code 2; ``--traceback`` shows where it came from instead.
@@ -19,6 +19,7 @@ import numpy as np
 
 import tvm_disc
 from tvm_disc import relay
+from tvm_disc.codegen.export import read_manifest, signature_text
 from tvm_disc.debug import format_timings
 from tvm_disc.errors import BadInput, DiscError, ParseError
 from tvm_disc.options import Options
@@ -26,6 +27,7 @@ from tvm_disc.tune import tune
 from tvm_disc.tune.tune import POINTS
 
 ERROR = 2
+COMMANDS = "build|run|explain|profile|signature|tune"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
 Spec = tuple[tuple[int, ...], str | None]
 
@@ -52,7 +54,9 @@ def _message(error: DiscError | OSError) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tvm-disc", description=tvm_disc.__doc__)
-    commands = parser.add_subparsers(required=True, metavar="build|run|explain|tune")
+    commands = parser.add_subparsers(
+        required=True, metavar="build|run|explain|profile|signature|tune"
+    )
 
     build = commands.add_parser("build", help="compile a model and save it")
     _model_arguments(build, "Relay text or JSON, or an ONNX file")
@@ -61,15 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="run a model on given or random inputs")
     _model_arguments(run, "a model, or what `tvm-disc build` saved (.so)")
-    run.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
-    run.add_argument("--inputs", type=Path, metavar="FILE.npz", help="one array per input name")
-    run.add_argument(
-        "--random",
-        action="append",
-        default=[],
-        metavar="NAME=2x7[:DTYPE],...",
-        help="normal floats, integers 0 and 1, from a fixed seed",
-    )
+    _input_arguments(run)
     run.add_argument("--repeat", type=_positive, metavar="N", help="time N calls after the first")
     run.add_argument("--output", type=Path, metavar="FILE.npz", help="save the outputs")
     run.set_defaults(command=_run)
@@ -87,6 +83,19 @@ def _parser() -> argparse.ArgumentParser:
         "--picture", type=Path, metavar="FILE.svg", help="draw the kernel calls (.svg, .png, .pdf)"
     )
     explain.set_defaults(command=_explain)
+
+    profile = commands.add_parser("profile", help="where the time of a call goes, per kernel")
+    _model_arguments(profile, "a model, or what `tvm-disc build` saved (.so)")
+    _input_arguments(profile)
+    profile.add_argument("--repeat", type=_positive, default=10, metavar="N", help="calls timed")
+    profile.add_argument("--json", type=Path, metavar="FILE", help="also as JSON")
+    profile.add_argument("--trace", type=Path, metavar="FILE", help="also as a Chrome trace")
+    profile.set_defaults(command=_profile)
+
+    signature = commands.add_parser("signature", help="what a saved program takes and gives")
+    signature.add_argument("model", type=Path, help="what `tvm-disc build` saved (.so)")
+    signature.add_argument("--traceback", action="store_true", help="show an error's origin")
+    signature.set_defaults(command=_signature)
     _tune_arguments(commands.add_parser("tune", help="measure variants, to choose them by"))
     return parser
 
@@ -127,6 +136,18 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     group.add_argument("--records", type=Path, metavar="FILE", help="times to choose variants by")
     group.add_argument("--timings", action="store_true", help="print seconds per stage")
     parser.add_argument("--traceback", action="store_true", help="show where an error came from")
+
+
+def _input_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy")
+    parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="one array per input name")
+    parser.add_argument(
+        "--random",
+        action="append",
+        default=[],
+        metavar="NAME=2x7[:DTYPE],...",
+        help="normal floats, integers 0 and 1, from a fixed seed",
+    )
 
 
 def _positive(text: str) -> int:
@@ -201,6 +222,20 @@ def _dims(texts: Sequence[str]) -> dict[str, Sequence[int]] | None:
         sizes = [int(n) for n in numbers]
         found[name] = range(sizes[0], sizes[1] + 1) if dots else sizes
     return found or None
+
+
+def _profile(args: argparse.Namespace) -> None:
+    exe = _load(args)
+    inputs = _inputs(args, {name: dtype for name, _, dtype in exe.signature})
+    profile = exe.profile(repeat=args.repeat, **inputs)
+    print(profile)
+    for path, text in ((args.json, profile.to_json()), (args.trace, profile.to_chrome_trace())):
+        if path is not None:
+            path.write_text(text, encoding="utf-8")
+
+
+def _signature(args: argparse.Namespace) -> None:
+    print(signature_text(read_manifest(args.model)))
 
 
 # --- models ----------------------------------------------------------------------------------

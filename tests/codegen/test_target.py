@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,27 @@ def test_another_architecture_compiles() -> None:
     assert "fmla" in exe.source("asm")
     with pytest.raises(ArtifactError, match="cannot run on this machine"):
         exe(np.zeros((1, 16), "float32"))
+
+
+def test_an_object_for_another_architecture(tmp_path: Path) -> None:
+    target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76"}
+    exe = tvm_disc.build(mlp(), target=target)
+    path = tmp_path / "mlp.o"
+    exe._module.write_to_file(str(path), "o")
+    header = path.read_bytes()
+    assert header[:6] == b"\x7fELF\x02\x01", "64 bits, little endian"
+    kind, machine = struct.unpack_from("<HH", header, 16)
+    assert (kind, machine) == (1, 183), "a relocatable object for AArch64"
+    for symbol in (
+        b"__tvm_ffi_main",
+        b"__tvm_ffi_tvm_disc_bind",
+        b"TVMFFITensorFromDLPackVersioned",
+    ):
+        assert symbol in header
+    with pytest.raises(ArtifactError, match="found none of no-such-gcc"):
+        exe.save(tmp_path / "mlp.so", compiler="no-such-gcc")
+    with pytest.raises(ArtifactError, match="cc could not"):
+        exe.save(tmp_path / "mlp.so", compiler="cc")  # links for this machine only
 
 
 def test_the_environment_stands_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import tvm
@@ -14,6 +15,13 @@ from tvm.tirx import stmt as S
 from tvm_disc.codegen.host_abi import as_pointer, i32
 from tvm_disc.codegen.host_memory import GIVE, TAKE, call
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES, tops
+from tvm_disc.codegen.profile_host import (
+    NOW,
+    RECORD,
+    launch_bytes,
+    launch_flops,
+    launch_variant,
+)
 from tvm_disc.codegen.program import (
     AllocOutput,
     Carried,
@@ -35,6 +43,8 @@ from tvm_disc.codegen.program import (
 from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64
 
 Expr: TypeAlias = Any
+# Workspaces up to this size lie on the stack.
+SMALL_BYTES = 4096
 
 
 def _highest(values: Sequence[Expr]) -> Expr:
@@ -56,13 +66,16 @@ class RegionEmitter:
         self.offsets = constant_offsets
         self.inputs: list[Expr] = []
         self.outputs: dict[int, Expr] = {}
-        self.workspaces: list[tuple[Expr, list[Expr]]] = []
+        # Of every open region: its memory, whether that was requested, and its offsets.
+        self.workspaces: list[tuple[Expr, Expr, list[Expr]]] = []
         self.places: dict[Storage, Expr] = {}
         self.cells: dict[Cell, Buffer] = {}
         self.open_cells: list[list[Cell]] = []
         self.constants: Expr = None
         self.null: Expr = None
         self.state: Expr = None
+        self.profile: Expr = None  # address of the record of a timed call, or 0
+        self.kernel_numbers: Mapping[str, int] = {}
         self.allocated: list[int] = []  # outputs that exist by now
 
     def alloc_output(self, instruction: AllocOutput) -> None:
@@ -84,9 +97,8 @@ class RegionEmitter:
             for cell in cells:
                 if cell in self.cells:
                     self._free_cell(self.cells[cell])
-        for pointer, _ in self.workspaces:
-            if pointer is not None:
-                self._free(pointer)
+        for pointer, large, _ in self.workspaces:
+            self._give_back(pointer, large)
         if self.allocated:
             self._abandon_outputs()
 
@@ -104,6 +116,20 @@ class RegionEmitter:
     def _free(self, pointer: Expr) -> None:
         self.block.eval(call(GIVE, self.state, tirx.reinterpret("int64", pointer)))
 
+    def _workspace(self, size_bytes: Expr) -> tuple[Expr, Expr]:
+        """A pointer to so many bytes, and whether they are a request that must be given back.
+
+        A small workspace lies on the stack, which costs nothing.
+        """
+        small = self.block.stack("small", SMALL_BYTES, ALIGNMENT_BYTES)
+        place = self.block.alloc("place", 1, "int64")
+        self.block.store(place, 0, tirx.reinterpret("int64", small.data))
+        large = self.block.bind("large", size_bytes > SMALL_BYTES)
+        with self.block.when(large):
+            pointer = self._alloc(size_bytes)
+            self.block.store(place, 0, tirx.reinterpret("int64", pointer))
+        return self.block.bind("workspace", as_pointer(place[i64(0)])), large
+
     def _open_workspace(self, region: Region) -> None:
         offsets: list[Expr] = []
         ends: list[Expr] = []
@@ -114,13 +140,16 @@ class RegionEmitter:
             end = offsets[-1] + units * ALIGNMENT_BYTES
             ends.append(self.block.bind("end", end))
         total = _highest([ends[k] for k in tops(region.slots)])
-        pointer = self._alloc(tirx.max(total, i64(ALIGNMENT_BYTES))) if region.slots else None
-        self.workspaces.append((pointer, offsets))
+        pointer, large = self._workspace(total) if region.slots else (None, None)
+        self.workspaces.append((pointer, large, offsets))
 
     def _close_workspace(self) -> None:
-        pointer, _ = self.workspaces.pop()
+        self._give_back(*self.workspaces.pop()[:2])
+
+    def _give_back(self, pointer: Expr, large: Expr) -> None:
         if pointer is not None:
-            self._free(pointer)
+            with self.block.when(large):
+                self._free(pointer)
 
     def _place(self, storage: Storage) -> Expr:
         """The address of a storage as an untyped pointer."""
@@ -181,7 +210,7 @@ class RegionEmitter:
             self._new_cell(storage.cell)
             self._set_cell(storage.cell, self._alloc(tirx.max(i64(storage.size_bytes), i64(64))), 1)
         elif storage.home is Home.WORKSPACE and storage not in self.places:
-            pointer, offsets = self.workspaces[-1]
+            pointer, _, offsets = self.workspaces[-1]
             at = O.handle_add_byte_offset(pointer, offsets[storage.slot])
             self.places[storage] = self.block.bind(storage.name, at)
 
@@ -196,7 +225,24 @@ class RegionEmitter:
         null = byte_offset(self.null, 0, "float32")
         args.append(self._typed(launch.scratch, "float32") if launch.scratch else null)
         args += [i64(s) for s in launch.symbols]
-        self.block.eval(tvm.ir.Call(kernel.entry, args, ret_ty=PrimType("int32")))
+        number = i64(self.kernel_numbers[kernel.name])
+        with self._timed(number, launch):
+            self.block.eval(tvm.ir.Call(kernel.entry, args, ret_ty=PrimType("int32")))
+
+    @contextmanager
+    def _timed(self, number: Expr, launch: Launch | None = None) -> Iterator[None]:
+        """What is emitted inside is recorded by calls that ask for it."""
+        start = self.block.alloc("start", 1, "int64")
+        asked = tirx.NE(self.profile, i64(0))
+        with self.block.when(asked):
+            self.block.eval(call(NOW, start.data))
+        yield
+        with self.block.when(asked):
+            work: list[Expr] = [i64(0)] * 3
+            if launch is not None:
+                work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
+            variant, size, flops = work
+            self.block.eval(call(RECORD, self.profile, number, variant, start[i64(0)], size, flops))
 
     def _copy(self, copy: Copy) -> None:
         self._settle(copy.target)
@@ -294,7 +340,7 @@ class RegionEmitter:
             for instruction in loop.header.instructions:
                 self._instruction(instruction, loop.header)
             taken = self._condition(loop.cond)
-            with self.block.when(taken):
+            with self.block.when(tirx.Not(taken) if loop.until else taken):
                 self._step(loop, dim_cells)
             with self.block.otherwise():
                 self._branch(loop.exit, loop.outcomes, outcome_cells)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-import operator
-import sys
 import textwrap
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,15 +19,31 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from tvm_disc.codegen import host_numpy
 from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
 from tvm_disc.codegen.host_abi import BIND, DIRECT, POOL
 from tvm_disc.codegen.host_memory import KEPT, MISSES, REQUESTS, STATE_WORDS
+from tvm_disc.codegen.profile_host import COUNT, ROOM
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
+from tvm_disc.runtime.arrays import (
+    ARRAY_TYPE,
+    EMPTY,
+    LINES_BYTES,
+    NDARRAY,
+    REMEMBERED,
+    SHAPES,
+    arrays_are_readable,
+    check_writable,
+    leaves,
+    nested,
+    not_direct,
+)
 from tvm_disc.runtime.calls import table
+from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.picture import draw
+from tvm_disc.runtime.profile import Profile, new_record, read_record
 from tvm_disc.runtime.shape_log import ShapeLog
+from tvm_disc.schedules.vendor import expose
 
 Array: TypeAlias = Any
 
@@ -56,8 +71,9 @@ class Executable:
         self.timings = dict(timings or {})
         self._outputs: Any = manifest["outputs"]
         self._names: list[str] = [name for name, _, _ in self.signature]
+        self._codec = Codec.of(manifest.get("external"), self._names)
         self._binding = threading.Lock()
-        self._direct: Callable[..., int] = _not_direct
+        self._direct: Callable[..., int] = not_direct
         # Shapes of NumPy inputs seen before, and what to allocate for them.
         self._results: dict[tuple[Any, ...], Any] = {}
         self._plain = len(self._names) == 1 and isinstance(self._outputs, int)
@@ -76,6 +92,8 @@ class Executable:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
         if self._constants is not None:
             self._module[BIND](self._constants.ctypes.data)
+        if self._manifest.get("vendor"):
+            expose()
         pool = self._module[POOL]
         weakref.finalize(self, pool, 0)
         if self._manifest["direct"] and arrays_are_readable():
@@ -111,18 +129,20 @@ class Executable:
             GuardFailed: shapes that the program was not compiled for.
             MemoryError: no memory for a result or for the workspace; the next call is unharmed.
         """
+        if self._codec is not None:
+            return self._boxed(self._codec.flatten(args, kwargs), out)
         if kwargs:
             args = self._ordered(args, kwargs)
         if out is not None:
             return self._write(args, out)
-        if args and type(args[0]) is _NDARRAY:
+        if args and type(args[0]) is NDARRAY:
             # Every name costs here: docs/runtime.md says where the time of a small call goes.
             if self._plain:
                 found = self._results.get(args[0].shape)
                 if found is not None:
-                    array = _EMPTY(*found)
+                    array = EMPTY(*found)
                     arrays = (array,)
-                    if self._direct(_TYPE, id(args), id(arrays)) == 0:
+                    if self._direct(ARRAY_TYPE, id(args), id(arrays)) == 0:
                         return array
             elif self._results:
                 return self._on_arrays(args)
@@ -131,13 +151,36 @@ class Executable:
     def _on_arrays(self, args: tuple[Array, ...]) -> Any:
         """A call with NumPy arrays, perhaps: results of known shape, and no conversions."""
         try:
-            found = self._results[tuple(map(_SHAPE, args))]
+            found = self._results[tuple(map(SHAPES, args))]
         except (KeyError, AttributeError, TypeError):  # a new shape, or no arrays at all
             return self._general(args)
-        arrays = tuple([_EMPTY(*fields) for fields in found])
-        if self._direct(_TYPE, id(args), id(arrays)):
+        arrays = tuple([EMPTY(*fields) for fields in found])
+        if self._direct(ARRAY_TYPE, id(args), id(arrays)):
             return self._general(args)
-        return _nested(arrays, self._outputs)
+        return nested(arrays, self._outputs)
+
+    def bind(self, *args: Array, **kwargs: Array) -> Callable[[], Any]:
+        """A call whose arguments are in the program's own form already, values of data types too.
+
+        It gives the program's results in that form, as TVM tensors.
+        """
+        args = self._flat(args, kwargs)
+        self._general(args)  # binds the machine code and checks the arguments
+        return partial(self._main, *args)
+
+    def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
+        """A call that takes or gives boxed values, already flat."""
+        if out is not None:
+            raise BadInput("out: a program that takes or returns data types allocates its results")
+        try:
+            result = self._main(*args)
+        except ArtifactError:
+            raise
+        except Exception as error:
+            result = self._recover(args, (), error)
+        assert self._codec is not None
+        convert = _converter(args[0] if args else np.empty(0))
+        return self._codec.rebuild(result, convert)
 
     def _general(self, args: tuple[Array, ...]) -> Any:
         """A call with any kind of tensor."""
@@ -152,7 +195,7 @@ class Executable:
             convert = _converter(args[0] if args else None)
         bare = isinstance(self._outputs, int)
         converted = convert(result) if bare else _convert(result, self._outputs, convert)
-        if convert is np.from_dlpack and self._direct is not _not_direct:
+        if convert is np.from_dlpack and self._direct is not not_direct:
             self._remember(args, converted)
         return converted
 
@@ -160,7 +203,7 @@ class Executable:
         if all(type(a) is np.ndarray for a in args):
             if len(self._results) >= REMEMBERED:
                 self._results.clear()
-            fields = [(a.shape, a.dtype) for a in _leaves(result)]
+            fields = [(a.shape, a.dtype) for a in leaves(result)]
             if any(math.prod(shape) * dtype.itemsize >= LINES_BYTES for shape, dtype in fields):
                 return
             if self._plain:
@@ -169,7 +212,7 @@ class Executable:
                 self._results[tuple(a.shape for a in args)] = fields
 
     def _write(self, args: tuple[Array, ...], out: Any) -> Any:
-        outputs = _leaves(out)
+        outputs = leaves(out)
         count = len(self._manifest["results"])
         if len(outputs) != count:
             raise BadInput(f"out: expected {count} tensors, found {len(outputs)}")
@@ -195,12 +238,18 @@ class Executable:
         log = ShapeLog(self._main, self._names)
         kept = self._main, self._direct, self._results
         # Without results of known shape every call goes through the log.
-        self._main, self._direct, self._results = log, _not_direct, {}
+        self._main, self._direct, self._results = log, not_direct, {}
         try:
             yield
         finally:
             self._main, self._direct, self._results = kept
             log.write(Path(path))
+
+    def _flat(self, args: tuple[Array, ...], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
+        """The arguments in the program's own form."""
+        if self._codec is not None:
+            return self._codec.flatten(args, kwargs)
+        return self._ordered(args, kwargs) if kwargs else args
 
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
         if not args and len(kwargs) == len(self._names):
@@ -227,7 +276,7 @@ class Executable:
             raise MemoryError(f"out of memory for {self._found(args)}") from None
         prepared = [self._prepare(k, a) for k, a in enumerate(args)]
         for k, tensor in enumerate(outputs):
-            _check_writable(k, tensor)
+            check_writable(k, tensor)
         if any(p is not a for p, a in zip(prepared, args, strict=True)):
             try:
                 return self._main(*prepared, *outputs)
@@ -354,81 +403,48 @@ class Executable:
         )
         return [*lines, ""]
 
-    def save(self, path: str | Path) -> None:
+    def profile(self, *args: Array, repeat: int = 10, **kwargs: Array) -> Profile:
+        """Time calls kernel by kernel; the first one, which warms up, is not counted.
+
+        Any program can be profiled, a loaded one too: the timers are part of it, and a call that
+        does not ask for them passes a branch per kernel.
+        """
+        args = self._flat(args, kwargs)
+        self._general(args)  # tells what is wrong with the arguments, and warms up
+        prepared = [self._prepare(k, a) for k, a in enumerate(args)]
+        record = new_record(max(64, 4 * len(self.launches)))
+        found = Profile()
+        while len(found.calls) < repeat:
+            record[COUNT] = 0
+            start = time.perf_counter_ns()
+            self._main(*prepared, record.ctypes.data)
+            python_ns = time.perf_counter_ns() - start
+            if record[COUNT] > record[ROOM]:  # a loop ran more kernels than there is room for
+                record = new_record(2 * int(record[COUNT]))
+                continue
+            events, total_ns = read_record(record, self._manifest["kernels"])
+            found.calls.append(events)
+            found.total_ns.append(total_ns)
+            found.python_ns.append(python_ns)
+        return found
+
+    def save(self, path: str | Path, compiler: str | None = None) -> None:
         """Write one shared library that needs only TVM's runtime.
+
+        Args:
+            compiler: the C compiler that links; for another machine, one that builds for it, such
+                as ``aarch64-linux-gnu-gcc``.
 
         Raises:
             ArtifactError: this program was loaded, or nothing can link it.
         """
         if self._constants is None:
             raise ArtifactError("a loaded program cannot be saved again; copy its file")
-        export(self._module, self._constants, self._manifest, Path(path))
+        export(self._module, self._constants, self._manifest, Path(path), compiler)
 
     def source(self, kind: str = "ll") -> str:
         """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
         return str(self._module.inspect_source(kind))
-
-
-_NDARRAY = np.ndarray
-_TYPE = id(np.ndarray)
-_EMPTY = np.empty
-_SHAPE = operator.attrgetter("shape")
-# Shapes of inputs whose results' shapes are remembered.
-REMEMBERED = 4096
-# Results from this size on are allocated by the program, which places them on a line of cache, as
-# NumPy does not: stores across lines cost more than the few microseconds of the longer way.
-LINES_BYTES = 192 << 10
-
-
-def _not_direct(*_: int) -> int:
-    """Stands for the entry for NumPy arrays in a program that has none."""
-    return 1
-
-
-@cache
-def arrays_are_readable() -> bool:
-    """Whether this interpreter's arrays have the layout that compiled programs read."""
-    if sys.implementation.name != "cpython" or sys.byteorder != "little":
-        return False
-    array = np.zeros((2, 3), "float32")
-    word = ctypes.c_int64.from_address
-    shape = word(id(array) + host_numpy.SHAPE).value if word(id(array) + 8).value == _TYPE else 0
-    pair = (array, array)
-    return (
-        shape != 0
-        and word(id(pair) + host_numpy.LENGTH).value == 2
-        and word(id(pair) + host_numpy.ITEMS + 8).value == id(array)
-        and word(id(array) + host_numpy.DATA).value == array.ctypes.data
-        and ctypes.c_int32.from_address(id(array) + host_numpy.NDIM).value == 2
-        and [word(shape).value, word(shape + 8).value] == [2, 3]
-        and word(id(array) + host_numpy.DTYPE).value == id(array.dtype)
-        and ctypes.c_int32.from_address(id(array) + host_numpy.FLAGS).value & 0xFFFF
-        == array.flags.num & 0xFFFF
-        and ctypes.c_int32.from_address(id(array.dtype) + host_numpy.DTYPE_NUMBER).value
-        == array.dtype.num
-        and all(np.dtype(name).num in numbers for name, numbers in host_numpy.TYPE_NUMBERS.items())
-    )
-
-
-def _check_writable(position: int, tensor: Any) -> None:
-    if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
-        raise BadInput(f"output {position}: expected a tensor to write into, found a read-only one")
-    if not hasattr(tensor, "__dlpack__"):
-        raise BadInput(f"output {position}: expected a tensor, found {type(tensor).__name__}")
-
-
-def _leaves(tree: Any) -> list[Any]:
-    """The tensors of a nested result, in order."""
-    if isinstance(tree, tuple | list):
-        return [leaf for item in tree for leaf in _leaves(item)]
-    return [tree]
-
-
-def _nested(arrays: Sequence[Any], tree: Any) -> Any:
-    """``arrays`` as ``tree`` has their positions."""
-    if isinstance(tree, int):
-        return arrays[tree]
-    return tuple([_nested(arrays, t) for t in tree])
 
 
 # What turns a TVM tensor into the caller's kind of tensor, by the type of the first input.

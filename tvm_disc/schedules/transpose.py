@@ -41,6 +41,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 RUN_TILES = 16  # tiles one after another: neighbouring lines of few rows
+FAR_BYTES = 1 << 20  # results beyond it are not in a nearby cache: their lines are asked for early
 STREAM_BYTES = 3 << 20  # results beyond it go past the caches
 LINE_BYTES = 64
 SHARE_ELEMS = 4096  # what the tasks count
@@ -204,7 +205,7 @@ class _Transpose:
         for move in self.moves:
             rows = []
             for k in range(side):
-                index = self._index(body, outer, ramp(a, side), b + k)
+                index = self.index(body, outer, ramp(a, side), b + k)
                 with _partly(body, rest_b, rest_a, k, side):
                     rows.append(low.at(move, index))
             columns[move] = transposed(body, rows)
@@ -213,7 +214,7 @@ class _Transpose:
                 for move in self.moves:
                     value = columns[move][k]
                     low.bind_reader(move, _constant(value))
-                index = self._index(body, outer, a + k, ramp(b, side))
+                index = self.index(body, outer, a + k, ramp(b, side))
                 values = [low.at(n, index) for n in self.group.outputs]
                 for node, buffer, value in zip(
                     self.group.outputs, body.outputs, values, strict=True
@@ -228,13 +229,13 @@ class _Transpose:
         columns: dict[Node, list[Expr]] = {}
         for move in self.moves:
             at = ramp(a, lanes)
-            rows = [low.at(move, self._index(body, outer, at, b + k)) for k in range(lanes)]
+            rows = [low.at(move, self.index(body, outer, at, b + k)) for k in range(lanes)]
             columns[move] = transposed(body, rows)
         for k in range(lanes):
             with low.scope():
                 for move in self.moves:
                     low.bind_reader(move, _constant(columns[move][k]))
-                index = self._index(body, outer, a + k, ramp(b, lanes))
+                index = self.index(body, outer, a + k, ramp(b, lanes))
                 values = [low.at(n, index) for n in self.group.outputs]
                 for node, buffer, value in zip(
                     self.group.outputs, body.outputs, values, strict=True
@@ -248,7 +249,7 @@ class _Transpose:
                 for move in self.moves:
                     low.drop_reader(move)
 
-    def _index(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
+    def index(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
         space = body.low.space
         index: list[Expr] = [i64(0)] * len(self.domain)
         for axis, value in zip(self.outer_axes, outer, strict=True):
@@ -278,6 +279,8 @@ class _Runs:
         self.fills_lines = kinds == {"float32"} and has_native(self.lanes)
         self.before, self.streams = i64(0), i64(0)
         if self.fills_lines:
+            size_bytes = product(work.domain) * (4 * len(work.group.outputs))
+            self.is_far = block.number("far", tirx.truncdiv(size_bytes, i64(FAR_BYTES)))
             odd = block.number("odd", tirx.bitwise_and(self.size_b, i64(self.lanes - 1)))
             self.streams = block.number("streams", self._streams(odd))
             self.before = block.number("before", self._before(odd))
@@ -325,6 +328,31 @@ class _Runs:
         if self.fills_lines:
             block.eval(fence())
 
+    def _fetch_next(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
+        """Ask for the lines of the next tile of the run.
+
+        A store waits for its line, and the stores after it for the store: rows far apart would
+        cost the latency of memory one by one.
+        """
+        block, low, lanes = self.body.block, self.body.low, self.lanes
+        next_a = block.number("next_a", a + self.by_a * lanes)
+        next_b = block.number("next_b", b + (1 - self.by_a) * lanes)
+        for move in self.work.moves:
+            source = move.inputs[0]
+            for k in range(lanes) if source in self.body.buffers else ():
+                index = self.work.index(self.body, outer, next_a, next_b + k)
+                back = [index[permutation(move).index(d)] for d in range(len(index))]
+                offset = low.space.join(back, source.shape)
+                low.resolve([offset])
+                block.eval(_prefetch(self.body.buffers[source], offset, to_write=False))
+        with block.when(self.streams < 1), low.scope():
+            for node, buffer in zip(self.work.group.outputs, self.body.outputs, strict=True):
+                for k in range(lanes):
+                    index = self.work.index(self.body, outer, next_a + k, next_b)
+                    offset = low.space.join(index, node.shape)
+                    low.resolve([offset])
+                    block.eval(_prefetch(buffer, offset, to_write=True))
+
     def _tile(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
         """Tile ``a`` across, ``b`` along."""
         block, low, lanes = self.body.block, self.body.low, self.lanes
@@ -334,6 +362,8 @@ class _Runs:
         if not self.fills_lines:
             self.work.whole_tile(self.body, outer, a, b, stream=False)
             return
+        with block.when(self.is_far > 0), low.scope():
+            self._fetch_next(outer, a, b)
         with block.when(tirx.And(self.streams > 0, tirx.EQ(wanted, b))), low.scope():
             self.work.whole_tile(self.body, outer, a, b, stream=True)
         with block.otherwise(), low.scope():
@@ -342,6 +372,12 @@ class _Runs:
 
 def _address(buffer: Any) -> Expr:
     return tirx.reinterpret("int64", element_pointer(buffer, i64(0)))
+
+
+def _prefetch(buffer: Any, offset: Expr, to_write: bool) -> Expr:
+    kind, near, data = (tirx.IntImm("int32", k) for k in (int(to_write), 3, 1))
+    where = element_pointer(buffer, offset)
+    return tirx.call_llvm_intrin("void", "llvm.prefetch", where, kind, near, data)
 
 
 def _constant(value: Expr) -> Reader:

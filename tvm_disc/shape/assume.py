@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import gcd
 
 from .bounds import atom_range, choices, lower, mono_lower, nonneg, positive, upper
-from .laws import nonzero
-from .normal import norm, norm_cond, reduce
+from .laws import equal_squares, nonzero
+from .normal import critical_pair, norm, norm_cond, reduce
 from .state import Contradiction, State
 from .terms import Atom, Cond, Mono, Poly, cond_any, cond_ge, mono_div, mono_mul
 
@@ -114,6 +114,10 @@ def _solve(st: State, p: Poly) -> None:
     p = p.divided(number)
     if p.constant % p.coefficient_gcd() or nonzero(st, p):
         raise Contradiction
+    roots = equal_squares(st, p)
+    if roots is not None:
+        _solve(st, norm(st, roots))
+        return
     target = _solvable(st, p)
     if target is not None:
         _substitute(st, target, p)
@@ -262,29 +266,12 @@ def _add_rule(st: State, p: Poly) -> None:
     for other in list(st.rules):
         if other is p or budget <= 0:
             continue
-        pair = _critical_pair(p, other)
+        pair = critical_pair(p, other)
         if pair is not None:
             budget -= 1
             rest = norm(st, pair)
             if rest and len(st.rules) < COMPLETION and len(rest.terms) <= 4:
                 _solve(st, rest)
-
-
-def _critical_pair(a: Poly, b: Poly) -> Poly | None:
-    (la, ca), (lb, cb) = a.terms[0], b.terms[0]
-    rest_b: Mono = la
-    common: list[Atom] = []
-    left = list(lb)
-    for atom in rest_b:
-        if atom in left:
-            left.remove(atom)
-            common.append(atom)
-    if not common:
-        return None
-    ma = mono_div(lb, tuple(common))
-    mb = mono_div(la, tuple(common))
-    assert ma is not None and mb is not None
-    return a * Poly.mono(ma, cb) - b * Poly.mono(mb, ca)
 
 
 def _factors_of_nonzero(st: State, p: Poly) -> None:
@@ -300,8 +287,18 @@ def _factors_of_nonzero(st: State, p: Poly) -> None:
             top = upper(st, rest)
             for atom in dict.fromkeys(mono):
                 assume_ge(st, norm(st, Poly.mono((atom,)).plus(-1)))
-                if top is not None:
-                    assume_ge(st, norm(st, Poly.mono((atom,), -1).plus(top // abs(coeff))))
+            if top is not None:
+                _narrow_factors(st, mono, top // abs(coeff))
+
+
+def _narrow_factors(st: State, mono: Mono, top: int) -> None:
+    """`n*m <= k` where `m >= c > 0` bounds `n`."""
+    for atom in dict.fromkeys(mono):
+        others = mono_lower(st, mono_div(mono, (atom,)) or ())
+        high = atom_range(st, atom)[1]
+        if others and (high is None or top // others < high):
+            st.hit("n*m <= k, m >= c > 0: n <= k // c")
+            assume_ge(st, norm(st, Poly.mono((atom,), -1).plus(top // others)))
 
 
 def _assume_ne(st: State, p: Poly) -> None:
@@ -369,12 +366,16 @@ def assume_ge(st: State, p: Poly) -> None:
 def _propagate(st: State, p: Poly) -> None:
     """`n < m` gives `m >= 1`: the range of each symbol from the ranges of the others."""
     for mono, coeff in p.terms:
-        if len(mono) != 1 or st.fuel <= 0 or mono[0].kind not in ("sym", "quo"):
+        if not mono or st.fuel <= 0 or any(a.kind not in ("sym", "quo") for a in mono):
+            continue
+        rest = upper(st, p - Poly.mono(mono, coeff), 0)
+        if rest is None or abs(rest) > HUGE or any(a in st.subst for a in mono):
+            continue
+        if len(mono) > 1:
+            if coeff < 0 and rest >= 0:
+                _narrow_factors(st, mono, rest // -coeff)
             continue
         atom = mono[0]
-        rest = upper(st, p - Poly.mono(mono, coeff), 0)
-        if rest is None or abs(rest) > HUGE or atom in st.subst:
-            continue
         lo, hi = atom_range(st, atom)
         if coeff > 0 and (lo is None or -(rest // coeff) > lo):
             st.hit("a + b >= 0, b <= c: a >= -c")

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, isqrt
 from typing import Any
 
-from .bounds import lower, nonneg, positive, upper
+from .bounds import lower, mono_lower, nonneg, positive, upper
 from .state import State
 from .terms import Atom, Cond, Mono, Poly, cond_not, mono_div, mono_gcd
 
@@ -60,6 +60,26 @@ def excluded(st: State, p: Poly) -> bool:
     number = p.content()[0]
     p = p.divided(number)
     return (-p if p.terms[0][1] < 0 else p) in st.nes
+
+
+def equal_squares(st: State, p: Poly) -> Poly | None:
+    """`x - y` for `p` = `x*x - y*y` with `x, y >= 0`: both are 0 together."""
+    if len(p.terms) != 2:
+        return None
+    (m1, c1), (m2, c2) = p.terms
+    x, y = _root(st, m1, abs(c1)), _root(st, m2, abs(c2))
+    if x is None or y is None or c1 * c2 > 0:
+        return None
+    st.hit("n*n == m*m: n == m")
+    return x - y
+
+
+def _root(st: State, mono: Mono, coeff: int) -> Poly | None:
+    """`r >= 0` with `r*r == coeff*mono`."""
+    number, half = isqrt(coeff), mono[::2]
+    if number * number != coeff or half != mono[1::2] or mono_lower(st, half) is None:
+        return None
+    return Poly.mono(half, number)
 
 
 # Floor division.
@@ -364,6 +384,8 @@ FACT_LAWS = (
     "a*x == k*y, gcd(a, k) == 1: k | x",
     "h*d == k: b*h*d -> b*k",
     "n*m == k > 0: n > 0, m > 0",
+    "n*m <= k, m >= c > 0: n <= k // c",
+    "n*n == m*m: n == m",
     "n*m >= 1: n >= 1, m >= 1",
     "n*m != 0: n != 0, m != 0",
     "c <= min(a, b): c <= a, c <= b",

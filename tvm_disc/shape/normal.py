@@ -18,6 +18,7 @@ from .terms import (
     ZERO,
     Atom,
     Cond,
+    Mono,
     Poly,
     cond_all,
     cond_any,
@@ -122,6 +123,24 @@ def _reduce_once(st: State, p: Poly, skip: Poly | None) -> Poly | None:
                 times = int(coeff / k) if abs(coeff) < 1 << 50 else coeff // k
                 return p - (rule * Poly.mono(rest)).scale(times)
     return None
+
+
+def critical_pair(a: Poly, b: Poly) -> Poly | None:
+    """What two rules say of the product of their leading monomials; None where these are apart."""
+    (la, ca), (lb, cb) = a.terms[0], b.terms[0]
+    rest_b: Mono = la
+    common: list[Atom] = []
+    left = list(lb)
+    for atom in rest_b:
+        if atom in left:
+            left.remove(atom)
+            common.append(atom)
+    if not common:
+        return None
+    ma = mono_div(lb, tuple(common))
+    mb = mono_div(la, tuple(common))
+    assert ma is not None and mb is not None
+    return a * Poly.mono(ma, cb) - b * Poly.mono(mb, ca)
 
 
 def norm_cond(st: State, c: Cond) -> Cond:

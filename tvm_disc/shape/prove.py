@@ -10,7 +10,7 @@ from .bounds import choices, mono_lower, nonneg
 from .laws import nonzero
 from .normal import norm, norm_cond
 from .state import Contradiction, State
-from .terms import TRUE, Atom, Cond, Poly, cond_all, cond_eq, cond_ge, cond_not
+from .terms import TRUE, Atom, Cond, Poly, cond_all, cond_eq, cond_ge, cond_not, mono_div
 
 MAX_SPLITS = 2
 """How many hypotheses may be nested."""
@@ -98,6 +98,42 @@ def _scaled(st: State, c: Cond) -> bool | None:
                 for sign, answer in ((p, True), ((-p).plus(-1), False)):
                     if nonneg(st, norm(st, (k * sign + k).plus(-1))):
                         return answer
+    return None
+
+
+def _undivided(st: State, c: Cond) -> bool | None:
+    """A division by a constant that stands alone on one side of an inequality."""
+    if c.op != "ge":
+        return None
+    p: Poly = c.args[0]
+    for mono, coeff in p.terms:
+        if len(mono) != 1 or abs(coeff) != 1 or mono[0].kind != "div":
+            continue
+        num, den = mono[0].args
+        k = den.as_const
+        if k is None or k < 2:
+            continue
+        rest = (p - Poly.mono(mono, coeff)).scale(k)
+        return prove(st, cond_ge(rest + num if coeff == 1 else (rest - num).plus(k - 1)))
+    return None
+
+
+def _square(st: State, c: Cond) -> bool | None:
+    """`p >= 0` where `p - x*(a - q*b)**2` is, for a square `a*a` in `p`."""
+    if c.op != "ge":
+        return None
+    p: Poly = c.args[0]
+    squares = {m[0]: x for m, x in p.terms if len(m) == 2 and m[0] is m[1] and x > 0}
+    for mono, coeff in p.terms:
+        for a in dict.fromkeys(mono):
+            x = squares.get(a, 0)
+            b = mono_div(mono, (a,))
+            if coeff >= 0 or not x or b is None:
+                continue
+            q = (x - coeff) // (2 * x)
+            root = Poly.mono((a,)) - Poly.mono(b, q)
+            if lower_is(st, p - (root * root).scale(x)):
+                return True
     return None
 
 
@@ -190,6 +226,7 @@ def _residues(st: State, c: Cond) -> bool | None:
         if k is None or not 2 <= k <= MAX_RESIDUE:
             continue
         symbol = next((m[0] for m, x in num.terms if len(m) == 1 and abs(x) == 1), None)
+        symbol = symbol or next((m[0] for m, _ in num.terms if m and m[0].kind == "sym"), None)
         if symbol is None:
             continue
         x = Poly.mono((symbol,))
@@ -239,6 +276,8 @@ PROOF_LAWS = (
     ProofLaw("n*p == 0 where n == 0 or p == 0", _factors),
     ProofLaw("p >= 0 and p <= 0: p == 0", _squeezed),
     ProofLaw("k > 0, k*p > -k: p >= 0", _scaled),
+    ProofLaw("x + k*p >= 0: x // k + p >= 0", _undivided),
+    ProofLaw("p - (a - q*b)**2 >= 0: p >= 0", _square),
     ProofLaw("n == 0 or p >= 0: n*p >= 0", _zero_or),
     ProofLaw("each of a conjunction", _all),
     ProofLaw("one of a disjunction", _any),

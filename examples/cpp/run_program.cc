@@ -1,0 +1,57 @@
+// Runs a program of one float32 matrix on several row counts: run_program MODEL.so COLUMNS ROWS...
+#include <cstdlib>
+#include <iostream>
+#include <vector>
+
+#include "tvm_disc.h"
+
+// A tensor over memory of our own: nothing is copied.
+DLTensor View(std::vector<float>* data, int64_t* shape) {
+  DLTensor tensor{};
+  tensor.data = data->data();
+  tensor.device = {kDLCPU, 0};
+  tensor.ndim = 2;
+  tensor.dtype = {kDLFloat, 32, 1};
+  tensor.shape = shape;
+  return tensor;
+}
+
+void Run(const tvm_disc::Program& program, int64_t rows, int64_t columns) {
+  std::vector<float> data(rows * columns);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 7) - 3.0f;
+  int64_t shape[] = {rows, columns};
+  DLTensor x = View(&data, shape);
+  auto y = program(&x).cast<tvm::ffi::Tensor>();
+
+  double sum = 0.0;
+  const float* values = static_cast<const float*>(y.data_ptr());
+  for (int64_t i = 0; i < y.numel(); ++i) sum += values[i];
+  std::cout << rows << "x" << columns << " ->";
+  for (int64_t axis = 0; axis < y.ndim(); ++axis) std::cout << " " << y.size(axis);
+  std::cout << ", sum " << sum << std::endl;
+
+  // The same once more, into memory that we own.
+  std::vector<float> result(y.numel());
+  int64_t result_shape[] = {y.size(0), y.size(1)};
+  DLTensor out = View(&result, result_shape);
+  program(&x, &out);
+  for (int64_t i = 0; i < y.numel(); ++i) {
+    if (result[i] != values[i]) throw std::runtime_error("the two results differ");
+  }
+}
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::cerr << "usage: run_program MODEL.so COLUMNS ROWS..." << std::endl;
+    return 2;
+  }
+  try {
+    tvm_disc::Program program(argv[1]);
+    std::cout << program.signature() << std::endl;
+    for (int k = 3; k < argc; ++k) Run(program, std::atoll(argv[k]), std::atoll(argv[2]));
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << std::endl;
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,84 @@
+"""The C++ example, built with CMake against the installed packages, on saved programs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from ctypes.util import find_library
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tests.models import function, mlp, mlp_reference, rows
+from tvm_disc import relay
+from tvm_disc.codegen import export
+
+MISSING = [tool for tool in ("cmake", "g++") if shutil.which(tool) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
+
+
+def run(*command: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def program(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cpp")
+    python = f"-DPython3_EXECUTABLE={sys.executable}"
+    for command in (
+        ("cmake", "-S", root / "examples" / "cpp", "-B", folder, python),
+        ("cmake", "--build", folder),
+    ):
+        done = run(*command)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "run_program"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("saved") / "mlp.so"
+    tvm_disc.build(mlp()).save(path)
+    return path
+
+
+def test_runs_every_shape(program: Path, saved: Path) -> None:
+    done = run(program, saved, 16, 1, 7, 64, 1000, 0)
+    assert done.returncode == 0, done.stderr
+    signature, *lines = done.stdout.splitlines()
+    assert signature == "(x: float32[x_0, 16]) -> (float32[x_0, 10])"
+    assert len(lines) == 5
+    for n, line in zip((1, 7, 64, 1000, 0), lines, strict=True):
+        head, _, total = line.partition(", sum ")
+        assert head == f"{n}x16 -> {n} 10"
+        x = (np.arange(n * 16) % 7 - 3).astype("float32").reshape(n, 16)
+        np.testing.assert_allclose(float(total), mlp_reference(x).sum(), rtol=1e-4)
+
+
+def test_a_failed_guard_is_an_exception(program: Path, tmp_path: Path) -> None:
+    x = rows("n", "m")
+    path = tmp_path / "guarded.so"
+    constraints = ["n % 4 == 0"]
+    tvm_disc.build(function(x, relay.exp(x)), constraints=constraints).save(path)
+    done = run(program, path, 3, 8, 6)
+    assert done.returncode == 1 and "8x3 -> 8 3" in done.stdout
+    assert "error:" in done.stderr and "n" in done.stderr
+
+
+def test_other_files_and_versions_are_refused(
+    program: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text.so"
+    text.write_text("no library")
+    assert "error:" in run(program, text, 16, 1).stderr
+    assert "not a program saved by tvm_disc" in run(program, find_library("m"), 16, 1).stderr
+    header = (root / "examples" / "cpp" / "tvm_disc.h").read_text()
+    assert f"kAbiVersion = {export.ABI_VERSION};" in header
+    monkeypatch.setattr(export, "ABI_VERSION", 9)
+    x = rows("n", 4)
+    tvm_disc.build(function(x, relay.exp(x))).save(tmp_path / "new.so")
+    found = run(program, tmp_path / "new.so", 4, 1).stderr
+    assert "saved with ABI version 9, this header reads version" in found

@@ -1,0 +1,79 @@
+"""NumPy arrays as CPython holds them, and nested results."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import sys
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.codegen import host_numpy
+from tvm_disc.errors import BadInput
+
+NDARRAY = np.ndarray
+ARRAY_TYPE = id(np.ndarray)
+EMPTY = np.empty
+SHAPES = operator.attrgetter("shape")
+# Shapes of inputs whose results' shapes are remembered.
+REMEMBERED = 4096
+# Results from this size on are allocated by the program, which places them on a line of cache, as
+# NumPy does not: stores across lines cost more than the few microseconds of the longer way.
+LINES_BYTES = 192 << 10
+
+
+def not_direct(*_: int) -> int:
+    """Stands for the entry for NumPy arrays in a program that has none."""
+    return 1
+
+
+@cache
+def arrays_are_readable() -> bool:
+    """Whether this interpreter's arrays have the layout that compiled programs read."""
+    if sys.implementation.name != "cpython" or sys.byteorder != "little":
+        return False
+    array = np.zeros((2, 3), "float32")
+    word = ctypes.c_int64.from_address
+    shape = (
+        word(id(array) + host_numpy.SHAPE).value if word(id(array) + 8).value == ARRAY_TYPE else 0
+    )
+    pair = (array, array)
+    return (
+        shape != 0
+        and word(id(pair) + host_numpy.LENGTH).value == 2
+        and word(id(pair) + host_numpy.ITEMS + 8).value == id(array)
+        and word(id(array) + host_numpy.DATA).value == array.ctypes.data
+        and ctypes.c_int32.from_address(id(array) + host_numpy.NDIM).value == 2
+        and [word(shape).value, word(shape + 8).value] == [2, 3]
+        and word(id(array) + host_numpy.DTYPE).value == id(array.dtype)
+        and ctypes.c_int32.from_address(id(array) + host_numpy.FLAGS).value & 0xFFFF
+        == array.flags.num & 0xFFFF
+        and ctypes.c_int32.from_address(id(array.dtype) + host_numpy.DTYPE_NUMBER).value
+        == array.dtype.num
+        and all(np.dtype(name).num in numbers for name, numbers in host_numpy.TYPE_NUMBERS.items())
+    )
+
+
+def check_writable(position: int, tensor: Any) -> None:
+    """Refuse what nothing can be written into."""
+    if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
+        raise BadInput(f"output {position}: expected a tensor to write into, found a read-only one")
+    if not hasattr(tensor, "__dlpack__"):
+        raise BadInput(f"output {position}: expected a tensor, found {type(tensor).__name__}")
+
+
+def leaves(tree: Any) -> list[Any]:
+    """The tensors of a nested result, in order."""
+    if isinstance(tree, tuple | list):
+        return [leaf for item in tree for leaf in leaves(item)]
+    return [tree]
+
+
+def nested(arrays: Sequence[Any], tree: Any) -> Any:
+    """``arrays`` as ``tree`` has their positions."""
+    if isinstance(tree, int):
+        return arrays[tree]
+    return tuple([nested(arrays, t) for t in tree])
