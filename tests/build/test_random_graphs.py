@@ -15,7 +15,7 @@ from tests.build.random_steps import BASIC, Maker
 from tvm_disc import relay
 from tvm_disc.schedules.loop import _Loop
 
-CHUNKS, GRAPHS = 12, 5
+CHUNKS, GRAPHS = 20, 5
 SECONDS_PER_CHUNK = 5.0  # on a slow machine fewer graphs are tried, at least one
 
 
