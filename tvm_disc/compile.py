@@ -41,6 +41,7 @@ from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.executable import Executable
+from tvm_disc.schedules.gemm_blas import provide
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.records import Context, cpu_name, read_records
@@ -166,7 +167,8 @@ def machine_of(target: Any, options: Options) -> Machine:
             warnings.warn(problem, stacklevel=4)
     trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
-    return Machine(isa_of(target), threads, records=records, trees=trees)
+    blas = options.blas and bool(provide())
+    return Machine(isa_of(target), threads, records=records, trees=trees, blas=blas)
 
 
 def _read_trees(path: Path) -> dict[str, Any]:
@@ -281,6 +283,7 @@ def describe(
         "outputs": program.output_tree,
         "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in general.outputs],
         "direct": takes_numpy(general),
+        "blas": library.machine.blas,
         "launches": launches(program.region),
         "calls": outline(program.region),
         "workspace_bytes": workspace,

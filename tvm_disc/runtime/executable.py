@@ -39,6 +39,7 @@ from tvm_disc.runtime.calls import table
 from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
 from tvm_disc.runtime.shape_log import ShapeLog
+from tvm_disc.schedules.gemm_blas import provide
 
 Array: TypeAlias = Any
 
@@ -446,5 +447,7 @@ def load(path: str | Path) -> Executable:
         ArtifactError: the file is missing, not ours, or of another version.
     """
     manifest = read_manifest(Path(path))
+    if manifest.get("blas"):
+        provide()  # the program asks the process for it
     module = tvm.runtime.load_module(str(path))
     return Executable(module, manifest)

@@ -20,6 +20,7 @@ from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv import ConvView
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import Block, i64, index_var
+from tvm_disc.schedules.gemm_blas import UNMEASURED, BlasKnobs, blas_body, takes
 from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, gemm_ns, tiles
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -149,7 +150,27 @@ def _gemm_plans(
     width = _size(view.sizes[2])
     known = width if isinstance(width, int) else None
     found = tiles(machine.isa, _dtypes(view)[0], known)
-    return [_gemm_plan(group, view, tile, doubt(tile, found[0]), solver, machine) for tile in found]
+    plans = [
+        _gemm_plan(group, view, tile, doubt(tile, found[0]), solver, machine) for tile in found
+    ]
+    return plans + (_blas_plans(group, view, found[0], solver, machine) if machine.blas else [])
+
+
+def _blas_plans(
+    group: Group, view: MatMulView | ConvView, tile: dot.GemmTile, solver: Solver, machine: Machine
+) -> list[Plan]:
+    """The product by a library that is found at run time; weights lie as they are given."""
+    spec = _sizes_only(view, {}, _in_place(group, view, solver, {}))
+    if isinstance(view, ConvView) or not takes(spec):
+        return []
+    plain = _gemm_plan(group, view, tile, UNMEASURED, solver, machine, {})
+
+    def emit(body: Body) -> None:
+        full = _operands(view, body, spec, {}, tile)
+        own = (full, tile, machine.micro, body.scratch, body.lo, body.hi)
+        blas_body(body.block, full, lambda: dot.gemm_body(*own))
+
+    return [replace(plain, emit=emit, knobs=BlasKnobs(), splits=False)]
 
 
 def _gemm_plan(
@@ -159,8 +180,9 @@ def _gemm_plan(
     factor: float,
     solver: Solver,
     machine: Machine,
+    packed: dict[str, tuple[Node, Callable[[Any], Any]]] | None = None,
 ) -> Plan:
-    packed = view.packed(tile)
+    packed = view.packed(tile) if packed is None else packed
     spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
 
     def emit(body: Body) -> None:
@@ -258,7 +280,7 @@ def _sizes_only(
     known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
     if isinstance(view, ConvView) and view.groups > 1:
         known |= {"a_packed_batched": True, "a_period": view.groups}
-    if view.group.nodes == [view.node] and view.node.dtype == sums:
+    if view.group.outputs == [view.node] and view.node.dtype == sums:
         known["direct"] = dot.Direct(None, _never, n)
     return replace(spec, **known)
 

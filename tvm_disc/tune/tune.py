@@ -179,7 +179,8 @@ def measure_tasks(
 
 def _lanes(front: Prepared, tasks: Sequence[Task], fleet: Fleet | None) -> list[dict[str, Session]]:
     """For each machine, the sessions of the tasks by key."""
-    machine = Machine(front.machine.isa, front.machine.threads, front.machine.model)
+    own = front.machine
+    machine = Machine(own.isa, own.threads, own.model, blas=own.blas)
     # Plans hold on to the machine's register-tile kernels: these are this module's own.
     spaces = [(t.group, variant_space(t.group, Solver(), machine).variants) for t in tasks]
     benches = build_bench(spaces, Solver(), machine, front.target)
