@@ -33,6 +33,7 @@ from tvm_disc.frontends import torch as torch_frontend
 VOCABULARY, POSITIONS, WIDTH, HEADS, LAYERS = 80, 64, 32, 4, 2
 TEXT_SHAPES = ((1, 1), (1, 7), (2, 16), (3, 33), (1, 64))
 IMAGE_SHAPES = ((1, 32, 32), (2, 32, 48), (1, 48, 40))
+VIT_SHAPES = ((1, 32, 32), (1, 37, 101), (3, 64, 24), (2, 48, 40), (1, 16, 16))
 
 
 @dataclass(frozen=True)
@@ -104,12 +105,17 @@ def t5() -> nn.Module:
     return Outputs(transformers.T5EncoderModel(cfg))
 
 
-def vit() -> nn.Module:
+def vit(**named: Any) -> nn.Module:
     cfg = config(
         transformers.ViTConfig, hidden_size=WIDTH, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, intermediate_size=2 * WIDTH, image_size=32, patch_size=8,
     )  # fmt: skip
-    return Pixels(transformers.ViTModel(cfg, add_pooling_layer=False))
+    return Pixels(transformers.ViTModel(cfg, add_pooling_layer=False), **named)
+
+
+def vit_any_size() -> nn.Module:
+    """Its position table is interpolated to the size of the image, as for fine-tuning."""
+    return vit(interpolate_pos_encoding=True)
 
 
 class Cnn(nn.Module):
@@ -177,6 +183,7 @@ TEXT = ({0: "b", 1: "s"}, {0: "b", 1: "s"})
 BS = {"b": (1, None), "s": (1, POSITIONS)}
 IMAGE = ({0: "b", 2: "h", 3: "w"},)
 BHW = {"b": (1, None), "h": (8, 1024), "w": (8, 1024)}
+VIT_LIMITS = {"b": (1, None), "h": (16, 512), "w": (16, 512)}
 BATCH = ({0: "b"},)
 
 MODELS = {
@@ -195,6 +202,7 @@ MODELS = {
         vit, image(3), ("pixels",), BATCH, ((1, 32, 32), (2, 32, 32), (5, 32, 32)),
         {"b": (1, None)}, "torch",
     ),
+    "vit_hw": Model(vit_any_size, image(3), ("pixels",), IMAGE, VIT_SHAPES, VIT_LIMITS),
     "cnn": Model(Cnn, image(3), ("image",), IMAGE, IMAGE_SHAPES, BHW),
     "cnn_torch": Model(Cnn, image(3), ("image",), IMAGE, IMAGE_SHAPES, BHW, "torch"),
     "crnn": Model(

@@ -72,7 +72,6 @@ def test_cache_key_holds_exactly_what_changes_code() -> None:
         ("versions", True),
         ("records", None),
         ("dispatch", None),
-        ("blas", False),
     )
     assert Options(debug=5, dump_dir="x", verify=True).cache_key() == key
     assert Options(fuse=False).cache_key() != key

@@ -35,17 +35,18 @@ from tvm_disc.relay.coverage import require_operators
 from tvm_disc.relay.importer.module import Imported, import_module
 from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay.parser import parse
 from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.executable import Executable
-from tvm_disc.schedules.gemm_blas import provide
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.records import Context, cpu_name, read_records
 from tvm_disc.schedules.signature import group_key, template_hash
+from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver, special_version
 
 Source: TypeAlias = Any
@@ -146,6 +147,8 @@ def prepare(
     with trace.stage("kernels"):
         # The special version first: the kernels that both need get its names.
         programs = [lower_program(v.mod, v.solver, library) for v in fused]
+        for program in programs:
+            program.verify = options.verify
         trace.say(
             SUMMARY,
             f"kernels: {len(library.kernels())}, calls in the program: "
@@ -167,8 +170,7 @@ def machine_of(target: Any, options: Options) -> Machine:
             warnings.warn(problem, stacklevel=4)
     trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
-    blas = options.blas and bool(provide())
-    return Machine(isa_of(target), threads, records=records, trees=trees, blas=blas)
+    return Machine(isa_of(target), threads, records=records, trees=trees)
 
 
 def _read_trees(path: Path) -> dict[str, Any]:
@@ -261,6 +263,8 @@ def import_versions(
     elif params:
         module = relax.transform.BindParams("main", dict(params))(module)
     general = read(())
+    # Boxed values hide the dims that a special version would be chosen by.
+    several = several and not uses_boxes(general.mod)
     special = special_version(read, general) if several else None
     if special is None:
         return [general]
@@ -283,7 +287,6 @@ def describe(
         "outputs": program.output_tree,
         "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in general.outputs],
         "direct": takes_numpy(general),
-        "blas": library.machine.blas,
         "launches": launches(program.region),
         "calls": outline(program.region),
         "workspace_bytes": workspace,
@@ -299,6 +302,10 @@ def describe(
             }
             for k in library.kernels()
         ],
+        "external": vars(versions[-1].external),
+        "vendor": any(
+            calls_vendor(v.plan) for k in library.kernels() if k.choice for v in k.choice.variants
+        ),
         "shapes": versions[0].solver.describe(),
         "premises": [str(p) for p in premises],
         "general": {

@@ -51,8 +51,6 @@ class Options:
             leaves the choice to the analytical model.
         dispatch: a file of decision trees, as ``Executable.dispatch`` gives them in JSON; kernels
             of the same group use them as they are.
-        blas: a BLAS library that is found at run time takes part as a variant of matrix products,
-            to be chosen by measured times; without one the program runs its own.
         debug: how much a build tells on standard error, 0 .. 5.
 
     raises: BadOption if a value is out of range.
@@ -65,7 +63,6 @@ class Options:
     verify: bool = False
     records: str | Path | None = field(default=None, metadata={**_CODE, **_env("DISC_RECORDS")})
     dispatch: str | Path | None = field(default=None, metadata=_CODE)
-    blas: bool = field(default=False, metadata=_CODE)
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 
     def __post_init__(self) -> None:

@@ -100,3 +100,17 @@ def test_several_views_of_a_product() -> None:
     for b, s in ((1, 4), (3, 8), (2, 20), (0, 4)):
         given = {"x": RNG.standard_normal((b, s, 8)).astype("float32")}
         np.testing.assert_allclose(exe(**given), run(func, given), rtol=1e-4, atol=1e-5)
+
+
+def test_a_long_chain_of_functions_is_one_kernel() -> None:
+    """Code that doubles with every function of a function would not be compiled in a lifetime."""
+    x = rows("b", 8)
+    y = x
+    for _ in range(16):
+        y = relay.add(relay.tanh(y), relay.multiply(relay.sigmoid(y), scalar(0.5)))
+    func = relay.Function([x], y)
+    exe = tvm_disc.build(func)
+    assert len(exe.launches) == 1
+    for n in (0, 1, 7, 16, 65):
+        given = {"x": RNG.standard_normal((n, 8)).astype("float32")}
+        np.testing.assert_allclose(exe(**given), run(func, given), rtol=1e-5, atol=1e-6)

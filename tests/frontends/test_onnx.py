@@ -91,3 +91,43 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(TypeMismatch, match="expected an ONNX model or a path"):
         from_onnx(3)
+
+
+def upsampled(**attributes: Any) -> Any:
+    """y = x at twice its height and at its width plus one, computed by shape arithmetic."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["nc"], start=0, end=2),
+        helper.make_node("Shape", ["x"], ["h"], start=2, end=3),
+        helper.make_node("Shape", ["x"], ["w"], start=3, end=4),
+        helper.make_node("Squeeze", ["h"], ["height"]),
+        helper.make_node("Squeeze", ["w"], ["width"]),
+        constant("one", 1, scalar=True),
+        constant("two", 2, scalar=True),
+        constant("line", -1),
+        helper.make_node("Mul", ["height", "two"], ["high"]),
+        helper.make_node("Add", ["width", "one"], ["wide"]),
+        helper.make_node("Reshape", ["high", "line"], ["rows"]),
+        helper.make_node("Reshape", ["wide", "line"], ["columns"]),
+        helper.make_node("Concat", ["nc", "rows", "columns"], ["size"], axis=0),
+        helper.make_node("Resize", ["x", "", "", "size"], ["y"], **attributes),
+    ]
+    return model(nodes, ["n", 2, "h", "w"], rank=4)
+
+
+def test_resize_to_a_computed_size() -> None:
+    made = upsampled(
+        mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    )
+    dims = from_onnx(made)["main"].body.body.ty.shape.values
+    assert str(dims[2]).replace("T.int64(2)", "2") == "h * 2"
+    program = tvm_disc.build(made)
+    for n, h, w in ((1, 1, 1), (2, 5, 3), (1, 16, 7)):
+        x = np.random.default_rng(w).standard_normal((n, 2, h, w)).astype("float32")
+        columns = np.floor(np.arange(w + 1) * w / (w + 1) + 1e-5).astype(int)
+        want = np.repeat(x, 2, axis=2)[:, :, :, columns]
+        assert np.array_equal(np.asarray(program(x)), want)
+
+
+def test_resize_of_a_region_is_refused() -> None:
+    with pytest.raises(Unsupported, match="tf_crop_and_resize to a size computed"):
+        from_onnx(upsampled(coordinate_transformation_mode="tf_crop_and_resize"))

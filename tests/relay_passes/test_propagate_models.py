@@ -33,6 +33,7 @@ MODELS: dict[str, tuple[set[str], set[str]]] = {
     "gpt2": ({"b", "s"}, {"s <= T.int64(64)"}),
     "t5": ({"b", "s"}, set()),
     "vit": ({"b"}, set()),
+    "vit_hw": ({"b", "h", "w"}, set()),
 }
 CLOSE = {"rtol": 2e-5, "atol": 2e-5}
 

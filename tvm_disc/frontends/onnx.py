@@ -132,10 +132,40 @@ def _reshape(frontend: Any, original: Any) -> Any:
     return convert
 
 
+def _resize(frontend: Any, original: Any) -> Any:
+    """`Resize` of an image to a size computed from dims, which TVM takes for integers."""
+
+    def convert(cls: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        sizes = frontend.get_constant(inputs[3], params) if len(inputs) > 3 else None
+        if not isinstance(sizes, relax.ShapeExpr) or len(sizes.values) != 4:
+            return original(cls, bb, inputs, attr, params)
+        mode = _words(attr, "coordinate_transformation_mode") or "half_pixel"
+        if mode == "tf_crop_and_resize":
+            raise Unsupported("Resize: tf_crop_and_resize to a size computed from dims")
+        method = _words(attr, "mode") or "nearest"
+        return relax.op.image.resize2d(
+            inputs[0],
+            relax.ShapeExpr(list(sizes.values)[2:]),
+            layout="NCHW",
+            method="nearest_neighbor" if method == "nearest" else method,
+            coordinate_transformation_mode=mode,
+            rounding_method=_words(attr, "nearest_mode") or "round_prefer_floor",
+            cubic_alpha=attr.get("cubic_coeff_a", -0.75),
+            cubic_exclude=attr.get("exclude_outside", 0),
+        )
+
+    return convert
+
+
+def _words(attr: Any, name: str) -> str:
+    return bytes(attr.get(name, b"")).decode("ascii")
+
+
 # Class of TVM's importer, its method, and what makes the replacement from the original.
 REPAIRS = (
     ("Range", "_impl_v12", _range),
     ("Reshape", "_impl_v13", _reshape),
+    ("Resize", "_impl_v18", _resize),
 )
 
 # Operators that TVM's importer lacks, and what makes their converter.

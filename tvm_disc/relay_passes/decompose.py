@@ -14,6 +14,8 @@ import tvm
 from tvm import relax
 from tvm.relax import op as R
 
+from tvm_disc.relay_passes.resize import resize
+
 Expr: TypeAlias = Any
 Rule: TypeAlias = Callable[[Any, Any], Expr]
 
@@ -245,6 +247,7 @@ RULES: Mapping[str, Rule] = {
     "relax.nn.adaptive_avg_pool1d": _global_pool(R.mean),
     "relax.nn.adaptive_avg_pool2d": _global_pool(R.mean),
     "relax.nn.batch_flatten": _batch_flatten,
+    "relax.image.resize2d": resize,
 }
 
 # Operators that return a tuple, of which inference uses the first field.

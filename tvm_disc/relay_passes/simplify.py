@@ -15,6 +15,7 @@ from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.dot_merge import merge_dots
 from tvm_disc.relay_passes.graph import Node, const_node, is_one, is_tensor, static_dim
+from tvm_disc.relay_passes.hoist import hoist_products
 from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, rewrite_function
 from tvm_disc.shape import Solver
 
@@ -342,6 +343,12 @@ def _drop_dead(out: Sequence_) -> None:
 
 
 def _simplify_module(mod: Any, solver: Solver) -> Any:
+    simple = _simplify_functions(mod, solver)
+    hoisted = hoist_products(simple, solver)
+    return simple if hoisted is simple else _simplify_functions(hoisted, solver)
+
+
+def _simplify_functions(mod: Any, solver: Solver) -> Any:
     functions = {}
     for gv, func in mod.functions_items():
         if isinstance(func, relax.Function):

@@ -20,7 +20,6 @@ from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv import ConvView
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import Block, i64, index_var
-from tvm_disc.schedules.gemm_blas import UNMEASURED, BlasKnobs, blas_body, takes
 from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, gemm_ns, tiles
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -150,27 +149,7 @@ def _gemm_plans(
     width = _size(view.sizes[2])
     known = width if isinstance(width, int) else None
     found = tiles(machine.isa, _dtypes(view)[0], known)
-    plans = [
-        _gemm_plan(group, view, tile, doubt(tile, found[0]), solver, machine) for tile in found
-    ]
-    return plans + (_blas_plans(group, view, found[0], solver, machine) if machine.blas else [])
-
-
-def _blas_plans(
-    group: Group, view: MatMulView | ConvView, tile: dot.GemmTile, solver: Solver, machine: Machine
-) -> list[Plan]:
-    """The product by a library that is found at run time; weights lie as they are given."""
-    spec = _sizes_only(view, {}, _in_place(group, view, solver, {}))
-    if isinstance(view, ConvView) or not takes(spec):
-        return []
-    plain = _gemm_plan(group, view, tile, UNMEASURED, solver, machine, {})
-
-    def emit(body: Body) -> None:
-        full = _operands(view, body, spec, {}, tile)
-        own = (full, tile, machine.micro, body.scratch, body.lo, body.hi)
-        blas_body(body.block, full, lambda: dot.gemm_body(*own))
-
-    return [replace(plain, emit=emit, knobs=BlasKnobs(), splits=False)]
+    return [_gemm_plan(group, view, tile, doubt(tile, found[0]), solver, machine) for tile in found]
 
 
 def _gemm_plan(
@@ -180,9 +159,8 @@ def _gemm_plan(
     factor: float,
     solver: Solver,
     machine: Machine,
-    packed: dict[str, tuple[Node, Callable[[Any], Any]]] | None = None,
 ) -> Plan:
-    packed = view.packed(tile) if packed is None else packed
+    packed = view.packed(tile)
     spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
 
     def emit(body: Body) -> None:

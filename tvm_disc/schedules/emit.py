@@ -212,6 +212,7 @@ class Block:
             return i64(value)
         if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
             return value
+        whole = isinstance(value, tirx.Let)
         value = self.flatten(value)
         if isinstance(value, tirx.Var):
             return value
@@ -221,8 +222,9 @@ class Block:
             at = ramp(i64(0), lanes_of(value))
             self.store(cell, at, tirx.Cast(with_lanes("int8", value), value))
             return tirx.NE(cell[at], const(0, with_lanes("int8", value)))
-        if contains_let(value):
-            # TVM's analyzer cannot bind a variable to a value that binds others inside.
+        if whole or contains_let(value):
+            # TVM's analyzer takes a variable for its definition, so that functions of functions
+            # grow exponentially; and it cannot bind one to a value that binds others inside.
             cell = self.alloc(name, lanes_of(value), element_dtype(value))
             at = ramp(i64(0), lanes_of(value)) if lanes_of(value) > 1 else i64(0)
             self.store(cell, at, value)

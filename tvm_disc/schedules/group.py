@@ -27,7 +27,6 @@ class Machine:
         model: what the analytical model takes for the pieces of a kernel.
         records: measured times to choose variants by; None leaves it to the model.
         trees: decision trees by the key of their group, which go before everything else.
-        blas: whether a BLAS library may take part.
         micro: the register-tile kernels built so far, shared by all contractions.
     """
 
@@ -36,7 +35,6 @@ class Machine:
     model: CostModel = field(default_factory=CostModel)
     records: Records | None = None
     trees: Mapping[str, Any] = field(default_factory=dict)
-    blas: bool = False
     micro: MicroKernels = field(default_factory=MicroKernels)
 
     @property

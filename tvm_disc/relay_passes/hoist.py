@@ -1,0 +1,216 @@
+"""Matrix products of all steps at once, before the loop over the steps.
+
+    before   loop(t, h, ..., n, xs) = t < n ? loop(t + 1, f(take(xs, t) @ W, h), ..., n, xs) : ...
+             loop(0, ..., rows(xs), xs)
+    after    loop(t, h, ..., n, xs, ys) = t < n ? loop(t + 1, f(take(ys, t), h), ...) : ...
+             loop(0, ..., rows(xs), xs, xs @ W)
+
+The half of a recurrent cell that reads the input does not depend on the step before: one product
+reads its weights once, not once a step. needs: the loop visits every row once (it counts from 0 by
+one up to the number of rows, which is proved), so that nothing is computed in vain; ``W`` literal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax import op as R
+
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+
+@dataclass
+class _Product:
+    """``take(rows, step) @ weight`` in a loop; positions are those of the loop's parameters."""
+
+    rows: int
+    step: int
+    count: int
+    taken: Expr
+    product: Expr
+    weight: Expr
+
+
+def hoist_products(mod: Any, solver: Solver) -> Any:
+    """The module with such products before their loops; the same module if there is none."""
+    while (step := _first(mod, solver)) is not None:
+        mod = _hoisted(mod, *step)
+    return mod
+
+
+def _first(mod: Any, solver: Solver) -> tuple[Any, Any, Any, _Product] | None:
+    """(loop, its caller, the call, the product) of the first product to move."""
+    functions = {gv: f for gv, f in mod.functions_items() if isinstance(f, relax.Function)}
+    for gv, func in functions.items():
+        outside = [(g, b) for g, f in functions.items() if g != gv for b in _calls(f, gv)]
+        again = [b.value for b in _calls(func, gv)]
+        if len(outside) == 1 and again:
+            caller, binding = outside[0]
+            for found in _products(func, again):
+                if _visits_every_row(functions[caller], binding.value, found, solver):
+                    return gv, caller, binding.value, found
+    return None
+
+
+def _bindings(expr: Expr) -> Iterator[Any]:
+    """Every binding of a function or sequence, those of its branches included."""
+    body = expr.body if isinstance(expr, relax.Function) else expr
+    if not isinstance(body, relax.SeqExpr):
+        return
+    for block in body.blocks:
+        for binding in block.bindings:
+            yield binding
+            if isinstance(binding.value, relax.If):
+                yield from _bindings(binding.value.true_branch)
+                yield from _bindings(binding.value.false_branch)
+
+
+def _calls(func: Any, gv: Any) -> list[Any]:
+    return [b for b in _bindings(func) if isinstance(b.value, tvm.ir.Call) and b.value.op == gv]
+
+
+def _is(value: Expr, name: str) -> bool:
+    return isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == f"relax.{name}"
+
+
+def _products(func: Any, again: list[Any]) -> Iterator[_Product]:
+    params = list(func.params)
+    defined: dict[Any, Any] = {b.var: b.value for b in _bindings(func)}
+    place = {p: k for k, p in enumerate(params)}
+    kept = {k for k, p in enumerate(params) if all(c.args[k].same_as(p) for c in again)}
+    for value in defined.values():
+        if not _is(value, "matmul") or not isinstance(value.args[1], tvm.ir.GenericConst):
+            continue
+        taken: Any = defined.get(value.args[0])
+        if not _is(taken, "take") or taken.attrs.axis is None or int(taken.attrs.axis) != 0:
+            continue
+        rows, step = (place.get(x) for x in taken.args)
+        if rows not in kept or step is None or len(value.args[1].ty.shape) != 2:
+            continue
+        if len(params[rows].ty.shape) < 2 or not all(
+            _is_next(defined.get(c.args[step]), params[step]) for c in again
+        ):
+            continue
+        count = _bound(func, params[step], place)
+        if count in kept:
+            yield _Product(rows, step, count, taken, value, value.args[1])
+
+
+def _is_next(value: Expr, step: Expr) -> bool:
+    """Whether ``value`` is ``step + 1``."""
+    if not _is(value, "add"):
+        return False
+    a, b = value.args
+    return any(x.same_as(step) and _literal(y) == 1 for x, y in ((a, b), (b, a)))
+
+
+def _literal(expr: Expr) -> int | None:
+    scalar = isinstance(expr, tvm.ir.GenericConst) and not len(expr.ty.shape)
+    return int(expr.value.numpy()) if scalar and "int" in str(expr.ty.dtype) else None
+
+
+def _bound(func: Any, step: Expr, place: dict[Any, int]) -> int | None:
+    """The parameter ``n`` of a body that is ``step < n ? ... again ... : done``."""
+    defined = {b.var: b.value for b in _bindings(func)}
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, relax.If):
+                cond: Any = defined.get(binding.value.cond)
+                if _is(cond, "less") and cond.args[0].same_as(step):
+                    return place.get(cond.args[1])
+                return None
+    return None
+
+
+def _visits_every_row(caller: Any, call: Any, found: _Product, solver: Solver) -> bool:
+    """Whether the loop begins at 0 and ends at the number of rows."""
+    defined = {b.var: b.value for b in _bindings(caller)}
+    rows = call.args[found.rows]
+    if _literal(call.args[found.step]) != 0 or rows.ty.shape is None:
+        return False
+    count = call.args[found.count]
+    while isinstance(count, tvm.ir.Var) and count in defined:
+        count = defined[count]
+        if _is(count, "shape_to_tensor"):
+            dims = count.args[0]
+            dims = defined.get(dims, dims)
+            single = isinstance(dims, relax.ShapeExpr) and len(dims.values) == 1
+            return single and bool(solver.known_eq(dims.values[0], rows.ty.shape[0]))
+        if not any(_is(count, n) for n in ("astype", "reshape", "squeeze")):
+            return False
+        count = count.args[0]
+    return False
+
+
+def _hoisted(mod: Any, gv: Any, caller: Any, call: Any, found: _Product) -> Any:
+    loop, outer = mod[gv], mod[caller]
+    inner, rows = loop.params[found.rows], call.args[found.rows]
+    extra = relax.Var(f"{inner.name}_products", _result(inner, found))
+    before = relax.Var("products", _result(rows, found))
+    product = _typed(R.matmul(rows, found.weight, found.product.attrs.out_dtype), before)
+    fresh = tvm.ir.GlobalVar(gv.name_hint)
+
+    def with_argument(old: Any, argument: Expr) -> Any:
+        arguments = [*old.args, argument]
+        return _typed(tvm.ir.Call(fresh, arguments, old.attrs, old.ty_args, old.span), old)
+
+    def inside(node: Any) -> Any:
+        if node.op == gv:
+            return with_argument(node, extra)
+        if _same_product(node, found):
+            taken = found.taken
+            arguments = [extra, taken.args[1]]
+            return _typed(tvm.ir.Call(taken.op, arguments, taken.attrs, taken.ty_args), node)
+        return node
+
+    body = tvm_ffi.structural_map(loop.body, (tvm.ir.Call, inside), order="post")
+    changed = {gv: _like(loop, body, [extra])}
+    relax.expr._update_type(fresh, changed[gv].ty)
+    blocks = []
+    for block in outer.body.blocks:
+        bindings: list[Any] = []
+        for binding in block.bindings:
+            if binding.value.same_as(call):
+                bindings.append(relax.VarBinding(before, product))
+                binding = relax.VarBinding(binding.var, with_argument(call, before))
+            bindings.append(binding)
+        blocks.append(type(block)(bindings))
+    changed[caller] = _like(outer, _typed(relax.SeqExpr(blocks, outer.body.body), outer.body), [])
+    return tvm.IRModule(
+        {(fresh if g == gv else g): changed.get(g, f) for g, f in mod.functions_items()}
+    )
+
+
+def _result(rows: Expr, found: _Product) -> Any:
+    """The type of ``rows @ weight``."""
+    shape = [*list(rows.ty.shape)[:-1], found.weight.ty.shape[1]]
+    return relax.TensorType(shape, found.product.ty.dtype)
+
+
+def _typed(expr: Expr, like: Expr) -> Expr:
+    relax.expr._update_type(expr, like.ty)
+    return expr
+
+
+def _like(func: Any, body: Expr, extra: list[Expr]) -> Any:
+    """``func`` with another body and more parameters."""
+    params = [*func.params, *extra]
+    return relax.Function(params, body, func.ret_ty, func.is_pure, func.attrs, func.span)
+
+
+def _same_product(node: Any, found: _Product) -> bool:
+    return (
+        _is(node, "matmul")
+        and node.args[0].same_as(found.product.args[0])
+        and node.args[1].same_as(found.weight)
+    )
+
+
+__all__ = ["hoist_products"]
