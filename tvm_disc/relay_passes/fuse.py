@@ -19,6 +19,7 @@ from tvm import relax, tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay.object_ops import has_effect
 from tvm_disc.relay_passes.core_ops import CORE
+from tvm_disc.relay_passes.dim_facts import facts_about
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_plan import plan_fusion
 from tvm_disc.relay_passes.graph import (
@@ -192,6 +193,8 @@ class _Outliner:
         same = self._representatives(symbols)
         symbols = [s for s in symbols if same[s].same_as(s)]
         func = _group_function(group, params, outputs, symbols, same)
+        if facts := facts_about(self.solver, symbols):
+            func = func.with_attr("disc.facts", facts)
         gv = self.builder.add_func(func, name)
         args = [p.expr if p.op == "const" else p.var for p in params]
         if symbols:
