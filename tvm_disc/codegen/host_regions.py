@@ -206,7 +206,7 @@ class RegionEmitter:
             self._copy(instruction)
         elif isinstance(instruction, ReadDim):
             source = self.block.declare("dim", self._typed(instruction.source, "int64"), "int64")
-            self.block.define(instruction.var, source[i64(0)])
+            self.block.define(instruction.var, source[i64(instruction.index)])
         elif isinstance(instruction, AllocOutput):
             self.alloc_output(instruction)
         elif isinstance(instruction, If):

@@ -44,6 +44,8 @@ from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
+SMALL_INDEX = (1 << 31) - (1 << 16)  # the lanes of a masked vector may lie beyond the last element
+
 __all__ = ["Body", "Group", "Kernel", "Machine", "Plan", "build_kernel", "single"]
 
 
@@ -206,11 +208,21 @@ def _fresh(symbols: Sequence[Any]) -> list[Any]:
     return [index_var(str(s.name)) for s in symbols]
 
 
+def index_space(solver: Solver) -> IndexSpace:
+    """Index arithmetic under what is known of the dims."""
+
+    def small(dims: Sequence[Any]) -> bool:
+        high = solver.range_of(product(dims))[1]
+        return high is not None and high <= SMALL_INDEX
+
+    return IndexSpace(lambda a, b: bool(solver.known_eq(a, b)), small)
+
+
 def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[Any]) -> Any:
     ins, outs, scratch = _pointers(group, plan)
     lo, hi = index_var("lo"), index_var("hi")
     block = Block()
-    low = Lowering(block, IndexSpace(lambda a, b: bool(solver.known_eq(a, b))), solver)
+    low = Lowering(block, index_space(solver), solver)
     buffers: dict[Node, Buffer] = {}
     for i, (param, ptr) in enumerate(zip(group.params, ins, strict=True)):
         dtype = plan.packed_dtypes.get(param, param.dtype)
