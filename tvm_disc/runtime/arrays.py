@@ -6,11 +6,12 @@ import ctypes
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
+import tvm_ffi
 
 from tvm_disc.codegen import host_numpy
 from tvm_disc.errors import BadInput
@@ -93,3 +94,36 @@ def remember(
             known[args[0].shape if plain else tuple(a.shape for a in args)] = (
                 fields[0] if plain else fields
             )
+
+
+# What turns a TVM tensor into the caller's kind of tensor, by the type of the first input.
+CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: np.from_dlpack}
+
+
+def converter(first: Any) -> Callable[[Any], Any]:
+    """The conversion for callers whose first input is ``first``, remembered by its type."""
+    kind = type(first)
+    if isinstance(first, np.ndarray | np.generic | int | float | list):
+        CONVERTERS[kind] = np.from_dlpack
+    elif kind.__module__.partition(".")[0] == "torch":
+        import torch
+
+        CONVERTERS[kind] = torch.from_dlpack
+    else:
+        CONVERTERS[kind] = _unchanged
+    return CONVERTERS[kind]
+
+
+def _unchanged(tensor: Any) -> Any:
+    return tensor
+
+
+_FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+
+
+def converted_tree(result: Any, tree: Any, convert: Callable[[Any], Any]) -> Any:
+    """Nested arrays of tensors as nested tuples; ``tree`` has one entry per field."""
+    if isinstance(tree, int):
+        return convert(result)
+    # Iterating a TVM array costs microseconds per field; the accessor does not.
+    return tuple([converted_tree(_FIELD(result, k), t, convert) for k, t in enumerate(tree)])
