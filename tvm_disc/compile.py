@@ -35,6 +35,7 @@ from tvm_disc.relay.coverage import require_operators
 from tvm_disc.relay.importer.module import Imported, import_module
 from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay.parser import parse
 from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
@@ -45,6 +46,7 @@ from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.records import Context, cpu_name, read_records
 from tvm_disc.schedules.signature import group_key, template_hash
+from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver, special_version
 
 Source: TypeAlias = Any
@@ -145,6 +147,8 @@ def prepare(
     with trace.stage("kernels"):
         # The special version first: the kernels that both need get its names.
         programs = [lower_program(v.mod, v.solver, library) for v in fused]
+        for program in programs:
+            program.verify = options.verify
         trace.say(
             SUMMARY,
             f"kernels: {len(library.kernels())}, calls in the program: "
@@ -259,6 +263,8 @@ def import_versions(
     elif params:
         module = relax.transform.BindParams("main", dict(params))(module)
     general = read(())
+    # Boxed values hide the dims that a special version would be chosen by.
+    several = several and not uses_boxes(general.mod)
     special = special_version(read, general) if several else None
     if special is None:
         return [general]
@@ -296,6 +302,10 @@ def describe(
             }
             for k in library.kernels()
         ],
+        "external": vars(versions[-1].external),
+        "vendor": any(
+            calls_vendor(v.plan) for k in library.kernels() if k.choice for v in k.choice.variants
+        ),
         "shapes": versions[0].solver.describe(),
         "premises": [str(p) for p in premises],
         "general": {

@@ -14,6 +14,7 @@ from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 from tvm.tirx import transform as T
 
+from tvm_disc.codegen.emit_function import object_functions, raise_function
 from tvm_disc.codegen.emit_host import HostEmitter
 from tvm_disc.codegen.host_abi import (
     ANY_PADDING,
@@ -31,6 +32,7 @@ from tvm_disc.codegen.host_abi import (
 )
 from tvm_disc.codegen.host_memory import LIMIT, TRIM, call, memory_functions, new_state, state_of
 from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
+from tvm_disc.codegen.host_objects import RAISE, Errors
 from tvm_disc.codegen.memory import plan_region
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.profile_host import profile_functions
@@ -81,7 +83,8 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     slot = GlobalVar(STATE_SLOT)
     functions: dict[Any, Any] = {}
     for program in versions:
-        plan_region(program.region)
+        for region in (program.region, *(f.region for f in program.functions)):
+            plan_region(region)
         for kernel in program.kernels:
             functions.update(kernel.funcs)
     functions.update(machine.micro.functions)
@@ -90,9 +93,19 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     functions.update(profile_functions())
     functions[GlobalVar(BIND)] = _bind(slot)
     functions[GlobalVar(POOL)] = _pool(slot)
+    errors = Errors()
+    names: dict[Any, Any] = {}
     own = [[offsets[place] for place in found] for found in places]
     main = GlobalVar(ENTRY)
-    functions[main] = HostEmitter(list(zip(versions, own, strict=True)), slot).function()
+    heaped = any(program.heaped for program in versions)
+    if heaped:
+        # Only programs of one version have functions of their own.
+        names, made = object_functions(versions[-1], own[-1], errors)
+        functions.update(made)
+    served = list(zip(versions, own, strict=True))
+    functions[main] = HostEmitter(served, slot, names, errors).function()
+    if heaped:
+        functions[RAISE] = raise_function(errors)
     if takes_numpy(versions[-1]):
         functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
     return tvm.IRModule(functions), section

@@ -6,7 +6,7 @@ nothing but TVM's runtime and no interpreter stands between the caller and the k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -26,9 +26,10 @@ from tvm_disc.codegen.host_abi import (
     void_pointer,
 )
 from tvm_disc.codegen.host_memory import CONSTANTS, state_of
+from tvm_disc.codegen.host_objects import Errors
 from tvm_disc.codegen.host_outputs import OutputEmitter
 from tvm_disc.codegen.profile_host import WHOLE_CALL, kernel_numbers
-from tvm_disc.codegen.program import Program
+from tvm_disc.codegen.program import HostFunction, Program
 from tvm_disc.schedules.emit import i64
 
 Expr: TypeAlias = Any
@@ -41,8 +42,14 @@ class HostEmitter(OutputEmitter):
         versions: each program with the offsets of its constants; the last one takes every call.
     """
 
-    def __init__(self, versions: Sequence[tuple[Program, Sequence[int]]], slot_gv: Any) -> None:
-        super().__init__(*versions[-1])
+    def __init__(
+        self,
+        versions: Sequence[tuple[Program, Sequence[int]]],
+        slot_gv: Any,
+        functions: Mapping[HostFunction, Any],
+        errors: Errors,
+    ) -> None:
+        super().__init__(*versions[-1], functions, errors)
         self.versions = versions
         self.slot_gv = slot_gv
         self.self_handle = tirx.Var("self_handle", void_pointer())
@@ -84,7 +91,11 @@ class HostEmitter(OutputEmitter):
         self._load_state()
         self._prepare_results()
         with self._timed(i64(WHOLE_CALL)):
+            if program.heaped:
+                self.start_heap()
             self._region(program.region)
+            if program.heaped:
+                self.stop_heap(program.verify)
         self._return_results()
         self.block.ret(i32(0))
 

@@ -91,4 +91,6 @@ def launches(region: Region) -> list[str]:
         elif isinstance(instruction, Loop):
             for inner in (instruction.header, instruction.body, instruction.exit):
                 names += launches(inner)
+        for region in instruction.regions():
+            names += launches(region)
     return names

@@ -6,7 +6,7 @@ each result it writes into those and returns nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -38,20 +38,26 @@ from tvm_disc.codegen.host_abi import (
     void_pointer,
 )
 from tvm_disc.codegen.host_memory import TENSOR, call
-from tvm_disc.codegen.host_regions import RegionEmitter
+from tvm_disc.codegen.host_objects import Errors, ObjectEmitter
 from tvm_disc.codegen.memory import touched
-from tvm_disc.codegen.program import AllocOutput, Home, Program, Value
+from tvm_disc.codegen.program import AllocOutput, Home, HostFunction, Program, Value
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.index import product
 
 Expr: TypeAlias = Any
 
 
-class OutputEmitter(RegionEmitter):
+class OutputEmitter(ObjectEmitter):
     """Emits what concerns tensors of the caller: reading them, making them, giving them back."""
 
-    def __init__(self, program: Program, constant_offsets: Sequence[int]) -> None:
-        super().__init__(constant_offsets)
+    def __init__(
+        self,
+        program: Program,
+        constant_offsets: Sequence[int],
+        functions: Mapping[HostFunction, Any],
+        errors: Errors,
+    ) -> None:
+        super().__init__(constant_offsets, functions, errors)
         self.program = program
         self.args = tirx.Var("args", void_pointer())
         self.result = tirx.Var("result", void_pointer())
@@ -201,7 +207,8 @@ class OutputEmitter(RegionEmitter):
         used = {s.position for i in later for s in touched(i) if s.home is Home.INPUT}
         found = []
         for k, (name, _, dtype) in enumerate(self.program.signature.inputs):
-            if k in used:
+            # A box may lie in any input.
+            if k in used or self.program.boxed:
                 size = product(self.input_dims[k]) * element_bytes(dtype)
                 begin = tirx.reinterpret("int64", self.inputs[k])
                 found.append((f"input '{name}'", begin, begin + size))

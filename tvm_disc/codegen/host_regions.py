@@ -340,7 +340,7 @@ class RegionEmitter:
             for instruction in loop.header.instructions:
                 self._instruction(instruction, loop.header)
             taken = self._condition(loop.cond)
-            with self.block.when(taken):
+            with self.block.when(tirx.Not(taken) if loop.until else taken):
                 self._step(loop, dim_cells)
             with self.block.otherwise():
                 self._branch(loop.exit, loop.outcomes, outcome_cells)

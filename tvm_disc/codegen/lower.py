@@ -6,7 +6,8 @@ returns is written straight into a tensor allocated for the caller.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,8 +17,11 @@ from tvm import relax, tirx
 from tvm_disc.codegen.forms import calls, leaves, loop_form, rebuild, written_in
 from tvm_disc.codegen.host_abi import element_bytes
 from tvm_disc.codegen.kernels import KernelLibrary
+from tvm_disc.codegen.lower_objects import Dead, ObjectLowerer
+from tvm_disc.codegen.ownership import place_counts
 from tvm_disc.codegen.program import (
     AllocOutput,
+    Box,
     Carried,
     Cell,
     Copy,
@@ -36,6 +40,7 @@ from tvm_disc.codegen.program import (
     Value,
 )
 from tvm_disc.errors import Unsupported
+from tvm_disc.relay.object_ops import is_general, is_object, object_op
 from tvm_disc.relay_passes.core_ops import CORE, OpClass
 from tvm_disc.relay_passes.graph import is_tensor, static_dim
 from tvm_disc.schedules.emit import i64
@@ -50,30 +55,44 @@ def lower_program(mod: Any, solver: Solver, library: KernelLibrary) -> Program:
     return _Lowerer(mod, solver, library).main()
 
 
-class _Lowerer:
+class _Lowerer(ObjectLowerer):
     def __init__(self, mod: Any, solver: Solver, library: KernelLibrary) -> None:
+        super().__init__(dict(mod.functions_items()))
         self.mod, self.solver, self.library = mod, solver, library
-        self.functions = dict(mod.functions_items())
         self.region = Region()
         self.env: dict[Any, Any] = {}  # Relax var -> Value, or a tuple of them
         self.defined: set[Any] = set()
         self.constants: list[Any] = []
         self.constant_of: dict[Any, Value] = {}
         self.counter = 0
+        self.at_entry = set()
+        self.settled: set[int] = set()  # guards that stand somewhere
 
     # -- entry ---------------------------------------------------------------------------------
 
     def main(self) -> Program:
         func = self.mod["main"]
-        inputs = [self._input(k, p) for k, p in enumerate(func.params)]
+        inputs: list[Value] = []
+        for p in func.params:
+            if is_object(p.ty):
+                inputs += self.input_box(p, len(inputs))[0]
+            else:
+                inputs.append(self._input(len(inputs), p))
         for value in inputs:
             self.defined.update(d for d in value.shape if isinstance(d, tirx.Var))
-        for guard in self.solver.guards:
-            self.region.instructions.append(Guard(guard.cond, guard.message))
-        result = self._sequence(func.body)
+        self.settle_guards()
+        self.at_entry = set(self.defined)
+        result = self.sequence(func.body)
         outputs: list[Value] = []
         tree = self._outputs(result, outputs)
-        names = [(str(p.name), v.shape, v.dtype) for p, v in zip(func.params, inputs, strict=True)]
+        names = [(v.storage.name, v.shape, v.dtype) for v in inputs]
+        body = self.region
+        functions = self.lower_waiting()
+        self.region = body
+        if self.boxed:
+            place_counts(body, [])
+            for function in functions:
+                place_counts(function.region, function.params)
         return Program(
             Signature(names, [(v.shape, v.dtype) for v in outputs]),
             self.region,
@@ -82,7 +101,17 @@ class _Lowerer:
             tree,
             self.constants,
             self.library.kernels(),
+            functions=functions,
+            boxed=self.boxed,
         )
+
+    def settle_guards(self) -> None:
+        """Emit the guards whose symbols are bound by now: the first place where they can stand."""
+        for guard in self.solver.guards:
+            if id(guard) in self.settled or not all(s in self.defined for s in guard.symbols):
+                continue
+            self.settled.add(id(guard))
+            self.region.instructions.append(Guard(guard.cond, guard.message))
 
     def _input(self, position: int, param: Any) -> Value:
         if not is_tensor(param.ty):
@@ -96,13 +125,17 @@ class _Lowerer:
     def _outputs(self, result: Any, outputs: list[Value]) -> Any:
         if isinstance(result, tuple):
             return tuple(self._outputs(r, outputs) for r in result)
+        if isinstance(result, Box):
+            outputs += self.output_box(result, len(outputs))
+            return (len(outputs) - 2, len(outputs) - 1)
         outputs.append(self._returned(result, len(outputs), outputs))
         return len(outputs) - 1
 
     def _returned(self, value: Value, position: int, earlier: Sequence[Value]) -> Value:
         """A value the caller receives: its temporary becomes the output, anything else a copy."""
         storage = value.storage
-        if storage.home is Home.WORKSPACE:
+        own = storage.home is Home.CELL and storage in self.values
+        if storage.home is Home.WORKSPACE or own:
             storage.home, storage.position = Home.OUTPUT, position
             returned = Value(value.shape, value.dtype, storage)
             first = self._first_write(storage)
@@ -130,8 +163,17 @@ class _Lowerer:
     def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
         self.counter += 1
         size = self.solver.simplify(mul(product(shape), element_bytes(dtype)))
-        storage = Storage(Home.WORKSPACE, size, f"{name}_{self.counter}")
-        return Value(tuple(shape), dtype, storage)
+        storage = self._located(size, f"{name}_{self.counter}")
+        value = self.values[storage] = Value(tuple(shape), dtype, storage)
+        if storage.home is Home.CELL and self.boxed:
+            storage.home, storage.box = Home.BOX, Box(storage.name, value)
+        return value
+
+    def _located(self, size: Expr, name: str) -> Storage:
+        """A place in the workspace; of its own where the workspace begins before its size."""
+        if all(v in self.at_entry for v in tirx.analysis.undefined_vars(i64(size))):
+            return Storage(Home.WORKSPACE, size, name)
+        return Storage(Home.CELL, size, name, cell=Cell(name))
 
     def _constant(self, expr: Any) -> Value:
         found = self.constant_of.get(expr)
@@ -147,45 +189,46 @@ class _Lowerer:
         position = len(self.constants) - 1
         return Storage(Home.CONSTANT, i64(array.nbytes), f"const{position}", position=position)
 
-    def _value(self, expr: Any) -> Any:
+    def value(self, expr: Any) -> Any:
         if isinstance(expr, tvm.ir.GenericConst):
             return self._constant(expr)
         if isinstance(expr, tvm.ir.Tuple):
-            return tuple(self._value(f) for f in expr.fields)
+            return tuple(self.value(f) for f in expr.fields)
         if isinstance(expr, tvm.ir.TupleGetItem):
-            return self._value(expr.tuple_value)[int(expr.index)]
+            whole = self.value(expr.tuple_value)
+            return whole if isinstance(whole, Dead) else whole[int(expr.index)]
         if expr in self.env:
             return self.env[expr]
         raise Unsupported(f"{type(expr).__name__} where a value is expected: {expr}")
 
     # -- sequences -----------------------------------------------------------------------------
 
-    def _sequence(self, seq: Any) -> Any:
+    def sequence(self, seq: Any) -> Any:
         for block in seq.blocks:
             for binding in block.bindings:
-                self._binding(binding)
-        return self._value(seq.body)
+                self.binding(binding)
+        return self.value(seq.body)
 
-    def _binding(self, binding: Any) -> None:
+    def binding(self, binding: Any) -> None:
         var = binding.var
         if isinstance(binding, relax.MatchCast):
-            self.env[var] = self._match(self._value(binding.value), binding.ty)
+            self.env[var] = self._match(self.value(binding.value), binding.ty)
             return
         value = binding.value
         if isinstance(value, tvm.ir.Call):
             self.env[var] = self._call(var, value)
         elif isinstance(value, relax.If):
-            self.env[var] = self._branch(value)
+            self.env[var] = self.choose(var, value) if self.boxed else self._branch(value)
         elif isinstance(value, relax.ShapeExpr):
             self.env[var] = value
         else:
-            self.env[var] = self._value(value)
+            self.env[var] = self.value(value)
 
     def _match(self, value: Any, ty: Any) -> Any:
         """``match_cast``: new symbols are bound, known ones compared."""
         if isinstance(value, tuple):
             return tuple(self._match(v, t) for v, t in zip(value, ty.fields, strict=True))
-        if ty.shape is None:
+        if isinstance(value, Dead | Box) or ty.shape is None:
             return value
         for axis, (declared, actual) in enumerate(zip(ty.shape.values, value.shape, strict=True)):
             self._unify(declared, actual, f"axis {axis} of {value.storage.name}")
@@ -195,6 +238,7 @@ class _Lowerer:
         if isinstance(declared, tirx.Var) and declared not in self.defined:
             self.defined.add(declared)
             self.region.instructions.append(Define(declared, actual))
+            self.settle_guards()
         elif not self.solver.known_eq(declared, actual):
             cond = tirx.EQ(i64(declared), i64(actual))
             self.region.instructions.append(Guard(cond, f"{where}: expected {declared}"))
@@ -204,16 +248,20 @@ class _Lowerer:
             func = self.functions[call.op]
             if func.attrs is not None and "disc.kind" in func.attrs:
                 return self._launch(var, call, func)
+            if is_general(func):
+                return self.call_general(var, call)
             if calls(func.body, call.op):
                 return self._recursive(call, func)
             return self._inline(call, func)
+        if object_op(call) is not None:
+            return self.object(var, call)
         name = str(call.op.name)
         row = CORE.get(name)
         if row is not None and row.cls is OpClass.VIEW:
-            source = self._value(call.args[0])
+            source = self.value(call.args[0])
             return Value(tuple(var.ty.shape.values), source.dtype, source.storage)
         if name == "relax.nonzero":
-            return self._nonzero(self._value(call.args[0]))
+            return self._nonzero(self.value(call.args[0]))
         raise Unsupported(f"operator {name} was left outside every fused group")
 
     # -- kernels -------------------------------------------------------------------------------
@@ -238,7 +286,7 @@ class _Lowerer:
         scratch = None
         if static_dim(kernel.scratch_bytes) != 0:
             size = self.library.scratch_bytes(kernel, given)
-            scratch = Storage(Home.WORKSPACE, size, f"scratch_{self.counter}")
+            scratch = self._located(size, f"scratch_{self.counter}")
         self.region.instructions.append(
             Launch(
                 kernel,
@@ -253,7 +301,7 @@ class _Lowerer:
         """A kernel operand; a weight that the kernel wants in another layout is packed now."""
         pack = kernel.packed.get(kernel.params[position])
         if pack is None:
-            value = self._value(arg)
+            value = self.value(arg)
             assert isinstance(value, Value)
             return value
         constant = self.library.resolve_constant(arg)
@@ -274,6 +322,7 @@ class _Lowerer:
         size = tirx.Var("nonzero", "int64")
         self.region.instructions.append(ReadDim(size, total.storage))
         self.defined.add(size)
+        self.settle_guards()
         value = self._owned((i64(len(source.shape)), size), "int64", "positions")
         self._emit_launch(fill, [source], [value], [*symbols, size])
         return value
@@ -288,23 +337,26 @@ class _Lowerer:
 
     def _inline(self, call: Any, func: Any) -> Any:
         for param, arg in zip(func.params, call.args, strict=True):
-            value = self._value(arg)
+            value = self.value(arg)
             self.env[param] = self._match(value, param.ty)
-        return self._sequence(func.body)
+        return self.sequence(func.body)
 
-    def _within(self, region: Region, seq: Any) -> Any:
+    def within(self, region: Region, run: Callable[[], Any]) -> Any:
+        """``run()`` with its instructions in ``region``; what it defines ends there."""
         outer, self.region = self.region, region
-        known = set(self.defined)
+        known, settled, entry = set(self.defined), set(self.settled), self.at_entry
+        self.at_entry = known
         try:
-            return self._sequence(seq)
+            return run()
         finally:
-            self.region, self.defined = outer, known
+            self.region, self.defined, self.settled = outer, known, settled
+            self.at_entry = entry
 
     def _branch(self, node: Any) -> Any:
-        cond = self._value(node.cond)
+        cond = self.value(node.cond)
         regions = Region(), Region()
         results = [
-            self._within(r, b)
+            self.within(r, partial(self.sequence, b))
             for r, b in zip(regions, (node.true_branch, node.false_branch), strict=True)
         ]
         found = [leaves(r) for r in results]
@@ -347,43 +399,42 @@ class _Lowerer:
         header_seq, chosen, tail = loop_form(func, call.op)
         branch = chosen.value
         pairs = zip(func.params, call.args, strict=True)
-        carried = [self._carried(p, self._value(a)) for p, a in pairs]
+        carried = [self._carried(p, self.value(a)) for p, a in pairs]
         outer_defined = set(self.defined)
         for c in carried:
             self.defined.update(d for d in c.dims if d is not None)
         header, body, leave = Region(), Region(), Region()
         outer, self.region = self.region, header
+        settled, entry = set(self.settled), self.at_entry
+        self.at_entry = set(self.defined)
+        self.settle_guards()
         for binding in header_seq:
-            self._binding(binding)
-        cond = self._value(branch.cond)
+            self.binding(binding)
+        cond = self.value(branch.cond)
         recurse_first = calls(branch.true_branch, call.op)
         again = branch.true_branch if recurse_first else branch.false_branch
         done = branch.false_branch if recurse_first else branch.true_branch
-        if not recurse_first:
-            cond = self._negate(cond)
         next_values = self._step_values(body, again, call.op, carried)
         result = self._exit(leave, done, chosen.var, tail, func.body.body)
         leave.results = [self._escape(header, self._escape(leave, v)) for v in leaves(result)]
         body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
-        self.region, self.defined = outer, outer_defined
+        self.region, self.defined, self.settled = outer, outer_defined, settled
+        self.at_entry = entry
         outcomes = [self._outcome(v) for v in leave.results]
-        self.region.instructions.append(Loop(carried, header, cond.storage, body, leave, outcomes))
+        loop = Loop(carried, header, cond.storage, body, leave, outcomes, until=not recurse_first)
+        self.region.instructions.append(loop)
         return rebuild(result, iter([o.value for o in outcomes]))
 
     def _exit(self, region: Region, seq: Any, var: Any, tail: Sequence[Any], out: Any) -> Any:
         """The leaving branch, and the repacking of its result that follows the branch."""
-        outer, self.region = self.region, region
-        known = set(self.defined)
-        try:
-            self.env[var] = self._sequence(seq)
-            for binding in tail:
-                self._binding(binding)
-            return self._value(out)
-        finally:
-            self.region, self.defined = outer, known
 
-    def _negate(self, cond: Value) -> Value:
-        raise Unsupported("a recursive function that recurs when its condition is false")
+        def run() -> Any:
+            self.env[var] = self.sequence(seq)
+            for binding in tail:
+                self.binding(binding)
+            return self.value(out)
+
+        return self.within(region, run)
 
     def _carried(self, param: Any, initial: Value) -> Carried:
         self.counter += 1
@@ -403,8 +454,12 @@ class _Lowerer:
         return Carried(value, dims, initial)
 
     def _step_values(self, body: Region, seq: Any, gv: Any, carried: list[Carried]) -> list[Value]:
-        outer, self.region = self.region, body
-        known = set(self.defined)
+        result = self.within(body, lambda: self._step(seq, gv, carried))
+        if result is None:
+            raise Unsupported(f"{gv.name_hint}: the recursive call is not in tail position")
+        return list(result)
+
+    def _step(self, seq: Any, gv: Any, carried: list[Carried]) -> list[Value] | None:
         result: list[Value] | None = None
         for block in seq.blocks:
             for binding in block.bindings:
@@ -416,17 +471,14 @@ class _Lowerer:
                 ):
                     result = self._next_values(call, carried)
                 elif result is None:
-                    self._binding(binding)
-        self.region, self.defined = outer, known
-        if result is None:
-            raise Unsupported(f"{gv.name_hint}: the recursive call is not in tail position")
+                    self.binding(binding)
         return result
 
     def _next_values(self, call: Any, carried: list[Carried]) -> list[Value]:
         values: list[Value] = []
         homes = {c.value.storage: k for k, c in enumerate(carried)}
         for k, arg in enumerate(call.args):
-            value = self._value(arg)
+            value = self.value(arg)
             twice = any(v.storage is value.storage for v in values)
             if homes.get(value.storage, k) != k or twice:
                 value = self._copied(value)

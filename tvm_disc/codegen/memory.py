@@ -78,6 +78,8 @@ def _plan_inner(instruction: Instruction) -> None:
         plan_region(instruction.header, [*later, instruction.cond])
         plan_region(instruction.body)
         plan_region(instruction.exit)
+    for region in instruction.regions():
+        plan_region(region)
 
 
 def _touched_in(region: Region) -> list[Storage]:

@@ -24,6 +24,7 @@ class Home(Enum):
     WORKSPACE = "a slot of the region's workspace"
     OUTPUT = "a tensor returned to the caller"
     CELL = "a block of its own, reached through a mutable cell"
+    BOX = "a block with a reference count"
 
 
 @dataclass(eq=False)
@@ -36,6 +37,19 @@ class Storage:
     slot: int = -1  # index into the region's slots, for WORKSPACE
     position: int = -1  # input, constant or output number
     cell: Cell | None = None
+    box: Box | None = None
+
+
+@dataclass(eq=False)
+class Box:
+    """A local variable that holds the address of a block with a reference count.
+
+    Attributes:
+        value: the tensor inside, if it is known to be one.
+    """
+
+    name: str
+    value: Value | None = None
 
 
 @dataclass(eq=False)
@@ -60,6 +74,14 @@ Tree: TypeAlias = "Value | tuple[Tree, ...]"
 @dataclass(eq=False)
 class Instruction:
     """Base of all instructions."""
+
+    def regions(self) -> list[Region]:
+        """The regions inside."""
+        return []
+
+    def reads(self) -> list[Storage]:
+        """The storages it reads itself, where they are not among its fields by kind."""
+        return []
 
 
 @dataclass(eq=False)
@@ -128,11 +150,13 @@ class Region:
     Attributes:
         slots: the places in the workspace from the lowest up, filled in by the memory plan.
         results: what the region yields.
+        boxes: the blocks it yields, in programs with boxed values.
     """
 
     instructions: list[Instruction] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
 
     def take_guards(self) -> list[Guard]:
         """Remove the guards that stand before everything else, and give them back."""
@@ -170,7 +194,7 @@ class Carried:
 
 @dataclass(eq=False)
 class Loop(Instruction):
-    """``while True: header; if cond: body; carried = next; else: exit, break``.
+    """``while True: header; if cond != until: body; carried = next; else: exit, break``.
 
     A tail-recursive function in this form needs no stack however long it runs.
     """
@@ -181,6 +205,19 @@ class Loop(Instruction):
     body: Region  # results: the next values of ``carried``
     exit: Region  # results: the values of the loop
     outcomes: list[Outcome]
+    until: bool = False
+
+
+@dataclass(eq=False)
+class HostFunction:
+    """A function on boxed values; ``index`` is what closures know it by, 0 for none."""
+
+    index: int
+    name: str
+    params: list[Box]
+    results: int
+    region: Region = field(default_factory=Region)
+    prologue: list[Instruction] = field(default_factory=list)  # what binds the arguments' dims
 
 
 @dataclass
@@ -209,3 +246,11 @@ class Program:
     constants: list[Any]
     kernels: list[Kernel]
     symbols: dict[str, str] = field(default_factory=dict)
+    functions: list[HostFunction] = field(default_factory=list)
+    verify: bool = False  # check at the end of every call that no block is left
+    boxed: bool = False  # whether it has values in blocks with reference counts
+
+    @property
+    def heaped(self) -> bool:
+        """Whether calls need a heap: for boxes, and for what loops carry."""
+        return self.boxed or any(isinstance(i, Loop) for i in self.region.instructions)

@@ -11,6 +11,7 @@ from typing import Any as _Anything
 
 from . import builder, dyn, expr, image, loops, nn, op, vision
 from . import types as ty
+from .adt import ConstructorValue, from_list, to_list
 from .builder import ScopeBuilder, const, var
 from .convert import to_relax
 from .equal import structural_equal
@@ -76,6 +77,7 @@ __all__ = [
     "Constant",
     "Constructor",
     "ConstructorSig",
+    "ConstructorValue",
     "DimOp",
     "DimVar",
     "Expr",
@@ -117,6 +119,7 @@ __all__ = [
     "dyn",
     "expr",
     "free_vars",
+    "from_list",
     "fromtext",
     "image",
     "is_dynamic",
@@ -132,6 +135,7 @@ __all__ = [
     "scalar_type",
     "size_var",
     "structural_equal",
+    "to_list",
     "to_relax",
     "ty",
     "var",

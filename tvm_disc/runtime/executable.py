@@ -10,6 +10,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,9 +37,11 @@ from tvm_disc.runtime.arrays import (
     not_direct,
 )
 from tvm_disc.runtime.calls import table
+from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
 from tvm_disc.runtime.shape_log import ShapeLog
+from tvm_disc.schedules.vendor import expose
 
 Array: TypeAlias = Any
 
@@ -66,6 +69,7 @@ class Executable:
         self.timings = dict(timings or {})
         self._outputs: Any = manifest["outputs"]
         self._names: list[str] = [name for name, _, _ in self.signature]
+        self._codec = Codec.of(manifest.get("external"), self._names)
         self._binding = threading.Lock()
         self._direct: Callable[..., int] = not_direct
         # Shapes of NumPy inputs seen before, and what to allocate for them.
@@ -86,6 +90,8 @@ class Executable:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
         if self._constants is not None:
             self._module[BIND](self._constants.ctypes.data)
+        if self._manifest.get("vendor"):
+            expose()
         pool = self._module[POOL]
         weakref.finalize(self, pool, 0)
         if self._manifest["direct"] and arrays_are_readable():
@@ -121,6 +127,8 @@ class Executable:
             GuardFailed: shapes that the program was not compiled for.
             MemoryError: no memory for a result or for the workspace; the next call is unharmed.
         """
+        if self._codec is not None:
+            return self._boxed(self._codec.flatten(args, kwargs), out)
         if kwargs:
             args = self._ordered(args, kwargs)
         if out is not None:
@@ -148,6 +156,29 @@ class Executable:
         if self._direct(ARRAY_TYPE, id(args), id(arrays)):
             return self._general(args)
         return nested(arrays, self._outputs)
+
+    def bind(self, *args: Array, **kwargs: Array) -> Callable[[], Any]:
+        """A call whose arguments are in the program's own form already, values of data types too.
+
+        It gives the program's results in that form, as TVM tensors.
+        """
+        args = self._flat(args, kwargs)
+        self._general(args)  # binds the machine code and checks the arguments
+        return partial(self._main, *args)
+
+    def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
+        """A call that takes or gives boxed values, already flat."""
+        if out is not None:
+            raise BadInput("out: a program that takes or returns data types allocates its results")
+        try:
+            result = self._main(*args)
+        except ArtifactError:
+            raise
+        except Exception as error:
+            result = self._recover(args, (), error)
+        assert self._codec is not None
+        convert = _converter(args[0] if args else np.empty(0))
+        return self._codec.rebuild(result, convert)
 
     def _general(self, args: tuple[Array, ...]) -> Any:
         """A call with any kind of tensor."""
@@ -209,6 +240,12 @@ class Executable:
         finally:
             self._main, self._direct, self._results = kept
             log.write(Path(path))
+
+    def _flat(self, args: tuple[Array, ...], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
+        """The arguments in the program's own form."""
+        if self._codec is not None:
+            return self._codec.flatten(args, kwargs)
+        return self._ordered(args, kwargs) if kwargs else args
 
     def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
         if not args and len(kwargs) == len(self._names):
@@ -368,8 +405,7 @@ class Executable:
         Any program can be profiled, a loaded one too: the timers are part of it, and a call that
         does not ask for them passes a branch per kernel.
         """
-        if kwargs:
-            args = self._ordered(args, kwargs)
+        args = self._flat(args, kwargs)
         self._general(args)  # tells what is wrong with the arguments, and warms up
         prepared = [self._prepare(k, a) for k, a in enumerate(args)]
         record = new_record(max(64, 4 * len(self.launches)))

@@ -18,12 +18,14 @@ Keys that a mask hides from all queries of a block are left out where they end a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.attention import Attention, find_attention
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.attention_body import AttentionBody, Operand
+from tvm_disc.schedules.attention_cost import attention_ns
 from tvm_disc.schedules.attention_hidden import spread
 from tvm_disc.schedules.attention_spec import AttentionSpec, Sizes, attention_tile
 from tvm_disc.schedules.contract import Epilogue, MatMulView, strides_of
@@ -82,6 +84,8 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         scratch_dtype=dtype,
         may_alias=True,
         knobs=AttentionKnobs(tile.queries, tile.keys),
+        cost=partial(attention_ns, spec, tile),
+        features=tuple(i64(x) for x in (batch, m, n)),
         notes={
             "tile": f"{tile.scores.m_r}x{tile.scores.n_r}, {tile.values.m_r}x{tile.values.n_r}",
             "block": f"{tile.queries} queries, {tile.keys} keys",

@@ -61,7 +61,8 @@ def group_features(
     symbols = group.symbols()
     exprs: list[Expr] = list(symbols)
     for variant in variants:
-        exprs += [*variant.plan.features, variant.plan.tasks, variant.plan.work]
+        plan = variant.plan
+        exprs += [*plan.features, *(() if plan.stages else (plan.tasks, plan.work))]
     exprs += [product((a, b)) for k, a in enumerate(symbols) for b in symbols[k + 1 :]]
     exprs += [s % r for s in symbols for r in REMAINDERS]
     found: dict[str, Expr] = {}

@@ -17,6 +17,8 @@ from tvm_disc.schedules.variant import Plan, Variant
 
 Expr: TypeAlias = Any
 
+STAGES_DOUBT = 1.15  # how much better than the whole stages must look before they are believed
+
 
 def body_ns(plan: Plan, points: Points, count: int, model: CostModel) -> Values:
     """One serial run of a plan's body at each of ``count`` points."""
@@ -25,20 +27,31 @@ def body_ns(plan: Plan, points: Points, count: int, model: CostModel) -> Values:
     else:
         work, moved = evaluate(plan.work, points), evaluate(plan.moved, points)
         cost = np.maximum(work * model.op_ns, moved * model.byte_ns)
+        cost = cost + model.row_ns * evaluate(plan.tasks, points)
     return np.broadcast_to(np.asarray(cost, np.float64) + model.call_ns, (count,))
 
 
-def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -> Values:
-    """A call of a variant at each point; infinite where it must not run."""
-    plan, parts = variant.plan, variant.run.parts
+def run_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel) -> Values:
+    """A plan's body, or one stage of it, on ``parts`` threads."""
     time = body_ns(plan, points, count, model)
     if parts > 1:
         tasks = np.maximum(evaluate(plan.tasks, points), 1)
         share = np.ceil(tasks / parts) / tasks
         time = np.where(tasks > 1, model.wake_ns + time * share / model.parallel, time)
+    return np.asarray(time, np.float64)
+
+
+def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -> Values:
+    """A call of a variant at each point; infinite where it must not run."""
+    plan, parts = variant.plan, variant.run.parts
+    if plan.stages:
+        runs = [run_ns(s.plan, parts, points, count, model) for s in plan.stages]
+        time = STAGES_DOUBT * np.sum(runs, axis=0)
+    else:
+        time = run_ns(plan, parts, points, count, model)
     allowed = np.ones(count, bool)
     for need in plan.needs:
-        allowed &= np.broadcast_to(evaluate(need.cond, points), (count,)).astype(bool)
+        allowed &= np.broadcast_to(need.at(points), (count,)).astype(bool)
     return np.where(allowed, time, np.inf)
 
 

@@ -15,10 +15,11 @@ class CostModel:
         wake_ns: having the other threads begin, and waiting for the last.
         parallel: speed of all threads together, over that of one times their number.
         cycle_ns: a cycle of the multiply-add pipes.
-        fma_per_cycle: vector multiply-adds in a cycle.
+        fma_per_cycle, load_per_cycle: vector multiply-adds and operand loads in a cycle.
         fma_latency: cycles of a dependent step of a micro-kernel.
         micro_call_cycles: entering a micro-kernel and its epilogue.
-        task_ns: entering a task.
+        task_ns, row_ns: entering a task of a product, and of anything else.
+        exp_ns: one score of an attention between its products.
         store_ns, pack_ns: storing a sum, and copying an element into another layout.
         near_bytes, far_byte_ns: the second-level cache, and a byte from beyond it.
     """
@@ -30,9 +31,12 @@ class CostModel:
     parallel: float = 1.0
     cycle_ns: float = 0.35
     fma_per_cycle: float = 2.0
+    load_per_cycle: float = 2.0
     fma_latency: float = 4.0
     micro_call_cycles: float = 30.0
     task_ns: float = 20.0
+    row_ns: float = 10.0
+    exp_ns: float = 0.6
     store_ns: float = 0.05
     pack_ns: float = 0.15
     near_bytes: float = 512 * 1024.0

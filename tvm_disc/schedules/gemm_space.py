@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tvm
 
+from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a
 from tvm_disc.schedules.gemm_tile import GemmTile, Isa, default_tile
@@ -65,24 +66,32 @@ def doubt(tile: GemmTile, default: GemmTile) -> float:
     return 1.02 if tile.n_r == default.n_r else 1.4
 
 
+def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Values:
+    """Nanoseconds in the register tiles of a product of m x n x k."""
+    m, n, k = sizes
+    blocks = np.maximum(np.ceil(m / tile.m_r), 1)
+    panels = np.maximum(np.ceil(n / tile.n_r), 1)
+    rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # of a mean micro-kernel
+    step = np.maximum(rows * columns / model.fma_per_cycle, (rows + columns) / model.load_per_cycle)
+    step = np.maximum(step, model.fma_latency / 4)
+    calls = blocks * panels * np.maximum(np.ceil(k / (tile.kc or np.inf)), 1)
+    cycles = blocks * panels * k * step + calls * model.micro_call_cycles
+    return np.asarray(cycles * model.cycle_ns)
+
+
 def gemm_ns(
     spec: GemmSpec,
     tile: GemmTile,
     sizes: Sequence[Expr],
     factor: float,
     points: Points,
-    model: Any,
+    model: CostModel,
 ) -> Values:
     """Nanoseconds of one serial run at each point."""
     batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
-    rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # of a mean micro-kernel
-    step = np.maximum(rows * columns / model.fma_per_cycle, (rows + columns) / 2)
-    step = np.maximum(step, model.fma_latency / 4)
-    calls = blocks * panels * np.maximum(np.ceil(k / (tile.kc or np.inf)), 1)
-    cycles = blocks * panels * k * step + calls * model.micro_call_cycles
-    time = cycles * model.cycle_ns + m * n * model.store_ns
+    time = micro_ns((m, n, k), tile, model) + m * n * model.store_ns
     groups_m = np.ceil(blocks / tile.m_blocks)
     groups_n = np.ceil(panels / tile.n_panels)
     if spec.b_packed is None:

@@ -14,19 +14,29 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.choose import Choice
-from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64, index_var, pointer, prim_func
+from tvm_disc.schedules.emit import (
+    Block,
+    Buffer,
+    byte_offset,
+    i64,
+    index_var,
+    pointer,
+    prim_func,
+    storage_dtype,
+)
 from tvm_disc.schedules.gemm_micro import may_alias
 from tvm_disc.schedules.group import Body, Group, Machine
-from tvm_disc.schedules.index import IndexSpace, mul
+from tvm_disc.schedules.index import IndexSpace, add, mul, product
 from tvm_disc.schedules.llvm_ops import tuned_for
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.tree import Leaf, Tree
-from tvm_disc.schedules.variant import SERIAL, Plan, Variant
+from tvm_disc.schedules.variant import SERIAL, Plan, Stage, Variant
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -76,12 +86,12 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
     funcs: dict[Any, Any] = {}
     bodies: dict[str, Any] = {}
     for variant in choice.variants:
-        plan = variant.plan
-        if plan.key not in bodies:
-            name = f"{group.name}_body{len(bodies) or ''}"
-            bodies[plan.key] = gv = GlobalVar(name)
-            with tuned_for(machine.isa):
-                funcs[gv] = _body_function(group, plan, solver, symbols)
+        for part in _parts(group, variant.plan):
+            if (key := _body_key(variant.plan, part)) not in bodies:
+                name = f"{group.name}_body{len(bodies) or ''}"
+                bodies[key] = gv = GlobalVar(name)
+                with tuned_for(machine.isa):
+                    funcs[gv] = _body_function(part.group, part.plan, solver, symbols)
     entry = GlobalVar(group.name)
     funcs[entry] = _Driver(group, choice, symbols, bodies).function()
     plan = choice.variants[0].plan
@@ -94,7 +104,7 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
         group.params,
         group.outputs,
         symbols,
-        _scratch_bytes(choice.variants, solver),
+        _scratch_bytes(group, choice.variants, solver),
         plan.packed,
         plan.notes,
         choice,
@@ -102,18 +112,59 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
     )
 
 
-def _scratch_bytes(variants: Sequence[Variant], solver: Solver) -> Expr:
+def _parts(group: Group, plan: Plan) -> tuple[Stage, ...]:
+    """The stages of a plan; a plan without is one."""
+    whole = Stage(group, plan, tuple(group.params), tuple(group.outputs))
+    return plan.stages or (whole,)
+
+
+def _body_key(plan: Plan, part: Stage) -> str:
+    """Equal keys are equal bodies."""
+    return plan.key if part.plan is plan else f"{plan.key} {part.group.name}"
+
+
+def _kept_bytes(group: Group, plan: Plan) -> dict[Node, Expr]:
+    """What the stages of a plan leave in scratch for each other, and its size."""
+    done = {*group.params, *group.outputs}
+    return {
+        node: tirx.floordiv(mul(product(node.shape), _bytes(storage_dtype(node.dtype))) + 63, 64)
+        * 64
+        for stage in plan.stages
+        for node in stage.targets
+        if node not in done
+    }
+
+
+def _plan_bytes(group: Group, plan: Plan, parts: int) -> list[Expr]:
+    """Scratch of a plan on ``parts`` threads: one of these sizes, whichever is largest."""
+    kept: Expr = i64(0)
+    for size in _kept_bytes(group, plan).values():
+        kept = add(kept, size)
+    return [
+        add(kept, mul(i64(p.plan.scratch_elems), parts * _bytes(p.plan.scratch_dtype)))
+        for p in _parts(group, plan)
+    ]
+
+
+def _scratch_bytes(group: Group, variants: Sequence[Variant], solver: Solver) -> Expr:
     """Room for whichever variant needs most."""
     sizes: list[Expr] = []
     for v in variants:
-        size = mul(i64(v.plan.scratch_elems), v.run.parts * _bytes(v.plan.scratch_dtype))
-        if static_dim(size) == 0 or any(solver.known_le(size, s) for s in sizes):
-            continue
-        sizes = [s for s in sizes if not solver.known_le(s, size)] + [size]
+        for size in _plan_bytes(group, v.plan, v.run.parts):
+            if static_dim(size) == 0 or any(_covers(s, size, v.plan, solver) for s in sizes):
+                continue
+            sizes = [s for s in sizes if not _covers(size, s, v.plan, solver)] + [size]
     total: Expr = i64(0)
     for k, size in enumerate(sizes):
         total = tirx.max(total, size) if k else size
     return total
+
+
+def _covers(large: Expr, small: Expr, plan: Plan, solver: Solver) -> bool:
+    """Whether one size is proved to be enough for another."""
+    if plan.stages:  # sums of many roundings, on which a proof takes seconds
+        return bool(tvm_ffi.structural_equal(large, small))
+    return bool(solver.known_le(small, large))
 
 
 def _uses_scratch(plan: Plan) -> bool:
@@ -192,25 +243,43 @@ class _Driver:
             self._run(next(v for v in self.choice.variants if v.safe))
 
     def _run(self, variant: Variant) -> None:
-        plan, parts, block = variant.plan, variant.run.parts, self.block
+        places, room = self._places(variant.plan)
+        for part in _parts(self.group, variant.plan):
+            self._part(variant, part, places, room)
+
+    def _places(self, plan: Plan) -> tuple[dict[Node, Any], Expr]:
+        """Where every operand and result lies, and where the rest of the scratch begins."""
+        nodes = (*self.group.params, *self.group.outputs)
+        places = dict(zip(nodes, (*self.ins, *self.outs), strict=True))
+        at: Expr = i64(0)
+        for node, size in _kept_bytes(self.group, plan).items():
+            places[node] = byte_offset(self.scratch, at, storage_dtype(node.dtype))
+            at = add(at, size)
+        return places, at
+
+    def _part(self, variant: Variant, part: Stage, places: dict[Node, Any], room: Expr) -> None:
+        plan, parts, block = part.plan, variant.run.parts, self.block
+        body = self.bodies[_body_key(variant.plan, part)]
+        nodes = [places[n] for n in (*part.sources, *part.targets)]
+
+        def call(number: Expr, lo: Expr, hi: Expr) -> None:
+            skip = room
+            if _uses_scratch(plan) and number is not None:
+                skip = add(room, number * i64(plan.scratch_elems) * _bytes(plan.scratch_dtype))
+            temp = byte_offset(self.scratch, skip, plan.scratch_dtype)
+            if static_dim(skip) == 0 and plan is self.choice.variants[0].plan:
+                temp = self.scratch
+            args = [*nodes, temp, *self.symbols, lo, hi]
+            block.eval(tvm.ir.Call(body, args, ret_ty=PrimType("int32")))
+
         tasks = block.bind("tasks", i64(plan.tasks))
         if parts == 1:
-            self._call(plan, None, i64(0), tasks)
+            call(None, i64(0), tasks)
             return
         with block.when(tasks > 1):
             chunk = block.bind("chunk", tirx.floordiv(tasks + (parts - 1), parts))
-            with block.loop("part", parts, kind="parallel") as part:
-                lo, hi = tirx.min(part * chunk, tasks), tirx.min((part + 1) * chunk, tasks)
-                self._call(plan, part, lo, hi)
+            with block.loop("part", parts, kind="parallel") as number:
+                lo, hi = tirx.min(number * chunk, tasks), tirx.min((number + 1) * chunk, tasks)
+                call(number, lo, hi)
         with block.otherwise():
-            self._call(plan, None, i64(0), tasks)
-
-    def _call(self, plan: Plan, part: Expr, lo: Expr, hi: Expr) -> None:
-        skip: Expr = i64(0)
-        if _uses_scratch(plan) and part is not None:
-            skip = part * i64(plan.scratch_elems) * _bytes(plan.scratch_dtype)
-        temp = byte_offset(self.scratch, skip, plan.scratch_dtype)
-        if static_dim(skip) == 0 and plan is self.choice.variants[0].plan:
-            temp = self.scratch
-        args = [*self.ins, *self.outs, temp, *self.symbols, lo, hi]
-        self.block.eval(tvm.ir.Call(self.bodies[plan.key], args, ret_ty=PrimType("int32")))
+            call(None, i64(0), tasks)

@@ -18,8 +18,10 @@ from tvm_disc.schedules.rows import plan_rows
 from tvm_disc.schedules.scatter import plan_scatter
 from tvm_disc.schedules.signature import group_key
 from tvm_disc.schedules.sorting import plan_search, plan_sort
+from tvm_disc.schedules.staged import staged_plans
 from tvm_disc.schedules.transpose import plan_transpose
 from tvm_disc.schedules.variant import Variant, feasible, variants_of
+from tvm_disc.schedules.vendor import FAMILY, plan_vendor
 from tvm_disc.schedules.window import plan_window
 from tvm_disc.schedules.window_tile import plan_window_tile
 from tvm_disc.shape import Solver
@@ -37,6 +39,7 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
         ("window", plan_window),
         ("reduce", plan_reduce),
     ),
+    "vendor": ((FAMILY, lambda group, solver, machine: plan_vendor(group, solver)),),
     "reduce": (("reduce", plan_reduce),),
     "opaque": (("scatter", plan_scatter), ("sort", plan_sort), ("search", plan_search)),
 }
@@ -63,17 +66,33 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
             refused.append(answer)
             continue
         plans = answer if isinstance(answer, list) else [answer]
-        moved = moved_bytes(group)
-        plans = [
-            replace(
-                p, family=p.family or name, moved=moved if isinstance(p.moved, int) else p.moved
-            )
-            for p in plans
-        ]
+        plans = [_complete(p, name, group) for p in plans]
+        plans += staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
+        vendor = plan_vendor(group, solver) if group.kind == "dot" else None
+        plans += [_complete(vendor, FAMILY, group)] if isinstance(vendor, Plan) else []
         kept, never = feasible(plans, solver)
         return Space(variants_of(kept, machine), [*refused, *never])
     reasons = "; ".join(str(w) for w in refused)
     raise Unsupported(f"{group.name}: no template takes this group ({reasons})")
+
+
+def _complete(plan: Plan, name: str, group: Group) -> Plan:
+    """The plan with what the template left to be filled in."""
+    moved = moved_bytes(group) if isinstance(plan.moved, int) else plan.moved
+    return replace(plan, family=plan.family or name, moved=moved)
+
+
+def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
+    """The plan of one stage: the best guess of the first template that takes it.
+
+    Raises:
+        Unsupported: no template does.
+    """
+    for name, template in POLICY[part.kind]:
+        answer = template(part, solver, machine)
+        if not isinstance(answer, WhyNot):
+            return _complete(answer[0] if isinstance(answer, list) else answer, name, part)
+    raise Unsupported(f"{part.name}: no template takes this part")
 
 
 def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:

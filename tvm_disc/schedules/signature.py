@@ -18,7 +18,9 @@ from tvm_disc.schedules.group import Group
 Expr: TypeAlias = Any
 
 # Modules that decide among variants, and so do not change what a variant's code is.
-_DECIDING = "choose cost cost_model group grow learn points records select signature tree".split()
+_DECIDING = (
+    "attention_cost choose cost cost_model group grow learn points records select signature tree"
+).split()
 
 
 def canonical_names(group: Group) -> dict[Any, Any]:

@@ -34,9 +34,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.graph import Node
-from tvm_disc.schedules.group import Body, Machine
+from tvm_disc.schedules.group import Body, Group, Machine
+from tvm_disc.schedules.points import Points, evaluate
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -68,10 +71,20 @@ SERIAL = Run()
 
 @dataclass(frozen=True)
 class Need:
-    """A fact over the group's dims that a plan rests on."""
+    """A fact that a plan rests on, over the group's dims; or about the process that runs it, of
+    which nothing can be proved: ``assumed`` is what sampled points take it for."""
 
     text: str
     cond: Expr
+    assumed: bool | None = None
+
+    def proved(self, solver: Solver) -> bool | None:
+        """Whether it holds for every value that the facts allow."""
+        return solver.known(self.cond) if self.assumed is None else None
+
+    def at(self, points: Points) -> Any:
+        """Whether it holds, at each point."""
+        return evaluate(self.cond, points) if self.assumed is None else np.bool_(self.assumed)
 
 
 @dataclass
@@ -90,6 +103,8 @@ class Plan:
         features: quantities over the group's dims on which the choice may depend.
         moved: bytes read and written; the group's operands and results unless given.
         splits: whether parts of the tasks may run at once.
+        stages: the parts of a plan that is run in stages (see :mod:`tvm_disc.schedules.staged`);
+            ``emit``, ``cost`` and scratch are then theirs.
     """
 
     tasks: Expr
@@ -109,11 +124,27 @@ class Plan:
     layout: str = ""
     moved: Expr | int = 0
     splits: bool = True
+    stages: tuple[Stage, ...] = ()
 
     @property
     def key(self) -> str:
         """Family and knobs as text; equal texts are equal code."""
         return f"{self.family}{json.dumps(self.knobs.to_json(), sort_keys=True)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """A part of a group that is computed before the next one begins.
+
+    Attributes:
+        group, plan: the part as a group of its own, on copies of the nodes.
+        sources, targets: the nodes of the whole group that its parameters and outputs are.
+    """
+
+    group: Group
+    plan: Plan
+    sources: tuple[Node, ...]
+    targets: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +179,7 @@ def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[Wh
     kept: dict[str, Plan] = {}
     refused: list[WhyNot] = []
     for plan in plans:
-        answers = [solver.known(need.cond) for need in plan.needs]
+        answers = [need.proved(solver) for need in plan.needs]
         false = [n.text for n, a in zip(plan.needs, answers, strict=True) if a is False]
         if false:
             refused.append(WhyNot(plan.key, f"never: {', '.join(false)}"))

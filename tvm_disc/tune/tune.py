@@ -26,9 +26,10 @@ from tvm_disc.schedules.records import Journal, Record, Records, read_records
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.schedules.signature import group_key
 from tvm_disc.schedules.variant import Variant
+from tvm_disc.schedules.vendor import calls_vendor, expose
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench
-from tvm_disc.tune.measure import Effort, Session, local_session
+from tvm_disc.tune.measure import Effort, Session, local_session, may_run
 from tvm_disc.tune.remote import Fleet, Remote
 from tvm_disc.tune.shapes import Shapes, Weights, program_points
 
@@ -49,9 +50,12 @@ class Task:
 
     def missing(self, records: Records) -> list[tuple[int, ...]]:
         """The points at which some variant was not measured."""
-        wanted = {v.key for v in self.variants}
         known = records.group(self.key)
-        return [p for p in self.points if not wanted <= set(known.get(p, {}))]
+        return [p for p in self.points if not self._wanted(p) <= set(known.get(p, {}))]
+
+    def _wanted(self, point: tuple[int, ...]) -> set[str]:
+        dims = dict(zip(self.group.symbols(), map(np.float64, point), strict=True))
+        return {v.key for v in self.variants if v.safe or may_run(v, dims)}
 
 
 @dataclass
@@ -123,7 +127,8 @@ def tune(
     start = time.monotonic()
     options = replace(Options.from_env(options), records=None)
     front = prepare(source, params, target, constraints, options, Trace(0, None))
-    tasks = tasks_of(front, input_shapes(front, shapes, weights, points))
+    vendor = remote is None and expose()
+    tasks = tasks_of(front, input_shapes(front, shapes, weights, points), vendor)
     result = Tuned(Path(records))
     deadline = None if budget_s is None else start + budget_s
     known = measure_tasks(front, tasks, result, effort or Effort(), deadline, progress, remote)
@@ -177,11 +182,17 @@ def measure_tasks(
     return known
 
 
+def _same_variants(task: Task, machine: Machine) -> list[Variant]:
+    wanted = {v.key for v in task.variants}
+    space = variant_space(task.group, Solver(), machine)
+    return [v for v in space.variants if v.key in wanted]
+
+
 def _lanes(front: Prepared, tasks: Sequence[Task], fleet: Fleet | None) -> list[dict[str, Session]]:
     """For each machine, the sessions of the tasks by key."""
     machine = Machine(front.machine.isa, front.machine.threads, front.machine.model)
     # Plans hold on to the machine's register-tile kernels: these are this module's own.
-    spaces = [(t.group, variant_space(t.group, Solver(), machine).variants) for t in tasks]
+    spaces = [(t.group, _same_variants(t, machine)) for t in tasks]
     benches = build_bench(spaces, Solver(), machine, front.target)
     rows = [[local_session(b) for b in benches]]
     if fleet is not None:
@@ -250,8 +261,11 @@ def _bind(program: Program, shapes: InputShapes) -> dict[Any, int] | None:
     return point
 
 
-def tasks_of(front: Prepared, shapes: Sequence[InputShapes]) -> list[Task]:
-    """The groups with more than one variant, and the dims that calls give them at ``shapes``."""
+def tasks_of(front: Prepared, shapes: Sequence[InputShapes], vendor: bool) -> list[Task]:
+    """The groups with more than one variant, and the dims that calls give them at ``shapes``.
+
+    Variants that call a library are left out unless there is one (``vendor``).
+    """
     tasks: dict[str, Task] = {}
     for program in front.programs:
         points = [p for s in shapes if (p := _bind(program, s)) is not None]
@@ -262,7 +276,8 @@ def tasks_of(front: Prepared, shapes: Sequence[InputShapes]) -> list[Task]:
             key = group_key(group)
             if key not in tasks:
                 space = variant_space(group, Solver(), front.machine)
-                tasks[key] = Task(group, key, space.variants, [])
+                found = [v for v in space.variants if vendor or not calls_vendor(v.plan)]
+                tasks[key] = Task(group, key, found, [])
             seen = dict.fromkeys(tasks[key].points)
             for point in points:
                 dims = _dims(launch, defined, point)

@@ -38,6 +38,7 @@ class Emitter:
         self.sequences: list[list[Any]] = [[]]
         self.span: Span | None = None
         self.operator = ""
+        self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -125,9 +126,18 @@ class Emitter:
 
     def expr(self, tensor: Tensor) -> Expr:
         """The Relax expression of a tensor; a shape value is put into memory now."""
-        if tensor.expr is None:
-            tensor.expr = self._materialize(tensor)
-        return tensor.expr
+        if tensor.expr is not None:
+            return tensor.expr
+        # What a branch has put into memory is not there for the other one.
+        _, sequence, made = self._made.get(id(tensor), (None, None, None))
+        if not any(s is sequence for s in self.sequences):
+            made = self._materialize(tensor)
+            self._made[id(tensor)] = (tensor, self.sequences[-1], made)
+        return made
+
+    def forget(self) -> None:
+        """Bindings were taken back: what they put into memory is no longer there."""
+        self._made.clear()
 
     def _materialize(self, tensor: Tensor) -> Expr:
         value = value_of(tensor)

@@ -56,7 +56,7 @@ class Inputs:
         if not isinstance(ty, rt.TensorType):
             raise Unsupported(
                 f"input '{param.name_hint}': expected a tensor type, found {ty}; "
-                "inputs that are tuples, functions or unannotated are not compiled yet"
+                "an input is a tensor, a tuple or a data type"
             )
         dims = [
             self._dim(
@@ -86,6 +86,7 @@ class Inputs:
     def _symbol(self, key: Any, name: str, source: str) -> Any:
         if key not in self.symbols:
             self.symbols[key] = self.solver.symbol(name, source)
+        self.solver.declare(self.symbols[key], source)
         return self.symbols[key]
 
 
@@ -96,15 +97,18 @@ def declare(
     premises: Sequence[str],
     solver: Solver,
     symbols: dict[Any, Any],
-) -> None:
+) -> dict[Any, Any]:
     """Make the input symbols, then tell the solver what the user knows about them.
 
-    Symbols that the premises make equal become one, so that the types of the inputs say so.
+    Returns:
+        ``symbols``, of which those that the premises make equal are one, so that the types of
+        the inputs say so.
     """
     importer = Inputs(solver, symbols)
     dims: dict[str, Any] = {}
     for p in main.params:
-        if p.name_hint not in params:
+        boxed = isinstance(p.type_annotation, rt.TupleType | rt.TypeCall | rt.GlobalTypeVar)
+        if p.name_hint not in params and not boxed:
             for axis, d in enumerate(importer.input(p).dims):
                 dims[f"{p.name_hint}.{axis}"] = d
                 if isinstance(d, tirx.Var):
@@ -118,7 +122,7 @@ def declare(
             solver.require(fact, f"constraint {text!r}")
     for text in premises:
         solver.assume(parse_constraint(text, dims.get, dims), "premise of this version")
-        symbols.update({key: solver.simplify(var) for key, var in symbols.items()})
+    return {key: solver.simplify(var) for key, var in symbols.items()} if premises else symbols
 
 
 def identifier(name: str) -> str:

@@ -108,8 +108,6 @@ def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     x = args[0]
     if x.rank != 1:
         raise Unsupported(ctx.where(f"a tensor of rank {x.rank}"))
-    if not attrs["sorted"]:
-        raise Unsupported(ctx.where("distinct values in order of appearance"))
     by_value = order(ctx, x, 0, True)
     line = picked(ctx, x, by_value, 0)
     begins = _run_begins(ctx, line)
@@ -125,6 +123,10 @@ def _unique(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     # only the data knows.
     ones = filled(ctx, x.dims, ctx.scalar(1, "int64"), "int64")
     counts = sliced(ctx, _placed(ctx, zeros, inverse, ones, "add"), {0: (i64(0), size, 1)})
+    if not attrs["sorted"]:
+        placed = order(ctx, first, 0, True)
+        inverse = rows(ctx, order(ctx, placed, 0, True), inverse, 0)
+        values, first, counts = (rows(ctx, t, placed, 0) for t in (values, first, counts))
     many = ctx.reshape(number(ctx, size, "int32"), [i64(1)])
     result = (values, cast(ctx, first, "int32"), cast(ctx, inverse, "int32"), many)
     return (*result, cast(ctx, counts, "int32")) if attrs["return_counts"] else result

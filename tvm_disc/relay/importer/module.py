@@ -8,7 +8,7 @@ walked twice with one solver, so that facts found late simplify shapes met early
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,26 +18,32 @@ from tvm import relax, tirx
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
+from tvm_disc.relay.importer.branches import Branches
 from tvm_disc.relay.importer.context import i64
-from tvm_disc.relay.importer.inputs import Inputs, declare, identifier
+from tvm_disc.relay.importer.external import Describer, External
+from tvm_disc.relay.importer.functions import MAX_DEPTH, Entry
+from tvm_disc.relay.importer.inputs import declare
+from tvm_disc.relay.importer.kinds import Hole, Kinds, TupleKind, WideKey, Wider, joined
 from tvm_disc.relay.importer.positions import counted
 from tvm_disc.relay.importer.scopes import (
-    BOTTOM,
     Bottom,
+    Frame,
     Scope,
-    Tail,
-    calls_itself,
+    mentions,
     operands_of,
+    recursive_globals,
     refuse_tail,
 )
 from tvm_disc.relay.importer.spans import decided, ranged
-from tvm_disc.relay.importer.tensor import Closure, Tensor
+from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.shape import Solver, Wish
 
 Expr: TypeAlias = Any
+
+MAX_INLINED = 400  # calls inlined in each other
 
 
 @dataclass
@@ -47,6 +53,7 @@ class Imported:
     mod: Any
     solver: Solver
     premises: tuple[Wish, ...] = ()
+    external: External = field(default_factory=External)
 
 
 def import_module(
@@ -74,64 +81,134 @@ def import_module(
     unknown = set(params or {}) - {p.name_hint for p in main.params}
     if unknown:
         raise TypeMismatch(f"params name inputs that main does not have: {sorted(unknown)}")
-    solver = Solver()
     symbols: dict[Any, Any] = {}
-    declare(main, params or {}, constraints, premises, solver, symbols)
-    _Importer(mod, solver, symbols).run(main, params or {})
-    return Imported(_Importer(mod, solver, symbols).run(main, params or {}), solver)
+    wide: dict[WideKey, tuple[int | None, ...]] = {}
+    first = Solver()
+    merged = declare(main, params or {}, constraints, premises, first, symbols)
+    _import(mod, first, merged, wide, params or {})
+    # What the first walk learnt about the inputs; its other symbols are gone, and no fact about
+    # them may link symbols of the second.
+    second = Solver()
+    merged = declare(main, params or {}, constraints, premises, second, symbols)
+    inputs = set(symbols.values())
+    for guard in first.guards:
+        if all(s in inputs for s in guard.symbols):
+            second.require(guard.cond, guard.context, guard.message)
+    return _import(mod, second, merged, wide, params or {})
 
 
-class _Importer(Inputs):
-    def __init__(self, mod: IRModule, solver: Solver, symbols: dict[Any, Any]) -> None:
+def _import(
+    mod: IRModule,
+    solver: Solver,
+    symbols: dict[Any, Any],
+    wide: dict[WideKey, tuple[int | None, ...]],
+    params: Mapping[str, np.ndarray],
+) -> Imported:
+    """One walk; again where the type of a boxed value turned out too narrow."""
+    while True:
+        try:
+            importer = _Importer(mod, solver, symbols, wide)
+            made = importer.run(mod["main"], params)
+            return Imported(made, solver, external=importer.external)
+        except Wider as wider:
+            for place, dims in wider.found.items():
+                wide[place] = joined(wide.get(place, dims), dims)
+
+
+class _Importer(Branches):
+    def __init__(
+        self,
+        mod: IRModule,
+        solver: Solver,
+        symbols: dict[Any, Any],
+        wide: dict[WideKey, tuple[int | None, ...]],
+    ) -> None:
         super().__init__(solver, symbols)
         self.source = mod
+        self.kinds = Kinds(wide)
+        self.frame = Frame()
         self.functions: dict[Any, Any] = {}
-        self.active: list[tuple[ast.Function, Any, Any]] = []  # function, global var, result type
-        self.counter = 0
+        self.entries: list[Entry] = []
+        self.looping: list[Any] = []
+        self.no_loops: set[int] = set()
+        self.inlined: list[ast.Function] = []
+        self.eta: dict[str, Closure] = {}
+        self.recursive = recursive_globals(mod)
+        self.external = External()
+        self.boxes: list[Any] = []  # variables of the inputs that come in boxes
+        self.describer = Describer(mod.type_definitions, self.external.types)
 
     def run(self, main: ast.Function, params: Mapping[str, np.ndarray]) -> Any:
-        scope = Scope(None, is_function=True)
+        """The Relax module."""
+        scope = self._scope(None)
         inputs = []
         for p in main.params:
             if p.name_hint in params:
                 scope.variables[p] = self.bound(p, params[p.name_hint])
             else:
-                tensor = self.input(p)
-                scope.variables[p] = tensor
-                inputs.append(tensor.expr)
-        value = self._eval(main.body, scope)
-        out = self._result(value)
+                value = scope.variables[p] = self.main_input(p, scope)
+                boxed = p.name_hint in self.external.inputs
+                inputs.append(self.boxes[-1] if boxed else value.expr)
+        value = self.evaluate(main.body, scope)
+        if isinstance(value, Bottom):
+            raise Unsupported("'main' never returns")
+        out = self.tied_result(value)
         body = relax.SeqExpr([relax.BindingBlock(self.ctx.sequences.pop())], out)
         func = relax.Function(inputs, body, self._seen_outside(value, inputs), True)
         func = func.with_attr("global_symbol", "main")
-        return tvm.IRModule({relax.GlobalVar("main"): func, **self.functions})
+        self.external.result = self.describer.value(value)
+        return tvm.IRModule({relax.GlobalVar("main"): func, **self._reachable(func)})
+
+    def main_input(self, param: ast.Var, scope: Scope) -> Any:
+        """The value of an input: a tensor, or a tuple or data type that comes in a box."""
+        ty = param.type_annotation
+        if not isinstance(ty, rt.TupleType | rt.TypeCall | rt.GlobalTypeVar):
+            return self.input(param)
+        kind = self.annotated(ty, scope, param)
+        where = f"input '{param.name_hint}'"
+        self.external.inputs[param.name_hint] = self.describer.kind(kind, where)
+        var = relax.Var(param.name_hint, relax.ObjectType())
+        self.boxes.append(var)
+        if isinstance(kind, TupleKind):
+            return tuple(self.field(var, k, f) for k, f in enumerate(kind.fields))
+        return Boxed(kind, var)
+
+    def _reachable(self, main: Any) -> dict[Any, Any]:
+        """The functions that ``main`` needs; versions that were given up are not among them."""
+        found: dict[Any, Any] = {}
+        stack = [main]
+
+        def look(e: Any) -> None:
+            if isinstance(e, tvm.ir.GlobalVar) and e not in found:
+                found[e] = self.functions[e]
+                stack.append(found[e])
+
+        while stack:
+            func = stack.pop()
+            relax.analysis.post_order_visit(func.body, look)
+        for gv, func in found.items():
+            relax.expr._update_type(gv, func.ty)
+        return found
 
     # -- results -------------------------------------------------------------------------------
 
-    def _result(self, value: Any) -> Expr:
+    def tied_result(self, value: Any) -> Expr:
         """A variable holding a value, tuples bound as tuples."""
-        expr = self._materialized(value)
+        expr = self.tied_expr(value)
         if isinstance(expr, tvm.ir.Var):
             return expr
         return self.ctx.bind(expr, self._type(value))
 
-    def _materialized(self, value: Any) -> Expr:
-        if isinstance(value, Tail):
-            return value.var
-        if isinstance(value, tuple):
-            return relax.Tuple([self._materialized(v) for v in value])
-        if isinstance(value, Closure):
-            raise Unsupported("a function cannot be returned from compiled code")
-        return self.ctx.expr(value)
-
     def _type(self, value: Any) -> Any:
         if isinstance(value, tuple):
             return relax.TupleType([self._type(v) for v in value])
+        if isinstance(value, Boxed | Closure):
+            return relax.ObjectType()
         return relax.TensorType(list(value.dims), value.dtype)
 
     # -- evaluation ----------------------------------------------------------------------------
 
-    def _eval(self, expr: ast.Expr, scope: Scope) -> Any:
+    def evaluate(self, expr: ast.Expr, scope: Scope) -> Any:
         """The value of an expression; chains of calls and lets do not deepen the stack."""
         while isinstance(expr, ast.Let):
             self._let(expr, scope)
@@ -151,44 +228,15 @@ class _Importer(Inputs):
 
     def _lookup(self, node: ast.Expr, scope: Scope) -> Any:
         current: Scope | None = scope
-        crossed: list[Scope] = []
         while current is not None:
             table: dict[Any, Any] = current.memo
             key: Any = id(node)
             if isinstance(node, ast.Var):
                 table, key = current.variables, node
             if key in table:
-                return self._capture(table[key], crossed)
-            if current.is_function:
-                crossed.append(current)
+                return self.seen_from_here(table[key], current.frame)
             current = current.parent
         return None
-
-    def _capture(self, value: Any, crossed: Sequence[Scope]) -> Any:
-        """A value seen from inside functions: tensors become extra parameters on the way in."""
-        for function in reversed(crossed):
-            value = self._captured(value, function)
-        return value
-
-    def _captured(self, value: Any, function: Scope) -> Any:
-        if isinstance(value, tuple):
-            return tuple(self._captured(v, function) for v in value)
-        if not isinstance(value, Tensor) or value.constant is not None:
-            return value
-        literal = value_of(value)
-        if literal is not None and all(not isinstance(x, tvm.ir.Expr) for x in literal.flat):
-            return value
-        known = function.captures.get(id(value))
-        if known is None:
-            dims = [d if isinstance(d, tirx.IntImm) else self._fresh("c") for d in value.dims]
-            name = f"captured_{len(function.captures)}"
-            var = relax.Var(name, relax.TensorType(dims, value.dtype))
-            known = (value, Tensor(tuple(dims), value.dtype, var))
-            function.captures[id(value)] = known
-        return known[1]
-
-    def _fresh(self, name: str) -> Any:
-        return self.solver.symbol(name, "a dim inside a local function")
 
     def _let(self, let: ast.Let, scope: Scope) -> None:
         value = let.value
@@ -196,7 +244,7 @@ class _Importer(Inputs):
             closure = Closure(value, scope, let.var.name_hint, let.var)
             scope.variables[let.var] = closure
         else:
-            scope.variables[let.var] = self._eval(value, Scope(scope))
+            scope.variables[let.var] = self.evaluate(value, self._scope(scope))
 
     def _node(self, node: ast.Expr, scope: Scope) -> Any:
         if isinstance(node, ast.Constant):
@@ -212,16 +260,22 @@ class _Importer(Inputs):
         if isinstance(node, ast.Function):
             return Closure(node, scope)
         if isinstance(node, ast.Let):
-            return self._eval(node, Scope(scope))
+            return self.evaluate(node, self._scope(scope))
         if isinstance(node, ast.GlobalVar):
             return self._global(node)
+        if isinstance(node, ast.Constructor):
+            return self._constructor(node)
+        if isinstance(node, ast.Match):
+            return self.match(node, self._lookup(node.data, scope), scope)
+        if isinstance(node, ast.RefCreate | ast.RefRead | ast.RefWrite):
+            return self.reference(node, [self._lookup(x, scope) for x in operands_of(node)])
         if isinstance(node, ast.Var):
             raise TypeMismatch(f"variable '%{node.name_hint}' is not bound")
         raise Unsupported(f"{type(node).__name__} is not compiled in this release")
 
     def _field(self, value: Any, index: int) -> Any:
-        if value is BOTTOM:
-            return BOTTOM
+        if isinstance(value, Bottom):
+            return value
         refuse_tail(value)
         if not isinstance(value, tuple) or not 0 <= index < len(value):
             raise TypeMismatch(f"field {index} of something that is no tuple of that size")
@@ -233,28 +287,48 @@ class _Importer(Inputs):
             raise Unsupported(f"@{node.name_hint} is not a function")
         return Closure(func, None, node.name_hint)
 
+    def _constructor(self, ctor: ast.Constructor) -> Closure:
+        """A constructor as a function."""
+        if ctor.name_hint not in self.eta:
+            params = [ast.Var(f"x{k}") for k, _ in enumerate(ctor.inputs)]
+            func = ast.Function(params, ast.Call(ctor, params))
+            self.eta[ctor.name_hint] = Closure(func, None, ctor.name_hint)
+        return self.eta[ctor.name_hint]
+
     # -- calls ---------------------------------------------------------------------------------
 
     def _call(self, call: ast.Call, scope: Scope) -> Any:
         args = [self._lookup(a, scope) for a in call.args]
         if isinstance(call.op, ast.Op):
             return self._operator(call, args)
-        callee = self._eval(call.op, scope)
+        if isinstance(call.op, ast.Constructor):
+            return self.construct(call.op, args, call)
+        callee = self.evaluate(call.op, scope)
+        if isinstance(callee, Bottom):
+            return callee
+        if isinstance(callee, Boxed):
+            return self.apply_boxed(callee, args, call)
         if not isinstance(callee, Closure):
-            raise Unsupported(f"a call of {type(call.op).__name__} is not compiled")
-        return self._apply(callee, args, scope)
+            raise TypeMismatch(self.at(call, f"a call of {self.kind_of(callee)}"))
+        return self._apply(callee, args, call)
 
     def _operator(self, call: ast.Call, args: list[Any]) -> Any:
         assert isinstance(call.op, ast.Op)
         name = call.op.name
-        if any(a is BOTTOM for a in args):
-            return BOTTOM
         for a in args:
+            if isinstance(a, Bottom):
+                return a
             refuse_tail(a)
         row = OPS.get(name)
         self.ctx.span, self.ctx.operator = call.span or self.ctx.span, name
         if row is None:
             raise Unsupported(self.ctx.where("unknown operator"))
+        for k, a in enumerate(args):
+            if isinstance(a, Boxed | Closure):
+                found = self.kind_of(a)
+                raise TypeMismatch(
+                    self.ctx.where(f"argument {k}: expected a tensor, found {found}")
+                )
         if row.value is not None:
             value = row.value(self.ctx, args, call.attrs)
             if value is not None:
@@ -279,20 +353,53 @@ class _Importer(Inputs):
         first = first[0] if isinstance(first, tuple) else first
         return str(first.dtype)
 
-    def _apply(self, closure: Closure, args: list[Any], scope: Scope) -> Any:
-        for function, gv, result in self.active:
-            if function is closure.function:
-                return self._recursive_call(gv, result, args, scope)
-        if not calls_itself(closure):
-            inner = Scope(closure.scope)
-            for p, a in zip(closure.function.params, args, strict=True):
-                inner.variables[p] = self._annotated(p, a)
-            return self._eval(closure.function.body, inner)
-        return self._call_recursive_function(closure, args, scope)
+    def _apply(self, closure: Closure, args: list[Any], call: Any) -> Any:
+        known = self.again(closure.function, args)
+        if known is not None:
+            return known
+        if not self._recursive(closure):
+            return self._inline(closure, args, call)
+        looped = self.try_loop(closure, args)
+        return self.call_function(closure, args, call) if looped is None else looped
 
-    def _annotated(self, param: ast.Var, value: Any) -> Any:
+    def _recursive(self, closure: Closure) -> bool:
+        if closure.is_global:
+            return closure.name in self.recursive
+        return mentions(closure.function.body, closure)
+
+    def _inline(self, closure: Closure, args: list[Any], call: Any) -> Any:
+        func = closure.function
+        if len(args) != len(func.params):
+            raise TypeMismatch(
+                self.at(
+                    call,
+                    f"{closure.name}: expected {len(func.params)} arguments, found {len(args)}",
+                )
+            )
+        if len(self.inlined) >= MAX_INLINED or self.inlined.count(func) >= MAX_DEPTH:
+            raise Unsupported(
+                self.at(
+                    call,
+                    f"function {closure.name} calls itself through a value; give it a name that "
+                    "its body can call",
+                )
+            )
+        inner = self._scope(closure.scope)
+        inner.types.update({v.name: Hole(id(call)) for v in func.type_params})
+        for p, a in zip(func.params, args, strict=True):
+            inner.variables[p] = self._annotated(p, a, inner)
+        self.inlined.append(func)
+        try:
+            return self.evaluate(func.body, inner)
+        finally:
+            self.inlined.pop()
+
+    def _annotated(self, param: ast.Var, value: Any, scope: Scope) -> Any:
         """An argument under the static dims its parameter declares."""
         ty = param.type_annotation
+        if isinstance(value, Boxed) and ty is not None:
+            kind = self.annotated(ty, scope, param)
+            return self.converted(value, kind, f"argument '%{param.name_hint}'")
         if not isinstance(value, Tensor) or not isinstance(ty, rt.TensorType):
             return value
         if ty.dtype != value.dtype or len(ty.shape) != value.rank:
@@ -307,137 +414,27 @@ class _Importer(Inputs):
 
     # -- control flow --------------------------------------------------------------------------
 
-    def _branch(self, expr: ast.Expr, scope: Scope) -> tuple[list[Any], Any]:
-        self.ctx.sequences.append([])
-        try:
-            value = self._eval(expr, Scope(scope))
-        finally:
-            bindings = self.ctx.sequences.pop()
-        return bindings, value
-
     def _if(self, node: ast.If, scope: Scope) -> Any:
-        cond = self._eval(node.cond, scope)
+        cond = self._lookup(node.cond, scope)
+        if isinstance(cond, Bottom):
+            return cond
+        if not isinstance(cond, Tensor):
+            raise TypeMismatch(self.at(node, f"if: expected a bool, found {self.kind_of(cond)}"))
         literal = value_of(cond)
         if literal is not None and isinstance(literal.item(), bool):
-            return self._eval(node.true_branch if literal.item() else node.false_branch, scope)
-        outer = Scope(scope)
-        cond_expr = self.ctx.expr(cond)
-        then_bindings, then_value = self._branch(node.true_branch, outer)
-        else_bindings, else_value = self._branch(node.false_branch, outer)
-        values = [v for v in (then_value, else_value) if not isinstance(v, Bottom | Tail)]
-        if not values:
-            return BOTTOM
-        known, other = values[0], values[-1]
-        recurs = any(isinstance(v, Tail) for v in (then_value, else_value))
-        # The dims of a recursive result are those of some later round.
-        erased = self._erase(known) if recurs else self._joined(known, other)
-        branches = []
-        for bindings, value in ((then_bindings, then_value), (else_bindings, else_value)):
-            self.ctx.sequences.append(bindings)
-            out = self._result(known if value is BOTTOM else value)
-            branches.append(relax.SeqExpr([relax.BindingBlock(self.ctx.sequences.pop())], out))
-        var = self.ctx.bind(relax.If(cond_expr, *branches), erased)
-        return self._reopened(var, erased)
-
-    def _joined(self, a: Any, b: Any) -> Any:
-        """The type of either value: dims that may differ are erased."""
-        if isinstance(a, tuple):
-            return relax.TupleType([self._joined(x, y) for x, y in zip(a, b, strict=True)])
-        if a.dtype != b.dtype or a.rank != b.rank:
-            raise TypeMismatch(
-                f"the branches of an if give {a.dtype} of rank {a.rank} and "
-                f"{b.dtype} of rank {b.rank}"
-            )
-        same = all(self.ctx.same(x, y) for x, y in zip(a.dims, b.dims, strict=True))
-        if same and all(isinstance(d, tirx.IntImm) for d in a.dims):
-            return relax.TensorType(list(a.dims), a.dtype)
-        if same:
-            return relax.TensorType([self.solver.simplify(d) for d in a.dims], a.dtype)
-        return relax.TensorType(None, a.dtype, ndim=a.rank)
-
-    def _reopened(self, expr: Expr, ty: Any) -> Any:
-        """A value of erased type, its unknown dims under fresh symbols."""
-        if isinstance(ty, relax.TupleType):
-            return tuple(
-                self._reopened(self.ctx.bind(relax.TupleGetItem(expr, k), t), t)
-                for k, t in enumerate(ty.fields)
-            )
-        if ty.shape is not None:
-            return Tensor(tuple(ty.shape.values), str(ty.dtype), expr)
-        dims = [self._fresh("d") for _ in range(int(ty.ndim))]
-        var = self.ctx.match(expr, relax.TensorType(dims, str(ty.dtype)))
-        return Tensor(tuple(dims), str(ty.dtype), var)
-
-    # -- recursive functions -------------------------------------------------------------------
-
-    def _call_recursive_function(self, closure: Closure, args: list[Any], scope: Scope) -> Any:
-        """Define the function once for these arguments, then call it."""
-        self.counter += 1
-        name = f"{identifier(closure.name)}_{self.counter}"
-        probe = self._define(closure, args, name, None)
-        gv, captured, result = self._define(closure, args, name, probe[2])
-        exprs = [self.ctx.expr(a) for a in (*args, *(outer for outer, _ in captured))]
-        var = self.ctx.bind(tvm.ir.Call(gv, exprs), result)
-        return self._reopened(var, result)
-
-    def _define(
-        self, closure: Closure, args: list[Any], name: str, result: Any
-    ) -> tuple[Any, list[tuple[Tensor, Tensor]], Any]:
-        """Import the body as a Relax function; without ``result`` only to find that type."""
-        func = closure.function
-        inner = Scope(closure.scope, is_function=True)
-        params = []
-        for p, a in zip(func.params, args, strict=True):
-            tensor = self._parameter(p, a)
-            inner.variables[p] = tensor
-            params.append(tensor.expr)
-        gv = relax.GlobalVar(name)
-        saved = self.ctx.sequences
-        self.ctx.sequences = [[]]
-        self.active.append((func, (gv, inner), result))
-        try:
-            value = self._eval(func.body, inner)
-            if value is BOTTOM:
-                raise Unsupported(f"function '{closure.name}' never returns")
-            out = self._result(value)
-            bindings = self.ctx.sequences.pop()
-        finally:
-            self.active.pop()
-            self.ctx.sequences = saved
-        captured = list(inner.captures.values())
-        params += [t.expr for _, t in captured]
-        found = self._erase(value)
-        if result is not None:
-            body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
-            relax_func = relax.Function(params, body, result, True)
-            relax.expr._update_type(gv, relax_func.ty)
-            self.functions[gv] = relax_func.with_attr("global_symbol", name)
-        return gv, captured, found if result is None else result
-
-    def _parameter(self, param: ast.Var, arg: Any) -> Tensor:
-        ty = param.type_annotation
-        if not isinstance(arg, Tensor):
-            raise Unsupported(f"'%{param.name_hint}': a recursive function takes tensors only")
-        if isinstance(ty, rt.TensorType):
-            dims = [
-                i64(d) if isinstance(d, int) else self._fresh(f"{param.name_hint}_{axis}")
-                for axis, d in enumerate(ty.shape)
-            ]
-        else:
-            dims = [
-                d if isinstance(d, tirx.IntImm) else self._fresh(f"{param.name_hint}_{axis}")
-                for axis, d in enumerate(arg.dims)
-            ]
-        var = relax.Var(identifier(param.name_hint), relax.TensorType(dims, arg.dtype))
-        return Tensor(tuple(dims), arg.dtype, var)
-
-    def _erase(self, value: Any) -> Any:
-        """The type of a value seen from outside the function that computes it."""
-        return self._typed_without(value, lambda dim: not isinstance(dim, tirx.IntImm))
+            taken = node.true_branch if literal.item() else node.false_branch
+            return self.evaluate(taken, self._scope(scope))
+        return self.choose(
+            self.ctx.expr(cond),
+            lambda: self.evaluate(node.true_branch, self._scope(scope)),
+            lambda: self.evaluate(node.false_branch, self._scope(scope)),
+            self.at(node, "this cannot be reached"),
+        )
 
     def _seen_outside(self, value: Any, params: Sequence[Any]) -> Any:
         """A result type may only mention symbols of the parameters."""
-        own = {d for p in params for d in p.ty.shape.values if isinstance(d, tirx.Var)}
+        tensors = [p for p in params if isinstance(p.ty, relax.TensorType)]
+        own = {d for p in tensors for d in p.ty.shape.values if isinstance(d, tirx.Var)}
 
         def foreign(dim: Any) -> bool:
             if isinstance(dim, tirx.IntImm):
@@ -450,14 +447,8 @@ class _Importer(Inputs):
     def _typed_without(self, value: Any, hidden: Callable[[Any], bool]) -> Any:
         if isinstance(value, tuple):
             return relax.TupleType([self._typed_without(v, hidden) for v in value])
+        if isinstance(value, Boxed | Closure):
+            return relax.ObjectType()
         if any(hidden(d) for d in value.dims):
             return relax.TensorType(None, value.dtype, ndim=value.rank)
         return relax.TensorType(list(value.dims), value.dtype)
-
-    def _recursive_call(self, target: Any, result: Any, args: list[Any], scope: Scope) -> Any:
-        if result is None or any(a is BOTTOM for a in args):
-            return BOTTOM
-        gv, function_scope = target
-        captured = [t.expr for _, t in function_scope.captures.values()]
-        exprs = [self.ctx.expr(a) for a in args] + captured
-        return Tail(self.ctx.bind(tvm.ir.Call(gv, exprs), result))

@@ -5,32 +5,54 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvm_disc.errors import Unsupported
 from tvm_disc.relay import expr as ast
-from tvm_disc.relay.importer.tensor import Closure, Tensor
+from tvm_disc.relay.importer.kinds import Kind
+from tvm_disc.relay.importer.tensor import Closure
+from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import post_order
+
+
+@dataclass(eq=False)
+class Captured:
+    """A value of another function that a function takes as an extra parameter."""
+
+    original: Any
+    owner: Frame
+    inner: Any
+
+
+@dataclass(eq=False)
+class Frame:
+    """A function of the Relax module being made: what it reads from outside becomes parameters.
+
+    Attributes:
+        captures: by identity of the value outside.
+    """
+
+    captures: dict[int, Captured] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Scope:
     """Variables in reach and values already computed, innermost last.
 
-    A scope with ``captures`` belongs to a function of its own in the Relax module: what it reads
-    from outside must become a parameter.
+    Invariant: every value in ``variables`` and ``memo`` belongs to ``frame``.
     """
 
     parent: Scope | None
+    frame: Frame
     variables: dict[ast.Var, Any] = field(default_factory=dict)
     memo: dict[int, Any] = field(default_factory=dict)
-    is_function: bool = False
-    captures: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    types: dict[str, Kind] = field(default_factory=dict)
 
 
 class Bottom:
-    """The value of a self-call while a function's result type is still being found."""
+    """What never comes to be: the result of a call whose type is still being found, or of a
+    match that fails."""
 
 
 BOTTOM = Bottom()
+FAILED = Bottom()  # no clause of a match fits: the program stops with an error
 
 
 @dataclass(eq=False)
@@ -40,16 +62,21 @@ class Tail:
     var: Any
 
 
+class TailUsed(Exception):
+    """The result of a self-call is used: the function is no loop."""
+
+
 def refuse_tail(value: Any) -> None:
     """Raise unless ``value`` may be computed with."""
     if isinstance(value, Tail):
-        raise Unsupported("the result of a recursive call is used: only tail recursion is compiled")
+        raise TailUsed
 
 
 def operands_of(node: ast.Expr) -> tuple[ast.Expr, ...]:
     """What must be evaluated before a node, in the node's own scope."""
     if isinstance(node, ast.Call):
-        callee = () if isinstance(node.op, ast.Op | ast.GlobalVar) else (node.op,)
+        plain = isinstance(node.op, ast.Op | ast.GlobalVar | ast.Constructor)
+        callee = () if plain else (node.op,)
         return (*callee, *node.args)
     if isinstance(node, ast.Tuple):
         return node.fields
@@ -57,18 +84,64 @@ def operands_of(node: ast.Expr) -> tuple[ast.Expr, ...]:
         return (node.tuple_value,)
     if isinstance(node, ast.If):
         return (node.cond,)
+    if isinstance(node, ast.Match):
+        return (node.data,)
+    if isinstance(node, ast.RefCreate):
+        return (node.value,)
+    if isinstance(node, ast.RefRead):
+        return (node.ref,)
+    if isinstance(node, ast.RefWrite):
+        return (node.ref, node.value)
     return ()
 
 
-def calls_itself(closure: Closure) -> bool:
-    """Whether a function's body mentions the variable it is bound to."""
-    if closure.recursive is None:
-        return (
-            any(
-                isinstance(e, ast.GlobalVar) and e.name_hint == closure.name
-                for e in post_order(closure.function.body)
-            )
-            if closure.scope is None
-            else False
-        )
-    return any(e is closure.recursive for e in post_order(closure.function.body))
+def mentions(expr: ast.Expr, closure: Closure) -> bool:
+    """Whether an expression names the function that a closure is bound to."""
+    if closure.recursive is not None:
+        return any(e is closure.recursive for e in post_order(expr))
+    if not closure.is_global:
+        return False
+    return any(
+        isinstance(e, ast.GlobalVar) and e.name_hint == closure.name for e in post_order(expr)
+    )
+
+
+def is_loop(closure: Closure) -> bool:
+    """Whether a function is ``let ...; if (c) { f(next) } else { result }``, either way round."""
+    body = _without_lets(closure.function.body, closure)
+    if not isinstance(body, ast.If) or mentions(body.cond, closure):
+        return False
+    again = [b for b in (body.true_branch, body.false_branch) if mentions(b, closure)]
+    if len(again) != 1:
+        return False
+    call = _without_lets(again[0], closure)
+    if not isinstance(call, ast.Call) or any(mentions(a, closure) for a in call.args):
+        return False
+    return mentions(call.op, closure) and isinstance(call.op, ast.Var | ast.GlobalVar)
+
+
+def _without_lets(expr: ast.Expr | None, closure: Closure) -> ast.Expr | None:
+    while isinstance(expr, ast.Let):
+        expr = None if mentions(expr.value, closure) else expr.body
+    return expr
+
+
+def recursive_globals(mod: IRModule) -> set[str]:
+    """The module's functions that reach themselves."""
+    calls = {
+        gv.name_hint: {e.name_hint for e in post_order(f.body) if isinstance(e, ast.GlobalVar)}
+        for gv, f in mod.functions.items()
+        if isinstance(f, ast.Function)
+    }
+    found = set()
+    for name in calls:
+        seen: set[str] = set()
+        stack = list(calls[name])
+        while stack:
+            callee = stack.pop()
+            if callee not in seen:
+                seen.add(callee)
+                stack.extend(calls.get(callee, ()))
+        if name in seen:
+            found.add(name)
+    return found

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.relay import expr as ast
+from tvm_disc.relay.importer.kinds import Kind
 
 Expr: TypeAlias = Any
 Dim: TypeAlias = Any  # int64 PrimExpr
@@ -54,5 +55,23 @@ class Closure:
     name: str = "fn"
     recursive: ast.Var | None = None
 
+    @property
+    def is_global(self) -> bool:
+        """Whether it is a function of the module."""
+        return self.scope is None
 
-Value: TypeAlias = "Tensor | Closure | tuple[Value, ...]"
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Equal for the same definition in the same surroundings."""
+        return id(self.function), id(self.scope)
+
+
+@dataclass(eq=False)
+class Boxed:
+    """A value in a block of its own: a node of a data type, a closure, a reference."""
+
+    kind: Kind
+    expr: Expr
+
+
+Value: TypeAlias = "Tensor | Closure | Boxed | tuple[Value, ...]"

@@ -1,0 +1,16 @@
+"""Random programs: compiled and interpreted agree."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.build.random_programs import Writer, failure
+
+
+@pytest.mark.parametrize("seed", [3, 11, 20, 31])
+def test_programs_agree(seed: int) -> None:
+    assert failure(seed) is None
+
+
+def test_programs_are_reproducible() -> None:
+    assert Writer(5).program() == Writer(5).program() != Writer(6).program()

@@ -1,0 +1,90 @@
+"""Values of data types, as a compiled program takes and returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class ConstructorValue:
+    """A constructor applied to values: ``ConstructorValue("Cons", head, tail)``.
+
+    Two values are equal when their constructors and fields are; tensors compare by element.
+    Nothing here recurses: a list may be long.
+    """
+
+    __match_args__ = ("constructor", "fields")
+    __slots__ = ("constructor", "fields", "tag")
+
+    def __init__(self, constructor: str, *fields: Any, tag: int = -1) -> None:
+        self.constructor = constructor
+        self.fields: tuple[Any, ...] = fields
+        self.tag = tag
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.fields[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.fields)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ConstructorValue):
+            return NotImplemented
+        stack: list[tuple[Any, Any]] = [(self, other)]
+        while stack:
+            a, b = stack.pop()
+            pairs = _pairs(a, b)
+            if pairs is None:
+                return False
+            stack.extend(pairs)
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return _text(self, depth=4)
+
+
+def _pairs(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
+    """What must be equal for ``a`` and ``b`` to be; None if they are not."""
+    if isinstance(a, ConstructorValue) and isinstance(b, ConstructorValue):
+        if a.constructor != b.constructor or len(a) != len(b):
+            return None
+        return list(zip(a.fields, b.fields, strict=True))
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return list(zip(a, b, strict=True)) if len(a) == len(b) else None
+    if isinstance(a, ConstructorValue | tuple) or isinstance(b, ConstructorValue | tuple):
+        return None
+    return [] if np.array_equal(np.asarray(a), np.asarray(b)) else None
+
+
+def _text(value: Any, depth: int) -> str:
+    if isinstance(value, ConstructorValue):
+        if not value.fields:
+            return value.constructor
+        if depth == 0:
+            return f"{value.constructor}(...)"
+        return f"{value.constructor}({', '.join(_text(f, depth - 1) for f in value.fields)})"
+    return repr(value)
+
+
+def from_list(items: Sequence[Any], cons: str = "Cons", nil: str = "Nil") -> ConstructorValue:
+    """A Python sequence as a linked list."""
+    result = ConstructorValue(nil)
+    for item in reversed(items):
+        result = ConstructorValue(cons, item, result)
+    return result
+
+
+def to_list(value: ConstructorValue) -> list[Any]:
+    """The elements of a linked list: of nodes with an element and a rest."""
+    items = []
+    while len(value) == 2:
+        items.append(value[0])
+        value = value[1]
+    return items

@@ -1,0 +1,130 @@
+"""Branches of ``if`` and ``match``: one value out of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.relay.importer.loops import Loops
+from tvm_disc.relay.importer.scopes import BOTTOM, FAILED, Bottom, Tail
+from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
+from tvm_disc.relay.object_ops import object_call
+
+Expr: TypeAlias = Any
+
+
+class Branches(Loops):
+    """Makes Relax branches, and values of what they give."""
+
+    def _branch(self, run: Callable[[], Any]) -> tuple[list[Any], Any]:
+        self.ctx.sequences.append([])
+        try:
+            value = run()
+        finally:
+            bindings = self.ctx.sequences.pop()
+        return bindings, value
+
+    def choose(
+        self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any], failure: str
+    ) -> Any:
+        """One of two values, by a condition in memory."""
+        outer = len(self.solver.symbols())
+        found = [self._branch(then), self._branch(otherwise)]
+        values = [v for _, v in found if not isinstance(v, Bottom | Tail)]
+        if not values:
+            bottoms = [v for _, v in found if isinstance(v, Bottom)]
+            return BOTTOM if any(v is not FAILED for v in bottoms) or not bottoms else FAILED
+        recurs = any(isinstance(v, Tail) for _, v in found)
+        joint = self._joint(values[0], values[-1])
+        # The dims of a recursive result are those of some later round.
+        inner = {v for v, _ in self.solver.symbols()[outer:]}
+        erased = self._erase(values[0]) if recurs else self._joined(joint, values[-1], inner)
+        branches = []
+        for bindings, value in found:
+            self.ctx.sequences.append(bindings)
+            if isinstance(value, Bottom):
+                text = tvm.ir.StringImm(failure)
+                # BOTTOM is met only while a type is being found: that import is abandoned.
+                self.object_ops += value is FAILED
+                out = self.ctx.bind(object_call("fail", text), erased)
+            else:
+                out = self.tied_result(self._as(value, joint))
+            branches.append(relax.SeqExpr([relax.BindingBlock(self.ctx.sequences.pop())], out))
+        var = self.ctx.bind(relax.If(cond, *branches), erased)
+        return self.reopened(var, erased, joint)
+
+    def _joint(self, a: Any, b: Any) -> Any:
+        """What both branches give: different functions become run-time ones."""
+        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            return tuple(self._joint(x, y) for x, y in zip(a, b, strict=True))
+        if isinstance(a, Closure) and isinstance(b, Closure) and a.identity == b.identity:
+            return a
+        if isinstance(a, Tensor) and isinstance(b, Tensor):
+            return a
+        kind = self.kind_of(a)
+        self.kinds.unify(kind, self.kind_of(b), self.at(None, "the branches of an if or match"))
+        return Boxed(kind, None)
+
+    def _as(self, value: Any, joint: Any) -> Any:
+        """``value`` in the form that both branches have."""
+        if isinstance(joint, tuple) and isinstance(value, tuple):
+            return tuple(self._as(v, j) for v, j in zip(value, joint, strict=True))
+        if isinstance(joint, Closure):
+            return ()
+        if isinstance(joint, Boxed):
+            return self.converted(value, joint.kind, "the branches of an if or match")
+        return value
+
+    def _joined(self, a: Any, b: Any, inner: Container[Any]) -> Any:
+        """The type of either value: dims that may differ, or are ``inner``, are erased."""
+        if isinstance(a, tuple):
+            fields = [self._joined(x, y, inner) for x, y in zip(a, b, strict=True)]
+            return relax.TupleType(fields)
+        if isinstance(a, Closure):
+            return relax.TupleType([])
+        if isinstance(a, Boxed):
+            return relax.ObjectType()
+        if a.dtype != b.dtype or a.rank != b.rank:
+            raise TypeMismatch(
+                f"the branches of an if give {a.dtype} of rank {a.rank} and "
+                f"{b.dtype} of rank {b.rank}"
+            )
+        dims = [self._outer_dim(x, y, inner) for x, y in zip(a.dims, b.dims, strict=True)]
+        if any(d is None for d in dims):
+            return relax.TensorType(None, a.dtype, ndim=a.rank)
+        return relax.TensorType(dims, a.dtype)
+
+    def _outer_dim(self, a: Any, b: Any, inner: Container[Any]) -> Any:
+        """The dim that both branches give, None if there is no name for it outside of them."""
+        if not self.ctx.same(a, b):
+            return None
+        for dim in map(self.solver.simplify, (a, b)):
+            literal = isinstance(dim, tirx.IntImm)
+            if literal or not any(v in inner for v in tirx.analysis.undefined_vars(dim)):
+                return dim
+        return None
+
+    def reopened(self, expr: Expr, ty: Any, like: Any) -> Any:
+        """A value of erased type, its unknown dims under fresh symbols."""
+        if isinstance(like, Closure):
+            return like
+        if isinstance(ty, relax.TupleType):
+            return tuple(
+                self.reopened(
+                    self.ctx.bind(relax.TupleGetItem(expr, k), t),
+                    t,
+                    like[k] if isinstance(like, tuple) else None,
+                )
+                for k, t in enumerate(ty.fields)
+            )
+        if isinstance(like, Boxed):
+            return Boxed(like.kind, expr)
+        if ty.shape is not None:
+            return Tensor(tuple(ty.shape.values), str(ty.dtype), expr)
+        dims = [self._fresh("d") for _ in range(int(ty.ndim))]
+        var = self.ctx.match(expr, relax.TensorType(dims, str(ty.dtype)))
+        return Tensor(tuple(dims), str(ty.dtype), var)

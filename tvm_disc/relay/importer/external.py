@@ -1,0 +1,86 @@
+"""How boxed values cross the border of the compiled program: descriptions for the runtime.
+
+A description is plain data, so that a saved program can carry it:
+
+    ["tensor", dims, dtype]    a dim is None where it is unknown
+    ["tuple", fields]
+    ["data", name]             ``types[name]`` lists (constructor, fields) by tag
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay import types as rt
+from tvm_disc.relay.importer.kinds import (
+    DataKind,
+    Kind,
+    TensorKind,
+    TupleKind,
+    from_type,
+    resolve,
+)
+from tvm_disc.relay.importer.tensor import Boxed, Closure
+
+
+@dataclass
+class External:
+    """What a program takes and returns in boxes.
+
+    Attributes:
+        inputs: by name, the descriptions of inputs that are no tensors.
+        result: nested lists of None, a tensor, and descriptions.
+        types: the data types that descriptions name.
+    """
+
+    inputs: dict[str, Any] = field(default_factory=dict)
+    result: Any = None
+    types: dict[str, Any] = field(default_factory=dict)
+
+
+class Describer:
+    """Describes kinds, and the data types they need once each."""
+
+    def __init__(self, definitions: Mapping[str, rt.TypeData], types: dict[str, Any]) -> None:
+        self.definitions, self.types = definitions, types
+
+    def kind(self, kind: Kind, where: str) -> Any:
+        """The description of a kind.
+
+        Raises:
+            Unsupported: functions and references mean something inside of a program only.
+        """
+        kind = resolve(kind)
+        if isinstance(kind, TensorKind):
+            return ["tensor", list(kind.dims), kind.dtype]
+        if isinstance(kind, TupleKind):
+            return ["tuple", [self.kind(k, where) for k in kind.fields]]
+        if not isinstance(kind, DataKind):
+            raise Unsupported(
+                f"{where}: expected tensors, tuples and data types, found {kind}; functions and "
+                "references cannot pass the border of a compiled program"
+            )
+        name = str(kind)
+        if name not in self.types:
+            data = self.definitions[kind.name]
+            found = dict(zip((v.name for v in data.type_vars), kind.args, strict=True))
+            self.types[name] = []  # a type may hold itself
+            self.types[name] += [
+                [
+                    c.name,
+                    [self.kind(from_type(t, lambda v: found[v.name], 0), where) for t in c.inputs],
+                ]
+                for c in data.constructors
+            ]
+        return ["data", name]
+
+    def value(self, value: Any) -> Any:
+        """The description of a result."""
+        if isinstance(value, tuple):
+            return [self.value(v) for v in value]
+        if isinstance(value, Closure):
+            raise Unsupported("a function cannot be returned from compiled code")
+        return self.kind(value.kind, "the result") if isinstance(value, Boxed) else None

@@ -1,0 +1,441 @@
+"""Functions that are called, not inlined: specialised by their arguments, and run-time closures.
+
+A function is made once per kinds of its arguments and per closures among them, so a polymorphic
+or higher-order function becomes a first-order one for every use. Its result kind is declared or
+found by importing the body until nothing changes: a call of a function whose result is not known
+yet gives BOTTOM, which every other branch overrides. Each import of a body uses fresh symbols, so
+that no fact about an abandoned one can link symbols that live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay import types as rt
+from tvm_disc.relay.importer.context import i64
+from tvm_disc.relay.importer.inputs import identifier
+from tvm_disc.relay.importer.kinds import (
+    FuncKind,
+    Hole,
+    Kind,
+    TensorKind,
+    TupleKind,
+    joined,
+    key,
+    parts,
+    resolve,
+)
+from tvm_disc.relay.importer.objects import Objects
+from tvm_disc.relay.importer.scopes import BOTTOM, Bottom, Captured, Frame, Scope, Tail
+from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
+from tvm_disc.relay.object_ops import GENERAL
+
+MAX_DEPTH = 48  # nested specialisations and inlined calls, far beyond what programs need
+MAX_VARIANTS = 64  # specialisations of one function
+
+
+@dataclass(eq=False)
+class Entry:
+    """One function of the Relax module.
+
+    Attributes:
+        args: what it was specialised for: kinds, closures and tuples of them.
+        result: its result kind, None while unknown.
+        asked: whether somebody needed the result before it was known.
+    """
+
+    closure: Closure
+    args: list[Any]
+    gv: Any
+    frame: Frame = field(default_factory=Frame)
+    result: Kind | None = None
+    asked: bool = False
+    active: bool = True
+
+
+class Widened(Exception):
+    """An active function is called with other literal dims: it must be made for both."""
+
+    def __init__(self, entry: Entry, args: list[Any]) -> None:
+        super().__init__("a function must be wider")
+        self.entry, self.wanted = entry, args
+
+
+class Functions(Objects):
+    """Makes and calls functions."""
+
+    functions: dict[Any, Any]
+    entries: list[Entry]
+    counter: int = 0
+    depth: int = 0
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def call_function(self, closure: Closure, args: Sequence[Any], node: Any) -> Any:
+        """The result of a call of a function that is not inlined."""
+        for a in args:
+            if isinstance(a, Bottom):
+                return a
+        wanted = self._specialised_args(closure, args, node)
+        entry = self._entry(closure, wanted, node)
+        if entry.result is None:
+            entry.asked = True
+            return BOTTOM
+        exprs: list[Any] = []
+        for value, want in zip(args, entry.args, strict=True):
+            exprs += self._passed(value, want, self.at(node, f"a call of {closure.name}"))
+        exprs += self.captured_exprs(entry.frame)
+        call = tvm.ir.Call(entry.gv, exprs)
+        return self.opened(self.ctx.bind(call, self.relax_type(entry.result)), entry.result)
+
+    def captured_exprs(self, frame: Frame) -> list[Any]:
+        """What a function captures, as seen from here."""
+        found: list[Any] = []
+        for c in list(frame.captures.values()):
+            found += self.flat(self.seen_from_here(c.original, c.owner))
+        return found
+
+    def _passed(self, value: Any, want: Any, what: str) -> list[Any]:
+        if isinstance(want, Closure):
+            return []
+        if isinstance(want, tuple):
+            pairs = zip(value, want, strict=True)
+            return [e for v, w in pairs for e in self._passed(v, w, what)]
+        return self.flat(self.converted(value, want, what))
+
+    def _specialised_args(self, closure: Closure, args: Sequence[Any], node: Any) -> list[Any]:
+        func = closure.function
+        if len(args) != len(func.params):
+            raise TypeMismatch(
+                self.at(
+                    node,
+                    f"{closure.name}: expected {len(func.params)} arguments, found {len(args)}",
+                )
+            )
+        scope = self.typed_scope(closure, node)
+        found = []
+        for p, value in zip(func.params, args, strict=True):
+            declared = self.annotated(p.type_annotation, scope, p)
+            what = self.at(node, f"argument '%{p.name_hint}' of {closure.name}")
+            found.append(self._specialised(value, declared, what))
+        return found
+
+    def _specialised(self, value: Any, declared: Kind, what: str) -> Any:
+        """What a parameter is made for: a declared ``?`` stays unknown."""
+        declared = resolve(declared)
+        if isinstance(value, Tail):
+            raise Unsupported(f"{what}: the result of a loop that is still being made")
+        if isinstance(value, tuple):
+            inner = declared.fields if isinstance(declared, TupleKind) else [Hole()] * len(value)
+            if len(inner) != len(value):
+                raise TypeMismatch(f"{what}: expected {declared}, found {self.kind_of(value)}")
+            return tuple(self._specialised(v, d, what) for v, d in zip(value, inner, strict=True))
+        if isinstance(value, Closure):
+            if isinstance(declared, FuncKind):
+                self._match_signature(value, declared, what)
+            return value
+        found = self.kind_of(value)
+        if isinstance(declared, TensorKind):
+            if not isinstance(found, TensorKind) or found.dtype != declared.dtype:
+                raise TypeMismatch(f"{what}: expected {declared}, found {found}")
+            return declared
+        self.kinds.unify(declared, found, what)
+        return resolve(found)
+
+    def _match_signature(self, closure: Closure, declared: FuncKind, what: str) -> None:
+        """What an annotated closure tells about the type variables of its use."""
+        own = self.signature(closure)
+        if len(own.params) != len(declared.params):
+            raise TypeMismatch(f"{what}: expected {declared}, found {own}")
+        if not closure.function.type_params:
+            pairs = zip((*declared.params, declared.result), (*own.params, own.result), strict=True)
+            for a, b in pairs:
+                if isinstance(resolve(a), Hole) or not isinstance(resolve(b), Hole | TensorKind):
+                    self.kinds.unify(a, b, what)
+
+    def typed_scope(self, closure: Closure, node: Any) -> Scope:
+        """A scope for a function's body, its type parameters open."""
+        types: dict[str, Kind] = {v.name: Hole(id(node)) for v in closure.function.type_params}
+        return Scope(closure.scope, self.frame, types=types)
+
+    # -- specialisation ------------------------------------------------------------------------
+
+    def _entry(self, closure: Closure, args: list[Any], node: Any) -> Entry:
+        same = [e for e in self.entries if e.closure.identity == closure.identity]
+        for entry in same:
+            if _args_key(entry.args) == _args_key(args):
+                return entry
+        for entry in same:
+            if entry.active and _args_key(entry.args, False) == _args_key(args, False):
+                wider = _wider_args(entry.args, args)
+                if _args_key(wider) == _args_key(entry.args):
+                    return entry
+                raise Widened(entry, wider)
+        if len(same) >= MAX_VARIANTS or self.depth >= MAX_DEPTH:
+            raise Unsupported(
+                self.at(
+                    node,
+                    f"function {closure.name} needs ever new versions of itself; annotate its "
+                    "parameters so that one version serves every call",
+                )
+            )
+        self.counter += 1
+        gv = relax.GlobalVar(f"{identifier(closure.name)}_{self.counter}")
+        entry = Entry(closure, args, gv, result=self._declared_result(closure, args, node))
+        self.entries.append(entry)
+        self._make(entry, node)
+        return entry
+
+    def _declared_result(self, closure: Closure, args: list[Any], node: Any) -> Kind | None:
+        ret = closure.function.ret_type
+        if ret is None or isinstance(ret, rt.IncompleteType):
+            return None
+        scope = self.typed_scope(closure, node)
+        for p, want in zip(closure.function.params, args, strict=True):
+            self._settle_type(p, want, scope)
+        kind = resolve(self.annotated(ret, scope, closure.function))
+        return None if _open_at_top(kind) else kind
+
+    def _make(self, entry: Entry, node: Any) -> None:
+        """Import the body until its result kind and its captures are settled."""
+        known = len(self.entries)
+        self.depth += 1
+        try:
+            while True:
+                del self.entries[known:]
+                captures = len(entry.frame.captures)
+                result, entry.asked = entry.result, False
+                try:
+                    found = self._body(entry, node)
+                except Widened as wider:
+                    if wider.entry is not entry:
+                        raise
+                    entry.args, entry.result = wider.wanted, None
+                    entry.result = self._declared_result(entry.closure, entry.args, node)
+                    continue
+                if found is None:
+                    self.entries.remove(entry)
+                    break
+                entry.result = found if result is None else _wider_kind(result, found)
+                settled = result is not None and key(entry.result) == key(result)
+                if settled and captures == len(entry.frame.captures):
+                    break
+        finally:
+            self.depth -= 1
+            entry.active = False
+
+    def _body(self, entry: Entry, node: Any) -> Kind | None:
+        """One import of the body; the kind of its result, None if it only calls unfinished ones."""
+        saved, outer = self.ctx.sequences, self.frame
+        old = entry.frame.captures
+        self.ctx.sequences = [[]]
+        self.frame = entry.frame
+        entry.frame.captures = {}
+        for c in old.values():
+            inner = self._parameter_like(c.original)
+            entry.frame.captures[id(c.original)] = Captured(c.original, c.owner, inner)
+        try:
+            scope = self.typed_scope(entry.closure, node)
+            params: list[Any] = []
+            for p, want in zip(entry.closure.function.params, entry.args, strict=True):
+                name = identifier(p.name_hint)
+                scope.variables[p] = self._parameter_value(want, name, params)
+                self._settle_type(p, want, scope)
+            value = self.evaluate(entry.closure.function.body, scope)
+            if isinstance(value, Bottom):
+                if entry.asked or entry.result is None:
+                    return self._no_result(entry, value, node)
+                kind = entry.result
+                out = self._never(kind)
+            else:
+                kind = entry.result if entry.result is not None else self.kind_of(value)
+                what = f"the result of {entry.closure.name}"
+                value = self.converted(value, self._widest(kind, value), self.at(node, what))
+                kind = self._widest(kind, value)
+                out = self.tied(value, kind)
+            bindings = self.ctx.sequences.pop()
+        finally:
+            self.ctx.sequences, self.frame = saved, outer
+        params += [e for c in entry.frame.captures.values() for e in _inner_exprs(c.inner)]
+        body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
+        func = relax.Function(params, body, self.relax_type(kind), True)
+        name = str(entry.gv.name_hint)
+        func = func.with_attr("global_symbol", name).with_attr(GENERAL, 1)
+        self.functions[entry.gv] = func
+        return kind
+
+    def _no_result(self, entry: Entry, value: Bottom, node: Any) -> Kind | None:
+        others = any(e.active and e.result is None and e is not entry for e in self.entries)
+        if value is BOTTOM and others:
+            return None
+        raise Unsupported(self.at(node, f"function {entry.closure.name} never returns"))
+
+    def _never(self, kind: Kind) -> Any:
+        from_text = tvm.ir.StringImm("a function that cannot return")
+        return self.object("fail", self.relax_type(kind), from_text)
+
+    def _widest(self, kind: Kind, value: Any) -> Kind:
+        """``kind`` without the literal dims that ``value`` does not have."""
+        kind = resolve(kind)
+        if isinstance(kind, TensorKind) and not isinstance(value, Boxed | tuple | Closure):
+            dims = [self.ctx.literal(d) for d in value.dims]
+            if len(dims) != len(kind.dims):
+                return kind
+            return TensorKind(joined(kind.dims, dims), kind.dtype)
+        whole = isinstance(kind, TupleKind) and isinstance(value, tuple)
+        if isinstance(kind, TupleKind) and whole and len(kind.fields) == len(value):
+            pairs = zip(kind.fields, value, strict=True)
+            return TupleKind(tuple(self._widest(k, v) for k, v in pairs))
+        return kind
+
+    def tied(self, value: Any, kind: Kind) -> Any:
+        """A variable of type ``relax_type(kind)`` that holds ``value``."""
+        expr = self.tied_expr(value)
+        return expr if isinstance(expr, tvm.ir.Var) else self.ctx.bind(expr, self.relax_type(kind))
+
+    def tied_expr(self, value: Any) -> Any:
+        """One Relax expression of a value, tuples as tuples."""
+        if isinstance(value, Tail):
+            return value.var
+        if isinstance(value, tuple):
+            return relax.Tuple([self.tied_expr(v) for v in value])
+        if isinstance(value, Closure):
+            return self.reified(value, self.signature(value)).expr
+        return value.expr if isinstance(value, Boxed) else self.ctx.expr(value)
+
+    def _parameter_value(self, want: Any, name: str, params: list[Any]) -> Any:
+        if isinstance(want, Closure):
+            return want
+        if isinstance(want, tuple):
+            return tuple(self._parameter_value(w, name, params) for w in want)
+        if isinstance(want, TupleKind):
+            return tuple(self._parameter_value(w, name, params) for w in want.fields)
+        if not isinstance(want, TensorKind):
+            params.append(relax.Var(name, relax.ObjectType()))
+            return Boxed(want, params[-1])
+        dims = [self._fresh(name) if d is None else i64(d) for d in want.dims]
+        params.append(relax.Var(name, relax.TensorType(dims, want.dtype)))
+        return Tensor(tuple(dims), want.dtype, params[-1])
+
+    def _settle_type(self, param: ast.Var, want: Any, scope: Scope) -> None:
+        """Fill the type variables of a function's body from what it is specialised for."""
+        declared = self.annotated(param.type_annotation, scope, param)
+        if isinstance(want, tuple) or isinstance(resolve(declared), TensorKind):
+            return
+        if not isinstance(want, Closure):
+            self.kinds.unify(declared, want, param.name_hint)
+        else:
+            found = resolve(declared)
+            if isinstance(found, FuncKind):
+                self._match_signature(want, found, param.name_hint)
+
+    # -- run-time closures ---------------------------------------------------------------------
+
+    def reified(self, closure: Closure, kind: Kind) -> Boxed:
+        """A closure as a run-time value: a function of its own and what it captures."""
+        func, what = closure.function, f"function {closure.name}"
+        wanted = resolve(kind)
+        if isinstance(wanted, Hole):
+            wanted = self.signature(closure)
+            self.kinds.unify(kind, wanted, what)
+        if not isinstance(wanted, FuncKind):
+            raise TypeMismatch(self.at(func, f"{what}: expected {wanted}, found a function"))
+        if not func.type_params:
+            self.kinds.unify(wanted, self.signature(closure), self.at(func, what))
+        wanted = resolve(wanted)
+        assert isinstance(wanted, FuncKind)
+        for p, k in zip(func.params, wanted.params, strict=True):
+            if _has_hole(k):
+                raise Unsupported(
+                    self.at(
+                        func,
+                        f"{what} becomes a value of the run time, and the type of its parameter "
+                        f"'%{p.name_hint}' is not known here; annotate it",
+                    )
+                )
+        entry = self._entry(closure, list(wanted.params), func)
+        if entry.result is None:
+            raise Unsupported(
+                self.at(func, f"{what} is stored before its result is known; annotate the result")
+            )
+        self.kinds.unify(wanted.result, entry.result, self.at(func, what))
+        exprs = self.captured_exprs(entry.frame)
+        var = self.object("closure", relax.ObjectType(), entry.gv, *exprs)
+        return Boxed(wanted, var)
+
+    def apply_boxed(self, callee: Boxed, args: Sequence[Any], node: Any) -> Any:
+        """A call of a function that only the run time knows."""
+        for a in args:
+            if isinstance(a, Bottom):
+                return a
+        kind = resolve(callee.kind)
+        if isinstance(kind, Hole):
+            kind = FuncKind(tuple(Hole(id(node)) for _ in args), Hole(id(node)))
+            self.kinds.unify(callee.kind, kind, self.at(node, "a call"))
+        if not isinstance(kind, FuncKind) or len(kind.params) != len(args):
+            raise TypeMismatch(
+                self.at(node, f"a call with {len(args)} arguments of something that is {kind}")
+            )
+        exprs: list[Any] = []
+        for k, (a, p) in enumerate(zip(args, kind.params, strict=True)):
+            exprs += self.flat(self.converted(a, p, self.at(node, f"argument {k} of a call")))
+        result = resolve(kind.result)
+        if isinstance(result, Hole):
+            raise Unsupported(
+                self.at(node, "the result type of a run-time function is unknown; annotate it")
+            )
+        var = self.object("apply", self.relax_type(result), callee.expr, *exprs)
+        return self.opened(var, result)
+
+
+def _inner_exprs(value: Any) -> list[Any]:
+    return [value.expr]
+
+
+def _open_at_top(kind: Kind) -> bool:
+    if isinstance(kind, TupleKind):
+        return any(_open_at_top(k) for k in kind.fields)
+    return isinstance(kind, Hole)
+
+
+def _has_hole(kind: Kind) -> bool:
+    kind = resolve(kind)
+    return isinstance(kind, Hole) or any(_has_hole(k) for k in parts(kind))
+
+
+def _args_key(args: Any, exact: bool = True) -> Any:
+    if isinstance(args, list | tuple):
+        return tuple(_args_key(a, exact) for a in args)
+    if isinstance(args, Closure):
+        return args.identity
+    if not exact and isinstance(args, TensorKind):
+        return ("tensor", len(args.dims), args.dtype)
+    return key(args)
+
+
+def _wider_args(a: Any, b: Any) -> Any:
+    if isinstance(a, list | tuple):
+        return type(a)(_wider_args(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, TensorKind):
+        return TensorKind(joined(a.dims, b.dims), a.dtype)
+    return a
+
+
+def _wider_kind(a: Kind, b: Kind) -> Kind:
+    """The kind of either result; what is boxed has been unified."""
+    a, b = resolve(a), resolve(b)
+    if isinstance(a, TensorKind) and isinstance(b, TensorKind):
+        return TensorKind(joined(a.dims, b.dims), a.dtype)
+    if isinstance(a, TupleKind) and isinstance(b, TupleKind):
+        return TupleKind(tuple(_wider_kind(x, y) for x, y in zip(a.fields, b.fields, strict=True)))
+    return a
+
+
+__all__ = ["Entry", "Functions", "Widened"]

@@ -1,0 +1,68 @@
+"""Names of the operations on boxed values, which Relax has no nodes for.
+
+A value that only the run time knows (a node of a data type, a closure, a reference) has Relax's
+object type, and these calls of external names stand between the importer and the host program:
+
+    construct(tag, x...)      a node; ``construct(0, x...)`` also boxes a tuple
+    field(k, object)          one of its fields
+    has_tag(tag, plain, o)    a truth value; ``plain`` tells constructors without fields
+    closure(function, x...)   a function and the values it captures
+    apply(closure, x...)      call it
+    ref(x), read(r), write(r, x)
+    fail(text)                stop with an error
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import relax
+
+Expr: TypeAlias = Any
+
+PREFIX = "disc.object."
+GENERAL = "disc.general"  # attribute of functions that take and return boxed values
+
+
+def object_call(name: str, *args: Any) -> Expr:
+    """``name(args)`` as a Relax call."""
+    return tvm.ir.Call(relax.ExternFunc(PREFIX + name), list(args))
+
+
+def object_op(expr: Expr) -> str | None:
+    """The operation that a Relax call stands for, if it is one of these."""
+    if not isinstance(expr, tvm.ir.Call) or not isinstance(expr.op, relax.ExternFunc):
+        return None
+    name = str(expr.op.global_symbol)
+    return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
+
+
+def is_object(ty: Any) -> bool:
+    """Whether a Relax type is that of boxed values."""
+    return isinstance(ty, relax.ObjectType)
+
+
+def uses_boxes(mod: Any) -> bool:
+    """Whether a Relax module has boxed values."""
+    functions = [f for _, f in mod.functions_items() if isinstance(f, relax.Function)]
+    return any(map(needs_boxes, functions))
+
+
+def needs_boxes(func: Any) -> bool:
+    """Whether a Relax function has boxed values."""
+    if is_general(func) or any(is_object(p.ty) for p in func.params):
+        return True
+    found = False
+
+    def look(e: Any) -> None:
+        nonlocal found
+        found = found or object_op(e) is not None
+
+    relax.analysis.post_order_visit(func.body, look)
+    return found
+
+
+def is_general(func: Any) -> bool:
+    """Whether a Relax function takes and returns boxed values."""
+    return func.attrs is not None and GENERAL in func.attrs
