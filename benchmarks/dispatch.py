@@ -3,6 +3,7 @@
     python benchmarks/dispatch.py measure --dir DIR [--cases dense,softmax] [--budget SECONDS]
     python benchmarks/dispatch.py report --dir DIR
     python benchmarks/dispatch.py cost --dir DIR
+    python benchmarks/dispatch.py calibrate --dir DIR
 
 ``measure`` times every variant of every case on two sets of shapes, ``tune`` (to grow trees on)
 and ``held`` (never learned from); it continues where it stopped. The held-out shapes are timed
@@ -10,17 +11,19 @@ twice: the first times say which variant is best, the second what each takes, be
 of many noisy times lies below every true one. ``report`` grows the trees and prints, for the
 held-out shapes, the time lost against the best variant: by the tuned tree, by the untuned one
 (the analytical model alone) and by the best single variant. ``cost`` times kernels behind their
-trees against the variant that the tree picks, called directly, at the smallest shape. ``size``
-prints the bytes of machine code with one variant and with those that were kept.
+trees against the variant that the tree picks, called directly, at the smallest shape.
+``calibrate`` fits the analytical model to the times of ``tune`` and writes the
+file of the target's level (``DISC_TARGET``) among the shipped records.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +36,16 @@ from tvm_disc import Options, relay
 from tvm_disc.compile import context_of, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.schedules.choose import Choice, analytic, table
+from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.group import Machine
 from tvm_disc.schedules.learn import choose_measured, time_table
-from tvm_disc.schedules.records import read_records
+from tvm_disc.schedules.levels import FOLDER, LEVELS
+from tvm_disc.schedules.records import cpu_name, read_records
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.schedules.tree import decide, depth
 from tvm_disc.schedules.vendor import expose
 from tvm_disc.shape import Solver
+from tvm_disc.tune.calibrate import Sample, calibrate
 from tvm_disc.tune.entry import build_bench
 from tvm_disc.tune.measure import Effort, local_session
 from tvm_disc.tune.tune import Task, Tuned, measure_tasks, tasks_of
@@ -261,10 +267,27 @@ def cost(cases: list[Prepared], folder: Path) -> None:
         print(f"| {p.case.name} | {depth(choice.tree)} | {cells} |")
 
 
+def fit_level(cases: list[Prepared], folder: Path) -> None:
+    """Write the constants of the target's level."""
+    samples = []
+    for p in cases:
+        learned = read_records(folder / "tune.jsonl", context_of(p.front.target)).group(p.task.key)
+        dims, times = time_table(p.task.variants, learned)
+        if len(dims):
+            samples.append(Sample(p.task.group.symbols(), p.task.variants, dims, times))
+    start, isa = CostModel(), cases[0].front.machine.isa
+    model = calibrate(samples, start)
+    scores = [float(np.mean([s.score(m) for s in samples])) for m in (start, model)]
+    path = FOLDER / f"{LEVELS[isa]}.json"
+    data = {"level": LEVELS[isa], "measured on": cpu_name(), "model": asdict(model)}
+    path.write_text(json.dumps(data, indent=1) + "\n")
+    print(f"{path}: score {scores[0]:.3f} -> {scores[1]:.3f} on {len(samples)} kernels")
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("measure", "report", "cost"))
+    parser.add_argument("what", choices=("measure", "report", "cost", "calibrate"))
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--cases", help="names, or their beginnings, with commas between")
     parser.add_argument("--points", type=int, default=24)
@@ -275,6 +298,8 @@ def main() -> None:
     cases = [Prepared.of(c, args.points, args.held) for c in CASES if c.name.startswith(wanted)]
     if args.what == "measure":
         print("complete" if measure(cases, args.dir, args.budget) else "to be continued")
+    elif args.what == "calibrate":
+        fit_level(cases, args.dir)
     elif args.what == "cost":
         cost(cases, args.dir)
     else:

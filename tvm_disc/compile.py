@@ -44,6 +44,7 @@ from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
+from tvm_disc.schedules.levels import model_for
 from tvm_disc.schedules.records import Context, cpu_name, read_records
 from tvm_disc.schedules.signature import group_key, template_hash
 from tvm_disc.schedules.vendor import calls_vendor
@@ -170,7 +171,8 @@ def machine_of(target: Any, options: Options) -> Machine:
             warnings.warn(problem, stacklevel=4)
     trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
-    return Machine(isa_of(target), threads, records=records, trees=trees)
+    isa = isa_of(target)
+    return Machine(isa, threads, model_for(isa), records=records, trees=trees)
 
 
 def _read_trees(path: Path) -> dict[str, Any]:

@@ -84,7 +84,8 @@ class _Machine:
             return self.node(e.op, env, memo)(*args)
         reference = OPS[e.op.name].reference
         assert reference is not None
-        return np.asarray(reference(*args, **complete_attrs(OPS[e.op.name], e.attrs)))
+        made = reference(*args, **complete_attrs(OPS[e.op.name], e.attrs))
+        return tuple(map(np.asarray, made)) if isinstance(made, tuple) else np.asarray(made)
 
     def match(self, e: Any, data: Any, env: dict[int, Any]) -> Any:
         for clause in e.clauses:

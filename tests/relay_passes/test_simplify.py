@@ -68,6 +68,20 @@ def _ones() -> Any:
     return function(x, relay.exp(relay.transpose(x, axes=(1, 0, 2))))
 
 
+@case("pad(x, 0) -> x", nn__pad=0, strided_slice=0, exp=1)
+def _pads() -> Any:
+    x = rows("b", "s", 8)
+    padded = relay.nn.pad(x, pad_width=((0, 0), (0, 0), (0, 0)))
+    whole = relay.strided_slice(padded, begin=[0, 0, 0], end=[2**31 - 1] * 3)
+    return function(x, relay.exp(whole))
+
+
+@case("pad(x, 1) stays", nn__pad=1, exp=1)
+def _real_pad() -> Any:
+    x = rows("b", "s", 8)
+    return function(x, relay.exp(relay.nn.pad(x, pad_width=((0, 0), (1, 0), (0, 0)))))
+
+
 @case("equal calls -> one call", exp=1, add=1)
 def _same() -> Any:
     x = rows("b", 8)

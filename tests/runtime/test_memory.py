@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import tvm
 import tvm_disc
 from tests.models import function, mlp, mlp_reference, rows
 from tvm_disc import relay
+from tvm_disc.codegen.host_memory import ACTIVE, SHARE
 from tvm_disc.errors import BadInput, GuardFailed
 
 RNG = np.random.default_rng(0)
@@ -268,6 +270,61 @@ def test_eight_threads_share_one_program(net: Any) -> None:
     assert not wrong
     assert peak() - before < 20 << 20, "memory grows with the calls"
     assert net.memory_statistics()["kept"] <= 16 * net.workspace_bytes({"x": (1000, 16)})
+
+
+@pytest.fixture(scope="module")
+def split() -> Any:
+    return tvm_disc.build(mlp(hidden=512), options=tvm_disc.Options(threads=4))
+
+
+@pytest.mark.parametrize("n", [0, 1, 13, 64, 1000])
+def test_results_do_not_depend_on_the_threads(split: Any, n: int) -> None:
+    x = matrix(n, 16)
+    split.threads = 1
+    expected = split(x)
+    np.testing.assert_allclose(expected, mlp_reference(x, 512), rtol=1e-4, atol=1e-5)
+    for threads in (2, 3, 4, 100):
+        split.threads = threads
+        assert split.threads == threads
+        np.testing.assert_array_equal(split(x), expected)
+    with pytest.raises(BadInput, match="threads: expected at least 1, found 0"):
+        split.threads = 0
+    split.threads = 4
+
+
+def test_active_calls_share_the_threads(split: Any) -> None:
+    x, stop, seen = matrix(20_000, 16), threading.Event(), set()
+    words = split._state()
+    assert (words[ACTIVE], words[SHARE]) == (0, 4)
+
+    def work() -> None:
+        while not stop.is_set():
+            split(x)
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    deadline = time.monotonic() + 60
+    while not {1, 2} <= seen and time.monotonic() < deadline:
+        # Reading takes longer than a call takes to begin: only what stood still counts.
+        before, share, after = words[ACTIVE], words[SHARE], words[ACTIVE]
+        if before == after and share == 4 // max(before, 1):
+            seen.add(before)
+    stop.set()
+    for worker in workers:
+        worker.join()
+    assert {1, 2} <= seen
+    assert (words[ACTIVE], words[SHARE]) == (0, 4)
+
+
+def test_a_refused_call_is_no_longer_active(split: Any) -> None:
+    x = matrix(2000, 16)
+    for out in (np.empty((2000, 9), "float32"), np.empty((10, 2000), "float32").T):
+        with pytest.raises(BadInput):
+            split(x, out=out)
+    assert split._state()[ACTIVE] == 0
+    split(x)
+    assert split._state()[ACTIVE] == 0
 
 
 def test_calls_release_the_interpreter(net: Any) -> None:

@@ -91,7 +91,7 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     functions[slot] = _slot_function()
     functions.update(memory_functions())
     functions.update(profile_functions())
-    functions[GlobalVar(BIND)] = _bind(slot)
+    functions[GlobalVar(BIND)] = _bind(slot, machine.threads)
     functions[GlobalVar(POOL)] = _pool(slot)
     errors = Errors()
     names: dict[Any, Any] = {}
@@ -155,12 +155,12 @@ def _packed(name: str, emit: Callable[[Block, Any], Any]) -> Any:
     return func.with_attr("calling_conv", 1).with_attr("global_symbol", f"__tvm_ffi_{name}")
 
 
-def _bind(slot: Any) -> Any:
+def _bind(slot: Any, threads: int) -> Any:
     """``(address of the constants) -> None``; the caller keeps them alive."""
 
     def emit(block: Block, args: Any) -> None:
         address = O.tvm_struct_get(args, i32(0), i32(ANY_VALUE), "int64")
-        new_state(block, slot, block.bind("address", address))
+        new_state(block, slot, block.bind("address", address), threads)
 
     return _packed(BIND, emit)
 

@@ -70,6 +70,8 @@ class FunctionEmitter(ObjectEmitter):
             self.stop(TOO_DEEP)
         self.constants = block.bind("constants", as_pointer(self.regs[i64(Reg.CONSTANTS)]))
         self.profile = block.bind("profile", self.regs[i64(Reg.PROFILE)])
+        state = tirx.reinterpret(word_pointer(), self.regs[i64(Reg.STATE)])
+        self.state = block.bind("state", state)
         args = [block.bind("arg", self.regs[i64(Reg.ARGS + k)]) for k in self._positions()]
         if all(c.callee is not self.source for c in last_calls(self.source.region)):
             self.boxes.update(zip(self.source.params, args, strict=True))

@@ -20,6 +20,7 @@ from tvm_disc.codegen.host_abi import (
     ENTRY,
     INTEGER,
     as_pointer,
+    element_bytes,
     i32,
     plain_dim,
     static_cell,
@@ -31,8 +32,11 @@ from tvm_disc.codegen.host_outputs import OutputEmitter
 from tvm_disc.codegen.profile_host import WHOLE_CALL, kernel_numbers
 from tvm_disc.codegen.program import HostFunction, Program
 from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.index import product
 
 Expr: TypeAlias = Any
+# Calls that read more, or need a workspace, take long enough to share threads with others.
+COUNTED_BYTES = 16 << 10
 
 
 class HostEmitter(OutputEmitter):
@@ -93,11 +97,30 @@ class HostEmitter(OutputEmitter):
         with self._timed(i64(WHOLE_CALL)):
             if program.heaped:
                 self.start_heap()
-            self._region(program.region)
+            self._open_region(program.region)
+            self._begin(program)
+            self._instructions(program.region)
+            self._count_call(-1)
+            self.counted = None
+            self._close_region()
             if program.heaped:
                 self.stop_heap(program.verify)
         self._return_results()
         self.block.ret(i32(0))
+
+    def _begin(self, program: Program) -> None:
+        """Count the call, if the program splits kernels and the call is not over at once."""
+        choices = [k.choice for k in program.kernels if k.choice is not None]
+        if all(v.run.parts == 1 for c in choices for v in c.variants):
+            return
+        read = [
+            product(dims) * element_bytes(dtype)
+            for (_, _, dtype), dims in zip(program.signature.inputs, self.input_dims, strict=True)
+        ]
+        _, large, _ = self.workspaces[-1]
+        much = reduce(tirx.Add, read, i64(0)) > COUNTED_BYTES
+        self.counted = self.block.bind("counted", much if large is None else tirx.Or(large, much))
+        self._count_call(1)
 
     # -- entry ---------------------------------------------------------------------------------
 

@@ -94,3 +94,13 @@ def launches(region: Region) -> list[str]:
         for region in instruction.regions():
             names += launches(region)
     return names
+
+
+def first_write(region: Region, storage: Storage) -> int:
+    """The position of the instruction that first writes a storage."""
+    for k, instruction in enumerate(region.instructions):
+        if isinstance(instruction, Launch) and storage in instruction.outputs:
+            return k
+        if isinstance(instruction, Copy) and instruction.target is storage:
+            return k
+    raise AssertionError(f"{storage.name} is never written")

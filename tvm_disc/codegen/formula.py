@@ -30,6 +30,8 @@ _OPERATORS: dict[type, str] = {
     tirx.LE: "<=",
     tirx.GT: ">",
     tirx.GE: ">=",
+    tirx.And: "and",
+    tirx.Or: "or",
 }
 
 
@@ -139,6 +141,9 @@ def _value(node: ast.expr, dims: Mapping[str, int]) -> Any:
         return _EVALUATE[type(node.ops[0])](
             _value(node.left, dims), _value(node.comparators[0], dims)
         )
+    if isinstance(node, ast.BoolOp):
+        combine = all if isinstance(node.op, ast.And) else any
+        return combine(_value(v, dims) for v in node.values)
     if isinstance(node, ast.IfExp):
         return _value(node.body if _value(node.test, dims) else node.orelse, dims)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

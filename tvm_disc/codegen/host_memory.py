@@ -23,6 +23,8 @@ Expr: TypeAlias = Any
 
 # The state, in 64-bit words.
 CONSTANTS, FREE, LIMIT, KEPT, REQUESTS, MISSES, MUTEX, BLOCKS = 0, 1, 2, 3, 4, 5, 8, 24
+# Threads that all calls may use together, those that each may use now, and calls that count.
+THREADS, SHARE, ACTIVE = 6, 7, 20
 KEPT_BLOCKS = 16
 STATE_WORDS = BLOCKS + 2 * KEPT_BLOCKS
 DEFAULT_LIMIT_BYTES = 1 << 30
@@ -35,14 +37,21 @@ MANAGED_WORDS = 10
 HUGE_BYTES = 4 << 20
 PAGE_BYTES, MADV_HUGEPAGE = 4096, 14
 
-TAKE, GIVE, TRIM, TENSOR = (
-    GlobalVar(f"tvm_disc_{name}") for name in ("take", "give", "trim_blocks", "new_tensor")
+TAKE, GIVE, TRIM, TENSOR, COUNT_CALL = (
+    GlobalVar(f"tvm_disc_{name}")
+    for name in ("take", "give", "trim_blocks", "new_tensor", "count_call")
 )
 
 
 def memory_functions() -> dict[Any, Any]:
     """The private functions that every program contains."""
-    return {TAKE: _take(), GIVE: _give(), TRIM: _trim(), TENSOR: _new_tensor()}
+    return {
+        TAKE: _take(),
+        GIVE: _give(),
+        TRIM: _trim(),
+        TENSOR: _new_tensor(),
+        COUNT_CALL: _count_call(),
+    }
 
 
 def _words(name: str) -> Any:
@@ -88,7 +97,7 @@ def _lock(block: Block, state: Any, verb: str) -> None:
     block.eval(O.call_extern("int32", f"pthread_mutex_{verb}", _address(state, MUTEX)))
 
 
-def new_state(block: Block, slot: Any, constants: Expr) -> Buffer:
+def new_state(block: Block, slot: Any, constants: Expr, threads: int) -> Buffer:
     """Make the program's state, once."""
     cell = static_cell(block, slot)
     with block.when(tirx.EQ(cell[i64(0)], i64(0))):
@@ -99,6 +108,8 @@ def new_state(block: Block, slot: Any, constants: Expr) -> Buffer:
         mutex = _address(state.data, MUTEX)
         block.eval(O.call_extern("int32", "pthread_mutex_init", mutex, as_pointer(i64(0))))
         block.store(state, LIMIT, i64(DEFAULT_LIMIT_BYTES))
+        block.store(state, THREADS, i64(threads))
+        block.store(state, SHARE, i64(threads))
         free = O.call_extern("handle", "dlsym", as_pointer(i64(0)), StringImm("free"))
         block.store(state, FREE, _int(block.bind("free", free)))
     state = state_of(block, cell)
@@ -231,6 +242,20 @@ def _trim() -> Any:
         _give_back(block, _removed(block, state, k))
     _lock(block, state_ptr, "unlock")
     return prim_func([state_ptr], block.stmt())
+
+
+def _count_call() -> Any:
+    """``count_call(state, change)``: a call begins (1) or ends (-1); threads are shared anew."""
+    state_ptr, change = _words("state"), tirx.Var("change", "int64")
+    block = Block()
+    state = block.declare("s", state_ptr, "int64")
+    _lock(block, state_ptr, "lock")
+    active = block.bind("active", state[i64(ACTIVE)] + change)
+    block.store(state, ACTIVE, active)
+    each = tirx.truncdiv(state[i64(THREADS)], tirx.max(active, i64(1)))
+    block.store(state, SHARE, tirx.max(each, i64(1)))
+    _lock(block, state_ptr, "unlock")
+    return prim_func([state_ptr, change], block.stmt())
 
 
 # -- tensors --------------------------------------------------------------------------------------

@@ -136,6 +136,7 @@ class ObjectEmitter(RegionEmitter):
         self.block.eval(call(RELEASE, self.heap))
         if self.allocated:
             self._abandon_outputs()
+        self._count_call(-1)
 
     # -- errors --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from tvm.tirx import op as O
 from tvm.tirx import stmt as S
 
 from tvm_disc.codegen.host_abi import as_pointer, i32
-from tvm_disc.codegen.host_memory import GIVE, TAKE, call
+from tvm_disc.codegen.host_memory import COUNT_CALL, GIVE, SHARE, TAKE, call
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES, tops
 from tvm_disc.codegen.profile_host import (
     NOW,
@@ -74,6 +74,7 @@ class RegionEmitter:
         self.constants: Expr = None
         self.null: Expr = None
         self.state: Expr = None
+        self.counted: Expr = None  # whether this call is one among which threads are shared
         self.profile: Expr = None  # address of the record of a timed call, or 0
         self.kernel_numbers: Mapping[str, int] = {}
         self.allocated: list[int] = []  # outputs that exist by now
@@ -84,7 +85,7 @@ class RegionEmitter:
 
     def _assert(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
         """Stop unless ``cond`` holds, with nothing left allocated."""
-        if not self.workspaces and not self.allocated:
+        if not self.workspaces and not self.allocated and self.counted is None:
             self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
             return
         cond = self.block.bind("holds", cond)
@@ -101,9 +102,16 @@ class RegionEmitter:
             self._give_back(pointer, large)
         if self.allocated:
             self._abandon_outputs()
+        self._count_call(-1)
 
     def _abandon_outputs(self) -> None:
         raise NotImplementedError
+
+    def _count_call(self, change: int) -> None:
+        """Tell the program that this call begins or ends, if it is one to be counted."""
+        if self.counted is not None:
+            with self.block.when(self.counted):
+                self.block.eval(call(COUNT_CALL, self.state, i64(change)))
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -171,9 +179,12 @@ class RegionEmitter:
 
     def _region(self, region: Region) -> None:
         self._open_region(region)
+        self._instructions(region)
+        self._close_region()
+
+    def _instructions(self, region: Region) -> None:
         for instruction in region.instructions:
             self._instruction(instruction, region)
-        self._close_region()
 
     def _open_region(self, region: Region) -> None:
         self.open_cells.append([])
@@ -195,7 +206,7 @@ class RegionEmitter:
             self._copy(instruction)
         elif isinstance(instruction, ReadDim):
             source = self.block.declare("dim", self._typed(instruction.source, "int64"), "int64")
-            self.block.define(instruction.var, source[i64(0)])
+            self.block.define(instruction.var, source[i64(instruction.index)])
         elif isinstance(instruction, AllocOutput):
             self.alloc_output(instruction)
         elif isinstance(instruction, If):
@@ -225,6 +236,8 @@ class RegionEmitter:
         null = byte_offset(self.null, 0, "float32")
         args.append(self._typed(launch.scratch, "float32") if launch.scratch else null)
         args += [i64(s) for s in launch.symbols]
+        # Read anew for every kernel: other calls come and go.
+        args.append(self.block.declare("words", self.state, "int64")[i64(SHARE)])
         number = i64(self.kernel_numbers[kernel.name])
         with self._timed(number, launch):
             self.block.eval(tvm.ir.Call(kernel.entry, args, ret_ty=PrimType("int32")))

@@ -11,10 +11,11 @@ from tvm import relax
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import Node, link_users, read_call, tensor_type
+from tvm_disc.schedules.group import solver_of
 from tvm_disc.schedules.kernel import Group, Kernel, Machine
 from tvm_disc.schedules.nonzero import nonzero_kernels
 from tvm_disc.schedules.select import make_kernel
-from tvm_disc.shape import Solver
+from tvm_disc.shape import Solver, parse_constraint
 
 Expr: TypeAlias = Any
 
@@ -40,13 +41,27 @@ def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
             node = read_call(binding.var, value, lookup)
             lookup[binding.var] = node
             nodes.append(node)
+    _refuse_unknown_types([*params, *nodes])
     link_users([*params, *nodes])
     outputs = [lookup[v] for v in _output_vars(func)]
     for node in outputs:
         node.is_output = True
     group = Group(name, str(func.attrs["disc.kind"]), nodes, params, outputs, _anchor(func, nodes))
     group.constants = frozenset(params[int(k)] for k in func.attrs["disc.constants"])
+    names = {f"d{k}": symbol for k, symbol in enumerate(declared)}
+    texts = func.attrs.get("disc.facts", ())
+    group.facts = tuple(parse_constraint(str(t), names.get, names) for t in texts)
     return group, declared
+
+
+def _refuse_unknown_types(nodes: Sequence[Node]) -> None:
+    """TVM 0.27 has no code generator for the types that are refused here: LLVM crashes on them."""
+    for node in nodes:
+        if node.dtype == "bfloat16":
+            what = "an input" if node.op == "param" else node.op.removeprefix("relax.")
+            raise Unsupported(
+                f"{what}: there are no kernels for bfloat16; cast to float32 or float16"
+            )
 
 
 def _output_vars(func: Any) -> list[Any]:
@@ -99,7 +114,7 @@ class KernelLibrary:
                 self._by_var[gv] = kernel
                 return kernel
         group, declared = read_group(self._fresh(str(gv.name_hint)), func)
-        kernel = make_kernel(group, self._solver_factory(), self.machine)
+        kernel = make_kernel(group, solver_of(group), self.machine)
         self._add(kernel, declared)
         self._by_hash.setdefault(key, []).append((func, kernel))
         self._by_var[gv] = kernel

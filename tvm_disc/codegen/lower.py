@@ -14,7 +14,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from tvm_disc.codegen.forms import calls, leaves, loop_form, rebuild, written_in
+from tvm_disc.codegen.forms import calls, first_write, leaves, loop_form, rebuild, written_in
 from tvm_disc.codegen.host_abi import element_bytes
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower_objects import Dead, ObjectLowerer
@@ -138,7 +138,7 @@ class _Lowerer(ObjectLowerer):
         if storage.home is Home.WORKSPACE or own:
             storage.home, storage.position = Home.OUTPUT, position
             returned = Value(value.shape, value.dtype, storage)
-            first = self._first_write(storage)
+            first = first_write(self.region, storage)
             self.region.instructions.insert(first, AllocOutput(returned))
             return returned
         target = Storage(Home.OUTPUT, storage.size_bytes, f"out{position}", position=position)
@@ -146,14 +146,6 @@ class _Lowerer(ObjectLowerer):
         self.region.instructions.append(AllocOutput(returned))
         self.region.instructions.append(Copy(storage, target, self._bytes(value)))
         return returned
-
-    def _first_write(self, storage: Storage) -> int:
-        for k, instruction in enumerate(self.region.instructions):
-            if isinstance(instruction, Launch) and storage in instruction.outputs:
-                return k
-            if isinstance(instruction, Copy) and instruction.target is storage:
-                return k
-        raise AssertionError(f"{storage.name} is never written")
 
     # -- values --------------------------------------------------------------------------------
 
@@ -228,11 +220,26 @@ class _Lowerer(ObjectLowerer):
         """``match_cast``: new symbols are bound, known ones compared."""
         if isinstance(value, tuple):
             return tuple(self._match(v, t) for v, t in zip(value, ty.fields, strict=True))
+        if isinstance(ty, relax.ShapeType):
+            return self._read_numbers(value, ty)
         if isinstance(value, Dead | Box) or ty.shape is None:
             return value
         for axis, (declared, actual) in enumerate(zip(ty.shape.values, value.shape, strict=True)):
             self._unify(declared, actual, f"axis {axis} of {value.storage.name}")
         return Value(tuple(ty.shape.values), value.dtype, value.storage)
+
+    def _read_numbers(self, value: Any, ty: Any) -> Any:
+        """The elements of a tensor as dims."""
+        for k, declared in enumerate(ty.values):
+            fresh = isinstance(declared, tirx.Var) and declared not in self.defined
+            number = declared if fresh else tirx.Var("number", "int64")
+            self.defined.add(number)
+            self.region.instructions.append(ReadDim(number, value.storage, k))
+            if not fresh:
+                cond = tirx.EQ(number, i64(declared))
+                self.region.instructions.append(Guard(cond, f"expected {declared}"))
+        self.settle_guards()
+        return value
 
     def _unify(self, declared: Expr, actual: Expr, where: str) -> None:
         if isinstance(declared, tirx.Var) and declared not in self.defined:
@@ -260,6 +267,8 @@ class _Lowerer(ObjectLowerer):
         if row is not None and row.cls is OpClass.VIEW:
             source = self.value(call.args[0])
             return Value(tuple(var.ty.shape.values), source.dtype, source.storage)
+        if name == "relax.tensor_to_shape":
+            return self.value(call.args[0])
         if name == "relax.nonzero":
             return self._nonzero(self.value(call.args[0]))
         raise Unsupported(f"operator {name} was left outside every fused group")

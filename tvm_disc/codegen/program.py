@@ -122,10 +122,11 @@ class Copy(Instruction):
 
 @dataclass(eq=False)
 class ReadDim(Instruction):
-    """Bind a symbolic dim to the int64 at the start of a storage (a size computed by a kernel)."""
+    """Bind a symbolic dim to an int64 in a storage (a size computed by a kernel)."""
 
     var: Any
     source: Storage
+    index: int = 0
 
 
 @dataclass(eq=False)

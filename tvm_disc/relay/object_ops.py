@@ -66,3 +66,16 @@ def needs_boxes(func: Any) -> bool:
 def is_general(func: Any) -> bool:
     """Whether a Relax function takes and returns boxed values."""
     return func.attrs is not None and GENERAL in func.attrs
+
+
+def has_effect(expr: Expr) -> bool:
+    """Whether an expression may read or write a reference, and so has its place in the order."""
+    found = False
+
+    def look(e: Any) -> None:
+        nonlocal found
+        called = isinstance(e, tvm.ir.Call) and isinstance(e.op, tvm.ir.GlobalVar)
+        found = found or called or object_op(e) in ("read", "write", "apply")
+
+    relax.analysis.post_order_visit(expr, look)
+    return found

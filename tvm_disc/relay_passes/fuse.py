@@ -17,7 +17,9 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.relay.object_ops import has_effect
 from tvm_disc.relay_passes.core_ops import CORE
+from tvm_disc.relay_passes.dim_facts import facts_about
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_plan import plan_fusion
 from tvm_disc.relay_passes.graph import (
@@ -68,6 +70,7 @@ class _Outliner:
         self.builder = relax.BlockBuilder(mod)
         self.solver, self.enabled, self.refused = solver, enabled, refused
         self.count = 0
+        self.effect: Node | None = None  # what the next use of a reference must come after
 
     def finish(self) -> Any:
         return self.builder.get()
@@ -89,6 +92,7 @@ class _Outliner:
         lookup = dict(outer)
         bindings = [b for block in seq.blocks for b in block.bindings]
         nodes: list[Node] = []
+        self.effect = None
         node_of: dict[Any, Node] = {}
         for binding in bindings:
             node = self._read(binding, lookup)
@@ -119,6 +123,10 @@ class _Outliner:
             node = read_call(binding.var, value, lookup)
         else:
             node = self._external(binding, lookup)
+        if node.op == "external" and has_effect(binding.value):
+            if self.effect is not None:
+                node.inputs = tuple(dict.fromkeys((*node.inputs, self.effect)))
+            self.effect = node
         lookup[binding.var] = node
         return node
 
@@ -185,6 +193,8 @@ class _Outliner:
         same = self._representatives(symbols)
         symbols = [s for s in symbols if same[s].same_as(s)]
         func = _group_function(group, params, outputs, symbols, same)
+        if facts := facts_about(self.solver, symbols):
+            func = func.with_attr("disc.facts", facts)
         gv = self.builder.add_func(func, name)
         args = [p.expr if p.op == "const" else p.var for p in params]
         if symbols:
@@ -337,6 +347,7 @@ def _order(
         for node in outputs[id(g)]:
             made_by.setdefault(node, g)
     inside = {n for g in plan.groups for n in g.members}
+    readers = _number_readers(bindings, node_of)
     items: list[Any] = []
     for b in bindings:
         node = node_of[b.var]
@@ -350,7 +361,7 @@ def _order(
     result: list[Any] = []
 
     def place(item: Any) -> None:
-        stack = [(item, iter(_needs(item, node_of)))]
+        stack = [(item, iter(_needs(item, node_of, readers)))]
         done.add(id(item))
         while stack:
             current, needs = stack[-1]
@@ -358,7 +369,7 @@ def _order(
                 maker = made_by.get(need)
                 if maker is not None and id(maker) not in done:
                     done.add(id(maker))
-                    stack.append((maker, iter(_needs(maker, node_of))))
+                    stack.append((maker, iter(_needs(maker, node_of, readers))))
                     break
             else:
                 result.append(current)
@@ -376,7 +387,31 @@ def _position(item: Any, node_of: Mapping[Any, Node]) -> int:
     return node_of[item.var].index
 
 
-def _needs(item: Any, node_of: Mapping[Any, Node]) -> list[Node]:
-    if isinstance(item, GroupPlan):
-        return [x for n in item.nodes() for x in n.inputs if x not in item]
-    return list(node_of[item.var].inputs)
+def _needs(item: Any, node_of: Mapping[Any, Node], readers: Mapping[Any, Node]) -> list[Node]:
+    group = isinstance(item, GroupPlan)
+    nodes = item.nodes() if group else [node_of[item.var]]
+    needs = [x for n in nodes for x in n.inputs if not group or x not in item]
+    if readers:
+        needs += [readers[s] for n in nodes for s in _mentioned(n) if s in readers]
+    return needs
+
+
+def _mentioned(node: Node) -> list[Any]:
+    """The symbols in a node's own type and scalar operands."""
+    prims = [x for p in node.prims for x in (p if isinstance(p, tuple) else (p,))]
+    return free_symbols([*node.shape, *prims])
+
+
+def _number_readers(bindings: Sequence[Any], node_of: Mapping[Any, Node]) -> dict[Any, Node]:
+    """The bindings that read symbols from data, which no tensor stands for."""
+    if not any(isinstance(b.var.ty, relax.ShapeType) for b in bindings):
+        return {}
+    seen: set[Any] = set()
+    readers: dict[Any, Node] = {}
+    for binding in bindings:
+        node = node_of[binding.var]
+        if isinstance(binding, relax.MatchCast) and isinstance(binding.ty, relax.ShapeType):
+            fresh = [s for s in free_symbols(binding.ty.values) if s not in seen]
+            readers.update(dict.fromkeys(fresh, node))
+        seen.update(_mentioned(node))
+    return readers

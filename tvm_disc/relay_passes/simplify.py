@@ -32,13 +32,17 @@ def _same_shape(out: Sequence_, a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def _identity(out: Sequence_, node: Node) -> Node | None:
-    """x.reshape(x.shape), x.astype(x.dtype), broadcast_to(x, x.shape), permute(x, id) -> x."""
+    """x.reshape(x.shape), x.astype(x.dtype), broadcast_to(x, x.shape), permute(x, id),
+    pad(x, 0) -> x."""
     if len(node.inputs) != 1 or node.op not in _IDENTITIES:
         return None
     source = node.inputs[0]
     if node.dtype != source.dtype or not _same_shape(out, node.shape, source.shape):
         return None
     if node.op == "relax.permute_dims" and not _keeps_order(node):
+        return None
+    # A negative width may make up for a positive one.
+    if node.op == "relax.nn.pad" and any(int(w) for w in node.attrs["pad_width"]):
         return None
     return source if _structurally(node.shape, source.shape) else None
 
@@ -51,6 +55,7 @@ _IDENTITIES = (
     "relax.astype",
     "relax.broadcast_to",
     "relax.permute_dims",
+    "relax.nn.pad",
 )
 
 

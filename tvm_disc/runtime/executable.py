@@ -21,20 +21,20 @@ import tvm_ffi
 from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
 from tvm_disc.codegen.host_abi import BIND, DIRECT, POOL
-from tvm_disc.codegen.host_memory import KEPT, MISSES, REQUESTS, STATE_WORDS
+from tvm_disc.codegen.host_memory import KEPT, MISSES, REQUESTS, SHARE, STATE_WORDS, THREADS
 from tvm_disc.codegen.profile_host import COUNT, ROOM
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
 from tvm_disc.runtime.arrays import (
     ARRAY_TYPE,
     EMPTY,
     NDARRAY,
-    REMEMBERED,
     SHAPES,
     arrays_are_readable,
     check_writable,
     leaves,
     nested,
     not_direct,
+    remember,
 )
 from tvm_disc.runtime.calls import table
 from tvm_disc.runtime.objects import Codec
@@ -194,18 +194,8 @@ class Executable:
         bare = isinstance(self._outputs, int)
         converted = convert(result) if bare else _convert(result, self._outputs, convert)
         if convert is np.from_dlpack and self._direct is not not_direct:
-            self._remember(args, converted)
+            remember(self._results, args, converted, self._plain)
         return converted
-
-    def _remember(self, args: tuple[Array, ...], result: Any) -> None:
-        if all(type(a) is np.ndarray for a in args):
-            if len(self._results) >= REMEMBERED:
-                self._results.clear()
-            fields = [(a.shape, a.dtype) for a in leaves(result)]
-            if self._plain:
-                self._results[args[0].shape] = fields[0]
-            else:
-                self._results[tuple(a.shape for a in args)] = fields
 
     def _write(self, args: tuple[Array, ...], out: Any) -> Any:
         outputs = leaves(out)
@@ -316,9 +306,24 @@ class Executable:
 
     def memory_statistics(self) -> dict[str, int]:
         """Workspace ``requests`` so far, ``misses`` that went to the system, bytes ``kept``."""
-        state = self._call_pool(-1)
-        words = (ctypes.c_int64 * STATE_WORDS).from_address(state)
+        words = self._state()
         return {"requests": words[REQUESTS], "misses": words[MISSES], "kept": words[KEPT]}
+
+    @property
+    def threads(self) -> int:
+        """How many threads the kernels of all calls may use together; at first what was compiled
+        for, which is also the most that one kernel is split into."""
+        return int(self._state()[THREADS])
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        if count < 1:
+            raise BadInput(f"threads: expected at least 1, found {count}")
+        words = self._state()
+        words[THREADS] = words[SHARE] = count
+
+    def _state(self) -> ctypes.Array[ctypes.c_int64]:
+        return (ctypes.c_int64 * STATE_WORDS).from_address(self._call_pool(-1))
 
     def _call_pool(self, limit: int) -> int:
         with self._binding:

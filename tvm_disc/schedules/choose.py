@@ -18,7 +18,7 @@ from tvm_disc.schedules.emit import i64, storage_dtype
 from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.grow import Limits, grow, keep, losses
 from tvm_disc.schedules.index import mul, product
-from tvm_disc.schedules.points import Points, Values, evaluate, sample
+from tvm_disc.schedules.points import Points, Values, evaluate, sample, with_likely
 from tvm_disc.schedules.tree import Tree
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.shape import Solver
@@ -91,14 +91,14 @@ def analytic(
     symbols = group.symbols()
     try:
         size = sum_of(product(n.shape) for n in (*group.params, *group.outputs))
-        points = sample(symbols, solver, size, LARGEST_TENSOR)
-        count = len(next(iter(points.values()))) if points else 1
+        points, weights = with_likely(sample(symbols, solver, size, LARGEST_TENSOR), solver)
+        count = len(weights)
         features = group_features(group, variants, solver)
         asked = table(features, points, count)
         costs = cost_table(list(variants), points, count, model)
     except Unsupported:
         return _by_work(variants, model)
-    return fit(variants, features, asked, costs, np.ones(count), solver, limits)
+    return fit(variants, features, asked, costs, weights, solver, limits)
 
 
 def _by_work(variants: Sequence[Variant], model: CostModel) -> Choice:

@@ -13,6 +13,7 @@ from tvm_disc.schedules.gemm_micro import MicroKernels
 from tvm_disc.schedules.gemm_tile import Isa
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.records import Records
+from tvm_disc.shape import Likely, Solver
 
 Expr: TypeAlias = Any
 
@@ -45,7 +46,12 @@ class Machine:
 
 @dataclass
 class Group:
-    """A fused group: ``nodes`` in topological order compute ``outputs`` from ``params``."""
+    """A fused group: ``nodes`` in topological order compute ``outputs`` from ``params``.
+
+    Attributes:
+        constants: params that are literals at every call.
+        facts: constraints on the group's symbols that hold at every call.
+    """
 
     name: str
     kind: str
@@ -53,7 +59,8 @@ class Group:
     params: list[Node]
     outputs: list[Node]
     anchor: Node | None = None
-    constants: frozenset[Node] = frozenset()  # params that are literals at every call
+    constants: frozenset[Node] = frozenset()
+    facts: tuple[Any, ...] = ()
 
     def symbols(self) -> list[Any]:
         """Every symbolic dim that the group's code may mention."""
@@ -63,6 +70,19 @@ class Group:
             for p in node.prims:
                 exprs.extend(p if isinstance(p, tuple) else (p,))
         return free_symbols(e for e in exprs if not isinstance(e, float | str))
+
+
+def solver_of(group: Group) -> Solver:
+    """A solver that knows what holds of a group's dims at every call."""
+    solver = Solver()
+    for symbol in group.symbols():
+        solver.declare(symbol)
+    for fact in group.facts:
+        if isinstance(fact, Likely):
+            solver.likely(fact.expr, fact.values)
+        else:
+            solver.assume(fact, "at every call")
+    return solver
 
 
 @dataclass

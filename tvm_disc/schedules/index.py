@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.schedules.emit import Block, dtype_of, i64, lanes_of, same_lanes
+from tvm_disc.schedules.emit import Block, dtype_of, i64, lanes_of, same_lanes, with_lanes
 
 Expr: TypeAlias = Any
 Dims: TypeAlias = Sequence[Any]
 SameDim: TypeAlias = Callable[[Any, Any], bool]
+SmallDims: TypeAlias = Callable[[Dims], bool]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,9 @@ class IndexSpace:
     given that value by :meth:`materialize` if it survives in an expression.
     """
 
-    def __init__(self, same: SameDim) -> None:
+    def __init__(self, same: SameDim, small: SmallDims = lambda dims: False) -> None:
         self._same = same
+        self._small = small  # whether indices over dims fit into 32 bits
         self._parts: dict[Any, _Part] = {}
         # Innermost scope last: a placeholder is bound where it is used, so a split made inside a
         # scope must not be found again outside.
@@ -171,10 +173,15 @@ class IndexSpace:
         # A dim of zero must not trap: the index may be computed for an arm that is never taken.
         inner = product([at_least_one(d) for d in part.dims[part.position + 1 :]])
         one = _literal(inner) == 1
-        quotient = part.origin if one else _lanewise(part.origin, inner, tirx.floordiv)
-        if part.position == 0:
-            return quotient
-        return _lanewise(quotient, at_least_one(part.dims[part.position]), tirx.floormod)
+        outer = at_least_one(part.dims[part.position])
+        # A division by a number known at run time takes twice as long in 64 bits.
+        unknown = _literal(inner) is None or (part.position > 0 and _literal(outer) is None)
+        index, narrow = part.origin, unknown and self._small(part.dims)
+        if narrow:
+            index, inner, outer = (_cast("int32", x) for x in (index, inner, outer))
+        quotient = index if one else _lanewise(index, inner, tirx.floordiv)
+        result = quotient if part.position == 0 else _lanewise(quotient, outer, tirx.floormod)
+        return _cast("int64", result) if narrow else result
 
     def depends_on(self, var: Any, root: Any) -> bool:
         """Whether placeholder ``var`` is split, through any number of steps, from ``root``."""
@@ -188,6 +195,10 @@ class IndexSpace:
     def define(self, block: Block, var: Any) -> None:
         """``let var = ...`` for a placeholder."""
         block.define(var, self.value(var))
+
+
+def _cast(dtype: str, expr: Expr) -> Expr:
+    return tirx.Cast(with_lanes(dtype, expr), expr)
 
 
 def _literal(dim: Any) -> int | None:

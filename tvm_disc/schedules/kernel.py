@@ -4,13 +4,16 @@ A template emits the body of ``[lo, hi)`` of its independent tasks; everything e
 symbolic dims, scratch memory, which variant runs and on how many threads) is common and lives here.
 
     name_body(inputs..., outputs..., scratch, dims..., lo, hi)
-    name(inputs..., outputs..., scratch, dims...)
+    name(inputs..., outputs..., scratch, dims..., threads)
+
+``threads`` bounds the parts that run at once, and with them the scratch memory that is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, TypeAlias
 
 import tvm
@@ -35,11 +38,13 @@ from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.index import IndexSpace, add, mul, product
 from tvm_disc.schedules.llvm_ops import tuned_for
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.tree import Leaf, Tree
+from tvm_disc.schedules.tree import Leaf, Split, Tree
 from tvm_disc.schedules.variant import SERIAL, Plan, Stage, Variant
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
+
+SMALL_INDEX = (1 << 31) - (1 << 16)  # the lanes of a masked vector may lie beyond the last element
 
 __all__ = ["Body", "Group", "Kernel", "Machine", "Plan", "build_kernel", "single"]
 
@@ -104,7 +109,7 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
         group.params,
         group.outputs,
         symbols,
-        _scratch_bytes(group, choice.variants, solver),
+        _scratch_bytes(group, choice, solver),
         plan.packed,
         plan.notes,
         choice,
@@ -140,13 +145,34 @@ def _plan_bytes(group: Group, plan: Plan, parts: int) -> list[Expr]:
     kept: Expr = i64(0)
     for size in _kept_bytes(group, plan).values():
         kept = add(kept, size)
-    return [
-        add(kept, mul(i64(p.plan.scratch_elems), parts * _bytes(p.plan.scratch_dtype)))
-        for p in _parts(group, plan)
-    ]
+    return [add(kept, _part_bytes(p.plan, parts)) for p in _parts(group, plan)]
 
 
-def _scratch_bytes(group: Group, variants: Sequence[Variant], solver: Solver) -> Expr:
+def _part_bytes(plan: Plan, parts: int) -> Expr:
+    """Scratch of as many parts as have a task."""
+    each = mul(i64(plan.scratch_elems), _bytes(plan.scratch_dtype))
+    if parts == 1 or static_dim(each) == 0:
+        return each
+    return mul(each, tirx.max(tirx.min(i64(plan.tasks), i64(parts)), i64(1)))
+
+
+def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
+    """Room for the variant that the tree picks."""
+
+    def under(tree: Tree) -> Expr:
+        if isinstance(tree, Split):
+            below, rest = under(tree.below), under(tree.rest)
+            if tvm_ffi.structural_equal(below, rest):
+                return below
+            return tirx.Select(i64(choice.features[tree.feature][0]) < tree.at, below, rest)
+        variant = choice.variants[tree.variant]
+        instead = [] if variant.safe else [next(v for v in choice.variants if v.safe)]
+        return _most(group, [variant, *instead], solver)
+
+    return under(choice.tree)
+
+
+def _most(group: Group, variants: Sequence[Variant], solver: Solver) -> Expr:
     """Room for whichever variant needs most."""
     sizes: list[Expr] = []
     for v in variants:
@@ -154,10 +180,7 @@ def _scratch_bytes(group: Group, variants: Sequence[Variant], solver: Solver) ->
             if static_dim(size) == 0 or any(_covers(s, size, v.plan, solver) for s in sizes):
                 continue
             sizes = [s for s in sizes if not _covers(size, s, v.plan, solver)] + [size]
-    total: Expr = i64(0)
-    for k, size in enumerate(sizes):
-        total = tirx.max(total, size) if k else size
-    return total
+    return reduce(tirx.max, sizes) if sizes else i64(0)
 
 
 def _covers(large: Expr, small: Expr, plan: Plan, solver: Solver) -> bool:
@@ -185,11 +208,21 @@ def _fresh(symbols: Sequence[Any]) -> list[Any]:
     return [index_var(str(s.name)) for s in symbols]
 
 
+def index_space(solver: Solver) -> IndexSpace:
+    """Index arithmetic under what is known of the dims."""
+
+    def small(dims: Sequence[Any]) -> bool:
+        high = solver.range_of(product(dims))[1]
+        return high is not None and high <= SMALL_INDEX
+
+    return IndexSpace(lambda a, b: bool(solver.known_eq(a, b)), small)
+
+
 def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[Any]) -> Any:
     ins, outs, scratch = _pointers(group, plan)
     lo, hi = index_var("lo"), index_var("hi")
     block = Block()
-    low = Lowering(block, IndexSpace(lambda a, b: bool(solver.known_eq(a, b))), solver)
+    low = Lowering(block, index_space(solver), solver)
     buffers: dict[Node, Buffer] = {}
     for i, (param, ptr) in enumerate(zip(group.params, ins, strict=True)):
         dtype = plan.packed_dtypes.get(param, param.dtype)
@@ -214,12 +247,14 @@ class _Driver:
     ) -> None:
         self.group, self.choice, self.symbols, self.bodies = group, choice, symbols, bodies
         self.ins, self.outs, self.scratch = _pointers(group, choice.variants[0].plan)
+        self.threads = index_var("threads")
         self.block = Block()
 
     def function(self) -> Any:
         """The kernel's entry."""
         self._tree(self.choice.tree)
-        return prim_func([*self.ins, *self.outs, self.scratch, *self.symbols], self.block.stmt())
+        params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.threads]
+        return prim_func(params, self.block.stmt())
 
     def _tree(self, tree: Tree) -> None:
         if isinstance(tree, Leaf):
@@ -276,10 +311,12 @@ class _Driver:
         if parts == 1:
             call(None, i64(0), tasks)
             return
-        with block.when(tasks > 1):
-            chunk = block.bind("chunk", tirx.floordiv(tasks + (parts - 1), parts))
+        parts = block.bind("parts", tirx.min(i64(parts), self.threads))
+        with block.when(tirx.And(tasks > 1, parts > 1)):
+            chunk = block.bind("chunk", tirx.truncdiv(tasks + (parts - 1), parts))
             with block.loop("part", parts, kind="parallel") as number:
-                lo, hi = tirx.min(number * chunk, tasks), tirx.min((number + 1) * chunk, tasks)
-                call(number, lo, hi)
+                lo, hi = number * chunk, tirx.min((number + 1) * chunk, tasks)
+                with block.when(lo < hi):  # a part without tasks has no scratch either
+                    call(number, lo, hi)
         with block.otherwise():
             call(None, i64(0), tasks)

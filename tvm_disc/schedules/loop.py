@@ -166,10 +166,15 @@ class _Loop:
         with low.loop("jo", count) as jo:
             at = block.bind("at", begin + jo * wide)
             self._store(low, body.outputs, outer, ramp(add(base, at), wide), ramp(at, wide))
+        # Blocks begin at multiples of BLOCK_ELEMS, so a row of whole vectors has blocks of them.
+        whole = low.whole_vectors(self.inner, lanes, self.unrolled)
+        if whole == wide:
+            return
         done = block.bind("done", begin + count * wide)
         with low.loop("jt", tirx.floordiv(end - done + (lanes - 1), i64(lanes))) as jt:
             at = block.bind("at", done + jt * lanes)
-            with low.masked(first_lanes(block.bind("rest", end - at), lanes)):
+            keep = None if whole else first_lanes(block.bind("rest", end - at), lanes)
+            with low.masked(keep):
                 self._store(low, body.outputs, outer, ramp(add(base, at), lanes), ramp(at, lanes))
 
     def _store(

@@ -191,9 +191,18 @@ class Lowering:
         """Whether evaluation is conditional at this point."""
         return self._guards > 0
 
+    def whole_vectors(self, length: Expr, lanes: int, several: int) -> int:
+        """The elements of ``several`` vectors, or of one, if ``length`` is known to be a multiple
+        of that; else 0."""
+        sizes = (lanes * several, lanes)
+        return next((w for w in sizes if self.solver.known_divides(w, length)), 0)
+
     @contextmanager
-    def masked(self, mask: Expr) -> Iterator[None]:
-        """Vector loads and stores touch only the lanes where ``mask`` holds; others read 0."""
+    def masked(self, mask: Expr | None) -> Iterator[None]:
+        """Vector loads and stores touch only the lanes where ``mask`` holds; others read 0.
+
+        None is every lane.
+        """
         outside, self._mask = self._mask, mask
         try:
             yield

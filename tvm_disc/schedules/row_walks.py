@@ -75,7 +75,8 @@ class Walk:
         self.group, self.domain, self.sched = work.group, work.domain, work.sched
         self.low, self.block = body.low, body.block
         self.outer, self.tail, self.width = list(outer), list(tail), width
-        self.length = self.block.bind("len", product(self.domain.inner))
+        self.length_of_row = product(self.domain.inner)
+        self.length = self.block.bind("len", self.length_of_row)
         self.places: dict[Node, tuple[Buffer, Expr] | None] = {}
         self.bound: dict[Node, Reader] = {}
         for k, node in enumerate(self.sched.kept):
@@ -260,7 +261,8 @@ class Walk:
 
 
 class Along(Walk):
-    """Vectors along the row: wide blocks, then masked vectors; ``width`` 0 for single elements."""
+    """Vectors along the row: wide blocks, then single vectors, masked where the row may end in
+    part of one; ``width`` 0 for single elements."""
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
         if not self.width:
@@ -277,7 +279,10 @@ class Along(Walk):
         else:
             with self.low.loop("jo", blocks) as jo:
                 self.step((), (), stores, ramp(self.block.bind("at", jo * wide), wide))
-        self._masked_rest(nodes, accs, stores, self.block.bind("done", blocks * wide))
+        whole = self.low.whole_vectors(self.length_of_row, self.width, UNROLLED_VECTORS)
+        if whole != wide:
+            done = self.block.bind("done", blocks * wide)
+            self._rest(nodes, accs, stores, done, masked=not whole)
         return [a.total() for a in accs]
 
     def _reduce_blocks(
@@ -300,17 +305,19 @@ class Along(Walk):
         for acc in accs:
             acc.close()
 
-    def _masked_rest(
+    def _rest(
         self,
         nodes: Sequence[Node],
         accs: Sequence[Accumulator],
         stores: Sequence[Node],
         done: Expr,
+        masked: bool,
     ) -> None:
         count = tirx.floordiv(self.length - done + (self.width - 1), i64(self.width))
         with self.low.loop("jt", count) as jt:
             at = self.block.bind("at", done + jt * self.width)
-            mask = first_lanes(self.block.bind("rest", self.length - at), self.width)
+            left = self.block.bind("rest", self.length - at) if masked else None
+            mask = None if left is None else first_lanes(left, self.width)
             with self.low.masked(mask):
                 self.step(nodes, accs, stores, ramp(at, self.width))
 

@@ -91,6 +91,7 @@ def _entry(kernel: Kernel, name: str) -> Any:
     values.append(byte_offset(_tensor(block, args, len(values)), 0, "float32"))
     for _ in kernel.symbols:
         values.append(O.tvm_struct_get(args, i32(len(values)), i32(ANY_VALUE), "int64"))
+    values.append(tirx.max_value("int64"))  # as many threads as the variant wants
     block.eval(tvm.ir.Call(kernel.entry, values, ret_ty=PrimType("int32")))
     block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(0)))
     block.ret(i32(0))

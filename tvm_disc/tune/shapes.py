@@ -75,7 +75,7 @@ def _choices(
             low, high = bounds(symbol, solver, len(symbols))
             high = min(high, UNTOLD_DIM) if high in LARGEST_DIM else high
             steps = np.rint(np.geomspace(low, max(low, high), 64)).astype(int)
-            found[symbol] = sorted(set(steps.tolist()))
+            found[symbol] = list(solver.likely_values(symbol)) or sorted(set(steps.tolist()))
     return found
 
 

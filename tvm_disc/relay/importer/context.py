@@ -173,11 +173,43 @@ class Emitter:
     def shape_arg(self, tensor: Tensor, what: str) -> list[Any]:
         """The elements of a 1-d shape tensor; data-dependent ones are refused by name."""
         value = value_of(tensor)
-        if value is None:
-            raise Unsupported(
-                self.where(f"{what} depends on data, not on shapes; it is not compiled yet")
-            )
-        return list(value.reshape(-1))
+        return self.read_numbers(tensor, what) if value is None else list(value.reshape(-1))
+
+    def read_numbers(self, tensor: Tensor, what: str) -> list[Any]:
+        """The elements of an integer tensor that only the data knows, read when they are there.
+
+        A symbol is never negative, so each element is the difference of two, one of them zero.
+        """
+        count = self.static(product(tensor.dims), f"the number of elements of {what}")
+        if "int" not in tensor.dtype:
+            raise TypeMismatch(self.where(f"{what}: expected integers, found {tensor.dtype}"))
+        if count == 0:
+            return []
+        numbers = self.reshape(tensor, [i64(count)]).expr
+        if tensor.dtype != "int64":
+            numbers = self.emit(R.astype(numbers, "int64"), [i64(count)], "int64").expr
+        zero = relax.const(np.int64(0), "int64")
+        parts = [
+            self.emit(R.maximum(x, zero), [i64(count)], "int64").expr
+            for x in (numbers, self.emit(R.negative(numbers), [i64(count)], "int64").expr)
+        ]
+        both = self.emit(R.concat(parts, 0), [i64(2 * count)], "int64").expr
+        raw = self.bind(R.tensor_to_shape(both), relax.ShapeType(ndim=2 * count))
+        source = self.where(f"{what}, read from data")
+        symbols = [self.solver.symbol("number", source) for _ in range(2 * count)]
+        self.match(raw, relax.ShapeType(symbols))
+        pairs = zip(symbols[:count], symbols[count:], strict=True)
+        return [above - below for above, below in pairs]
+
+    def size_arg(self, tensor: Tensor, what: str, least: int = 0) -> list[Any]:
+        """As ``shape_arg``, for sizes: one that is read from data is at least ``least``."""
+        if value_of(tensor) is not None:
+            return self.shape_arg(tensor, what)
+        sizes = self.read_numbers(tensor, what)
+        for size in sizes:
+            message = self.where(f"{what} must be at least {least}")
+            self.solver.require(size >= least, message, message)
+        return [size.a for size in sizes]
 
     def reshape(self, x: Tensor, dims: Sequence[Dim]) -> Tensor:
         """``x`` under another shape; equal element counts are proved or guarded."""

@@ -32,7 +32,7 @@ def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise Unsupported(ctx.where(f"data layout {layout}"))
     sizes = attrs["size"]
     if len(args) > 1:
-        sizes = ctx.shape_arg(args[1], "the size")
+        sizes = ctx.size_arg(args[1], "the size")
     if attrs["out_dtype"] not in ("", x.dtype):
         raise Unsupported(ctx.where(f"out_dtype {attrs['out_dtype']}"))
     axes = [a for a, c in enumerate(layout) if c not in "NC"]

@@ -158,7 +158,7 @@ def _adv_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _unravel_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     picks, shape = args
-    dims = ctx.shape_arg(shape, "the shape")
+    dims = ctx.size_arg(shape, "the shape")
     coords, rest = [], picks
     for dim in reversed(dims[1:]):
         size = number(ctx, ctx.dim(dim), picks.dtype)
@@ -174,7 +174,7 @@ def _unravel_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _one_hot(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, on, off = args[:3]
     axis = ctx.axis(attrs["axis"], x.rank + 1)
-    depth = ctx.dim(ctx.shape_arg(args[3], "depth")[0] if len(args) > 3 else attrs["depth"])
+    depth = ctx.dim(ctx.size_arg(args[3], "depth")[0] if len(args) > 3 else attrs["depth"])
     dtype = attrs["dtype"] or on.dtype
     dims = [*x.dims[:axis], i64(1), *x.dims[axis:]]
     line = [depth if a == axis else i64(1) for a in range(x.rank + 1)]

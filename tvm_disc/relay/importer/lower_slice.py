@@ -50,7 +50,7 @@ def _strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     for k, axis in enumerate(axes):
         size_mode = attrs["slice_mode"] == "size"
         if not size_mode and not is_number(strides[k]):
-            raise Unsupported(ctx.where("a stride that depends on shapes"))
+            raise Unsupported(ctx.where("a stride that is known only at run time"))
         step = 1 if size_mode else int(strides[k])
         stop: Any = None if k >= len(end) else end[k]
         start = 0 if begin[k] is None and step > 0 else begin[k]
@@ -63,7 +63,9 @@ def _strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _sized(ctx: Emitter, dim: Any, begin: Any, size: Any) -> tuple[Any, Any]:
     """(begin, end) of a slice given by its length; a negative length means up to the border."""
     if not is_number(size) or not is_number(begin):
-        raise Unsupported(ctx.where("a slice whose begin or length depends on shapes"))
+        first, length = ctx.dim(begin), ctx.dim(size)
+        first = tirx.Select(first < 0, first + dim, first)
+        return first, tirx.Select(length < 0, dim, first + tirx.max(length, i64(0)))
     if size < 0:
         return begin, None
     if begin >= 0 or begin + size < 0:

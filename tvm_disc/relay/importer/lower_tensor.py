@@ -242,7 +242,7 @@ def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _shape_given(ctx: Emitter, attrs: Attrs, rest: Args) -> list[Any]:
     if rest:
-        return [ctx.dim(d) for d in ctx.shape_arg(rest[0], "the shape")]
+        return [ctx.dim(d) for d in ctx.size_arg(rest[0], "the shape")]
     return [ctx.dim(d) for d in (attrs["shape"] or ())]
 
 
@@ -288,7 +288,7 @@ def _arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
             literal = float(a.constant.reshape(-1)[0])
             value = np.array([int(literal)], dtype=object) if literal == int(literal) else None
         if value is None:
-            raise Unsupported(ctx.where("a range whose bounds are computed from data"))
+            value = np.array(ctx.read_numbers(a, "a bound of the range"), dtype=object)
         bounds.append(ctx.dim(value.reshape(-1)[0]))
     start, stop, step = bounds
     stride = ctx.literal(step)

@@ -25,7 +25,8 @@ def _reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _dyn_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    target = ctx.shape_arg(args[1], "the new shape")
+    # A code such as -1 is one only where it is known now.
+    target = ctx.size_arg(args[1], "the new shape", least=0 if attrs["allowzero"] else 1)
     return reshape_to(ctx, args[0], target, bool(attrs["allowzero"]))
 
 
@@ -199,7 +200,7 @@ def permute(ctx: Emitter, x: Tensor, order: Sequence[int]) -> Tensor:
 
 def _broadcast_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
-    shape = ctx.shape_arg(args[1], "the shape") if len(args) > 1 else list(attrs["shape"])
+    shape = ctx.size_arg(args[1], "the shape") if len(args) > 1 else list(attrs["shape"])
     dims = [ctx.dim(d) for d in shape]
     return broadcast_dims_to(ctx, x, dims)
 
@@ -291,7 +292,7 @@ def flip(ctx: Emitter, x: Tensor, axis: int) -> Tensor:
 
 def _tile(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
-    reps = ctx.shape_arg(args[1], "reps") if len(args) > 1 else list(attrs["reps"])
+    reps = ctx.size_arg(args[1], "reps") if len(args) > 1 else list(attrs["reps"])
     if not all(is_number(r) for r in reps):
         return _tile_symbolic(ctx, x, reps)
     rank = max(len(reps), x.rank)
@@ -330,14 +331,14 @@ def _dyn_expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _one_axis(ctx: Emitter, given: Tensor) -> int:
     axis = ctx.shape_arg(given, "the axis")[0]
     if not is_number(axis):
-        raise Unsupported(ctx.where("an axis that depends on shapes"))
+        raise Unsupported(ctx.where("an axis that is known only at run time"))
     return int(axis)
 
 
 def _dyn_squeeze(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axes = ctx.shape_arg(args[1], "the axes")
     if not all(is_number(a) for a in axes):
-        raise Unsupported(ctx.where("axes that depend on shapes"))
+        raise Unsupported(ctx.where("axes that are known only at run time"))
     return _squeeze(ctx, args, {"axis": tuple(int(a) for a in axes)})
 
 

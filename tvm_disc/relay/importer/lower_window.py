@@ -280,7 +280,7 @@ def _pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, widths, fill = args
-    items = ctx.shape_arg(widths, "the pad widths")
+    items = ctx.size_arg(widths, "the pad widths")
     pairs = [(items[2 * a], items[2 * a + 1]) for a in range(x.rank)]
     if all(is_number(w) for pair in pairs for w in pair):
         pairs = [(int(a), int(b)) for a, b in pairs]

@@ -1,0 +1,79 @@
+"""How much memory a program needs, against the same planner where it knows every dim.
+
+    python benchmarks/memory.py [MODEL ...]
+
+For every shape of a sweep the model is planned twice: once for all shapes, and once with its dims
+replaced by numbers, so that kernels, scratch memory and the plan know them. Prints one Markdown row
+per shape with the workspace of both, and the worst ratio of each model. Nothing is compiled to
+machine code, and nothing runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_disc.codegen.build import emit_tir
+from tvm_disc.codegen.formula import evaluate
+from tvm_disc.compile import describe, prepare
+from tvm_disc.debug import Trace
+from tvm_disc.options import Options
+
+DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "relax"
+SEQUENCES = [(1, 1), (1, 7), (2, 5), (3, 33), (33, 1), (8, 64), (1, 48), (64, 50)]
+IMAGES = [(1, 8, 8), (1, 33, 41), (2, 64, 64), (3, 7, 200), (16, 32, 32), (1, 224, 224)]
+SWEEPS: dict[str, list[tuple[int, ...]]] = {
+    "bert": SEQUENCES,
+    "gpt2": SEQUENCES,
+    "vit": [(1,), (2,), (3,), (7,), (16,), (65,), (128,)],
+    "cnn": IMAGES,
+}
+
+
+def workspace(mod: Any) -> tuple[str, list[str]]:
+    """The formula of a module's workspace, and the dims in the order of its inputs."""
+    front = prepare(mod, None, None, (), Options(), Trace(0, None))
+    emit_tir(front.programs, front.machine)
+    manifest = describe(front.programs, front.versions, front.library, front.refused)
+    dims = [d for _, shape, _ in manifest["inputs"] for d in shape if not d.isdigit()]
+    return manifest["workspace_bytes"], list(dict.fromkeys(dims))
+
+
+def ratio(known: int, unknown: int) -> float:
+    """How many times as much a program for all shapes takes; both 0 is once."""
+    return unknown / known if known else 1.0 + unknown
+
+
+def compare(name: str) -> float:
+    """Print the rows of a model; its worst ratio."""
+    mod = tvm.ir.load_json((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    text, names = workspace(mod)
+    worst = 0.0
+    for sizes in SWEEPS[name]:
+        dims = dict(zip(names, sizes, strict=True))
+        values = {k: tvm.tirx.IntImm("int64", v) for k, v in dims.items()}
+        static, _ = workspace(relax.transform.BindSymbolicVars(values)(mod))
+        known, unknown = evaluate(static, {}), evaluate(text, dims)
+        worst = max(worst, ratio(known, unknown))
+        shape = ", ".join(f"{k}={v}" for k, v in dims.items())
+        print(f"| {name} | {shape} | {unknown} | {known} | {ratio(known, unknown):.3f} |")
+    return worst
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(SWEEPS)}")
+    args = parser.parse_args()
+    print("| model | dims | all shapes, bytes | this shape, bytes | ratio |")
+    print("|---|---|---|---|---|")
+    worst = {name: compare(name) for name in args.models or SWEEPS}
+    print(", ".join(f"{name}: at most {value:.3f}" for name, value in worst.items()))
+
+
+if __name__ == "__main__":
+    main()

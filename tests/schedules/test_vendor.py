@@ -1,0 +1,107 @@
+"""Products by a BLAS that the process holds: what they compute, when they are offered."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import Options, relay
+from tvm_disc.compile import prepare
+from tvm_disc.debug import Trace
+from tvm_disc.schedules import vendor
+from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.select import variant_space
+from tvm_disc.schedules.variant import Variant, feasible
+from tvm_disc.schedules.vendor import calls_vendor, plan_vendor
+from tvm_disc.shape import Solver
+from tvm_disc.tune.entry import build_bench
+from tvm_disc.tune.measure import Effort, local_session
+
+QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1)
+
+
+def matmul(relu: bool = False, dtype: str = "float32") -> Any:
+    x = relay.var("x", shape=(relay.Any("m"), relay.Any("k")), dtype=dtype)
+    y = relay.var("y", shape=(relay.Any("k"), relay.Any("n")), dtype=dtype)
+    result = relay.nn.matmul(x, y)
+    return relay.Function([x, y], relay.nn.relu(result) if relu else result)
+
+
+def dense() -> Any:
+    x = relay.var("x", shape=(relay.Any("m"), 16))
+    weight = relay.const(np.ones((8, 16), "float32"))
+    return relay.Function([x], relay.nn.dense(x, weight))
+
+
+def front_of(source: Any) -> tuple[Any, Group, list[Variant]]:
+    front = prepare(source, None, None, (), Options(threads=1), Trace(0, None))
+    [kernel] = front.library.kernels()
+    assert kernel.group is not None
+    return front, kernel.group, variant_space(kernel.group, Solver(), front.machine).variants
+
+
+@pytest.fixture(params=["library", "none"])
+def library(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Whether the process has a BLAS."""
+    if request.param == "none":
+        monkeypatch.setattr(vendor, "_names", lambda letter: (f"no_{letter}gemm",) * 4)
+    elif not vendor.expose():
+        pytest.skip("this NumPy brings no BLAS of a known name")
+    vendor._library.cache_clear()
+    yield request.param == "library"
+    vendor._library.cache_clear()
+
+
+@pytest.mark.parametrize(("relu", "dtype"), [(False, "float32"), (True, "float64")])
+def test_it_computes_the_product_with_and_without_a_library(
+    relu: bool, dtype: str, library: bool, tmp_path: Path
+) -> None:
+    _, _, variants = front_of(matmul(relu, dtype))
+    wanted = next(v for v in variants if calls_vendor(v.plan))
+    [key] = tvm_disc.build(matmul(relu, dtype), options=Options(threads=1)).dispatch
+    path = tmp_path / "trees.json"
+    path.write_text(json.dumps({key: {"run": wanted.to_json()}}))
+    exe = tvm_disc.build(matmul(relu, dtype), options=Options(threads=1, dispatch=path))
+    rng = np.random.default_rng(0)
+    for m, k, n in ((1, 1, 1), (5, 7, 9), (64, 33, 100), (1, 200, 3), (130, 64, 48), (3, 0, 4)):
+        x, y = (rng.uniform(-1, 1, s).astype(dtype) for s in ((m, k), (k, n)))
+        expected = np.maximum(x @ y, 0) if relu else x @ y
+        np.testing.assert_allclose(exe(x, y), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_times_of_a_library_need_one() -> None:
+    front, group, variants = front_of(matmul())
+    [bench] = build_bench([(group, variants)], Solver(), front.machine, front.target)
+    session = local_session(bench)
+    session.vendor = False
+    times = session.time((5, 7, 9), QUICK)
+    for variant, ns in zip(variants, times, strict=True):
+        assert math.isinf(ns) == calls_vendor(variant.plan)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        (lambda: matmul(True), "more than a matrix product"),
+        (lambda: matmul(dtype="float16"), "no such product of float16"),
+        (dense, "a constant weight is packed"),
+    ],
+)
+def test_what_a_library_cannot_do_is_refused(source: Callable[[], Any], reason: str) -> None:
+    assert reason in str(plan_vendor(front_of(source())[1], Solver()))
+
+
+def test_a_library_is_never_proved_and_never_guessed() -> None:
+    _, group, variants = front_of(matmul())
+    plan: Any = plan_vendor(group, Solver())
+    kept, refused = feasible([plan], Solver())
+    assert not refused and kept[0].needs[0].text == "a BLAS library is loaded"
+    assert any(calls_vendor(v.plan) for v in variants)
+    assert "vendor" not in tvm_disc.build(matmul(), options=Options(threads=1)).explain()

@@ -1,0 +1,34 @@
+"""Shipped records: what was measured for each level of x86-64, so that no build needs tuning.
+
+A file holds the constants of the analytical model, fitted to the times of whole kernels on a
+processor of the level. A build takes the file of the level that its target's features are of;
+other processors take the constants of :class:`CostModel` as they stand.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.gemm_tile import Isa
+
+FOLDER = Path(__file__).parent / "shipped"
+LEVELS = {
+    Isa(16, 32, True): "x86-64-v4",
+    Isa(8, 16, True): "x86-64-v3",
+    Isa(4, 16, False): "x86-64-v2",
+}
+
+
+@cache
+def model_for(isa: Isa) -> CostModel:
+    """The analytical model of a level; the plain one where nothing was measured."""
+    level = LEVELS.get(isa)
+    path = FOLDER / f"{level}.json"
+    if level is None or not path.is_file():
+        return CostModel()
+    constants = json.loads(path.read_text(encoding="utf-8"))["model"]
+    return CostModel(**{f.name: float(constants[f.name]) for f in fields(CostModel)})

@@ -1,0 +1,62 @@
+"""Fitting the analytical model to measured times: where the constants of a level come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.schedules.cost import cost_table
+from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.points import Values
+from tvm_disc.schedules.variant import Variant
+
+FACTORS = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
+ROUNDS = 12
+PREDICTION = 0.1  # weight of an error in a time, against a loss by a wrong choice
+LARGEST = 1.0  # a loss or an error beyond this counts as this much
+
+
+@dataclass
+class Sample:
+    """The measured times (points x variants) of one kernel."""
+
+    symbols: Sequence[Any]
+    variants: Sequence[Variant]
+    dims: Values
+    times: Values
+
+    def score(self, model: CostModel) -> float:
+        """What choosing by the model loses, and a part of its errors; less is better."""
+        points = dict(zip(self.symbols, self.dims.T, strict=True))
+        costs = cost_table(list(self.variants), points, len(self.dims), model)
+        known = np.isfinite(self.times) & np.isfinite(costs)
+        times = np.where(known, self.times, np.inf)
+        picked = np.argmin(np.where(known, costs, np.inf), axis=1)
+        lost = times[np.arange(len(times)), picked] / times.min(axis=1) - 1
+        errors = np.abs(np.log(costs[known] / self.times[known]))
+        return float(
+            np.minimum(lost, LARGEST).mean() + PREDICTION * np.minimum(errors, LARGEST).mean()
+        )
+
+
+def calibrate(samples: Sequence[Sample], start: CostModel) -> CostModel:
+    """The constants that choose best for the samples, found one at a time."""
+
+    def score(model: CostModel) -> float:
+        return round(float(np.mean([s.score(model) for s in samples])), 9)
+
+    best, least = start, score(start)
+    for _ in range(ROUNDS):
+        before = least
+        for field in fields(CostModel):
+            value = getattr(best, field.name)
+            for factor in FACTORS:
+                tried = replace(best, **{field.name: float(f"{value * factor:.4g}")})
+                if (found := score(tried)) < least:
+                    best, least = tried, found
+        if least == before:
+            break
+    return best
