@@ -94,8 +94,7 @@ class Executable:
             self._module[BIND](self._constants.ctypes.data)
         if self._manifest.get("vendor"):
             expose()
-        pool = self._module[POOL]
-        weakref.finalize(self, pool, 0)
+        weakref.finalize(self, self._module[POOL], 0)
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = self._module[DIRECT]
         self._main = main

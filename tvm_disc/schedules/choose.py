@@ -96,6 +96,7 @@ def analytic(
         features = group_features(group, variants, solver)
         asked = table(features, points, count)
         costs = cost_table(list(variants), points, count, model)
+        costs[:, [not v.plan.guessed for v in variants]] = np.inf
     except Unsupported:
         return _by_work(variants, model)
     return fit(variants, features, asked, costs, weights, solver, limits)

@@ -130,6 +130,7 @@ def staged(group: Group, cuts: Sequence[Cut], plan: Planner) -> Plan:
         family="stages",
         knobs=StagedKnobs(len(stages), families),
         needs=tuple(need for s in stages for need in s.plan.needs),
+        guessed=all(s.plan.guessed for s in stages),
         stages=tuple(stages),
     )
 
