@@ -28,13 +28,13 @@ from tvm_disc.runtime.arrays import (
     ARRAY_TYPE,
     EMPTY,
     NDARRAY,
-    REMEMBERED,
     SHAPES,
     arrays_are_readable,
     check_writable,
     leaves,
     nested,
     not_direct,
+    remember,
 )
 from tvm_disc.runtime.calls import table
 from tvm_disc.runtime.objects import Codec
@@ -194,18 +194,8 @@ class Executable:
         bare = isinstance(self._outputs, int)
         converted = convert(result) if bare else _convert(result, self._outputs, convert)
         if convert is np.from_dlpack and self._direct is not not_direct:
-            self._remember(args, converted)
+            remember(self._results, args, converted, self._plain)
         return converted
-
-    def _remember(self, args: tuple[Array, ...], result: Any) -> None:
-        if all(type(a) is np.ndarray for a in args):
-            if len(self._results) >= REMEMBERED:
-                self._results.clear()
-            fields = [(a.shape, a.dtype) for a in leaves(result)]
-            if self._plain:
-                self._results[args[0].shape] = fields[0]
-            else:
-                self._results[tuple(a.shape for a in args)] = fields
 
     def _write(self, args: tuple[Array, ...], out: Any) -> Any:
         outputs = leaves(out)
