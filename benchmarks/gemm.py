@@ -1,12 +1,15 @@
 """Single-thread GEMM table: the dot template against the FMA peak and other libraries.
 
-    python benchmarks/gemm.py [weights] [batch] [gemv] [--quick] [--knobs m_r=12,n_r=32,...]
+    python benchmarks/gemm.py [weights] [dietcode] [batch] [gemv] [--quick] [--only 768x768]
+                              [--knobs m_r=12,n_r=32,...] [--save points.json]
+    python benchmarks/gemm.py summary points.json ...
 
 Every round times each contestant once, one after the other, and the FMA loop between them, in
 CPU seconds of the process (a shared machine takes the core away at will);
 figures are medians over rounds, ratios are medians of per-round ratios, so slow drifts of a
-shared machine cancel. ``onnxruntime`` and ``openvino`` take part if they can be imported. Their
-times include one Python call per product: points below 20 us say little about them.
+shared machine cancel. ``onnxruntime``, ``openvino`` and ``torch`` take part if they can be
+imported. Their times include one Python call per product: points below 20 us say little about them.
+``--save`` adds the points to a file, so that a long table can be taken in pieces.
 """
 
 # The thread counts must be set before the libraries load.
@@ -19,6 +22,8 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM
     os.environ.setdefault(_name, "1")
 
 import ctypes
+import itertools
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -30,16 +35,30 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 import tvm
 from gemm_harness import Gemm, aligned, build, cpu, weights
+from gemm_peers import onnx_peer, openvino_peer, torch_peer
 
 from tvm_disc.schedules import dot
 from tvm_disc.schedules.emit import Block, const, index_var, pointer, prim_func
 from tvm_disc.schedules.gemm_micro import ramp, splat, vload, vstore
 
-LAYERS = [(768, 768), (768, 2304), (768, 3072), (3072, 768), (64, 64), (13, 512), (512, 256)]
+LAYERS = [
+    (768, 768),
+    (768, 2304),
+    (768, 3072),
+    (3072, 768),
+    (768, 1000),
+    (64, 64),
+    (13, 512),
+    (512, 256),
+    (415, 512),
+]  # BERT-base, GPT-2 and ViT-B; DLRM
+DIETCODE = [(768, 2304), (768, 768), (3072, 768), (768, 3072)]  # M is 16 T
 ROWS = [1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 200, 255, 384, 512, 1000]
 LENGTHS = [5, 24, 43, 62, 81, 100, 119, 128]
 Run = Callable[[], float]  # one timing: seconds per product
 Tuned = Callable[[int | None], dot.GemmTile]  # the tile for a known number of columns
+Grid = list[tuple[tuple[int, int], list[int]]]  # ((K, N), values of M)
+POINTS: list[dict[str, Any]] = []
 
 
 def fma_peak(target: Any) -> Run:
@@ -97,57 +116,6 @@ def timed_inside(call: Callable[[int], Any], repeat: int) -> Run:
     return run
 
 
-def onnx_peer(a_shape: list[Any], b: Any, threads: int = 1) -> Any:
-    """A onnxruntime session of one MatMul; ``b`` is a constant, or the shape of an input."""
-    try:
-        import onnxruntime as ort
-        from onnx import TensorProto, helper, numpy_helper
-    except ImportError:
-        return None
-    inputs = [helper.make_tensor_value_info("a", TensorProto.FLOAT, a_shape)]
-    constants = []
-    if isinstance(b, np.ndarray):
-        constants.append(numpy_helper.from_array(b, "b"))
-    else:
-        inputs.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, b))
-    out = helper.make_tensor_value_info("c", TensorProto.FLOAT, [None] * len(a_shape))
-    node = helper.make_node("MatMul", ["a", "b"], ["c"])
-    graph = helper.make_graph([node], "one", inputs, [out], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
-
-    def bind(feeds: dict[str, np.ndarray], out: np.ndarray) -> Callable[[], Any]:
-        io = session.io_binding()
-        for name, x in feeds.items():
-            io.bind_input(name, "cpu", 0, np.float32, x.shape, x.ctypes.data)
-        io.bind_output("c", "cpu", 0, np.float32, out.shape, out.ctypes.data)
-        return lambda: session.run_with_iobinding(io)
-
-    return bind
-
-
-def openvino_peer(b: np.ndarray) -> Any:
-    """An OpenVINO model of one MatMul with constant ``b[K, N]``."""
-    try:
-        import openvino as ov
-        from openvino import opset13 as ops
-    except ImportError:
-        return None
-    a = ops.parameter([-1, b.shape[0]], np.float32, name="a")
-    model = ov.Model([ops.matmul(a, ops.constant(b), False, False)], [a])
-    config = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
-    request = ov.Core().compile_model(model, "CPU", config).create_infer_request()
-
-    def bind(feeds: dict[str, np.ndarray], out: np.ndarray) -> Callable[[], Any]:
-        request.set_input_tensor(0, ov.Tensor(feeds["a"], shared_memory=True))
-        request.set_output_tensor(0, ov.Tensor(out, shared_memory=True))
-        return request.infer
-
-    return bind
-
-
 def measure(
     ours: Callable[[int], Any],
     peers: dict[str, Callable[[], Any]],
@@ -174,20 +142,23 @@ def measure(
     return seconds, flops / seconds / 1e9, float(np.median(shares)), ratios
 
 
-def report(label: str, point: tuple[float, float, float, dict[str, float]]) -> None:
+def report(
+    label: str, shape: tuple[int, ...], point: tuple[float, float, float, dict[str, float]]
+) -> None:
+    """Print a point and keep it; ``shape`` is (batch, M, K, N)."""
     seconds, rate, share, ratios = point
     text = "  ".join(f"{name} {ratio:5.2f}x" for name, ratio in ratios.items())
     print(
         f"{label:>22} {seconds * 1e6:9.1f} us {rate:7.1f} GF/s {share:6.1%} peak  {text}",
         flush=True,
     )
+    POINTS.append({"part": label.split()[0], "shape": shape, "share": share, "over": ratios})
 
 
-def bench_weights(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
+def bench_weights(tuned: Tuned, target: Any, peak: Run, grid: Grid, rounds: int) -> None:
     """``c[M, N] = a[M, K] @ constant``, one compiled body for all M."""
     rng = np.random.default_rng(0)
-    rows = [1, 7, 16, 64, 100, 128, 255, 512] if quick else ROWS
-    for k, n in LAYERS[::2] if quick else LAYERS:
+    for (k, n), rows in grid:
         tile = tuned(n)
         start = time.process_time()
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
@@ -197,7 +168,8 @@ def bench_weights(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
         b = aligned(packed.size, "float32")
         b[:] = packed.ravel()
         print(f"# K={k} N={n}: build {spent:.2f} s of CPU")
-        ort, vino = onnx_peer([None, k], w), openvino_peer(w)
+        binds = {"ort": onnx_peer([None, k], w), "ov": openvino_peer([None, k], w),
+                 "torch": torch_peer(w)}  # fmt: skip
         for m in rows:
             a = aligned(m * k, "float32").reshape(m, k)
             a[:] = rng.standard_normal((m, k))
@@ -206,14 +178,11 @@ def bench_weights(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
             peers: dict[str, Callable[[], Any]] = {
                 "numpy": lambda a=a, w=w, out=out: np.matmul(a, w, out=out)
             }
-            if ort is not None:
-                peers["ort"] = ort({"a": a}, out)
-            if vino is not None:
-                peers["ov"] = vino({"a": a}, out)
+            peers |= {name: bind({"a": a}, out) for name, bind in binds.items() if bind}
             run = gemm.runner({"a": a, "b": b, "c": c}, m=m)
-            point = measure(run, peers, 2.0 * m * n * k, peak, 5 if quick else 7)
+            point = measure(run, peers, 2.0 * m * n * k, peak, rounds)
             np.testing.assert_allclose(c, a @ w, rtol=1e-3, atol=1e-3)
-            report(f"K={k} N={n} M={m}", point)
+            report(f"{k}x{n} M={m}", (1, m, k, n), point)
 
 
 def attention(heads: int, width: int, second: bool, tile: dot.GemmTile, target: Any) -> Gemm:
@@ -244,7 +213,7 @@ def attention(heads: int, width: int, second: bool, tile: dot.GemmTile, target: 
     return Gemm(("a", "b", "c"), describe, target, tile)
 
 
-def bench_batch(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
+def bench_batch(tuned: Tuned, target: Any, peak: Run, lengths: list[int], rounds: int) -> None:
     """Attention products: both operands dynamic, B of the first one transposed."""
     rng = np.random.default_rng(0)
     heads, width = 192, 64
@@ -254,8 +223,15 @@ def bench_batch(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
         gemm = attention(heads, width, second, tile, target)
         print(f"# batch {'T x T x 64' if second else 'T x 64 x T'}: build "
               f"{time.process_time() - start:.2f} s of CPU")  # fmt: skip
-        ort = onnx_peer([heads, None, None], [heads, None, None])
-        for t in LENGTHS[::3] if quick else LENGTHS:
+        last = None if second else width
+        left, right_shape = [None, None, last], [None, None, None if not second else width]
+        binds = {
+            # B is given to it untransposed: a head start.
+            "ort": onnx_peer(left, right_shape),
+            "ov": openvino_peer(left, [None, None, width], transposed=not second),
+            "torch": torch_peer(None, transposed=not second),
+        }
+        for t in lengths:
             a = rng.standard_normal((heads, t, t if second else width)).astype("float32")
             b = rng.standard_normal((heads, t, width)).astype("float32")
             right = b if second else b.transpose(0, 2, 1)
@@ -265,19 +241,22 @@ def bench_batch(tuned: Tuned, target: Any, peak: Run, quick: bool) -> None:
             peers: dict[str, Callable[[], Any]] = {
                 "numpy": lambda a=a, right=right, out=out: np.matmul(a, right, out=out)
             }
-            if ort is not None:  # its B is given untransposed: a head start for it
-                peers["ort"] = ort({"a": a, "b": np.ascontiguousarray(right)}, out)
+            plain = np.ascontiguousarray(right)
+            for name, bind in binds.items():
+                if bind is not None:
+                    peers[name] = bind({"a": a, "b": plain if name == "ort" else b}, out)
             run = gemm.runner({"a": a, "b": b, "c": c}, m=t)
             flops = 2.0 * heads * t * t * width
-            point = measure(run, peers, flops, peak, 5 if quick else 7)
+            point = measure(run, peers, flops, peak, rounds)
             np.testing.assert_allclose(c, a @ right, rtol=1e-3, atol=1e-3)
-            report(f"{heads} T={t}{' (2nd)' if second else ''}", point)
+            label = f"{'TxTx64' if second else 'Tx64xT'} {heads} T={t}"
+            report(label, (heads, t, t if second else width, n), point)
 
 
 def bench_gemv(tuned: Tuned, target: Any, quick: bool) -> None:
     """M = 1: weight bytes per second against a copy of the same bytes (read + written)."""
     rng = np.random.default_rng(0)
-    for k, n in [(768, 768), (768, 3072), (3072, 768), (4096, 8192)]:
+    for k, n in [(768, 768), (768, 2304), (768, 3072), (3072, 768), (4096, 8192)]:
         tile = tuned(n)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         w = rng.standard_normal((k, n)).astype("float32")
@@ -299,25 +278,68 @@ def bench_gemv(tuned: Tuned, target: Any, quick: bool) -> None:
         )
 
 
+def summary(points: list[dict[str, Any]]) -> None:
+    """Geometric mean and worst point over the fastest peer of each point, by part and in all."""
+    for part in [*dict.fromkeys(p["part"] for p in points), "all"]:
+        mine = [p for p in points if part in ("all", p["part"])]
+        best = {tuple(p["shape"]): min(p["over"].values()) for p in mine}
+        at, worst = min(best.items(), key=lambda item: item[1])
+        mean = float(np.exp(np.mean(np.log(list(best.values())))))
+        low = [f"{'x'.join(map(str, s))} {v:.2f}" for s, v in best.items() if v < 0.9]
+        print(f"{part:>10}: {len(best)} points, geometric mean {mean:.2f}, worst {worst:.2f} at "
+              f"{'x'.join(map(str, at))}; below 0.9: {', '.join(low) or '-'}")  # fmt: skip
+    large = [p for p in points if p["shape"][0] == 1 and p["shape"][1] >= 64
+             and min(p["shape"][2:]) >= 256]  # fmt: skip
+    if large:
+        shares = np.array([p["share"] for p in large])
+        low = [f"{'x'.join(map(str, p['shape']))} {p['share']:.0%}" for p in large
+               if p["share"] < 0.88]  # fmt: skip
+        print(
+            f"share of peak where M >= 64 and K, N >= 256: median {np.median(shares):.0%}, "
+            f"{len(shares) - len(low)} of {len(shares)} reach 88 %; not: {', '.join(low)}"
+        )
+
+
 def main(argv: list[str]) -> None:
+    if argv[:1] == ["summary"]:
+        summary([p for path in argv[1:] for p in json.loads(Path(path).read_text())])
+        return
     target = cpu()
     quick = "--quick" in argv
-    items = argv[argv.index("--knobs") + 1].split(",") if "--knobs" in argv else []
+    rounds = 5 if quick else 7
+    given = dict(itertools.pairwise(argv))
+    items = given["--knobs"].split(",") if "--knobs" in given else []
     knobs = {key: int(value) for key, value in (item.split("=") for item in items)}
 
     def tuned(n: int | None) -> dot.GemmTile:
         base = dot.default_tile(dot.isa_of(target), "float32", n).to_json()
         return dot.GemmTile.from_json({**base, **knobs})
 
-    parts = [p for p in ("weights", "batch", "gemv") if p in argv] or ["weights", "batch", "gemv"]
+    def chosen(layers: list[tuple[int, int]], rows: list[int]) -> Grid:
+        only = given.get("--only", "")
+        return [(layer, rows) for layer in layers if only in ("", "{}x{}".format(*layer))]
+
+    known = ("weights", "dietcode", "batch", "gemv")
+    parts = [p for p in known if p in argv] or known
     peak = fma_peak(target)
     print(f"# {tuned(None)}\n# FMA peak {np.median([peak() for _ in range(9)]):.1f} GF/s")
+    few = [1, 7, 16, 64, 100, 128, 255, 512]
+    lengths = LENGTHS[::3] if quick else LENGTHS
     if "gemv" in parts:
         bench_gemv(tuned, target, quick)
     if "batch" in parts:
-        bench_batch(tuned, target, peak, quick)
+        bench_batch(tuned, target, peak, lengths, rounds)
     if "weights" in parts:
-        bench_weights(tuned, target, peak, quick)
+        bench_weights(tuned, target, peak, chosen(LAYERS, few if quick else ROWS), rounds)
+    if "dietcode" in parts:
+        rows = [16 * t for t in lengths]
+        bench_weights(tuned, target, peak, chosen(DIETCODE, rows), rounds)
+    if POINTS:
+        summary(POINTS)
+    if "--save" in given:
+        path = Path(given["--save"])
+        before = json.loads(path.read_text()) if path.exists() else []
+        path.write_text(json.dumps(before + POINTS))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@
 One program per operator serves every shape; so does one ``torch.compile(dynamic=True)``. PyTorch
 runs in a process of its own (``--torch`` names an interpreter that has it) and the two take turns,
 A B A B, on the same shapes; a time is the median of the rounds, in microseconds, of one call from
-Python with its output allocated, by the C library's allocator as it comes. ``copy`` moves as many
-bytes as the operator must: PyTorch's ``clone``, which allocates as well, where the output is
-as large as the input, and ``copy_`` into memory that exists for reductions. ``exists`` is
-``copy_`` for all.
+Python. Results are compared under one policy for both: either each call allocates its result, by
+the C library's allocator as it comes (``disc``, ``torch``, ``clone``), or it writes into memory
+that exists (``disc_into``, ``torch_into``, ``copy``: ``out=`` here, ``out.copy_(f(x))`` compiled
+there). ``clone`` and ``copy`` move as many bytes as the operator must.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ ROWS = (1, 8, 64, 512, 8192)
 COLS = (1, 7, 64, 257, 1024, 8192)
 LARGEST_ELEMS = 1 << 24
 SAMPLE_S = 0.002
+THEIRS = ("torch", "torch_into", "clone", "copy")
 MATRIX, VECTOR = "Tensor[(?, ?), float32]", "Tensor[(?), float32]"
 
 
@@ -142,7 +143,7 @@ def serve_torch(threads: int) -> None:
 
     torch.set_num_threads(threads)
     torch._dynamo.config.cache_size_limit = 64
-    compiled: dict[str, Any] = {}
+    compiled: dict[str, tuple[Any, Any]] = {}
     current: dict[str, Callable[[], Any]] = {}
     print(json.dumps(torch.__version__), flush=True)
     for line in sys.stdin:
@@ -152,20 +153,25 @@ def serve_torch(threads: int) -> None:
             case = CASES[name]
             if name not in compiled:
                 fn = eval(case.torch, {"torch": torch, "F": F})
-                compiled[name] = torch.compile(fn, dynamic=True)
+                into = lambda out, *args, fn=fn: out.copy_(fn(*args))  # noqa: E731
+                compiled[name] = (
+                    torch.compile(fn, dynamic=True),
+                    torch.compile(into, dynamic=True),
+                )
             args = [torch.from_numpy(a) for a in inputs(case, rows, cols)]
+            make, write = compiled[name]
             with torch.no_grad():
+                out = make(*args)
                 for _ in range(3):
-                    compiled[name](*args)
+                    make(*args)
+                    write(out, *args)
             half = max(1, int(rows * cols * case.moved / 2))
             source, sink = torch.ones(half), torch.zeros(half)
-            fn = compiled[name]
-            into = lambda source=source, sink=sink: sink.copy_(source)  # noqa: E731
-            fresh = lambda source=source: source.clone()  # noqa: E731
             current = {
-                "torch": lambda fn=fn, args=args: fn(*args),
-                "copy": fresh if case.moved >= 2 else into,
-                "exists": into,
+                "torch": lambda make=make, args=args: make(*args),
+                "torch_into": lambda write=write, args=args, out=out: write(out, *args),
+                "clone": lambda source=source: source.clone(),
+                "copy": lambda source=source, sink=sink: sink.copy_(source),
             }
             answer: Any = None
         else:
@@ -206,7 +212,12 @@ class Torch:
 
 
 def measure(
-    names: Sequence[str], threads: int, torch_python: str | None, rounds: int, unfused: bool
+    names: Sequence[str],
+    threads: int,
+    torch_python: str | None,
+    rounds: int,
+    unfused: bool,
+    sweep: Sequence[tuple[int, int]],
 ) -> list[dict[str, Any]]:
     """A record per case and shape: median microseconds of every contestant."""
     from tvm_disc.compile import build
@@ -221,16 +232,19 @@ def measure(
         if unfused:
             options = Options(threads=threads, fuse=False)
             programs["unfused"] = build(text, constraints=facts, options=options)
-        for rows, cols in shapes():
+        for rows, cols in sweep:
             args = inputs(case, rows, cols)
             fns = {k: (lambda p=p, args=args: p(*args)) for k, p in programs.items()}
+            ours = programs["disc"]
+            out = ours(*args)
+            fns["disc_into"] = lambda p=ours, out=out, args=args: p(*args, out=out)
             if other:
                 other.ask(prepare=[name, rows, cols])
             times: dict[str, list[float]] = {}
             for _ in range(rounds):
                 for key, fn in fns.items():
                     times.setdefault(key, []).append(timed(fn))
-                for key in ("torch", "copy", "exists") if other else ():
+                for key in THEIRS if other else ():
                     times.setdefault(key, []).append(other.ask(time=key) if other else 0.0)
             record: dict[str, Any] = {"case": name, "rows": rows, "cols": cols, "threads": threads}
             record["mib"] = rows * cols * case.moved * 4 / 2**20
@@ -248,46 +262,48 @@ def geomean(values: Sequence[float]) -> float:
 
 def show(records: Sequence[dict[str, Any]]) -> str:
     """All records as a text table."""
-    lines = [
-        f"{'case':<20}{'rows':>6}{'cols':>6}{'thr':>4}{'MiB':>8}"
-        f"{'disc':>10}{'unfused':>10}{'torch':>10}{'copy':>10}{'vs torch':>9}{'vs copy':>9}"
-    ]
+    columns = ("disc", "unfused", "torch", "clone", "disc_into", "torch_into", "copy")
+    head = "".join(f"{name:>11}" for name in columns)
+    lines = [f"{'case':<20}{'rows':>6}{'cols':>6}{'thr':>4}{'MiB':>8}{head}"]
     for r in records:
-        cells = "".join(f"{r.get(k, math.nan):10.2f}" for k in ("disc", "unfused", "torch", "copy"))
-        ratios = "".join(f"{r.get(k, math.nan) / r['disc']:9.2f}" for k in ("torch", "copy"))
+        cells = "".join(f"{r.get(k, math.nan):11.2f}" for k in columns)
         lines.append(
-            f"{r['case']:<20}{r['rows']:>6}{r['cols']:>6}{r['threads']:>4}"
-            f"{r['mib']:8.2f}{cells}{ratios}"
+            f"{r['case']:<20}{r['rows']:>6}{r['cols']:>6}{r['threads']:>4}{r['mib']:8.2f}{cells}"
         )
     return "\n".join(lines)
 
 
 def summary(records: Sequence[dict[str, Any]]) -> str:
-    """A Markdown table: one line per case and number of threads."""
+    """A Markdown table: one line per case and number of threads; ratios above 1 are our gain."""
     lines = [
-        "| operator | threads | vs torch (geomean) | vs torch (least) "
-        "| share of copy speed, > 1 MiB (geomean) | (least) | of copy to existing memory "
-        "| fused vs unfused |",
-        "|---|---|---|---|---|---|---|---|",
+        "| operator | threads | new result: vs torch | (least) | into memory: vs torch | (least) "
+        "| share of copy speed, > 1 MiB | (least) | of clone's, new result | fused vs unfused |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for r in records:
         groups.setdefault((r["case"], r["threads"]), []).append(r)
-    groups[("all", 0)] = list(records)
+    for threads in sorted({r["threads"] for r in records}):
+        groups[("all", threads)] = [r for r in records if r["threads"] == threads]
     for (name, threads), rows in groups.items():
-        ratio = [r["torch"] / r["disc"] for r in rows]
-        big = [r["copy"] / r["disc"] for r in rows if r["mib"] > 1]
-        kept = [r["exists"] / r["disc"] for r in rows if r["mib"] > 1]
-        gain = geomean([r["unfused"] / r["disc"] for r in rows if "unfused" in r])
-        lines.append(
-            f"| {name} | {threads or '1, 2'} | {geomean(ratio):.2f} | {min(ratio):.2f} "
-            f"| {geomean(big):.2f} | {min(big):.2f} | {geomean(kept):.2f} | {gain:.2f} |"
-        )
+        big = [r for r in rows if r["mib"] > 1]
+        cells = []
+        for theirs, ours, some, with_least in (
+            ("torch", "disc", rows, True),
+            ("torch_into", "disc_into", rows, True),
+            ("copy", "disc_into", big, True),
+            ("clone", "disc", big, False),
+            ("unfused", "disc", [r for r in rows if "unfused" in r], False),
+        ):
+            ratios = [r[theirs] / r[ours] for r in some]
+            cells.append(f"{geomean(ratios):.2f}")
+            cells += [f"{min(ratios):.2f}"] if with_least else []
+        lines.append(f"| {name} | {threads} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def plot(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Speed relative to a copy of the same bytes, against bytes; one panel per case."""
+    """Speed relative to a clone of the same bytes, against bytes; one panel per case."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -298,12 +314,13 @@ def plot(records: Sequence[dict[str, Any]], path: Path) -> None:
     for axis, name in zip(axes.flat, names, strict=False):
         chosen = [r for r in records if r["case"] == name and r["threads"] == 1]
         for key, mark in (("disc", "o"), ("torch", "x"), ("unfused", ".")):
-            points = [(r["mib"], r["copy"] / r[key]) for r in chosen if key in r]
-            axis.loglog(*zip(*points, strict=True), mark, label=key, alpha=0.7)
+            points = [(r["mib"], r["clone"] / r[key]) for r in chosen if key in r]
+            if points:
+                axis.loglog(*zip(*points, strict=True), mark, label=key, alpha=0.7)
         axis.axhline(1, color="grey", linewidth=0.5)
         axis.set_title(f"{name}, 1 thread")
         axis.set_xlabel("MiB moved")
-    axes.flat[0].set_ylabel("speed relative to copy")
+    axes.flat[0].set_ylabel("speed relative to a copy, results allocated")
     axes.flat[0].legend()
     figure.tight_layout()
     figure.savefig(path, dpi=70)
@@ -315,6 +332,7 @@ def main() -> None:
     parser.add_argument("--torch", help="interpreter that has PyTorch; without it only our times")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--shapes", nargs="+", help="rows x columns, such as 64x257; default: all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--fused-only", action="store_true")
     parser.add_argument("--records", type=Path, help="write all times as JSON")
@@ -326,8 +344,11 @@ def main() -> None:
         serve_torch(args.serve)
         return
     records = [r for path in args.show or () for r in json.loads(path.read_text())]
+    given = [tuple(map(int, s.split("x"))) for s in args.shapes or ()]
+    sweep = [(rows, cols) for rows, cols in given] or shapes()
     for threads in () if args.show else args.threads:
-        records += measure(args.cases, threads, args.torch, args.rounds, not args.fused_only)
+        unfused = not args.fused_only
+        records += measure(args.cases, threads, args.torch, args.rounds, unfused, sweep)
     print(show(records))
     if args.torch or args.show:
         print(summary(records))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
+from tests.build.random_graphs import overrun
 from tests.models import rows
 from tests.relay.test_reference_models import run
 from tvm_disc import relay
@@ -46,9 +47,13 @@ GRAPHS: dict[str, Callable[[Any, Any], list[Any]]] = {
         ),
         relay.multiply(relay.sum(relay.exp(x), axis=0), relay.tanh(relay.sum(y, axis=0))),
     ],
+    "last position beside a dim of one": lambda x, y: [
+        relay.argmin(relay.expand_dims(x, axis=2), axis=1, select_last_index=True)
+    ],
     "last position of the smallest": lambda x, y: [relay.argmin(x, axis=1, select_last_index=True)],
 }
 NO_EMPTY_ROWS = {"a row and its sibling", "a view after a row", "last position of the smallest"}
+NO_EMPTY_ROWS.add("last position beside a dim of one")
 
 
 def inputs(shape: tuple[int, ...]) -> dict[str, np.ndarray]:
@@ -71,6 +76,7 @@ def test_numbers(name: str) -> None:
             warnings.simplefilter("ignore")  # the mean of nothing
             wanted = run(func, given)
         found = exe(**given)
+        assert overrun(exe, given, found) is None
         pairs = zip(found, wanted, strict=True) if len(made) > 1 else [(found, wanted)]
         for f, w in pairs:
             np.testing.assert_allclose(f, w, rtol=1e-5, atol=1e-5, err_msg=f"{name} {shape}")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.build.random_graphs import BASIC, Maker, compare, failure, smallest
+from tests.build import random_graphs
+from tests.build.random_graphs import campaign, check, compare, failure, smallest
+from tests.build.random_steps import BASIC, Maker
 from tvm_disc import relay
 from tvm_disc.schedules.loop import _Loop
 
-CHUNKS, GRAPHS = 12, 5
+CHUNKS, GRAPHS = 20, 5
 SECONDS_PER_CHUNK = 5.0  # on a slow machine fewer graphs are tried, at least one
 
 
@@ -73,3 +76,38 @@ def test_a_wrong_kernel_is_told_by_its_smallest_graph(monkeypatch: pytest.Monkey
     assert problem.startswith("world 0: result 0: off by")
     text = relay.astext(function)
     assert "exp(" in text and "tanh(" in text and "abs(" not in text
+
+
+def test_a_write_beyond_a_result_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Careless:
+        """Doubles its input, and writes one element more."""
+
+        def __call__(self, x0: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+            if out is not None:
+                assert isinstance(out.base, np.ndarray)
+                out.base[random_graphs.GUARD_BYTES + out.nbytes] = 0
+            return x0 + x0
+
+    made = Maker(1)
+    x = made.input([BASIC[0]])
+    doubled = made.call("add", [x.expr, x.expr], x.dims)
+    monkeypatch.setattr(random_graphs.tvm_disc, "build", lambda *_, **__: Careless())
+    problem = check(made.graph, made.graph.function([doubled]), fuse=True)
+    assert problem == "world 0: result 0: written beyond its 12 bytes"
+
+
+def test_a_campaign_survives_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def report(seed: int) -> str | None:
+        if seed == 2:
+            os._exit(7)
+        return "wrong" if seed == 3 else None
+
+    monkeypatch.setattr(random_graphs, "failure", report)
+    monkeypatch.setattr(random_graphs, "BATCH", 3)
+    found = dict(campaign(range(6), jobs=2))
+    assert [seed for seed, told in sorted(found.items()) if told is None] == [0, 1, 4, 5]
+    assert found[3] == "wrong"
+    assert found[2] is not None and found[2].startswith(
+        "seed 2: the process ended with 7\n#[version"
+    )
+    assert str(found[2]).endswith("random_graphs --seed 2 --count 1")

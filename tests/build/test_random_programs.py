@@ -7,7 +7,7 @@ import pytest
 from tests.build.random_programs import Writer, failure
 
 
-@pytest.mark.parametrize("seed", [3, 11, 20, 31, 100_017])
+@pytest.mark.parametrize("seed", [3, 11, 20, 31, 100_017, 100_089])
 def test_programs_agree(seed: int) -> None:
     assert failure(seed) is None
 

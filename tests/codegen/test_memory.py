@@ -134,3 +134,22 @@ def test_a_chain_of_kernels_keeps_two_tensors() -> None:
         e = np.exp(expected - expected.max(-1, keepdims=True))
         expected = e / e.sum(-1, keepdims=True)
     np.testing.assert_allclose(exe(value), expected, rtol=1e-4, atol=1e-5)
+
+
+def planned(rows_of_x: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A softmax between two products on four threads, as far as the plan."""
+    monkeypatch.setattr(compile, "compile_tir", lambda *_: None)
+    x = rows(rows_of_x, 64)
+    weights = [relay.const(np.ones(shape, "float32")) for shape in ((300, 64), (8, 300))]
+    y = relay.nn.dense(relay.nn.softmax(relay.nn.dense(x, weights[0])), weights[1])
+    return tvm_disc.build(function(x, y), options=tvm_disc.Options(threads=4))
+
+
+def test_scratch_is_for_as_many_threads_as_find_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamic = planned("n", monkeypatch)
+    sizes = {n: dynamic.workspace_bytes({"x": (n, 64)}) for n in (0, 1, 7, 64, 1000, 5000)}
+    for n in (1, 64, 5000):
+        known = planned(n, monkeypatch).workspace_bytes({"x": (n, 64)})
+        assert sizes[n] <= 1.1 * known, n
+    assert sizes[0] <= sizes[1] < sizes[7] < sizes[64] < sizes[1000] == sizes[5000]
+    assert 4 * sizes[1] < sizes[1000]

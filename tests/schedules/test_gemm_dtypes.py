@@ -7,6 +7,7 @@ import pytest
 
 import tvm_disc
 from tvm_disc import relay
+from tvm_disc.errors import Unsupported
 
 RNG = np.random.default_rng(0)
 K, N = 70, 100
@@ -49,3 +50,15 @@ def test_unlike_types_have_no_kernels() -> None:
     assert "int16 x int16 -> int32 is not supported yet" in exe.explain()
     a = data((3, K), "int16") // 256
     np.testing.assert_array_equal(exe(a), a.astype("int32") @ w.data.astype("int32").T)
+
+
+@pytest.mark.parametrize("of", ["dense", "relu"])
+def test_bfloat16_is_refused(of: str) -> None:
+    x = relay.var("x", shape=(relay.Any(), K), dtype="bfloat16")
+    w = relay.var("w", shape=(N, K), dtype="bfloat16")
+    func = {
+        "dense": lambda: relay.Function([x, w], relay.nn.dense(x, w)),
+        "relu": lambda: relay.Function([x], relay.nn.relu(x)),
+    }[of]()
+    with pytest.raises(Unsupported, match="no kernels for bfloat16; cast to float32 or float16"):
+        tvm_disc.build(func)

@@ -85,3 +85,17 @@ def test_numbers_of_eight_bytes_are_not_streamed(rng: np.random.Generator) -> No
     assert "vmovnt" not in run.source("asm")
     x = rng.standard_normal((1040, 528))
     np.testing.assert_array_equal(run(x), x.T)
+
+
+@pytest.mark.parametrize("offset_bytes", [0, 4, 16, 60])
+def test_results_anywhere_in_a_line_of_cache(offset_bytes: int, rng: np.random.Generator) -> None:
+    """Tiles lie on the lines of the result, and nothing is written beside it."""
+    run = program(tensor(2), "transpose(%x, axes=[1, 0])")
+    for shape in [(16, 17), (256, 16), (272, 33), (300, 40), (1024, 784), (1040, 801)]:
+        x = rng.standard_normal(shape, dtype=np.float32)
+        room = np.full(x.nbytes + 4096, 0xA5, np.uint8)
+        begin = 1024 + (-room.ctypes.data) % 64 + offset_bytes
+        out = room[begin : begin + x.nbytes].view("float32").reshape(shape[::-1])
+        run(x, out=out)
+        np.testing.assert_array_equal(out, x.T)
+        assert (room[:begin] == 0xA5).all() and (room[begin + x.nbytes :] == 0xA5).all()

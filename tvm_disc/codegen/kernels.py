@@ -41,6 +41,7 @@ def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
             node = read_call(binding.var, value, lookup)
             lookup[binding.var] = node
             nodes.append(node)
+    _refuse_unknown_types([*params, *nodes])
     link_users([*params, *nodes])
     outputs = [lookup[v] for v in _output_vars(func)]
     for node in outputs:
@@ -51,6 +52,16 @@ def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
     texts = func.attrs.get("disc.facts", ())
     group.facts = tuple(parse_constraint(str(t), names.get, names) for t in texts)
     return group, declared
+
+
+def _refuse_unknown_types(nodes: Sequence[Node]) -> None:
+    """TVM 0.27 has no code generator for the types that are refused here: LLVM crashes on them."""
+    for node in nodes:
+        if node.dtype == "bfloat16":
+            what = "an input" if node.op == "param" else node.op.removeprefix("relax.")
+            raise Unsupported(
+                f"{what}: there are no kernels for bfloat16; cast to float32 or float16"
+            )
 
 
 def _output_vars(func: Any) -> list[Any]:

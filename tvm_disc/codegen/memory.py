@@ -124,12 +124,12 @@ def _inner_regions(instruction: Instruction) -> list[Region]:
         return [instruction.then_region, instruction.else_region]
     if isinstance(instruction, Loop):
         return [instruction.header, instruction.body, instruction.exit]
-    return []
+    return instruction.regions()
 
 
 def touched(instruction: Instruction) -> list[Storage]:
     """Every storage an instruction reads or writes, inner regions included."""
-    found: list[Storage] = []
+    found = list(instruction.reads())
     if isinstance(instruction, Launch):
         found += [*instruction.inputs, *instruction.outputs]
         found += [instruction.scratch] if instruction.scratch is not None else []

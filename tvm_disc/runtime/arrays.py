@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
+import tvm_ffi
 
 from tvm_disc.codegen import host_numpy
 from tvm_disc.errors import BadInput
@@ -20,6 +22,9 @@ EMPTY = np.empty
 SHAPES = operator.attrgetter("shape")
 # Shapes of inputs whose results' shapes are remembered.
 REMEMBERED = 4096
+# Results from this size on are allocated by the program, which places them on a line of cache, as
+# NumPy does not: stores across lines cost more than the few microseconds of the longer way.
+LINES_BYTES = 192 << 10
 
 
 def not_direct(*_: int) -> int:
@@ -74,3 +79,51 @@ def nested(arrays: Sequence[Any], tree: Any) -> Any:
     if isinstance(tree, int):
         return arrays[tree]
     return tuple([nested(arrays, t) for t in tree])
+
+
+def remember(
+    known: dict[tuple[Any, ...], Any], args: Sequence[Any], result: Any, plain: bool
+) -> None:
+    """Note under the shapes of NumPy inputs what to allocate for small results; ``plain`` programs
+    have one input and one result."""
+    if all(type(a) is np.ndarray for a in args):
+        if len(known) >= REMEMBERED:
+            known.clear()
+        fields = [(a.shape, a.dtype) for a in leaves(result)]
+        if all(math.prod(shape) * dtype.itemsize < LINES_BYTES for shape, dtype in fields):
+            known[args[0].shape if plain else tuple(a.shape for a in args)] = (
+                fields[0] if plain else fields
+            )
+
+
+# What turns a TVM tensor into the caller's kind of tensor, by the type of the first input.
+CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: np.from_dlpack}
+
+
+def converter(first: Any) -> Callable[[Any], Any]:
+    """The conversion for callers whose first input is ``first``, remembered by its type."""
+    kind = type(first)
+    if isinstance(first, np.ndarray | np.generic | int | float | list):
+        CONVERTERS[kind] = np.from_dlpack
+    elif kind.__module__.partition(".")[0] == "torch":
+        import torch
+
+        CONVERTERS[kind] = torch.from_dlpack
+    else:
+        CONVERTERS[kind] = _unchanged
+    return CONVERTERS[kind]
+
+
+def _unchanged(tensor: Any) -> Any:
+    return tensor
+
+
+_FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+
+
+def converted_tree(result: Any, tree: Any, convert: Callable[[Any], Any]) -> Any:
+    """Nested arrays of tensors as nested tuples; ``tree`` has one entry per field."""
+    if isinstance(tree, int):
+        return convert(result)
+    # Iterating a TVM array costs microseconds per field; the accessor does not.
+    return tuple([converted_tree(_FIELD(result, k), t, convert) for k, t in enumerate(tree)])

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
-import tvm_ffi
 
 from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
@@ -26,15 +25,18 @@ from tvm_disc.codegen.profile_host import COUNT, ROOM
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
 from tvm_disc.runtime.arrays import (
     ARRAY_TYPE,
+    CONVERTERS,
     EMPTY,
     NDARRAY,
-    REMEMBERED,
     SHAPES,
     arrays_are_readable,
     check_writable,
+    converted_tree,
+    converter,
     leaves,
     nested,
     not_direct,
+    remember,
 )
 from tvm_disc.runtime.calls import table
 from tvm_disc.runtime.objects import Codec
@@ -176,7 +178,7 @@ class Executable:
         except Exception as error:
             result = self._recover(args, (), error)
         assert self._codec is not None
-        convert = _converter(args[0] if args else np.empty(0))
+        convert = converter(args[0] if args else np.empty(0))
         return self._codec.rebuild(result, convert)
 
     def _general(self, args: tuple[Array, ...]) -> Any:
@@ -187,24 +189,14 @@ class Executable:
             raise
         except Exception as error:
             result = self._recover(args, (), error)
-        convert = _CONVERTERS.get(type(args[0])) if args else None
+        convert = CONVERTERS.get(type(args[0])) if args else None
         if convert is None:
-            convert = _converter(args[0] if args else None)
+            convert = converter(args[0] if args else None)
         bare = isinstance(self._outputs, int)
-        converted = convert(result) if bare else _convert(result, self._outputs, convert)
+        converted = convert(result) if bare else converted_tree(result, self._outputs, convert)
         if convert is np.from_dlpack and self._direct is not not_direct:
-            self._remember(args, converted)
+            remember(self._results, args, converted, self._plain)
         return converted
-
-    def _remember(self, args: tuple[Array, ...], result: Any) -> None:
-        if all(type(a) is np.ndarray for a in args):
-            if len(self._results) >= REMEMBERED:
-                self._results.clear()
-            fields = [(a.shape, a.dtype) for a in leaves(result)]
-            if self._plain:
-                self._results[args[0].shape] = fields[0]
-            else:
-                self._results[tuple(a.shape for a in args)] = fields
 
     def _write(self, args: tuple[Array, ...], out: Any) -> Any:
         outputs = leaves(out)
@@ -455,38 +447,6 @@ class Executable:
     def source(self, kind: str = "ll") -> str:
         """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
         return str(self._module.inspect_source(kind))
-
-
-# What turns a TVM tensor into the caller's kind of tensor, by the type of the first input.
-_CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: np.from_dlpack}
-
-
-def _converter(first: Array) -> Callable[[Any], Any]:
-    kind = type(first)
-    if isinstance(first, np.ndarray | np.generic | int | float | list):
-        _CONVERTERS[kind] = np.from_dlpack
-    elif kind.__module__.partition(".")[0] == "torch":
-        import torch
-
-        _CONVERTERS[kind] = torch.from_dlpack
-    else:
-        _CONVERTERS[kind] = _unchanged
-    return _CONVERTERS[kind]
-
-
-def _unchanged(tensor: Any) -> Any:
-    return tensor
-
-
-_FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
-
-
-def _convert(result: Any, tree: Any, convert: Callable[[Any], Any]) -> Any:
-    """Nested arrays of tensors as nested tuples; ``tree`` has one entry per field."""
-    if isinstance(tree, int):
-        return convert(result)
-    # Iterating a TVM array costs microseconds per field; the accessor does not.
-    return tuple([_convert(_FIELD(result, k), t, convert) for k, t in enumerate(tree)])
 
 
 def load(path: str | Path) -> Executable:

@@ -12,6 +12,7 @@ A task is one batch item (batch and heads together) and one block of queries:
 While a row of scores fits the second-level cache there is one block of keys, and nothing is
 rescaled; beyond that it is the online softmax of Milakov & Gimelshein (2018), blocked as in
 FlashAttention (Dao et al., 2022). Tasks of one batch item are neighbours and share its K and V.
+Keys that a mask hides from all queries of a block are left out where they end a row.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tvm_disc.relay_passes.attention import Attention, find_attention
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.attention_body import AttentionBody, Operand
 from tvm_disc.schedules.attention_cost import attention_ns
+from tvm_disc.schedules.attention_hidden import spread
 from tvm_disc.schedules.attention_spec import AttentionSpec, Sizes, attention_tile
 from tvm_disc.schedules.contract import Epilogue, MatMulView, strides_of
 from tvm_disc.schedules.emit import i64
@@ -87,6 +89,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         notes={
             "tile": f"{tile.scores.m_r}x{tile.scores.n_r}, {tile.values.m_r}x{tile.values.n_r}",
             "block": f"{tile.queries} queries, {tile.keys} keys",
+            **({} if spread(found) is None else {"hidden keys": "left out at both ends of a row"}),
             "in place": ", ".join(n for n, p in zip("QKV", places, strict=True) if p) or "-",
         },
     )

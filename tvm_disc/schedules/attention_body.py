@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.relay_passes.attention import Attention
+from tvm_disc.schedules.attention_hidden import HiddenKeys, spread
 from tvm_disc.schedules.attention_rows import SoftmaxRows
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
 from tvm_disc.schedules.emit import Buffer, const, first_lanes, i64
@@ -54,6 +55,10 @@ class AttentionBody:
         self.queries, self.keys, self.values = operands
         self.sizes = Sizes(spec, tile, self._bind)
         self.rows = SoftmaxRows(spec, tile, found, body, self.sizes)
+        factor = spread(found)
+        self.hidden: HiddenKeys | None = None
+        if factor is not None:
+            self.hidden = HiddenKeys(spec, tile, found, body, self.sizes, factor)
 
     def _bind(self, name: str, value: Index) -> Index:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
@@ -68,12 +73,18 @@ class AttentionBody:
             with b.when(tirx.any(tirx.EQ(task, lo), tirx.EQ(block, i64(0)))), low.scope():
                 self._copy_keys(g)
                 self._copy_values(g)
+                if self.hidden is not None:
+                    self.hidden.item()
             i0 = self._bind("i0", block * z.q_base + least(block, z.q_extra))
             rows = self._bind("rows", z.q_base + tirx.Select(block < z.q_extra, i64(1), i64(0)))
             self._copy_queries(g, i0, rows)
-            with low.loop("kb", z.k_blocks) as kb:
-                k0 = self._bind("k0", kb * z.keys)
-                keys = self._bind("keys", least(z.keys, z.n - k0))
+            begin, end, blocks = i64(0), i64(z.n), z.k_blocks
+            if self.hidden is not None:
+                begin, end = self.hidden.span(g, i0, rows)
+                blocks = self._bind("blocks", most(cdiv(end - begin, most(z.keys, 1)), 1))
+            with low.loop("kb", blocks) as kb:
+                k0 = self._bind("k0", begin + kb * z.keys)
+                keys = self._bind("keys", least(z.keys, end - k0))
                 self._product_of_keys(rows, k0, keys)
                 self.rows.emit(g, (i0, rows), (kb, k0, keys))
                 self._product_of_values(rows, (kb, k0, keys))

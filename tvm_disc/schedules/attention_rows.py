@@ -44,11 +44,7 @@ LOG2_E = math.log2(math.e)
 
 
 def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
-    """``exp(x - shift)`` for ``x <= shift``, or NaN.
-
-    Weights below the normal range come out as a number below 1e-37 (1e-307), which no sum that
-    holds a 1 notices.
-    """
+    """``exp(x - shift)`` for ``x <= shift``, or NaN; 0 where that is below the normal range."""
     fmt, lanes = FORMATS[dtype], lanes_of(x)
     real, whole = with_lanes(dtype, x), with_lanes(fmt.int_name, x)
 
@@ -60,7 +56,8 @@ def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
 
     # The constant stands first: the comparison then lets a NaN through.
     lowest = c((fmt.min_exp + 1) * math.log(2))
-    d = b.bind("d", tirx.max(lowest, x - splat(shift, lanes)))
+    difference = b.bind("difference", x - splat(shift, lanes))
+    d = b.bind("d", tirx.max(lowest, difference))
     # Adding 1.5 * 2^mantissa leaves the nearest integer in the low bits.
     magic = c(1.5 * 2.0**fmt.mantissa)
     rounded = b.bind("rounded", fma(d, c(LOG2_E), magic))
@@ -70,7 +67,8 @@ def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
     for term in (*reversed(terms[:-1]), 1.0):
         p = fma(p, f, c(term))
     high = tirx.shift_left(tirx.reinterpret(whole, rounded), const(fmt.mantissa, whole))
-    return b.bind("p", tirx.reinterpret(real, tirx.reinterpret(whole, b.bind("p", p)) + high))
+    value = tirx.reinterpret(real, tirx.reinterpret(whole, b.bind("p", p)) + high)
+    return b.bind("p", tirx.Select(difference < lowest, c(0.0), value))
 
 
 class SoftmaxRows:

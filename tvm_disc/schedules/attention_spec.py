@@ -92,7 +92,8 @@ class Sizes:
         self.o_at = bind("o_at", self.s_at + rows * self.s_row)
         self.max_at = bind("max_at", self.o_at + rows * self.o_row)
         self.sum_at = bind("sum_at", self.max_at + self._lines(rows))
-        self.stage_at = bind("stage_at", self.sum_at + self._lines(rows))
+        self.bound_at = bind("bound_at", self.sum_at + self._lines(rows))
+        self.stage_at = bind("stage_at", self.bound_at + self.line)
         # A vector may be read or written beyond the last element.
         stage = tile.lanes * self.q_row if spec.staged else 0
         self.elems = self._lines(self.stage_at + stage) + self.line

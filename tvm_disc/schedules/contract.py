@@ -258,7 +258,7 @@ def _sizes_only(
     known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
     if isinstance(view, ConvView) and view.groups > 1:
         known |= {"a_packed_batched": True, "a_period": view.groups}
-    if view.group.nodes == [view.node] and view.node.dtype == sums:
+    if view.group.outputs == [view.node] and view.node.dtype == sums:
         known["direct"] = dot.Direct(None, _never, n)
     return replace(spec, **known)
 

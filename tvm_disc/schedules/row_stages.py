@@ -106,7 +106,10 @@ def _is_row_shape(node: Node, domain: RowShape) -> bool:
     begin = len(domain.outer)
     if len(node.shape) == len(domain.full):
         return all(is_one(d) for d in node.shape[begin : begin + len(domain.inner)])
-    return len(node.shape) <= begin + len(domain.tail)
+    if len(node.shape) <= begin + len(domain.tail):
+        return True
+    # A row ends with dims of one, which a reduction of the axes before them has kept.
+    return not domain.tail and all(is_one(d) for d in node.shape[begin:])
 
 
 def _used_later(group: Group, stage: dict[Node, int], cost: dict[Node, int]) -> list[Node]:

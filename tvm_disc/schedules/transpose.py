@@ -5,8 +5,8 @@ along the operand's rows, transposed in registers by shuffles and stored along t
 Dims that stay neighbours count as one, so ``NHWC -> NCHW`` has whole images as rows.
 
 A tile is as wide as a register: a line of cache is read once and written once, in one piece. The
-last tile of a row overlaps the one before, so that nothing is masked. Tiles go in squares of some
-lines, along the shorter side, whose rows are closer together. A large result is streamed past
+last tile of a row overlaps the one before, so that nothing is masked. Tiles go in short runs along
+the longer side: squares would touch a page with nearly every line. A large result is streamed past
 the caches, a few rows of the operand at a time: its lines would be read only to be overwritten, and
 rows a power of two apart would evict one another. Where a side is shorter than a register, smaller
 tiles are masked.
@@ -40,7 +40,8 @@ from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
-SQUARE_TILES = 4  # tiles along each side of a square, whose lines stay in the first-level cache
+RUN_TILES = 16  # tiles one after another: neighbouring lines of few rows
+FAR_BYTES = 1 << 20  # results beyond it are not in a nearby cache: their lines are asked for early
 STREAM_BYTES = 3 << 20  # results beyond it go past the caches
 LINE_BYTES = 64
 SHARE_ELEMS = 4096  # what the tasks count
@@ -165,7 +166,7 @@ class _Transpose:
         lanes, outer = self.machine.lanes, product([self.domain[k] for k in self.outer_axes])
         wide = tirx.min(product(self.a_dims), product(self.b_dims)) >= lanes
         with body.block.when(wide), body.low.scope():
-            _Blocks(self, body).emit(self.tasks(), outer)
+            _Runs(self, body).emit(self.tasks(), outer)
         with body.block.otherwise(), body.low.scope():
             strips = mul(outer, mul(*self._strips()))
             self._emit_strips(_part_of(body, self.tasks(), strips))
@@ -204,7 +205,7 @@ class _Transpose:
         for move in self.moves:
             rows = []
             for k in range(side):
-                index = self._index(body, outer, ramp(a, side), b + k)
+                index = self.index(body, outer, ramp(a, side), b + k)
                 with _partly(body, rest_b, rest_a, k, side):
                     rows.append(low.at(move, index))
             columns[move] = transposed(body, rows)
@@ -213,7 +214,7 @@ class _Transpose:
                 for move in self.moves:
                     value = columns[move][k]
                     low.bind_reader(move, _constant(value))
-                index = self._index(body, outer, a + k, ramp(b, side))
+                index = self.index(body, outer, a + k, ramp(b, side))
                 values = [low.at(n, index) for n in self.group.outputs]
                 for node, buffer, value in zip(
                     self.group.outputs, body.outputs, values, strict=True
@@ -228,13 +229,13 @@ class _Transpose:
         columns: dict[Node, list[Expr]] = {}
         for move in self.moves:
             at = ramp(a, lanes)
-            rows = [low.at(move, self._index(body, outer, at, b + k)) for k in range(lanes)]
+            rows = [low.at(move, self.index(body, outer, at, b + k)) for k in range(lanes)]
             columns[move] = transposed(body, rows)
         for k in range(lanes):
             with low.scope():
                 for move in self.moves:
                     low.bind_reader(move, _constant(columns[move][k]))
-                index = self._index(body, outer, a + k, ramp(b, lanes))
+                index = self.index(body, outer, a + k, ramp(b, lanes))
                 values = [low.at(n, index) for n in self.group.outputs]
                 for node, buffer, value in zip(
                     self.group.outputs, body.outputs, values, strict=True
@@ -248,7 +249,7 @@ class _Transpose:
                 for move in self.moves:
                     low.drop_reader(move)
 
-    def _index(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
+    def index(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
         space = body.low.space
         index: list[Expr] = [i64(0)] * len(self.domain)
         for axis, value in zip(self.outer_axes, outer, strict=True):
@@ -258,8 +259,11 @@ class _Transpose:
         return index
 
 
-class _Blocks:
-    """Tiles of whole registers, in blocks: squares, or rows of tiles if the result is streamed.
+class _Runs:
+    """Tiles of whole registers, in runs along the longer side; runs lie side by side.
+
+    Where all rows of the result begin at the same place in a line of cache, tiles lie on lines: as
+    if that many elements stood before each row. The first and the last tile are moved inside.
 
     Choices are numbers 0 and 1 here, and divisions are of natural numbers: TVM spells out the
     rounding of any other.
@@ -270,75 +274,110 @@ class _Blocks:
         block = body.block
         self.size_a = block.number("na", product(work.a_dims))
         self.size_b = block.number("nb", product(work.b_dims))
-        # Streaming needs registers of float32 that fill a line.
+        # Lines and streaming need registers of float32 that fill a line.
         kinds = {n.dtype for n in (*work.group.outputs, *work.moves)}
-        self.may_stream = kinds == {"float32"} and has_native(self.lanes)
-        self.streams = block.number("streams", self._streams() if self.may_stream else i64(0))
-        square = self.lanes * SQUARE_TILES
-        self.wide = block.number("wa", square + self.streams * (self.size_a - square))
-        self.long = block.number("wb", square + self.streams * (self.lanes - square))
+        self.fills_lines = kinds == {"float32"} and has_native(self.lanes)
+        self.before, self.streams = i64(0), i64(0)
+        if self.fills_lines:
+            size_bytes = product(work.domain) * (4 * len(work.group.outputs))
+            self.is_far = block.number("far", tirx.truncdiv(size_bytes, i64(FAR_BYTES)))
+            odd = block.number("odd", tirx.bitwise_and(self.size_b, i64(self.lanes - 1)))
+            self.streams = block.number("streams", self._streams(odd))
+            self.before = block.number("before", self._before(odd))
+        longer = tirx.truncdiv(self.size_a, tirx.max(self.size_b + 1, i64(1)))
+        self.by_a = block.number("by_a", tirx.min(longer + self.streams, i64(1)))
 
-    def _streams(self) -> Expr:
-        """1 if results of this size are streamed: every row must begin on a line."""
+    def _before(self, odd: Expr) -> Expr:
+        """Elements of a line before the first of every row, 0 if rows differ or are short."""
+        address = tirx.truncdiv(_address(self.body.outputs[0]), i64(LINE_BYTES // self.lanes))
+        many = tirx.truncdiv(self.size_b, i64(self.lanes * RUN_TILES)) + self.streams
+        alike = tirx.min(many, i64(1)) * (1 - tirx.min(odd, i64(1)))
+        return tirx.bitwise_and(address, i64(self.lanes - 1)) * alike
+
+    def _streams(self, odd: Expr) -> Expr:
+        """1 if results of this size are streamed: all rows must begin alike."""
         total = product(self.work.domain) * (4 * len(self.work.group.outputs))
-        odd = tirx.bitwise_and(self.size_b, i64(self.lanes - 1))
-        for buffer in self.body.outputs:
-            address = tirx.reinterpret("int64", element_pointer(buffer, i64(0)))
-            odd = tirx.bitwise_or(odd, tirx.bitwise_and(address, i64(LINE_BYTES - 1)))
+        first, *others = (_address(b) for b in self.body.outputs)
+        for address in others:
+            apart = tirx.bitwise_and(tirx.bitwise_xor(address, first), i64(LINE_BYTES - 1))
+            odd = tirx.bitwise_or(odd, apart)
+        odd = tirx.bitwise_or(odd, tirx.bitwise_and(first, i64(3)))
         times = self.body.block.number("times", tirx.truncdiv(total, i64(STREAM_BYTES)))
-        large = tirx.min(times, i64(1))
-        return large * (1 - tirx.min(odd, i64(1)))
+        return tirx.min(times, i64(1)) * (1 - tirx.min(odd, i64(1)))
 
     def emit(self, tasks: Expr, outer_size: Expr) -> None:
-        """The body's share of the blocks."""
-        block, low, work = self.body.block, self.body.low, self.work
-        across = block.number("ca", tirx.truncdiv(self.size_a + (self.wide - 1), self.wide))
-        along = block.number("cb", tirx.truncdiv(self.size_b + (self.long - 1), self.long))
-        body = _part_of(self.body, tasks, mul(outer_size, across * along))
+        """The body's share of the runs."""
+        block, low, work, lanes = self.body.block, self.body.low, self.work, self.lanes
+        ta = block.number("ta", tirx.truncdiv(self.size_a + (lanes - 1), i64(lanes)))
+        tb = block.number("tb", tirx.truncdiv(self.size_b + (self.before + lanes - 1), i64(lanes)))
+        length = block.number("length", tb + self.by_a * (ta - tb))
+        beside = block.number("beside", ta + self.by_a * (tb - ta))
+        step = block.number("step", RUN_TILES + self.streams * (length - RUN_TILES))
+        runs = block.number("runs", tirx.truncdiv(length + (step - 1), step))
+        body = _part_of(self.body, tasks, mul(outer_size, runs * beside))
         with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
-            o = block.number("o", tirx.truncdiv(t, across * along))
-            rest = block.number("rest", t - o * (across * along))
-            column = block.number("column", tirx.truncdiv(rest, along))
-            begin_a = block.number("fa", column * self.wide)
-            begin_b = block.number("fb", (rest - column * along) * self.long)
-            end_a = block.number("ea", tirx.min(begin_a + self.wide, self.size_a))
-            end_b = block.number("eb", tirx.min(begin_b + self.long, self.size_b))
+            o = block.number("o", tirx.truncdiv(t, runs * beside))
+            rest = block.number("rest", t - o * (runs * beside))
+            run = block.number("run", tirx.truncdiv(rest, beside))
+            place = block.number("place", rest - run * beside)
             outer = low.space.split(o, [work.domain[k] for k in work.outer_axes])
-            spans = (begin_a, end_a), (begin_b, end_b)
-            if self.may_stream:
-                with block.when(self.streams > 0), low.scope():
-                    self._tiles(outer, spans, stream=True)
-                with block.otherwise(), low.scope():
-                    self._tiles(outer, spans, stream=False)
-            else:
-                self._tiles(outer, spans, stream=False)
-        if self.may_stream:
+            first = block.number("first", run * step)
+            with low.loop("j", tirx.min(length - first, step), begin=first) as tile:
+                swap = block.number("swap", self.by_a * (tile - place))
+                self._tile(outer, place + swap, tile - swap)
+        if self.fills_lines:
             block.eval(fence())
 
-    def _tiles(
-        self,
-        outer: Sequence[Expr],
-        spans: tuple[tuple[Expr, Expr], tuple[Expr, Expr]],
-        stream: bool,
-    ) -> None:
-        """The tiles of one block, the inner loop along the shorter of A and B."""
+    def _fetch_next(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
+        """Ask for the lines of the next tile of the run.
+
+        A store waits for its line, and the stores after it for the store: rows far apart would
+        cost the latency of memory one by one.
+        """
         block, low, lanes = self.body.block, self.body.low, self.lanes
-        ca, cb = (
-            block.number("k", tirx.truncdiv(end - begin + (lanes - 1), i64(lanes)))
-            for begin, end in spans
-        )
-        ratio = block.number("ratio", tirx.truncdiv(self.size_b, tirx.max(self.size_a, i64(1))))
-        by_a = block.number("by_a", tirx.min(ratio, i64(1)))
-        turns = block.number("turns", ca + by_a * (cb - ca))
-        steps = block.number("steps", cb + by_a * (ca - cb))
-        with low.loop("i", turns) as i, low.loop("j", steps) as j:
-            swap = block.number("swap", by_a * (j - i))
-            # The last tile overlaps the one before.
-            a = tirx.min(spans[0][0] + (i + swap) * lanes, self.size_a - lanes)
-            b = tirx.min(spans[1][0] + (j - swap) * lanes, self.size_b - lanes)
-            self.work.whole_tile(
-                self.body, outer, block.number("a", a), block.number("b", b), stream
-            )
+        next_a = block.number("next_a", a + self.by_a * lanes)
+        next_b = block.number("next_b", b + (1 - self.by_a) * lanes)
+        for move in self.work.moves:
+            source = move.inputs[0]
+            for k in range(lanes) if source in self.body.buffers else ():
+                index = self.work.index(self.body, outer, next_a, next_b + k)
+                back = [index[permutation(move).index(d)] for d in range(len(index))]
+                offset = low.space.join(back, source.shape)
+                low.resolve([offset])
+                block.eval(_prefetch(self.body.buffers[source], offset, to_write=False))
+        with block.when(self.streams < 1), low.scope():
+            for node, buffer in zip(self.work.group.outputs, self.body.outputs, strict=True):
+                for k in range(lanes):
+                    index = self.work.index(self.body, outer, next_a + k, next_b)
+                    offset = low.space.join(index, node.shape)
+                    low.resolve([offset])
+                    block.eval(_prefetch(buffer, offset, to_write=True))
+
+    def _tile(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
+        """Tile ``a`` across, ``b`` along."""
+        block, low, lanes = self.body.block, self.body.low, self.lanes
+        a = block.number("a", tirx.min(a * lanes, self.size_a - lanes))
+        wanted = block.number("wanted", b * lanes - self.before)
+        b = block.number("b", tirx.min(tirx.max(wanted, i64(0)), self.size_b - lanes))
+        if not self.fills_lines:
+            self.work.whole_tile(self.body, outer, a, b, stream=False)
+            return
+        with block.when(self.is_far > 0), low.scope():
+            self._fetch_next(outer, a, b)
+        with block.when(tirx.And(self.streams > 0, tirx.EQ(wanted, b))), low.scope():
+            self.work.whole_tile(self.body, outer, a, b, stream=True)
+        with block.otherwise(), low.scope():
+            self.work.whole_tile(self.body, outer, a, b, stream=False)
+
+
+def _address(buffer: Any) -> Expr:
+    return tirx.reinterpret("int64", element_pointer(buffer, i64(0)))
+
+
+def _prefetch(buffer: Any, offset: Expr, to_write: bool) -> Expr:
+    kind, near, data = (tirx.IntImm("int32", k) for k in (int(to_write), 3, 1))
+    where = element_pointer(buffer, offset)
+    return tirx.call_llvm_intrin("void", "llvm.prefetch", where, kind, near, data)
 
 
 def _constant(value: Expr) -> Reader:
