@@ -99,11 +99,14 @@ def test_a_tree_may_name_stages(tmp_path: Path) -> None:
     exe = tvm_disc.build(attention(), options=Options(threads=2, dispatch=path))
     assert exe.dispatch == {key: {"run": wanted.to_json()}}
     rng = np.random.default_rng(0)
-    for b, s in ((1, 1), (5, 7), (2, 33), (3, 100), (1, 0)):
+    for b, s in ((1, 1), (5, 7), (2, 33), (3, 100), (1, 0), (1, 1500)):
         q, k, v = (rng.uniform(-1, 1, (b, s, 24)).astype("float32") for _ in range(3))
         scores = np.exp(np.einsum("bid,bjd->bij", q, k) * np.float32(0.3))
         expected = np.einsum("bij,bjd->bid", scores / scores.sum(-1, keepdims=True), v)
         np.testing.assert_allclose(exe(q, k, v), expected, rtol=2e-5, atol=1e-6)
+    # Scores of any size would take memory with the square of the length: the tile serves those.
+    sizes = {n: exe.workspace_bytes(dict.fromkeys("qkv", (1, n, 24))) for n in (700, 1500)}
+    assert sizes[700] > 700 * 700 * 4 and sizes[1500] < sizes[700]
 
 
 def rows(count: Any) -> Any:

@@ -166,8 +166,15 @@ def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
                 return below
             return tirx.Select(i64(choice.features[tree.feature][0]) < tree.at, below, rest)
         variant = choice.variants[tree.variant]
-        instead = [] if variant.safe else [next(v for v in choice.variants if v.safe)]
-        return _most(group, [variant, *instead], solver)
+        if variant.safe:
+            return _most(group, [variant], solver)
+        instead = next(v for v in choice.variants if v.safe)
+        either = _most(group, [variant, instead], solver)
+        conds = [need.cond for need in variant.plan.needs if need.assumed is None]
+        if not conds:
+            return either
+        met = tirx.all(*conds) if len(conds) > 1 else conds[0]
+        return tirx.Select(met, either, _most(group, [instead], solver))
 
     return under(choice.tree)
 
@@ -175,17 +182,19 @@ def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
 def _most(group: Group, variants: Sequence[Variant], solver: Solver) -> Expr:
     """Room for whichever variant needs most."""
     sizes: list[Expr] = []
+    # The sizes of stages are sums of many roundings, on which a proof takes seconds.
+    proofs = None if any(v.plan.stages for v in variants) else solver
     for v in variants:
         for size in _plan_bytes(group, v.plan, v.run.parts):
-            if static_dim(size) == 0 or any(_covers(s, size, v.plan, solver) for s in sizes):
+            if static_dim(size) == 0 or any(_covers(s, size, proofs) for s in sizes):
                 continue
-            sizes = [s for s in sizes if not _covers(size, s, v.plan, solver)] + [size]
+            sizes = [s for s in sizes if not _covers(size, s, proofs)] + [size]
     return reduce(tirx.max, sizes) if sizes else i64(0)
 
 
-def _covers(large: Expr, small: Expr, plan: Plan, solver: Solver) -> bool:
-    """Whether one size is proved to be enough for another."""
-    if plan.stages:  # sums of many roundings, on which a proof takes seconds
+def _covers(large: Expr, small: Expr, solver: Solver | None) -> bool:
+    """Whether one size is enough for another: proved, or without a solver, the same."""
+    if solver is None:
         return bool(tvm_ffi.structural_equal(large, small))
     return bool(solver.known_le(small, large))
 

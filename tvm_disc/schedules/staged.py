@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import tvm
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
@@ -22,15 +23,17 @@ from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node, link_users, static_dim
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.group import Group, Machine
-from tvm_disc.schedules.index import product
+from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.row_stages import row_domain, schedule_stages
-from tvm_disc.schedules.variant import Knobs, Plan, Stage
+from tvm_disc.schedules.variant import Knobs, Need, Plan, Stage
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 Planner: TypeAlias = Callable[[Group], Plan]
 
 MOST_ROWS = 64  # more of them fill the threads as they are
+# Scores grow with the square of the length and with the batch; beyond a cache they gain nothing.
+SCORES_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,19 @@ def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) 
     if not cuts:
         return []
     try:
-        return [staged(group, cuts, plan)]
+        found = staged(group, cuts, plan)
+        if group.kind == "attention":
+            found = replace(found, needs=(*found.needs, _scores_fit(found)))
+        return [found]
     except Unsupported:
         return []
+
+
+def _scores_fit(plan: Plan) -> Need:
+    size: Expr = i64(0)
+    for node in {id(t): t for s in plan.stages for t in s.targets}.values():
+        size = add(size, mul(product(node.shape), tvm.DataType(node.dtype).bits // 8))
+    return Need(f"the scores take at most {SCORES_BYTES >> 20} MiB", i64(size) <= SCORES_BYTES)
 
 
 def attention_cuts(group: Group, solver: Solver) -> list[Cut]:

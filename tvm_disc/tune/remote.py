@@ -8,6 +8,7 @@ On each machine, with TVM installed:
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ class Remote:
     timeout_s: int = 600
 
 
+CONNECT_S = 5.0
+
+
 class Fleet:
     """The machines of a :class:`Remote`, held while it is open."""
 
@@ -43,6 +47,8 @@ class Fleet:
         from tvm import rpc
 
         try:
+            # TVM tries for a minute; a tracker that runs answers at once.
+            socket.create_connection((remote.host, remote.port), CONNECT_S).close()
             tracker = rpc.connect_tracker(remote.host, remote.port)
             self.machines = [
                 tracker.request(remote.key, session_timeout=remote.timeout_s, max_retry=1)
