@@ -37,6 +37,10 @@ LAYERS = {
     "depthwise large": (2, 2, 9, 1, 4, 2, 1),
     "grouped": (6, 12, 3, 1, 1, 2, 1),
     "grouped strided": (6, 12, 3, 2, 2, 3, 2),
+    "K in blocks, the last smaller": (130, 20, 3, 1, 1, 1, 1),
+    "K in blocks, grouped": (234, 22, 3, 2, 1, 2, 1),
+    "rows in groups": (5, 560, 1, 1, 0, 1, 1),
+    "weights beyond the cache": (300, 260, 1, 1, 0, 1, 1),
 }
 
 
@@ -98,6 +102,34 @@ def test_conv2d_with_bias_and_relu(layer: str) -> None:
         if not plain:
             expected = np.maximum(expected + bias[:, None, None], 0)
         np.testing.assert_allclose(exe(a), expected, rtol=1e-4, atol=1e-4, err_msg=str(shape))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_weights_known_at_run_time_only(dtype: str) -> None:
+    x = relay.var("x", shape=(relay.Any(), 70, relay.Any(), relay.Any()), dtype=dtype)
+    w = relay.var("w", shape=(21, 70, 3, 3), dtype=dtype)
+    y = relay.nn.conv2d(x, w, padding=(1, 1), channels=21, kernel_size=(3, 3))
+    exe = tvm_disc.build(relay.Function([x, w], relay.nn.relu(y)))
+    weight = RNG.standard_normal((21, 70, 3, 3)).astype(dtype)
+    for shape in IMAGES:
+        a = data(shape, 70).astype(dtype)
+        expected = np.maximum(conv(a, weight, 1, windows(a, 3, 1, 1, 1, 0.0)), 0)
+        np.testing.assert_allclose(exe(a, weight), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("width", [16, 5])
+def test_small_images_of_known_size_share_panels(width: int) -> None:
+    x = relay.var("x", shape=(relay.Any(), 6, 3, width), dtype="float32")
+    w = RNG.standard_normal((6, 6, 3, 3)).astype("float32")
+    y = relay.nn.conv2d(x, relay.const(w), padding=(1, 1), channels=6, kernel_size=(3, 3))
+    out = relay.reshape(relay.add(relay.nn.relu(y), x), (-1, 6, 3 * width))
+    exe = tvm_disc.build(relay.Function([x], out))
+    for batch in (0, 1, 2, 3, 5, 17, 40):
+        a = data((batch, 3, width), 6)
+        expected = np.maximum(conv(a, w, 1, windows(a, 3, 1, 1, 1, 0.0)), 0) + a
+        np.testing.assert_allclose(
+            exe(a), expected.reshape(batch, 6, 3 * width), rtol=1e-4, atol=1e-4, err_msg=str(batch)
+        )
 
 
 @pytest.mark.parametrize(
