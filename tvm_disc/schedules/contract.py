@@ -143,6 +143,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     weights = view.weights(_dtypes(view)[0])
     width = _size(view.sizes[2])
     found = tiles(machine.isa, _dtypes(view)[0], width if isinstance(width, int) else None)
+    found = [t for t in found if t.m_blocks == found[0].m_blocks]  # rows are cut at run time
     if weights is None or found[0].lanes * _itemsize(_dtypes(view)[0]) < dot.MASKED_BYTES:
         return _gemm_plans(group, view, solver, machine)
     return [
@@ -160,14 +161,15 @@ def _conv_plan(
 ) -> Plan:
     node, dtype = view.node, _dtypes(view)[0]
     shape = ConvShape.of(node, view.groups)
-    cut = ConvCut(shape, tile, _itemsize(dtype))
+    cut_with = partial(ConvCut, shape, tile, _itemsize(dtype), machine.threads)
+    cut = cut_with()
 
     def emit(body: Body) -> None:
         out = Epilogue(view, body)
         data, weight = (body.buffers[n] for n in node.inputs)
         operands = ConvOperands(node, data, weight, bool(weights), out.scalar, out.vector)
         where = (body.low, body.block, body.scratch)
-        ConvBody(operands, shape, tile, dtype, machine.micro, *where).emit(body.lo, body.hi)
+        ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(body.lo, body.hi)
 
     batch, m, n, k = (i64(x) for x in view.sizes)
     spec = _sizes_only(view, {"a_packed": True}, {})

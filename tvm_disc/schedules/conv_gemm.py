@@ -35,7 +35,8 @@ Store = Callable[..., Any]
 _DEPTH = 512  # rows of the im2col matrix that exist at a time
 _NEAR_BYTES = 256 << 10  # weights of a task that stay in the second-level cache beside a panel
 _SMALL_IMAGE = 512  # images of fewer pixels share panels
-_ROW_BLOCKS = 5  # a task has so many times the row blocks of a product's
+_ROW_BLOCKS = 5  # a task has up to so many times the row blocks of a product's
+_LEAST_BLOCKS = 4  # row blocks for which a panel is worth filling
 
 
 def depth_of(channels: int, taps: int) -> int:
@@ -94,6 +95,7 @@ class ConvCut:
         shape: ConvShape,
         tile: GemmTile,
         itemsize: int,
+        threads: int,
         keep: Callable[[str, Index], Index] = lambda _name, value: value,
     ) -> None:
         self.per = depth_of(shape.channels, shape.taps)
@@ -102,9 +104,9 @@ class ConvCut:
         self.row = packed_row_elems(self.depth, itemsize)
         self.blocks = -(-shape.outs // tile.m_r)
         self.base_rows, self.extra_rows = divmod(shape.outs, self.blocks)
-        self.groups_m = -(-self.blocks // (tile.m_blocks * _ROW_BLOCKS))
-        self.per_m = -(-self.blocks // self.groups_m)
-        near = self.per_m * tile.m_r * self.row * itemsize <= _NEAR_BYTES
+        groups_m = -(-self.blocks // (tile.m_blocks * _ROW_BLOCKS))
+        most_blocks = -(-self.blocks // groups_m)
+        near = most_blocks * tile.m_r * self.row * itemsize <= _NEAR_BYTES
         self.one_by_one = self.k_blocks == 1 and near
         # Sizes of the grid of tasks, at run time.
         images, pixels = known(shape.images), known(shape.pixels)
@@ -120,11 +122,16 @@ class ConvCut:
         self.panels = keep("panels", cdiv(self.columns, tile.n_r))
         self.groups_n = keep("groups_n", cdiv(self.panels, tile.n_panels))
         self.per_n = keep("per_n", cdiv(self.panels, most(self.groups_n, 1)))
+        # Where columns are too few for the threads, rows are cut further.
+        wanted = cdiv(threads, most(self.items * self.groups_n, 1))
+        finest = -(-self.blocks // _LEAST_BLOCKS)
+        self.groups_m = keep("groups_m", most(groups_m, least(wanted, finest)))
+        self.per_m = keep("per_m", cdiv(self.blocks, self.groups_m))
         # Scratch: sums, then panels.
         register_tile = tile.m_r * tile.n_r
         held = 1 if self.one_by_one else tile.n_panels
         self.panel_elems = self.depth * tile.n_r
-        sums = register_tile * (1 if self.k_blocks == 1 else self.per_m * tile.n_panels)
+        sums = register_tile * (1 if self.k_blocks == 1 else most_blocks * tile.n_panels)
         self.panels_at = -(-sums // 16) * 16
         self.elems = self.panels_at + held * self.panel_elems
 
@@ -158,6 +165,7 @@ class ConvBody:
         operands: ConvOperands,
         shape: ConvShape,
         tile: GemmTile,
+        cut: Callable[[Callable[[str, Index], Index]], ConvCut],
         dtype: str,
         kernels: MicroKernels,
         low: Lowering,
@@ -166,7 +174,7 @@ class ConvBody:
     ) -> None:
         self.ops, self.shape, self.tile, self.dtype = operands, shape, tile, dtype
         self.kernels, self.low, self.b, self.scratch = kernels, low, block, scratch
-        self.cut = ConvCut(shape, tile, np.dtype(dtype).itemsize, self._bind)
+        self.cut = cut(self._bind)
         self.source = Source.of(operands.node, operands.data, shape.groups)
         self.image_of = block.alloc("image_of", tile.n_panels, "int64")
         self.pixel_of = block.alloc("pixel_of", tile.n_panels, "int64")
