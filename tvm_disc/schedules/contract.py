@@ -135,16 +135,18 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     data, weight = node.inputs
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
         return WhyNot("implicit gemm", "one channel per group is no matrix product")
-    if node.dtype not in ("float32", "float64") or data.dtype != node.dtype:
-        return WhyNot("implicit gemm", f"{data.dtype} is not supported yet")
+    sums = sums_of(data, weight, node)
+    if sums is None or data.dtype == "bfloat16":
+        of = f"{data.dtype} x {weight.dtype} -> {node.dtype}"
+        return WhyNot("implicit gemm", f"{of} is not supported yet")
     if any(static_dim(d) is None for d in weight.shape):
         return WhyNot("implicit gemm", "the kernel's size is not known")
     view = ConvView(group, node)
-    weights = view.weights(_dtypes(view)[0])
+    weights = view.weights(sums)
     width = _size(view.sizes[2])
-    found = tiles(machine.isa, _dtypes(view)[0], width if isinstance(width, int) else None)
+    found = tiles(machine.isa, sums, width if isinstance(width, int) else None)
     found = [t for t in found if t.m_blocks == found[0].m_blocks]  # rows are cut at run time
-    if weights is None or found[0].lanes * _itemsize(_dtypes(view)[0]) < dot.MASKED_BYTES:
+    if weights is None or found[0].lanes * _itemsize(sums) < dot.MASKED_BYTES:
         return _gemm_plans(group, view, solver, machine)
     return [
         _conv_plan(group, view, weights, tile, doubt(tile, found[0]), machine) for tile in found
@@ -169,7 +171,9 @@ def _conv_plan(
         data, weight = (body.buffers[n] for n in node.inputs)
         operands = ConvOperands(node, data, weight, bool(weights), out.scalar, out.vector)
         where = (body.low, body.block, body.scratch)
-        ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(body.lo, body.hi)
+        ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(
+            body.lo, body.hi
+        )
 
     batch, m, n, k = (i64(x) for x in view.sizes)
     spec = _sizes_only(view, {"a_packed": True}, {})

@@ -19,6 +19,7 @@ from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv_fill import can_fill, literal_dims
 from tvm_disc.schedules.conv_gemm import pack_weights
 from tvm_disc.schedules.emit import Block, Buffer, const, i64
+from tvm_disc.schedules.gemm_pack import cast
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.schedules.lowering import Lowering
@@ -152,7 +153,7 @@ class ConvView:
                 lead = self._split(g, channel, weight.shape[1])
                 value = low.at(self.node.inputs[0], [*lead, *source, position])
                 low.resolve([value])
-                block.store(target, base + x, value)
+                block.store(target, base + x, cast(value, str(target.dtype)))
             self._zero(block, target, base, z, ow + run)
             block.store(done, 0, filled + run)
             block.store(line, 0, row + 1)
@@ -160,7 +161,7 @@ class ConvView:
 
     def _zero(self, block: Block, target: Buffer, base: Expr, begin: Expr, end: Expr) -> None:
         with block.loop("o", end - begin, begin=begin) as o:
-            block.store(target, base + o, const(0, self.node.dtype))
+            block.store(target, base + o, const(0, str(target.dtype)))
 
     def _last(self, tap: Expr) -> tuple[int, Expr]:
         geo = geometry(self.node, len(self.node.shape) - 2)
