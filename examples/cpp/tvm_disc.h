@@ -8,6 +8,7 @@
 #include <tvm/ffi/function.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
@@ -48,6 +49,9 @@ class Program {
                                "; compile the model again");
     }
     *signature = text;
+    // Workers that no core is bound to, and that sleep soon: see "Threads" in docs/runtime.md.
+    setenv("TVM_BIND_THREADS", "0", 0);
+    setenv("TVM_THREAD_POOL_SPIN_COUNT", "20000", 0);
     return tvm::ffi::Module::LoadFromFile(path);
   }
 
