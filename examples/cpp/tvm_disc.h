@@ -14,7 +14,7 @@
 
 namespace tvm_disc {
 
-constexpr int32_t kAbiVersion = 2;
+constexpr int32_t kAbiVersion = 3;
 
 class Program {
  public:
