@@ -119,7 +119,8 @@ class Executable:
 
     @property
     def launches(self) -> list[str]:
-        """The kernel calls of the program in order; a kernel may be called several times."""
+        """The kernel calls of the program as written, then those of its functions on boxed values
+        in turn; a kernel may be called several times."""
         return list(self._manifest["launches"])
 
     def __call__(self, *args: Array, out: Any = None, **kwargs: Array) -> Any:
