@@ -51,7 +51,7 @@ from tvm_disc.tune.tune import Tuned, measure_tasks
 
 MODELS = Path(__file__).parents[1] / "tests" / "data" / "relay" / "models"
 TUNE = Effort()
-CAREFUL = Effort(rounds=9, most_rounds=27, hopeless=1.6)  # where few percent are the question
+CAREFUL = Effort(rounds=13, round_ns=3e5, most_rounds=39, hopeless=1.6)  # percents are asked for
 PASSES = (("tune", TUNE), ("held", CAREFUL), ("again", CAREFUL))
 
 
