@@ -10,7 +10,7 @@ import numpy as np
 
 from tvm_disc.schedules.cost import cost_table
 from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.points import Values
+from tvm_disc.schedules.points import KnownPoints, Values
 from tvm_disc.schedules.variant import Variant
 
 FACTORS = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
@@ -28,10 +28,12 @@ class Sample:
     dims: Values
     times: Values
 
+    def __post_init__(self) -> None:
+        self._points = KnownPoints(dict(zip(self.symbols, self.dims.T, strict=True)))
+
     def score(self, model: CostModel) -> float:
         """What choosing by the model loses, and a part of its errors; less is better."""
-        points = dict(zip(self.symbols, self.dims.T, strict=True))
-        costs = cost_table(list(self.variants), points, len(self.dims), model)
+        costs = cost_table(list(self.variants), self._points, len(self.dims), model)
         known = np.isfinite(self.times) & np.isfinite(costs)
         times = np.where(known, self.times, np.inf)
         picked = np.argmin(np.where(known, costs, np.inf), axis=1)
