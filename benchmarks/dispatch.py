@@ -16,7 +16,8 @@ variant: by the tuned tree, by the untuned one (the analytical model alone) and 
 variant. ``cost`` counts the instructions that the questions add on the longest way to a variant,
 and times them where the variants' bodies are empty. ``sizes`` compares saved programs with those
 of one variant for each kernel. ``calibrate`` fits the analytical model to the times of ``tune``
-and writes the file of the target's level (``DISC_TARGET``) among the shipped records.
+and writes the file of the target's level (``DISC_TARGET``) among the shipped records; with
+``--serial`` to serial runs only, on a machine of another level whose threads are known already.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ from tvm_disc.schedules.learn import choose_measured, time_table
 from tvm_disc.schedules.levels import FOLDER, LEVELS, model_for
 from tvm_disc.schedules.records import cpu_name, read_records
 from tvm_disc.schedules.tree import decide, depth
+from tvm_disc.schedules.variant import SERIAL
 from tvm_disc.shape import Solver
-from tvm_disc.tune.calibrate import Sample, calibrate
+from tvm_disc.tune.calibrate import OF_THREADS, Sample, calibrate
 from tvm_disc.tune.entry import build_bench
 from tvm_disc.tune.measure import Effort
 from tvm_disc.tune.tune import Tuned, measure_tasks
@@ -173,23 +175,31 @@ def sizes(cases: list[Prepared], folder: Path) -> None:
         print(f"| {name} | {kernels} | {variants} | {cells} |", flush=True)
 
 
-def fit_level(cases: list[Prepared], folder: Path) -> None:
+def fit_level(cases: list[Prepared], folder: Path, serial: bool) -> None:
     """Write the constants of the target's level."""
     samples = []
     for p in cases:
         learned = read_records(folder / "tune.jsonl", context_of(p.front.target)).group(p.task.key)
-        dims, times = time_table(p.task.variants, learned)
+        variants = [v for v in p.task.variants if v.run == SERIAL or not serial]
+        dims, times = time_table(variants, learned)
         if len(dims):
-            samples.append(Sample(p.task.group.symbols(), p.task.variants, dims, times))
+            samples.append(Sample(p.task.group.symbols(), variants, dims, times))
     isa = cases[0].front.machine.isa
-    starts = [replace(m, vendor_call_ns=VENDOR_NS) for m in (CostModel(), model_for(isa))]
-    found = [calibrate(samples, start) for start in starts]
-    scores = [float(np.mean([s.score(m) for s in samples])) for m in (*starts, *found)]
-    model = min(zip(scores[2:], found, strict=True), key=lambda x: x[0])[1]
+    shipped = [CostModel(), *map(model_for, LEVELS)]
+    starts = [replace(m, vendor_call_ns=min(m.vendor_call_ns, VENDOR_NS)) for m in shipped]
+    if serial:
+        starts = [s for s, m in zip(starts, shipped, strict=True) if m != CostModel()]
+    starts = list(dict.fromkeys(starts))
+    found = [calibrate(samples, s, OF_THREADS if serial else ()) for s in starts]
+    before, after = (
+        [float(np.mean([s.score(m) for s in samples])) for m in models]
+        for models in (starts, found)
+    )
+    model = found[int(np.argmin(after))]
     path = FOLDER / f"{LEVELS[isa]}.json"
     data = {"level": LEVELS[isa], "measured on": cpu_name(), "model": asdict(model)}
     path.write_text(json.dumps(data, indent=1) + "\n")
-    print(f"{path}: score {min(scores[:2]):.3f} -> {min(scores[2:]):.3f} on {len(samples)} kernels")
+    print(f"{path}: score {min(before):.3f} -> {min(after):.3f} on {len(samples)} kernels")
 
 
 def main() -> None:
@@ -203,6 +213,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=24)
     parser.add_argument("--held", type=int, default=16)
     parser.add_argument("--budget", type=float)
+    parser.add_argument("--serial", action="store_true", help="fit to serial runs only")
     args = parser.parse_args()
     wanted = tuple(args.cases.split(",")) if args.cases else ("",)
     cases = [Prepared.of(c, args.points, args.held) for c in CASES if c.name.startswith(wanted)]
@@ -211,7 +222,7 @@ def main() -> None:
     elif args.what == "compile":
         keep_code(cases, args.dir)
     elif args.what == "calibrate":
-        fit_level(cases, args.dir)
+        fit_level(cases, args.dir, args.serial)
     elif args.what == "cost":
         cost(cases, args.dir)
     elif args.what == "sizes":
