@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from tvm_disc.relay.kernel_ops import KERNELS
+
 
 class OpClass(Enum):
     """How an operator maps output indices to input indices, which is all that fusion needs."""
@@ -156,6 +158,7 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.cumprod", OpClass.OPAQUE, ("axis", "dtype", "exclusive")),
     CoreOp("relax.argsort", OpClass.OPAQUE, ("axis", "descending", "dtype")),
     CoreOp("relax.bucketize", OpClass.OPAQUE, ("right",)),
+    *(CoreOp(name, OpClass.OPAQUE, attrs) for name, attrs in KERNELS.items()),
 )
 
 CORE: Mapping[str, CoreOp] = {row.name: row for row in ROWS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm_disc.relay.importer import (
+    lower_detect,
     lower_image,
     lower_index,
     lower_nn,
@@ -26,6 +27,7 @@ LOWER: Mapping[str, Rule] = {
     **lower_nn.LOWER,
     **lower_window.LOWER,
     **lower_image.LOWER,
+    **lower_detect.LOWER,
 }
 
 __all__ = ["LOWER", "VALUES"]

@@ -12,6 +12,7 @@ from . import (
     algorithm,
     broadcast,
     conv,
+    detection,
     dyn,
     image_vision,
     indexing,
@@ -37,6 +38,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     conv.ROWS,
     pool.ROWS,
     image_vision.ROWS,
+    detection.ROWS,
     misc.ROWS,
     qnn.ROWS,
 )
