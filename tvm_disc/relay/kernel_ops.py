@@ -18,6 +18,8 @@ Expr: TypeAlias = Any
 # Name -> the attributes that a kernel reads.
 KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.compact": (),
+    "disc.coordinates": (),
+    "disc.csr_dense": ("transposed",),
     "disc.suppress": ("rule", "any_class"),
 }
 

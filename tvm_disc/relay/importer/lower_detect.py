@@ -98,6 +98,8 @@ def _get_valid_counts(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, .
     data, threshold = args
     _boxes_of(ctx, data)
     score = column(ctx, data, int(attrs["score_index"]))
+    if attrs["score_threshold"] is not None:
+        threshold = ctx.scalar(float(attrs["score_threshold"]), data.dtype)
     keep = compare(ctx, R.greater, score, cast(ctx, threshold, data.dtype))
     kind = int(attrs["id_index"])
     if kind >= 0:

@@ -11,6 +11,7 @@ from tvm_disc.relay.importer import (
     lower_nn,
     lower_order,
     lower_slice,
+    lower_sparse,
     lower_tensor,
     lower_transform,
     lower_window,
@@ -28,6 +29,7 @@ LOWER: Mapping[str, Rule] = {
     **lower_window.LOWER,
     **lower_image.LOWER,
     **lower_detect.LOWER,
+    **lower_sparse.LOWER,
 }
 
 __all__ = ["LOWER", "VALUES"]

@@ -25,7 +25,7 @@ ROWS: tuple[OpRow, ...] = (
             Sample(
                 (("b", "n", 5, "float32"), ("float32",)),
                 (("b",), ("b", "n", 5), ("b", "n")),
-                {"score_threshold": 0.0, "id_index": -1, "score_index": 0},
+                {"score_threshold": None, "id_index": -1, "score_index": 0},
             ),
         ),
     ),

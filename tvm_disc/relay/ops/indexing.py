@@ -286,23 +286,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "sparse_fill_empty_rows",
-        ("sparse_indices", "sparse_values", "dense_shape", "default_value"),
-        {},
-        Pattern.OPAQUE,
-        True,
-    ),
-    OpRow(
-        "sparse_reshape", ("sparse_indices", "prev_shape", "new_shape"), {}, Pattern.INJECTIVE, True
-    ),
-    OpRow(
-        "sparse_to_dense",
-        ("sparse_indices", "sparse_values", "default_value"),
-        {"output_shape": REQUIRED},
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow(
         "split",
         ("data",),
         {"indices_or_sections": REQUIRED, "axis": 0},

@@ -418,27 +418,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "nn.sparse_add",
-        ("dense_data", "sparse_data", "sparse_indices", "sparse_indptr"),
-        {},
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow(
-        "nn.sparse_dense",
-        ("dense_data", "sparse_data", "sparse_indices", "sparse_indptr"),
-        {"sparse_lhs": False},
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.sparse_transpose",
-        ("sparse_data", "sparse_indices", "sparse_indptr"),
-        {},
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
         "nn.upsampling",
         ("data",),
         {

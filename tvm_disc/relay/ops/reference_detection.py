@@ -15,6 +15,7 @@ def get_valid_counts(
     data: Array, threshold: Array, *, score_threshold: Any, id_index: int, score_index: int
 ) -> tuple[Array, Array, Array]:
     """(how many boxes are valid, these boxes first, their positions); -1 beyond them."""
+    threshold = threshold if score_threshold is None else np.float32(score_threshold)
     boxes, places = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
     counts = np.zeros(data.shape[0], np.int32)
     for b, rows in enumerate(data):

@@ -21,6 +21,7 @@ from . import (
     pool,
     qnn,
     reduce,
+    sparse,
     tensor,
     transform,
 )
@@ -39,6 +40,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     pool.ROWS,
     image_vision.ROWS,
     detection.ROWS,
+    sparse.ROWS,
     misc.ROWS,
     qnn.ROWS,
 )
