@@ -23,13 +23,16 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.suppress": ("rule", "any_class"),
 }
 
+# The same bits as another type: element-wise, no kernel.
+REINTERPRET = "disc.reinterpret"
+
 
 def _infer(call: Any, _: Any) -> Any:
     return relax.TensorType(list(call.args[-1].values), call.attrs["dtype"])
 
 
 def _register() -> None:
-    for name in KERNELS:
+    for name in (*KERNELS, REINTERPRET):
         _ffi_api.RegisterOp(name, "a kernel of tvm_disc")
         op = tvm.ir.Op.get(name)
         op.set_attr("FInferType", _infer)
@@ -46,3 +49,9 @@ def kernel_call(
     assert set(attrs) == set(KERNELS[name]), name
     given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype, **attrs)
     return tvm.ir.Call(tvm.ir.Op.get(name), [*args, relax.ShapeExpr(list(dims))], given)
+
+
+def reinterpret_call(x: Expr, dims: Sequence[Any], dtype: str) -> Expr:
+    """The bits of ``x`` as another type."""
+    given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype)
+    return tvm.ir.Call(tvm.ir.Op.get(REINTERPRET), [x, relax.ShapeExpr(list(dims))], given)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from tvm_disc.relay.kernel_ops import KERNELS
+from tvm_disc.relay.kernel_ops import KERNELS, REINTERPRET
 
 
 class OpClass(Enum):
@@ -111,6 +111,7 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.clip", _E, cost=2),
     CoreOp("relax.nn.relu", _E),
     CoreOp("relax.astype", _E, ("dtype",)),
+    CoreOp(REINTERPRET, _E),
     CoreOp("relax.reshape", _V),
     CoreOp("relax.expand_dims", _V, ("axis",)),
     CoreOp("relax.squeeze", _V, ("axis",)),

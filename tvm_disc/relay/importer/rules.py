@@ -8,6 +8,7 @@ from tvm_disc.relay.importer import (
     lower_detect,
     lower_image,
     lower_index,
+    lower_layout,
     lower_nn,
     lower_order,
     lower_slice,
@@ -29,6 +30,7 @@ LOWER: Mapping[str, Rule] = {
     **lower_window.LOWER,
     **lower_image.LOWER,
     **lower_detect.LOWER,
+    **lower_layout.LOWER,
     **lower_sparse.LOWER,
 }
 

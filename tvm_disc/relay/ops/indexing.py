@@ -142,13 +142,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "matrix_set_diag",
-        ("input", "diagonal"),
-        {"k1": 0, "k2": 0, "super_diag_right_align": True, "sub_diag_right_align": False},
-        Pattern.INJECTIVE,
-        False,
-    ),
-    OpRow(
         "one_hot",
         ("indices", "on_value", "off_value"),
         {"depth": 1, "axis": -1, "dtype": ""},
@@ -305,7 +298,6 @@ ROWS: tuple[OpRow, ...] = (
             ),
         ),
     ),
-    OpRow("strided_set", ("data", "v", "begin", "end", "strides"), {}, Pattern.INJECTIVE, False),
     OpRow(
         "strided_slice",
         ("data",),

@@ -56,13 +56,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "nn.batch_to_space_nd",
-        ("data",),
-        {"block_shape": (1, 1), "crops": REQUIRED},
-        Pattern.INJECTIVE,
-        False,
-    ),
-    OpRow(
         "nn.bias_add",
         ("data", "bias"),
         {"axis": 1},
@@ -393,13 +386,6 @@ ROWS: tuple[OpRow, ...] = (
             Sample((("n", "m", "float32"),), ("n", "m")),
             Sample((("n", "m", 3, "float32"),), ("n", "m", 3), {"axis": 1}),
         ),
-    ),
-    OpRow(
-        "nn.space_to_batch_nd",
-        ("data",),
-        {"block_shape": (1, 1), "paddings": REQUIRED, "pad_value": 0.0},
-        Pattern.INJECTIVE,
-        False,
     ),
     OpRow(
         "nn.space_to_depth",
