@@ -104,6 +104,7 @@ class Plan:
         moved: bytes read and written; the group's operands and results unless given.
         guessed: whether the analytical model may choose it; else only measured times do.
         splits: whether parts of the tasks may run at once.
+        doubt: how much better than others stages must look before they are believed.
         stages: the parts of a plan that is run in stages (see :mod:`tvm_disc.schedules.staged`);
             ``emit``, ``cost`` and scratch are then theirs.
     """
@@ -126,6 +127,7 @@ class Plan:
     moved: Expr | int = 0
     guessed: bool = True
     splits: bool = True
+    doubt: float = 1.0
     stages: tuple[Stage, ...] = ()
 
     @property
