@@ -17,8 +17,6 @@ from tvm_disc.schedules.variant import Plan, Variant
 
 Expr: TypeAlias = Any
 
-STAGES_DOUBT = 1.15  # how much better than the whole stages must look before they are believed
-
 
 def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel) -> Values:
     """A share of the tasks of a plan without an estimate of its own, by one thread."""
@@ -48,7 +46,7 @@ def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -
     plan, parts = variant.plan, variant.run.parts
     if plan.stages:
         runs = [run_ns(s.plan, parts, points, count, model) for s in plan.stages]
-        time = STAGES_DOUBT * np.sum(runs, axis=0)
+        time = plan.doubt * np.sum(runs, axis=0)
     else:
         time = run_ns(plan, parts, points, count, model)
     allowed = np.ones(count, bool)

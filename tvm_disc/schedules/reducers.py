@@ -79,6 +79,11 @@ def accumulator(dtype: str) -> str:
 
 def finish(node: Node, value: Expr) -> Expr:
     """Turn the accumulated value into the node's value."""
+    return cast(averaged(node, value), node.dtype)
+
+
+def averaged(node: Node, value: Expr) -> Expr:
+    """What is accumulated, for a mean divided by how much there is of it, in the value's dtype."""
     if REDUCERS[node.op].mean:
         source = node.inputs[0]
         count = product([source.shape[a] for a in reduced_axes(node)])
@@ -86,4 +91,4 @@ def finish(node: Node, value: Expr) -> Expr:
         if is_float(dtype):
             value, count = same_lanes(value, tirx.Cast(dtype, i64(count)))
             value = value / count
-    return cast(value, node.dtype)
+    return value

@@ -20,11 +20,11 @@ from tvm import tirx
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.accumulate import make_accumulator, two_sum
-from tvm_disc.schedules.elements import is_float
+from tvm_disc.schedules.elements import cast, is_float
 from tvm_disc.schedules.emit import Buffer, byte_offset, const, first_lanes, i64, lane_index, ramp
 from tvm_disc.schedules.group import Body
-from tvm_disc.schedules.index import mul, product
-from tvm_disc.schedules.reducers import ARG_REDUCTIONS, REDUCERS, accumulator, finish
+from tvm_disc.schedules.index import add, mul, product
+from tvm_disc.schedules.reducers import ARG_REDUCTIONS, REDUCERS, accumulator, averaged, finish
 from tvm_disc.schedules.row_stages import bytes_of
 from tvm_disc.schedules.row_walks import UNROLLED_VECTORS, Column, RowWork
 
@@ -85,23 +85,37 @@ class Panels:
 
     def emit(self, body: Body) -> None:
         """Panels ``[lo, hi)``."""
+        for span in self.spans(body, None):
+            span.finish()
+
+    def spans(self, body: Body, height: Expr | None) -> Iterator[Span]:
+        """The body's panels with their totals, inside a loop over them: of all rows, or of pieces
+        of ``height`` rows, panels of one piece after another."""
         block, low, domain = body.block, body.low, self.work.domain
         self._declare_totals(body)
         size = block.bind("columns", product(domain.tail))
         panel, panels = block.number("panel", self._panel()), block.number("panels", self._panels())
         rows = block.bind("rows", product(domain.inner))
-        chunks = block.bind("chunks", tirx.truncdiv(rows + (ROWS - 1), i64(ROWS)))
+        pieces = i64(1) if height is None else block.number("pieces", self.pieces(height))
         with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
-            o = block.number("o", tirx.truncdiv(t, panels))
-            begin = block.number("begin", (t - o * panels) * panel)
-            outer = low.space.split(o, domain.outer)
+            piece = block.number("piece", tirx.truncdiv(t, panels))
+            begin = block.number("begin", (t - piece * panels) * panel)
+            o = block.number("o", tirx.truncdiv(piece, pieces))
+            top = i64(0) if height is None else block.number("top", (piece - o * pieces) * height)
+            left = rows if height is None else tirx.min(rows - top, height)
+            some = block.number("some", left)
             end = block.number("end", tirx.min(begin + panel, size))
-            span = _Span(self, body, outer, begin, end)
+            span = Span(self, body, low.space.split(o, domain.outer), piece, begin, end)
             span.clear()
-            with low.loop("c", chunks) as c:
-                first = block.bind("first", c * ROWS)
-                span.add_rows(first, block.bind("some", tirx.min(rows - first, i64(ROWS))))
-            span.finish()
+            with low.loop("c", tirx.truncdiv(some + (ROWS - 1), i64(ROWS))) as c:
+                count = block.bind("count", tirx.min(some - c * ROWS, i64(ROWS)))
+                span.add_rows(block.bind("first", add(top, c * ROWS)), count)
+            yield span
+
+    def pieces(self, height: Expr) -> Expr:
+        """Pieces of ``height`` rows, at least one."""
+        rows = product(self.work.domain.inner)
+        return tirx.max(tirx.truncdiv(rows + (height - 1), height), i64(1))
 
     def _declare_totals(self, body: Body) -> None:
         assert body.scratch is not None
@@ -132,12 +146,13 @@ def _compensated(node: Node) -> bool:
 
 
 @dataclass
-class _Span:
-    """The columns ``[begin, end)`` of one outer index."""
+class Span:
+    """The columns ``[begin, end)`` of one outer index, of piece ``piece`` of all."""
 
     panels: Panels
     body: Body
     outer: Sequence[Expr]
+    piece: Expr
     begin: Expr
     end: Expr
 
@@ -173,15 +188,24 @@ class _Span:
 
     def finish(self) -> None:
         """Store what follows from the totals."""
+        for walk, _, values in self.results():
+            walk.known(_reductions(self.panels.work), values)
+
+    def results(self, wide: bool = False) -> Iterator[tuple[Column, Expr, list[Expr]]]:
+        """Blocks of columns, their places from ``begin`` on, and their reductions; ``wide`` leaves
+        sums in float64, with all that was kept of them."""
         for walk, at in self._blocks():
             values = []
             for node in _reductions(self.panels.work):
                 total, *errors = self.panels.totals(node)
                 value = self.body.block.bind("total", total[at])
                 if errors:
-                    value = _corrected(value, errors[0][at])
-                values.append(finish(node, value))
-            walk.known(_reductions(self.panels.work), values)
+                    error = errors[0][at]
+                    if wide:
+                        value, error = cast(value, "float64"), cast(error, "float64")
+                    value = _corrected(value, error)
+                values.append(averaged(node, value) if wide else finish(node, value))
+            yield walk, at, values
 
     def _blocks(self) -> Iterator[tuple[Column, Expr]]:
         """Each block of columns with its place in the totals, inside a loop over all such."""
@@ -217,4 +241,4 @@ def _corrected(total: Expr, error: Expr) -> Expr:
     return tirx.Select(tirx.abs(total) <= largest, total + error, total)
 
 
-__all__ = ["PANEL", "ROWS", "Panels", "takes_panels"]
+__all__ = ["PANEL", "ROWS", "Panels", "Span", "takes_panels"]

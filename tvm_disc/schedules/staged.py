@@ -5,6 +5,7 @@ tasks of its own, so a cut group gains where the whole has few tasks or works in
 
     attention: scores, chain | softmax | weighted values    scores in memory instead of a tile
     rows:      reductions of a stage | ... | what remains   a few long rows, on all threads
+               pieces | their reduction             few results of long reductions
     dot:       the product by a library | its epilogue
 """
 
@@ -24,6 +25,7 @@ from tvm_disc.relay_passes.graph import Node, link_users, static_dim
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.index import add, mul, product
+from tvm_disc.schedules.row_pieces import piece_stages, takes_pieces
 from tvm_disc.schedules.row_stages import row_domain, schedule_stages
 from tvm_disc.schedules.variant import Knobs, Need, Plan, Stage
 from tvm_disc.shape import Solver
@@ -31,6 +33,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 Planner: TypeAlias = Callable[[Group], Plan]
 
+DOUBT = 1.15  # of whether a group should be cut
 MOST_ROWS = 64  # more of them fill the threads as they are
 # Scores grow with the square of the length and with the batch; beyond a cache they gain nothing.
 SCORES_BYTES = 8 << 20
@@ -56,6 +59,11 @@ class Cut:
 def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) -> list[Plan]:
     """The ways to compute a group in stages, none for most."""
     cuts: Sequence[Cut] = ()
+    if group.kind == "row" and machine.threads > 1 and takes_pieces(group, solver):
+        try:
+            return [_joined(piece_stages(group, solver, machine, plan))]
+        except Unsupported:
+            return []
     if group.kind == "attention":
         cuts = attention_cuts(group, solver)
     elif group.kind == "row" and machine.threads > 1:
@@ -127,6 +135,10 @@ def staged(group: Group, cuts: Sequence[Cut], plan: Planner) -> Plan:
         part, sources = cut_group(group, cut, given, number)
         stages.append(Stage(part, plan(part), sources, cut.targets))
         given += [t for t in cut.targets if t not in given]
+    return replace(_joined(stages), doubt=DOUBT)
+
+
+def _joined(stages: Sequence[Stage]) -> Plan:
     if any(s.plan.packed for s in stages):
         raise Unsupported("a stage that wants its operand in another layout")
     tasks: Expr = i64(stages[0].plan.tasks)

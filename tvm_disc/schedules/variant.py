@@ -106,6 +106,7 @@ class Plan:
             unless given.
         guessed: whether the analytical model may choose it; else only measured times do.
         splits: whether parts of the tasks may run at once.
+        doubt: how much better than others stages must look before they are believed.
         stages: the parts of a plan that is run in stages (see :mod:`tvm_disc.schedules.staged`);
             ``emit``, ``cost`` and scratch are then theirs.
     """
@@ -129,6 +130,7 @@ class Plan:
     steps: Expr | int = 0
     guessed: bool = True
     splits: bool = True
+    doubt: float = 1.0
     stages: tuple[Stage, ...] = ()
 
     @property
