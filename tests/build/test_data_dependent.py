@@ -41,6 +41,23 @@ PROGRAMS = {
           (%r, sum(%r), concatenate((%r, %r))) }""",
         [(int_(a), int_(b)) for a, b in ((0, 1), (-3, 9), (5, 64), (2, -4), (1, 0))],
     ),
+    "range of floats": (
+        """def @main(%a: float32, %b: Tensor[(1), float32], %s: float32) {
+          let %r = arange(%a, %b, 0.5f, start=%a, stop=%b, step=0.5f, dtype="float32");
+          let %t = arange(%a, 9f, %s, start=%a, stop=9f, step=%s, dtype="float32");
+          (%r, sum(%r), multiply(%t, 2f), arange(0f, %b, 1f, start=0f, stop=%b, step=1f,
+            dtype="int32")) }""",
+        [
+            (np.float32(a), np.array([b], "float32"), np.float32(s))
+            for a, b, s in ((0, 0.5, 9), (-3.25, 9, 0.1), (5, 37, -1), (2, -4, 1e-2), (8.75, 9, 3))
+        ],
+    ),
+    "range of floats to a dim": (
+        f"""def @main({ROW}) {{
+          let %n = cast(take(shape_of(%x, dtype="int64"), 0, axis=0), dtype="float32");
+          multiply(%x, arange(0f, %n, 1f, start=0f, stop=%n, step=1f, dtype="float32")) }}""",
+        [(vector(n),) for n in (0, 1, 7, 64, 65)],
+    ),
     "slice": (
         f"""def @main({ROW}, %b: Tensor[(1), int64], %e: Tensor[(1), int64]) {{
           let %one = cast(ones(shape=[1], dtype="int32"), dtype="int64");
@@ -109,6 +126,12 @@ def test_what_is_read_is_checked() -> None:
     with pytest.raises(GuardFailed, match="must equal number"):
         exe(vector(6), int_(2))
     assert exe(vector(6), int_(3)).shape == (3, 2)
+    _, exe = built(PROGRAMS["range of floats"][0])
+    one = np.array([1], "float32")
+    for start, step in ((0, 0), (np.nan, 1), (-np.inf, 1), (0, 1e-30)):
+        with pytest.raises(GuardFailed, match="the length of the range must be at least 0"):
+            exe(np.float32(start), one, np.float32(step))
+    assert exe(np.float32(0), one, np.float32(3))[2].shape == (3,)
 
 
 @pytest.mark.parametrize(
@@ -120,10 +143,15 @@ def test_what_is_read_is_checked() -> None:
             "an axis that is known only at run time",
         ),
         (
-            """def @main(%a: float32) {
-              arange(%a, 9f, 1f, start=%a, stop=9f, step=1f, dtype="float32") }""",
+            f"def @main({ROW}, %k: float32) {{ dyn.topk(%x, %k, k=None) }}",
             TypeMismatch,
-            "a bound of the range: expected integers, found float32",
+            "expected integers, found float32",
+        ),
+        (
+            """def @main(%a: float32) {
+              arange(%a, 9f, 0f, start=%a, stop=9f, step=0f, dtype="float32") }""",
+            Unsupported,
+            "a step that is known and not zero",
         ),
         (
             """def @main(%s: int32) {

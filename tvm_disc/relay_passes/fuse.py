@@ -106,6 +106,7 @@ class _Outliner:
         bindings = [b for b in bindings if node_of[b.var] not in dead]
         known = set(node_of.values())
         link_users([n for n in every if n not in known] + nodes)
+        _link_numbers(bindings, node_of)
         plan = plan_fusion(nodes, self.solver, self.enabled)
         self.refused.extend(plan.refused)
         return self._rebuild(seq, bindings, node_of, plan, lookup)
@@ -347,7 +348,6 @@ def _order(
         for node in outputs[id(g)]:
             made_by.setdefault(node, g)
     inside = {n for g in plan.groups for n in g.members}
-    readers = _number_readers(bindings, node_of)
     items: list[Any] = []
     for b in bindings:
         node = node_of[b.var]
@@ -361,7 +361,7 @@ def _order(
     result: list[Any] = []
 
     def place(item: Any) -> None:
-        stack = [(item, iter(_needs(item, node_of, readers)))]
+        stack = [(item, iter(_needs(item, node_of)))]
         done.add(id(item))
         while stack:
             current, needs = stack[-1]
@@ -369,7 +369,7 @@ def _order(
                 maker = made_by.get(need)
                 if maker is not None and id(maker) not in done:
                     done.add(id(maker))
-                    stack.append((maker, iter(_needs(maker, node_of, readers))))
+                    stack.append((maker, iter(_needs(maker, node_of))))
                     break
             else:
                 result.append(current)
@@ -387,19 +387,25 @@ def _position(item: Any, node_of: Mapping[Any, Node]) -> int:
     return node_of[item.var].index
 
 
-def _needs(item: Any, node_of: Mapping[Any, Node], readers: Mapping[Any, Node]) -> list[Node]:
+def _needs(item: Any, node_of: Mapping[Any, Node]) -> list[Node]:
     group = isinstance(item, GroupPlan)
     nodes = item.nodes() if group else [node_of[item.var]]
     needs = [x for n in nodes for x in n.inputs if not group or x not in item]
-    if readers:
-        needs += [readers[s] for n in nodes for s in _mentioned(n) if s in readers]
-    return needs
+    return needs + [x for n in nodes for x in n.after]
 
 
 def _mentioned(node: Node) -> list[Any]:
     """The symbols in a node's own type and scalar operands."""
     prims = [x for p in node.prims for x in (p if isinstance(p, tuple) else (p,))]
     return free_symbols([*node.shape, *prims])
+
+
+def _link_numbers(bindings: Sequence[Any], node_of: Mapping[Any, Node]) -> None:
+    """Fill ``after``."""
+    readers = _number_readers(bindings, node_of)
+    for node in node_of.values() if readers else ():
+        found = dict.fromkeys(readers[s] for s in _mentioned(node) if s in readers)
+        node.after = tuple(x for x in found if x is not node)
 
 
 def _number_readers(bindings: Sequence[Any], node_of: Mapping[Any, Node]) -> dict[Any, Node]:

@@ -75,7 +75,7 @@ class Relations:
         lowest = min(n.index for n in joint)
         spans = (g.span for g in self.groups if g.members and g.span[1] >= lowest)
         floor = min((lo for lo, _ in spans), default=lowest)
-        work = [x for m in joint for x in m.inputs if x not in joint]
+        work = [x for m in joint for x in (*m.inputs, *m.after) if x not in joint]
         seen: set[Node] = set()
         while work:
             n = work.pop()
@@ -86,7 +86,7 @@ class Relations:
             fellows = home.members if home is not None else {n: None}
             for f in fellows:
                 seen.add(f)
-                for x in f.inputs:
+                for x in (*f.inputs, *f.after):
                     if x in fellows:
                         continue
                     if x in joint:

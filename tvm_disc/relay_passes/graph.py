@@ -27,7 +27,8 @@ class Node:
     """One value. ``op`` is a core operator's name, ``param``, ``const``, or another Relax form.
 
     Invariant: ``inputs`` are the tensor operands in order; scalar operands (slice bounds, target
-    shapes, clip limits) are in ``prims``. ``shape`` is a tuple of int64 expressions.
+    shapes, clip limits) are in ``prims``. ``shape`` is a tuple of int64 expressions. ``after`` are
+    the nodes that read from data the symbols which this one mentions.
     """
 
     op: str
@@ -42,6 +43,7 @@ class Node:
     users: list[Node] = field(default_factory=list)
     is_output: bool = False
     index: int = -1
+    after: tuple[Node, ...] = ()
 
     @property
     def row(self) -> CoreOp | None:

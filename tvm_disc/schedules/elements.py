@@ -245,7 +245,8 @@ def _gather_nd(low: Lowering, node: Node, index: Index) -> Expr:
 def _arange(low: Lowering, node: Node, index: Index) -> Expr:
     start, _, step = (_prim(p) for p in node.prims)
     if is_float(node.dtype):
-        return cast(start, node.dtype) + tirx.Cast(node.dtype, index[0]) * cast(step, node.dtype)
+        first, at, by = same_lanes(*(cast(x, node.dtype) for x in (start, index[0], step)))
+        return first + at * by
     return cast(add(cast(start, "int64"), mul(index[0], cast(step, "int64"))), node.dtype)
 
 

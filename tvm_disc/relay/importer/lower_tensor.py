@@ -20,6 +20,8 @@ from tvm_disc.relay.importer.values import objects, value_of
 Attrs: TypeAlias = Mapping[str, Any]
 Args: TypeAlias = Sequence[Any]
 Rule: TypeAlias = Callable[[Emitter, Args, Attrs], Any]
+# Lengths up to here are whole numbers in float64.
+MOST_STEPS = float(1 << 53)
 
 
 def unary(build: Callable[[Any], Any], dtype: str | None = None) -> Rule:
@@ -281,6 +283,8 @@ def _arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         literals = [a.constant.reshape(()).item() for a in args[:3]]
         if literals[2] != 0:
             return ctx.constant(np.arange(*literals).astype(attrs["dtype"]))
+    if any(is_float(a.dtype) and not _is_whole(a) for a in args[:3]):
+        return _float_range(ctx, args[:3], attrs["dtype"])
     bounds = []
     for a in args[:3]:
         value = value_of(a)
@@ -298,6 +302,30 @@ def _arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     size = ctx.solver.simplify(_ceil_div(_at_least_zero(span), abs(stride)))
     call = R.arange(start, stop, step, attrs["dtype"])
     return ctx.emit(call, [size], attrs["dtype"])
+
+
+def _is_whole(a: Tensor) -> bool:
+    """Whether a bound is known to be a whole number."""
+    if a.constant is not None and a.constant.size == 1:
+        return float(a.constant.reshape(())).is_integer()
+    return value_of(a) is not None
+
+
+def _float_range(ctx: Emitter, args: Args, dtype: str) -> Tensor:
+    """A range whose length only the data knows: ``ceil((stop - start) / step)``, at least 0."""
+    if args[2].constant is not None and not args[2].constant.any():
+        raise Unsupported(ctx.where("a step that is known and not zero, found 0"))
+    start, stop, step = (cast(ctx, ctx.reshape(a, []), "float64") for a in args)
+    steps = apply(ctx, R.divide, apply(ctx, R.subtract, stop, start), step)
+    whole = ctx.emit(R.ceil(steps.expr), [], "float64")
+    count = apply(ctx, R.maximum, whole, ctx.scalar(0, "float64"))
+    # A length that is too large or no number is refused by its sign.
+    fits = apply(ctx, R.less, whole, ctx.scalar(MOST_STEPS, "float64"), dtype="bool")
+    exprs = [ctx.expr(x) for x in (fits, count, ctx.scalar(-1, "float64"))]
+    length = cast(ctx, ctx.emit(R.where(*exprs), [], "float64"), "int64")
+    (size,) = ctx.size_arg(length, "the length of the range")
+    scaled = apply(ctx, R.multiply, iota(ctx, size, "float64"), step)
+    return cast(ctx, apply(ctx, R.add, scaled, start), dtype)
 
 
 def _at_least_zero(x: Any) -> Any:
