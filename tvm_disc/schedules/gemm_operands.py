@@ -12,6 +12,8 @@ from tvm_disc.schedules.emit import Block, Buffer, Expr, const, i64
 from tvm_disc.schedules.gemm_micro import vload
 from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_spec import (
+    COPY_BLOCKS,
+    COPY_PANELS,
     GemmSpec,
     Index,
     Place,
@@ -23,8 +25,6 @@ from tvm_disc.schedules.gemm_spec import (
     least,
 )
 from tvm_disc.schedules.gemm_tile import GemmTile
-
-COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
 
 
 @dataclass
@@ -233,4 +233,4 @@ class Operands:
         return [(self.b.bind("b_is_packed", must), packed), (None, direct)]
 
 
-__all__ = ["COPY_BLOCKS", "COPY_PANELS", "Operands"]
+__all__ = ["Operands"]

@@ -12,6 +12,7 @@ from tvm_disc.schedules.emit import Block, Buffer, Expr, i64
 from tvm_disc.schedules.gemm_tile import GemmTile
 
 Index = Any  # Expr or int
+COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
 _WIDEST = 4  # how much wider tasks become, at as many groups of rows
 MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
 Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
@@ -163,7 +164,9 @@ class Plan:
         self.sum_elems = keep("sum_elems", tile_elems * held)
         self.a_at = keep("a_at", cdiv(self.sum_elems, line) * line)
         rows = least(m, tile.m_blocks * tile.m_r)
-        self.may_copy_a = copies_a(spec) or (spec.a_packed is None and not self.one_k)
+        long = spec.a_packed is None and spec.b_packed is not None and not self.one_k
+        wide = not isinstance(self.panels, int) or self.panels >= COPY_PANELS
+        self.may_copy_a = copies_a(spec) or (long and wide)
         a_elems = rows * self.block_elems if self.may_copy_a else 0
         self.b_at = keep("b_at", self.a_at + a_elems)
         b_elems = least(self.panels, self.width) * tile.n_r * k if spec.b_packed is None else 0
