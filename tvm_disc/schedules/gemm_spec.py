@@ -62,6 +62,9 @@ class GemmSpec:
     tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched``; they
     and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
 
+    With ``quads`` a word of A and of the packed B (see :func:`pack_b_quads`) is four bytes along K,
+    and one step of K adds four products.
+
     When ``dtype`` differs from ``acc_dtype`` (half or int8 operands) operands are converted while
     they are copied, never read in place.
 
@@ -91,6 +94,7 @@ class GemmSpec:
     a_packed_batched: bool = False
     a_period: int = 0  # a batched packed A begins again after that many items; 0: never
     b_packed_batched: bool = False
+    quads: bool = False
 
 
 def cdiv(x: Index, y: Index) -> Index:
@@ -135,6 +139,8 @@ class Plan:
     ) -> None:
         keep = bind or (lambda _name, value: value)
         self.m, self.n, self.k = m, n, k = known(spec.m), known(spec.n), known(spec.k)
+        if spec.quads:
+            self.k = k = keep("words", cdiv(k, 4))
         self.panels = keep("panels", cdiv(n, tile.n_r))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # register tiles of rows
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
