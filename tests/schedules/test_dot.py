@@ -210,6 +210,14 @@ def test_copies_of_rows_follow_the_blocks_of_k(a_form: str) -> None:
         check(gemm, (2, m, n, k), (a_form, "rows"), offset=1)
 
 
+def test_tiles_of_two_widths_share_a_module() -> None:
+    """Kernels of packed panels know how far rows of B are apart, so widths do not share them."""
+    kernels = dot.MicroKernels()
+    tiles = [tile_for(n_r=48, m_r=4), tile_for(n_r=64, m_r=4)]
+    for form, distinct in ((KernelForm(ahead=True), 2), (KernelForm(), 1)):
+        assert len({kernels.get(t, "float32", 4, 3, form) for t in tiles}) == distinct
+
+
 @pytest.mark.parametrize(
     ("mcpu", "rows", "vectors", "most"), [("cascadelake", 9, 3, 48), ("x86-64-v3", 6, 2, 27)]
 )

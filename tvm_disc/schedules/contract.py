@@ -58,7 +58,8 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     if batch and len(b.shape) == 2:
         # One matrix for every batch: the batch dims are more rows.
         batch, m = (), product([*batch, m])
-    return _gemm_plans(group, MatMulView(group, node, batch, m, n, k), solver, machine)
+    view = MatMulView(group, node, batch, m, n, k, machine.isa.quads)
+    return _gemm_plans(group, view, solver, machine)
 
 
 def sums_of(a: Node, b: Node, node: Node) -> str | None:
@@ -82,10 +83,20 @@ class MatMulView:
     m: Any
     n: Any
     k: Any
+    quads_exist: bool = False
 
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
         return product(self.batch), self.m, self.n, self.k
+
+    @property
+    def quads(self) -> bool:
+        """Whether products of bytes are added four at a time."""
+        return self.quads_exist and self.node.inputs[1].dtype == "int8" and self._packs()
+
+    def _packs(self) -> bool:
+        b = self.node.inputs[1]
+        return len(b.shape) == 2 and _is_weight(self.group, b)
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
         """The matmul's output index of element (g, i, j)."""
@@ -110,7 +121,10 @@ class MatMulView:
     def packed(self, tile: Any) -> dict[str, tuple[Node, Callable[[Any], Any]]]:
         """Operands that are plain constant matrices."""
         b = self.node.inputs[1]
-        if len(b.shape) == 2 and _is_weight(self.group, b):
+        if self.quads:
+            signed = self.node.inputs[0].dtype == "int8"
+            return {"b_packed": (b, lambda w: dot.pack_b_quads(w, tile, signed))}
+        if self._packs():
             return {"b_packed": (b, lambda w: dot.pack_b_constant(_as_kept(w), tile))}
         return {}
 
@@ -233,7 +247,7 @@ def _gemm_plan(
         scratch_elems=dot.gemm_scratch_elems(spec, tile),
         scratch_dtype=spec.acc_dtype,
         packed=dict(packed.values()),
-        packed_dtypes={n: "uint16" for n, _ in packed.values() if n.dtype == "bfloat16"},
+        packed_dtypes={n: _kept_in(n, spec) for n, _ in packed.values()},
         may_alias=True,
         knobs=GemmKnobs.of(tile),
         cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
@@ -245,6 +259,13 @@ def _gemm_plan(
             "in place": ", ".join(n for n in ("a_affine", "b_affine") if getattr(spec, n)) or "-",
         },
     )
+
+
+def _kept_in(node: Node, spec: Any) -> str:
+    """What the elements of a packed constant are to the kernels."""
+    if spec.quads:
+        return "int32"
+    return "uint16" if node.dtype == "bfloat16" else node.dtype
 
 
 def _itemsize(dtype: str) -> int:
@@ -320,6 +341,8 @@ def _sizes_only(
     known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
     if isinstance(view, ConvView) and view.groups > 1:
         known |= {"a_packed_batched": True, "a_period": view.groups}
+    if isinstance(view, MatMulView):
+        known["quads"] = view.quads
     if view.group.outputs == [view.node] and view.node.dtype == sums:
         known["direct"] = dot.Direct(None, _never, n)
     return replace(spec, **known)

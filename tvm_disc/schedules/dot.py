@@ -55,6 +55,7 @@ from tvm_disc.schedules.gemm_tile import (
     isa_of,
     pack_a_constant,
     pack_b_constant,
+    pack_b_quads,
     packed_row_elems,
 )
 
@@ -74,6 +75,7 @@ __all__ = [
     "may_alias",
     "pack_a_constant",
     "pack_b_constant",
+    "pack_b_quads",
     "packed_row_elems",
 ]
 
@@ -215,6 +217,7 @@ class _Emitter:
             ahead=spec.b_packed is not None,
             tail=direct is not None and not whole,
             b_dtype=kept if kept != spec.acc_dtype else "",
+            quads=spec.quads,
         )
         run = self.kernels.dispatcher(
             tile, spec.acc_dtype, self._row_counts(), self._vector_counts(), form

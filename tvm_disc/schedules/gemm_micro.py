@@ -113,12 +113,14 @@ class KernelForm:
     ``ahead``: one cache line per K step is brought to the second-level cache, for whoever comes
     next: pointer ``ahead``, then the elements ``ahead_step`` between two of them. ``tail``: only
     the first ``tail`` lanes of the last vector of ``c`` exist. ``b_dtype``: what B is kept in, if
-    narrower than the sums; ``uint16`` holds the bits of bfloat16.
+    narrower than the sums; ``uint16`` holds the bits of bfloat16. ``quads``: A and B are words of
+    four bytes whose products are all added; sums start from the row before B's first.
     """
 
     ahead: bool = False
     tail: bool = False
     b_dtype: str = ""
+    quads: bool = False
 
     @property
     def pointers(self) -> tuple[str, ...]:
@@ -133,6 +135,7 @@ class KernelForm:
 
 
 PLAIN = KernelForm()
+_QUADS = "llvm.x86.avx512.vpdpbusd.512"
 _OF_B = ("b", "ahead")  # pointers to elements of B
 
 
@@ -150,7 +153,7 @@ def micro_kernel(
     params = {n: index_var(n) for n in form.sizes}
     k, lda, ldb, ldc, accumulate = list(params.values())[:5]
     if form.ahead:
-        ldb = i64(tile.n_r)  # a constant leaves registers for the rows of A
+        ldb = i64(tile.n_r)  # packed; a constant leaves registers for the rows of A
     blk = Block()
     buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in pointers.items()}
     a, b, c = buffers["a"], buffers["b"], buffers["c"]
@@ -172,9 +175,20 @@ def micro_kernel(
     for s in range(splits):
         for i, v in tile_index:
             vstore(blk, sums[s][i][v], 0, lanes, zero)
+    if form.quads:
+        with blk.when(accumulate == 0):
+            for i, v in tile_index:
+                vstore(blk, sums[0][i][v], 0, lanes, vload(b, i64(v * lanes) - ldb, lanes))
     with blk.when(accumulate != 0):
         for i, v in tile_index:
             prefetch(blk, c, ldc * i + v * lanes)
+
+    def multiply_add(acc: Buffer, left: Buffer, right: Buffer) -> Expr:
+        total, x, y = (vload(v, 0, lanes) for v in (acc, left, right))
+        if not form.quads:
+            return x * y + total
+        x, y = (tirx.reinterpret(f"int8x{4 * lanes}", v) for v in (x, y))
+        return tirx.call_llvm_pure_intrin(f"{dtype}x{lanes}", _QUADS, total, x, y)
 
     def step(kk: Expr, s: int) -> None:
         line = max(1, 64 * 8 // tvm.DataType(dtype).bits)
@@ -191,8 +205,7 @@ def micro_kernel(
             vstore(blk, elem, 0, lanes, splat(a[starts[i] + kk], lanes))
             for v in range(vectors):
                 acc = sums[s][i][v]
-                product = vload(elem, 0, lanes) * vload(row[v], 0, lanes)
-                vstore(blk, acc, 0, lanes, product + vload(acc, 0, lanes))
+                vstore(blk, acc, 0, lanes, multiply_add(acc, elem, row[v]))
 
     turns = blk.bind("turns", tirx.truncdiv(k, i64(unroll)))
     with blk.loop("ko", turns) as ko:
@@ -319,8 +332,8 @@ class MicroKernels:
 
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
     """What makes two kernels of one size different."""
-    knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch)
-    return (*knobs, form.ahead, form.tail, form.b_dtype)
+    knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, tile.n_r if form.ahead else 0)
+    return (*knobs, form.ahead, form.tail, form.b_dtype, form.quads)
 
 
 def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:

@@ -9,9 +9,11 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, const, i64
-from tvm_disc.schedules.gemm_micro import vload
+from tvm_disc.schedules.gemm_micro import splat, vload, vstore
 from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_spec import (
+    COPY_BLOCKS,
+    COPY_PANELS,
     GemmSpec,
     Index,
     Place,
@@ -23,8 +25,6 @@ from tvm_disc.schedules.gemm_spec import (
     least,
 )
 from tvm_disc.schedules.gemm_tile import GemmTile
-
-COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
 
 
 @dataclass
@@ -142,6 +142,11 @@ class Operands:
         row0, rows = i_rows
         k0, depth = k_block
         b, p, spec, tile = self.b, self.plan, self.spec, self.tile
+        if spec.quads:
+            with b.loop("i", rows) as i:
+                to = self.bind("a_to", p.a_at + i * p.block_elems)
+                self._copy_quads(g, row0 + i, (k0, depth), to)
+            return
         view, dtype = spec.a_affine, spec.acc_dtype
         rowwise = spec.a_row if view is None else None
         if view is not None and is_one(view.k_stride):
@@ -168,6 +173,36 @@ class Operands:
                 with b.loop("k", depth) as kk:
                     value = self._load_a(g, row0 + i, k0 + kk)
                     b.store(self.scratch, to + kk, cast(value, dtype))
+
+    def _copy_quads(self, g: Expr, i: Expr, k_block: tuple[Expr, Expr], to: Expr) -> None:
+        """Copy a row of A by words of four bytes; what lies beyond K meets zeros of B."""
+        b, spec, lanes = self.b, self.spec, self.tile.lanes
+        k0, depth = k_block
+        signed = spec.dtype == "int8"
+        first = self.bind("first_byte", i64(k0) * 4)
+        size = self.bind("bytes", tirx.min(i64(depth) * 4, i64(spec.k) - first))
+        whole: Expr = i64(0)
+        view = spec.a_affine
+        if view is not None and is_one(view.k_stride):
+            at = self.bind("a_row", view.base(b, g) + i * view.stride + first)
+            whole = self.bind("whole", tirx.truncdiv(size, i64(4 * lanes)))
+            with b.loop("v", whole) as v:
+                value = vload(view.buffer, at + v * (4 * lanes), 4 * lanes)
+                value = tirx.reinterpret(f"int8x{4 * lanes}", value)
+                if signed:
+                    value = value ^ splat(const(-128, "int8"), 4 * lanes)
+                word = tirx.reinterpret(f"int32x{lanes}", value)
+                vstore(b, self.scratch, to + v * lanes, lanes, word)
+        done = self.bind("done", whole * lanes)
+        with b.loop("w", i64(depth) - done) as w:
+            total: Expr = const(0, "int32")
+            for byte in range(4):
+                k = tirx.min(first + (done + w) * 4 + byte, i64(spec.k) - 1)
+                value = b.bind("byte", tirx.Cast("int32", self._load_a(g, i, k)))
+                total = total | tirx.shift_left(
+                    value + 128 if signed else value, const(8 * byte, "int32")
+                )
+            b.store(self.scratch, to + done + w, total)
 
     def must_copy_a(self, blocks: Expr, panels: Expr) -> Any:
         """Whether a K block of A is copied: a Python or run-time truth value.
@@ -214,6 +249,8 @@ class Operands:
         if spec.b_packed is not None:
             constant = spec.b_packed
             at = panel * p.k + (g * (p.panels * p.k) if spec.b_packed_batched else 0)
+            if spec.quads:
+                at = at + panel + 1  # behind the first row of each panel
             return [(None, lambda k: (constant, (at + k) * n_r, n_r))]
 
         def packed(k: Expr) -> tuple[Buffer, Expr, Index]:
@@ -233,4 +270,4 @@ class Operands:
         return [(self.b.bind("b_is_packed", must), packed), (None, direct)]
 
 
-__all__ = ["COPY_BLOCKS", "COPY_PANELS", "Operands"]
+__all__ = ["Operands"]

@@ -12,6 +12,7 @@ from tvm_disc.schedules.emit import Block, Buffer, Expr, i64
 from tvm_disc.schedules.gemm_tile import GemmTile
 
 Index = Any  # Expr or int
+COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
 _WIDEST = 4  # how much wider tasks become, at as many groups of rows
 MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
 Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
@@ -61,6 +62,9 @@ class GemmSpec:
     tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched``; they
     and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
 
+    With ``quads`` a word of A and of the packed B (see :func:`pack_b_quads`) is four bytes along K,
+    and one step of K adds four products.
+
     When ``dtype`` differs from ``acc_dtype`` (half or int8 operands) operands are converted while
     they are copied, never read in place.
 
@@ -90,6 +94,7 @@ class GemmSpec:
     a_packed_batched: bool = False
     a_period: int = 0  # a batched packed A begins again after that many items; 0: never
     b_packed_batched: bool = False
+    quads: bool = False
 
 
 def cdiv(x: Index, y: Index) -> Index:
@@ -134,6 +139,8 @@ class Plan:
     ) -> None:
         keep = bind or (lambda _name, value: value)
         self.m, self.n, self.k = m, n, k = known(spec.m), known(spec.n), known(spec.k)
+        if spec.quads:
+            self.k = k = keep("words", cdiv(k, 4))
         self.panels = keep("panels", cdiv(n, tile.n_r))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # register tiles of rows
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
@@ -163,7 +170,9 @@ class Plan:
         self.sum_elems = keep("sum_elems", tile_elems * held)
         self.a_at = keep("a_at", cdiv(self.sum_elems, line) * line)
         rows = least(m, tile.m_blocks * tile.m_r)
-        self.may_copy_a = copies_a(spec) or (spec.a_packed is None and not self.one_k)
+        long = spec.a_packed is None and spec.b_packed is not None and not self.one_k
+        wide = not isinstance(self.panels, int) or self.panels >= COPY_PANELS
+        self.may_copy_a = copies_a(spec) or (long and wide)
         a_elems = rows * self.block_elems if self.may_copy_a else 0
         self.b_at = keep("b_at", self.a_at + a_elems)
         b_elems = least(self.panels, self.width) * tile.n_r * k if spec.b_packed is None else 0

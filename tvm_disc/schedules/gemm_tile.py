@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,18 +22,23 @@ _AVX512_CPUS = ("skylake-avx512", "cascadelake", "cooperlake", "icelake", "canno
 _AVX2_CPUS = ("haswell", "broadwell", "skylake", "x86-64-v3", "znver1", "znver2", "znver3",
               "alderlake", "raptorlake", "meteorlake", "core-avx2", "arrowlake")  # fmt: skip
 
+_QUAD_CPUS = ("cascadelake", "cooperlake", "icelake", "tigerlake", "rocketlake", "sapphirerapids",
+              "emeraldrapids", "graniterapids", "znver4", "znver5")  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Isa:
     """What the register file offers.
 
     ``lanes_f32``: float32 elements in one vector; ``registers``: vector registers; ``fma``:
-    whether a fused multiply-add exists.
+    whether a fused multiply-add exists; ``quads``: whether one instruction adds four products of
+    bytes to each int32 (VNNI). It says nothing of floats, so machines that differ in it are equal.
     """
 
     lanes_f32: int
     registers: int
     fma: bool
+    quads: bool = field(default=False, compare=False)
 
 
 def isa_of(target: Any) -> Isa:
@@ -45,7 +50,8 @@ def isa_of(target: Any) -> Isa:
     if any(part in triple for part in ("aarch64", "arm64")):
         return Isa(lanes_f32=4, registers=32, fma=True)
     if mcpu.startswith(_AVX512_CPUS) or "+avx512f" in mattr:
-        return Isa(lanes_f32=16, registers=32, fma=True)
+        quads = mcpu.startswith(_QUAD_CPUS) or "+avx512vnni" in mattr
+        return Isa(lanes_f32=16, registers=32, fma=True, quads=quads and "-avx512vnni" not in mattr)
     if mcpu.startswith(_AVX2_CPUS) or "+avx2" in mattr:
         return Isa(lanes_f32=8, registers=16, fma=True)
     return Isa(lanes_f32=4, registers=16, fma=False)
@@ -144,3 +150,21 @@ def pack_b_constant(b: npt.NDArray[Any], tile: GemmTile) -> npt.NDArray[Any]:
         cols = b[:, p * tile.n_r : (p + 1) * tile.n_r]
         out[p, :, : cols.shape[1]] = cols
     return out
+
+
+def pack_b_quads(b: npt.NDArray[np.int8], tile: GemmTile, signed: bool) -> npt.NDArray[np.int32]:
+    """``b[K, N]`` as panels ``[ceil(N / n_r), 1 + ceil(K / 4), n_r]`` of four bytes along K each.
+
+    The instruction takes unsigned bytes of A: those of a ``signed`` A are read 128 too high. The
+    first row of a panel is what that adds to each column, negated.
+    """
+    k, n = b.shape
+    panels, words = -(-n // tile.n_r), -(-k // 4)
+    whole = np.zeros((4 * words, panels * tile.n_r), np.int8)
+    whole[:k, :n] = b
+    out = np.zeros((panels, 1 + words, tile.n_r, 4), np.int8)
+    out[:, 1:] = whole.reshape(words, 4, panels, tile.n_r).transpose(2, 0, 3, 1)
+    rows = out.view(np.int32)[..., 0]
+    if signed:
+        rows[:, 0] = -128 * whole.sum(0, dtype=np.int32).reshape(panels, tile.n_r)
+    return rows
