@@ -25,7 +25,7 @@ from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.outline import outline
 from tvm_disc.codegen.program import Program
-from tvm_disc.codegen.target import resolve_target
+from tvm_disc.codegen.target import resolve_target, runs_here
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import read_model
@@ -96,7 +96,13 @@ def build(
         trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
     compilations += 1
     manifest = describe(front.programs, front.versions, front.library, front.refused)
-    return Executable(compiled, manifest, constants, trace.finish())
+    exe = Executable(compiled, manifest, constants)
+    if options.load and runs_here(front.target):
+        # LLVM generates code when it is first asked for; a first call should not wait for it.
+        with trace.stage("load"):
+            exe.ready()
+    exe.timings = dict(trace.finish())
+    return exe
 
 
 @dataclass

@@ -78,11 +78,18 @@ class Executable:
         self._results: dict[tuple[Any, ...], Any] = {}
         self._plain = len(self._names) == 1 and isinstance(self._outputs, int)
 
-    def _first_call(self, *args: Array) -> Any:
-        """Bind the machine code, which a program for another machine never does."""
+    def ready(self) -> None:
+        """Make the machine code ready now; otherwise the first call does, which then takes longer.
+
+        Raises:
+            ArtifactError: the program was compiled for another machine.
+        """
         with self._binding:
             if self._main == self._first_call:
                 self._bind_code()
+
+    def _first_call(self, *args: Array) -> Any:
+        self.ready()
         return self._main(*args)
 
     def _bind_code(self) -> None:
