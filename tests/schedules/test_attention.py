@@ -14,7 +14,7 @@ from tvm_disc import Options, relay
 # (queries, keys): empty, one, around the register tiles and the blocks, primes, several blocks.
 LENGTHS = (
     (0, 3), (5, 0), (1, 1), (1, 17), (7, 13), (8, 47), (9, 48), (10, 49), (35, 15), (36, 16),
-    (37, 96), (73, 127), (3, 1024), (2, 1025), (5, 2053),
+    (37, 96), (73, 127), (3, 1024), (2, 1025), (5, 2053), (2, 3), (6, 2),
 )  # fmt: skip
 LOWEST = np.finfo("float32").min
 SCALE = 0.3
