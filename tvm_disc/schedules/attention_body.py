@@ -15,7 +15,7 @@ from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Size
 from tvm_disc.schedules.emit import Buffer, const, first_lanes, i64
 from tvm_disc.schedules.gemm_inner import inner_kernel, tile_rows
 from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, splat, vload, vstore
-from tvm_disc.schedules.gemm_pack import copy_contiguous, transpose_into
+from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_spec import cdiv, div, least, most
 from tvm_disc.schedules.gemm_tile import GemmTile
 from tvm_disc.schedules.kernel import Body
@@ -57,7 +57,8 @@ class AttentionBody:
         self.queries, self.keys, self.values = operands
         self.sizes = Sizes(spec, tile, self._bind)
         self.rows = SoftmaxRows(spec, tile, found, body, self.sizes)
-        factor = spread(found)
+        # Of narrow scores, which may overflow, no bound is known.
+        factor = spread(found) if found.scores.dtype == spec.dtype else None
         self.hidden: HiddenKeys | None = None
         if factor is not None:
             self.hidden = HiddenKeys(spec, tile, found, body, self.sizes, factor)
@@ -174,7 +175,8 @@ class AttentionBody:
         whole = self._bind("whole", div(count, lanes))
         with low.loop("v", whole) as v:
             e = self._bind("e", v * lanes)
-            vstore(b, self.scratch, to + e, lanes, self._element(source, g, row, start + e, lanes))
+            value = self._element(source, g, row, start + e, lanes)
+            vstore(b, self.scratch, to + e, lanes, value)
         done = self._bind("done", whole * lanes)
         with b.when(done < count), low.scope():
             mask = first_lanes(b.bind("left", count - done), lanes)
@@ -186,7 +188,7 @@ class AttentionBody:
     def _element(self, source: Operand, g: Expr, row: Expr, e: Expr, lanes: int) -> Expr:
         value = source.at(g, row, self.low.space.aligned(self._bind("from", e), lanes))
         self.low.resolve([value])
-        return self.b.bind("value", value)
+        return self.b.bind("value", cast(value, self.spec.dtype, lanes))
 
     # -- products ------------------------------------------------------------------------------
 
@@ -206,9 +208,19 @@ class AttentionBody:
     def _keys_in_place(self) -> Expr:
         """Whether few queries take inner products with keys that lie along their depth."""
         z, place = self.sizes, self._place(self.keys)
-        if place is None or not _is_one(place[3]) or self.tile.lanes == 1:
+        if not self._inner(place):
             return const(False, "bool")
         return tirx.all(i64(z.m) >= 1, i64(z.m) < FEWEST_QUERIES)
+
+    def _inner(self, place: Any) -> bool:
+        """Whether there are inner products for keys at ``place``."""
+        if place is None or self.tile.lanes == 1:
+            return False
+        return _is_one(place[3]) and not self._narrow(place)
+
+    def _narrow(self, place: Any) -> bool:
+        """Whether an operand must be widened, which copies do."""
+        return str(place[0].dtype) != self.spec.dtype
 
     def _height(self) -> Expr:
         """The tallest tile of inner products that the queries fill."""
@@ -221,7 +233,7 @@ class AttentionBody:
         """Whether values are read as they lie: densely, or for one block of queries."""
         z, place = self.sizes, self._place(self.values, g)
         ragged = not isinstance(z.width, int) or z.width % self.tile.lanes
-        if place is None or not _is_one(place[3]) or ragged:
+        if place is None or not _is_one(place[3]) or ragged or self._narrow(place):
             return const(False, "bool")
         dense = i64(place[2]) <= 2 * self.tile.values.n_r
         fits = tirx.any(dense, i64(z.m) <= self.tile.queries)
@@ -245,7 +257,7 @@ class AttentionBody:
     def _product_of_keys(self, g: Expr, rows: Expr, k0: Expr, keys: Expr) -> None:
         """S = Q K^T for one block of keys."""
         place = self._place(self.keys, g)
-        if place is None or not _is_one(place[3]) or self.tile.lanes == 1:
+        if not self._inner(place):
             self._product_of_panels(rows, k0, keys)
             return
         with self.b.when(self._keys_in_place()), self.low.scope():
@@ -305,7 +317,7 @@ class AttentionBody:
         def lying(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Index]:
             return place[0], place[1] + k0 * place[2] + p * n_r, place[2]
 
-        if place is None:
+        if place is None or self._narrow(place):
             self._add_values(rows, block, panel)
             return
         with self.b.when(self._values_in_place(g)), self.low.scope():
