@@ -138,13 +138,21 @@ def test_softmax_over_queries_is_no_attention() -> None:
     assert not any("as attention" in r for r in refused)
 
 
-def test_half_precision_is_refused() -> None:
+def test_half_precision_is_fused_with_its_casts() -> None:
     inputs = operands()
     q, k, v = (relay.cast(x, "float16") for x in inputs)
     body = weighted(relay.nn.softmax(scores(q, k)), v)
-    kinds, refused = plan(relay.Function(inputs, body), FACTS)
+    kinds, _ = plan(relay.Function(inputs, body), FACTS)
+    assert kinds == ["attention"]
+
+
+def test_parts_of_several_dtypes_are_refused() -> None:
+    q, k, v = operands()
+    narrow = scores(relay.cast(q, "float16"), relay.cast(k, "float16"))
+    body = weighted(relay.nn.softmax(relay.cast(narrow, "float32")), v)
+    kinds, refused = plan(relay.Function([q, k, v], body), FACTS)
     assert "attention" not in kinds
-    assert any("only float32 and float64" in r for r in refused)
+    assert any("not all of one dtype out of float16, float32, float64" in r for r in refused)
 
 
 def test_an_expensive_mask_is_computed_once_for_all_heads() -> None:

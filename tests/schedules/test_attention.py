@@ -14,7 +14,7 @@ from tvm_disc import Options, relay
 # (queries, keys): empty, one, around the register tiles and the blocks, primes, several blocks.
 LENGTHS = (
     (0, 3), (5, 0), (1, 1), (1, 17), (7, 13), (8, 47), (9, 48), (10, 49), (35, 15), (36, 16),
-    (37, 96), (73, 127), (3, 1024), (2, 1025), (5, 2053),
+    (37, 96), (73, 127), (3, 1024), (2, 1025), (5, 2053), (2, 3), (6, 2),
 )  # fmt: skip
 LOWEST = np.finfo("float32").min
 SCALE = 0.3
@@ -101,6 +101,32 @@ def test_every_length_in_one_program(depth: int, width: int, dtype: str) -> None
     for m, n in LENGTHS:
         arrays = random(m, n, depth, width, dtype)
         np.testing.assert_allclose(program(*arrays), reference(*arrays), **CLOSE[dtype])
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_half_precision_with_sums_of_single(padded: bool) -> None:
+    """Scores are rounded as the graph says; weights and sums are float32."""
+    q, k, v = inputs = qkv(20, 64, "float16")
+    facts, chain = FACTS, lambda s: s
+    if padded:
+        mask = tensor("mask", "?", 1, 1, "?", dtype="float16")
+        inputs, facts = [*inputs, mask], [*FACTS, "mask.0 == q.0", "mask.3 == k.2"]
+        chain = lambda s: s + mask  # noqa: E731
+    program = compile_one(inputs, attend(q, k, v, chain, dtype="float16"), facts)
+    assert len(program.kernels) == 1
+    for m, n in LENGTHS:
+        arrays = random(m, n, 20, 64, "float16")
+        a, b, c = (x.astype("float64") for x in arrays)
+        scores = (a @ b.swapaxes(-1, -2)).astype("float16") * np.float16(SCALE)
+        if padded:
+            hidden = np.where(np.arange(n) >= n - n // 3, np.finfo("float16").min, np.float16(0))
+            arrays.append(np.tile(hidden.astype("float16"), (2, 1, 1, 1)))
+            scores = scores + arrays[-1]
+        e = np.exp(scores.astype("float64") - scores.max(-1, keepdims=True, initial=-1e4))
+        expected = e / e.sum(-1, keepdims=True) @ c if n else np.zeros((2, 3, m, 64))
+        result = program(*arrays)
+        assert result.dtype == "float16"
+        np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
 def rows_of_masks(m: int, n: int) -> np.ndarray:

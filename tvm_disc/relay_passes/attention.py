@@ -21,7 +21,7 @@ from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.shape import Solver
 
-DTYPES = ("float32", "float64")
+DTYPES = ("float16", "float32", "float64")
 # The algebra of a softmax with a running maximum: exp(a - c) = exp(a - b) * exp(b - c).
 _QUOTIENT, _PRODUCT, _EXP, _SHIFT, _MAX, _SUM = (
     f"relax.{n}" for n in ("divide", "multiply", "exp", "subtract", "max", "sum")
@@ -148,7 +148,7 @@ def same_matrix(source: Node, node: Node, solver: Solver) -> bool:
 def _refusal(found: Attention, solver: Solver) -> str | None:
     parts = found.nodes()
     if any(n.dtype != found.result.dtype or n.dtype not in DTYPES for n in parts):
-        return f"only {' and '.join(DTYPES)} are kept in registers"
+        return f"its parts are not all of one dtype out of {', '.join(DTYPES)}"
     if any(len(x.shape) < 2 for m in (found.scores, found.result) for x in m.inputs):
         return "a vector operand"
     if not all(same_matrix(v.inputs[0], v, solver) for v in found.views):

@@ -31,6 +31,7 @@ from tvm_disc.schedules.attention_spec import AttentionSpec, Sizes, attention_ti
 from tvm_disc.schedules.contract import Epilogue, MatMulView, strides_of
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.reducers import accumulator
 from tvm_disc.schedules.variant import Knobs
 from tvm_disc.schedules.windows import matmul_dims
 from tvm_disc.shape import Solver
@@ -57,7 +58,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     keys, values = _view(group, found.scores), _view(group, found.result)
     batch, m, n, depth = (_size(x) for x in keys.sizes)
     width = _size(values.n)
-    dtype = found.result.dtype
+    dtype = accumulator(found.result.dtype)
     tile = attention_tile(machine.isa, dtype, width)
     ats = (
         keys.a_at,

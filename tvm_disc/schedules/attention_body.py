@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from tvm import tirx
 
 from tvm_disc.relay_passes.attention import Attention
-from tvm_disc.schedules.attention_hidden import HiddenKeys, spread
+from tvm_disc.schedules.attention_hidden import FEWEST_QUERIES, HiddenKeys, spread
 from tvm_disc.schedules.attention_rows import SoftmaxRows
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
 from tvm_disc.schedules.emit import Buffer, const, first_lanes, i64
+from tvm_disc.schedules.gemm_inner import inner_kernel, tile_rows
 from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, splat, vload, vstore
-from tvm_disc.schedules.gemm_pack import copy_contiguous, transpose_into
+from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_spec import cdiv, div, least, most
 from tvm_disc.schedules.gemm_tile import GemmTile
 from tvm_disc.schedules.kernel import Body
@@ -55,7 +57,8 @@ class AttentionBody:
         self.queries, self.keys, self.values = operands
         self.sizes = Sizes(spec, tile, self._bind)
         self.rows = SoftmaxRows(spec, tile, found, body, self.sizes)
-        factor = spread(found)
+        # Of narrow scores, which may overflow, no bound is known.
+        factor = spread(found) if found.scores.dtype == spec.dtype else None
         self.hidden: HiddenKeys | None = None
         if factor is not None:
             self.hidden = HiddenKeys(spec, tile, found, body, self.sizes, factor)
@@ -71,8 +74,10 @@ class AttentionBody:
             g = self._bind("g", div(task, z.q_blocks))
             block = self._bind("q_block", task - g * z.q_blocks)
             with b.when(tirx.any(tirx.EQ(task, lo), tirx.EQ(block, i64(0)))), low.scope():
-                self._copy_keys(g)
-                self._copy_values(g)
+                with b.when(tirx.Not(self._keys_in_place())), low.scope():
+                    self._copy_keys(g)
+                with b.when(tirx.Not(self._values_in_place(g))), low.scope():
+                    self._copy_values(g)
                 if self.hidden is not None:
                     self.hidden.item()
             i0 = self._bind("i0", block * z.q_base + least(block, z.q_extra))
@@ -85,9 +90,9 @@ class AttentionBody:
             with low.loop("kb", blocks) as kb:
                 k0 = self._bind("k0", begin + kb * z.keys)
                 keys = self._bind("keys", least(z.keys, end - k0))
-                self._product_of_keys(rows, k0, keys)
+                self._product_of_keys(g, rows, k0, keys)
                 self.rows.emit(g, (i0, rows), (kb, k0, keys))
-                self._product_of_values(rows, (kb, k0, keys))
+                self._product_of_values(g, rows, (kb, k0, keys))
             self._finish(g, i0, rows)
 
     # -- copies --------------------------------------------------------------------------------
@@ -170,7 +175,8 @@ class AttentionBody:
         whole = self._bind("whole", div(count, lanes))
         with low.loop("v", whole) as v:
             e = self._bind("e", v * lanes)
-            vstore(b, self.scratch, to + e, lanes, self._element(source, g, row, start + e, lanes))
+            value = self._element(source, g, row, start + e, lanes)
+            vstore(b, self.scratch, to + e, lanes, value)
         done = self._bind("done", whole * lanes)
         with b.when(done < count), low.scope():
             mask = first_lanes(b.bind("left", count - done), lanes)
@@ -182,7 +188,7 @@ class AttentionBody:
     def _element(self, source: Operand, g: Expr, row: Expr, e: Expr, lanes: int) -> Expr:
         value = source.at(g, row, self.low.space.aligned(self._bind("from", e), lanes))
         self.low.resolve([value])
-        return self.b.bind("value", value)
+        return self.b.bind("value", cast(value, self.spec.dtype, lanes))
 
     # -- products ------------------------------------------------------------------------------
 
@@ -199,16 +205,93 @@ class AttentionBody:
 
         return blocks, tile_at
 
-    def _dispatcher(self, tile: GemmTile) -> Any:
+    def _keys_in_place(self) -> Expr:
+        """Whether few queries take inner products with keys that lie along their depth."""
+        z, place = self.sizes, self._place(self.keys)
+        if not self._inner(place):
+            return const(False, "bool")
+        return tirx.all(i64(z.m) >= 1, i64(z.m) < FEWEST_QUERIES)
+
+    def _inner(self, place: Any) -> bool:
+        """Whether there are inner products for keys at ``place``."""
+        if place is None or self.tile.lanes == 1:
+            return False
+        return _is_one(place[3]) and not self._narrow(place)
+
+    def _narrow(self, place: Any) -> bool:
+        """Whether an operand must be widened, which copies do."""
+        return str(place[0].dtype) != self.spec.dtype
+
+    def _height(self) -> Expr:
+        """The tallest tile of inner products that the queries fill."""
+        best: Expr = i64(1)
+        for rows in tile_rows(self.tile.lanes)[1:]:
+            best = tirx.Select(i64(self.sizes.m) >= rows, i64(rows), best)
+        return self._bind("height", best)
+
+    def _values_in_place(self, g: Expr) -> Expr:
+        """Whether values are read as they lie: densely, or for one block of queries."""
+        z, place = self.sizes, self._place(self.values, g)
+        ragged = not isinstance(z.width, int) or z.width % self.tile.lanes
+        if place is None or not _is_one(place[3]) or ragged or self._narrow(place):
+            return const(False, "bool")
+        dense = i64(place[2]) <= 2 * self.tile.values.n_r
+        fits = tirx.any(dense, i64(z.m) <= self.tile.queries)
+        return fits if self.hidden is None else tirx.all(fits, tirx.Not(self.hidden.worth))
+
+    def _place(self, operand: Operand, g: Expr = 0) -> Any:
+        return None if operand.place is None else operand.place(i64(g))
+
+    def _dispatcher(self, tile: GemmTile, columns: Index = None) -> Any:
+        """The kernels of every height, and of every width that ``columns`` need."""
         rows, vectors = tuple(range(1, tile.m_r + 1)), tuple(range(1, tile.vectors + 1))
+        if isinstance(columns, int):
+            last = -(-(columns % tile.n_r) // tile.lanes)
+            vectors = tuple(sorted({last, tile.vectors * (columns >= tile.n_r)} - {0})) or (1,)
         return self.kernels.dispatcher(tile, self.spec.dtype, rows, vectors)
 
     def _call(self, run: Any, at: Sequence[Expr], sizes: Sequence[Any]) -> None:
         where = [tirx.address_of(self.scratch[i64(x)]) for x in at]
         self.b.eval(call(run, [*where, *map(i64, sizes)]))
 
-    def _product_of_keys(self, rows: Expr, k0: Expr, keys: Expr) -> None:
+    def _product_of_keys(self, g: Expr, rows: Expr, k0: Expr, keys: Expr) -> None:
         """S = Q K^T for one block of keys."""
+        place = self._place(self.keys, g)
+        if not self._inner(place):
+            self._product_of_panels(rows, k0, keys)
+            return
+        with self.b.when(self._keys_in_place()), self.low.scope():
+            self._inner_products(place, rows, k0, keys)
+        with self.b.otherwise(), self.low.scope():
+            self._product_of_panels(rows, k0, keys)
+
+    def _inner_products(self, place: Any, rows: Expr, k0: Expr, keys: Expr) -> None:
+        """All rows against keys where they lie; the last tile overlaps the one before it.
+
+        Keys fewer than a tile has columns are taken one by one, in all its columns.
+        """
+        z, lanes, dtype, height = self.sizes, self.tile.lanes, self.spec.dtype, self._height()
+        buffer, base, step, _ = place
+        start = self._bind("start", base + k0 * step)
+        for tall in tile_rows(lanes):
+            wide, key = lanes // tall, ("inner", dtype, lanes, tall)
+            many = i64(keys) >= wide
+            turn = self._bind("turn", tirx.Select(many, i64(wide), i64(1)))
+            apart = self._bind("apart", tirx.Select(many, i64(step), i64(0)))
+            run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, dtype, lanes, tall))
+            with (
+                self.b.when(height == tall),
+                self.low.loop("jt", cdiv(keys, turn)) as jt,
+                self.low.loop("it", cdiv(rows, tall)) as it,
+            ):
+                j = self._bind("j", tirx.min(jt * turn, keys - turn))
+                i = self._bind("i", tirx.min(it * tall, rows - tall))
+                at = (self.scratch[z.q_at + i * z.q_row], buffer[start + j * step],
+                      self.scratch[z.s_at + i * z.s_row + j])  # fmt: skip
+                sizes = (z.depth, z.q_row, apart, z.s_row)
+                self.b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
+
+    def _product_of_panels(self, rows: Expr, k0: Expr, keys: Expr) -> None:
         z, tile = self.sizes, self.tile.scores
         run = self._dispatcher(tile)
         blocks, tile_at = self._tiles(rows, tile)
@@ -223,21 +306,41 @@ class AttentionBody:
                 sizes = (z.depth, z.q_row, tile.n_r, z.s_row, 0, height, vectors)
                 self._call(run, at, sizes)
 
-    def _product_of_values(self, rows: Expr, block: tuple[Expr, Expr, Expr]) -> None:
+    def _product_of_values(self, g: Expr, rows: Expr, block: tuple[Expr, Expr, Expr]) -> None:
         """O += S V for one block of keys."""
+        z, n_r = self.sizes, self.tile.values.n_r
+        place = self._place(self.values, g)
+
+        def panel(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Index]:
+            return self.scratch, z.v_at + (p * z.n + k0) * n_r, n_r
+
+        def lying(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Index]:
+            return place[0], place[1] + k0 * place[2] + p * n_r, place[2]
+
+        if place is None or self._narrow(place):
+            self._add_values(rows, block, panel)
+            return
+        with self.b.when(self._values_in_place(g)), self.low.scope():
+            self._add_values(rows, block, lying)
+        with self.b.otherwise(), self.low.scope():
+            self._add_values(rows, block, panel)
+
+    def _add_values(self, rows: Expr, block: tuple[Expr, Expr, Expr], source: Any) -> None:
         z, tile = self.sizes, self.tile.values
         kb, k0, keys = block
-        run = self._dispatcher(tile)
+        run = self._dispatcher(tile, z.width)
         blocks, tile_at = self._tiles(rows, tile)
         with self.low.loop("p", z.v_panels) as p:
             columns = least(tile.n_r, z.width - p * tile.n_r)
             vectors = self._bind("vectors", cdiv(columns, tile.lanes))
-            panel = self._bind("panel", z.v_at + (p * z.n + k0) * tile.n_r)
+            buffer, at, ldb = source(p, k0)
+            at = self._bind("values_at", at)
             with self.low.loop("t", blocks) as t:
                 first, height = tile_at(t)
-                at = (z.s_at + first * z.s_row, panel, z.o_at + first * z.o_row + p * tile.n_r)
-                sizes = (keys, z.s_row, tile.n_r, z.o_row, kb, height, vectors)
-                self._call(run, at, sizes)
+                rows_at, sums_at = z.s_at + first * z.s_row, z.o_at + first * z.o_row + p * tile.n_r
+                places = (self.scratch[rows_at], buffer[at], self.scratch[sums_at])
+                sizes = (keys, z.s_row, ldb, z.o_row, kb, height, vectors)
+                self.b.eval(call(run, [*map(tirx.address_of, places), *map(i64, sizes)]))
 
     def _finish(self, g: Expr, i0: Expr, rows: Expr) -> None:
         """Divide by the sums and hand the rows on."""

@@ -11,6 +11,7 @@ from tvm import tirx
 from tvm_disc.relay_passes.attention import Attention
 from tvm_disc.schedules.accumulate import fold
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
+from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import (
     Block,
     const,
@@ -142,10 +143,12 @@ class SoftmaxRows:
 
         def step(at: Expr, width: int, mask: Expr) -> None:
             scores = b.bind("scores", vload(scratch, row + at, width))
-            low.bind_reader(found.scores, lambda _index: scores)
+            rounded = b.bind("rounded", cast(scores, found.scores.dtype))
+            low.bind_reader(found.scores, lambda _index: rounded)
             value = scores
             if found.masked is not found.scores:
                 value = low.at(found.masked, [*outer, ramp(bind_opaque(b, "j", k0 + at), width)])
+                value = cast(value, dtype)
             low.drop_reader(found.scores)
             if mask is not None:
                 value = b.bind("value", tirx.Select(mask, value, splat(lowest, width)))

@@ -75,7 +75,9 @@ def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) 
     try:
         found = staged(group, cuts, plan)
         if group.kind == "attention":
-            found = replace(found, needs=(*found.needs, _scores_fit(found)))
+            # One kernel is faster wherever it was measured; a machine may still find otherwise.
+            needs = (*found.needs, _scores_fit(found))
+            found = replace(found, needs=needs, guessed=False)
         return [found]
     except Unsupported:
         return []
