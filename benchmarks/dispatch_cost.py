@@ -17,12 +17,13 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from tvm_disc import Options, build
-from tvm_disc.schedules import tree as trees
+from tvm_disc.schedules import vendor
 from tvm_disc.schedules.choose import Choice
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.tree import Leaf
 from tvm_disc.schedules.variant import SERIAL, Variant
+from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import Bench, build_bench
 from tvm_disc.tune.measure import local_session
@@ -40,7 +41,7 @@ def hollow(choice: Choice) -> Choice:
         plan = replace(
             variant.plan,
             tasks=i64(1),
-            emit=_nothing(k),
+            emit=_nothing(k, calls_vendor(variant.plan)),
             scratch_elems=0,
             stages=(),
             packed={},
@@ -50,13 +51,15 @@ def hollow(choice: Choice) -> Choice:
     return replace(choice, variants=made)
 
 
-def _nothing(number: int) -> Any:
+def _nothing(number: int, asks_for_library: bool) -> Any:
     name = f"disc.nothing.{number}"
     # A function of its own, which LLVM can neither see through nor take for another one.
     code = (
         f"define linkonce_odr i32 @{name}() noinline {{\n"
         f'  call void asm sideeffect "", "r"(i32 {number})\n  ret i32 0\n}}'
     )
+    if asks_for_library:  # that a library is there is what the variant needs
+        code = f"{code}\n{vendor._library('s')}"
 
     def emit(body: Body) -> None:
         call = tirx.Evaluate(tirx.call_extern("int32", name))
@@ -98,47 +101,39 @@ def tree_ns(bench: Bench, dims: Sequence[int]) -> float:
 
 # -- assembly ------------------------------------------------------------------------------------
 
-_LABEL = re.compile(r"^(\.?\w[\w.$]*):")
-_JUMP = re.compile(r"^\s+(j\w+)\s+(\S+)")
-_INSTRUCTION = re.compile(r"^\s+[a-z]\w*")
+_LABEL = re.compile(r"^([.\w][\w.$]*):")
+_INSTRUCTION = re.compile(r"^\s+([a-z]\w*)(?:\s+(\S+))?")
+APART = ("disc.nothing.", ".look")  # the variants, and what runs once in the life of a process
 
 
 @dataclass
 class _Code:
-    """A function's instructions (None for a label) and where its labels are."""
+    """Functions as (instruction, its operand), and where every label is."""
 
     lines: list[tuple[str, str]]
     labels: dict[str, int]
 
-
-def _function(text: str, name: str) -> _Code:
-    lines: list[tuple[str, str]] = []
-    labels: dict[str, int] = {}
-    inside = False
-    for line in text.splitlines():
-        label = _LABEL.match(line)
-        if label and label[1] == name:
-            inside = True
-        elif inside and label and label[1].startswith(".Lfunc_end"):
-            break
-        elif inside and label:
-            labels[label[1]] = len(lines)
-        elif inside and _INSTRUCTION.match(line):
-            jump = _JUMP.match(line)
-            word = line.split()[0]
-            lines.append((jump[1], jump[2]) if jump else (word, ""))
-    if not lines:
-        raise ValueError(f"no function {name} in the assembly")
-    return _Code(lines, labels)
+    @staticmethod
+    def of(text: str) -> _Code:
+        code = _Code([], {})
+        for line in text.splitlines():
+            if label := _LABEL.match(line):
+                code.labels[label[1]] = len(code.lines)
+            elif found := _INSTRUCTION.match(line):
+                code.lines.append((found[1], (found[2] or "").removesuffix("@PLT")))
+        return code
 
 
-def longest_path(text: str, name: str) -> int:
-    """Most instructions that one call of a function without loops can run, callees apart.
+def longest_path(text: str, name: str, apart: Sequence[str] = APART) -> int:
+    """Most instructions that one call of a function without loops can run, with its callees but
+    for those with a part of ``apart`` in their names.
 
     Raises:
         ValueError: there is no such function.
     """
-    code = _function(text, name)
+    code = _Code.of(text)
+    if name not in code.labels:
+        raise ValueError(f"no function {name} in the assembly")
 
     @cache
     def after(at: int) -> int:
@@ -147,12 +142,14 @@ def longest_path(text: str, name: str) -> int:
         word, target = code.lines[at]
         if word.startswith("ret"):
             return 1
-        if not target or target not in code.labels:  # a jump out of it is a call
-            return 1 if word == "jmp" else 1 + after(at + 1)
-        there = after(code.labels[target])
+        there = 0
+        if target in code.labels and not any(a in target for a in apart):
+            if word.startswith("call"):
+                return 1 + after(code.labels[target]) + after(at + 1)
+            there = after(code.labels[target]) if word.startswith("j") else 0
         return 1 + (there if word == "jmp" else max(there, after(at + 1)))
 
-    return after(0)
+    return after(code.labels[name])
 
 
 # -- bytes of the library ------------------------------------------------------------------------
@@ -194,4 +191,4 @@ def _code_bytes(exe: Any, path: Path) -> int:
     return path.stat().st_size
 
 
-__all__ = ["Bench", "growth", "longest_path", "tree_bench", "tree_instructions", "tree_ns", "trees"]
+__all__ = ["Bench", "growth", "longest_path", "tree_bench", "tree_instructions", "tree_ns"]

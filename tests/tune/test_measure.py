@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from tvm_disc.schedules.signature import describe_group, group_key, template_has
 from tvm_disc.schedules.variant import Need
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench
-from tvm_disc.tune.measure import Effort, Session, local_session
+from tvm_disc.tune.measure import Effort, Session, apart_from_workers, local_session
 
 QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1)
 
@@ -81,3 +83,52 @@ def test_groups_that_differ_have_other_keys() -> None:
 
     keys = {key(), key(op="relax.tanh"), key(dtype="float64"), key(attrs={"axis": 1})}
     assert len(keys) == 4
+
+
+def bound_thread(core: int) -> tuple[threading.Thread, threading.Event]:
+    """A thread that stays on one core until it is told to end."""
+    ready, end = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        os.sched_setaffinity(0, {core})
+        ready.set()
+        end.wait()
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    ready.wait()
+    return thread, end
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no threads")
+def test_the_caller_keeps_off_the_cores_of_workers() -> None:
+    before = os.sched_getaffinity(0)
+    core = max(before)
+    thread, end = bound_thread(core)
+    try:
+        with apart_from_workers():
+            assert core not in os.sched_getaffinity(0) or before == {core}
+        assert os.sched_getaffinity(0) == before
+        with apart_from_workers(wanted=False):
+            assert os.sched_getaffinity(0) == before
+    finally:
+        end.set()
+        thread.join()
+
+
+def test_one_slow_time_does_not_give_a_variant_up(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: dict[int, int] = {}
+
+    def once(k: int, args: Any, dims: Any, number: int) -> float:
+        calls[k] = calls.get(k, 0) + 1
+        if k == 1 and calls[k] == 1:
+            return 1e9  # another process had the core
+        return {0: 200.0, 1: 100.0}.get(k, 9000.0)
+
+    monkeypatch.setattr(session, "_once", once)
+    effort = Effort(rounds=4, round_ns=1.0, most_rounds=4, pause_s=0.0)
+    times = session.time((600, 1000), effort)
+    assert times[0] == 200.0 and times[1] == 100.0
+    assert calls[1] > calls[0] >= 5

@@ -93,12 +93,16 @@ f:
 \tretq
 .Lfunc_end0:
 \tnop
+h:
+\tnop
+\tretq
 """
 
 
 def test_the_longest_path_is_found() -> None:
-    assert longest_path(ASM, "f") == 5
-    assert longest_path(ASM.replace("\tcallq\th\n", "\tcallq\th\n" * 3), "f") == 6
+    assert longest_path(ASM, "f") == 6
+    assert longest_path(ASM, "f", apart=("h",)) == 5
+    assert longest_path(ASM.replace("\tcallq\th\n", "\tcallq\th\n" * 3), "f") == 12
 
 
 def test_a_function_that_is_not_there_is_refused() -> None:

@@ -32,7 +32,7 @@ Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> vari
 
 MEASURED = Limits(gain=0.03, split_gain=0.01, depth=5)  # less would be noise
 FEWEST = 24  # measured times from which a regressor learns anything
-BETWEEN = 128  # predicted points between the measured ones
+BETWEEN = 512  # predicted points between the measured ones
 _TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
 PREDICTED_WEIGHT = 1.0  # of a predicted point, against a measured one
 
