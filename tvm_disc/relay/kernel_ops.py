@@ -20,6 +20,8 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.compact": (),
     "disc.coordinates": (),
     "disc.csr_dense": ("transposed",),
+    "disc.pool_grad": ("average", "count_pads", "pool_size", "strides", "padding"),
+    "disc.sample": ("method", "border", "corners"),
     "disc.suppress": ("rule", "any_class"),
 }
 

@@ -10,6 +10,8 @@ from tvm_disc.schedules.compact import plan_compact
 from tvm_disc.schedules.coordinates import plan_coordinates
 from tvm_disc.schedules.csr import plan_csr_dense
 from tvm_disc.schedules.kernel import Group, Machine, Plan
+from tvm_disc.schedules.pool_grad import plan_pool_grad
+from tvm_disc.schedules.sampling import plan_sample
 from tvm_disc.schedules.suppress import plan_suppress
 from tvm_disc.shape import Solver
 
@@ -17,6 +19,8 @@ PLANS: Mapping[str, Callable[[Node], Plan]] = {
     "disc.compact": plan_compact,
     "disc.coordinates": plan_coordinates,
     "disc.csr_dense": plan_csr_dense,
+    "disc.pool_grad": plan_pool_grad,
+    "disc.sample": plan_sample,
     "disc.suppress": plan_suppress,
 }
 

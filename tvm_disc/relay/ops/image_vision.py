@@ -5,20 +5,6 @@ from __future__ import annotations
 from .row import REQUIRED, OpRow, Pattern
 
 ROWS: tuple[OpRow, ...] = (
-    OpRow("image.affine_grid", ("data",), {"target_shape": REQUIRED}, Pattern.INJECTIVE, True),
-    OpRow(
-        "image.crop_and_resize",
-        ("data", "boxes", "box_indices"),
-        {
-            "crop_size": None,
-            "layout": "NCHW",
-            "method": "bilinear",
-            "extrapolation_value": 0.0,
-            "out_dtype": "",
-        },
-        Pattern.INJECTIVE,
-        True,
-    ),
     OpRow(
         "image.dilation2d",
         ("data", "weight"),
@@ -32,13 +18,6 @@ ROWS: tuple[OpRow, ...] = (
         },
         Pattern.OPAQUE,
         False,
-    ),
-    OpRow(
-        "image.grid_sample",
-        ("data", "grid"),
-        {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True},
-        Pattern.INJECTIVE,
-        True,
     ),
     OpRow(
         "image.resize1d",

@@ -115,8 +115,6 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.OUT_ELEMWISE,
         False,
     ),
-    OpRow("nn.cross_entropy", ("predictions", "targets"), {}, Pattern.OPAQUE, False),
-    OpRow("nn.cross_entropy_with_logits", ("predictions", "targets"), {}, Pattern.OPAQUE, False),
     OpRow(
         "nn.dense",
         ("data", "weight"),
@@ -181,7 +179,6 @@ ROWS: tuple[OpRow, ...] = (
         reference=ref.softmax,
         samples=(Sample((("n", "m", "float32"),), ("n", "m")),),
     ),
-    OpRow("nn.fifo_buffer", ("data", "buffer"), {"axis": 0}, Pattern.OPAQUE, False),
     OpRow(
         "nn.group_norm",
         ("data", "gamma", "beta"),
@@ -307,13 +304,6 @@ ROWS: tuple[OpRow, ...] = (
         True,
         reference=ref.mirror_pad,
         samples=(Sample((("n", 3, "float32"),), ("n", 6), {"pad_width": ((0, 0), (2, 1))}),),
-    ),
-    OpRow(
-        "nn.nll_loss",
-        ("predictions", "targets", "weights"),
-        {"reduction": "mean", "ignore_index": REQUIRED},
-        Pattern.OUT_ELEMWISE,
-        False,
     ),
     OpRow(
         "nn.pad",
