@@ -23,6 +23,7 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.pool_grad": ("average", "count_pads", "pool_size", "strides", "padding"),
     "disc.sample": ("method", "border", "corners"),
     "disc.suppress": ("rule", "any_class"),
+    "disc.threefry": ("mode", "count"),
 }
 
 # The same bits as another type: element-wise, no kernel.

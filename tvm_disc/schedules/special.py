@@ -13,6 +13,7 @@ from tvm_disc.schedules.kernel import Group, Machine, Plan
 from tvm_disc.schedules.pool_grad import plan_pool_grad
 from tvm_disc.schedules.sampling import plan_sample
 from tvm_disc.schedules.suppress import plan_suppress
+from tvm_disc.schedules.threefry import plan_threefry
 from tvm_disc.shape import Solver
 
 PLANS: Mapping[str, Callable[[Node], Plan]] = {
@@ -22,6 +23,7 @@ PLANS: Mapping[str, Callable[[Node], Plan]] = {
     "disc.pool_grad": plan_pool_grad,
     "disc.sample": plan_sample,
     "disc.suppress": plan_suppress,
+    "disc.threefry": plan_threefry,
 }
 
 
