@@ -69,15 +69,7 @@ PENDING = {
     "dft",
     "fixed_point_multiply",
     "fixed_point_multiply_per_axis",
-    "image.dilation2d",
-    "nn.correlation",
     "stft",
-    "vision.multibox_prior",
-    "vision.multibox_transform_loc",
-    "vision.proposal",
-    "vision.roi_align",
-    "vision.roi_pool",
-    "vision.yolo_reorg",
 }
 
 

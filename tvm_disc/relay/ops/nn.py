@@ -101,21 +101,6 @@ ROWS: tuple[OpRow, ...] = (
         True,
     ),
     OpRow(
-        "nn.correlation",
-        ("data1", "data2"),
-        {
-            "kernel_size": 1,
-            "max_displacement": 1,
-            "stride1": 1,
-            "stride2": 1,
-            "padding": (0, 0),
-            "is_multiply": True,
-            "layout": "NCHW",
-        },
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
         "nn.dense",
         ("data", "weight"),
         {"units": REQUIRED, "out_dtype": ""},
