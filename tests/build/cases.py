@@ -127,6 +127,15 @@ def _by_row(values: list[Any]) -> list[Any]:
     return [coords, entries, shape, default]
 
 
+def _regions(values: list[Any]) -> list[Any]:
+    """Regions of images that are there, of several pixels."""
+    data, rois = values
+    rois[:, 0] = np.floor(rois[:, 0] * len(data))
+    rois[:, 1:3] = rois[:, 1:3] * 6 - 1
+    rois[:, 3:] = rois[:, 1:3] + rois[:, 3:] * 8
+    return [data, rois]
+
+
 # Inputs that the operator wants in a certain form.
 PREPARED = {
     "searchsorted": lambda values: [np.sort(values[0], -1), *values[1:]],
@@ -134,6 +143,8 @@ PREPARED = {
     "nn.sparse_add": _compressed,
     "nn.sparse_transpose": _square,
     "sparse_fill_empty_rows": _by_row,
+    "vision.roi_align": _regions,
+    "vision.roi_pool": _regions,
     "vision.non_max_suppression": _detected,
 }
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay.expr import Call, Expr, Function, Op
 from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.ops.refused import REFUSED
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay.visit import post_order
 
@@ -38,5 +39,6 @@ def require_operators(mod: IRModule) -> None:
     for name, places in sorted(missing.items()):
         known = [p for p in places if p]
         where = f", first at {known[0]}" if known else ""
-        lines.append(f"  {name}: {len(places)} calls{where}")
-    raise Unsupported("these operators have no import rule yet:\n" + "\n".join(lines))
+        why = f": {REFUSED[name]}" if name in REFUSED else ""
+        lines.append(f"  {name}: {len(places)} calls{where}{why}")
+    raise Unsupported("these operators have no import rule:\n" + "\n".join(lines))

@@ -20,7 +20,13 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.compact": (),
     "disc.coordinates": (),
     "disc.csr_dense": ("transposed",),
+    "disc.pool_grad": ("average", "count_pads", "pool_size", "strides", "padding"),
+    "disc.correlation": ("size", "most", "stride", "apart", "product"),
+    "disc.proposals": ("stride", "least", "plain"),
+    "disc.roi": ("mode", "pooled", "scale", "ratio"),
+    "disc.sample": ("method", "border", "corners"),
     "disc.suppress": ("rule", "any_class"),
+    "disc.threefry": ("mode", "count"),
 }
 
 # The same bits as another type: element-wise, no kernel.

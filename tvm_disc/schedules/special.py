@@ -10,14 +10,25 @@ from tvm_disc.schedules.compact import plan_compact
 from tvm_disc.schedules.coordinates import plan_coordinates
 from tvm_disc.schedules.csr import plan_csr_dense
 from tvm_disc.schedules.kernel import Group, Machine, Plan
+from tvm_disc.schedules.pool_grad import plan_pool_grad
+from tvm_disc.schedules.proposals import plan_proposals
+from tvm_disc.schedules.regions import plan_correlation, plan_roi
+from tvm_disc.schedules.sampling import plan_sample
 from tvm_disc.schedules.suppress import plan_suppress
+from tvm_disc.schedules.threefry import plan_threefry
 from tvm_disc.shape import Solver
 
 PLANS: Mapping[str, Callable[[Node], Plan]] = {
     "disc.compact": plan_compact,
     "disc.coordinates": plan_coordinates,
     "disc.csr_dense": plan_csr_dense,
+    "disc.pool_grad": plan_pool_grad,
+    "disc.correlation": plan_correlation,
+    "disc.proposals": plan_proposals,
+    "disc.roi": plan_roi,
+    "disc.sample": plan_sample,
     "disc.suppress": plan_suppress,
+    "disc.threefry": plan_threefry,
 }
 
 

@@ -47,7 +47,8 @@ class _List:
     Rules, which differ in detail between the operators they come from:
         relay: boxes without a positive score stay, but do not count;
         onnx: boxes with a score above -1 are picked, those with a positive one suppressed;
-        tflite: as given, corners in order, and only more than the threshold suppresses.
+        tflite: as given, corners in order, and only more than the threshold suppresses;
+        pixels: the same, with sides that count their last pixel.
     """
 
     def __init__(self, body: Body, node: Node, head: list[Expr]) -> None:
@@ -137,10 +138,11 @@ class _List:
         low = self.low
         batch = self.head[0]
         a = [low.at(self.boxes, [batch, place, i64(k)]) for k in range(4)]
-        if self.rule != "tflite":
+        if self.rule in ("relay", "onnx"):
             a = [f(a[k], a[k + 2]) for f in (tirx.min, tirx.max) for k in (0, 1)]
             a = [low.settle(n, v) for n, v in zip(("left", "top", "right", "low"), a, strict=True)]
-        area = low.settle("area", (a[2] - a[0]) * (a[3] - a[1]))
+        more = const(1 if self.rule == "pixels" else 0, self.boxes.dtype)
+        area = low.settle("area", (a[2] - a[0] + more) * (a[3] - a[1] + more))
         kind = const(0, self.boxes.dtype)
         if self.classes is not None:
             kind = low.at(self.classes, [batch, place])
@@ -151,13 +153,16 @@ class _List:
         block, dtype = self.block, self.boxes.dtype
         zero = const(0, dtype)
         kept = [block.bind("k", x) for x in kept]
+        more = const(1 if self.rule == "pixels" else 0, dtype)
         sides = [
-            block.bind("side", tirx.min(kept[k + 2], box[k + 2]) - tirx.max(kept[k], box[k]))
+            block.bind("side", tirx.min(kept[k + 2], box[k + 2]) - tirx.max(kept[k], box[k]) + more)
             for k in (0, 1)
         ]
         wide, high = (tirx.max(s, zero) for s in sides)
         common = block.bind("common", high * wide)
         union = block.bind("union", kept[4] + box[4] - common)
+        if self.rule == "pixels":
+            return block.bind("ratio", common / union) > self.threshold
         if self.rule == "tflite":
             real = tirx.And(kept[4] > zero, box[4] > zero)
             ratio = block.bind("ratio", tirx.Select(real, common / union, zero))

@@ -69,6 +69,9 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         return WhyNot("transpose", "permutations and outputs differ in shape or in what they move")
     if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
         return WhyNot("transpose", "the last axis of one side is 1, between others")
+    if any(_is_short(domain[slice(*run)], solver) for pair in runs for run in pair):
+        # LLVM also needs minutes for tiles that it can prove to be nearly empty.
+        return WhyNot("transpose", f"one side is at most {NARROW} long: tiles would be empty")
     if any(m.dtype in ("bool", "float16", "bfloat16") for m in moves):
         return WhyNot("transpose", "no vector shuffles of this type")
     if not is_vectorizable(group) or uncertain_dims(group, solver):
@@ -92,6 +95,10 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         emit=emit,
         notes={"tiles": f"{machine.lanes} x {machine.lanes} in registers"},
     )
+
+
+def _is_short(dims: Sequence[Any], solver: Solver) -> bool:
+    return bool(solver.known_le(product(dims), i64(NARROW)))
 
 
 def _part_of(body: Body, tasks: Expr, own: Expr) -> Body:

@@ -289,7 +289,8 @@ def _collapse_sum_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if not axes:
         return x
     over = {"axis": tuple(axes), "keepdims": True, "exclude": False}
-    return ctx.reshape(reduction(R.sum)(ctx, [x], over), dims)
+    total: Tensor = reduction(R.sum)(ctx, [x], over)
+    return ctx.reshape(total, dims)
 
 
 def _reinterpret(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -299,8 +300,9 @@ def _reinterpret(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise TypeMismatch(
             ctx.where(f"expected a type of as many bits as {x.dtype}, found {dtype}")
         )
+    found: Tensor = x
     if x.dtype == dtype:
-        return x
+        return found
     return ctx.emit(reinterpret_call(ctx.expr(x), x.dims, dtype), x.dims, dtype)
 
 

@@ -2,44 +2,9 @@
 
 from __future__ import annotations
 
-from .row import REQUIRED, OpRow, Pattern
+from .row import OpRow, Pattern
 
 ROWS: tuple[OpRow, ...] = (
-    OpRow("image.affine_grid", ("data",), {"target_shape": REQUIRED}, Pattern.INJECTIVE, True),
-    OpRow(
-        "image.crop_and_resize",
-        ("data", "boxes", "box_indices"),
-        {
-            "crop_size": None,
-            "layout": "NCHW",
-            "method": "bilinear",
-            "extrapolation_value": 0.0,
-            "out_dtype": "",
-        },
-        Pattern.INJECTIVE,
-        True,
-    ),
-    OpRow(
-        "image.dilation2d",
-        ("data", "weight"),
-        {
-            "strides": (1, 1),
-            "padding": (0, 0),
-            "dilations": (1, 1),
-            "data_layout": "NCHW",
-            "kernel_layout": "IHW",
-            "out_dtype": "",
-        },
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow(
-        "image.grid_sample",
-        ("data", "grid"),
-        {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True},
-        Pattern.INJECTIVE,
-        True,
-    ),
     OpRow(
         "image.resize1d",
         ("data",),
@@ -94,66 +59,4 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.INJECTIVE,
         False,
     ),
-    OpRow(
-        "vision.multibox_prior",
-        ("data",),
-        {
-            "sizes": (1.0,),
-            "ratios": (1.0,),
-            "steps": (-1.0, -1.0),
-            "offsets": (0.5, 0.5),
-            "clip": False,
-        },
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow(
-        "vision.multibox_transform_loc",
-        ("cls_prob", "loc_pred", "anchor"),
-        {
-            "clip": True,
-            "threshold": 0.01,
-            "variances": (0.1, 0.1, 0.2, 0.2),
-            "keep_background": False,
-        },
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow(
-        "vision.proposal",
-        ("cls_prob", "bbox_pred", "im_info"),
-        {
-            "scales": (4.0, 8.0, 16.0, 32.0),
-            "ratios": (0.5, 1.0, 2.0),
-            "feature_stride": 16,
-            "threshold": 0.7,
-            "rpn_pre_nms_top_n": 6000,
-            "rpn_post_nms_top_n": 300,
-            "rpn_min_size": 16,
-            "iou_loss": False,
-        },
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow(
-        "vision.roi_align",
-        ("data", "rois"),
-        {
-            "pooled_size": REQUIRED,
-            "spatial_scale": REQUIRED,
-            "sample_ratio": -1,
-            "layout": "NCHW",
-            "mode": "avg",
-        },
-        Pattern.OPAQUE,
-        True,
-    ),
-    OpRow(
-        "vision.roi_pool",
-        ("data", "rois"),
-        {"pooled_size": REQUIRED, "spatial_scale": REQUIRED, "layout": "NCHW"},
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow("vision.yolo_reorg", ("data",), {"stride": 1}, Pattern.OPAQUE, False),
 )

@@ -51,23 +51,6 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.OPAQUE,
         False,
     ),
-    OpRow("random.multinomial", ("key", "probs"), {"num_samples": 1}, Pattern.OPAQUE, False),
-    OpRow(
-        "random.normal",
-        ("key", "mean", "scale"),
-        {"out_shape": REQUIRED, "out_dtype": ""},
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow("random.threefry_generate", ("key",), {"out_shape": REQUIRED}, Pattern.OPAQUE, False),
-    OpRow("random.threefry_split", ("key",), {}, Pattern.OPAQUE, False),
-    OpRow(
-        "random.uniform",
-        ("key", "low", "high"),
-        {"out_shape": REQUIRED, "out_dtype": ""},
-        Pattern.OPAQUE,
-        False,
-    ),
     OpRow(
         "relay.op.annotation.simulated_quantize",
         ("data", "dom_scale", "clip_min", "clip_max"),

@@ -101,23 +101,6 @@ ROWS: tuple[OpRow, ...] = (
         True,
     ),
     OpRow(
-        "nn.correlation",
-        ("data1", "data2"),
-        {
-            "kernel_size": 1,
-            "max_displacement": 1,
-            "stride1": 1,
-            "stride2": 1,
-            "padding": (0, 0),
-            "is_multiply": True,
-            "layout": "NCHW",
-        },
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow("nn.cross_entropy", ("predictions", "targets"), {}, Pattern.OPAQUE, False),
-    OpRow("nn.cross_entropy_with_logits", ("predictions", "targets"), {}, Pattern.OPAQUE, False),
-    OpRow(
         "nn.dense",
         ("data", "weight"),
         {"units": REQUIRED, "out_dtype": ""},
@@ -181,7 +164,6 @@ ROWS: tuple[OpRow, ...] = (
         reference=ref.softmax,
         samples=(Sample((("n", "m", "float32"),), ("n", "m")),),
     ),
-    OpRow("nn.fifo_buffer", ("data", "buffer"), {"axis": 0}, Pattern.OPAQUE, False),
     OpRow(
         "nn.group_norm",
         ("data", "gamma", "beta"),
@@ -307,13 +289,6 @@ ROWS: tuple[OpRow, ...] = (
         True,
         reference=ref.mirror_pad,
         samples=(Sample((("n", 3, "float32"),), ("n", 6), {"pad_width": ((0, 0), (2, 1))}),),
-    ),
-    OpRow(
-        "nn.nll_loss",
-        ("predictions", "targets", "weights"),
-        {"reduction": "mean", "ignore_index": REQUIRED},
-        Pattern.OUT_ELEMWISE,
-        False,
     ),
     OpRow(
         "nn.pad",

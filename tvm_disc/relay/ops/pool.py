@@ -177,22 +177,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "nn.avg_pool2d_grad",
-        ("data", "grad"),
-        {
-            "pool_size": REQUIRED,
-            "strides": (1, 1),
-            "dilation": (1, 1),
-            "padding": (0, 0),
-            "layout": "NCHW",
-            "out_layout": "",
-            "ceil_mode": False,
-            "count_include_pad": False,
-        },
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
         "nn.avg_pool3d",
         ("data",),
         {
@@ -288,21 +272,6 @@ ROWS: tuple[OpRow, ...] = (
                 sizes=((1, 4, 5), (2, 9, 8)),
             ),
         ),
-    ),
-    OpRow(
-        "nn.max_pool2d_grad",
-        ("data", "grad"),
-        {
-            "pool_size": REQUIRED,
-            "strides": (1, 1),
-            "dilation": (1, 1),
-            "padding": (0, 0),
-            "layout": "NCHW",
-            "out_layout": "",
-            "ceil_mode": False,
-        },
-        Pattern.OUT_ELEMWISE,
-        False,
     ),
     OpRow(
         "nn.max_pool3d",

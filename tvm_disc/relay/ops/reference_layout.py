@@ -33,7 +33,7 @@ def layout_transform(x: Array, *, src_layout: str, dst_layout: str) -> Array:
         count = int(np.prod([target[k][1] for k in found if target[k][1]]))
         dims += [target[k][1] or sizes[a] // count for k in found]
         places += found
-    return whole.reshape(dims).transpose(np.argsort(places))
+    return np.asarray(whole.reshape(dims).transpose(np.argsort(places)))
 
 
 def space_to_batch_nd(
@@ -63,7 +63,8 @@ def batch_to_space_nd(x: Array, *, block_shape: Sequence[int], crops: Any) -> Ar
     wide = [d * b for d, b in zip(outer, block_shape, strict=True)]
     x = x.reshape(batch, *wide, *rest)
     cut = [slice(a, d - b) for (a, b), d in zip(crops, wide, strict=True)]
-    return x[(slice(None), *cut)]
+    where = (slice(None), *cut)
+    return np.asarray(x[where])
 
 
 def sliding_window(
@@ -73,7 +74,7 @@ def sliding_window(
     axes = tuple(range(axis % x.ndim, x.ndim))
     view = np.lib.stride_tricks.sliding_window_view(x, tuple(window_shape), axes)
     steps = tuple(slice(None, None, s) for s in strides)
-    return view[(slice(None),) * axes[0] + steps].copy()
+    return np.asarray(view[(slice(None),) * axes[0] + steps].copy())
 
 
 def strided_set(x: Array, part: Array, begin: Array, end: Array, strides: Array) -> Array:
@@ -81,7 +82,7 @@ def strided_set(x: Array, part: Array, begin: Array, end: Array, strides: Array)
     out = x.copy()
     bounds = zip(begin.tolist(), end.tolist(), strides.tolist(), strict=True)
     out[tuple(slice(a, b, s) for a, b, s in bounds)] = part
-    return out
+    return np.asarray(out)
 
 
 def reverse_sequence(x: Array, lengths: Array, *, seq_axis: int, batch_axis: int) -> Array:
@@ -111,14 +112,14 @@ def matrix_set_diag(
         first = lines.shape[-1] - size if right else 0
         for n in range(size):
             out[..., n - min(k, 0), n + max(k, 0)] = lines[..., row, first + n]
-    return out
+    return np.asarray(out)
 
 
 def collapse_sum_to(x: Array, shape: Array) -> Array:
     """Sums over the axes along which broadcasting from ``shape`` would repeat."""
     lead = x.ndim - len(shape)
     axes = [*range(lead), *(lead + a for a, d in enumerate(shape) if d == 1)]
-    return x.sum(tuple(axes), dtype=x.dtype).reshape(tuple(shape))
+    return np.asarray(x.sum(tuple(axes), dtype=x.dtype).reshape(tuple(shape)))
 
 
 def hardswish(x: Array) -> Array:
@@ -130,4 +131,4 @@ def scatter(x: Array, indices: Array, updates: Array, *, axis: int) -> Array:
     """Updates written along an axis."""
     out = x.copy()
     np.put_along_axis(out, indices, updates, axis)
-    return out
+    return np.asarray(out)

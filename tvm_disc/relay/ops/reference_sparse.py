@@ -66,7 +66,7 @@ def sparse_dense(
 ) -> Array:
     """``x @ sparse.T``, or ``sparse @ x.T``."""
     product = x @ _dense(data, indices, begins, x.shape[1]).T
-    return product.T if sparse_lhs else product
+    return np.asarray(product.T if sparse_lhs else product)
 
 
 def sparse_add(x: Array, data: Array, indices: Array, begins: Array) -> Array:

@@ -1,0 +1,90 @@
+"""Rows of random numbers."""
+
+from __future__ import annotations
+
+from . import reference_random as ref
+from .row import REQUIRED, OpRow, Pattern, Sample
+
+ROWS: tuple[OpRow, ...] = (
+    OpRow(
+        "random.threefry_generate",
+        ("key",),
+        {"out_shape": REQUIRED},
+        Pattern.OPAQUE,
+        False,
+        reference=ref.threefry_generate,
+        samples=(
+            Sample(
+                ((10, "uint64"),), ((10,), (3, 7)), {"out_shape": (3, 7)}, ranges={0: (0, 2**62)}
+            ),
+            Sample(((10, "uint64"),), ((10,), (8,)), {"out_shape": (8,)}, ranges={0: (0, 2**62)}),
+        ),
+    ),
+    OpRow(
+        "random.threefry_split",
+        ("key",),
+        {},
+        Pattern.OPAQUE,
+        False,
+        reference=ref.threefry_split,
+        samples=(
+            Sample(((10, "uint64"),), ((10,), (10,)), {}, ranges={0: (0, 3)}),
+            Sample(((10, "uint64"),), ((10,), (10,)), {}, ranges={0: (0, 1)}),
+            Sample(((10, "uint64"),), ((10,), (10,)), {}, ranges={0: (0, 2**62)}),
+        ),
+    ),
+    OpRow(
+        "random.uniform",
+        ("key", "low", "high"),
+        {"out_shape": REQUIRED, "out_dtype": ""},
+        Pattern.OPAQUE,
+        False,
+        reference=ref.uniform,
+        samples=(
+            Sample(
+                ((10, "uint64"), ("float32",), ("float32",)),
+                ((10,), (5, 3)),
+                {"out_shape": (5, 3), "out_dtype": "float32"},
+                ranges={0: (0, 2**62)},
+            ),
+            Sample(
+                ((10, "uint64"), ("float64",), ("float64",)),
+                ((10,), (4,)),
+                {"out_shape": (4,), "out_dtype": "float64"},
+                ranges={0: (0, 2**62)},
+            ),
+        ),
+    ),
+    OpRow(
+        "random.normal",
+        ("key", "mean", "scale"),
+        {"out_shape": REQUIRED, "out_dtype": ""},
+        Pattern.OPAQUE,
+        False,
+        reference=ref.normal,
+        samples=(
+            Sample(
+                ((10, "uint64"), ("float32",), ("float32",)),
+                ((10,), (5, 3)),
+                {"out_shape": (5, 3), "out_dtype": "float32"},
+                ranges={0: (0, 2**62)},
+            ),
+        ),
+    ),
+    OpRow(
+        "random.multinomial",
+        ("key", "probs"),
+        {"num_samples": 1},
+        Pattern.OPAQUE,
+        False,
+        reference=ref.multinomial,
+        samples=(
+            Sample(
+                ((10, "uint64"), (3, 5, "float32")),
+                ((10,), (3, 6)),
+                {"num_samples": 6},
+                ranges={0: (0, 2**62), 1: (-0.2, 1)},
+            ),
+        ),
+    ),
+)

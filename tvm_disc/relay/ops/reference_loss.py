@@ -1,0 +1,112 @@
+"""What losses and gradients mean, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def cross_entropy(x: Array, targets: Array) -> Array:
+    """``-sum(log(x) * targets) / batch``."""
+    return np.asarray(-np.sum(np.log(x) * targets) / x.shape[0]).astype(x.dtype)
+
+
+def cross_entropy_with_logits(x: Array, targets: Array) -> Array:
+    """``-sum(x * targets) / batch``."""
+    if x.shape[0] == 0:
+        raise ValueError("an empty batch")
+    return np.asarray(-np.sum(x * targets) / x.shape[0]).astype(x.dtype)
+
+
+def nll_loss(
+    x: Array, targets: Array, weights: Array, *, reduction: str, ignore_index: int
+) -> Array:
+    """The weighted negative prediction of each target class."""
+    wide = x.reshape(x.shape[0], x.shape[1], -1)
+    line = targets.reshape(x.shape[0], -1)
+    loss, scale = np.zeros(line.shape, x.dtype), np.zeros(line.shape, x.dtype)
+    for at in np.ndindex(*line.shape):
+        t = int(line[at])
+        if t != ignore_index:
+            scale[at] = weights[t]
+            loss[at] = -wide[at[0], t, at[1]] * weights[t]
+    if reduction == "none":
+        return loss.reshape(targets.shape)
+    total = loss.sum()
+    return np.asarray(total / scale.sum() if reduction == "mean" else total).astype(x.dtype)
+
+
+def _spans(at: Sequence[int], shape: Sequence[int], attrs: Any) -> list[slice]:
+    starts = [i * s - p for i, s, p in zip(at, attrs["strides"], attrs["padding"][:2], strict=True)]
+    return [
+        slice(max(a, 0), max(min(a + k, n), 0))
+        for a, k, n in zip(starts, attrs["pool_size"], shape, strict=True)
+    ]
+
+
+def _nchw(*arrays: Array, layout: str) -> list[Array]:
+    return [a.transpose([layout.index(c) for c in "NCHW"]) for a in arrays]
+
+
+def max_pool2d_grad(gradient: Array, data: Array, *, layout: str, **attrs: Any) -> Array:
+    """Each window's gradient at its first largest element."""
+    given, x = _nchw(gradient, data, layout=layout)
+    out = np.zeros_like(x)
+    for n, c, i, j in np.ndindex(*given.shape):
+        rows, columns = _spans((i, j), x.shape[2:], attrs)
+        part = x[n, c, rows, columns]
+        if part.size:
+            h, w = np.unravel_index(np.argmax(part), part.shape)
+            out[n, c, rows.start + h, columns.start + w] += given[n, c, i, j]
+    return np.ascontiguousarray(out.transpose(["NCHW".index(k) for k in layout]))
+
+
+def avg_pool2d_grad(
+    gradient: Array, data: Array, *, layout: str, count_include_pad: bool, **attrs: Any
+) -> Array:
+    """Each window's gradient in equal parts."""
+    given, x = _nchw(gradient, data, layout=layout)
+    out = np.zeros_like(x)
+    for n, c, i, j in np.ndindex(*given.shape):
+        rows, columns = _spans((i, j), x.shape[2:], attrs)
+        part = out[n, c, rows, columns]
+        count = int(np.prod(attrs["pool_size"])) if count_include_pad else max(part.size, 1)
+        part += given[n, c, i, j] / x.dtype.type(count)
+    return np.ascontiguousarray(out.transpose(["NCHW".index(k) for k in layout]))
+
+
+def conv2d_backward_weight(
+    gradient: Array,
+    data: Array,
+    *,
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    kernel_size: Sequence[int],
+    data_layout: str,
+    kernel_layout: str,
+    **_: Any,
+) -> Array:
+    """How the weights of a convolution change its result."""
+    given, x = _nchw(gradient, data, layout=data_layout)
+    pads = [(0, 0), (0, 0), (padding[0], padding[-2]), (padding[1 % len(padding)], padding[-1])]
+    wide = np.pad(x, pads)
+    high, long = given.shape[2:]
+    out = np.zeros((given.shape[1], x.shape[1], *kernel_size), data.dtype)
+    for a, b in np.ndindex(*kernel_size):
+        rows = slice(a * dilation[0], a * dilation[0] + (high - 1) * strides[0] + 1, strides[0])
+        columns = slice(b * dilation[1], b * dilation[1] + (long - 1) * strides[1] + 1, strides[1])
+        out[:, :, a, b] = np.einsum("nohw,nihw->oi", given, wide[:, :, rows, columns])
+    return np.ascontiguousarray(out.transpose(["OIHW".index(k) for k in kernel_layout]))
+
+
+def fifo_buffer(data: Array, buffer: Array, *, axis: int) -> Array:
+    """The last elements of the buffer and the data."""
+    joined = np.concatenate([buffer, data], axis)
+    first = data.shape[axis]
+    return joined.take(range(first, first + buffer.shape[axis]), axis)
