@@ -88,7 +88,7 @@ def test_the_plan_is_near_one_that_knows_the_shape(
     monkeypatch.setattr(build, "plan_region", keep)
     monkeypatch.setattr(compile, "compile_tir", lambda *_: None)
     mod = tvm.ir.load_json((data / "relax" / f"{name}.json").read_text(encoding="utf-8"))
-    exe = tvm_disc.build(mod)
+    exe = tvm_disc.build(mod, options=tvm_disc.Options(load=False))
     lives = lifetimes(regions[0])
     names = sorted({d for _, dims, _ in exe.signature for d in dims if not d.isdigit()})
     for sizes in SWEEP:
@@ -142,7 +142,7 @@ def planned(rows_of_x: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     x = rows(rows_of_x, 64)
     weights = [relay.const(np.ones(shape, "float32")) for shape in ((300, 64), (8, 300))]
     y = relay.nn.dense(relay.nn.softmax(relay.nn.dense(x, weights[0])), weights[1])
-    return tvm_disc.build(function(x, y), options=tvm_disc.Options(threads=4))
+    return tvm_disc.build(function(x, y), options=tvm_disc.Options(threads=4, load=False))
 
 
 def test_scratch_is_for_as_many_threads_as_find_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,6 +216,27 @@ def test_one_kernel_keeps_one_layout() -> None:
     assert {v.plan.layout for v in choice.variants} == {"L1"}
 
 
+def test_a_run_of_a_plan_that_is_kept_anyhow_needs_little_gain() -> None:
+    """Two threads but for n = 1, where one thread saves a tenth, a thousandth on average."""
+    solver = Solver()
+    n = symbol(solver)
+    x = np.arange(1.0, 101.0)[:, None]
+    serial, threads = np.where(x == 1, 1, 2), np.where(x == 1, 1.1, 1)
+    variants = variants_of([plan(n, 1), plan(n, 2, splits=False)], machine(2))
+    assert [v.run.parts for v in variants] == [1, 2, 1]
+    small = Limits(gain=0.03, split_gain=0.002, run_gain=0.0005)
+    for columns, limits, found in (
+        ((serial, threads, serial), small, [1, 2]),
+        ((serial, threads, serial), replace(small, run_gain=None), [2]),
+        ((serial, threads, serial), replace(small, run_gain=0.0011), [2]),
+        ((2 * serial, threads, serial), small, [2]),  # the other plan would be more code
+    ):
+        costs = np.concatenate(columns, axis=1)
+        choice = fit(variants, [(n, "n")], x, costs, np.ones(100), solver, limits)
+        assert sorted(v.run.parts for v in choice.variants) == found
+        assert len({id(v.plan) for v in choice.variants}) == 1
+
+
 def test_the_same_question_gives_the_same_tree() -> None:
     texts = set()
     for _ in range(2):

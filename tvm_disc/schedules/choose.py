@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,14 +19,14 @@ from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.grow import Limits, grow, keep, losses
 from tvm_disc.schedules.index import mul, product
 from tvm_disc.schedules.points import Points, Values, evaluate, sample, with_likely
-from tvm_disc.schedules.tree import Tree
+from tvm_disc.schedules.tree import Split, Tree
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
 LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
-UNMEASURED = Limits(gain=0.02, split_gain=0.001)  # a model may err by as much
+UNMEASURED = Limits(gain=0.02, split_gain=0.001, run_gain=0.00025)  # a model may err by as much
 REMAINDERS = (16,)  # d % r of every dim
 
 
@@ -138,12 +138,47 @@ def fit(
             best = (left, kept)
     assert best is not None
     kept = best[1]
-    tree = prune_proved(grow(loss[:, kept], asked, limits), features, solver)
+    tree = grow(loss[:, kept], asked, limits)
+    if limits.run_gain is not None:
+        kept = _with_runs(kept, variants)
+        once = replace(limits, depth=1, split_gain=limits.run_gain)
+        tree = _by_run(tree, variants, kept, (loss, asked), once)
+    tree = prune_proved(tree, features, solver)
     used = trees.leaves(tree)
     needed = used if any(variants[kept[k]].safe for k in used) else sorted({0, *used})
     numbers = {k: i for i, k in enumerate(needed)}
     picked = [variants[kept[k]] for k in needed]
     return Choice(picked, trees.renumber(tree, numbers), features)
+
+
+def _with_runs(kept: Sequence[int], variants: Sequence[Variant]) -> list[int]:
+    """``kept``, then the other runs of the same plans."""
+    plans = {id(variants[k].plan) for k in kept}
+    more = (k for k, v in enumerate(variants) if id(v.plan) in plans and k not in kept)
+    return [*kept, *more]
+
+
+def _by_run(
+    tree: Tree,
+    variants: Sequence[Variant],
+    kept: Sequence[int],
+    tables: tuple[Values, Values],
+    once: Limits,
+) -> Tree:
+    """``tree`` with a question more where the run of a leaf's plan depends on it."""
+    loss, asked = tables
+    if isinstance(tree, Split):
+        goes = asked[:, tree.feature] < tree.at
+        below, rest = (
+            _by_run(part, variants, kept, (loss[side], asked[side]), once)
+            for part, side in ((tree.below, goes), (tree.rest, ~goes))
+        )
+        return Split(tree.feature, tree.at, below, rest)
+    plan = variants[kept[tree.variant]].plan
+    own = [i for i, k in enumerate(kept) if variants[k].plan is plan]
+    own.sort(key=lambda i: i != tree.variant)  # ties go to the leaf as it was
+    found = grow(loss[:, [kept[i] for i in own]], asked, once)
+    return trees.renumber(found, dict(enumerate(own)))
 
 
 def prune_proved(tree: Tree, features: Sequence[tuple[Expr, str]], solver: Solver) -> Tree:

@@ -23,13 +23,16 @@ class Limits:
     """How large a tree may get.
 
     ``gain``: the mean loss that a further variant, and ``split_gain`` that a further question,
-    must save; ``depth``: most questions on a path; ``variants``: most variants kept.
+    must save; ``run_gain``: the same for a question between runs of one plan, whose code is there
+    anyhow, if such are asked at all; ``depth``: most questions on a path; ``variants``: most
+    variants kept.
     """
 
     gain: float = 0.01
     split_gain: float = 0.001
     depth: int = 6
     variants: int = MOST_VARIANTS
+    run_gain: float | None = None
 
 
 def losses(costs: Values, weights: Values) -> Values:
