@@ -130,6 +130,18 @@ def test_growing_finds_the_crossing() -> None:
     assert tree == Split(0, 30, Leaf(0), Leaf(1)) or tree == Split(0, 31, Leaf(0), Leaf(1))
 
 
+def test_growing_finds_a_band() -> None:
+    """No question alone gains anything: both sides of a band want the same variant."""
+    n = np.arange(1.0, 1001.0)
+    inside = (n >= 400) & (n < 600)
+    costs = np.stack([1.0 + inside, 2.0 - inside], axis=1)
+    features = np.stack([n % 7, n], axis=1)
+    tree = grow(losses(costs, np.ones(1000)), features, Limits())
+    assert isinstance(tree, Split) and trees.depth(tree) == 2
+    picked = [trees.decide(tree, lambda f, k=k: features[k, f]) for k in range(1000)]
+    assert np.mean(np.array(picked) != inside) == 0
+
+
 def test_growing_is_limited_and_needs_a_gain() -> None:
     rng = np.random.default_rng(0)
     costs = rng.uniform(1, 2, (300, 5))

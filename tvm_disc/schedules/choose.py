@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
+from tvm import tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import static_dim
@@ -63,7 +64,8 @@ def group_features(
     for variant in variants:
         plan = variant.plan
         exprs += [*plan.features, *(() if plan.stages else (plan.tasks, plan.work))]
-    exprs += [product((a, b)) for k, a in enumerate(symbols) for b in symbols[k + 1 :]]
+    pairs = [(a, b) for k, a in enumerate(symbols) for b in symbols[k + 1 :]]
+    exprs += [made for pair in pairs for made in (product(pair), tirx.min(*pair))]
     exprs += [s % r for s in symbols for r in REMAINDERS]
     found: dict[str, Expr] = {}
     for expr in exprs:

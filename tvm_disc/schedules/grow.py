@@ -15,6 +15,9 @@ from tvm_disc.schedules.points import Values
 from tvm_disc.schedules.tree import Leaf, Split, Tree
 from tvm_disc.schedules.variant import MOST_VARIANTS
 
+AHEAD_LOSS = 0.02  # where more mean loss than this is left, two questions are tried together
+AHEAD_CUTS = 5  # borders of the first of them, for each feature
+AHEAD_POINTS = 192
 _DIGITS = 9  # sums are compared to this many digits, so that their order does not matter
 
 
@@ -76,36 +79,73 @@ def _grow(
     if depth == 0 or totals.min() - loss[rows].min(axis=1).sum() < gain:
         return leaf
     best = _best_split(loss, features, order)
+    if (best is None or totals.min() - best[0] < gain) and depth > 1:
+        left = totals.min() - loss[rows].min(axis=1).sum()
+        best = _best_pair(loss, features, order) if left >= AHEAD_LOSS else None
     if best is None or totals.min() - best[0] < gain:
         return leaf
     _, feature, at = best
     goes = features[:, feature] < at
     below, rest = (
-        _grow(loss, features, np.stack([c[goes[c] == side] for c in order.T], axis=1), *limit)
-        for side, limit in ((True, (depth - 1, gain)), (False, (depth - 1, gain)))
+        _grow(loss, features, _rows(order, goes == side), depth - 1, gain) for side in (True, False)
     )
     return below if below == rest else Split(feature, at, below, rest)
+
+
+def _rows(order: npt.NDArray[np.intp], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """The order of some of the points."""
+    columns = order.T
+    rows: npt.NDArray[np.intp] = columns[kept[columns]].reshape(len(columns), -1).T
+    return rows
+
+
+def _best_pair(
+    loss: Values, features: Values, order: npt.NDArray[np.intp]
+) -> tuple[float, int, int] | None:
+    """(loss after it and one question more on each side, feature, border) of the best question.
+
+    Where a variant is the best in a band only, no question alone gains anything. Some of the points
+    have to do.
+    """
+    whole = float(loss[order[:, 0]].sum(axis=0).min())
+    step = -(-len(order) // AHEAD_POINTS)
+    some = np.zeros(len(loss), bool)
+    some[order[::step, 0]] = True
+    order = _rows(order, some)
+    share = float(loss[order[:, 0]].sum(axis=0).min())
+    best: tuple[float, int, int] | None = None
+    for f in range(order.shape[1]):
+        values = np.unique(features[order[:, f], f])
+        cuts = np.unique(np.linspace(0, len(values) - 1, AHEAD_CUTS + 2).astype(int)[1:-1])
+        for low, high in ((values[c], values[c + 1]) for c in cuts if c + 1 < len(values)):
+            at = _between(low, high)
+            total = 0.0
+            for side in (features[:, f] < at, features[:, f] >= at):
+                part = _rows(order, side)
+                split = _best_split(loss, features, part)
+                alone = float(np.round(loss[part[:, 0]].sum(axis=0), _DIGITS).min())
+                total += alone if split is None else min(alone, split[0])
+            after = float(np.round(whole - step * (share - total), _DIGITS))
+            if best is None or after < best[0]:
+                best = (after, f, at)
+    return best
 
 
 def _best_split(
     loss: Values, features: Values, order: npt.NDArray[np.intp]
 ) -> tuple[float, int, int] | None:
     """(loss after it, feature, border) of the question that leaves the least loss."""
-    best: tuple[float, int, int] | None = None
-    for f in range(order.shape[1]):
-        rows = order[:, f]
-        values = features[rows, f]
-        sums = np.cumsum(loss[rows], axis=0)
-        left = sums[:-1].min(axis=1)
-        right = (sums[-1] - sums[:-1]).min(axis=1)
-        border = values[1:] > values[:-1]
-        total = np.where(border, np.round(left + right, _DIGITS), np.inf)
-        if not len(total):
-            continue
-        k = int(np.argmin(total))
-        if np.isfinite(total[k]) and (best is None or total[k] < best[0]):
-            best = (float(total[k]), f, _between(values[k], values[k + 1]))
-    return best
+    if len(order) < 2 or not order.shape[1]:
+        return None
+    values = features[order, np.arange(order.shape[1])]
+    sums = np.cumsum(loss[order], axis=0)
+    left, right = sums[:-1].min(axis=2), (sums[-1] - sums[:-1]).min(axis=2)
+    border = values[1:] > values[:-1]
+    total = np.where(border, np.round(left + right, _DIGITS), np.inf).T
+    f, k = (int(x) for x in np.unravel_index(np.argmin(total), total.shape))
+    if not np.isfinite(total[f, k]):
+        return None
+    return float(total[f, k]), f, _between(values[k, f], values[k + 1, f])
 
 
 def _between(low: float, high: float) -> int:
