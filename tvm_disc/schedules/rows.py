@@ -75,6 +75,8 @@ _COMPARISONS = (
     "relax.greater_equal",
 )
 
+SHORT = 8  # shorter rows take less than a row's time
+
 
 def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     """One task per row, or per block of neighbouring columns."""
@@ -85,7 +87,7 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     rows = _Rows(RowWork(group, domain, sched, machine.lanes, spare, dtype), solver)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     width = machine.lanes * UNROLLED_VECTORS
-    length = product(domain.inner)
+    length, steps = product(domain.inner), 0
     if domain.tail and rows.vectorizable() and takes_panels(rows.work):
         panels = Panels(rows.work, machine.threads)
         tasks, emit, walk = panels.tasks(), panels.emit, "panels of columns"
@@ -98,12 +100,14 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
         tasks, emit = product(domain.outer), rows.emit_rows
         scratch = mul(group_scratch(rows.work, length), len(spare))
         walk = "rows, small ones across" if rows.small_rows() else "rows"
+        steps = tirx.floordiv(tasks * tirx.min(i64(length), i64(SHORT)) + (SHORT - 1), i64(SHORT))
     return Plan(
         tasks=tasks,
         work=product(domain.full) * cost,
         emit=emit,
         scratch_elems=scratch if spare or walk.startswith("panels") else 0,
         scratch_dtype=dtype,
+        steps=steps,
         notes={
             "stages": str(sched.stages),
             "kept": ", ".join(n.name for n in sched.kept) or "-",
