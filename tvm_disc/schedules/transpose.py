@@ -6,10 +6,10 @@ Dims that stay neighbours count as one, so ``NHWC -> NCHW`` has whole images as 
 
 A tile is as wide as a register: a line of cache is read once and written once, in one piece. The
 last tile of a row overlaps the one before, so that nothing is masked. Tiles go in short runs along
-the longer side: squares would touch a page with nearly every line. A large result is streamed past
-the caches, a few rows of the operand at a time: its lines would be read only to be overwritten, and
-rows a power of two apart would evict one another. Where a side is shorter than a register, smaller
-tiles are masked.
+the operand's rows: squares would touch a page with nearly every line. A large result is streamed
+past the caches, a few rows of the operand at a time: its lines would be read only to be
+overwritten, and rows a power of two apart would evict one another. Where a side is shorter than a
+register, smaller tiles are masked.
 
     out[.., a, .., b] = in[.., b, .., a]      A: dims of a, contiguous in the operand
                                               B: dims of b, contiguous in the result
@@ -48,7 +48,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 RUN_TILES = 16  # tiles one after another: neighbouring lines of few rows
-FAR_BYTES = 1 << 20  # results beyond it are not in a nearby cache: their lines are asked for early
+FAR_BYTES = 1 << 20  # beyond it operands are not in a nearby cache: their lines are asked for early
 STREAM_BYTES = 3 << 20  # results beyond it go past the caches
 SHARE_ELEMS = 4096  # what the tasks count
 STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand in any alignment
@@ -273,7 +273,7 @@ class _Transpose:
 
 
 class _Runs:
-    """Tiles of whole registers, in runs along the longer side; runs lie side by side.
+    """Tiles of whole registers, in runs along the operand's rows; runs lie side by side.
 
     Where all rows of the result begin at the same place in a line of cache, tiles lie on lines: as
     if that many elements stood before each row. The first and the last tile are moved inside.
@@ -297,8 +297,6 @@ class _Runs:
             odd = block.number("odd", tirx.bitwise_and(self.size_b, i64(self.lanes - 1)))
             self.streams = block.number("streams", self._streams(odd))
             self.before = block.number("before", self._before(odd))
-        longer = tirx.truncdiv(self.size_a, tirx.max(self.size_b + 1, i64(1)))
-        self.by_a = block.number("by_a", tirx.min(longer + self.streams, i64(1)))
 
     def _before(self, odd: Expr) -> Expr:
         """Elements of a line before the first of every row, 0 if rows differ or are short."""
@@ -323,48 +321,33 @@ class _Runs:
         block, low, work, lanes = self.body.block, self.body.low, self.work, self.lanes
         ta = block.number("ta", tirx.truncdiv(self.size_a + (lanes - 1), i64(lanes)))
         tb = block.number("tb", tirx.truncdiv(self.size_b + (self.before + lanes - 1), i64(lanes)))
-        length = block.number("length", tb + self.by_a * (ta - tb))
-        beside = block.number("beside", ta + self.by_a * (tb - ta))
-        step = block.number("step", RUN_TILES + self.streams * (length - RUN_TILES))
-        runs = block.number("runs", tirx.truncdiv(length + (step - 1), step))
-        body = _part_of(self.body, tasks, mul(outer_size, runs * beside))
+        step = block.number("step", RUN_TILES + self.streams * (ta - RUN_TILES))
+        runs = block.number("runs", tirx.truncdiv(ta + (step - 1), step))
+        body = _part_of(self.body, tasks, mul(outer_size, runs * tb))
         with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
-            o = block.number("o", tirx.truncdiv(t, runs * beside))
-            rest = block.number("rest", t - o * (runs * beside))
-            run = block.number("run", tirx.truncdiv(rest, beside))
-            place = block.number("place", rest - run * beside)
+            o = block.number("o", tirx.truncdiv(t, runs * tb))
+            rest = block.number("rest", t - o * (runs * tb))
+            run = block.number("run", tirx.truncdiv(rest, tb))
+            place = block.number("place", rest - run * tb)
             outer = low.space.split(o, [work.domain[k] for k in work.outer_axes])
             first = block.number("first", run * step)
-            with low.loop("j", tirx.min(length - first, step), begin=first) as tile:
-                swap = block.number("swap", self.by_a * (tile - place))
-                self._tile(outer, place + swap, tile - swap)
+            with low.loop("j", tirx.min(ta - first, step), begin=first) as tile:
+                self._tile(outer, tile, place)
         if self.fills_lines:
             block.eval(fence())
 
     def _fetch_next(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
-        """Ask for the lines of the next tile of the run.
-
-        A store waits for its line, and the stores after it for the store: rows far apart would
-        cost the latency of memory one by one.
-        """
-        block, low, lanes = self.body.block, self.body.low, self.lanes
-        next_a = block.number("next_a", a + self.by_a * lanes)
-        next_b = block.number("next_b", b + (1 - self.by_a) * lanes)
+        """Ask for the lines of the next tile of the run: rows far apart would cost the latency of
+        memory one by one."""
+        low, lanes = self.body.low, self.lanes
         for move in self.work.moves:
             source = move.inputs[0]
             for k in range(lanes) if source in self.body.buffers else ():
-                index = self.work.index(self.body, outer, next_a, next_b + k)
+                index = self.work.index(self.body, outer, a + lanes, b + k)
                 back = [index[permutation(move).index(d)] for d in range(len(index))]
                 offset = low.space.join(back, source.shape)
                 low.resolve([offset])
-                block.eval(prefetch(self.body.buffers[source], offset, to_write=False))
-        with block.when(self.streams < 1), low.scope():
-            for node, buffer in zip(self.work.group.outputs, self.body.outputs, strict=True):
-                for k in range(lanes):
-                    index = self.work.index(self.body, outer, next_a + k, next_b)
-                    offset = low.space.join(index, node.shape)
-                    low.resolve([offset])
-                    block.eval(prefetch(buffer, offset, to_write=True))
+                self.body.block.eval(prefetch(self.body.buffers[source], offset, to_write=False))
 
     def _tile(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
         """Tile ``a`` across, ``b`` along."""

@@ -1,0 +1,87 @@
+"""Rows in groups: every number of rows, values per row that a vector of rows cannot hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvm_disc.compile import build
+from tvm_disc.options import Options
+from tvm_disc.runtime.executable import Executable
+from tvm_disc.schedules.accumulate import fold_rows
+from tvm_disc.schedules.emit import Block
+
+# Groups that are full, have one row, end in part of one; rows too long for a group of several.
+COUNTS = (1, 2, 7, 8, 9, 17)
+LENGTHS = (8, 33, 300, 700, 5000)
+
+
+def program(params: str, body: str, *facts: str) -> Executable:
+    text = f'#[version = "0.0.5"]\ndef @main({params}) {{\n  {body}\n}}\n'
+    run = build(text, constraints=list(facts), options=Options(threads=1))
+    assert len(run.kernels) == 1
+    return run
+
+
+def test_a_row_does_not_reach_its_neighbours() -> None:
+    run = program("%x: Tensor[(?, ?), float32]", "nn.softmax(%x)")
+    rng = np.random.default_rng(0)
+    for count in COUNTS:
+        for length in LENGTHS:
+            x = rng.standard_normal((count, length), dtype=np.float32)
+            clean = run(x)
+            np.testing.assert_allclose(clean.sum(1), 1, rtol=1e-5)
+            for row in {0, count // 2, count - 1}:
+                spoilt = x.copy()
+                spoilt[row, length - 1] = np.nan
+                expected = clean.copy()
+                expected[row] = np.nan
+                np.testing.assert_array_equal(run(spoilt), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "int64"])
+def test_reductions_of_any_width(dtype: str) -> None:
+    body = "%0 = sum(%x, axis=[1]); (%0, max(%x, axis=[1]), argmax(%x, axis=[1]))"
+    run = program(f"%x: Tensor[(?, ?), {dtype}]", body.replace("; ", ";\n  "))
+    rng = np.random.default_rng(1)
+    for count in COUNTS:
+        for length in LENGTHS[:3]:
+            x = rng.integers(-99, 99, (count, length)).astype(dtype)
+            total, largest, where = run(x)
+            np.testing.assert_array_equal(total, x.sum(1))
+            np.testing.assert_array_equal(largest, x.max(1))
+            np.testing.assert_array_equal(where, x.argmax(1))
+
+
+def test_a_value_per_row_that_needs_its_place() -> None:
+    """Rows of two dims, one of them broadcast: a vector of rows would need a division."""
+    params = "%x: Tensor[(?, ?, ?), float32], %s: Tensor[(?, 1), float32]"
+    body = "add(sum(%x, axis=[2]), %s)"
+    run = program(params, body, "s.0 == x.0")
+    rng = np.random.default_rng(2)
+    for shape in [(1, 1, 9), (2, 5, 40), (3, 7, 300), (5, 1, 16), (2, 0, 8)]:
+        x = rng.standard_normal(shape, dtype=np.float32)
+        s = rng.standard_normal((shape[0], 1), dtype=np.float32)
+        np.testing.assert_allclose(run(x, s), x.sum(2) + s, rtol=1e-4, atol=1e-5)
+
+
+def test_truth_of_a_row() -> None:
+    body = "%0 = sum(%x, axis=[1], keepdims=True); where(greater(%0, 0f), %x, negative(%x))"
+    run = program("%x: Tensor[(?, ?), float32]", body.replace("; ", ";\n  "))
+    rng = np.random.default_rng(3)
+    for count in COUNTS:
+        x = rng.standard_normal((count, 50), dtype=np.float32)
+        expected = np.where(x.sum(1, keepdims=True) > 0, x, -x)
+        np.testing.assert_array_equal(run(x), expected)
+
+
+@pytest.mark.parametrize(("rows", "lanes"), [(4, 4), (8, 8), (8, 16), (2, 16)])
+def test_the_tree_takes_two_shuffles_for_a_pair(rows: int, lanes: int) -> None:
+    block = Block()
+    cells = block.alloc("cells", rows * lanes, "float32")
+    taken: list[Any] = []
+    fold_rows(block, cells, rows, lambda a, b: taken.append(a) or a + b)
+    # Pairs of registers until there is one, then its own halves.
+    assert len(taken) == rows - 1 + (lanes // rows).bit_length() - 1
