@@ -26,7 +26,6 @@ from tvm_disc.schedules.emit import (
     Block,
     Buffer,
     Expr,
-    Stmt,
     Var,
     const,
     dtype_of,
@@ -227,8 +226,7 @@ def micro_kernel(
             blk.masked_store(c, ldc * i + v * lanes, total, mask)
         else:
             vstore(blk, c, ldc * i + v * lanes, lanes, total)
-    body = _with_unseen(blk.stmt())
-    return may_alias(prim_func([*pointers.values(), *params.values()], body))
+    return may_alias(prim_func([*pointers.values(), *params.values()], blk.stmt()))
 
 
 def _row_starts(blk: Block, lda: Expr, rows: int) -> list[Expr]:
@@ -256,9 +254,12 @@ define linkonce_odr i64 @disc.unseen(i64 %x) alwaysinline {
 """
 
 
-def _with_unseen(body: Stmt) -> Stmt:
-    """``body`` with the definition of the identity that LLVM does not look through."""
-    return tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", StringImm(_UNSEEN), body)
+def with_unseen(func: Any) -> Any:
+    """``func`` with the definition of the identity that LLVM does not look through."""
+    library = StringImm(_UNSEEN)
+    return func.with_body(
+        tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", library, func.body)
+    )
 
 
 def may_alias(func: Any) -> Any:
@@ -281,6 +282,7 @@ class MicroKernels:
     def __init__(self) -> None:
         self._vars: dict[tuple[int | str, ...], Any] = {}
         self.functions: dict[Any, Any] = {}
+        self._defined = False  # what all kernels call: once per module, linking costs 10 ms
 
     def get(
         self, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
@@ -290,7 +292,9 @@ class MicroKernels:
         if key not in self._vars:
             name = f"gemm_{dtype}_{rows}x{vectors * tile.lanes}_{len(self._vars)}"
             self._vars[key] = var = tvm.ir.GlobalVar(name)
-            self.functions[var] = micro_kernel(tile, dtype, rows, vectors, form)
+            kernel = micro_kernel(tile, dtype, rows, vectors, form)
+            self.functions[var] = kernel if self._defined else with_unseen(kernel)
+            self._defined = True
         return self._vars[key]
 
     def add(self, key: tuple[int | str, ...], name: str, make: Callable[[], Any]) -> Any:
