@@ -85,7 +85,8 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
 def _complete(plan: Plan, name: str, group: Group) -> Plan:
     """The plan with what the template left to be filled in."""
     moved = moved_bytes(group) if isinstance(plan.moved, int) else plan.moved
-    return replace(plan, family=plan.family or name, moved=moved)
+    steps = plan.tasks if isinstance(plan.steps, int) else plan.steps
+    return replace(plan, family=plan.family or name, moved=moved, steps=steps)
 
 
 def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
