@@ -76,7 +76,7 @@ def sparse_add(x: Array, data: Array, indices: Array, begins: Array) -> Array:
 
 def sparse_transpose(data: Array, indices: Array, begins: Array) -> tuple[Array, Array, Array]:
     """A square sparse matrix by columns."""
-    row = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    row = np.searchsorted(begins[1:], np.arange(len(indices)), side="right")
     by_column = np.argsort(indices, kind="stable")
     counts = np.bincount(indices, minlength=len(begins) - 1)
     pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

@@ -104,7 +104,6 @@ ROWS: tuple[OpRow, ...] = (
         reference=ref.reverse_reshape,
         samples=(Sample((("n", "m", 4, "float32"),), ("n*m", 4), {"newshape": (-1, 0)}),),
     ),
-    OpRow("dft", ("re_data", "im_data"), {"inverse": False}, Pattern.OPAQUE, False),
     OpRow(
         "einsum",
         ("*data",),
@@ -207,13 +206,6 @@ ROWS: tuple[OpRow, ...] = (
         True,
         reference=ref.stack,
         samples=(Sample(((("n", 3, "float32"), ("n", 3, "float32")),), ("n", 2, 3), {"axis": 1}),),
-    ),
-    OpRow(
-        "stft",
-        ("data", "window"),
-        {"n_fft": -1, "hop_length": -1, "win_length": -1, "normalized": False, "onesided": True},
-        Pattern.OPAQUE,
-        True,
     ),
     OpRow(
         "transpose",
