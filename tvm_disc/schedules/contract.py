@@ -22,7 +22,8 @@ from tvm_disc.schedules.conv import ConvView
 from tvm_disc.schedules.conv_gemm import ConvBody, ConvCut, ConvOperands, ConvShape
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import Block, i64, index_var
-from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, gemm_ns, tiles
+from tvm_disc.schedules.gemm_cost import gemm_ns
+from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, tiles
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering

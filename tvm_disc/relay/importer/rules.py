@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm_disc.relay.importer import (
+    lower_detect,
     lower_image,
     lower_index,
+    lower_layout,
     lower_nn,
     lower_order,
     lower_slice,
+    lower_sparse,
     lower_tensor,
     lower_transform,
     lower_window,
@@ -26,6 +29,9 @@ LOWER: Mapping[str, Rule] = {
     **lower_nn.LOWER,
     **lower_window.LOWER,
     **lower_image.LOWER,
+    **lower_detect.LOWER,
+    **lower_layout.LOWER,
+    **lower_sparse.LOWER,
 }
 
 __all__ = ["LOWER", "VALUES"]
