@@ -58,9 +58,13 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     return _gemm_plans(group, MatMulView(group, node, batch, m, n, k), solver, machine)
 
 
+# Of any two of them the products are added in int32.
+_INTEGERS = ("int8", "uint8", "int16", "int32")
+
+
 def sums_of(a: Node, b: Node, node: Node) -> str | None:
     """The dtype in which products are added; None if there are no kernels for it."""
-    if a.dtype in ("int8", "uint8") and b.dtype == "int8":
+    if a.dtype in _INTEGERS and b.dtype in _INTEGERS:
         return "int32" if node.dtype == "int32" else None
     if a.dtype != b.dtype or node.dtype not in (a.dtype, "float32"):
         return None
@@ -133,7 +137,8 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     data, weight = node.inputs
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
         return WhyNot("implicit gemm", "one channel per group is no matrix product")
-    if node.dtype not in ("float32", "float64") or data.dtype != node.dtype:
+    narrow = node.dtype == "int32" and sums_of(data, weight, node) is not None
+    if not narrow and (node.dtype not in ("float32", "float64") or data.dtype != node.dtype):
         return WhyNot("implicit gemm", f"{data.dtype} is not supported yet")
     if any(static_dim(d) is None for d in weight.shape):
         return WhyNot("implicit gemm", "the kernel's size is not known")
@@ -175,7 +180,7 @@ def _gemm_plan(
         scratch_elems=dot.gemm_scratch_elems(spec, tile),
         scratch_dtype=spec.acc_dtype,
         packed=dict(packed.values()),
-        packed_dtypes={n: "uint16" for n, _ in packed.values() if n.dtype == "bfloat16"},
+        packed_dtypes=_packed_dtypes(packed, spec.acc_dtype),
         may_alias=True,
         knobs=GemmKnobs.of(tile),
         cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
@@ -187,6 +192,14 @@ def _gemm_plan(
             "in place": ", ".join(n for n in ("a_affine", "b_affine") if getattr(spec, n)) or "-",
         },
     )
+
+
+def _packed_dtypes(packed: dict[str, Any], sums: str) -> dict[Node, str]:
+    """Packed constants that are not kept in their own type."""
+    kinds = {n: "uint16" for n, _ in packed.values() if n.dtype == "bfloat16"}
+    if "a_packed" in packed:
+        kinds[packed["a_packed"][0]] = sums
+    return kinds
 
 
 def _never(*args: Any) -> None:

@@ -17,7 +17,9 @@ from tvm import tirx
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv_fill import Panel, can_fill, fill_panel, literal_dims
+from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import Block, Buffer, const, i64
+from tvm_disc.schedules.gemm_spec import has_masks
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.schedules.lowering import Lowering
@@ -89,14 +91,17 @@ class ConvView:
         return {
             "a_packed": (
                 weight,
-                lambda w: dot.pack_a_constant(w.reshape(w.shape[0], -1), tile),
+                lambda w: dot.pack_a_constant(
+                    w.reshape(w.shape[0], -1).astype(self.node.dtype, copy=False), tile
+                ),
             )
         }
 
     def fills_by_vectors(self, tile: Any) -> bool:
         """Whether panels can be filled by masked vectors: the input is an array as it lies."""
         data = self.node.inputs[0]
-        masks = tile.lanes * np.dtype(self.node.dtype).itemsize >= dot.MASKED_BYTES
+        width = tile.lanes * np.dtype(self.node.dtype).itemsize
+        masks = has_masks(width, data.dtype, self.node.dtype)
         return masks and data in self.group.params and can_fill(self.node)
 
     def panel_filler(self, tile: Any, source: Buffer) -> Callable[..., None]:
@@ -154,7 +159,7 @@ class ConvView:
                 lead = self._split(g, channel, weight.shape[1])
                 value = low.at(self.node.inputs[0], [*lead, *source, position])
                 low.resolve([value])
-                block.store(target, base + x, value)
+                block.store(target, base + x, cast(value, self.node.dtype))
             self._zero(block, target, base, z, ow + run)
             block.store(done, 0, filled + run)
             block.store(line, 0, row + 1)

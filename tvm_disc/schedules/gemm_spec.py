@@ -13,6 +13,7 @@ from tvm_disc.schedules.gemm_tile import GemmTile
 
 Index = Any  # Expr or int
 MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
+MASKED_BYTES_NARROW = 64  # only AVX-512 can with elements of less than 32 bits
 Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
 
 
@@ -168,6 +169,16 @@ class Plan:
     def tasks(self, batch: Index) -> Index:
         """Number of independent tasks."""
         return batch * self.groups_m * self.groups_n
+
+
+def has_masks(vector_bytes: int, dtype: str, sums: str) -> bool:
+    """Whether vectors of ``dtype`` that are added as ``sums`` can leave out lanes."""
+    if dtype in ("int8", "uint8", "int16") and sums == "int32":
+        return vector_bytes >= MASKED_BYTES_NARROW
+    return vector_bytes >= MASKED_BYTES and dtype == sums and dtype in _MASKED
+
+
+_MASKED = ("float32", "float64", "int32")
 
 
 def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:

@@ -9,6 +9,8 @@ from tvm_disc.relay.importer import (
     lower_index,
     lower_nn,
     lower_order,
+    lower_qnn,
+    lower_quantize,
     lower_slice,
     lower_tensor,
     lower_transform,
@@ -26,6 +28,8 @@ LOWER: Mapping[str, Rule] = {
     **lower_nn.LOWER,
     **lower_window.LOWER,
     **lower_image.LOWER,
+    **lower_quantize.LOWER,
+    **lower_qnn.LOWER,
 }
 
 __all__ = ["LOWER", "VALUES"]

@@ -19,6 +19,7 @@ from . import (
     nn,
     pool,
     qnn,
+    qnn_elementwise,
     reduce,
     tensor,
     transform,
@@ -39,6 +40,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     image_vision.ROWS,
     misc.ROWS,
     qnn.ROWS,
+    qnn_elementwise.ROWS,
 )
 
 
