@@ -14,6 +14,7 @@ import tvm_disc
 from tests.models import function, rows
 from tvm_disc import relay, relay_passes
 from tvm_disc.relay.importer.module import import_module
+from tvm_disc.relay_passes import rewrite
 
 RNG = np.random.default_rng(0)
 
@@ -138,6 +139,34 @@ def test_merged_matmuls_give_the_same_numbers() -> None:
         value = RNG.standard_normal((n, 16)).astype("float32")
         for found, w, b in zip(exe(value), ws, bs, strict=True):
             np.testing.assert_allclose(found, value @ w.T + b, rtol=1e-4, atol=1e-4)
+
+
+def test_families_that_feed_each_other_merge_in_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each family's results are the next one's operand; renaming is linear in the layers."""
+    walks: list[int] = []
+    again = rewrite.Sequence_.substitute
+
+    def counted(self: Any, replaced: Any) -> None:
+        walks.append(len(replaced))
+        again(self, replaced)
+
+    monkeypatch.setattr(rewrite.Sequence_, "substitute", counted)
+    x = rows("b", 16)
+    ws = [[RNG.standard_normal((16, 16)).astype("float32") / 4 for _ in "qk"] for _ in range(3)]
+    last, outs = x, []
+    for q, k in ws:
+        outs.append(relay.nn.dense(last, relay.const(k)))
+        last = relay.nn.dense(last, relay.const(q))
+    exe = tvm_disc.build(function(x, relay.Tuple([*outs, last])))
+    assert walks == [6]
+    assert sum("matmul" in k for k in exe.launches) == 3
+    for n in (1, 5, 64):
+        last = RNG.standard_normal((n, 16)).astype("float32")
+        *found, end = exe(last)
+        for result, (q, k) in zip(found, ws, strict=True):
+            np.testing.assert_allclose(result, last @ k.T, rtol=1e-4, atol=1e-4)
+            last = last @ q.T
+        np.testing.assert_allclose(end, last, rtol=1e-4, atol=1e-4)
 
 
 def test_passes_stand_in_a_users_pipeline() -> None:

@@ -42,7 +42,7 @@ from tvm_disc.codegen.program import (
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay.object_ops import is_general, is_object, object_op
 from tvm_disc.relay_passes.core_ops import CORE, OpClass
-from tvm_disc.relay_passes.graph import is_tensor, static_dim
+from tvm_disc.relay_passes.graph import is_tensor, literal_value, static_dim
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.index import mul, product
 from tvm_disc.shape import Solver
@@ -170,7 +170,7 @@ class _Lowerer(ObjectLowerer):
     def _constant(self, expr: Any) -> Value:
         found = self.constant_of.get(expr)
         if found is None:
-            array = np.array(expr.value.numpy(), order="C")
+            array = np.asarray(literal_value(expr), order="C")
             shape = tuple(i64(int(d)) for d in array.shape)
             found = Value(shape, str(expr.ty.dtype), self._constant_storage(array))
             self.constant_of[expr] = found
@@ -317,7 +317,7 @@ class _Lowerer(ObjectLowerer):
         key = (constant, kernel.name, position)
         found = self.constant_of.get(key)
         if found is None:
-            array = np.array(pack(constant.value.numpy()), order="C")
+            array = np.asarray(pack(literal_value(constant)), order="C")
             shape = tuple(i64(int(d)) for d in array.shape)
             found = Value(shape, str(array.dtype), self._constant_storage(array))
             self.constant_of[key] = found

@@ -115,8 +115,11 @@ def _order(sizes: Sequence[Expr], clashes: Sequence[Sequence[int]]) -> list[int]
     except Unsupported:  # a size that only the program can compute: as the storages come
         return list(range(len(sizes)))
     names = sorted({v.name for s in sizes for v in tirx.analysis.undefined_vars(i64(s))})
-    columns = [[rounded(evaluate(text, dims)) for text in texts] for dims in sample_dims(names)]
-    return best_order(np.array(columns, "int64").reshape(-1, len(sizes)).T, clashes)
+    samples = list(sample_dims(names))
+    # The layers of a model repeat few sizes.
+    known = {t: [rounded(evaluate(t, dims)) for dims in samples] for t in dict.fromkeys(texts)}
+    rows = [known[text] for text in texts]
+    return best_order(np.array(rows, "int64").reshape(len(sizes), -1), clashes)
 
 
 def _inner_regions(instruction: Instruction) -> list[Region]:

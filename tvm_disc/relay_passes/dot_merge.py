@@ -10,7 +10,8 @@ operands, and a literal vector added to each result or to none. This is DISC's G
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,29 @@ def merge_dots(out: Sequence_) -> None:
     for node in out.nodes:
         if node.cls is OpClass.DOT and _literal_matrix(node.inputs[1]):
             families.setdefault(node.inputs[0], []).append(node)
-    for lhs, dots in families.items():
-        if len(dots) > 1 and len({d.dtype for d in dots}) == 1:
-            _merge(out, lhs, dots)
+    merged = [
+        _merge(out, lhs, dots)
+        for lhs, dots in families.items()
+        if len(dots) > 1 and len({d.dtype for d in dots}) == 1
+    ]
+    if merged:
+        _insert(out, merged)
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """Bindings that belong before that of ``at``, and what reads them from there on."""
+
+    at: Any
+    bindings: Sequence[Any]
+    replaced: Mapping[Any, Any]
+
+
+def _insert(out: Sequence_, merged: Sequence[_Merged]) -> None:
+    """All at once: a walk per family would be quadratic in the layers of a model."""
+    before = {m.at: m.bindings for m in merged}
+    out.bindings = [x for b in out.bindings for x in (*before.get(b.var, ()), b)]
+    out.substitute({old: new for m in merged for old, new in m.replaced.items()})
 
 
 def _literal_matrix(node: Node) -> bool:
@@ -51,12 +72,11 @@ def _bias(dot: Node) -> tuple[Node, Node] | None:
     return add, other
 
 
-def _merge(out: Sequence_, lhs: Node, dots: Sequence[Node]) -> None:
+def _merge(out: Sequence_, lhs: Node, dots: Sequence[Node]) -> _Merged:
     weights = [d.inputs[1].value for d in dots]
     merged = np.concatenate([w for w in weights if w is not None], axis=1)
     biases = [_bias(d) for d in dots]
     with_bias = all(b is not None for b in biases)
-    position = _index_of(out, dots[0].var)
     fresh = Sequence_(out.solver, out.lookup)
     width = tirx.IntImm("int64", merged.shape[1])
     shape = (*dots[0].shape[:-1], width)
@@ -69,14 +89,9 @@ def _merge(out: Sequence_, lhs: Node, dots: Sequence[Node]) -> None:
         value = fresh.emit(R.add(value.var, vector.expr), shape, dots[0].dtype, dots[0])
         finals = [b[0] for b in biases if b is not None]
     _replace_by_slices(out, fresh, value, finals)
-    out.bindings[position:position] = fresh.bindings
-    out.nodes.extend(fresh.nodes)
     out.lookup.update({n.var: n for n in fresh.nodes})
-    _rename_everywhere(out, {f.var: r for f, r in fresh.renamed_nodes.items()})
-
-
-def _index_of(out: Sequence_, var: Any) -> int:
-    return next(k for k, b in enumerate(out.bindings) if b.var.same_as(var))
+    replaced = {old.var: new.var for old, new in fresh.renamed_nodes.items()}
+    return _Merged(dots[0].var, fresh.bindings, replaced)
 
 
 def _replace_by_slices(
@@ -90,8 +105,3 @@ def _replace_by_slices(
         call = R.strided_slice(value.var, [axis], [begin], [end], [1], assume_inbound=True)
         fresh.renamed_nodes[final] = fresh.emit(call, final.shape, final.dtype, final)
         begin = end
-
-
-def _rename_everywhere(out: Sequence_, replaced: dict[Any, Node]) -> None:
-    """Make every later binding read the slices instead of the merged results."""
-    out.substitute({old: node.var for old, node in replaced.items()})

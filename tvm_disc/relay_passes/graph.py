@@ -123,10 +123,18 @@ def operand(arg: Any, lookup: Mapping[Any, Node]) -> Node:
 
 def const_node(expr: Any) -> Node:
     """A ``const`` node holding the literal's value as a NumPy array."""
-    value = np.asarray(expr.value.numpy())
+    value = literal_value(expr)
     dtype = str(expr.ty.dtype)
     shape = tuple(tirx.IntImm("int64", int(d)) for d in value.shape)
     return Node("const", (), shape, dtype, expr=expr, value=value)
+
+
+def literal_value(expr: Any) -> np.ndarray[Any, Any]:
+    """The elements of a literal, not copied: every pass reads the weights. Do not write."""
+    try:
+        return np.from_dlpack(expr.value)
+    except RuntimeError:  # a type that NumPy itself does not have
+        return np.asarray(expr.value.numpy())
 
 
 def plain(value: Any) -> Any:
