@@ -137,6 +137,8 @@ def _value(node: ast.expr, dims: Mapping[str, int]) -> Any:
         return dims[node.id]
     if isinstance(node, ast.BinOp):
         return _EVALUATE[type(node.op)](_value(node.left, dims), _value(node.right, dims))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, dims)
     if isinstance(node, ast.Compare):
         return _EVALUATE[type(node.ops[0])](
             _value(node.left, dims), _value(node.comparators[0], dims)

@@ -105,7 +105,7 @@ def _fill_run(
             at = bind_opaque(block, "at", at)
             inside = tirx.And(inside, tirx.And(at >= 0, at < i64(extents[d])))
             line = line * i64(extents[d]) + at
-        first = mul(start, geo.strides[-1]) + mul(k[-1], geo.dilation[-1]) - geo.padding[-1]
+        first = mul(start, geo.strides[-1]) + mul(k[-1], geo.dilation[-1]) - geo.padding[rank - 1]
         first = bind_opaque(block, "first", first)
         limit = bind_opaque(block, "limit", tirx.Select(inside, i64(extents[-1]), i64(0)))
         base = bind_opaque(block, "base", line * i64(extents[-1]) + first)
