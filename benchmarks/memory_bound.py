@@ -5,10 +5,14 @@
 One program per operator serves every shape; so does one ``torch.compile(dynamic=True)``. PyTorch
 runs in a process of its own (``--torch`` names an interpreter that has it) and the two take turns,
 A B A B, on the same shapes; a time is the median of the rounds, in microseconds, of one call from
-Python. Results are compared under one policy for both: either each call allocates its result, by
-the C library's allocator as it comes (``disc``, ``torch``, ``clone``), or it writes into memory
-that exists (``disc_into``, ``torch_into``, ``copy``: ``out=`` here, ``out.copy_(f(x))`` compiled
-there). ``clone`` and ``copy`` move as many bytes as the operator must.
+Python. Either each call allocates its result (``disc``, ``torch``, ``clone``), or it writes into
+memory that exists (``disc_into``, ``torch_into``, ``copy``: ``out=`` here, ``out.copy_(f(x))``
+compiled there). ``clone`` and ``copy`` move as many bytes as the operator must. Our programs use
+the memory of results again that nobody holds; with ``--fresh-results`` they do not, and all results
+come from the C library's allocator.
+
+Idle threads of both runtimes spin for some time after a call, on cores that the next contestant
+needs. Every turn therefore begins with a pause that outlasts them, and with uncounted calls.
 """
 
 from __future__ import annotations
@@ -32,6 +36,10 @@ ROWS = (1, 8, 64, 512, 8192)
 COLS = (1, 7, 64, 257, 1024, 8192)
 LARGEST_ELEMS = 1 << 24
 SAMPLE_S = 0.002
+# Idle workers spin for up to 15 ms, here (TVM_THREAD_POOL_SPIN_COUNT) as in libgomp.
+PAUSE_S = 0.03
+# A thread that was woken on a busy core runs there until the scheduler moves it, at a tick.
+WARM_S = 0.01
 THEIRS = ("torch", "torch_into", "clone", "copy")
 MATRIX, VECTOR = "Tensor[(?, ?), float32]", "Tensor[(?), float32]"
 
@@ -122,15 +130,20 @@ def shapes() -> list[tuple[int, int]]:
 
 
 def timed(fn: Callable[[], Any]) -> float:
-    """Microseconds of one call, from enough calls to fill a sample."""
-    begin = time.perf_counter()
-    fn()
-    once = max(time.perf_counter() - begin, 1e-7)
-    count = max(1, min(2000, int(SAMPLE_S / once)))
+    """Microseconds of one call: a pause, calls that do not count, then enough to fill a sample."""
+    time.sleep(PAUSE_S)
+    once, end = math.inf, time.perf_counter() + WARM_S
+    while once == math.inf or time.perf_counter() < end:
+        once = min(once, _seconds(fn, 1))
+    count = max(1, min(2000, int(SAMPLE_S / max(once, 1e-7))))
+    return _seconds(fn, count) / count * 1e6
+
+
+def _seconds(fn: Callable[[], Any], count: int) -> float:
     begin = time.perf_counter()
     for _ in range(count):
         fn()
-    return (time.perf_counter() - begin) / count * 1e6
+    return time.perf_counter() - begin
 
 
 # -- the other process -----------------------------------------------------------------------------
@@ -218,6 +231,7 @@ def measure(
     rounds: int,
     unfused: bool,
     sweep: Sequence[tuple[int, int]],
+    fresh: bool = False,
 ) -> list[dict[str, Any]]:
     """A record per case and shape: median microseconds of every contestant."""
     from tvm_disc.compile import build
@@ -232,6 +246,9 @@ def measure(
         if unfused:
             options = Options(threads=threads, fuse=False)
             programs["unfused"] = build(text, constraints=facts, options=options)
+        if fresh:
+            for program in programs.values():
+                program.keep_memory(1 << 30, results_bytes=0)
         for rows, cols in sweep:
             args = inputs(case, rows, cols)
             fns = {k: (lambda p=p, args=args: p(*args)) for k, p in programs.items()}
@@ -335,6 +352,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", help="rows x columns, such as 64x257; default: all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--fused-only", action="store_true")
+    parser.add_argument("--fresh-results", action="store_true", help="keep no memory of results")
     parser.add_argument("--records", type=Path, help="write all times as JSON")
     parser.add_argument("--show", type=Path, nargs="+", help="records to show, measuring nothing")
     parser.add_argument("--plot", type=Path)
@@ -348,7 +366,9 @@ def main() -> None:
     sweep = [(rows, cols) for rows, cols in given] or shapes()
     for threads in () if args.show else args.threads:
         unfused = not args.fused_only
-        records += measure(args.cases, threads, args.torch, args.rounds, unfused, sweep)
+        records += measure(
+            args.cases, threads, args.torch, args.rounds, unfused, sweep, args.fresh_results
+        )
     print(show(records))
     if args.torch or args.show:
         print(summary(records))

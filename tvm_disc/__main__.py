@@ -162,7 +162,7 @@ def _positive(text: str) -> int:
 
 def _build(args: argparse.Namespace) -> None:
     start = time.perf_counter()
-    exe = _compile(args)
+    exe = _compile(args, load=False)
     exe.save(args.output)
     seconds = time.perf_counter() - start
     inputs = ", ".join(f"{name}: {dtype}[{', '.join(dims)}]" for name, dims, dtype in exe.signature)
@@ -241,13 +241,14 @@ def _signature(args: argparse.Namespace) -> None:
 # --- models ----------------------------------------------------------------------------------
 
 
-def _compile(args: argparse.Namespace) -> tvm_disc.Executable:
+def _compile(args: argparse.Namespace, load: bool) -> tvm_disc.Executable:
     options = Options(
         threads=args.threads,
         dump_dir=args.dump,
         fuse=not args.no_fuse,
         versions=not args.no_versions,
         records=args.records,
+        load=load,
     )
     exe = tvm_disc.build(
         _source(args.model),
@@ -263,7 +264,7 @@ def _compile(args: argparse.Namespace) -> tvm_disc.Executable:
 
 def _load(args: argparse.Namespace) -> tvm_disc.Executable:
     if args.model.suffix != ".so":
-        return _compile(args)
+        return _compile(args, load=True)
     for name in (
         "params",
         "target",

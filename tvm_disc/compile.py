@@ -17,7 +17,7 @@ from tvm import relax
 
 from tvm_disc import errors
 from tvm_disc.codegen.build import compile_tir, emit_tir
-from tvm_disc.codegen.forms import launches
+from tvm_disc.codegen.forms import program_launches
 from tvm_disc.codegen.formula import workspace_formula
 from tvm_disc.codegen.host_abi import plain_dim
 from tvm_disc.codegen.host_numpy import takes_numpy
@@ -25,7 +25,7 @@ from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.outline import outline
 from tvm_disc.codegen.program import Program
-from tvm_disc.codegen.target import resolve_target
+from tvm_disc.codegen.target import resolve_target, runs_here
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import read_model
@@ -96,7 +96,13 @@ def build(
         trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
     compilations += 1
     manifest = describe(front.programs, front.versions, front.library, front.refused)
-    return Executable(compiled, manifest, constants, trace.finish())
+    exe = Executable(compiled, manifest, constants)
+    if options.load and runs_here(front.target):
+        # LLVM generates code when it is first asked for; a first call should not wait for it.
+        with trace.stage("load"):
+            exe.ready()
+    exe.timings = dict(trace.finish())
+    return exe
 
 
 @dataclass
@@ -153,7 +159,7 @@ def prepare(
         trace.say(
             SUMMARY,
             f"kernels: {len(library.kernels())}, calls in the program: "
-            f"{len(launches(programs[0].region))}",
+            f"{len(program_launches(programs[0]))}",
         )
     return Prepared(programs, fused, library, machine, resolved, refused[0])
 
@@ -289,8 +295,8 @@ def describe(
         "outputs": program.output_tree,
         "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in general.outputs],
         "direct": takes_numpy(general),
-        "launches": launches(program.region),
-        "calls": outline(program.region),
+        "launches": program_launches(program),
+        "calls": outline(program),
         "workspace_bytes": workspace,
         "kernels": [
             {
@@ -311,7 +317,7 @@ def describe(
         "shapes": versions[0].solver.describe(),
         "premises": [str(p) for p in premises],
         "general": {
-            "launches": launches(general.region),
+            "launches": program_launches(general),
             "shapes": versions[-1].solver.describe(),
         },
         "refused": [str(r) for r in dict.fromkeys(refused)],

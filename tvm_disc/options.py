@@ -51,6 +51,8 @@ class Options:
             leaves the choice to the analytical model.
         dispatch: a file of decision trees, as ``Executable.dispatch`` gives them in JSON; kernels
             of the same group use them as they are.
+        load: generate the machine code within ``build`` where the target is this machine; False
+            leaves that to the first call, which a program that is only saved does not need.
         debug: how much a build tells on standard error, 0 .. 5.
 
     raises: BadOption if a value is out of range.
@@ -63,6 +65,7 @@ class Options:
     verify: bool = False
     records: str | Path | None = field(default=None, metadata={**_CODE, **_env("DISC_RECORDS")})
     dispatch: str | Path | None = field(default=None, metadata=_CODE)
+    load: bool = True
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 
     def __post_init__(self) -> None:

@@ -8,12 +8,13 @@
 #include <tvm/ffi/function.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
 namespace tvm_disc {
 
-constexpr int32_t kAbiVersion = 2;
+constexpr int32_t kAbiVersion = 3;
 
 class Program {
  public:
@@ -48,6 +49,9 @@ class Program {
                                "; compile the model again");
     }
     *signature = text;
+    // Workers that no core is bound to, and that sleep soon: see "Threads" in docs/runtime.md.
+    setenv("TVM_BIND_THREADS", "0", 0);
+    setenv("TVM_THREAD_POOL_SPIN_COUNT", "20000", 0);
     return tvm::ffi::Module::LoadFromFile(path);
   }
 

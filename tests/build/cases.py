@@ -94,8 +94,51 @@ class _Builder:
         return relay.op.stack(parts, axis=0) if isinstance(value, tuple) else parts[0]
 
 
+def _detected(values: list[Any]) -> list[Any]:
+    """Boxes of few classes, and counts and numbers of them."""
+    data, count, names, *limits = values
+    data[..., 0] = np.floor(np.abs(data[..., 0]) if data.shape[2] < 6 else data[..., 0])
+    rng = np.random.default_rng(1)
+    count = rng.integers(0, data.shape[1] + 1, count.shape).astype(count.dtype)
+    names = np.argsort(rng.random(names.shape), 1).astype(names.dtype)
+    return [data, count, names, *limits]
+
+
+def _compressed(values: list[Any]) -> list[Any]:
+    """Rows that divide the entries at random; without a row there are none."""
+    *dense, data, columns, begins = values
+    rows = max(len(begins) - 1, 0)
+    data, columns = (data, columns) if rows else (data[:0], columns[:0])
+    cuts = np.random.default_rng(2).integers(0, len(columns) + 1, max(rows - 1, 0))
+    ends = [0, *np.sort(cuts), len(columns)] if rows else [0]
+    return [*dense, data, columns, np.array(ends, begins.dtype)]
+
+
+def _square(values: list[Any]) -> list[Any]:
+    data, columns, begins = _compressed(values)
+    most = max(len(begins) - 1, 1)
+    columns = np.random.default_rng(3).integers(0, most, columns.shape).astype(columns.dtype)
+    return [data, columns, begins]
+
+
+def _by_row(values: list[Any]) -> list[Any]:
+    """Coordinates inside of the dense shape, row after row."""
+    coords, entries, shape, default = values
+    if not shape[0]:
+        coords, entries = coords[:0], entries[:0]
+    coords[:, 0] = np.sort(coords[:, 0] % max(int(shape[0]), 1))
+    return [coords, entries, shape, default]
+
+
 # Inputs that the operator wants in a certain form.
-PREPARED = {"searchsorted": lambda values: [np.sort(values[0], -1), *values[1:]]}
+PREPARED = {
+    "searchsorted": lambda values: [np.sort(values[0], -1), *values[1:]],
+    "nn.sparse_dense": _compressed,
+    "nn.sparse_add": _compressed,
+    "nn.sparse_transpose": _square,
+    "sparse_fill_empty_rows": _by_row,
+    "vision.non_max_suppression": _detected,
+}
 
 
 def environments(sample: Sample) -> Iterator[dict[str, int]]:

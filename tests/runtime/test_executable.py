@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import tvm
 import tvm_disc
 from tests.models import function, mlp, mlp_reference, rows
 from tvm_disc import relay
+from tvm_disc.codegen.target import host_cpu
 from tvm_disc.errors import BadInput, GuardFailed
 
 RNG = np.random.default_rng(0)
@@ -148,3 +150,21 @@ def test_explain_tells_kernels_facts_and_refusals(net: Any) -> None:
     for part in ("kernel calls", "matmul + add + nn.relu", "symbols", "guards", "not fused"):
         assert part in text
     assert "input 'x' axis 0" in text and "workspace:" in text
+
+
+def test_machine_code_is_ready_when_build_returns() -> None:
+    exe = tvm_disc.build(mlp(), target={"kind": "llvm", "mcpu": host_cpu()})
+    assert "load" in exe.timings
+    assert exe._main != exe._first_call
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{"options": tvm_disc.Options(load=False)}, {"target": "llvm -mcpu=x86-64-v2"}],
+    ids=["not asked for", "another machine"],
+)
+def test_machine_code_of_programs_to_save_waits_for_a_call(named: Any, tmp_path: Path) -> None:
+    exe = tvm_disc.build(mlp(), **named)
+    assert "load" not in exe.timings
+    exe.save(tmp_path / "a.so")
+    assert exe._main == exe._first_call

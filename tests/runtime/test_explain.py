@@ -50,6 +50,33 @@ def test_bytes_are_a_formula_and_a_number(exe: Any) -> None:
     assert call["bytes"] in exe.explain()
 
 
+TREES = """#[version = "0.0.5"]
+type Tree { Leaf(Tensor[(4), float32]), Node(Tree, Tree), }
+def @total(%t: Tree) -> Tensor[(4), float32] {
+  match (%t) {
+    Leaf(%x) => tanh(%x),
+    Node(%l, %r) => add(@total(%l), @total(%r)),
+  }
+}
+def @main(%t: Tree, %y: Tensor[(?), float32]) {
+  (@total(%t), exp(%y))
+}
+"""
+
+
+def test_calls_inside_functions_on_data_types_are_listed_with_their_function() -> None:
+    trees = tvm_disc.build(relay.parse(TREES))
+    made = calls(trees)
+    assert [c["kernel"] for c in made] == trees.launches
+    owners = [(c["function"].rpartition("_")[0], c["ops"]) for c in made]
+    assert owners[0] == ("", ["exp"])
+    assert sorted(owners[1:]) == [("total", ["add"]), ("total", ["tanh"])]
+    assert f"3 kernel calls, {len(trees.kernels)} kernels" in trees.explain()
+    text = trees.explain()
+    assert text.count(f"in function {made[1]['function']}\n") == 1
+    assert moved_bytes(made[1], {}) in (32, 48)
+
+
 def test_a_gather_moves_the_rows_it_reads() -> None:
     ids = rows("n", dtype="int64")
     table_ = relay.const(np.zeros((1000, 16), "float32"))
@@ -66,7 +93,8 @@ def test_readable(size: int, text: str) -> None:
 
 
 def test_a_size_that_only_the_program_knows() -> None:
-    call = {"kernel": "k", "kind": "loop", "ops": ["add"], "reads": [], "bytes": "count * 4"}
+    call = {"kernel": "k", "function": "", "kind": "loop", "ops": ["add"], "reads": []}
+    call["bytes"] = "count * 4"
     assert any("? = count * 4" in line for line in table([call], {"n": 3}))
 
 

@@ -37,6 +37,10 @@ LAYERS = {
     "depthwise large": (2, 2, 9, 1, 4, 2, 1),
     "grouped": (6, 12, 3, 1, 1, 2, 1),
     "grouped strided": (6, 12, 3, 2, 2, 3, 2),
+    "K in blocks, the last smaller": (130, 20, 3, 1, 1, 1, 1),
+    "K in blocks, grouped": (234, 22, 3, 2, 1, 2, 1),
+    "rows in groups": (5, 560, 1, 1, 0, 1, 1),
+    "weights beyond the cache": (300, 260, 1, 1, 0, 1, 1),
 }
 
 
@@ -98,6 +102,80 @@ def test_conv2d_with_bias_and_relu(layer: str) -> None:
         if not plain:
             expected = np.maximum(expected + bias[:, None, None], 0)
         np.testing.assert_allclose(exe(a), expected, rtol=1e-4, atol=1e-4, err_msg=str(shape))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_weights_known_at_run_time_only(dtype: str) -> None:
+    x = relay.var("x", shape=(relay.Any(), 70, relay.Any(), relay.Any()), dtype=dtype)
+    w = relay.var("w", shape=(21, 70, 3, 3), dtype=dtype)
+    y = relay.nn.conv2d(x, w, padding=(1, 1), channels=21, kernel_size=(3, 3))
+    exe = tvm_disc.build(relay.Function([x, w], relay.nn.relu(y)))
+    weight = RNG.standard_normal((21, 70, 3, 3)).astype(dtype)
+    for shape in IMAGES:
+        a = data(shape, 70).astype(dtype)
+        expected = np.maximum(conv(a, weight, 1, windows(a, 3, 1, 1, 1, 0.0)), 0)
+        np.testing.assert_allclose(exe(a, weight), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result", "stride", "constant", "tolerance"),
+    [("float16", "float16", 1, True, 1e-3), ("float16", "float32", 2, True, 1e-5),
+     ("float16", "float16", 1, False, 1e-3), ("int8", "int32", 1, True, 0),
+     ("int8", "int32", 2, False, 0)],
+)  # fmt: skip
+def test_narrow_operands(
+    dtype: str, result: str, stride: int, constant: bool, tolerance: float
+) -> None:
+    """Sums are float32 and int32."""
+
+    def draw(shape: tuple[int, ...]) -> np.ndarray:
+        if dtype == "int8":
+            return RNG.integers(-128, 128, shape).astype("int8")
+        return RNG.standard_normal(shape).astype(dtype)
+
+    x = relay.var("x", shape=(relay.Any(), 70, relay.Any(), relay.Any()), dtype=dtype)
+    w = draw((10, 70, 3, 3))
+    weight = relay.const(w) if constant else relay.var("w", shape=w.shape, dtype=dtype)
+    y = relay.nn.conv2d(
+        x, weight, padding=(1, 1), strides=(stride,) * 2, channels=10, kernel_size=(3, 3),
+        out_dtype=result,
+    )  # fmt: skip
+    inputs = [x] if constant else [x, weight]
+    exe = tvm_disc.build(relay.Function(inputs, relay.nn.relu(y)))
+    assert "template: implicit gemm" in exe.explain()
+    for batch, height, width in IMAGES:
+        a = draw((batch, 70, height, width))
+        got = exe(a) if constant else exe(a, w)
+        assert got.dtype == result
+        expected = np.maximum(conv(a, w, 1, windows(a, 3, stride, 1, 1, 0.0)), 0)
+        scale = np.abs(expected).max(initial=1.0)
+        np.testing.assert_allclose(got / scale, expected / scale, rtol=0, atol=tolerance)
+
+
+def test_sums_of_int8_in_int8_take_another_template() -> None:
+    x = relay.var("x", shape=(relay.Any(), 3, relay.Any(), relay.Any()), dtype="int8")
+    w = relay.const(np.ones((4, 3, 3, 3), "int8"))
+    y = relay.nn.conv2d(x, w, channels=4, kernel_size=(3, 3), out_dtype="int8")
+    exe = tvm_disc.build(relay.Function([x], y))
+    assert "int8 x int8 -> int8 is not supported yet" in exe.explain()
+    a = RNG.integers(-1, 2, (2, 3, 6, 9)).astype("int8")
+    expected = conv(a, np.ones((4, 3, 3, 3)), 1, windows(a, 3, 1, 0, 1, 0.0))
+    np.testing.assert_array_equal(exe(a), expected)
+
+
+@pytest.mark.parametrize("width", [16, 5])
+def test_small_images_of_known_size_share_panels(width: int) -> None:
+    x = relay.var("x", shape=(relay.Any(), 6, 3, width), dtype="float32")
+    w = RNG.standard_normal((6, 6, 3, 3)).astype("float32")
+    y = relay.nn.conv2d(x, relay.const(w), padding=(1, 1), channels=6, kernel_size=(3, 3))
+    out = relay.reshape(relay.add(relay.nn.relu(y), x), (-1, 6, 3 * width))
+    exe = tvm_disc.build(relay.Function([x], out))
+    for batch in (0, 1, 2, 3, 5, 17, 40):
+        a = data((batch, 3, width), 6)
+        expected = np.maximum(conv(a, w, 1, windows(a, 3, 1, 1, 1, 0.0)), 0) + a
+        np.testing.assert_allclose(
+            exe(a), expected.reshape(batch, 6, 3 * width), rtol=1e-4, atol=1e-4, err_msg=str(batch)
+        )
 
 
 @pytest.mark.parametrize(

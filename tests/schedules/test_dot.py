@@ -12,10 +12,10 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.schedules import dot
-from tvm_disc.schedules.gemm_micro import ramp, splat, vload
+from tvm_disc.schedules.gemm_micro import KernelForm, micro_kernel, ramp, splat, vload
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from gemm_harness import Gemm, aligned, cpu
+from gemm_harness import Gemm, aligned, build, cpu
 
 HERE = cpu()
 GUARD = 40
@@ -185,6 +185,46 @@ def test_blocks_of_k(static_k: bool, direct: bool) -> None:
             for kk in (0, 15, 33, 130):
                 check(gemm, (1, 29, 70, kk), ("rows", "rows"))
             break
+
+
+@pytest.mark.parametrize(("static_k", "direct"), [(True, True), (False, False)])
+def test_long_rows_are_copied_in_wide_tasks(static_k: bool, direct: bool) -> None:
+    tile = small_tile(kc=16, m_blocks=3, n_panels=2)
+    group = tile.m_r * tile.m_blocks  # rows of a task
+    panels = 4 * tile.n_panels
+    static = {"batch": 1, "n": panels * tile.n_r + 5, **({"k": 40} if static_k else {})}
+    gemm = Gemm(("a", "b", "c"), general(static, "rows", "packed", direct=direct), HERE, tile)
+    tasks = [gemm.query("tasks", {"m": m, "k": 40}) for m in (1, group, group + 1, 4 * group)]
+    assert tasks == [5, 5, 6, 8]
+    for m in (0, 1, 2 * tile.m_r, 2 * tile.m_r + 1, group, group + 1, 3 * group + 1, 101):
+        check(gemm, (1, m, static["n"], 40), split=m == 101)
+    for k in () if static_k else (0, 1, 15, 16, 17, 130):
+        check(gemm, (1, 3 * group + 1, static["n"], k))
+
+
+@pytest.mark.parametrize("a_form", ["cols", "row", "element"])
+def test_copies_of_rows_follow_the_blocks_of_k(a_form: str) -> None:
+    tile = small_tile(kc=16)
+    gemm = Gemm(("a", "b", "c"), general({}, a_form, "rows"), HERE, tile)
+    for m, n, k in ((1, 33, 17), (7, 70, 64), (29, 35, 33), (40, 5, 16)):
+        check(gemm, (2, m, n, k), (a_form, "rows"), offset=1)
+
+
+@pytest.mark.parametrize(
+    ("mcpu", "rows", "vectors", "most"), [("cascadelake", 9, 3, 48), ("x86-64-v3", 6, 2, 27)]
+)
+def test_no_arithmetic_on_addresses_in_the_loop_of_a_kernel(
+    mcpu: str, rows: int, vectors: int, most: int
+) -> None:
+    """A step of K is multiply-adds, loads, prefetches and the few pointers that move."""
+    tile = dot.default_tile(dot.isa_of(cpu(mcpu)))
+    kernel = micro_kernel(tile, "float32", rows, vectors, KernelForm(ahead=True))
+    func = kernel.with_attr("global_symbol", "kernel")
+    asm = build({tvm.ir.GlobalVar("kernel"): func}, cpu(mcpu)).inspect_source("asm")
+    blocks = [b.splitlines() for b in asm.split(".LBB") if b.count("vfmadd") == rows * vectors]
+    steps = [len([x for x in b[1:] if x.startswith("\t") and x[1] != "."]) for b in blocks]
+    assert steps
+    assert min(steps) <= most
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

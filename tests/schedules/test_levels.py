@@ -18,7 +18,7 @@ from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_tile import Isa
 from tvm_disc.schedules.levels import FOLDER, LEVELS, model_for
 from tvm_disc.schedules.variant import Plan, variants_of
-from tvm_disc.tune.calibrate import Sample, calibrate
+from tvm_disc.tune.calibrate import OF_THREADS, Sample, calibrate
 
 
 @pytest.mark.parametrize("cpu", ["x86-64-v4", "cascadelake", "znver4"])
@@ -52,3 +52,4 @@ def test_fitting_finds_when_threads_pay() -> None:
     assert sample.score(found) < 0.1 * sample.score(CostModel())
     assert found.wake_ns > 4 * CostModel().wake_ns
     assert calibrate([sample], CostModel()) == found
+    assert calibrate([sample], CostModel(), OF_THREADS).wake_ns == CostModel().wake_ns

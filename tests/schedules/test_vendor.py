@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tvm import tirx
+from tvm.ir import StringImm
 
 import tvm_disc
 from tvm_disc import Options, relay
+from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
+from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules import vendor
-from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.choose import analytic
+from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.gemm_tile import isa_of
+from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.select import variant_space
-from tvm_disc.schedules.variant import Variant, feasible
+from tvm_disc.schedules.variant import SERIAL, Plan, Variant, feasible
 from tvm_disc.schedules.vendor import calls_vendor, plan_vendor
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench
@@ -98,10 +108,63 @@ def test_what_a_library_cannot_do_is_refused(source: Callable[[], Any], reason: 
     assert reason in str(plan_vendor(front_of(source())[1], Solver()))
 
 
-def test_a_library_is_never_proved_and_never_guessed() -> None:
+def test_a_library_is_never_proved() -> None:
     _, group, variants = front_of(matmul())
     plan: Any = plan_vendor(group, Solver())
     kept, refused = feasible([plan], Solver())
     assert not refused and kept[0].needs[0].text == "a BLAS library is loaded"
     assert any(calls_vendor(v.plan) for v in variants)
-    assert "vendor" not in tvm_disc.build(matmul(), options=Options(threads=1)).explain()
+
+
+@pytest.mark.parametrize(
+    ("call_ns", "expected"), [(CostModel().vendor_call_ns, False), (1.0, True)]
+)
+def test_the_model_chooses_a_library_only_by_constants_that_know_one(
+    call_ns: float, expected: bool
+) -> None:
+    _, group, variants = front_of(matmul())
+    model = replace(CostModel(), vendor_call_ns=call_ns)
+    choice = analytic(group, variants, Solver(), model)
+    assert any(calls_vendor(v.plan) for v in choice.variants) == expected
+    assert any(v.safe for v in choice.variants) and CostModel().vendor_call_ns == 1e9
+
+
+def test_the_reference_library_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes by the names of fast ones, but has nothing that only they have."""
+    if not vendor.expose():
+        pytest.skip("this NumPy brings no BLAS of a known name")
+    found = [n for n in vendor._names("s") if hasattr(ctypes.CDLL(None), n)]
+    vendor.expose.cache_clear()
+    monkeypatch.setattr(vendor, "_names", lambda letter: ("no", "no", found[0], "no"))
+    monkeypatch.setattr(vendor, "_MARKS", ("no_mark",))
+    try:
+        assert not vendor.expose()
+        assert answer_of_the_code() == 0
+        vendor.expose.cache_clear()
+        monkeypatch.setattr(vendor, "_MARKS", ("no_mark", found[0]))
+        assert vendor.expose()
+        assert answer_of_the_code() == 1
+    finally:
+        vendor.expose.cache_clear()
+        vendor._library.cache_clear()
+
+
+def answer_of_the_code() -> int:
+    """Whether a program finds a library that it takes."""
+    vendor._library.cache_clear()
+    source = Node("param", (), (i64(1),), "int32")
+    result = Node("relax.abs", (source,), (i64(1),), "int32")
+    group = Group("g", "loop", [result], [source], [result])
+
+    def emit(body: Body) -> None:
+        found = tirx.call_extern("int32", "disc.vendor.s.found")
+        store = tirx.BufferStore(body.outputs[0], found, [i64(0)])
+        library = StringImm(vendor._library("s"))
+        body.block.add(tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", library, store))
+
+    target = resolve_target(None)
+    variant = Variant(Plan(i64(1), i64(1), emit), SERIAL)
+    [bench] = build_bench([(group, [variant])], Solver(), Machine(isa_of(target), 1), target)
+    tensors = local_session(bench).arguments({})(0)
+    bench.module[bench.names[0]](*tensors)
+    return int(tensors[1].numpy()[0])

@@ -30,9 +30,18 @@ from tvm_disc.codegen.host_abi import (
     static_cell,
     void_pointer,
 )
-from tvm_disc.codegen.host_memory import LIMIT, TRIM, call, memory_functions, new_state, state_of
+from tvm_disc.codegen.host_memory import (
+    LIMIT,
+    RESULT_LIMIT,
+    TRIM,
+    call,
+    memory_functions,
+    new_state,
+    state_of,
+)
 from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
 from tvm_disc.codegen.host_objects import RAISE, Errors
+from tvm_disc.codegen.host_results import result_functions
 from tvm_disc.codegen.memory import plan_region
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.profile_host import profile_functions
@@ -90,6 +99,7 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     functions.update(machine.micro.functions)
     functions[slot] = _slot_function()
     functions.update(memory_functions())
+    functions.update(result_functions())
     functions.update(profile_functions())
     functions[GlobalVar(BIND)] = _bind(slot, machine.threads)
     functions[GlobalVar(POOL)] = _pool(slot)
@@ -140,7 +150,7 @@ def _slot_function() -> Any:
 
 
 def _packed(name: str, emit: Callable[[Block, Any], Any]) -> Any:
-    """A packed function of one argument; ``emit`` gives the integer it returns, or None."""
+    """A packed function of numbers; ``emit`` gives the integer it returns, or None."""
     self_handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
     result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
     block = Block()
@@ -166,17 +176,20 @@ def _bind(slot: Any, threads: int) -> Any:
 
 
 def _pool(slot: Any) -> Any:
-    """``(limit) -> address of the state``: give all kept memory back, keep less from now on.
+    """``(limit, results) -> address of the state``: give all kept memory back, keep less after.
 
-    A negative limit leaves the limit and the memory as they are.
+    The limits are for workspaces and for results. A negative one leaves everything as it is.
     """
 
     def emit(block: Block, args: Any) -> Any:
-        limit = O.tvm_struct_get(args, i32(0), i32(ANY_VALUE), "int64")
-        limit = block.bind("limit", limit)
+        limit, results = (
+            block.bind("limit", O.tvm_struct_get(args, i32(k), i32(ANY_VALUE), "int64"))
+            for k in range(2)
+        )
         state = state_of(block, static_cell(block, slot))
         with block.when(limit >= 0):
             block.store(state, LIMIT, limit)
+            block.store(state, RESULT_LIMIT, results)
             block.eval(call(TRIM, state.data))
         return tirx.reinterpret("int64", state.data)
 

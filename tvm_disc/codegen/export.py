@@ -22,7 +22,7 @@ from tvm.support import cc
 
 from tvm_disc.errors import ArtifactError
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 MANIFEST_SYMBOL = "tvm_disc_manifest"
 ABI_SYMBOL = "tvm_disc_abi"
 SIGNATURE_SYMBOL = "tvm_disc_signature"

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_disc.codegen.program import Copy, If, Launch, Loop, Region, Storage, Value
+from tvm_disc.codegen.program import Copy, If, Launch, Loop, Program, Region, Storage, Value
 from tvm_disc.errors import Unsupported
 
 
@@ -78,6 +78,12 @@ def only_repacks(binding: Any) -> bool:
         return True
     kinds = (tvm.ir.Tuple, tvm.ir.TupleGetItem, tvm.ir.Var)
     return isinstance(binding.value, kinds)
+
+
+def program_launches(program: Program) -> list[str]:
+    """The kernel calls of a program: those of ``main``, then those of each function on boxes."""
+    regions = [program.region, *(f.region for f in program.functions)]
+    return [name for region in regions for name in launches(region)]
 
 
 def launches(region: Region) -> list[str]:

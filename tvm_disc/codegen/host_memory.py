@@ -1,14 +1,14 @@
-"""Memory of a running program: a pool of workspaces that all its calls share, and new tensors.
+"""Memory of a running program: a pool of workspaces that all its calls share.
 
-A program has one state, made when it is loaded: where its constants are, and a few blocks that
-calls have given back. A call takes the smallest block that fits, or asks the system for a new one
-in place of the largest kept. All of it is compiled code over the C library, so that running out
-of memory is an answer and not an exception in the middle of a kernel.
+A program has one state, made when it is loaded: where its constants are, a few blocks that calls
+have given back, and its last large results (``host_results``). A call takes the smallest block that
+fits, or asks the system for a new one in place of the largest kept. All of it is compiled code over
+the C library, so that running out of memory is an answer and not an exception in the middle of a
+kernel.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any, TypeAlias
 
 import tvm
@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.host_abi import as_pointer, i32, static_cell, void_pointer
+from tvm_disc.codegen.host_abi import as_pointer, static_cell, void_pointer
 from tvm_disc.schedules.emit import Block, Buffer, i64, prim_func
 
 Expr: TypeAlias = Any
@@ -26,35 +26,33 @@ CONSTANTS, FREE, LIMIT, KEPT, REQUESTS, MISSES, MUTEX, BLOCKS = 0, 1, 2, 3, 4, 5
 # Threads that all calls may use together, those that each may use now, and calls that count.
 THREADS, SHARE, ACTIVE = 6, 7, 20
 KEPT_BLOCKS = 16
-STATE_WORDS = BLOCKS + 2 * KEPT_BLOCKS
+# Results: bytes of them that are kept at most and now, and the one that is to go next.
+RESULT_LIMIT, RESULTS, NEXT_RESULT = 21, 22, 23
+RESULT_ENTRIES = BLOCKS + 2 * KEPT_BLOCKS
+KEPT_RESULTS = 16
+STATE_WORDS = RESULT_ENTRIES + 2 * KEPT_RESULTS
 DEFAULT_LIMIT_BYTES = 1 << 30
+DEFAULT_RESULT_BYTES = 256 << 20
 # In front of every block: its size, and the address that the system gave.
 HEADER_BYTES = 64
-# A managed tensor is followed by its shape, then by its data.
-MANAGED_WORDS = 10
-
-# From this size on the page faults of a new tensor take longer than most kernels that fill it.
-HUGE_BYTES = 4 << 20
-PAGE_BYTES, MADV_HUGEPAGE = 4096, 14
-
-TAKE, GIVE, TRIM, TENSOR, COUNT_CALL = (
+TAKE, GIVE, TRIM, DROP, TENSOR, COUNT_CALL = (
     GlobalVar(f"tvm_disc_{name}")
-    for name in ("take", "give", "trim_blocks", "new_tensor", "count_call")
+    for name in ("take", "give", "trim_blocks", "drop_results", "new_tensor", "count_call")
 )
 
 
 def memory_functions() -> dict[Any, Any]:
-    """The private functions that every program contains."""
+    """The private functions of the pool, which every program contains."""
     return {
         TAKE: _take(),
         GIVE: _give(),
         TRIM: _trim(),
-        TENSOR: _new_tensor(),
         COUNT_CALL: _count_call(),
     }
 
 
-def _words(name: str) -> Any:
+def words(name: str) -> Any:
+    """A parameter that points to 64-bit words."""
     return tirx.Var(name, PointerType(PrimType("int64"), "global"))
 
 
@@ -62,7 +60,8 @@ def _address(data: Any, word: int) -> Expr:
     return O.call_intrin(void_pointer(), "tirx.handle_add_byte_offset", data, i64(8 * word))
 
 
-def _int(pointer: Expr) -> Expr:
+def bits_of(pointer: Expr) -> Expr:
+    """An address as an integer."""
     return tirx.reinterpret("int64", pointer)
 
 
@@ -81,19 +80,13 @@ def release(address: Expr) -> Expr:
     return O.call_extern("int32", "free", as_pointer(address))
 
 
-def _prefer_huge_pages(address: Expr, size_bytes: Expr) -> Expr:
-    """Advice for a large fresh block: a fault for each 2 MiB instead of each 4 KiB."""
-    begin = tirx.floordiv(address + (PAGE_BYTES - 1), i64(PAGE_BYTES)) * PAGE_BYTES
-    count = tirx.Cast("uint64", address + size_bytes - begin)
-    return O.call_extern("int32", "madvise", as_pointer(begin), count, i32(MADV_HUGEPAGE))
-
-
 def aligned(address: Expr) -> Expr:
     """The next multiple of 64."""
     return tirx.bitwise_and(address + 63, i64(-64))
 
 
-def _lock(block: Block, state: Any, verb: str) -> None:
+def lock(block: Block, state: Any, verb: str) -> None:
+    """``lock`` or ``unlock`` the program's mutex."""
     block.eval(O.call_extern("int32", f"pthread_mutex_{verb}", _address(state, MUTEX)))
 
 
@@ -103,15 +96,16 @@ def new_state(block: Block, slot: Any, constants: Expr, threads: int) -> Buffer:
     with block.when(tirx.EQ(cell[i64(0)], i64(0))):
         words = tirx.Cast("uint64", i64(STATE_WORDS))
         made = O.call_extern("handle", "calloc", words, tirx.Cast("uint64", i64(8)))
-        block.store(cell, 0, _int(block.bind("made", made)))
+        block.store(cell, 0, bits_of(block.bind("made", made)))
         state = state_of(block, cell)
         mutex = _address(state.data, MUTEX)
         block.eval(O.call_extern("int32", "pthread_mutex_init", mutex, as_pointer(i64(0))))
         block.store(state, LIMIT, i64(DEFAULT_LIMIT_BYTES))
+        block.store(state, RESULT_LIMIT, i64(DEFAULT_RESULT_BYTES))
         block.store(state, THREADS, i64(threads))
         block.store(state, SHARE, i64(threads))
         free = O.call_extern("handle", "dlsym", as_pointer(i64(0)), StringImm("free"))
-        block.store(state, FREE, _int(block.bind("free", free)))
+        block.store(state, FREE, bits_of(block.bind("free", free)))
     state = state_of(block, cell)
     block.store(state, CONSTANTS, constants)
     return state
@@ -130,14 +124,14 @@ def state_of(block: Block, cell: Buffer) -> Buffer:
 
 def _take() -> Any:
     """``take(state, size_bytes, out)``: a block of at least that size, or 0."""
-    state_ptr, size, out_ptr = _words("state"), tirx.Var("size", "int64"), _words("out")
+    state_ptr, size, out_ptr = words("state"), tirx.Var("size", "int64"), words("out")
     block = Block()
     state, out = block.declare("s", state_ptr, "int64"), block.declare("o", out_ptr, "int64")
     best, largest = block.alloc("best", 1, "int64"), block.alloc("largest", 1, "int64")
     victim = block.alloc("victim", 1, "int64")
     for cell, value in ((best, -1), (largest, 0), (victim, 0), (out, 0)):
         block.store(cell, 0, i64(value))
-    _lock(block, state_ptr, "lock")
+    lock(block, state_ptr, "lock")
     block.store(state, REQUESTS, state[i64(REQUESTS)] + 1)
     with block.loop("k", KEPT_BLOCKS) as k:
         _consider(block, state, k, size, best, largest)
@@ -146,7 +140,7 @@ def _take() -> Any:
     with block.otherwise():
         block.store(state, MISSES, state[i64(MISSES)] + 1)
         block.store(victim, 0, _removed(block, state, largest[i64(0)]))
-    _lock(block, state_ptr, "unlock")
+    lock(block, state_ptr, "unlock")
     with block.when(best[i64(0)] < 0):
         _give_back(block, victim[i64(0)])
         _request(block, state_ptr, size, out)
@@ -196,10 +190,10 @@ def _request(block: Block, state: Any, size: Expr, out: Buffer) -> None:
     """A new block from the system; if it has none, all kept blocks are given back first."""
     raw = block.alloc("raw", 1, "int64")
     total = size + (HEADER_BYTES + 64)
-    block.store(raw, 0, _int(block.bind("got", allocate(total))))
+    block.store(raw, 0, bits_of(block.bind("got", allocate(total))))
     with block.when(tirx.EQ(raw[i64(0)], i64(0))):
         block.eval(call(TRIM, state))
-        block.store(raw, 0, _int(block.bind("again", allocate(total))))
+        block.store(raw, 0, bits_of(block.bind("again", allocate(total))))
     with block.when(tirx.NE(raw[i64(0)], i64(0))):
         address = block.bind("address", aligned(raw[i64(0)]) + HEADER_BYTES)
         header = _header(block, address)
@@ -210,13 +204,13 @@ def _request(block: Block, state: Any, size: Expr, out: Buffer) -> None:
 
 def _give() -> Any:
     """``give(state, address)``: back to the pool, or to the system where the pool is full."""
-    state_ptr, address = _words("state"), tirx.Var("address", "int64")
+    state_ptr, address = words("state"), tirx.Var("address", "int64")
     block = Block()
     state = block.declare("s", state_ptr, "int64")
     size = block.bind("size", _header(block, address)[i64(0)])
     place = block.alloc("place", 1, "int64")
     block.store(place, 0, i64(-1))
-    _lock(block, state_ptr, "lock")
+    lock(block, state_ptr, "lock")
     with block.loop("k", KEPT_BLOCKS) as k, block.when(tirx.EQ(state[i64(BLOCKS) + k * 2], i64(0))):
         block.store(place, 0, k)
     with block.when(state[i64(KEPT)] + size > state[i64(LIMIT)]):
@@ -226,81 +220,34 @@ def _give() -> Any:
         block.store(state, i64(BLOCKS) + k * 2, address)
         block.store(state, i64(BLOCKS + 1) + k * 2, size)
         block.store(state, KEPT, state[i64(KEPT)] + size)
-    _lock(block, state_ptr, "unlock")
+    lock(block, state_ptr, "unlock")
     with block.when(place[i64(0)] < 0):
         _give_back(block, address)
     return prim_func([state_ptr, address], block.stmt())
 
 
 def _trim() -> Any:
-    """``trim(state)``: give every kept block back to the system."""
-    state_ptr = _words("state")
+    """``trim(state)``: give every kept block back to the system, and let go of every result."""
+    state_ptr = words("state")
     block = Block()
     state = block.declare("s", state_ptr, "int64")
-    _lock(block, state_ptr, "lock")
+    lock(block, state_ptr, "lock")
     with block.loop("k", KEPT_BLOCKS) as k:
         _give_back(block, _removed(block, state, k))
-    _lock(block, state_ptr, "unlock")
+    lock(block, state_ptr, "unlock")
+    block.eval(call(DROP, state_ptr))
     return prim_func([state_ptr], block.stmt())
 
 
 def _count_call() -> Any:
     """``count_call(state, change)``: a call begins (1) or ends (-1); threads are shared anew."""
-    state_ptr, change = _words("state"), tirx.Var("change", "int64")
+    state_ptr, change = words("state"), tirx.Var("change", "int64")
     block = Block()
     state = block.declare("s", state_ptr, "int64")
-    _lock(block, state_ptr, "lock")
+    lock(block, state_ptr, "lock")
     active = block.bind("active", state[i64(ACTIVE)] + change)
     block.store(state, ACTIVE, active)
     each = tirx.truncdiv(state[i64(THREADS)], tirx.max(active, i64(1)))
     block.store(state, SHARE, tirx.max(each, i64(1)))
-    _lock(block, state_ptr, "unlock")
+    lock(block, state_ptr, "unlock")
     return prim_func([state_ptr, change], block.stmt())
-
-
-# -- tensors --------------------------------------------------------------------------------------
-
-
-def _new_tensor() -> Any:
-    """``new_tensor(state, kind, dims, ndim, size_bytes, out)``: ``out`` = (tensor, data) or zeros.
-
-    The managed tensor of DLPack, its shape and its data are one request to the system, and the
-    system's own ``free`` releases it. ``kind`` is (dtype << 32) + ndim as it lies in memory.
-    """
-    state_ptr, dims_ptr, out_ptr = _words("state"), _words("dims"), _words("out")
-    kind, ndim, size = (tirx.Var(n, "int64") for n in ("kind", "ndim", "size"))
-    block = Block()
-    state, out = block.declare("s", state_ptr, "int64"), block.declare("o", out_ptr, "int64")
-    dims = block.declare("d", dims_ptr, "int64")
-    block.store(out, 0, i64(0))
-    raw = block.alloc("raw", 1, "int64")
-    block.store(raw, 0, i64(0))
-    with block.when(tirx.And(size >= 0, size < i64(1 << 62))):
-        total = ndim * 8 + size + (8 * MANAGED_WORDS + 64)
-        block.store(raw, 0, _int(block.bind("got", allocate(total))))
-        with block.when(tirx.EQ(raw[i64(0)], i64(0))):
-            block.eval(call(TRIM, state_ptr))
-            block.store(raw, 0, _int(block.bind("again", allocate(total))))
-    with block.when(tirx.NE(raw[i64(0)], i64(0))):
-        base = block.bind("base", raw[i64(0)])
-        pointer = tirx.reinterpret(PointerType(PrimType("int64"), "global"), base)
-        words = block.declare("w", block.bind("words", pointer), "int64")
-        data = block.bind("data", aligned(base + ndim * 8 + 8 * MANAGED_WORDS))
-        if sys.platform == "linux":
-            with block.when(size >= HUGE_BYTES):
-                block.eval(_prefer_huge_pages(base, total))
-        shape = block.bind("shape", base + 8 * MANAGED_WORDS)
-        fields = (1, 0, state[i64(FREE)], 0, data, 1, kind, shape, 0, 0)
-        for k, value in enumerate(fields):
-            block.store(words, k, i64(value))
-        with block.loop("axis", ndim) as axis:
-            block.store(words, i64(MANAGED_WORDS) + axis, dims[axis])
-        block.store(out, 1, data)
-        managed = as_pointer(base)
-        status = O.call_extern(
-            "int32", "TVMFFITensorFromDLPackVersioned", managed, i32(0), i32(0), out_ptr
-        )
-        with block.when(tirx.NE(block.bind("status", status), i32(0))):
-            block.store(out, 0, i64(0))
-            block.eval(release(base))
-    return prim_func([state_ptr, kind, dims_ptr, ndim, size, out_ptr], block.stmt())

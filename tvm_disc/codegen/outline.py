@@ -11,7 +11,7 @@ from tvm import tirx
 
 from tvm_disc.codegen.formula import formula
 from tvm_disc.codegen.kernels import substitute
-from tvm_disc.codegen.program import Copy, Home, If, Launch, Loop, Region, Storage
+from tvm_disc.codegen.program import Copy, Home, If, Launch, Loop, Program, Region, Storage
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.kernel import Kernel
@@ -27,14 +27,23 @@ _PARTIAL = (
 )
 
 
-def outline(region: Region) -> list[dict[str, Any]]:
-    """Every kernel call as written, in order.
+def outline(program: Program) -> list[dict[str, Any]]:
+    """Every kernel call as written, in order: those of ``main``, then those of each function on
+    boxed values.
 
-    ``reads`` has an entry per operand: the position of the call that computed it, the name of an
-    input, or "constant". ``bytes`` is a formula over dims: what the call reads and writes at
-    least, each operand counted once.
+    ``function`` is the name of such a function. ``reads`` has an entry per operand: the position of
+    the call that computed it, the name of an input, "constant", or "earlier" for a value from
+    elsewhere. ``bytes`` is a formula over dims: what the call reads and writes at least, each
+    operand counted once.
     """
     calls: list[dict[str, Any]] = []
+    _add(calls, program.region, "")
+    for function in program.functions:
+        _add(calls, function.region, function.name)
+    return calls
+
+
+def _add(calls: list[dict[str, Any]], region: Region, function: str) -> None:
     writer: dict[Storage, int] = {}
     for step in _steps(region):
         if isinstance(step, Copy):
@@ -45,6 +54,7 @@ def outline(region: Region) -> list[dict[str, Any]]:
         calls.append(
             {
                 "kernel": kernel.name,
+                "function": function,
                 "kind": kernel.kind,
                 "ops": [n.op.removeprefix("relax.") for n in kernel.nodes],
                 "reads": [_origin(s, writer) for s in step.inputs],
@@ -52,7 +62,6 @@ def outline(region: Region) -> list[dict[str, Any]]:
             }
         )
         writer.update(dict.fromkeys(step.outputs, len(calls) - 1))
-    return calls
 
 
 def _steps(region: Region) -> Iterator[Launch | Copy]:
@@ -65,6 +74,8 @@ def _steps(region: Region) -> Iterator[Launch | Copy]:
         elif isinstance(step, Loop):
             for inner in (step.header, step.body, step.exit):
                 yield from _steps(inner)
+        for inner in step.regions():
+            yield from _steps(inner)
 
 
 def _origin(storage: Storage, writer: Mapping[Storage, int]) -> int | str:

@@ -23,6 +23,11 @@ def host_cpu() -> str:
     return str(tvm.get_global_func("target.llvm_get_system_cpu")())
 
 
+def runs_here(target: Any) -> bool:
+    """Whether a resolved target is this very CPU."""
+    return "mtriple" not in target.attrs and target.attrs.get("mcpu") == host_cpu()
+
+
 def resolve_target(target: Any = None) -> Any:
     """A TVM target from None (this machine), a string, a dict or a target.
 

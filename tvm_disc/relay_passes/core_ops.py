@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from tvm_disc.relay.kernel_ops import KERNELS, REINTERPRET
+
 
 class OpClass(Enum):
     """How an operator maps output indices to input indices, which is all that fusion needs."""
@@ -109,6 +111,7 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.clip", _E, cost=2),
     CoreOp("relax.nn.relu", _E),
     CoreOp("relax.astype", _E, ("dtype",)),
+    CoreOp(REINTERPRET, _E),
     CoreOp("relax.reshape", _V),
     CoreOp("relax.expand_dims", _V, ("axis",)),
     CoreOp("relax.squeeze", _V, ("axis",)),
@@ -156,6 +159,7 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.cumprod", OpClass.OPAQUE, ("axis", "dtype", "exclusive")),
     CoreOp("relax.argsort", OpClass.OPAQUE, ("axis", "descending", "dtype")),
     CoreOp("relax.bucketize", OpClass.OPAQUE, ("right",)),
+    *(CoreOp(name, OpClass.OPAQUE, attrs) for name, attrs in KERNELS.items()),
 )
 
 CORE: Mapping[str, CoreOp] = {row.name: row for row in ROWS}

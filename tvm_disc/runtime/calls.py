@@ -13,8 +13,10 @@ Call: TypeAlias = Mapping[str, Any]
 
 def moved_bytes(call: Call, dims: Mapping[str, int]) -> int | None:
     """Bytes that a call moves for input dims; None if only the running program knows."""
+    # A function on boxed values has dims of its own, whatever their names.
+    known = {} if call["function"] else dims
     try:
-        return evaluate(call["bytes"], dims)
+        return evaluate(call["bytes"], known)
     except (KeyError, SyntaxError, ValueError, ZeroDivisionError):
         return None
 
@@ -32,7 +34,10 @@ def readable(size: int | None) -> str:
 
 
 def table(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[str]:
-    """One row per call: number, kernel, kind, what it reads, bytes moved; operators below."""
+    """One row per call: number, kernel, kind, what it reads, bytes moved; operators below.
+
+    The calls of each function on boxed values follow its name.
+    """
     head = ["#", "kernel", "kind", "reads", "bytes moved"]
     rows = [
         [
@@ -47,8 +52,11 @@ def table(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[str]:
         for k, call in enumerate(calls)
     ]
     widths = [max(len(row[c]) for row in [head, *rows]) for c in range(4)]
-    lines = []
+    lines, function = [], ""
     for row, call in zip([head, *rows], [None, *calls], strict=True):
+        if call is not None and call["function"] != function:
+            function = call["function"]
+            lines.append(f"  in function {function}")
         cells = [cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)]
         lines.append("  " + "  ".join([*cells, row[4]]))
         if call is not None:

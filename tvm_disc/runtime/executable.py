@@ -20,7 +20,15 @@ import tvm
 from tvm_disc.codegen.export import export, read_manifest
 from tvm_disc.codegen.formula import evaluate
 from tvm_disc.codegen.host_abi import BIND, DIRECT, POOL
-from tvm_disc.codegen.host_memory import KEPT, MISSES, REQUESTS, SHARE, STATE_WORDS, THREADS
+from tvm_disc.codegen.host_memory import (
+    KEPT,
+    MISSES,
+    REQUESTS,
+    RESULTS,
+    SHARE,
+    STATE_WORDS,
+    THREADS,
+)
 from tvm_disc.codegen.profile_host import COUNT, ROOM
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
 from tvm_disc.runtime.arrays import (
@@ -78,11 +86,18 @@ class Executable:
         self._results: dict[tuple[Any, ...], Any] = {}
         self._plain = len(self._names) == 1 and isinstance(self._outputs, int)
 
-    def _first_call(self, *args: Array) -> Any:
-        """Bind the machine code, which a program for another machine never does."""
+    def ready(self) -> None:
+        """Make the machine code ready now; otherwise the first call does, which then takes longer.
+
+        Raises:
+            ArtifactError: the program was compiled for another machine.
+        """
         with self._binding:
             if self._main == self._first_call:
                 self._bind_code()
+
+    def _first_call(self, *args: Array) -> Any:
+        self.ready()
         return self._main(*args)
 
     def _bind_code(self) -> None:
@@ -94,7 +109,7 @@ class Executable:
             self._module[BIND](self._constants.ctypes.data)
         if self._manifest.get("vendor"):
             expose()
-        weakref.finalize(self, self._module[POOL], 0)
+        weakref.finalize(self, self._module[POOL], 0, 0)
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = self._module[DIRECT]
         self._main = main
@@ -111,7 +126,8 @@ class Executable:
 
     @property
     def launches(self) -> list[str]:
-        """The kernel calls of the program in order; a kernel may be called several times."""
+        """The kernel calls of the program as written, then those of its functions on boxed values
+        in turn; a kernel may be called several times."""
         return list(self._manifest["launches"])
 
     def __call__(self, *args: Array, out: Any = None, **kwargs: Array) -> Any:
@@ -298,17 +314,25 @@ class Executable:
             parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
         return ", ".join(parts)
 
-    def keep_memory(self, limit_bytes: int) -> None:
-        """Give all idle workspaces back to the system, and keep at most this much from now on.
+    def keep_memory(self, limit_bytes: int, results_bytes: int | None = None) -> None:
+        """Give all idle memory back to the system, and keep at most this much from now on.
 
-        ``keep_memory(0)`` keeps none between calls. At first the limit is 1 GiB.
+        ``keep_memory(0)`` keeps none between calls.
+
+        Args:
+            limit_bytes: for workspaces; at first 1 GiB.
+            results_bytes: for results that nobody holds any more; as much as ``limit_bytes`` if
+                left out, at first 256 MiB.
         """
-        self._call_pool(max(0, limit_bytes))
+        limit = max(0, limit_bytes)
+        self._call_pool(limit, limit if results_bytes is None else max(0, results_bytes))
 
     def memory_statistics(self) -> dict[str, int]:
-        """Workspace ``requests`` so far, ``misses`` that went to the system, bytes ``kept``."""
+        """Workspace ``requests`` so far, ``misses`` that went to the system, bytes ``kept``, and
+        bytes of ``results`` that are kept as soon as nobody holds them."""
         words = self._state()
-        return {"requests": words[REQUESTS], "misses": words[MISSES], "kept": words[KEPT]}
+        found = {"requests": REQUESTS, "misses": MISSES, "kept": KEPT, "results": RESULTS}
+        return {name: words[at] for name, at in found.items()}
 
     @property
     def threads(self) -> int:
@@ -324,13 +348,13 @@ class Executable:
         words[THREADS] = words[SHARE] = count
 
     def _state(self) -> ctypes.Array[ctypes.c_int64]:
-        return (ctypes.c_int64 * STATE_WORDS).from_address(self._call_pool(-1))
+        return (ctypes.c_int64 * STATE_WORDS).from_address(self._call_pool(-1, -1))
 
-    def _call_pool(self, limit: int) -> int:
+    def _call_pool(self, limit: int, results: int) -> int:
         with self._binding:
             if self._main == self._first_call:
                 self._bind_code()
-        return int(self._module[POOL](limit))
+        return int(self._module[POOL](limit, results))
 
     def workspace_bytes(self, shapes: Mapping[str, Sequence[int]]) -> int:
         """Bytes of temporary memory that one call needs for input shapes, without running.

@@ -55,6 +55,7 @@ def boxes(calls: Sequence[Call], dims: Mapping[str, int] | None) -> list[Box]:
 
 def _text(number: int, call: Call, dims: Mapping[str, int] | None) -> str:
     lines = [f"#{number} {call['kernel']}  [{call['kind']}]"]
+    lines += [f"in function {call['function']}"] if call["function"] else []
     lines += textwrap.wrap(" + ".join(call["ops"]), LINE)[:8]
     constants = sum(r == "constant" for r in call["reads"])
     if constants:

@@ -23,6 +23,7 @@ from tvm_disc.schedules.emit import (
     Buffer,
     const,
     dtype_of,
+    element_dtype,
     i64,
     lane_index,
     lanes_of,
@@ -244,3 +245,57 @@ def fold(block: Block, cells: Buffer, width: int, combine: Combine) -> Expr:
             for k in range(width):
                 block.store(cells, k, combine(cells[i64(k)], cells[i64(k + width)]))
     return cells[i64(0)]
+
+
+def fold_rows(block: Block, cells: Buffer, rows: int, combine: Combine) -> Expr:
+    """A vector of ``rows`` results: of each row of ``cells`` all lanes combined.
+
+    The lanes of a row are halved as :func:`fold` does. Until there is one vector, halves of two of
+    them share one; ``rows`` is a power of two, at most the lanes of a row.
+    """
+    lanes = int(cells.shape[0]) // rows
+    order = _pairing(rows)
+    parts = [cells[ramp(i64(order.index(p) * lanes), lanes)] for p in range(rows)]
+    parts = [block.bind("part", p) for p in parts]
+    groups = 1
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [_halved(block, pair, groups, lanes, combine) for pair in pairs]
+        groups *= 2
+    (result,) = parts
+    while lanes_of(result) > rows:
+        result = _halved(block, (result,), groups, lanes_of(result), combine)
+    return result
+
+
+def _pairing(rows: int) -> list[int]:
+    """Which leaf of the tree ends up at each place."""
+    trees = [[k] for k in range(rows)]
+    while len(trees) > 1:
+        pairs = zip(trees[::2], trees[1::2], strict=True)
+        trees = [[x for pair in zip(a, b, strict=True) for x in pair] for a, b in pairs]
+    return trees[0]
+
+
+def _halved(
+    block: Block, vectors: Sequence[Expr], groups: int, lanes: int, combine: Combine
+) -> Expr:
+    """The halves of every group of lanes combined; groups of several vectors by turns."""
+    size = lanes // groups
+    picks = [
+        [
+            v * lanes + g * size + h + k
+            for g in range(groups)
+            for v in range(len(vectors))
+            for k in range(size // 2)
+        ]
+        for h in (0, size // 2)
+    ]
+    halves = [
+        tirx.Shuffle(list(vectors), [tirx.IntImm("int32", p) for p in pick]) for pick in picks
+    ]
+    # By way of memory, which LLVM removes: TVM's analyzer would follow every choice of a maximum.
+    cell = block.alloc("part", groups * len(vectors) * (size // 2), element_dtype(vectors[0]))
+    low, high = (block.bind("half", h) for h in halves)
+    block.store(cell, ramp(i64(0), int(cell.shape[0])), combine(low, high))
+    return block.bind("part", cell[ramp(i64(0), int(cell.shape[0]))])

@@ -7,7 +7,7 @@ import numpy as np
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_space import micro_ns
+from tvm_disc.schedules.gemm_cost import micro_ns
 from tvm_disc.schedules.points import Points, Values, evaluate
 
 

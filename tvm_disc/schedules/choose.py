@@ -26,7 +26,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
-UNMEASURED = Limits(gain=0.03, split_gain=0.002)  # a model may err by as much
+UNMEASURED = Limits(gain=0.02, split_gain=0.001)  # a model may err by as much
 REMAINDERS = (16,)  # d % r of every dim
 
 

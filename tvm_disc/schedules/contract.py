@@ -13,18 +13,21 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import tvm
+from tvm import tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv import ConvView
+from tvm_disc.schedules.conv_gemm import ConvBody, ConvCut, ConvOperands, ConvShape
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import Block, i64, index_var
-from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, gemm_ns, tiles
+from tvm_disc.schedules.gemm_cost import gemm_ns
+from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, tiles
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.reduce import store_outputs, whole_vectors
+from tvm_disc.schedules.reduce import column_ranges, store_outputs, whole_vectors
 from tvm_disc.schedules.reducers import accumulator
 from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
 from tvm_disc.schedules.windows import matmul_dims, operand_index
@@ -137,12 +140,66 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     data, weight = node.inputs
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
         return WhyNot("implicit gemm", "one channel per group is no matrix product")
-    narrow = node.dtype == "int32" and sums_of(data, weight, node) is not None
-    if not narrow and (node.dtype not in ("float32", "float64") or data.dtype != node.dtype):
-        return WhyNot("implicit gemm", f"{data.dtype} is not supported yet")
+    sums = sums_of(data, weight, node)
+    if sums is None or data.dtype == "bfloat16":
+        of = f"{data.dtype} x {weight.dtype} -> {node.dtype}"
+        return WhyNot("implicit gemm", f"{of} is not supported yet")
     if any(static_dim(d) is None for d in weight.shape):
         return WhyNot("implicit gemm", "the kernel's size is not known")
-    return _gemm_plans(group, ConvView(group, node), solver, machine)
+    view = ConvView(group, node)
+    weights = view.weights(sums)
+    width = _size(view.sizes[2])
+    found = tiles(machine.isa, sums, width if isinstance(width, int) else None)
+    found = [t for t in found if t.m_blocks == found[0].m_blocks]  # rows are cut at run time
+    if weights is None or found[0].lanes * _itemsize(sums) < dot.MASKED_BYTES:
+        return _gemm_plans(group, view, solver, machine)
+    return [
+        _conv_plan(group, view, weights, tile, doubt(tile, found[0]), machine) for tile in found
+    ]
+
+
+def _conv_plan(
+    group: Group,
+    view: ConvView,
+    weights: dict[Node, Callable[[Any], Any]],
+    tile: dot.GemmTile,
+    factor: float,
+    machine: Machine,
+) -> Plan:
+    node, dtype = view.node, _dtypes(view)[0]
+    shape = ConvShape.of(node, view.groups)
+    cut_with = partial(ConvCut, shape, tile, _itemsize(dtype), machine.threads)
+    cut = cut_with()
+
+    def emit(body: Body) -> None:
+        out = Epilogue(view, body)
+        data, weight = (body.buffers[n] for n in node.inputs)
+        operands = ConvOperands(node, data, weight, bool(weights), out.scalar, out.vector)
+        where = (body.low, body.block, body.scratch)
+        ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(
+            body.lo, body.hi
+        )
+
+    batch, m, n, k = (i64(x) for x in view.sizes)
+    spec = _sizes_only(view, {"a_packed": True}, {})
+    return Plan(
+        tasks=i64(cut.tasks),
+        work=batch * m * n * k * 2,
+        emit=emit,
+        scratch_elems=cut.elems,
+        scratch_dtype=dtype,
+        packed=weights,
+        packed_dtypes=dict.fromkeys(weights, dtype),
+        may_alias=True,
+        knobs=GemmKnobs.of(tile),
+        cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
+        features=(batch, m, n, k),
+        notes={
+            "tile": f"{tile.m_r}x{tile.n_r}",
+            "packed": "weights" if weights else "-",
+            "depth": str(cut.depth),
+        },
+    )
 
 
 # -- common ------------------------------------------------------------------------------------
@@ -200,6 +257,10 @@ def _packed_dtypes(packed: dict[str, Any], sums: str) -> dict[Node, str]:
     if "a_packed" in packed:
         kinds[packed["a_packed"][0]] = sums
     return kinds
+
+
+def _itemsize(dtype: str) -> int:
+    return int(tvm.DataType(dtype).bits) // 8
 
 
 def _never(*args: Any) -> None:
@@ -314,10 +375,6 @@ def _operands(
             forms[name] = dot.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
     if isinstance(view, ConvView):
         forms["fill_b"] = _filler(low, view.fill)
-        if view.fills_by_vectors(tile):
-            source = body.buffers[view.node.inputs[0]]
-            panels = view.panel_filler(tile, source)
-            forms["fill_panel"] = _filler(low, panels)
     epilogue = Epilogue(view, body)
     if spec.direct is not None:
         forms["direct"] = dot.Direct(body.outputs[0], start_of, spec.direct.stride)
@@ -371,10 +428,22 @@ class Epilogue:
     def vector(self, block: Block, g: Expr, i: Expr, j0: Expr, lanes: int, value: Expr) -> bool:
         if not self.lanewise or not whole_vectors(self.group, lanes):
             return False
-        # Panels start at multiples of the vector width, which head splits rely on.
-        j = self.low.space.aligned(i64(j0), lanes)
+        j = self._columns(i64(j0), lanes)
+        if j is None:
+            return False
         self._store(block, i64(g), i64(i), j, value)
         return True
+
+    def _columns(self, j0: Expr, lanes: int) -> Expr | None:
+        """The columns from ``j0`` on; None if a vector may not have them."""
+        if isinstance(self.view, ConvView):
+            # Panels that images share start anywhere in an image, unless rows are whole vectors.
+            row = static_dim(self.view.node.shape[-1])
+            if row is None or row % lanes:
+                cut = any(column_ranges(self.group, node) for node in self.group.outputs)
+                return None if cut else tirx.Ramp(j0, i64(1), lanes)
+        # Panels start at multiples of the vector width, which head splits rely on.
+        return self.low.space.aligned(j0, lanes)
 
     def _store(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
         low, anchor = self.low, self.view.node

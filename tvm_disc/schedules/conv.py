@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
 from tvm import tirx
 
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules import dot
-from tvm_disc.schedules.conv_fill import Panel, can_fill, fill_panel, literal_dims
-from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.conv_fill import can_fill, literal_dims
+from tvm_disc.schedules.conv_gemm import pack_weights
 from tvm_disc.schedules.emit import Block, Buffer, const, i64
-from tvm_disc.schedules.gemm_spec import has_masks
+from tvm_disc.schedules.gemm_pack import cast
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.reducers import accumulator
 from tvm_disc.schedules.window import valid_range
 from tvm_disc.schedules.windows import geometry
 
@@ -92,28 +93,24 @@ class ConvView:
             "a_packed": (
                 weight,
                 lambda w: dot.pack_a_constant(
-                    w.reshape(w.shape[0], -1).astype(self.node.dtype, copy=False), tile
+                    w.reshape(w.shape[0], -1).astype(accumulator(self.node.dtype)), tile
                 ),
             )
         }
 
-    def fills_by_vectors(self, tile: Any) -> bool:
-        """Whether panels can be filled by masked vectors: the input is an array as it lies."""
-        data = self.node.inputs[0]
-        width = tile.lanes * np.dtype(self.node.dtype).itemsize
-        masks = has_masks(width, data.dtype, self.node.dtype)
-        return masks and data in self.group.params and can_fill(self.node)
+    def weights(self, dtype: str) -> dict[Node, Callable[[Any], Any]] | None:
+        """How the body of a convolution packs its weights; None if it cannot read them.
 
-    def panel_filler(self, tile: Any, source: Buffer) -> Callable[..., None]:
-        """What fills a whole panel from the input ``source``."""
-
-        def fill(
-            low: Lowering, block: Block, g: Expr, j0: Expr, columns: Expr, to: Buffer, at: Expr
-        ) -> None:
-            panel = Panel(g, j0, columns, to, at, tile.n_r, tile.lanes, self.node.dtype)
-            fill_panel(self.node, low, block, source, panel)
-
-        return fill
+        It wants an input that lies as it is, and weights of a literal shape.
+        """
+        data, weight = self.node.inputs
+        if data not in self.group.params or not can_fill(self.node):
+            return None
+        if 0 in literal_dims(weight.shape):
+            return None
+        if weight in self.group.constants:
+            return {weight: partial(pack_weights, groups=self.groups, dtype=dtype)}
+        return {} if weight in self.group.params and weight.dtype == dtype else None
 
     def fill(
         self,
@@ -159,7 +156,7 @@ class ConvView:
                 lead = self._split(g, channel, weight.shape[1])
                 value = low.at(self.node.inputs[0], [*lead, *source, position])
                 low.resolve([value])
-                block.store(target, base + x, cast(value, self.node.dtype))
+                block.store(target, base + x, cast(value, str(target.dtype)))
             self._zero(block, target, base, z, ow + run)
             block.store(done, 0, filled + run)
             block.store(line, 0, row + 1)
@@ -167,7 +164,7 @@ class ConvView:
 
     def _zero(self, block: Block, target: Buffer, base: Expr, begin: Expr, end: Expr) -> None:
         with block.loop("o", end - begin, begin=begin) as o:
-            block.store(target, base + o, const(0, self.node.dtype))
+            block.store(target, base + o, const(0, str(target.dtype)))
 
     def _last(self, tap: Expr) -> tuple[int, Expr]:
         geo = geometry(self.node, len(self.node.shape) - 2)

@@ -1,16 +1,17 @@
 """Panels of the im2col matrix, filled by vectors.
 
 The columns of a panel are cut in runs, a run being the part of it that lies in one row of output
-pixels. A run of one tap is, for every input channel, the same few vectors of an input row: which
-lanes lie inside the input is a mask, found once for all channels, so that padding costs no copy
-and no test per element. A stride of two reads two vectors and keeps every other lane.
+pixels of one image. A run of one tap is, for every input channel, the same few vectors of an input
+row: which lanes lie inside the input is a mask, found once for all channels, so that padding costs
+no copy and no test per element. A stride of two reads two vectors and keeps every other lane.
+Without taps, strides and padding a whole image is one row.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -29,12 +30,22 @@ Expr: TypeAlias = Any
 _MOST_STRIDE = 2
 
 
+def can_fill(node: Node) -> bool:
+    """Whether :class:`PanelFill` knows the stride of a convolution."""
+    rank = len(node.shape) - 2
+    return geometry(node, rank).strides[-1] <= _MOST_STRIDE
+
+
+def literal_dims(dims: Sequence[Any]) -> list[int]:
+    """Dims that are known to be literals."""
+    known = [static_dim(d) for d in dims]
+    return [d for d in known if d is not None]
+
+
 @dataclass(frozen=True)
 class Panel:
-    """Where columns ``[j0, j0 + columns)`` of image ``g`` go: row k at ``at + k * width``."""
+    """Where columns go: row k of the block of channels at ``at + k * width``."""
 
-    g: Expr
-    j0: Expr
     columns: Expr
     buffer: Buffer
     at: Expr
@@ -43,123 +54,164 @@ class Panel:
     dtype: str
 
 
-def can_fill(node: Node) -> bool:
-    """Whether :func:`fill_panel` knows the stride of a convolution."""
-    rank = len(node.shape) - 2
-    return geometry(node, rank).strides[-1] <= _MOST_STRIDE
+@dataclass(frozen=True)
+class Source:
+    """The compact input of a convolution: its spatial dims, those of the result, and the taps."""
+
+    data: Buffer
+    groups: int
+    channels: int
+    extents: tuple[Any, ...]
+    pixels: tuple[Any, ...]
+    taps: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[int, ...]
+
+    @staticmethod
+    def of(node: Node, data: Buffer, groups: int) -> Source:
+        """The input of a convolution; spatial dims are one if it only mixes channels."""
+        rank = len(node.shape) - 2
+        geo = geometry(node, rank)
+        channels, *taps = literal_dims(node.inputs[1].shape[1:])
+        extents, pixels = tuple(node.inputs[0].shape[2:]), tuple(node.shape[2:])
+        plain = all(t == 1 for t in taps) and all(s == 1 for s in geo.strides)
+        if plain and not any(geo.padding):
+            one = (product(extents),)
+            return Source(data, groups, channels, one, one, (1,), (1,), (1,), (0,))
+        shape = (extents, pixels, tuple(taps))
+        return Source(data, groups, channels, *shape, geo.strides, geo.dilation, geo.padding)
+
+    @property
+    def dense(self) -> bool:
+        """Whether columns are the input's pixels."""
+        return len(self.taps) == 1 and self.taps[0] == 1 and not any(self.padding)
+
+    @property
+    def plane(self) -> Expr:
+        """Elements of one channel of one image."""
+        return product(self.extents)
 
 
-def fill_panel(node: Node, low: Lowering, block: Block, source: Buffer, panel: Panel) -> None:
-    """Fill all rows of a panel from the compact input ``source``."""
-    _clear_last(node, block, panel)
-    width = tirx.max(i64(node.shape[-1]), i64(1))
-    cells = [block.alloc(n, 1, "int64") for n in ("filled_at", "line_at", "start_at")]
-    filled_at, line_at, start_at = cells
-    block.store(filled_at, 0, i64(0))
-    line = bind_opaque(block, "line", tirx.floordiv(i64(panel.j0), width))
-    block.store(line_at, 0, line)
-    block.store(start_at, 0, i64(panel.j0) - line * width)
-    with block.loop_while(filled_at[i64(0)] < i64(panel.columns)), low.scope():
-        row = block.bind("row", line_at[i64(0)])
-        start = block.bind("start", start_at[i64(0)])
-        filled = block.bind("filled", filled_at[i64(0)])
-        run = bind_opaque(block, "run", tirx.min(width - start, i64(panel.columns) - filled))
-        where = list(low.space.split(row, node.shape[2:-1])) if len(node.shape) > 3 else []
-        low.resolve(where)
-        _fill_run(node, block, source, panel, (where, start, filled, run))
-        block.store(filled_at, 0, filled + run)
-        block.store(line_at, 0, row + 1)
-        block.store(start_at, 0, i64(0))
+class PanelFill:
+    """Emits the filling of one panel."""
 
+    def __init__(self, source: Source, low: Lowering, block: Block, panel: Panel) -> None:
+        self.source, self.low, self.b, self.panel = source, low, block, panel
 
-def _clear_last(node: Node, block: Block, panel: Panel) -> None:
-    """Zero the lanes beyond the last column: whatever lies there takes part in products."""
-    rows = product(node.inputs[1].shape[1:])
-    whole = bind_opaque(block, "whole", tirx.truncdiv(i64(panel.columns), i64(panel.lanes)))
-    done = whole * panel.lanes
-    with block.when(done < i64(panel.columns)), block.loop("zk", rows) as k:
-        zero = const(0, f"{panel.dtype}x{panel.lanes}")
-        vstore(block, panel.buffer, panel.at + k * panel.width + done, panel.lanes, zero)
+    def emit(self, place: tuple[Expr, Expr], group: Expr, channels: tuple[Expr, Expr]) -> None:
+        """Fill rows of ``channels`` (first, count) from the pixel ``place`` (image, pixel) on."""
+        b, source, panel = self.b, self.source, self.panel
+        image, pixel = place
+        self._clear_last(channels[1])
+        width = bind_opaque(b, "width", tirx.max(i64(source.pixels[-1]), i64(1)))
+        lines = product(source.pixels[:-1])
+        names = ("filled_at", "image_at", "line_at", "start_at")
+        filled_at, image_at, line_at, start_at = cells = [b.alloc(n, 1, "int64") for n in names]
+        line = i64(0)
+        if len(source.pixels) > 1:
+            line = bind_opaque(b, "line", tirx.truncdiv(i64(pixel), width))
+        for cell, value in zip(cells, (i64(0), image, line, pixel - line * width), strict=True):
+            b.store(cell, 0, value)
+        zero = i64(0)
+        with b.loop_while(filled_at[zero] < panel.columns), self.low.scope():
+            image, row = b.bind("image", image_at[zero]), b.bind("row", line_at[zero])
+            start, filled = b.bind("start", start_at[zero]), b.bind("filled", filled_at[zero])
+            run = bind_opaque(b, "run", tirx.min(width - start, panel.columns - filled))
+            where = list(self.low.space.split(row, source.pixels[:-1]))
+            self.low.resolve(where)
+            lead = bind_opaque(b, "lead", add(mul(image, source.groups), group))
+            lead = bind_opaque(b, "lead", lead * source.channels + channels[0])
+            self._run(lead, (where, start, filled, run), channels[1])
+            last = bind_opaque(b, "last", tirx.Select(row + 1 >= lines, i64(1), i64(0)))
+            b.store(filled_at, 0, filled + run)
+            b.store(image_at, 0, image + last)
+            b.store(line_at, 0, (row + 1) * (1 - last))
+            b.store(start_at, 0, zero)
 
+    def _clear_last(self, channels: Expr) -> None:
+        """Zero the lanes beyond the last column: whatever lies there takes part in products."""
+        b, panel = self.b, self.panel
+        rows = channels * math.prod(self.source.taps)
+        whole = bind_opaque(b, "whole", tirx.truncdiv(i64(panel.columns), i64(panel.lanes)))
+        done = whole * panel.lanes
+        with b.when(done < i64(panel.columns)), b.loop("zk", rows) as k:
+            zero = const(0, f"{panel.dtype}x{panel.lanes}")
+            vstore(b, panel.buffer, panel.at + k * panel.width + done, panel.lanes, zero)
 
-def _fill_run(
-    node: Node,
-    block: Block,
-    source: Buffer,
-    panel: Panel,
-    run: tuple[Sequence[Expr], Expr, Expr, Expr],
-) -> None:
-    """All taps and channels of one run: (position of the line, first pixel, column, length)."""
-    data, weight = node.inputs
-    rank = len(node.shape) - 2
-    geo = geometry(node, rank)
-    where, start, filled, length = run
-    channels, *taps = literal_dims(weight.shape[1:])
-    extents = data.shape[2:]
-    with ExitStack() as stack:
-        k = [stack.enter_context(block.loop(f"tap{d}", taps[d])) for d in range(rank)]
-        inside: Expr = tirx.IntImm("bool", 1)
-        line: Expr = i64(panel.g) * i64(channels)
-        for d in range(rank - 1):
-            at = add(mul(where[d], geo.strides[d]), mul(k[d], geo.dilation[d])) - geo.padding[d]
-            at = bind_opaque(block, "at", at)
-            inside = tirx.And(inside, tirx.And(at >= 0, at < i64(extents[d])))
-            line = line * i64(extents[d]) + at
-        first = mul(start, geo.strides[-1]) + mul(k[-1], geo.dilation[-1]) - geo.padding[rank - 1]
-        first = bind_opaque(block, "first", first)
-        limit = bind_opaque(block, "limit", tirx.Select(inside, i64(extents[-1]), i64(0)))
-        base = bind_opaque(block, "base", line * i64(extents[-1]) + first)
-        plane = bind_opaque(block, "plane", product(extents))
-        tap = _position(k, taps)
-        to = bind_opaque(block, "to", panel.at + tap * panel.width + filled)
-        step = math.prod(taps) * panel.width
-        vectors = tirx.truncdiv(length + (panel.lanes - 1), i64(panel.lanes))
-        with block.loop("v", vectors) as v:
-            _fill_vector(
-                block,
-                panel,
-                (source, base, plane, to, step),
-                (v, first, limit, length),
-                (geo.strides[-1], channels),
+    def _run(
+        self, lead: Expr, run: tuple[Sequence[Expr], Expr, Expr, Expr], channels: Expr
+    ) -> None:
+        """All taps and channels of one run: (position of the line, first pixel, column, length)."""
+        b, source, panel = self.b, self.source, self.panel
+        where, start, filled, length = run
+        rank = len(source.taps)
+        with ExitStack() as stack:
+            k = [stack.enter_context(b.loop(f"tap{d}", source.taps[d])) for d in range(rank)]
+            inside: Expr = tirx.IntImm("bool", 1)
+            line: Expr = lead
+            for d in range(rank - 1):
+                at = add(mul(where[d], source.strides[d]), mul(k[d], source.dilation[d]))
+                at = bind_opaque(b, "at", at - source.padding[d])
+                inside = tirx.And(inside, tirx.And(at >= 0, at < i64(source.extents[d])))
+                line = line * i64(source.extents[d]) + at
+            first = add(mul(start, source.strides[-1]), mul(k[-1], source.dilation[-1]))
+            first = bind_opaque(b, "first", first - source.padding[len(source.strides) - 1])
+            extent = i64(source.extents[-1])
+            limit = bind_opaque(b, "limit", tirx.Select(inside, extent, i64(0)))
+            base = bind_opaque(b, "base", line * extent + first)
+            tap = _position(k, source.taps)
+            to = bind_opaque(b, "to", panel.at + tap * panel.width + filled)
+            place, part = (base, to), (first, limit, length)
+            vectors = bind_opaque(
+                b, "vectors", tirx.truncdiv(length + (panel.lanes - 1), i64(panel.lanes))
             )
+            most = panel.width // panel.lanes
+            each: AbstractContextManager[None] = nullcontext()
+            if source.strides[-1] == 1 and most > 1:  # else there are not enough masks
+                with b.when(vectors == most):  # every line of the input is visited once
+                    self._vectors([i64(v) for v in range(most)], place, part, channels)
+                each = b.otherwise()
+            with each, b.loop("v", vectors) as v:
+                self._vectors([v], place, part, channels)
 
+    def _vectors(
+        self,
+        vectors: list[Expr],
+        place: tuple[Expr, Expr],
+        part: tuple[Expr, Expr, Expr],
+        channels: Expr,
+    ) -> None:
+        """Some vectors of a run, for every channel."""
+        b, source, panel = self.b, self.source, self.panel
+        base, to = place
+        lanes, stride = panel.lanes, source.strides[-1]
+        masks = [self._masks(v, part) for v in vectors]
+        plane = bind_opaque(b, "plane", source.plane)
+        step = math.prod(source.taps) * panel.width
+        picks = [tirx.IntImm("int32", lane * stride) for lane in range(lanes)]
+        with b.loop("c", channels) as c:
+            at, put = base + c * plane, to + c * step
+            for v, (inside, keep) in zip(vectors, masks, strict=True):
+                begin = at + v * (lanes * stride)
+                loads = [masked_load(source.data, begin + s * lanes, m)
+                         for s, m in enumerate(inside)]  # fmt: skip
+                value = loads[0] if stride == 1 else tirx.Shuffle(loads, picks)
+                value = cast(value, panel.dtype, lanes)
+                b.masked_store(panel.buffer, put + v * lanes, value, keep)
 
-def _fill_vector(
-    block: Block,
-    panel: Panel,
-    place: tuple[Buffer, Expr, Expr, Expr, int],
-    part: tuple[Expr, Expr, Expr, Expr],
-    counts: tuple[int, int],
-) -> None:
-    """One vector of a run, for every channel."""
-    source, base, plane, to, step = place
-    v, first, limit, length = part
-    stride, channels = counts
-    lanes = panel.lanes
-    skip = bind_opaque(block, "skip", v * (lanes * stride))
-    position = bind_opaque(block, "position", first + skip)
-    masks = []
-    for s in range(stride):
-        ahead = position + s * lanes
-        below = first_lanes(tirx.max(i64(0) - ahead, i64(0)), lanes)
-        upto = first_lanes(tirx.max(limit - ahead, i64(0)), lanes)
-        masks.append(block.bind("inside", tirx.And(upto, tirx.Not(below))))
-    keep = block.bind("keep", first_lanes(length - v * lanes, lanes))
-    with block.loop("c", channels) as c:
-        at = base + c * plane + skip
-        loads = [masked_load(source, at + s * lanes, m) for s, m in enumerate(masks)]
-        value = loads[0]
-        if stride > 1:
-            picks = [tirx.IntImm("int32", lane * stride) for lane in range(lanes)]
-            value = tirx.Shuffle(loads, picks)
-        value = cast(value, panel.dtype, lanes)
-        block.masked_store(panel.buffer, to + c * step + v * lanes, value, keep)
-
-
-def literal_dims(dims: Sequence[Any]) -> list[int]:
-    """Dims that are known to be literals."""
-    known = [static_dim(d) for d in dims]
-    return [d for d in known if d is not None]
+    def _masks(self, v: Expr, part: tuple[Expr, Expr, Expr]) -> tuple[list[Expr], Expr]:
+        """Lanes of vector ``v`` that lie inside the input, for each load, and inside the run."""
+        b, lanes = self.b, self.panel.lanes
+        first, limit, length = part
+        position = bind_opaque(b, "position", first + v * (lanes * self.source.strides[-1]))
+        inside = []
+        for s in range(self.source.strides[-1]):
+            ahead = position + s * lanes
+            below = first_lanes(tirx.max(i64(0) - ahead, i64(0)), lanes)
+            upto = first_lanes(tirx.max(limit - ahead, i64(0)), lanes)
+            inside.append(b.bind("inside", tirx.And(upto, tirx.Not(below))))
+        return inside, b.bind("keep", first_lanes(length - v * lanes, lanes))
 
 
 def _position(index: Sequence[Expr], dims: Sequence[Any]) -> Expr:

@@ -1,8 +1,8 @@
 """The analytical model: nanoseconds of a variant at sampled points, without measuring.
 
 serial     the template's own estimate, or the work at the speed of plain vector code, and at least
-               the bytes moved at the speed of memory
-parallel   waking the other threads + the share of the busiest one
+               the bytes moved at the speed of memory, more for those that leave the cache
+parallel   waking the other threads + the share of the busiest one, which has a cache of its own
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ Expr: TypeAlias = Any
 STAGES_DOUBT = 1.15  # how much better than the whole stages must look before they are believed
 
 
-def body_ns(plan: Plan, points: Points, count: int, model: CostModel) -> Values:
-    """One serial run of a plan's body at each of ``count`` points."""
-    if plan.cost is not None:
-        cost = plan.cost(points, model)
-    else:
-        work, moved = evaluate(plan.work, points), evaluate(plan.moved, points)
-        cost = np.maximum(work * model.op_ns, moved * model.byte_ns)
-        cost = cost + model.row_ns * evaluate(plan.tasks, points)
-    return np.broadcast_to(np.asarray(cost, np.float64) + model.call_ns, (count,))
+def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel) -> Values:
+    """A share of the tasks of a plan without an estimate of its own, by one thread."""
+    work, moved = evaluate(plan.work, points) * share, evaluate(plan.moved, points) * share
+    memory = moved * model.byte_ns + np.maximum(moved - model.near_bytes, 0) * model.far_byte_ns
+    rows = evaluate(plan.steps, points) * share
+    return np.asarray(np.maximum(work * model.op_ns, memory) + model.row_ns * rows, np.float64)
 
 
 def run_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel) -> Values:
     """A plan's body, or one stage of it, on ``parts`` threads."""
-    time = body_ns(plan, points, count, model)
+    own = None if plan.cost is None else plan.cost(points, model)
+    time = body_ns(plan, 1.0, points, model) if own is None else own
     if parts > 1:
         tasks = np.maximum(evaluate(plan.tasks, points), 1)
         share = np.ceil(tasks / parts) / tasks
-        time = np.where(tasks > 1, model.wake_ns + time * share / model.parallel, time)
-    return np.asarray(time, np.float64)
+        if own is None:
+            busiest = body_ns(plan, share, points, model) / model.parallel
+        else:
+            busiest = own * share / model.parallel_fma
+        time = np.where(tasks > 1, model.wake_ns + busiest, time)
+    return np.broadcast_to(np.asarray(time + model.call_ns, np.float64), (count,))
 
 
 def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -> Values:

@@ -13,7 +13,8 @@ class CostModel:
         op_ns, byte_ns: one plain operation of vector code, one byte that it moves.
         call_ns: entering a kernel.
         wake_ns: having the other threads begin, and waiting for the last.
-        parallel: speed of all threads together, over that of one times their number.
+        parallel, parallel_fma: speed of all threads together, over that of one times their number;
+            threads may share the pipes of multiply-adds.
         cycle_ns: a cycle of the multiply-add pipes.
         fma_per_cycle, load_per_cycle: vector multiply-adds and operand loads in a cycle.
         fma_latency: cycles of a dependent step of a micro-kernel.
@@ -22,6 +23,8 @@ class CostModel:
         exp_ns: one score of an attention between its products.
         store_ns, pack_ns: storing a sum, and copying an element into another layout.
         near_bytes, far_byte_ns: the second-level cache, and a byte from beyond it.
+        vendor_call_ns, vendor_elem_ns, vendor_fma_ns: a call of a BLAS, an element of its operands
+            and result, a multiply-add. Without measured times a call is never worth it.
     """
 
     op_ns: float = 0.04
@@ -29,6 +32,7 @@ class CostModel:
     call_ns: float = 10.0
     wake_ns: float = 1500.0
     parallel: float = 1.0
+    parallel_fma: float = 1.0
     cycle_ns: float = 0.35
     fma_per_cycle: float = 2.0
     load_per_cycle: float = 2.0
@@ -41,3 +45,6 @@ class CostModel:
     pack_ns: float = 0.15
     near_bytes: float = 512 * 1024.0
     far_byte_ns: float = 0.03
+    vendor_call_ns: float = 1e9
+    vendor_elem_ns: float = 0.1
+    vendor_fma_ns: float = 0.03

@@ -22,7 +22,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, const, i64
+from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, i64
 from tvm_disc.schedules.gemm_inner import InnerProducts
 from tvm_disc.schedules.gemm_micro import (
     KernelForm,
@@ -32,7 +32,7 @@ from tvm_disc.schedules.gemm_micro import (
     may_alias,
     vload,
 )
-from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
+from tvm_disc.schedules.gemm_operands import Operands
 from tvm_disc.schedules.gemm_spec import (
     MASKED_BYTES,
     Affine,
@@ -42,9 +42,7 @@ from tvm_disc.schedules.gemm_spec import (
     Place,
     Plan,
     cdiv,
-    copies_a,
     div,
-    is_one,
     known,
     least,
     most,
@@ -116,6 +114,7 @@ class _Emitter:
         self.spec, self.tile, self.kernels, self.scratch = spec, tile, kernels, scratch
         self.b = Block()
         self.plan = Plan(spec, tile, self._bind)
+        self.operands = Operands(self.b, self._bind, spec, self.plan, tile, scratch)
 
     def _bind(self, name: str, value: Index) -> Index:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
@@ -150,17 +149,20 @@ class _Emitter:
         panel0, panels = j_group
         if self.spec.b_packed is None:
             with b.when(tirx.any(task[0] == task[1], gm == 0)):
-                self._pack_b(g, panel0, panels)
+                self.operands.pack_b(g, panel0, panels)
         row0 = self._bind("row0", self._block_start(first))
-        if copies_a(self.spec):
-            self._copy_a(g, row0, self._block_start(first + blocks) - row0)
-        a_at = self._a_view(g, row0)
+        rows = self._bind("rows", self._block_start(first + blocks) - row0)
         with b.loop("kb", p.k_blocks) as kb:
             k0 = self._bind("k0", kb * p.kc)
             depth = self._bind("depth", least(p.kc, p.k - k0)) if not p.one_k else p.k
+            copied = self.operands.must_copy_a(blocks, panels)
+            if copied is not False:
+                with b.when(copied) if copied is not True else nullcontext():
+                    self.operands.copy_a(g, (row0, rows), (k0, depth))
+            a_views = self.operands.a_views(g, row0, k0, copied)
             with b.loop("p", panels) as local:
                 panel = self._bind("panel", panel0 + local)
-                self._panel(g, (panel, local), (first, blocks), a_at, (kb, k0, depth))
+                self._panel(g, (panel, local), (first, blocks), a_views, (kb, k0, depth))
 
     @contextmanager
     def _tasks(self, lo: Expr, hi: Expr) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
@@ -188,174 +190,6 @@ class _Emitter:
         """First row of a register tile: tiles differ by at most one row in height."""
         return block * self.plan.base_rows + least(block, self.plan.extra_rows)
 
-    # --- operands ---------------------------------------------------------------------------
-
-    def _columns(self, panel: Expr) -> Index:
-        """How many columns a panel really has."""
-        n, n_r = self.plan.n, self.tile.n_r
-        if isinstance(n, int) and n % n_r == 0:
-            return n_r
-        return self._bind("columns", least(n_r, n - panel * n_r))
-
-    def _in_place(self) -> bool:
-        view = self.spec.b_affine
-        return self.spec.b_packed is None and view is not None and is_one(view.stride)
-
-    def _must_pack(self, columns: Index) -> Any:
-        """Whether a B panel with contiguous rows is packed: a Python or run-time truth value."""
-        m, lanes = self.plan.m, self.tile.lanes
-        if self.spec.dtype != self.spec.acc_dtype:
-            return True
-        view = self.spec.b_affine
-        step = known(view.k_stride) if view is not None else None
-        if isinstance(step, int) and 0 < step <= 2 * self.tile.n_r:
-            m = 0  # the panel is dense enough as it lies
-        ragged: Any = columns % lanes != 0 if isinstance(columns, int) else None
-        if (isinstance(m, int) and m > self.tile.pack_rows) or ragged is True:
-            return True
-        if isinstance(m, int) and ragged is False:
-            return False
-        terms = [] if isinstance(m, int) else [m > self.tile.pack_rows]
-        if ragged is None:
-            terms.append(tirx.truncmod(columns, i64(lanes)) > 0)
-        return tirx.any(*terms) if len(terms) > 1 else terms[0]
-
-    def _pack_b(self, g: Expr, panel0: Expr, panels: Expr) -> None:
-        b, p, tile = self.b, self.plan, self.tile
-        spec, dtype = self.spec, self.spec.acc_dtype
-        with b.loop("pp", panels) as pp:
-            j0 = self._bind("pack_j", (panel0 + pp) * tile.n_r)
-            columns = self._columns(panel0 + pp)
-            off = self._bind("pack_at", p.b_at + pp * (p.k * tile.n_r))
-            view = spec.b_affine
-            if view is not None and is_one(view.stride):
-                base = self._bind("b_base", view.base(b, g) + j0)
-                must = self._must_pack(columns)
-                if must is False:
-                    return
-                condition = const(True, "bool") if must is True else must
-                with b.when(condition), b.loop("k", p.k) as kk:
-                    at = self._bind("b_row", base + kk * view.k_stride)
-                    copy_contiguous(
-                        b,
-                        columns,
-                        tile.lanes,
-                        lambda _b, e, w: vload(view.buffer, at + e, w),
-                        (self.scratch, off + kk * tile.n_r, dtype),
-                        pad=True,
-                    )
-            elif view is not None and is_one(view.k_stride):
-                base = self._bind("b_base", view.base(b, g))
-                transpose_into(
-                    b,
-                    (view.buffer, lambda r: base + (j0 + r) * view.stride),
-                    columns,
-                    i64(p.k),
-                    (self.scratch, off, tile.n_r, dtype),
-                    tile.lanes,
-                )
-            elif spec.fill_panel is not None:
-                spec.fill_panel(b, g, j0, columns, self.scratch, off)
-            else:
-                self._pack_b_elements(g, j0, columns, off)
-
-    def _pack_b_elements(self, g: Expr, j0: Expr, columns: Index, off: Expr) -> None:
-        b, tile, dtype = self.b, self.tile, self.spec.acc_dtype
-        padded = cdiv(columns, tile.lanes) * tile.lanes
-        with b.loop("k", self.plan.k) as kk:
-            row = self._bind("pack_row", off + kk * tile.n_r)
-            if self.spec.fill_b is not None:
-                self.spec.fill_b(b, g, kk, j0, columns, self.scratch, row)
-            else:
-                with b.loop("j", columns) as j:
-                    b.store(self.scratch, row + j, cast(self._load_b(g, kk, j0 + j), dtype))
-            if not (isinstance(columns, int) and padded == columns):
-                with b.loop("z", padded - columns) as z:
-                    b.store(self.scratch, row + columns + z, const(0, dtype))
-
-    def _load_b(self, g: Expr, k: Expr, j: Expr) -> Expr:
-        view = self.spec.b_affine
-        if view is not None:
-            return view.buffer[view.base(self.b, g) + j * view.stride + k * view.k_stride]
-        if self.spec.load_b is None:
-            raise ValueError("GemmSpec: B is given in no form")
-        return self.spec.load_b(self.b, g, k, j)
-
-    def _load_a(self, g: Expr, i: Expr, k: Expr) -> Expr:
-        view = self.spec.a_affine
-        if view is not None:
-            return view.buffer[view.base(self.b, g) + i * view.stride + k * view.k_stride]
-        if self.spec.load_a is None:
-            raise ValueError("GemmSpec: A is given in no form")
-        return self.spec.load_a(self.b, g, i, k)
-
-    def _copy_a(self, g: Expr, row0: Expr, rows: Expr) -> None:
-        """Copy the task's rows of A to scratch, row by row along K."""
-        b, p, spec, tile = self.b, self.plan, self.spec, self.tile
-        view, dtype = spec.a_affine, spec.acc_dtype
-        rowwise = spec.a_row if view is None else None
-        if view is not None and is_one(view.k_stride):
-            rowwise = lambda b, g, i: (view.buffer, view.base(b, g) + i * view.stride)  # noqa: E731
-        elif view is not None and is_one(view.stride):
-            base = self._bind("a_from", view.base(b, g) + row0)
-            src = (view.buffer, lambda k: base + k * view.k_stride)
-            out = (self.scratch, i64(p.a_at), p.row_elems, dtype)
-            transpose_into(b, src, i64(p.k), rows, out, tile.lanes)
-            return
-        with b.loop("i", rows) as i:
-            to = self._bind("a_to", p.a_at + i * p.row_elems)
-            if rowwise is not None:
-                buf, start = rowwise(b, g, row0 + i)
-                at = self._bind("a_row", start)
-                copy_contiguous(
-                    b,
-                    p.k,
-                    tile.lanes,
-                    lambda _b, e, w: vload(buf, at + e, w),
-                    (self.scratch, to, dtype),
-                )
-            else:
-                with b.loop("k", p.k) as kk:
-                    b.store(self.scratch, to + kk, cast(self._load_a(g, row0 + i, kk), dtype))
-
-    def _a_view(self, g: Expr, row0: Expr) -> Place:
-        """Where the kernels find A: (row, k) to (buffer, offset, row distance)."""
-        spec, p, scratch = self.spec, self.plan, self.scratch
-        if spec.a_packed is not None:
-            packed = spec.a_packed
-            item = tirx.floormod(g, i64(spec.a_period)) if spec.a_period else g
-            skip = item * (p.m * p.row_elems) if spec.a_packed_batched else 0
-            return lambda i, k: (packed, skip + i * p.row_elems + k, p.row_elems)
-        view = spec.a_affine
-        if view is None or copies_a(spec):
-            return lambda i, k: (scratch, p.a_at + (i - row0) * p.row_elems + k, p.row_elems)
-        base = self._bind("a_base", view.base(self.b, g))
-        return lambda i, k: (view.buffer, base + i * view.stride + k, view.stride)
-
-    def _b_views(self, g: Expr, panel: Expr, local: Expr, columns: Index) -> list[tuple[Any, Any]]:
-        """Where the kernels find row k of a B panel: (condition, place); the last has none."""
-        spec, p, n_r = self.spec, self.plan, self.tile.n_r
-        if spec.b_packed is not None:
-            constant = spec.b_packed
-            at = panel * p.k + (g * (p.panels * p.k) if spec.b_packed_batched else 0)
-            return [(None, lambda k: (constant, (at + k) * n_r, n_r))]
-
-        def packed(k: Expr) -> tuple[Buffer, Expr, Index]:
-            return self.scratch, p.b_at + (local * p.k + k) * n_r, n_r
-
-        view = spec.b_affine
-        must = self._must_pack(columns) if self._in_place() else True
-        if must is True or view is None:
-            return [(None, packed)]
-        base = self._bind("b_base", view.base(self.b, g) + panel * n_r)
-
-        def direct(k: Expr) -> tuple[Buffer, Expr, Index]:
-            return view.buffer, base + k * view.k_stride, view.k_stride
-
-        if must is False:
-            return [(None, direct)]
-        return [(self.b.bind("b_is_packed", must), packed), (None, direct)]
-
     # --- kernels and epilogue ----------------------------------------------------------------
 
     def _panel(
@@ -363,7 +197,7 @@ class _Emitter:
         g: Expr,
         j_panel: tuple[Expr, Expr],
         i_group: tuple[Expr, Expr],
-        a_at: Place,
+        a_views: list[tuple[Any, Place]],
         k_block: tuple[Expr, Expr, Expr],
     ) -> None:
         """All row blocks of the task against one panel and one K block."""
@@ -371,8 +205,8 @@ class _Emitter:
         panel, local = j_panel
         first, blocks = i_group
         kb, k0, depth = k_block
-        columns = self._columns(panel)
-        b_views = self._b_views(g, panel, local, columns)
+        columns = self.operands.columns(panel)
+        b_views = self.operands.b_views(g, panel, local, columns)
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
         whole = isinstance(p.n, int) and p.n % tile.lanes == 0
@@ -398,27 +232,39 @@ class _Emitter:
                 sum_at = self._bind("sum_at", tirx.Select(i64(p.k_blocks) > 1, place, i64(0)))
 
             def kernel(b_at: Any) -> None:
-                a_buf, a_off, lda = a_at(i0, k0)
+                a_from, lda = self._pointer(a_views, i0, k0)
                 b_buf, b_off, ldb = b_at(k0)
                 c_buf, c_off, ldc = self.scratch, sum_at, tile.n_r
                 if direct is not None:
                     c_buf, c_off, ldc = direct.buffer, out_at + i0 * direct.stride, direct.stride
-                at = [a_buf[a_off], b_buf[b_off], c_buf[c_off]]
+                at = [a_from, tirx.address_of(b_buf[b_off]), tirx.address_of(c_buf[c_off])]
                 sizes = [depth, lda, ldb, ldc, kb]
                 if form.ahead:
                     ahead, step = self._ahead(b_off, (blk, blocks), depth)
-                    at.append(b_buf[ahead])
+                    at.append(tirx.address_of(b_buf[ahead]))
                     sizes.append(step)
                 if form.tail:
                     sizes.append(columns - (vectors - 1) * tile.lanes)
                 sizes += [rows, vectors]
-                b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
+                b.eval(call(run, [*at, *map(i64, sizes)]))
 
             self._first(b_views, kernel)
             j0 = panel * tile.n_r
             if direct is None:
                 with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
                     self._epilogue(g, (i0, rows), (j0, columns), sum_at)
+
+    def _pointer(self, views: list[tuple[Any, Place]], i: Expr, k: Expr) -> tuple[Expr, Index]:
+        """Address and row distance of an operand in the view that holds."""
+        (condition, place), *rest = views
+        buf, off, distance = place(i, k)
+        here = tirx.address_of(buf[off])
+        if not rest:
+            return here, distance
+        there, other = self._pointer(rest, i, k)
+        pick = tvm.ir.Op.get("prim.if_then_else")
+        address = tvm.ir.Call(pick, [condition, here, there], ret_ty=here.ty)
+        return address, tirx.Select(condition, i64(distance), i64(other))
 
     def _ahead(self, at: Expr, block: tuple[Expr, Expr], depth: Expr) -> tuple[Expr, Expr]:
         """Which share of the next panel, as (start, elements per K step), a row block fetches.

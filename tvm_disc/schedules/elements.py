@@ -13,6 +13,7 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.relay.kernel_ops import REINTERPRET
 from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.graph import Node, is_one, static_dim
 from tvm_disc.schedules import vecmath
@@ -24,6 +25,7 @@ from tvm_disc.schedules.emit import (
     lanes_of,
     ramp,
     same_lanes,
+    with_lanes,
 )
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.lowering import Lowering
@@ -79,6 +81,11 @@ def _prim(value: Any) -> Expr:
 
 def _astype(low: Lowering, node: Node, index: Index) -> Expr:
     return cast(low.at(node.inputs[0], index), node.dtype)
+
+
+def _reinterpret(low: Lowering, node: Node, index: Index) -> Expr:
+    value = low.at(node.inputs[0], index)
+    return tirx.reinterpret(with_lanes(node.dtype, value), value)
 
 
 def _reshape(low: Lowering, node: Node, index: Index) -> Expr:
@@ -396,6 +403,7 @@ ELEMENTS: Mapping[str, Rule] = {
     "relax.power": _power,
     "relax.clip": _clip,
     "relax.astype": _astype,
+    REINTERPRET: _reinterpret,
     "relax.reshape": _reshape,
     "relax.expand_dims": _reshape,
     "relax.squeeze": _reshape,

@@ -30,6 +30,7 @@ Stmt: TypeAlias = Any
 
 INDEX = "int64"
 UNBOUNDED = 1 << 60  # extent of a flat view whose true size only the caller knows
+LINE_BYTES = 64  # of cache
 STACK_LIMIT_BYTES = 1008  # TVM promotes smaller constant allocations to the stack
 
 
@@ -113,6 +114,13 @@ def element_pointer(buffer: Buffer, index: Expr) -> Expr:
     """The address of one element."""
     kind = PointerType(PrimType(str(buffer.dtype)), "global")
     return tirx.call_intrin(kind, "tirx.address_of", buffer[i64(index)])
+
+
+def prefetch(buffer: Buffer, index: Expr, to_write: bool, near: bool = True) -> Expr:
+    """Ask for the line of an element, which need not exist, to read it soon or to write it."""
+    kind, near, data = (tirx.IntImm("int32", k) for k in (int(to_write), 3 if near else 2, 1))
+    where = element_pointer(buffer, index)
+    return tirx.call_llvm_intrin("void", "llvm.prefetch", where, kind, near, data)
 
 
 def masked_load(buffer: Buffer, index: Expr, mask: Expr) -> Expr:
@@ -285,6 +293,14 @@ class Block:
         """Store the lanes of ``value`` where ``mask`` holds at consecutive elements."""
         where = element_pointer(buf, i64(index))
         self.eval(tirx.call_llvm_intrin("void", "llvm.masked.store", value, where, mask))
+
+    def fetch(
+        self, buf: Buffer, index: Expr, elems: int, to_write: bool, near: bool = True
+    ) -> None:
+        """Ask for the lines of ``elems`` elements from ``index`` on."""
+        step = LINE_BYTES // max(1, tvm.DataType(buf.dtype).bits // 8)
+        for k in range(0, elems, step):
+            self.eval(prefetch(buf, index + k, to_write, near))
 
     def ret(self, value: Expr) -> None:
         """Return from the function."""

@@ -1,28 +1,11 @@
-"""The variants of a GEMM: which tiles are worth trying, and what the analytical model says of them.
-
-    time = micro-kernel steps x cycles of a step + calls + packing + memory the tiles stream
-
-after DietCode (Zheng et al. 2022): the cost of a micro-kernel times how many of them the sizes,
-rounded up to tiles, need. How tasks fill the threads is the common part's business.
-"""
+"""The variants of a GEMM: which tiles are worth trying (their times: :mod:`gemm_cost`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
-import numpy as np
-import tvm
-
-from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a
 from tvm_disc.schedules.gemm_tile import GemmTile, Isa, default_tile
-from tvm_disc.schedules.points import Points, Values, evaluate
 from tvm_disc.schedules.variant import Knobs
-
-Expr: TypeAlias = Any
 
 FINE_BLOCKS, FINE_PANELS = 4, 2  # a smaller task: more of them for the threads
 
@@ -64,43 +47,3 @@ def doubt(tile: GemmTile, default: GemmTile) -> float:
     if tile == default:
         return 1.0
     return 1.02 if tile.n_r == default.n_r else 1.4
-
-
-def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Values:
-    """Nanoseconds in the register tiles of a product of m x n x k."""
-    m, n, k = sizes
-    blocks = np.maximum(np.ceil(m / tile.m_r), 1)
-    panels = np.maximum(np.ceil(n / tile.n_r), 1)
-    rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # of a mean micro-kernel
-    step = np.maximum(rows * columns / model.fma_per_cycle, (rows + columns) / model.load_per_cycle)
-    step = np.maximum(step, model.fma_latency / 4)
-    calls = blocks * panels * np.maximum(np.ceil(k / (tile.kc or np.inf)), 1)
-    cycles = blocks * panels * k * step + calls * model.micro_call_cycles
-    return np.asarray(cycles * model.cycle_ns)
-
-
-def gemm_ns(
-    spec: GemmSpec,
-    tile: GemmTile,
-    sizes: Sequence[Expr],
-    factor: float,
-    points: Points,
-    model: CostModel,
-) -> Values:
-    """Nanoseconds of one serial run at each point."""
-    batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
-    blocks = np.maximum(np.ceil(m / tile.m_r), 1)
-    panels = np.maximum(np.ceil(n / tile.n_r), 1)
-    time = micro_ns((m, n, k), tile, model) + m * n * model.store_ns
-    groups_m = np.ceil(blocks / tile.m_blocks)
-    groups_n = np.ceil(panels / tile.n_panels)
-    if spec.b_packed is None:
-        packs = groups_n * 0 + (m > tile.pack_rows) if spec.b_affine is not None else 1
-        time = time + packs * k * n * model.pack_ns
-    if copies_a(spec):
-        time = time + groups_n * m * k * model.pack_ns
-    itemsize = int(tvm.DataType(spec.dtype).bits) // 8
-    streamed = (groups_m * n * k + groups_n * m * k) * itemsize
-    far = np.maximum(streamed - model.near_bytes, 0)
-    time = time + far * model.far_byte_ns + model.task_ns * groups_m * groups_n
-    return np.asarray(batch * time * factor)

@@ -12,6 +12,7 @@ from tvm_disc.schedules.emit import Block, Buffer, Expr, i64
 from tvm_disc.schedules.gemm_tile import GemmTile
 
 Index = Any  # Expr or int
+_WIDEST = 4  # how much wider tasks become, at as many groups of rows
 MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
 MASKED_BYTES_NARROW = 64  # only AVX-512 can with elements of less than 32 bits
 Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
@@ -137,7 +138,8 @@ class Plan:
         self.panels = keep("panels", cdiv(n, tile.n_r))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # register tiles of rows
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
-        self.groups_n = keep("groups_n", cdiv(self.panels, tile.n_panels))
+        self.width = self._width(spec, tile, keep)
+        self.groups_n = keep("groups_n", cdiv(self.panels, self.width))
         self.per_m = keep("per_m", cdiv(self.blocks, most(self.groups_m, 1)))
         self.per_n = keep("per_n", cdiv(self.panels, most(self.groups_n, 1)))
         self.base_rows = keep("base_rows", div(m, most(self.blocks, 1)))
@@ -152,19 +154,30 @@ class Plan:
 
         itemsize = max(1, tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8)
         line = max(1, 64 // itemsize)
-        lines = cdiv(k, line)
         # An odd number of lines, as packed_row_elems() gives for constants.
-        self.row_elems = keep("row_elems", (div(lines, 2) * 2 + 1) * line)
+        self.row_elems = keep("row_elems", (div(cdiv(k, line), 2) * 2 + 1) * line)
+        self.block_elems = keep("block_elems", (div(cdiv(self.kc, line), 2) * 2 + 1) * line)
         tile_elems = tile.m_r * tile.n_r
         if stores_direct(spec, tile):
             tile_elems = 0
-        self.sum_elems = tile_elems * (1 if self.one_k else tile.m_blocks * tile.n_panels)
-        self.a_at = -(-self.sum_elems // line) * line
+        held = 1 if self.one_k else tile.m_blocks * least(self.panels, self.width)
+        self.sum_elems = keep("sum_elems", tile_elems * held)
+        self.a_at = keep("a_at", cdiv(self.sum_elems, line) * line)
         rows = least(m, tile.m_blocks * tile.m_r)
-        a_elems = rows * self.row_elems if copies_a(spec) else 0
+        self.may_copy_a = copies_a(spec) or (spec.a_packed is None and not self.one_k)
+        a_elems = rows * self.block_elems if self.may_copy_a else 0
         self.b_at = keep("b_at", self.a_at + a_elems)
-        b_elems = least(self.panels, tile.n_panels) * tile.n_r * k if spec.b_packed is None else 0
+        b_elems = least(self.panels, self.width) * tile.n_r * k if spec.b_packed is None else 0
         self.elems = self.b_at + b_elems
+
+    def _width(self, spec: GemmSpec, tile: GemmTile, keep: Callable[[str, Index], Index]) -> Index:
+        """Panels of a task: more of packed weights where the rows alone give tasks enough.
+
+        A block of A stays in the second-level cache for all of them, while packed panels pass.
+        """
+        if spec.b_packed is None:
+            return tile.n_panels
+        return keep("width", most(least(self.groups_m, _WIDEST), 1) * tile.n_panels)
 
     def tasks(self, batch: Index) -> Index:
         """Number of independent tasks."""

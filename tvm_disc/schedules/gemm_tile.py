@@ -66,7 +66,7 @@ class GemmTile:
     n_r: int
     lanes: int
     k_unroll: int = 1
-    kc: int = 1024
+    kc: int = 768
     m_blocks: int = 12
     n_panels: int = 4
     prefetch: int = 8

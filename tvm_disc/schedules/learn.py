@@ -49,12 +49,13 @@ class Regressor:
 
     def learn(self, dims: Values, times: Values) -> None:
         """Take measured times (points x variants, NaN where there is none)."""
-        known = np.isfinite(times)
+        expected = self._analytic(dims)
+        known = np.isfinite(times) & np.isfinite(expected)  # it may need what it did not then
         if known.sum() < FEWEST:
             return
         import xgboost
 
-        ratio = np.log(times[known] / self._analytic(dims)[known])
+        ratio = np.log(times[known] / expected[known])
         data = xgboost.DMatrix(self._inputs(dims)[known.reshape(-1)], ratio)
         self.booster = xgboost.train(_TRAINING, data, num_boost_round=150)
 
@@ -119,7 +120,8 @@ def choose_measured(
     features = group_features(group, variants, solver)
     regressor = Regressor(group, variants, model, features)
     regressor.learn(dims, times)
-    costs = np.where(np.isnan(times), regressor.predict(dims), times)
+    predicted = regressor.predict(dims)
+    costs = np.where(np.isnan(times) | np.isinf(predicted), predicted, times)
     weights = np.ones(len(dims))
     if regressor.booster is not None and dims.shape[1]:
         between = spread(dims.min(axis=0), dims.max(axis=0), BETWEEN)

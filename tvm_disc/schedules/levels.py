@@ -31,4 +31,6 @@ def model_for(isa: Isa) -> CostModel:
     if level is None or not path.is_file():
         return CostModel()
     constants = json.loads(path.read_text(encoding="utf-8"))["model"]
-    return CostModel(**{f.name: float(constants[f.name]) for f in fields(CostModel)})
+    return CostModel(
+        **{f.name: float(constants[f.name]) for f in fields(CostModel) if f.name in constants}
+    )

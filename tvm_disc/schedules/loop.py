@@ -31,6 +31,7 @@ Expr: TypeAlias = Any
 BLOCK_ELEMS = 4096  # a task of a long row
 MANY_ROWS = 16  # rows for each thread that are tasks enough
 SMALL_ROW = 8
+AHEAD = 1024  # elements from a step to the one whose lines it asks for
 UNROLLED_BYTES = 16  # of each lane: four vectors of 32 bits
 
 
@@ -165,6 +166,7 @@ class _Loop:
         count = block.bind("count", tirx.floordiv(end - begin, i64(wide)))
         with low.loop("jo", count) as jo:
             at = block.bind("at", begin + jo * wide)
+            self._fetch(body, add(base, at) + AHEAD, wide)
             self._store(low, body.outputs, outer, ramp(add(base, at), wide), ramp(at, wide))
         # Blocks begin at multiples of BLOCK_ELEMS, so a row of whole vectors has blocks of them.
         whole = low.whole_vectors(self.inner, lanes, self.unrolled)
@@ -176,6 +178,14 @@ class _Loop:
             keep = None if whole else first_lanes(block.bind("rest", end - at), lanes)
             with low.masked(keep):
                 self._store(low, body.outputs, outer, ramp(add(base, at), lanes), ramp(at, lanes))
+
+    def _fetch(self, body: Body, flat: Expr, wide: int) -> None:
+        """Ask for the lines of a later step: the processor looks ahead over few long steps."""
+        for node in self.group.params:
+            if self.solver.known_same_shape(node.shape, self.domain):
+                body.block.fetch(body.buffers[node], flat, wide, to_write=False)
+        for buffer in body.outputs:
+            body.block.fetch(buffer, flat, wide, to_write=True)
 
     def _store(
         self, low: Lowering, outputs: Sequence[Buffer], outer: Sequence[Expr], flat: Expr, j: Expr

@@ -20,7 +20,8 @@ Points: TypeAlias = Mapping[Any, Values]  # symbol to its value at each point
 
 # The largest value sampled of a dim of which nothing is known, by the number of dims.
 LARGEST_DIM = (1 << 24, 1 << 24, 1 << 18, 1 << 14)
-COUNT = 256
+COUNT = 768
+COMMON_DIM = 4096
 LIKELY = 9.0  # nine calls of ten have the values to expect, where such are told
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 
@@ -54,12 +55,29 @@ _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
 }
 
 
+class KnownPoints(dict[Any, Values]):
+    """Points at which what was evaluated is remembered: many models are tried on the same ones."""
+
+    def __init__(self, points: Points) -> None:
+        super().__init__(points)
+        self.known: dict[int, tuple[Expr, Any]] = {}  # by identity, which the entry keeps alive
+
+
 def evaluate(expr: Expr, points: Points) -> Any:
     """An integer expression at every point, as floats; truth values as booleans.
 
     Raises:
         Unsupported: an expression that is not arithmetic on the points' symbols.
     """
+    if isinstance(points, KnownPoints) and not isinstance(expr, int | float):
+        found = points.known.get(id(expr))
+        if found is None:
+            found = points.known[id(expr)] = (expr, _evaluate(expr, points))
+        return found[1]
+    return _evaluate(expr, points)
+
+
+def _evaluate(expr: Expr, points: Points) -> Any:
     if isinstance(expr, int | float):
         return np.float64(expr)
     if isinstance(expr, tirx.IntImm):
@@ -67,17 +85,17 @@ def evaluate(expr: Expr, points: Points) -> Any:
     if isinstance(expr, tirx.Var) and expr in points:
         return points[expr]
     if isinstance(expr, tirx.Select):
-        cond = evaluate(expr.condition, points)
-        yes, no = evaluate(expr.true_value, points), evaluate(expr.false_value, points)
+        cond = _evaluate(expr.condition, points)
+        yes, no = _evaluate(expr.true_value, points), _evaluate(expr.false_value, points)
         return np.where(cond, yes, no)
     if isinstance(expr, tirx.Cast):
-        return evaluate(expr.value, points)
+        return _evaluate(expr.value, points)
     if isinstance(expr, tirx.Not):
-        return np.logical_not(evaluate(expr.a, points))
+        return np.logical_not(_evaluate(expr.a, points))
     apply = _OPERATORS.get(type(expr))
     if apply is None:
         raise Unsupported(f"cannot evaluate {expr} on sampled dims")
-    return apply(evaluate(expr.a, points), evaluate(expr.b, points))
+    return apply(_evaluate(expr.a, points), _evaluate(expr.b, points))
 
 
 def _halton(count: int, base: int) -> Values:
@@ -103,23 +121,37 @@ def bounds(symbol: Any, solver: Solver, dims: int = 1) -> tuple[int, int]:
 def sample(
     symbols: Sequence[Any], solver: Solver, size: Expr, limit: float, count: int = COUNT
 ) -> dict[Any, Values]:
-    """Points spread evenly over the logarithms of the dims, where ``size`` is within ``limit``.
+    """Points spread evenly over the logarithms of the dims, where ``size`` is within ``limit``;
+    half of them where dims are at most ``COMMON_DIM``, if they may be.
 
     One symbol gives as many distinct values, in order. The same arguments give the same points.
     """
     if not symbols:
         return {}
+    ranges = [bounds(s, solver, len(symbols)) for s in symbols]
+    common = [(low, min(high, max(low, COMMON_DIM))) for low, high in ranges]
+    found = [_inside(symbols, box, size, limit, count // 2) for box in (common, ranges)]
+    table = np.unique(np.concatenate(found, axis=1), axis=1)
+    return dict(zip(symbols, table, strict=True))
+
+
+def _inside(
+    symbols: Sequence[Any],
+    box: Sequence[tuple[int, int]],
+    size: Expr,
+    limit: float,
+    count: int,
+) -> Values:
+    """Points of a box, a row for each symbol."""
     wanted = count if len(symbols) == 1 else 4 * count
     columns = {}
-    for k, symbol in enumerate(symbols):
-        low, high = np.log(bounds(symbol, solver, len(symbols)))
+    for k, (symbol, ends) in enumerate(zip(symbols, box, strict=True)):
+        low, high = np.log(ends)
         spread = np.linspace(0, 1, wanted) if len(symbols) == 1 else _unit(wanted, k)
         columns[symbol] = np.rint(np.exp(low + (high - low) * spread))
     fits = np.flatnonzero(np.broadcast_to(evaluate(i64(size), columns) <= limit, (wanted,)))
     chosen = fits[:count] if len(fits) else np.arange(1)
-    table = np.stack([columns[s][chosen] for s in symbols])
-    table = np.unique(table, axis=1)
-    return dict(zip(symbols, table, strict=True))
+    return np.stack([columns[s][chosen] for s in symbols])
 
 
 def with_likely(points: Points, solver: Solver) -> tuple[dict[Any, Values], Values]:

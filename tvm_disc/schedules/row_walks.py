@@ -1,17 +1,14 @@
 """Walks of the *row* (stitch) template: how the stages of one row become loops.
 
-    along    vectors lie along a contiguous row; the last one is masked
-    across   rows of a few elements: one row per lane, nothing is folded
-    column   the reduced axes are not the last: lanes are neighbouring columns
-
-Rows are independent, but each is a chain: a fold, then a loop that needs its result. Several short
-rows are therefore walked together, stage by stage, so that one row's fold runs beside the next
-row's loop.
+along    vectors lie along a contiguous row; the last one is masked
+single   element after element, where a value cannot be computed for a vector
+across   rows of a few elements: one row per lane, nothing is folded
+column   the reduced axes are not the last: lanes are neighbouring columns
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -36,11 +33,13 @@ from tvm_disc.schedules.kernel import Body, Group
 from tvm_disc.schedules.lowering import Reader
 from tvm_disc.schedules.reducers import accumulator
 from tvm_disc.schedules.row_stages import RowShape, Schedule, bytes_of
+from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
 SMALL_ROW = 8  # rows of fewer elements are walked across
+WRITE_AHEAD = 512  # elements from a store to the one whose line is asked for
 SCALAR_BLOCK = 64  # steps of one lane before the compensated level
 
 
@@ -57,6 +56,25 @@ class RowWork:
     lanes: int
     spare: list[Node]
     scratch_dtype: str
+
+    def reductions(self, stage: int) -> list[Node]:
+        """What the loop of a stage reduces."""
+        nodes = (n for n in self.group.nodes if n.cls is OpClass.REDUCE)
+        return [n for n in nodes if self.sched.stage[n] == stage + 1]
+
+    def stores(self, stage: int) -> list[Node]:
+        """What the loop of a stage stores: for later stages, then as outputs."""
+        sched = self.sched
+        outputs = [n for n in self.group.outputs if n not in sched.kept and not sched.per_row[n]]
+        return [n for n in (*sched.kept, *outputs) if sched.stage[n] == stage]
+
+    def stores_first(self, stage: int) -> bool:
+        """Whether a stage is the first that stores."""
+        return bool(self.stores(stage)) and not any(self.stores(s) for s in range(stage))
+
+    def as_large(self, nodes: Sequence[Node], solver: Solver) -> list[Node]:
+        """Those of ``nodes`` that have an element for each of the domain."""
+        return [n for n in nodes if solver.known_same_shape(n.shape, self.domain.full)]
 
 
 class Walk:
@@ -84,7 +102,12 @@ class Walk:
 
     def emit(self) -> None:
         """All stages in order, then the values that exist once per row."""
-        emit_together([self])
+        with self.readers():
+            for stage in range(self.sched.stages):
+                self._stage(stage)
+                for _ in self.row_values(stage + 1):
+                    pass
+            self.finish()
 
     @contextmanager
     def readers(self) -> Iterator[None]:
@@ -97,16 +120,20 @@ class Walk:
             for node in self.bound:
                 self.low.drop_reader(node)
 
-    def stage(self, stage: int) -> None:
-        """One loop over the row, and the values per row that it makes known."""
-        self._stage(stage)
-        self._row_values(stage + 1)
+    def recall(self, values: Mapping[Node, Expr], stage: int) -> None:
+        """Take over what earlier stages found: values per row, and those kept per element."""
+        for node, value in values.items():
+            self.bound[node] = _constant(value)
+        for node in self.sched.kept:
+            if self.sched.stage[node] < stage:
+                self.bound[node] = self._kept_reader(node)
 
     def known(self, nodes: Sequence[Node], values: Sequence[Expr]) -> None:
         """Reductions whose values are known: what follows from them, and the outputs."""
         for node, value in zip(nodes, values, strict=True):
             self._bind(node, self.block.bind(node.name, value))
-        self._row_values(1)
+        for _ in self.row_values(1):
+            pass
         self.finish()
         for node in self.bound:
             self.low.drop_reader(node)
@@ -120,32 +147,23 @@ class Walk:
                 self.low.store(buffer, offset, self.low.at(node, index), node.dtype)
 
     def _stage(self, stage: int) -> None:
-        reductions = [
-            n
-            for n in self.group.nodes
-            if n.cls is OpClass.REDUCE and self.sched.stage[n] == stage + 1
-        ]
-        stores = [n for n in self.sched.kept if self.sched.stage[n] == stage]
-        stores += [
-            n
-            for n in self.group.outputs
-            if n not in self.places and not self.sched.per_row[n] and self.sched.stage[n] == stage
-        ]
+        """One loop over the row."""
+        reductions, stores = self.work.reductions(stage), self.work.stores(stage)
         if reductions or stores:
             for node, value in zip(reductions, self.loops(reductions, stores), strict=True):
                 self._bind(node, self.block.bind(node.name, value))
         for node in stores:
             if node in self.places:
-                self._read_back(node)
+                self._read_by(node, self._kept_reader(node))
 
     def _bind(self, node: Node, value: Expr) -> None:
-        self._read_by(node, lambda index: value)
+        self._read_by(node, _constant(value))
 
     def _read_by(self, node: Node, reader: Reader) -> None:
         self.low.bind_reader(node, reader)
         self.bound[node] = reader
 
-    def _row_values(self, stage: int) -> None:
+    def row_values(self, stage: int) -> Iterator[tuple[Node, Expr]]:
         """Values per row that are known from ``stage`` on are computed once, before its loop."""
         for node in self.group.nodes:
             if self.sched.per_row[node] and self.sched.stage[node] == stage:
@@ -153,10 +171,11 @@ class Walk:
                     continue
                 source = node.inputs[0]
                 if node.cls is OpClass.VIEW and self.low.has_reader(source):
-                    index = self._row_index(source)
-                    self._bind(node, self.low.at(source, index))
+                    value = self.low.at(source, self._row_index(source))
                 else:
-                    self._bind(node, self.low.at(node, self._row_index(node)))
+                    value = self.low.at(node, self._row_index(node))
+                self._bind(node, value)
+                yield node, value
 
     def _row_index(self, node: Node) -> list[Expr]:
         middle = len(node.shape) - len(self.outer) - len(self.tail)
@@ -198,11 +217,8 @@ class Walk:
         j = self.low.space.join(index[begin:end], self.domain.inner)
         return place[0], add(place[1], self.keep_at(j))
 
-    def _read_back(self, node: Node) -> None:
-        def read(index: Sequence[Expr]) -> Expr:
-            return self.low.load(*self._kept_offset(node, index), node.dtype)
-
-        self._read_by(node, read)
+    def _kept_reader(self, node: Node) -> Reader:
+        return lambda index: self.low.load(*self._kept_offset(node, index), node.dtype)
 
     # -- one position --------------------------------------------------------------------------
 
@@ -260,16 +276,26 @@ class Walk:
         return [a.lanes() for a in accs]
 
 
-class Along(Walk):
-    """Vectors along the row: wide blocks, then single vectors, masked where the row may end in
-    part of one; ``width`` 0 for single elements."""
+class Single(Walk):
+    """Element after element along a row."""
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        if not self.width:
-            self.width = 1
-            values = self._lane_loops(nodes, stores)
-            self.width = 0
-            return values
+        return self._lane_loops(nodes, stores)
+
+
+class Along(Walk):
+    """Vectors along the row: wide blocks, then single vectors, masked where the row may end in
+    part of one. ``ahead`` is how many elements later the operands are wanted again."""
+
+    def accumulate(self, stage: int, row: Expr, ahead: Expr) -> list[tuple[Node, Accumulator]]:
+        """The loop of a stage over row ``row``; its reductions, lane by lane.
+
+        Some loops also ask for lines of memory, of the operands ``ahead`` of this row.
+        """
+        nodes, stores = self.work.reductions(stage), self.work.stores(stage)
+        if not nodes and not stores:
+            return []
+        self._fetch_in(stage, self.block.bind("start", mul(row, self.length)), ahead)
         wide = self.width * UNROLLED_VECTORS
         blocks = self.block.bind("blocks", tirx.floordiv(self.length, i64(wide)))
         chunks = self.block.bind("chunks", tirx.floordiv(blocks + (BLOCK - 1), i64(BLOCK)))
@@ -278,12 +304,12 @@ class Along(Walk):
             self._reduce_blocks(nodes, accs, stores, blocks, chunks)
         else:
             with self.low.loop("jo", blocks) as jo:
-                self.step((), (), stores, ramp(self.block.bind("at", jo * wide), wide))
+                self._wide_step((), (), stores, self.block.bind("at", jo * wide))
         whole = self.low.whole_vectors(self.length_of_row, self.width, UNROLLED_VECTORS)
         if whole != wide:
             done = self.block.bind("done", blocks * wide)
             self._rest(nodes, accs, stores, done, masked=not whole)
-        return [a.total() for a in accs]
+        return list(zip(nodes, accs, strict=True))
 
     def _reduce_blocks(
         self,
@@ -299,11 +325,32 @@ class Along(Walk):
             first = self.block.bind("first", c * BLOCK)
             with self.low.loop("jo", tirx.min(blocks - first, i64(BLOCK))) as jo:
                 at = self.block.bind("at", (first + jo) * wide)
-                self.step(nodes, parts, stores, ramp(at, wide))
+                self._wide_step(nodes, parts, stores, at)
             for acc, part in zip(accs, parts, strict=True):
                 acc.absorb(part)
         for acc in accs:
             acc.close()
+
+    def _fetch_in(self, stage: int, start: Expr, ahead: Expr) -> None:
+        """What the loop over the row that begins at ``start`` asks for: the operands of later rows
+        once these have been read, and the outputs where they are first stored."""
+        self.lines: list[tuple[Buffer, Expr, bool]] = []
+        if stage == 1:
+            for node in self.work.as_large(self.group.params, self.low.solver):
+                self.lines.append((self.body.buffers[node], start + ahead, False))
+        if self.work.stores_first(stage):
+            places = dict(zip(self.group.outputs, self.body.outputs, strict=True))
+            for node in self.work.as_large(self.group.outputs, self.low.solver):
+                self.lines.append((places[node], start + WRITE_AHEAD, True))
+
+    def _wide_step(
+        self, nodes: Sequence[Node], accs: Sequence[Accumulator], stores: Sequence[Node], at: Expr
+    ) -> None:
+        wide = self.width * UNROLLED_VECTORS
+        for buffer, start, to_write in self.lines:
+            # A row that is read later would drive this one out of the first cache.
+            self.block.fetch(buffer, start + at, wide, to_write, near=to_write)
+        self.step(nodes, accs, stores, ramp(at, wide))
 
     def _rest(
         self,
@@ -352,15 +399,8 @@ class Column(Walk):
         return self._lane_loops(nodes, stores)
 
 
-def emit_together(walks: Sequence[Walk]) -> None:
-    """The stages of several rows, each stage for all rows before the next."""
-    for stage in range(walks[0].sched.stages):
-        for walk in walks:
-            with walk.readers():
-                walk.stage(stage)
-    for walk in walks:
-        with walk.readers():
-            walk.finish()
+def _constant(value: Expr) -> Reader:
+    return lambda index: value
 
 
 __all__ = [
@@ -370,6 +410,6 @@ __all__ = [
     "Along",
     "Column",
     "RowWork",
+    "Single",
     "Walk",
-    "emit_together",
 ]

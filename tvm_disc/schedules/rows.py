@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
+from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.elements import is_float
@@ -32,6 +33,7 @@ from tvm_disc.schedules.emit import (
 from tvm_disc.schedules.index import IndexSpace, at_least_one, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.row_groups import RowGroups, group_scratch
 from tvm_disc.schedules.row_panels import Panels, takes_panels
 from tvm_disc.schedules.row_stages import (
     RowShape,
@@ -43,10 +45,9 @@ from tvm_disc.schedules.row_walks import (
     SMALL_ROW,
     UNROLLED_VECTORS,
     Across,
-    Along,
     Column,
     RowWork,
-    emit_together,
+    Single,
 )
 from tvm_disc.shape import Solver
 
@@ -73,10 +74,8 @@ _COMPARISONS = (
     "relax.greater",
     "relax.greater_equal",
 )
-# Short rows walked together; longer ones have enough to do in one loop.
-TOGETHER = 4
-TOGETHER_LENGTH = 512
-TOGETHER_NODES = 24
+
+SHORT = 8  # shorter rows take less than a row's time
 
 
 def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
@@ -88,7 +87,7 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     rows = _Rows(RowWork(group, domain, sched, machine.lanes, spare, dtype), solver)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     width = machine.lanes * UNROLLED_VECTORS
-    length = product(domain.inner)
+    length, steps = product(domain.inner), 0
     if domain.tail and rows.vectorizable() and takes_panels(rows.work):
         panels = Panels(rows.work, machine.threads)
         tasks, emit, walk = panels.tasks(), panels.emit, "panels of columns"
@@ -99,26 +98,22 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
         walk = "columns"
     else:
         tasks, emit = product(domain.outer), rows.emit_rows
-        scratch = mul(_scratch_rows(length), len(spare))
+        scratch = mul(group_scratch(rows.work, length), len(spare))
         walk = "rows, small ones across" if rows.small_rows() else "rows"
+        steps = tirx.floordiv(tasks * tirx.min(i64(length), i64(SHORT)) + (SHORT - 1), i64(SHORT))
     return Plan(
         tasks=tasks,
         work=product(domain.full) * cost,
         emit=emit,
         scratch_elems=scratch if spare or walk.startswith("panels") else 0,
         scratch_dtype=dtype,
+        steps=steps,
         notes={
             "stages": str(sched.stages),
             "kept": ", ".join(n.name for n in sched.kept) or "-",
             "walk": walk if rows.vectorizable() else f"{walk}, one element at a time",
         },
     )
-
-
-def _scratch_rows(length: Expr) -> Expr:
-    """Elements that one kept value takes: a long row, or short rows walked together."""
-    short = tirx.min(i64(length), i64(TOGETHER_LENGTH)) * TOGETHER
-    return tirx.max(i64(length), short)
 
 
 def is_vectorizable(group: Group) -> bool:
@@ -180,27 +175,21 @@ class _Rows:
             self._each_row(body)
 
     def _each_row(self, body: Body) -> None:
-        block, low = body.block, body.low
-        done: Expr = i64(0)
-        if self.walks_together():
-            short = product(self.domain.inner) <= TOGETHER_LENGTH
-            groups = tirx.floordiv(body.hi - body.lo, i64(TOGETHER))
-            groups = block.bind("groups", tirx.Select(short, groups, i64(0)))
-            with low.loop("g", groups) as g:
-                first = block.bind("first", body.lo + g * TOGETHER)
-                emit_together([self._along(body, first + k, k) for k in range(TOGETHER)])
-            done = block.bind("done", groups * TOGETHER)
-        with low.loop("r", body.hi - body.lo - done, begin=body.lo + done) as r:
-            self._along(body, r, 0).emit()
+        if self.vectorizable():
+            RowGroups(self.work, body, self.values_at_once()).emit()
+            return
+        with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
+            outer = body.low.space.split(r, self.domain.outer)
+            Single(self.work, body, outer, (), 1).emit()
 
-    def walks_together(self) -> bool:
-        """Whether the code may be repeated for several rows at a time."""
-        return self.vectorizable() and len(self.group.nodes) <= TOGETHER_NODES
-
-    def _along(self, body: Body, row: Expr, slot: int) -> Along:
-        outer = body.low.space.split(body.block.bind("r", row), self.domain.outer)
-        width = self.work.lanes if self.vectorizable() else 0
-        return Along(self.work, body, outer, (), width, slot)
+    def values_at_once(self) -> bool:
+        """Whether values per row can be computed for a vector of rows without divisions."""
+        body = _dry_body(self.group, self.solver)
+        try:
+            RowGroups(self.work, body, True).emit()
+        except Unsupported:  # an output whose rows do not follow one another
+            return False
+        return not any(lanes_of(v) > 1 for v in body.low.defined)
 
     def _across(self, body: Body, first: Expr) -> None:
         with body.low.scope():
@@ -247,8 +236,9 @@ def _dry_body(group: Group, solver: Solver) -> Body:
     block, space = Block(), IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
     low = Lowering(block, space, solver)
     make: Callable[[Node], Buffer] = lambda n: view("x", pointer("x", n.dtype), n.dtype)  # noqa: E731
-    for param in group.params:
-        low.bind_buffer(param, make(param))
+    buffers = {param: make(param) for param in group.params}
+    for param, buffer in buffers.items():
+        low.bind_buffer(param, buffer)
     outputs = [make(n) for n in group.outputs]
     scratch = view("tmp", pointer("tmp", "float32"), "float32")
-    return Body(block, low, {}, outputs, scratch, index_var("lo"), index_var("hi"))
+    return Body(block, low, buffers, outputs, scratch, index_var("lo"), index_var("hi"))

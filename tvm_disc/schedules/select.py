@@ -18,6 +18,7 @@ from tvm_disc.schedules.rows import plan_rows
 from tvm_disc.schedules.scatter import plan_scatter
 from tvm_disc.schedules.signature import group_key
 from tvm_disc.schedules.sorting import plan_search, plan_sort
+from tvm_disc.schedules.special import plan_special
 from tvm_disc.schedules.staged import staged_plans
 from tvm_disc.schedules.transpose import plan_transpose
 from tvm_disc.schedules.variant import Variant, feasible, variants_of
@@ -41,7 +42,12 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     ),
     "vendor": ((FAMILY, lambda group, solver, machine: plan_vendor(group, solver)),),
     "reduce": (("reduce", plan_reduce),),
-    "opaque": (("scatter", plan_scatter), ("sort", plan_sort), ("search", plan_search)),
+    "opaque": (
+        ("scatter", plan_scatter),
+        ("sort", plan_sort),
+        ("search", plan_search),
+        ("special", plan_special),
+    ),
 }
 
 
@@ -79,7 +85,8 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
 def _complete(plan: Plan, name: str, group: Group) -> Plan:
     """The plan with what the template left to be filled in."""
     moved = moved_bytes(group) if isinstance(plan.moved, int) else plan.moved
-    return replace(plan, family=plan.family or name, moved=moved)
+    steps = plan.tasks if isinstance(plan.steps, int) else plan.steps
+    return replace(plan, family=plan.family or name, moved=moved, steps=steps)
 
 
 def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:

@@ -19,8 +19,8 @@ Expr: TypeAlias = Any
 
 # Modules that decide among variants, and so do not change what a variant's code is.
 _DECIDING = (
-    "attention_cost choose cost cost_model group grow learn levels points records select "
-    "signature tree"
+    "attention_cost choose cost cost_model gemm_cost group grow learn levels points records "
+    "select signature tree"
 ).split()
 
 

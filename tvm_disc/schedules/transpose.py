@@ -28,7 +28,14 @@ from tvm import tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.graph import Node, is_one
-from tvm_disc.schedules.emit import element_pointer, first_lanes, i64, ramp
+from tvm_disc.schedules.emit import (
+    LINE_BYTES,
+    element_pointer,
+    first_lanes,
+    i64,
+    prefetch,
+    ramp,
+)
 from tvm_disc.schedules.index import mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.llvm_ops import fence, has_native
@@ -43,7 +50,6 @@ Expr: TypeAlias = Any
 RUN_TILES = 16  # tiles one after another: neighbouring lines of few rows
 FAR_BYTES = 1 << 20  # results beyond it are not in a nearby cache: their lines are asked for early
 STREAM_BYTES = 3 << 20  # results beyond it go past the caches
-LINE_BYTES = 64
 SHARE_ELEMS = 4096  # what the tasks count
 STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand in any alignment
 STRIP_LENGTH = 64  # tiles one after another in a task
@@ -344,14 +350,14 @@ class _Runs:
                 back = [index[permutation(move).index(d)] for d in range(len(index))]
                 offset = low.space.join(back, source.shape)
                 low.resolve([offset])
-                block.eval(_prefetch(self.body.buffers[source], offset, to_write=False))
+                block.eval(prefetch(self.body.buffers[source], offset, to_write=False))
         with block.when(self.streams < 1), low.scope():
             for node, buffer in zip(self.work.group.outputs, self.body.outputs, strict=True):
                 for k in range(lanes):
                     index = self.work.index(self.body, outer, next_a + k, next_b)
                     offset = low.space.join(index, node.shape)
                     low.resolve([offset])
-                    block.eval(_prefetch(buffer, offset, to_write=True))
+                    block.eval(prefetch(buffer, offset, to_write=True))
 
     def _tile(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
         """Tile ``a`` across, ``b`` along."""
@@ -372,12 +378,6 @@ class _Runs:
 
 def _address(buffer: Any) -> Expr:
     return tirx.reinterpret("int64", element_pointer(buffer, i64(0)))
-
-
-def _prefetch(buffer: Any, offset: Expr, to_write: bool) -> Expr:
-    kind, near, data = (tirx.IntImm("int32", k) for k in (int(to_write), 3, 1))
-    where = element_pointer(buffer, offset)
-    return tirx.call_llvm_intrin("void", "llvm.prefetch", where, kind, near, data)
 
 
 def _constant(value: Expr) -> Reader:

@@ -102,6 +102,8 @@ class Plan:
         cost: nanoseconds of one serial run at each sampled point; None derives it from ``work``.
         features: quantities over the group's dims on which the choice may depend.
         moved: bytes read and written; the group's operands and results unless given.
+        steps: what takes the time of entering a row each, for the analytical model; the tasks
+            unless given.
         guessed: whether the analytical model may choose it; else only measured times do.
         splits: whether parts of the tasks may run at once.
         stages: the parts of a plan that is run in stages (see :mod:`tvm_disc.schedules.staged`);
@@ -124,6 +126,7 @@ class Plan:
     features: tuple[Expr, ...] = ()
     layout: str = ""
     moved: Expr | int = 0
+    steps: Expr | int = 0
     guessed: bool = True
     splits: bool = True
     stages: tuple[Stage, ...] = ()

@@ -5,14 +5,14 @@ where there is none, the variant's need does not hold and another variant runs. 
 threads is its own affair. It is offered where both operands and the result lie as BLAS wants them;
 constant weights are packed for our own tiles instead.
 
-Chosen by measured times only: the analytical model knows nothing of a library.
+Without measured times it is chosen where the constants of the target's level know of a library.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,12 +22,11 @@ from tvm.ir import StringImm
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.schedules.contract import MatMulView, strides_of
-from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.gemm_cost import vendor_ns
 from tvm_disc.schedules.gemm_spec import is_one
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.index import product
-from tvm_disc.schedules.points import Points, evaluate
 from tvm_disc.schedules.variant import Need, Plan
 from tvm_disc.schedules.windows import matmul_dims
 from tvm_disc.shape import Solver
@@ -35,10 +34,12 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 FAMILY = "vendor"
-CALL_NS = 1000.0
 _LETTERS = {"float32": "s", "float64": "d"}
 _NO_TRANS, _TRANS = 111, 112
 _LARGEST = 2**31 - 1  # a library may count in 32 bits
+# What only libraries of fast code have. The reference BLAS, slower than our own loops, goes by the
+# same names as they; names that count in 64 bits are those of the library in wheels of NumPy.
+_MARKS = ("openblas_get_config", "MKL_Get_Version", "bli_info_get_version_str")
 _LIBRARIES = ("openblas", "mkl_rt", "libblis", "libcblas", "libblas", "nvpl_blas")
 
 
@@ -72,18 +73,11 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
         emit=emit,
         family=FAMILY,
         needs=(Need("a BLAS library is loaded", cond, assumed=True),),
-        cost=partial(_ns, (batch, m, n, k)),
+        cost=partial(vendor_ns, (batch, m, n, k)),
         features=(batch, m, n, k),
         may_alias=True,
-        guessed=False,
         notes={"vendor": "cblas, looked up when it first runs"},
     )
-
-
-def _ns(sizes: Sequence[Expr], points: Points, model: CostModel) -> Any:
-    """Roughly: from what a regressor begins."""
-    batch, m, n, k = (evaluate(x, points) for x in sizes)
-    return batch * (CALL_NS + m * n * k * model.op_ns * 2)
 
 
 def _view(group: Group) -> MatMulView:
@@ -143,7 +137,8 @@ def expose() -> bool:
             except OSError:
                 continue
     process = ctypes.CDLL(None)
-    return any(hasattr(process, name) for name in _names("s"))
+    found = [hasattr(process, name) for name in _names("s")]
+    return any(found[:2]) or (any(found) and any(hasattr(process, name) for name in _MARKS))
 
 
 def _names(letter: str) -> tuple[str, ...]:
@@ -162,9 +157,10 @@ def _library(letter: str) -> str:
         f"@{this}.function = linkonce_odr global ptr null",
         f"@{this}.state = linkonce_odr global i32 0",  # 1 absent, 2 in 32 bits, 3 in 64 bits
     ]
-    for k, name in enumerate(_names(letter)):
+    texts = [(f"name{k}", name) for k, name in enumerate(_names(letter))]
+    for label, name in (*texts, *((f"mark{j}", name) for j, name in enumerate(_MARKS))):
         text = f'[{len(name) + 1} x i8] c"{name}\\00"'
-        lines.append(f"@{this}.name{k} = linkonce_odr constant {text}")
+        lines.append(f"@{this}.{label} = linkonce_odr constant {text}")
     lines += [
         f"define linkonce_odr i32 @{this}.look() noinline {{",
         "try0:",
@@ -174,7 +170,18 @@ def _library(letter: str) -> str:
         lines += [
             f"  %f{k} = call ptr @dlsym(ptr null, ptr @{this}.name{k})",
             f"  %n{k} = icmp eq ptr %f{k}, null",
-            f"  br i1 %n{k}, label %try{k + 1}, label %take{k}",
+            f"  br i1 %n{k}, label %try{k + 1}, label %{'take' if k < 2 else 'mark'}{k}",
+        ]
+        if k >= 2:
+            lines += [f"mark{k}:", f"  %any{k}.0 = icmp eq i32 0, 1"]
+            for j in range(len(_MARKS)):
+                lines += [
+                    f"  %m{k}.{j} = call ptr @dlsym(ptr null, ptr @{this}.mark{j})",
+                    f"  %is{k}.{j} = icmp ne ptr %m{k}.{j}, null",
+                    f"  %any{k}.{j + 1} = or i1 %any{k}.{j}, %is{k}.{j}",
+                ]
+            lines.append(f"  br i1 %any{k}.{len(_MARKS)}, label %take{k}, label %try{k + 1}")
+        lines += [
             f"take{k}:",
             f"  store ptr %f{k}, ptr @{this}.function",
             f"  store atomic i32 {state}, ptr @{this}.state release, align 4",

@@ -10,12 +10,13 @@ import numpy as np
 
 from tvm_disc.schedules.cost import cost_table
 from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.points import Values
+from tvm_disc.schedules.points import KnownPoints, Values
 from tvm_disc.schedules.variant import Variant
 
 FACTORS = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 ROUNDS = 12
 PREDICTION = 0.1  # weight of an error in a time, against a loss by a wrong choice
+OF_THREADS = ("wake_ns", "parallel", "parallel_fma")  # no serial time tells them
 LARGEST = 1.0  # a loss or an error beyond this counts as this much
 
 
@@ -28,10 +29,12 @@ class Sample:
     dims: Values
     times: Values
 
+    def __post_init__(self) -> None:
+        self._points = KnownPoints(dict(zip(self.symbols, self.dims.T, strict=True)))
+
     def score(self, model: CostModel) -> float:
         """What choosing by the model loses, and a part of its errors; less is better."""
-        points = dict(zip(self.symbols, self.dims.T, strict=True))
-        costs = cost_table(list(self.variants), points, len(self.dims), model)
+        costs = cost_table(list(self.variants), self._points, len(self.dims), model)
         known = np.isfinite(self.times) & np.isfinite(costs)
         times = np.where(known, self.times, np.inf)
         picked = np.argmin(np.where(known, costs, np.inf), axis=1)
@@ -42,8 +45,8 @@ class Sample:
         )
 
 
-def calibrate(samples: Sequence[Sample], start: CostModel) -> CostModel:
-    """The constants that choose best for the samples, found one at a time."""
+def calibrate(samples: Sequence[Sample], start: CostModel, fixed: Sequence[str] = ()) -> CostModel:
+    """The constants that choose best for the samples, found one at a time, but for some."""
 
     def score(model: CostModel) -> float:
         return round(float(np.mean([s.score(model) for s in samples])), 9)
@@ -52,6 +55,8 @@ def calibrate(samples: Sequence[Sample], start: CostModel) -> CostModel:
     for _ in range(ROUNDS):
         before = least
         for field in fields(CostModel):
+            if field.name in fixed:
+                continue
             value = getattr(best, field.name)
             for factor in FACTORS:
                 tried = replace(best, **{field.name: float(f"{value * factor:.4g}")})

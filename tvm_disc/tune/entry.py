@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import tvm
@@ -52,10 +53,12 @@ def build_bench(
     solver: Solver,
     machine: Machine,
     target: Any,
+    library: Path | None = None,
 ) -> list[Bench]:
     """Compile every variant, or choice among some, of every group as a kernel of its own.
 
-    What groups share, such as the register tiles of GEMMs, is compiled once.
+    What groups share, such as the register tiles of GEMMs, is compiled once. The code is kept as
+    ``library``, and taken from there where that file exists: its name has to tell what it is of.
     """
     benches: list[Bench] = []
     functions: dict[Any, Any] = {}
@@ -72,7 +75,13 @@ def build_bench(
         first = [c.variants[0] if isinstance(c, Choice) else c for c in wanted]
         benches.append(Bench(group, first, kernels, names))
     functions.update(machine.micro.functions)
-    module = compile_tir(tvm.IRModule(functions), target)
+    if library is not None and library.is_file():
+        module = tvm.runtime.load_module(str(library))
+    else:
+        module = compile_tir(tvm.IRModule(functions), target)
+        if library is not None:
+            library.parent.mkdir(parents=True, exist_ok=True)
+            module.export_library(str(library))
     return [replace(b, module=module) for b in benches]
 
 

@@ -150,8 +150,12 @@ def measure_tasks(
     deadline: float | None,
     progress: bool,
     remote: Remote | None = None,
+    library: Path | None = None,
 ) -> Records:
-    """Time what ``result.records`` lacks of the tasks; everything that is known then."""
+    """Time what ``result.records`` lacks of the tasks; everything that is known then.
+
+    The code of the tasks is kept as ``library`` (see :func:`build_bench`).
+    """
     fleet = None if remote is None else Fleet(remote)
     context = context_of(front.target, None if fleet is None else fleet.cpu_name())
     known = read_records(result.records, context)
@@ -161,7 +165,7 @@ def measure_tasks(
     result.reused = total - sum(len(t.variants) for t, _ in jobs)
     if not jobs:
         return known
-    lanes = _lanes(front, [t for t in tasks if t.missing(known)], fleet)
+    lanes = _lanes(front, [t for t in tasks if t.missing(known)], fleet, library)
     journal = Journal(result.records, context)
     bar = tqdm(total=len(jobs), desc="tuning", unit="point", disable=not progress)
     result.left = len(jobs)
@@ -188,12 +192,14 @@ def _same_variants(task: Task, machine: Machine) -> list[Variant]:
     return [v for v in space.variants if v.key in wanted]
 
 
-def _lanes(front: Prepared, tasks: Sequence[Task], fleet: Fleet | None) -> list[dict[str, Session]]:
+def _lanes(
+    front: Prepared, tasks: Sequence[Task], fleet: Fleet | None, library: Path | None
+) -> list[dict[str, Session]]:
     """For each machine, the sessions of the tasks by key."""
     machine = Machine(front.machine.isa, front.machine.threads, front.machine.model)
     # Plans hold on to the machine's register-tile kernels: these are this module's own.
     spaces = [(t.group, _same_variants(t, machine)) for t in tasks]
-    benches = build_bench(spaces, Solver(), machine, front.target)
+    benches = build_bench(spaces, Solver(), machine, front.target, library)
     rows = [[local_session(b) for b in benches]]
     if fleet is not None:
         rows = fleet.sessions(benches)

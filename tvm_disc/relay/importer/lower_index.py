@@ -295,6 +295,9 @@ LOWER: Mapping[str, Rule] = {
     "sequence_mask": _sequence_mask,
     "scatter_elements": _scatter_elements,
     "scatter_nd": _scatter_nd,
+    "scatter": lambda ctx, args, attrs: _scatter_elements(
+        ctx, args, {**attrs, "reduction": "update"}
+    ),
     "argwhere": _argwhere,
     "trilu": _trilu,
 }

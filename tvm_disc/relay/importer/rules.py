@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm_disc.relay.importer import (
+    lower_detect,
     lower_image,
     lower_index,
+    lower_layout,
     lower_nn,
     lower_order,
     lower_qnn,
     lower_quantize,
     lower_slice,
+    lower_sparse,
     lower_tensor,
     lower_transform,
     lower_window,
@@ -28,6 +31,9 @@ LOWER: Mapping[str, Rule] = {
     **lower_nn.LOWER,
     **lower_window.LOWER,
     **lower_image.LOWER,
+    **lower_detect.LOWER,
+    **lower_layout.LOWER,
+    **lower_sparse.LOWER,
     **lower_quantize.LOWER,
     **lower_qnn.LOWER,
 }

@@ -184,13 +184,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "dyn.sparse_to_dense",
-        ("sparse_indices", "sparse_values", "default_value", "output_shape"),
-        {},
-        Pattern.OPAQUE,
-        True,
-    ),
-    OpRow(
         "dyn.squeeze",
         ("data", "axes"),
         {"axis": None},

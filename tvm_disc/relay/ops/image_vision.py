@@ -95,20 +95,6 @@ ROWS: tuple[OpRow, ...] = (
         False,
     ),
     OpRow(
-        "vision.all_class_non_max_suppression",
-        ("boxes", "scores", "max_output_boxes_per_class", "iou_threshold", "score_threshold"),
-        {"output_format": "onnx"},
-        Pattern.OPAQUE,
-        True,
-    ),
-    OpRow(
-        "vision.get_valid_counts",
-        ("data", "score_threshold"),
-        {"score_threshold": REQUIRED, "id_index": 0, "score_index": 1},
-        Pattern.OPAQUE,
-        True,
-    ),
-    OpRow(
         "vision.multibox_prior",
         ("data",),
         {
@@ -134,21 +120,6 @@ ROWS: tuple[OpRow, ...] = (
         False,
     ),
     OpRow(
-        "vision.non_max_suppression",
-        ("data", "valid_count", "indices", "max_output_size", "iou_threshold"),
-        {
-            "force_suppress": False,
-            "top_k": -1,
-            "coord_start": 2,
-            "score_index": 1,
-            "id_index": 0,
-            "return_indices": True,
-            "invalid_to_bottom": False,
-        },
-        Pattern.OPAQUE,
-        True,
-    ),
-    OpRow(
         "vision.proposal",
         ("cls_prob", "bbox_pred", "im_info"),
         {
@@ -163,19 +134,6 @@ ROWS: tuple[OpRow, ...] = (
         },
         Pattern.OPAQUE,
         False,
-    ),
-    OpRow(
-        "vision.regular_non_max_suppression",
-        ("boxes", "scores"),
-        {
-            "max_detections_per_class": REQUIRED,
-            "max_detections": REQUIRED,
-            "num_classes": REQUIRED,
-            "iou_threshold": REQUIRED,
-            "score_threshold": REQUIRED,
-        },
-        Pattern.OPAQUE,
-        True,
     ),
     OpRow(
         "vision.roi_align",

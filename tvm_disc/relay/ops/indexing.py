@@ -142,13 +142,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "matrix_set_diag",
-        ("input", "diagonal"),
-        {"k1": 0, "k2": 0, "super_diag_right_align": True, "sub_diag_right_align": False},
-        Pattern.INJECTIVE,
-        False,
-    ),
-    OpRow(
         "one_hot",
         ("indices", "on_value", "off_value"),
         {"depth": 1, "axis": -1, "dtype": ""},
@@ -286,23 +279,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "sparse_fill_empty_rows",
-        ("sparse_indices", "sparse_values", "dense_shape", "default_value"),
-        {},
-        Pattern.OPAQUE,
-        True,
-    ),
-    OpRow(
-        "sparse_reshape", ("sparse_indices", "prev_shape", "new_shape"), {}, Pattern.INJECTIVE, True
-    ),
-    OpRow(
-        "sparse_to_dense",
-        ("sparse_indices", "sparse_values", "default_value"),
-        {"output_shape": REQUIRED},
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow(
         "split",
         ("data",),
         {"indices_or_sections": REQUIRED, "axis": 0},
@@ -322,7 +298,6 @@ ROWS: tuple[OpRow, ...] = (
             ),
         ),
     ),
-    OpRow("strided_set", ("data", "v", "begin", "end", "strides"), {}, Pattern.INJECTIVE, False),
     OpRow(
         "strided_slice",
         ("data",),

@@ -56,13 +56,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "nn.batch_to_space_nd",
-        ("data",),
-        {"block_shape": (1, 1), "crops": REQUIRED},
-        Pattern.INJECTIVE,
-        False,
-    ),
-    OpRow(
         "nn.bias_add",
         ("data", "bias"),
         {"axis": 1},
@@ -395,13 +388,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "nn.space_to_batch_nd",
-        ("data",),
-        {"block_shape": (1, 1), "paddings": REQUIRED, "pad_value": 0.0},
-        Pattern.INJECTIVE,
-        False,
-    ),
-    OpRow(
         "nn.space_to_depth",
         ("data",),
         {"block_size": 1, "layout": "NCHW", "mode": "DCR"},
@@ -416,27 +402,6 @@ ROWS: tuple[OpRow, ...] = (
                 sizes=((1, 4, 6), (3, 2, 8)),
             ),
         ),
-    ),
-    OpRow(
-        "nn.sparse_add",
-        ("dense_data", "sparse_data", "sparse_indices", "sparse_indptr"),
-        {},
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow(
-        "nn.sparse_dense",
-        ("dense_data", "sparse_data", "sparse_indices", "sparse_indptr"),
-        {"sparse_lhs": False},
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.sparse_transpose",
-        ("sparse_data", "sparse_indices", "sparse_indptr"),
-        {},
-        Pattern.OUT_ELEMWISE,
-        False,
     ),
     OpRow(
         "nn.upsampling",

@@ -83,7 +83,6 @@ ROWS: tuple[OpRow, ...] = (
             ),
         ),
     ),
-    OpRow("collapse_sum_to", ("data", "shape"), {}, Pattern.REDUCE, False),
     OpRow(
         "concatenate",
         ("*data",),
@@ -135,13 +134,6 @@ ROWS: tuple[OpRow, ...] = (
     ),
     OpRow("invert_permutation", ("data",), {}, Pattern.INJECTIVE, True),
     OpRow(
-        "layout_transform",
-        ("data",),
-        {"src_layout": REQUIRED, "dst_layout": REQUIRED},
-        Pattern.INJECTIVE,
-        True,
-    ),
-    OpRow(
         "meshgrid",
         ("*data",),
         {"indexing": "ij"},
@@ -152,15 +144,6 @@ ROWS: tuple[OpRow, ...] = (
     ),
     OpRow(
         "meta_schedule_layout_transform", ("data",), {"index_map": REQUIRED}, Pattern.OPAQUE, False
-    ),
-    OpRow(
-        "reinterpret",
-        ("data",),
-        {"dtype": REQUIRED},
-        Pattern.ELEMWISE,
-        False,
-        reference=elem.reinterpret,
-        samples=(Sample((("n", 3, "float32"),), ("n", 3), {"dtype": "int32"}),),
     ),
     OpRow(
         "reshape",
@@ -199,20 +182,6 @@ ROWS: tuple[OpRow, ...] = (
         False,
         reference=ref.reverse,
         samples=(Sample((("n", 3, "float32"),), ("n", 3), {"axis": 0}),),
-    ),
-    OpRow(
-        "reverse_sequence",
-        ("data", "seq_lengths"),
-        {"seq_axis": 1, "batch_axis": 0},
-        Pattern.INJECTIVE,
-        False,
-    ),
-    OpRow(
-        "sliding_window",
-        ("data",),
-        {"axis": REQUIRED, "window_shape": REQUIRED, "strides": REQUIRED},
-        Pattern.OPAQUE,
-        False,
     ),
     OpRow(
         "squeeze",

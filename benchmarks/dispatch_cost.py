@@ -1,0 +1,197 @@
+"""What several variants cost: the instructions of a decision tree, and bytes of the library."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import tirx
+from tvm.ir import StringImm
+
+from tvm_disc import Options, build
+from tvm_disc.schedules import tree as trees
+from tvm_disc.schedules.choose import Choice
+from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.group import Body, Group, Machine
+from tvm_disc.schedules.tree import Leaf
+from tvm_disc.schedules.variant import SERIAL, Variant
+from tvm_disc.shape import Solver
+from tvm_disc.tune.entry import Bench, build_bench
+from tvm_disc.tune.measure import local_session
+
+ROUNDS, CALLS = 41, 4000
+
+
+# -- the tree alone ------------------------------------------------------------------------------
+
+
+def hollow(choice: Choice) -> Choice:
+    """The choice with bodies that do nothing: what is left is the tree and what variants need."""
+    made = []
+    for k, variant in enumerate(choice.variants):
+        plan = replace(
+            variant.plan,
+            tasks=i64(1),
+            emit=_nothing(k),
+            scratch_elems=0,
+            stages=(),
+            packed={},
+            family=f"variant {k}",
+        )
+        made.append(Variant(plan, SERIAL))
+    return replace(choice, variants=made)
+
+
+def _nothing(number: int) -> Any:
+    name = f"disc.nothing.{number}"
+    # A function of its own, which LLVM can neither see through nor take for another one.
+    code = (
+        f"define linkonce_odr i32 @{name}() noinline {{\n"
+        f'  call void asm sideeffect "", "r"(i32 {number})\n  ret i32 0\n}}'
+    )
+
+    def emit(body: Body) -> None:
+        call = tirx.Evaluate(tirx.call_extern("int32", name))
+        body.block.add(
+            tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", StringImm(code), call)
+        )
+
+    return emit
+
+
+def tree_bench(group: Group, choice: Choice, machine: Machine, target: Any) -> Bench:
+    """Two functions that do nothing: the first at once, the second behind the tree."""
+    tree = hollow(choice)
+    safe = next((v for v in tree.variants if v.safe), tree.variants[0])
+    at_once = Choice([replace(safe, plan=replace(safe.plan, needs=()))], Leaf(0))
+    return build_bench([(group, [at_once, tree])], Solver(), machine, target)[0]
+
+
+def tree_instructions(bench: Bench) -> int:
+    """Instructions that the tree adds on its longest way to a variant."""
+    text = bench.module.inspect_source("asm")
+    at_once, tree = (longest_path(text, f"__tvm_ffi_{name}") for name in bench.names)
+    return tree - at_once
+
+
+def tree_ns(bench: Bench, dims: Sequence[int]) -> float:
+    """Nanoseconds that the tree adds at one shape: least times of alternating rounds."""
+    points = {s: np.float64(d) for s, d in zip(bench.group.symbols(), dims, strict=True)}
+    tensors = local_session(bench).arguments(points)
+    timers = [
+        bench.module.time_evaluator(n, tvm.cpu(0), number=CALLS, repeat=1) for n in bench.names
+    ]
+    rounds = [
+        [t(*tensors(k), *dims).mean * 1e9 for k, t in enumerate(timers)] for _ in range(ROUNDS)
+    ]
+    at_once, tree = np.min(rounds, axis=0)
+    return float(tree - at_once)
+
+
+# -- assembly ------------------------------------------------------------------------------------
+
+_LABEL = re.compile(r"^(\.?\w[\w.$]*):")
+_JUMP = re.compile(r"^\s+(j\w+)\s+(\S+)")
+_INSTRUCTION = re.compile(r"^\s+[a-z]\w*")
+
+
+@dataclass
+class _Code:
+    """A function's instructions (None for a label) and where its labels are."""
+
+    lines: list[tuple[str, str]]
+    labels: dict[str, int]
+
+
+def _function(text: str, name: str) -> _Code:
+    lines: list[tuple[str, str]] = []
+    labels: dict[str, int] = {}
+    inside = False
+    for line in text.splitlines():
+        label = _LABEL.match(line)
+        if label and label[1] == name:
+            inside = True
+        elif inside and label and label[1].startswith(".Lfunc_end"):
+            break
+        elif inside and label:
+            labels[label[1]] = len(lines)
+        elif inside and _INSTRUCTION.match(line):
+            jump = _JUMP.match(line)
+            word = line.split()[0]
+            lines.append((jump[1], jump[2]) if jump else (word, ""))
+    if not lines:
+        raise ValueError(f"no function {name} in the assembly")
+    return _Code(lines, labels)
+
+
+def longest_path(text: str, name: str) -> int:
+    """Most instructions that one call of a function without loops can run, callees apart.
+
+    Raises:
+        ValueError: there is no such function.
+    """
+    code = _function(text, name)
+
+    @cache
+    def after(at: int) -> int:
+        if at >= len(code.lines):
+            return 0
+        word, target = code.lines[at]
+        if word.startswith("ret"):
+            return 1
+        if not target or target not in code.labels:  # a jump out of it is a call
+            return 1 if word == "jmp" else 1 + after(at + 1)
+        there = after(code.labels[target])
+        return 1 + (there if word == "jmp" else max(there, after(at + 1)))
+
+    return after(0)
+
+
+# -- bytes of the library ------------------------------------------------------------------------
+
+
+def first_run(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The variant that a tree in JSON names first, as a tree of its own."""
+    return {"run": tree["run"]} if "run" in tree else first_run(tree["then"])
+
+
+def growth(source: Any, options: Options | None = None) -> tuple[int, int, int, int]:
+    """(kernels, variants, bytes of code, bytes with one variant for each kernel) of a program."""
+    options = options or Options()
+    several = build(source, options=options)
+    only = {key: first_run(tree) for key, tree in several.dispatch.items() if tree}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trees.json"
+        path.write_text(json.dumps(only))
+        one = build(source, options=replace(options, records=None, dispatch=path))
+        sizes = [_code_bytes(exe, Path(folder) / "program.so") for exe in (several, one)]
+    variants = sum(_runs(tree) for tree in several.dispatch.values())
+    return len(several.kernels), variants, sizes[0], sizes[1]
+
+
+def _runs(tree: Mapping[str, Any]) -> int:
+    if not tree:
+        return 1
+    texts = {json.dumps(t, sort_keys=True) for t in _leaves(tree)}
+    return len(texts)
+
+
+def _leaves(tree: Mapping[str, Any]) -> list[Any]:
+    return [tree["run"]] if "run" in tree else [*_leaves(tree["then"]), *_leaves(tree["else"])]
+
+
+def _code_bytes(exe: Any, path: Path) -> int:
+    """Bytes of a saved program; its weights are the same in every variant of it."""
+    exe.save(path)
+    return path.stat().st_size
+
+
+__all__ = ["Bench", "growth", "longest_path", "tree_bench", "tree_instructions", "tree_ns", "trees"]

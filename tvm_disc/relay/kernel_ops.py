@@ -1,0 +1,57 @@
+"""Operators of our own among Relax's: kernels that no composition of its operators gives.
+
+A call is ``disc.name(tensors..., R.shape(dims))``; attributes, ``dtype`` among them, are in its
+``DictAttrs``. Each has one tensor as its result, of shape ``dims``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import relax
+from tvm.ir import _ffi_api
+
+Expr: TypeAlias = Any
+
+# Name -> the attributes that a kernel reads.
+KERNELS: Mapping[str, tuple[str, ...]] = {
+    "disc.compact": (),
+    "disc.coordinates": (),
+    "disc.csr_dense": ("transposed",),
+    "disc.suppress": ("rule", "any_class"),
+}
+
+# The same bits as another type: element-wise, no kernel.
+REINTERPRET = "disc.reinterpret"
+
+
+def _infer(call: Any, _: Any) -> Any:
+    return relax.TensorType(list(call.args[-1].values), call.attrs["dtype"])
+
+
+def _register() -> None:
+    for name in (*KERNELS, REINTERPRET):
+        _ffi_api.RegisterOp(name, "a kernel of tvm_disc")
+        op = tvm.ir.Op.get(name)
+        op.set_attr("FInferType", _infer)
+        op.set_attr("FPurity", True)
+
+
+_register()
+
+
+def kernel_call(
+    name: str, args: Sequence[Expr], dims: Sequence[Any], dtype: str, **attrs: Any
+) -> Expr:
+    """A call of kernel ``name``."""
+    assert set(attrs) == set(KERNELS[name]), name
+    given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype, **attrs)
+    return tvm.ir.Call(tvm.ir.Op.get(name), [*args, relax.ShapeExpr(list(dims))], given)
+
+
+def reinterpret_call(x: Expr, dims: Sequence[Any], dtype: str) -> Expr:
+    """The bits of ``x`` as another type."""
+    given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype)
+    return tvm.ir.Call(tvm.ir.Op.get(REINTERPRET), [x, relax.ShapeExpr(list(dims))], given)

@@ -1,0 +1,83 @@
+"""What the operators on sparse tensors mean, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def sparse_to_dense(
+    indices: Array, values: Array, default: Array, *, output_shape: Sequence[int]
+) -> Array:
+    """The default, and the values at their coordinates."""
+    out = np.full(tuple(output_shape), default, values.dtype)
+    coords = indices if indices.ndim == 2 else indices.reshape(-1, 1)
+    out[tuple(coords.T)] = values
+    return out
+
+
+def dyn_sparse_to_dense(indices: Array, values: Array, default: Array, shape: Array) -> Array:
+    """The shape is an argument."""
+    return sparse_to_dense(indices, values, default, output_shape=shape.tolist())
+
+
+def sparse_reshape(indices: Array, before: Array, after: Array) -> tuple[Array, Array]:
+    """Coordinates under another shape, and that shape without its -1."""
+    shape = after.copy()
+    rest = int(np.prod(before)) // max(int(np.prod(after[after != -1])), 1)
+    shape[shape == -1] = rest
+    flat = np.ravel_multi_index(tuple(indices.T), tuple(before))
+    found = np.stack(np.unravel_index(flat, tuple(shape)), 1)
+    return found.astype(indices.dtype), shape
+
+
+def sparse_fill_empty_rows(
+    indices: Array, values: Array, shape: Array, default: Array
+) -> tuple[Array, Array, Array]:
+    """A default value at the begin of every row without one; which rows these are."""
+    height = int(shape[0])
+    empty = ~np.isin(np.arange(height), indices[:, 0])
+    added = np.zeros((int(empty.sum()), indices.shape[1]), np.int64)
+    added[:, 0] = np.flatnonzero(empty)
+    every = np.concatenate([indices.astype(np.int64), added])
+    filled = np.concatenate([values, np.full(len(added), default.reshape(()), values.dtype)])
+    by_row = np.argsort(every[:, 0], kind="stable")
+    return every[by_row], filled[by_row].astype(np.int64), empty.astype(np.int64)
+
+
+def _dense(data: Array, indices: Array, begins: Array, width: int) -> Array:
+    blocks = data if data.ndim == 3 else data.reshape(-1, 1, 1)
+    _, high, wide = blocks.shape
+    out = np.zeros(((len(begins) - 1) * high, width), data.dtype)
+    for r in range(len(begins) - 1):
+        for e in range(begins[r], begins[r + 1]):
+            at = indices[e] * wide
+            out[r * high : (r + 1) * high, at : at + wide] += blocks[e]
+    return out
+
+
+def sparse_dense(
+    x: Array, data: Array, indices: Array, begins: Array, *, sparse_lhs: bool
+) -> Array:
+    """``x @ sparse.T``, or ``sparse @ x.T``."""
+    product = x @ _dense(data, indices, begins, x.shape[1]).T
+    return product.T if sparse_lhs else product
+
+
+def sparse_add(x: Array, data: Array, indices: Array, begins: Array) -> Array:
+    """The sum of a dense and a sparse matrix."""
+    return x + _dense(data, indices, begins, x.shape[1])
+
+
+def sparse_transpose(data: Array, indices: Array, begins: Array) -> tuple[Array, Array, Array]:
+    """A square sparse matrix by columns."""
+    row = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    by_column = np.argsort(indices, kind="stable")
+    counts = np.bincount(indices, minlength=len(begins) - 1)
+    pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return data[by_column], row[by_column].astype(np.int32), pointers

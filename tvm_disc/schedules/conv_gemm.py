@@ -1,0 +1,386 @@
+"""The body of a convolution as an implicit GEMM: output channels by output pixels.
+
+A task is a group of row blocks (output channels) against a group of panels (output pixels) of one
+item: an image and a group of channels, or, where images are small, a group of channels of all
+images at once, so that no image ends in a panel of few columns. The im2col matrix exists one block
+of input channels at a time: the panels of that block stay in the second-level cache while every
+row block of weights passes by once; sums rest in scratch between blocks. Weights lie in memory in
+the order in which they are used, and each call of a kernel fetches a share of the next one's. Where
+all weights of a task fit beside it, panels are filled and used one by one instead, and what is
+fetched ahead is the next panel's input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from tvm import tirx
+
+from tvm_disc.relay_passes.graph import Node, static_dim
+from tvm_disc.schedules.conv_fill import Panel, PanelFill, Source
+from tvm_disc.schedules.emit import Block, Buffer, i64
+from tvm_disc.schedules.gemm_micro import KernelForm, MicroKernels, bind_opaque, call, vload
+from tvm_disc.schedules.gemm_spec import Index, cdiv, div, known, least, most
+from tvm_disc.schedules.gemm_tile import GemmTile, packed_row_elems
+from tvm_disc.schedules.index import add, mul, product
+from tvm_disc.schedules.lowering import Lowering
+
+Expr: TypeAlias = Any
+Store = Callable[..., Any]
+
+_DEPTH = 512  # rows of the im2col matrix that exist at a time
+_NEAR_BYTES = 256 << 10  # weights of a task that stay in the second-level cache beside a panel
+_SMALL_IMAGE = 512  # images of fewer pixels share panels
+_ROW_BLOCKS = 5  # a task has up to so many times the row blocks of a product's
+_LEAST_BLOCKS = 4  # row blocks for which a panel is worth filling
+
+
+def depth_of(channels: int, taps: int) -> int:
+    """Input channels in a block of the im2col matrix; blocks are near-equal."""
+    turns = -(-channels // max(1, _DEPTH // taps))
+    return -(-channels // turns)
+
+
+def pack_weights(w: Any, groups: int, dtype: str) -> Any:
+    """``w[out, in / groups, taps...]`` as ``[group, block of in, out / groups, row]``.
+
+    A row is a block's channels and taps, zero padded to an odd number of cache lines.
+    """
+    outs, channels = w.shape[0] // groups, w.shape[1]
+    taps = math.prod(w.shape[2:])
+    per = depth_of(channels, taps)
+    row = packed_row_elems(per * taps, np.dtype(dtype).itemsize)
+    blocks = -(-channels // per)
+    out = np.zeros((groups, blocks, outs, row), dtype)
+    source = w.reshape(groups, outs, channels * taps)
+    for k in range(blocks):
+        part = source[:, :, k * per * taps : (k + 1) * per * taps]
+        out[:, k, :, : part.shape[2]] = part
+    return out
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """Sizes of a convolution; those of its weights are literal, per group of channels."""
+
+    groups: int
+    outs: int
+    channels: int
+    taps: int
+    images: Expr
+    pixels: Expr
+
+    @staticmethod
+    def of(node: Node, groups: int) -> ConvShape:
+        """The sizes of a convolution with weights of a literal shape."""
+        outs, channels, *taps = (int(static_dim(d) or 0) for d in node.inputs[1].shape)
+        images, pixels = node.shape[0], product(node.shape[2:])
+        return ConvShape(groups, outs // groups, channels, math.prod(taps), images, pixels)
+
+    @property
+    def depth(self) -> int:
+        """Rows of the im2col matrix."""
+        return self.channels * self.taps
+
+
+class ConvCut:
+    """How the work is cut; ``keep`` names what is not literal."""
+
+    def __init__(
+        self,
+        shape: ConvShape,
+        tile: GemmTile,
+        itemsize: int,
+        threads: int,
+        keep: Callable[[str, Index], Index] = lambda _name, value: value,
+    ) -> None:
+        self.per = depth_of(shape.channels, shape.taps)
+        self.k_blocks = -(-shape.channels // self.per)
+        self.depth = self.per * shape.taps
+        self.row = packed_row_elems(self.depth, itemsize)
+        self.blocks = -(-shape.outs // tile.m_r)
+        self.base_rows, self.extra_rows = divmod(shape.outs, self.blocks)
+        groups_m = -(-self.blocks // (tile.m_blocks * _ROW_BLOCKS))
+        most_blocks = -(-self.blocks // groups_m)
+        near = most_blocks * tile.m_r * self.row * itemsize <= _NEAR_BYTES
+        self.one_by_one = self.k_blocks == 1 and near
+        # Sizes of the grid of tasks, at run time.
+        images, pixels = known(shape.images), known(shape.pixels)
+        if isinstance(images, int) and images == 1:
+            self.shared: Index = 1
+        elif isinstance(images, int) and isinstance(pixels, int):
+            self.shared = images if pixels < _SMALL_IMAGE else 1
+        else:
+            small = i64(pixels) < _SMALL_IMAGE
+            self.shared = keep("shared", tirx.Select(small, tirx.max(i64(images), i64(1)), i64(1)))
+        self.columns = keep("columns", mul(pixels, self.shared))
+        self.items = keep("items", div(images, self.shared) * shape.groups)
+        self.panels = keep("panels", cdiv(self.columns, tile.n_r))
+        self.groups_n = keep("groups_n", cdiv(self.panels, tile.n_panels))
+        self.per_n = keep("per_n", cdiv(self.panels, most(self.groups_n, 1)))
+        # Where columns are too few for the threads, rows are cut further.
+        wanted = cdiv(threads, most(self.items * self.groups_n, 1))
+        finest = -(-self.blocks // _LEAST_BLOCKS)
+        self.groups_m = keep("groups_m", most(groups_m, least(wanted, finest)))
+        self.per_m = keep("per_m", cdiv(self.blocks, self.groups_m))
+        # Scratch: sums, then panels.
+        register_tile = tile.m_r * tile.n_r
+        held = 1 if self.one_by_one else tile.n_panels
+        self.panel_elems = self.depth * tile.n_r
+        sums = register_tile * (1 if self.k_blocks == 1 else most_blocks * tile.n_panels)
+        self.panels_at = -(-sums // 16) * 16
+        self.elems = self.panels_at + held * self.panel_elems
+
+    @property
+    def tasks(self) -> Index:
+        """Independent tasks."""
+        return self.items * self.groups_n * self.groups_m
+
+
+@dataclass
+class ConvOperands:
+    """Where a convolution reads and how a finished sum leaves.
+
+    ``weights`` is packed (:func:`pack_weights`) if ``packed``, else as it lies. ``store`` and
+    ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm_spec.GemmSpec`.
+    """
+
+    node: Node
+    data: Buffer
+    weights: Buffer
+    packed: bool
+    store: Store
+    store_vector: Store
+
+
+class ConvBody:
+    """Emits tasks ``[lo, hi)`` of one convolution into ``block``."""
+
+    def __init__(
+        self,
+        operands: ConvOperands,
+        shape: ConvShape,
+        tile: GemmTile,
+        cut: Callable[[Callable[[str, Index], Index]], ConvCut],
+        dtype: str,
+        kernels: MicroKernels,
+        low: Lowering,
+        block: Block,
+        scratch: Buffer,
+    ) -> None:
+        self.ops, self.shape, self.tile, self.dtype = operands, shape, tile, dtype
+        self.kernels, self.low, self.b, self.scratch = kernels, low, block, scratch
+        self.cut = cut(self._bind)
+        self.source = Source.of(operands.node, operands.data, shape.groups)
+        self.image_of = block.alloc("image_of", tile.n_panels, "int64")
+        self.pixel_of = block.alloc("pixel_of", tile.n_panels, "int64")
+        self.rows_of = block.alloc("rows_of", tile.n_panels, "int64")
+
+    def _bind(self, name: str, value: Index) -> Index:
+        return value if isinstance(value, int) else bind_opaque(self.b, name, value)
+
+    def emit(self, lo: Expr, hi: Expr) -> None:
+        """All tasks of the range."""
+        b, cut = self.b, self.cut
+        with b.loop("task", hi - lo, lo) as task:
+            rest = self._bind("rest", div(task, cut.groups_m))
+            gm = self._bind("gm", task - rest * cut.groups_m)
+            item = self._bind("item", div(rest, cut.groups_n))
+            panel0 = self._bind("panel0", (rest - item * cut.groups_n) * cut.per_n)
+            panels = self._bind("n_panels", least(cut.per_n, cut.panels - panel0))
+            first = self._bind("first_block", gm * cut.per_m)
+            blocks = self._bind("n_blocks", least(cut.per_m, cut.blocks - first))
+            self.image, self.group = item, i64(0)
+            if self.shape.groups > 1:
+                self.image = self._bind("image", div(item, self.shape.groups))
+                self.group = self._bind("group", item - self.image * self.shape.groups)
+            with b.loop("q", panels) as q:
+                self._locate(panel0 + q, q)
+            if cut.one_by_one:
+                with b.loop("p", panels) as p:
+                    self._fill(panel0 + p, p, i64(0), i64(0))
+                    with b.loop("blk", blocks) as blk:
+                        self._tile((panel0 + p, p, panels), (first, blk, blocks), i64(0))
+                return
+            with b.loop("kb", cut.k_blocks) as kb:
+                with b.loop("p", panels) as p:
+                    self._fill(panel0 + p, p, p * cut.panel_elems, kb)
+                with b.loop("blk", blocks) as blk, b.loop("p", panels) as p:
+                    self._tile((panel0 + p, p, panels), (first, blk, blocks), kb)
+
+    # --- panels -----------------------------------------------------------------------------
+
+    def _locate(self, panel: Expr, slot: Expr) -> None:
+        """Image and pixel where a panel begins: a division, so once per task."""
+        b, start = self.b, self._bind("start", panel * self.tile.n_r)
+        b.store(self.rows_of, slot, i64(self.cut.base_rows))
+        if isinstance(self.cut.shared, int) and self.cut.shared == 1:
+            b.store(self.image_of, slot, self.image)
+            b.store(self.pixel_of, slot, start)
+            return
+        with b.when(i64(self.cut.shared) > 1):
+            skipped = self._bind("skipped", div(start, self.shape.pixels))
+            b.store(self.image_of, slot, skipped)
+            b.store(self.pixel_of, slot, start - skipped * i64(self.shape.pixels))
+        with b.otherwise():
+            b.store(self.image_of, slot, self.image)
+            b.store(self.pixel_of, slot, start)
+
+    def _columns(self, panel: Expr) -> Expr:
+        n_r = self.tile.n_r
+        return self._bind("columns", least(n_r, i64(self.cut.columns) - panel * n_r))
+
+    def _fill(self, panel: Expr, slot: Expr, at: Expr, kb: Expr) -> None:
+        """The rows of K block ``kb`` of one panel."""
+        cut, tile = self.cut, self.tile
+        first = self._bind("first_channel", kb * cut.per)
+        count = self._bind("n_channels", least(cut.per, self.shape.channels - first))
+        target = Panel(
+            columns=self._columns(panel),
+            buffer=self.scratch,
+            at=self._bind("fill_at", at + cut.panels_at),
+            width=tile.n_r,
+            lanes=tile.lanes,
+            dtype=self.dtype,
+        )
+        fill = PanelFill(self.source, self.low, self.b, target)
+        image, pixel = (self.b.bind("from", c[slot]) for c in (self.image_of, self.pixel_of))
+        fill.emit((image, pixel), self.group, (first, count))
+
+    # --- register tiles ----------------------------------------------------------------------
+
+    def _tile(
+        self, panel_at: tuple[Expr, Expr, Expr], block_at: tuple[Expr, Expr, Expr], kb: Expr
+    ) -> None:
+        """One row block against one panel, for one K block."""
+        b, cut, tile = self.b, self.cut, self.tile
+        panel, slot, _ = panel_at
+        first, blk, _ = block_at
+        r = self._bind("r", first + blk)
+        i0 = self._bind("i0", r * cut.base_rows + least(r, cut.extra_rows))
+        # From memory: with a number that it knows LLVM writes all rows of the epilogue out and
+        # keeps an address for each from one register tile to the next.
+        rows = self.rows_of[slot]
+        if cut.extra_rows:
+            rows = rows + tirx.Select(r < cut.extra_rows, i64(1), i64(0))
+        rows = self._bind("rows", rows)
+        columns = self._columns(panel)
+        depth = i64(cut.depth)
+        if self.shape.channels % cut.per:
+            left = self.shape.depth - kb * cut.depth
+            depth = self._bind("depth", tirx.min(depth, left))
+        sums: Expr = i64(0)
+        if cut.k_blocks > 1:
+            sums = self._bind("sums", (blk * tile.n_panels + slot) * (tile.m_r * tile.n_r))
+        held = i64(0) if cut.one_by_one else slot
+        b_at = self._bind("b_at", cut.panels_at + held * cut.panel_elems)
+        a_at, lda = self._weights(i0, kb)
+        ahead, step = self._ahead(panel_at, block_at, (a_at, lda, rows), depth)
+        form = KernelForm(ahead=True)
+        counts = (cut.base_rows, cut.base_rows + 1) if cut.extra_rows else (cut.base_rows,)
+        vectors = tuple(range(1, tile.vectors + 1))
+        run = self.kernels.dispatcher(tile, self.dtype, counts, vectors, form)
+        places = (self.ops.weights[a_at], self.scratch[b_at], self.scratch[sums], ahead)
+        wide = cdiv(columns, tile.lanes)
+        sizes = (depth, lda, tile.n_r, tile.n_r, kb, step, rows, wide)
+        b.eval(call(run, [*map(tirx.address_of, places), *map(i64, sizes)]))
+        if cut.k_blocks == 1:
+            self._finish(slot, (i0, rows), columns, sums)
+            return
+        with b.when(kb == cut.k_blocks - 1):
+            self._finish(slot, (i0, rows), columns, sums)
+
+    def _weights(self, i0: Expr, kb: Expr) -> tuple[Expr, int]:
+        """Where row ``i0`` of a K block begins, and how far rows are apart."""
+        cut, shape = self.cut, self.shape
+        if self.ops.packed:
+            at = ((self.group * cut.k_blocks + kb) * shape.outs + i0) * cut.row
+            return self._bind("a_at", at), cut.row
+        at = (self.group * shape.outs + i0) * shape.depth + kb * cut.depth
+        return self._bind("a_at", at), shape.depth
+
+    def _ahead(
+        self,
+        panel_at: tuple[Expr, Expr, Expr],
+        block_at: tuple[Expr, Expr, Expr],
+        strip: tuple[Expr, int, Expr],
+        depth: Expr,
+    ) -> tuple[Expr, Expr]:
+        """An element to fetch at the first K step, and the distance to the next step's."""
+        _, slot, panels = panel_at
+        at, lda, rows = strip
+        source, weights = self.source, self.ops.weights
+        if not self.cut.one_by_one or not source.dense:
+            # The weights of the next row block, a share with each panel.
+            size = self._bind("strip", rows * lda)
+            step = self._bind("step", cdiv(size, panels * depth))
+            return weights[self._bind("ahead", at + size + slot * depth * step)], step
+        # The input of the next panel: a row block fetches one line of every channel.
+        _, blk, _ = block_at
+        line = max(1, 64 // np.dtype(str(self.ops.data.dtype)).itemsize)
+        mine = self._bind("mine", tirx.Select(blk * line < self.tile.n_r + line, i64(1), i64(0)))
+        image, pixel = self.image_of[slot], self.pixel_of[slot]
+        plane = source.plane
+        lead = (image * self.shape.groups + self.group) * self.shape.channels
+        start = lead * plane + pixel + self.tile.n_r + mine * blk * line
+        return self.ops.data[self._bind("ahead", start)], mine * plane
+
+    # --- results ----------------------------------------------------------------------------
+
+    def _finish(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr, sums: Expr) -> None:
+        """Hand the sums of one register tile to the stores, image by image."""
+        b = self.b
+        image, pixel = (b.bind(n, c[slot]) for n, c in
+                        (("image", self.image_of), ("pixel", self.pixel_of)))  # fmt: skip
+        if isinstance(self.cut.shared, int) and self.cut.shared == 1:
+            self._finish_image(image, pixel, i_rows, (i64(0), columns), sums)
+            return
+        names = ("done_at", "image_at", "pixel_at")
+        done_at, image_at, pixel_at = (b.alloc(n, 1, "int64") for n in names)
+        for cell, value in ((done_at, i64(0)), (image_at, image), (pixel_at, pixel)):
+            b.store(cell, 0, value)
+        zero = i64(0)
+        with b.loop_while(done_at[zero] < columns), self.low.scope():
+            done, image = b.bind("done", done_at[zero]), b.bind("image", image_at[zero])
+            pixel = b.bind("pixel", pixel_at[zero])
+            size = self._bind("size", tirx.min(columns - done, i64(self.shape.pixels) - pixel))
+            self._finish_image(image, pixel, i_rows, (done, size), sums)
+            b.store(done_at, 0, done + size)
+            b.store(image_at, 0, image + 1)
+            b.store(pixel_at, 0, zero)
+
+    def _finish_image(
+        self,
+        image: Expr,
+        pixel: Expr,
+        i_rows: tuple[Expr, Expr],
+        run: tuple[Expr, Expr],
+        sums: Expr,
+    ) -> None:
+        """Columns ``run`` (first, count) of a register tile, which are neighbours in one image."""
+        b, tile = self.b, self.tile
+        i0, rows = i_rows
+        begin, count = run
+        g = self._bind("g", add(mul(image, self.shape.groups), self.group))
+        with b.loop("ei", rows) as ei:
+            i = self._bind("i", i0 + ei)
+            row = self._bind("sum_row", sums + ei * tile.n_r + begin)
+
+            def scalar(e: Expr) -> None:
+                self.ops.store(b, g, i, pixel + e, self.scratch[row + e])
+
+            whole = self._bind("whole", div(count, tile.lanes))
+            with b.loop("ev", whole) as ev:
+                jv = self._bind("jv", ev * tile.lanes)
+                values = b.bind("values", vload(self.scratch, row + jv, tile.lanes))
+                j = b.bind("j", pixel + jv)
+                if not self.ops.store_vector(b, g, i, j, tile.lanes, values):
+                    with b.loop("es", tile.lanes) as es:
+                        scalar(jv + es)
+            rest = self._bind("rest_cols", whole * tile.lanes)
+            with b.loop("et", count - rest) as et:
+                scalar(rest + et)

@@ -1,0 +1,189 @@
+"""Rows in groups: the stages of several rows one after the other, values per row side by side.
+
+A row is a chain: a fold over the lanes of a register, a division or a root, then a loop that waits
+for it. Here every stage passes over all rows of a group before the next begins. What a stage
+reduces is left as one register for each row; a tree of shuffles folds these registers together,
+and what follows from the results is computed for all rows at once. What remains are loops along
+rows, independent of one another.
+
+    for row of group: cells[row] = max of x, lane by lane      values[rows] = folded cells
+    for row of group: cells[row] = sum of exp(x - values[row]) ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.relay_passes.graph import Node
+from tvm_disc.schedules.accumulate import Accumulator, fold_rows
+from tvm_disc.schedules.emit import (
+    STACK_LIMIT_BYTES,
+    Buffer,
+    first_lanes,
+    i64,
+    ramp,
+    same_lanes,
+    storage_dtype,
+    truth,
+    with_lanes,
+)
+from tvm_disc.schedules.group import Body
+from tvm_disc.schedules.index import product
+from tvm_disc.schedules.reducers import ARG_REDUCTIONS, REDUCERS, accumulator, finish
+from tvm_disc.schedules.row_stages import bytes_of
+from tvm_disc.schedules.row_walks import Along, RowWork, Walk
+
+Expr: TypeAlias = Any
+
+MOST_ROWS = 8
+GROUP_ELEMS = 4096  # of all rows of a group: what they read and write stays in a near cache
+
+
+def rows_of_group(work: RowWork) -> int:
+    """Most rows of a group: the lanes of a register hold a value of each."""
+    return min(MOST_ROWS, work.lanes)
+
+
+def group_scratch(work: RowWork, length: Expr) -> Expr:
+    """Elements that one kept value of all rows of a group takes."""
+    short = tirx.min(i64(length) * rows_of_group(work), i64(GROUP_ELEMS))
+    return tirx.max(i64(length), short)
+
+
+class RowGroups:
+    """Walks the rows of a body in groups.
+
+    ``at_once``: whether the values per row are computed for all rows of a group by one vector; else
+    for one row after the other.
+    """
+
+    def __init__(self, work: RowWork, body: Body, at_once: bool) -> None:
+        self.work, self.body, self.at_once = work, body, at_once
+        self.block, self.low, self.sched = body.block, body.low, work.sched
+        self.most = rows_of_group(work)
+        self.values: dict[Node, Buffer] = {
+            n: self.block.alloc("of_row", self.most, storage_dtype(n.dtype))
+            for n in work.group.nodes
+            if self.sched.per_row[n]
+        }
+        self.known: list[Node] = []  # whose values have been computed, in order
+        self.cells: dict[Node, Buffer] = {}  # the lanes of each row's reduction
+        for node in work.group.nodes:
+            if node.cls is OpClass.REDUCE and self._folds(node):
+                self._make_cells(node)
+
+    def _folds(self, node: Node) -> bool:
+        dtype = accumulator(node.inputs[0].dtype)
+        size_bytes = self.most * self.work.lanes * bytes_of(dtype)
+        return node.op not in ARG_REDUCTIONS and size_bytes <= STACK_LIMIT_BYTES
+
+    def _make_cells(self, node: Node) -> None:
+        dtype, lanes = accumulator(node.inputs[0].dtype), self.work.lanes
+        cells = self.block.alloc("cells", self.most * lanes, dtype)
+        # A group may have fewer rows, but all are folded.
+        empty = tirx.Broadcast(REDUCERS[node.op].identity(dtype), lanes)
+        for k in range(self.most):
+            self.block.store(cells, ramp(i64(k * lanes), lanes), empty)
+        self.cells[node] = cells
+
+    def emit(self) -> None:
+        """Rows ``[lo, hi)``."""
+        block, low, body = self.block, self.low, self.body
+        length = tirx.max(product(self.work.domain.inner), i64(1))
+        fit = tirx.min(tirx.truncdiv(i64(GROUP_ELEMS), length), i64(self.most))
+        step = block.number("together", tirx.max(fit, i64(1)))
+        ahead = block.number("ahead", step * length)
+        groups = tirx.truncdiv(body.hi - body.lo + (step - 1), step)
+        with low.loop("g", groups) as g:
+            first = block.number("first", body.lo + g * step)
+            count = block.number("count", tirx.min(body.hi - first, step))
+            for stage in range(self.sched.stages):
+                self._loops(first, count, stage, ahead)
+                self._row_values(first, count, stage)
+
+    def _loops(self, first: Expr, count: Expr, stage: int, ahead: Expr) -> None:
+        """A stage's loop over each row of the group."""
+        with self.low.loop("k", count) as k:
+            row = self.block.bind("r", first + k)
+            outer = self.low.space.split(row, self.work.domain.outer)
+            walk = Along(self.work, self.body, outer, (), self.work.lanes, k)
+            walk.recall({n: self._value(n, k) for n in self.known}, stage)
+            with walk.readers():
+                for node, acc in walk.accumulate(stage, row, ahead):
+                    self._leave(node, acc, k)
+
+    def _leave(self, node: Node, acc: Accumulator, k: Expr) -> None:
+        """Keep a row's reduction lane by lane, or where that cannot be, its result."""
+        if node in self.cells:
+            lanes = self.work.lanes
+            at = ramp(k * lanes, lanes)
+            self.block.store(self.cells[node], at, acc.cells[ramp(i64(0), lanes)])
+        else:
+            self._put(node, k, acc.total())
+
+    def _row_values(self, first: Expr, count: Expr, stage: int) -> None:
+        """What is known of the rows after a stage; after the last one, the outputs per row."""
+        done = self.work.reductions(stage)
+        for node in done:
+            if node in self.cells:
+                self._fold(node)
+        self.known += done
+        follow = [
+            n
+            for n in self.values
+            if n.cls is not OpClass.REDUCE and self.sched.stage[n] == stage + 1
+        ]
+        ends = stage == self.sched.stages - 1
+        if follow or (ends and any(n in self.values for n in self.work.group.outputs)):
+            with self._rows(first, count) as (rows, at):
+                outer = self.low.space.split(rows, self.work.domain.outer)
+                walk = OfRows(self.work, self.body, outer, (), self.most)
+                walk.recall({n: self._value(n, at) for n in self.known}, 0)
+                with walk.readers():
+                    for node, value in walk.row_values(stage + 1):
+                        self._put(node, at, value)
+                    if ends:
+                        walk.finish()
+        self.known = [] if ends else self.known + follow
+
+    @contextmanager
+    def _rows(self, first: Expr, count: Expr) -> Iterator[tuple[Expr, Expr]]:
+        """The rows of the group and their places in :attr:`values`: a vector, or one by one."""
+        if not self.at_once:
+            with self.low.loop("k", count) as k:
+                yield self.block.bind("r", first + k), k
+            return
+        mask = first_lanes(count, self.most)
+        with self.low.scope(), self.low.masked(mask):
+            yield ramp(first, self.most), ramp(i64(0), self.most)
+
+    def _fold(self, node: Node) -> None:
+        """One value for each row out of its cells."""
+        total = fold_rows(self.block, self.cells[node], self.most, REDUCERS[node.op].combine)
+        self._put(node, ramp(i64(0), self.most), finish(node, total))
+
+    def _value(self, node: Node, at: Expr) -> Expr:
+        value = self.values[node][at]
+        return truth(value) if node.dtype == "bool" else self.block.bind(node.name, value)
+
+    def _put(self, node: Node, at: Expr, value: Expr) -> None:
+        if node.dtype == "bool":
+            value = tirx.Cast(with_lanes("int8", value), value)
+        at, value = same_lanes(at, value)
+        self.low.resolve([value])
+        self.block.store(self.values[node], at, value)
+
+
+class OfRows(Walk):
+    """What rows have once, for a vector of rows or one of them."""
+
+    def place(self, node: Node, position: int) -> None:
+        """Kept values have no place here: there is one for every element of a row."""
+
+
+__all__ = ["RowGroups", "group_scratch", "rows_of_group"]
