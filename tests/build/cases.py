@@ -57,7 +57,10 @@ class _Builder:
         args: list[Any] = []
         for position, spec in enumerate(sample.inputs):
             name = f"s{number}_{row.args[position].lstrip('*')}"
-            if position in sample.values:
+            if position in sample.values and spec and isinstance(spec[0], tuple):
+                parts = zip(sample.values[position], spec, strict=True)
+                args.append(relay.Tuple([self._fixed(name, v, s) for v, s in parts]))
+            elif position in sample.values:
                 args.append(self._fixed(name, sample.values[position], spec))
             elif spec and isinstance(spec[0], tuple):
                 parts = [self._param(f"{name}{i}", s) for i, s in enumerate(spec)]

@@ -45,6 +45,9 @@ def make_inputs(sample: Sample, env: dict[str, int], seed: int = 0) -> list[Any]
 
     def tensor(spec: Any, position: int) -> Any:
         if spec and isinstance(spec[0], tuple):
+            if position in sample.values:
+                parts = zip(sample.values[position], spec, strict=True)
+                return tuple(np.array(value, s[-1]) for value, s in parts)
             return tuple(tensor(s, position if i else -1) for i, s in enumerate(spec))
         *dims, dtype = spec
         if position in sample.values:

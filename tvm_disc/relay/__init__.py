@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any as _Anything
 
-from . import builder, dyn, expr, image, loops, nn, op, vision
+from . import builder, dyn, expr, image, loops, nn, op, qnn, vision
 from . import types as ty
 from .adt import ConstructorValue, from_list, to_list
 from .builder import ScopeBuilder, const, var
@@ -131,6 +131,7 @@ __all__ = [
     "parse",
     "parse_expr",
     "post_order",
+    "qnn",
     "save_param_dict",
     "scalar_type",
     "size_var",

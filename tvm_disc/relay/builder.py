@@ -61,6 +61,12 @@ PYTHON_DEFAULTS: Mapping[str, Mapping[str, AttrValue]] = {
     "nn.bitserial_dense": {"units": None, "pack_dtype": "uint32", "out_dtype": "int16"},
     "nn.nll_loss": {"ignore_index": -100},
     "debug": {"debug_func": None},
+    **{f"qnn.{name}quantize": {"out_dtype": "int8"} for name in ("", "re")},
+    "qnn.dequantize": {"out_dtype": "float32"},
+    "qnn.batch_matmul": {"out_dtype": "int32", "transpose_b": True},
+    "qnn.contrib_dense_pack": {"units": None, "out_dtype": "int32"},
+    "qnn.conv2d_transpose": {"out_dtype": "int32"},
+    "qnn.dense": {"out_dtype": "int32"},
     "dyn.reshape": {"newshape": ()},
     "dyn.broadcast_to": {"shape": None},
     "dyn.full": {"shape": None},
@@ -73,7 +79,7 @@ PYTHON_DEFAULTS: Mapping[str, Mapping[str, AttrValue]] = {
     "dyn.nn.upsampling": {"scale_h": 0.0, "scale_w": 0.0},
     "dyn.nn.upsampling3d": {"scale_d": 0.0, "scale_h": 0.0, "scale_w": 0.0},
 }
-_WINDOWED = re.compile(r"nn\.(?:conv|max_pool|avg_pool|adaptive_\w+_pool)(\d)d(?:_transpose)?")
+_WINDOWED = re.compile(r"q?nn\.(?:conv|max_pool|avg_pool|adaptive_\w+_pool)(\d)d(?:_transpose)?")
 _LISTS = frozenset(["newshape", "reps", "shape", "out_shape", "target_shape", "crop_size"])
 _LIST_AXIS = frozenset(
     ["sum", "max", "min", "mean", "prod", "all", "any", "argmax", "argmin", "variance", "squeeze"]

@@ -24,6 +24,7 @@ from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import Block, i64, index_var
 from tvm_disc.schedules.gemm_cost import gemm_ns
 from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, tiles
+from tvm_disc.schedules.gemm_spec import has_masks
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
@@ -62,9 +63,13 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
     return _gemm_plans(group, view, solver, machine)
 
 
+# Of any two of them the products are added in int32.
+_INTEGERS = ("int8", "uint8", "int16", "int32")
+
+
 def sums_of(a: Node, b: Node, node: Node) -> str | None:
     """The dtype in which products are added; None if there are no kernels for it."""
-    if a.dtype in ("int8", "uint8") and b.dtype == "int8":
+    if a.dtype in _INTEGERS and b.dtype in _INTEGERS:
         return "int32" if node.dtype == "int32" else None
     if a.dtype != b.dtype or node.dtype not in (a.dtype, "float32"):
         return None
@@ -92,7 +97,9 @@ class MatMulView:
     @property
     def quads(self) -> bool:
         """Whether products of bytes are added four at a time."""
-        return self.quads_exist and self.node.inputs[1].dtype == "int8" and self._packs()
+        a, b = self.node.inputs
+        bytes_ = a.dtype in ("int8", "uint8") and b.dtype == "int8"
+        return self.quads_exist and bytes_ and self._packs()
 
     def _packs(self) -> bool:
         b = self.node.inputs[1]
@@ -161,7 +168,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     width = _size(view.sizes[2])
     found = tiles(machine.isa, sums, width if isinstance(width, int) else None)
     found = [t for t in found if t.m_blocks == found[0].m_blocks]  # rows are cut at run time
-    if weights is None or found[0].lanes * _itemsize(sums) < dot.MASKED_BYTES:
+    if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
         return _gemm_plans(group, view, solver, machine)
     return [
         _conv_plan(group, view, weights, tile, doubt(tile, found[0]), machine) for tile in found
@@ -247,7 +254,7 @@ def _gemm_plan(
         scratch_elems=dot.gemm_scratch_elems(spec, tile),
         scratch_dtype=spec.acc_dtype,
         packed=dict(packed.values()),
-        packed_dtypes={n: _kept_in(n, spec) for n, _ in packed.values()},
+        packed_dtypes=_packed_dtypes(packed, spec),
         may_alias=True,
         knobs=GemmKnobs.of(tile),
         cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
@@ -261,8 +268,14 @@ def _gemm_plan(
     )
 
 
-def _kept_in(node: Node, spec: Any) -> str:
-    """What the elements of a packed constant are to the kernels."""
+def _packed_dtypes(packed: dict[str, Any], spec: Any) -> dict[Node, str]:
+    """What the elements of packed constants are to the kernels."""
+    return {node: _kept_in(role, node, spec) for role, (node, _) in packed.items()}
+
+
+def _kept_in(role: str, node: Node, spec: Any) -> str:
+    if role == "a_packed":
+        return str(spec.acc_dtype)
     if spec.quads:
         return "int32"
     return "uint16" if node.dtype == "bfloat16" else node.dtype

@@ -23,6 +23,7 @@ from tvm_disc.schedules.gemm_pack import cast
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.reducers import accumulator
 from tvm_disc.schedules.window import valid_range
 from tvm_disc.schedules.windows import geometry
 
@@ -91,7 +92,9 @@ class ConvView:
         return {
             "a_packed": (
                 weight,
-                lambda w: dot.pack_a_constant(w.reshape(w.shape[0], -1), tile),
+                lambda w: dot.pack_a_constant(
+                    w.reshape(w.shape[0], -1).astype(accumulator(self.node.dtype)), tile
+                ),
             )
         }
 

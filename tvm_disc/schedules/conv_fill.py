@@ -156,7 +156,7 @@ class PanelFill:
                 inside = tirx.And(inside, tirx.And(at >= 0, at < i64(source.extents[d])))
                 line = line * i64(source.extents[d]) + at
             first = add(mul(start, source.strides[-1]), mul(k[-1], source.dilation[-1]))
-            first = bind_opaque(b, "first", first - source.padding[-1])
+            first = bind_opaque(b, "first", first - source.padding[len(source.strides) - 1])
             extent = i64(source.extents[-1])
             limit = bind_opaque(b, "limit", tirx.Select(inside, extent, i64(0)))
             base = bind_opaque(b, "base", line * extent + first)

@@ -34,7 +34,6 @@ from tvm_disc.schedules.gemm_micro import (
 )
 from tvm_disc.schedules.gemm_operands import Operands
 from tvm_disc.schedules.gemm_spec import (
-    MASKED_BYTES,
     Affine,
     Direct,
     GemmSpec,
@@ -60,7 +59,6 @@ from tvm_disc.schedules.gemm_tile import (
 )
 
 __all__ = [
-    "MASKED_BYTES",
     "Affine",
     "Direct",
     "GemmSpec",

@@ -230,7 +230,8 @@ class Block:
             at = ramp(i64(0), lanes_of(value))
             self.store(cell, at, tirx.Cast(with_lanes("int8", value), value))
             return tirx.NE(cell[at], const(0, with_lanes("int8", value)))
-        if whole or contains_let(value):
+        chosen = isinstance(value, tirx.Select) and element_dtype(value).startswith("float")
+        if whole or chosen or contains_let(value):
             # TVM's analyzer takes a variable for its definition, so that functions of functions
             # grow exponentially; and it cannot bind one to a value that binds others inside.
             cell = self.alloc(name, lanes_of(value), element_dtype(value))

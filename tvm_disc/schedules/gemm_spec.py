@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, i64
@@ -15,6 +16,7 @@ Index = Any  # Expr or int
 COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
 _WIDEST = 4  # how much wider tasks become, at as many groups of rows
 MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
+MASKED_BYTES_NARROW = 64  # only AVX-512 can with elements of less than 32 bits
 Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
 
 
@@ -190,6 +192,12 @@ class Plan:
     def tasks(self, batch: Index) -> Index:
         """Number of independent tasks."""
         return batch * self.groups_m * self.groups_n
+
+
+def has_masks(vector_bytes: int, dtype: str) -> bool:
+    """Whether loads of ``dtype``, where vectors of sums have so many bytes, can leave out lanes."""
+    narrow = int(tvm.DataType(dtype).bits) < 32
+    return vector_bytes >= (MASKED_BYTES_NARROW if narrow else MASKED_BYTES)
 
 
 def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:

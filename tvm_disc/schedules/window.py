@@ -20,6 +20,7 @@ from tvm_disc.schedules.emit import Buffer, i64
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.reduce import store_outputs
+from tvm_disc.schedules.reducers import accumulator
 from tvm_disc.schedules.windows import WindowGeometry, contraction, geometry
 from tvm_disc.shape import Solver
 
@@ -137,4 +138,6 @@ def _tap(
     single = static_dim(weight.shape[0]) == node.attrs["groups"]
     channel = outer[1] if single else tirx.floordiv(outer[1], per_group)
     w = low.at(weight, [outer[1], i64(0), *taps])
-    return low.at(data, [outer[0], channel, *where]) * w
+    x = low.at(data, [outer[0], channel, *where])
+    dtype = accumulator(node.dtype)
+    return cast(x, dtype) * cast(w, dtype)

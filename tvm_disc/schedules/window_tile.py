@@ -23,10 +23,11 @@ from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.emit import Buffer, const, dtype_of, first_lanes, i64, masked_load
 from tvm_disc.schedules.gemm_micro import bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm_pack import cast
-from tvm_disc.schedules.gemm_spec import MASKED_BYTES
+from tvm_disc.schedules.gemm_spec import has_masks
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.reduce import store_outputs
+from tvm_disc.schedules.scalars import is_float
 from tvm_disc.schedules.windows import contraction, geometry
 from tvm_disc.shape import Solver
 
@@ -57,6 +58,11 @@ def plan_window_tile(group: Group, solver: Solver, machine: Machine) -> Plan | W
     )
 
 
+# Of what is read, and of the sums in registers.
+_TYPES = {(t, t) for t in ("float32", "float64", "int32")}
+_TYPES |= {(t, "int32") for t in ("int8", "uint8", "int16")}
+
+
 def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     data = node.inputs[0]
     rank = len(node.shape) - 2
@@ -76,7 +82,9 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
         return "a window too large to be written out"
     if geometry(node, rank).strides[-1] > _MOST_STRIDE:
         return "a stride above two"
-    if machine.lanes * 4 < MASKED_BYTES or data.dtype not in ("float32", "float64"):
+    summed = node.op.startswith("relax.nn.conv") or "avg" in node.op
+    sums = node.dtype if summed else data.dtype
+    if (data.dtype, sums) not in _TYPES or not has_masks(machine.lanes * 4, data.dtype):
         return f"no masked vectors of {data.dtype}"
     if data not in group.params:
         return "an input that is computed on the way"
@@ -224,7 +232,9 @@ class _Emitter:
     def _finish(self, value: Expr) -> Expr:
         """The result of a sum; averages here are over whole windows."""
         if "avg" in self.node.op:
-            value = value / const(math.prod(self.taps), dtype_of(value))
+            count = const(math.prod(self.taps), dtype_of(value))
+            floats = is_float(self.spec.dtype)
+            value = value / count if floats else tirx.truncdiv(value, count)
         return cast(value, self.node.dtype, self.lanes)
 
     def _lines(

@@ -21,6 +21,7 @@ from tvm_disc.schedules.emit import const, i64, same_lanes
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.reducers import REDUCERS, Reducer, accumulator, finish
+from tvm_disc.schedules.scalars import is_float
 
 Expr: TypeAlias = Any
 Index: TypeAlias = Sequence[Any]
@@ -245,7 +246,9 @@ def _avg_pool(node: Node) -> Contraction:
             count = product(window)
         else:
             count = product([_taps(geo, data, index, window, d) for d in range(rank)])
-        return cast(value / tirx.Cast(dtype, count), node.dtype)
+        count = tirx.Cast(dtype, count)
+        mean = value / count if is_float(dtype) else tirx.truncdiv(value, count)
+        return cast(mean, node.dtype)
 
     return Contraction(window, dtype, REDUCERS["relax.sum"], element, done)
 

@@ -18,16 +18,24 @@ from tvm_disc.relay.importer.tensor import Tensor
 
 def matmul(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
     """``a @ b`` with the contraction dims required equal."""
-    ctx.same_dtype([a, b])
+    require_factors(ctx, a, b, dtype)
     ctx.require_eq(a.dims[-1], b.dims[-2], "the contraction dims must agree")
     batch = ctx.broadcast_dims([a.dims[:-2], b.dims[:-2]]) if max(a.rank, b.rank) > 2 else []
     a = ctx.broadcast(a, [*batch, *a.dims[-2:]]) if a.rank > 2 else a
     b = ctx.broadcast(b, [*batch, *b.dims[-2:]]) if b.rank > 2 else b
-    call = R.matmul(ctx.expr(a), ctx.expr(b), dtype if dtype != a.dtype else None)
+    given = dtype if not a.dtype == b.dtype == dtype else None
+    call = R.matmul(ctx.expr(a), ctx.expr(b), given)
     return ctx.emit(call, [*batch, a.dims[-2], b.dims[-1]], dtype)
 
 
-def _last_two(ctx: Emitter, x: Tensor, swap: bool) -> Tensor:
+def require_factors(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> None:
+    """Operands of a product are of one dtype; integers that are added as int32 may differ."""
+    if dtype != "int32" or not all("int" in x.dtype for x in (a, b)):
+        ctx.same_dtype([a, b])
+
+
+def last_two(ctx: Emitter, x: Tensor, swap: bool) -> Tensor:
+    """``x``, its last two axes swapped if asked."""
     if not swap:
         return x
     return permute(ctx, x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
@@ -39,12 +47,12 @@ def _out_dtype(attrs: Attrs, x: Tensor) -> str:
 
 def _dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, w = args
-    return matmul(ctx, x, _last_two(ctx, w, True), _out_dtype(attrs, x))
+    return matmul(ctx, x, last_two(ctx, w, True), _out_dtype(attrs, x))
 
 
 def _matmul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    a = _last_two(ctx, args[0], bool(attrs["transpose_a"]))
-    b = _last_two(ctx, args[1], bool(attrs["transpose_b"]))
+    a = last_two(ctx, args[0], bool(attrs["transpose_a"]))
+    b = last_two(ctx, args[1], bool(attrs["transpose_b"]))
     return matmul(ctx, a, b, _out_dtype(attrs, a))
 
 

@@ -110,8 +110,11 @@ def is_float(dtype: str) -> bool:
 
 
 def _round(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return rounded(ctx, args[0])
+
+
+def rounded(ctx: Emitter, x: Tensor) -> Tensor:
     """Halves go away from zero, unlike Relax's round."""
-    x: Tensor = args[0]
     if not is_float(x.dtype):
         return x
     whole = apply(ctx, R.trunc, x)

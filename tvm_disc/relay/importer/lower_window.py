@@ -12,6 +12,7 @@ from tvm.relax import op as R
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lower_index import rows
+from tvm_disc.relay.importer.lower_nn import require_factors
 from tvm_disc.relay.importer.lower_slice import sliced
 from tvm_disc.relay.importer.lower_tensor import (
     Args,
@@ -88,7 +89,8 @@ def convolve(
     """A convolution of channel-first operands; ``window`` is (strides, padding, dilation)."""
     strides, pads, dilation = window
     rank, groups = x.rank - 2, int(attrs["groups"])
-    ctx.same_dtype([x, w])
+    dtype = attrs["out_dtype"] or x.dtype
+    require_factors(ctx, x, w, dtype)
     if any(p < 0 for p in pads):
         raise Unsupported(ctx.where("negative padding"))
     ctx.require_eq(x.dims[1], w.dims[1] * groups, "input channels must fit the kernel")
@@ -99,7 +101,6 @@ def convolve(
         )
         for d in range(rank)
     ]
-    dtype = attrs["out_dtype"] or x.dtype
     call = build(
         ctx.expr(x),
         ctx.expr(w),
@@ -189,7 +190,7 @@ def _pool(build: Callable[..., Any], rank: int) -> Rule:
         size, strides = per_axis(attrs["pool_size"], rank), per_axis(attrs["strides"], rank)
         pads, dilation = padding(attrs["padding"], rank), per_axis(attrs["dilation"], rank)
         ceil, average = bool(attrs["ceil_mode"]), "count_include_pad" in attrs
-        if average and not is_float(x.dtype):
+        if average and not is_float(x.dtype) and x.dtype not in ("int32", "int64"):
             raise Unsupported(ctx.where(f"an average of {x.dtype}"))
         spatial = []
         for d in range(rank):

@@ -12,6 +12,8 @@ from tvm_disc.relay.importer import (
     lower_loss,
     lower_nn,
     lower_order,
+    lower_qnn,
+    lower_quantize,
     lower_random,
     lower_region,
     lower_sample,
@@ -42,6 +44,8 @@ LOWER: Mapping[str, Rule] = {
     **lower_sample.LOWER,
     **lower_layout.LOWER,
     **lower_sparse.LOWER,
+    **lower_quantize.LOWER,
+    **lower_qnn.LOWER,
 }
 
 __all__ = ["LOWER", "VALUES"]

@@ -51,13 +51,6 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.OPAQUE,
         False,
     ),
-    OpRow(
-        "relay.op.annotation.simulated_quantize",
-        ("data", "dom_scale", "clip_min", "clip_max"),
-        {"kind": REQUIRED, "sign": True, "rounding": "round"},
-        Pattern.OPAQUE,
-        False,
-    ),
     OpRow("torch_op", (), {"serialized_function": "", "len": -1}, Pattern.OPAQUE, False),
     OpRow("vm.invoke_tvm_op", ("op", "ins", "outs"), {}, Pattern.OPAQUE, False),
     OpRow("vm.reshape_tensor", ("data", "shape"), {"newshape": REQUIRED}, Pattern.OPAQUE, False),

@@ -16,7 +16,6 @@ _BITS = "arithmetic on packed bits; compute in int8, or unpack the bits first"
 _TUNED = "a layout that another tuner chose; give the model as it was before tuning"
 _BYOC = "a mark for external code generators; remove it, the whole module is compiled here"
 _LOWERED = "what TVM's own lowering leaves behind; give the module as it was before lowering"
-_CALIBRATED = "a stage of quantisation; finish it with relay.quantize or QNN before compiling"
 _GPU = "a form that TVM makes for GPUs; give nn.sparse_dense"
 
 REFUSED: Mapping[str, str] = {
@@ -51,7 +50,6 @@ REFUSED: Mapping[str, str] = {
         "or nn.sparse_dense of the columns"
     ),
     "parser.MetaRef": "a reference that the reader of a text resolves; read it with relay.parse",
-    "relay.op.annotation.simulated_quantize": _CALIBRATED,
     "torch_op": "it calls PyTorch at run time; export the model without custom operators",
     "vm.invoke_tvm_op": _LOWERED,
     "vm.reshape_tensor": _LOWERED,

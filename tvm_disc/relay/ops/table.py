@@ -22,6 +22,7 @@ from . import (
     nn,
     pool,
     qnn,
+    qnn_elementwise,
     random,
     reduce,
     region,
@@ -55,6 +56,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     sparse.ROWS,
     misc.ROWS,
     qnn.ROWS,
+    qnn_elementwise.ROWS,
 )
 
 

@@ -126,13 +126,6 @@ ROWS: tuple[OpRow, ...] = (
         samples=_UNARY,
     ),
     OpRow(
-        "fixed_point_multiply",
-        ("data",),
-        {"multiplier": REQUIRED, "shift": REQUIRED},
-        Pattern.ELEMWISE,
-        False,
-    ),
-    OpRow(
         "floor",
         ("data",),
         {},

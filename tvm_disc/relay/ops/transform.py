@@ -131,13 +131,6 @@ ROWS: tuple[OpRow, ...] = (
             Sample((("n", "m", "float32"),), ("n", "m", 1), {"axis": -1}),
         ),
     ),
-    OpRow(
-        "fixed_point_multiply_per_axis",
-        ("data", "fp_multiplier", "left_shift", "right_shift"),
-        {"is_lshift_required": False, "is_rshift_required": False, "axes": REQUIRED},
-        Pattern.BROADCAST,
-        False,
-    ),
     OpRow("invert_permutation", ("data",), {}, Pattern.INJECTIVE, True),
     OpRow(
         "meshgrid",
