@@ -86,6 +86,60 @@ def test_it_computes_the_product_with_and_without_a_library(
         np.testing.assert_allclose(exe(x, y), expected, rtol=1e-5, atol=1e-5)
 
 
+def one_row() -> Any:
+    x, y = relay.var("x", shape=(1, relay.Any("k"))), relay.var("y", shape=(relay.Any("k"), 24))
+    return relay.Function([x, y], relay.nn.matmul(x, y)), lambda k: ((1, k), (k, 24)), np.matmul
+
+
+def one_column() -> Any:
+    x, y = relay.var("x", shape=(relay.Any("m"), 9)), relay.var("y", shape=(9, 1))
+    return relay.Function([x, y], relay.nn.matmul(x, y)), lambda m: ((m, 9), (9, 1)), np.matmul
+
+
+def rows_that_lie_transposed() -> Any:
+    x, y = relay.var("x", shape=(relay.Any("k"), 5)), relay.var("y", shape=(24, relay.Any("k")))
+    product = relay.nn.matmul(x, y, transpose_a=True, transpose_b=True)
+    return relay.Function([x, y], product), lambda k: ((k, 5), (24, k)), lambda x, y: x.T @ y.T
+
+
+def one_row_that_is_repeated() -> Any:
+    x, y = relay.var("x", shape=(8,)), relay.var("y", shape=(8, relay.Any("n")))
+    rows = relay.broadcast_to(x, (5, 8))
+    product = relay.nn.matmul(rows, y)
+    return (
+        relay.Function([x, y], product),
+        lambda n: ((8,), (8, n)),
+        lambda x, y: np.tile(x, (5, 1)) @ y,
+    )
+
+
+@pytest.mark.parametrize(
+    "form", [one_row, one_column, rows_that_lie_transposed, one_row_that_is_repeated]
+)
+def test_a_library_is_told_how_operands_lie(
+    form: Callable[[], Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """BLAS prints and computes nothing if a distance of rows is below their length."""
+    if not vendor.expose():
+        pytest.skip("this NumPy brings no BLAS of a known name")
+    source, shapes, reference = form()
+    _, _, variants = front_of(source)
+    [wanted, *_] = [v for v in variants if calls_vendor(v.plan)] or [None]
+    assert wanted is not None or form is one_row_that_is_repeated
+    options = Options(threads=1)
+    if wanted is not None:
+        [key] = tvm_disc.build(source, options=options).dispatch
+        path = tmp_path / "trees.json"
+        path.write_text(json.dumps({key: {"run": wanted.to_json()}}))
+        options = Options(threads=1, dispatch=path)
+    exe = tvm_disc.build(source, options=options)
+    rng = np.random.default_rng(0)
+    for size in (0, 1, 2, 7, 16, 65):
+        x, y = (rng.uniform(-1, 1, s).astype("float32") for s in shapes(size))
+        np.testing.assert_allclose(exe(x, y), reference(x, y), rtol=1e-5, atol=1e-5)
+    assert "illegal" not in "".join(capfd.readouterr())
+
+
 def test_times_of_a_library_need_one() -> None:
     front, group, variants = front_of(matmul())
     [bench] = build_bench([(group, variants)], Solver(), front.machine, front.target)

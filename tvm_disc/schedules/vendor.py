@@ -17,6 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import tvm
 from tvm import tirx
 from tvm.ir import StringImm
 
@@ -40,6 +41,7 @@ _LARGEST = 2**31 - 1  # a library may count in 32 bits
 # What only libraries of fast code have. The reference BLAS, slower than our own loops, goes by the
 # same names as they; names that count in 64 bits are those of the library in wheels of NumPy.
 _MARKS = ("openblas_get_config", "MKL_Get_Version", "bli_info_get_version_str")
+_ANALYZER = tvm.sym.Analyzer()
 _LIBRARIES = ("openblas", "mkl_rt", "libblis", "libcblas", "libblas", "nvpl_blas")
 
 
@@ -60,9 +62,11 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
         return WhyNot(FAMILY, "an operand that is no matrix in memory")
     batch, m, n, k = (i64(x) for x in view.sizes)
     cond = tirx.NE(tirx.call_extern("int32", f"disc.vendor.{letter}.found"), _int32(0))
-    for size in (m, n, k, *(i64(_leading(p)) for p in places)):
+    for size in (m, n, k, *(_leading(p) for p in places)):
         if not isinstance(size, tirx.IntImm):
             cond = tirx.And(cond, size <= i64(_LARGEST))
+    for place, outer in zip(places, (m, n), strict=True):
+        cond = tirx.And(cond, _apart(place, outer, k))
 
     def emit(body: Body) -> None:
         _emit(view, body, places, letter)
@@ -93,8 +97,23 @@ def _operands(view: MatMulView) -> tuple[Callable[..., Expr], Callable[..., Expr
     return view.a_at, lambda low, g, j, k: view.b_at(low, g, k, j)
 
 
-def _leading(place: Any) -> Any:
-    return place.k_stride if is_one(place.stride) else place.stride
+def _leading(place: Any) -> Expr:
+    """The distance of vectors that lie dense: along K if the operand is dense along K."""
+    return i64(place.stride if is_one(place.k_stride) else place.k_stride)
+
+
+def _dense(place: Any, outer: Expr, k: Expr) -> tuple[Expr, Expr]:
+    """(length, number) of an operand's dense vectors."""
+    return (k, outer) if is_one(place.k_stride) else (outer, k)
+
+
+def _apart(place: Any, outer: Expr, k: Expr) -> Expr:
+    """Whether vectors do not overlap; BLAS refuses, and prints, a distance below their length.
+
+    The stride of a dim of 1 says nothing, that of a broadcast dim is 0.
+    """
+    length, number = _dense(place, outer, k)
+    return _ANALYZER.simplify(tirx.Or(number <= i64(1), length <= _leading(place)))
 
 
 def _int32(value: int) -> Expr:
@@ -114,7 +133,8 @@ def _emit(view: MatMulView, body: Body, places: Any, letter: str) -> None:
             rows = is_one(place.k_stride) == (operand == 0)
             flags.append(_int32(_NO_TRANS if rows else _TRANS))
             address = tirx.address_of(body.buffers[place.node][base])
-            matrices += [address, tirx.max(i64(_leading(place)), i64(1))]
+            length, _ = _dense(place, (m, n)[operand], k)
+            matrices += [address, tirx.max(_leading(place), tirx.max(length, i64(1)))]
         out = tirx.address_of(body.outputs[0][view.flat(g, zero, zero)])
         operands = [*flags, m, n, k, *matrices, out, tirx.max(n, i64(1))]
         call = tirx.Evaluate(tirx.call_extern("int32", f"disc.vendor.{letter}.gemm", *operands))
