@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tvm_disc.relay.ops.refused import REFUSED
+from tvm_disc.relay.ops.table import OPS
+
 LIMIT_SECONDS = 300
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "=== block {} ==="
@@ -28,6 +31,13 @@ def program(text: str) -> tuple[str, dict[int, str]]:
             if i + 1 < len(found) and found[i + 1][0] == "text":
                 expected[i] = found[i + 1][1]
     return "\n".join(script), expected
+
+
+def test_readme_counts_the_operators(root: Path) -> None:
+    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    compiled = len(OPS) - len(REFUSED)
+    assert f"Of Relay's {len(OPS)} operators, quantised ones included, {compiled} compile" in text
+    assert f"the other {len(REFUSED)} are" in text
 
 
 def test_readme_runs(root: Path, tmp_path: Path) -> None:
