@@ -16,7 +16,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
-from tvm_disc.relay_passes.graph import is_tensor
+from tvm_disc.relay_passes.graph import is_tensor, literal_value
 
 Expr: TypeAlias = Any
 Dim: TypeAlias = Any
@@ -127,7 +127,7 @@ class Context(Emitter):
         dtype = str(expr.ty.dtype)
         if dtype.startswith("float") or dtype == "bfloat16":
             return Known(dims, dtype, expr)
-        array = np.asarray(expr.value.numpy())
+        array = literal_value(expr)
         known = Known(dims, dtype, expr, constant=array)
         if array.size and array.dtype.kind in "iu":
             known.low, known.high = i64(int(array.min())), i64(int(array.max()))

@@ -102,8 +102,6 @@ class Operands:
                     (self.scratch, off, tile.n_r, dtype),
                     tile.lanes,
                 )
-            elif spec.fill_panel is not None:
-                spec.fill_panel(b, g, j0, columns, self.scratch, off)
             else:
                 self._pack_b_elements(g, j0, columns, off)
 

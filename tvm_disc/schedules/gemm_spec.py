@@ -55,10 +55,8 @@ class GemmSpec:
       place: copied by vectors); ``load_a`` (copied element by element).
     * B: ``b_packed`` (``[ceil(N / n_r), K, n_r]``, see :func:`pack_b_constant`); ``b_affine``
       (``stride`` 1: rows read in place or packed by vectors, ``k_stride`` 1: transposed in
-      registers); ``fill_panel(b, g, j0, columns, buffer, at)`` (writes a panel, row k at
-      ``at + k * n_r``, lanes up to whole vectors included); ``fill_b(b, g, k, j0,
-      columns, buffer, at)`` (writes row k's columns itself); ``load_b`` (packed element by
-      element).
+      registers); ``fill_b(b, g, k, j0, columns, buffer, at)`` (writes row k's columns itself);
+      ``load_b`` (packed element by element).
 
     ``load_*`` must be pure: a copied A is evaluated once per group of panels, B once per run of
     tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched``; they
@@ -86,7 +84,6 @@ class GemmSpec:
     load_a: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
     load_b: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
     fill_b: Callable[[Block, Expr, Expr, Expr, Expr, Buffer, Expr], None] | None = None
-    fill_panel: Callable[[Block, Expr, Expr, Expr, Buffer, Expr], None] | None = None
     a_affine: Affine | None = None
     b_affine: Affine | None = None
     a_row: Callable[[Block, Expr, Expr], tuple[Buffer, Expr]] | None = None
