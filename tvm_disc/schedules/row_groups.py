@@ -42,7 +42,7 @@ from tvm_disc.schedules.row_walks import Along, RowWork, Walk
 Expr: TypeAlias = Any
 
 MOST_ROWS = 8
-GROUP_ELEMS = 4096  # of all rows of a group: what they read and write stays in a near cache
+GROUP_ELEMS = 4096  # of all rows of a group, read and written: they stay in half of a near cache
 
 
 def rows_of_group(work: RowWork) -> int:
@@ -108,7 +108,8 @@ class RowGroups:
         block, low, body = self.block, self.low, self.body
         self.reach = reach
         length = tirx.max(product(self.work.domain.inner), i64(1))
-        fit = tirx.min(tirx.truncdiv(i64(GROUP_ELEMS), length), i64(self.most))
+        share = GROUP_ELEMS // self.work.streams(low.solver)
+        fit = tirx.min(tirx.truncdiv(i64(share), length), i64(self.most))
         step = block.number("together", tirx.max(fit, i64(1)))
         ahead = block.number("ahead", step * length)
         groups = tirx.truncdiv(body.hi - body.lo + (step - 1), step)

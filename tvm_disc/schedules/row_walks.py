@@ -76,6 +76,10 @@ class RowWork:
         """Those of ``nodes`` that have an element for each of the domain."""
         return [n for n in nodes if solver.known_same_shape(n.shape, self.domain.full)]
 
+    def streams(self, solver: Solver) -> int:
+        """Operands and outputs that have an element for each of the domain, at least one."""
+        return max(1, len(self.as_large((*self.group.params, *self.group.outputs), solver)))
+
 
 class Walk:
     """Emits the stages of one row, or of one row in every lane."""
