@@ -13,8 +13,9 @@ and ``held`` (never learned from); it continues where it stopped, and begins at 
 best, the second what each takes, because the least of many noisy times lies below every true one.
 ``report`` grows the trees and prints, for the held-out shapes, the time lost against the best
 variant: by the tuned tree, by the untuned one (the analytical model alone) and by the best single
-variant. ``cost`` counts the instructions that the questions add on the longest way to a variant,
-and times them where the variants' bodies are empty. ``sizes`` compares saved programs with those
+variant; and by how much the best variant's two times differ. ``cost`` counts the instructions
+that the questions add on the longest way to a variant, and times them where the variants' bodies
+are empty. ``sizes`` compares saved programs with those
 of one variant for each kernel. ``calibrate`` fits the analytical model to the times of ``tune``
 and writes the file of the target's level (``DISC_TARGET``) among the shipped records; with
 ``--serial`` to serial runs only, on a machine of another level whose threads are known already.
@@ -98,9 +99,10 @@ def losses(choice: Choice, p: Prepared, dims: Any, times: Any, best: Any) -> np.
 
 def report(cases: list[Prepared], folder: Path) -> None:
     """The tables."""
-    print("| case | variants kept | depth | tuned: mean, p95 lost | untuned | one variant |")
-    print("|---|---|---|---|---|---|")
-    everything: dict[str, list[np.ndarray]] = {"tuned": [], "untuned": [], "one": []}
+    print("| case | variants | depth | tuned: mean, p95 lost | untuned | one variant | noise |")
+    print("|---|---|---|---|---|---|---|")
+    names = ("tuned", "untuned", "one", "noise")
+    everything: dict[str, list[np.ndarray]] = {n: [] for n in names}
     for p in cases:
         context = context_of(p.front.target)
         learned = read_records(folder / "tune.jsonl", context).group(p.task.key)
@@ -122,6 +124,7 @@ def report(cases: list[Prepared], folder: Path) -> None:
             "tuned": losses(tuned, p, dims, times, best),
             "untuned": losses(untuned, p, dims, times, best),
             "one": relative[:, fixed],
+            "noise": noise(first, times),
         }
         for name, values in lost.items():
             everything[name].append(values)
@@ -133,6 +136,14 @@ def report(cases: list[Prepared], folder: Path) -> None:
         gain = np.exp(np.mean(np.log((1 + all_lost["one"]) / (1 + all_lost["tuned"]))))
         behind = np.mean((1 + all_lost["untuned"]) / (1 + all_lost["tuned"])) - 1
         print(f"\ngain over one variant: {gain:.3f}x; untuned behind tuned: {behind:.1%}")
+
+
+def noise(first: np.ndarray, again: np.ndarray) -> np.ndarray:
+    """How far the best variant's two times are apart at each point, beyond what moved all alike."""
+    best = np.nanargmin(first, axis=1)
+    apart = np.log(again / first)
+    own = apart[np.arange(len(best)), best] - np.nanmedian(apart, axis=1)
+    return np.asarray(np.expm1(np.abs(own)))
 
 
 def _cell(lost: np.ndarray) -> str:

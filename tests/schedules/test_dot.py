@@ -377,3 +377,60 @@ def test_missing_operand_is_reported() -> None:
     tile = tile_for()
     with pytest.raises(ValueError, match="given in no form"):
         dot.gemm_body(spec, tile, dot.MicroKernels(), scratch, 0, 1)
+
+
+SMALL = (0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17)
+
+
+@pytest.mark.parametrize(
+    ("b_form", "mcpu", "dtype"),
+    [
+        ("rows", "cascadelake", "float32"),
+        ("cols", "cascadelake", "float32"),
+        ("rows", "x86-64-v3", "float64"),
+    ],
+)
+def test_small_products_in_every_way(b_form: str, mcpu: str, dtype: str) -> None:
+    """Few tiles, columns that share vectors, lines, inner products: sizes around all borders."""
+    target = cpu(mcpu)
+    tile = small_tile(lanes=dot.isa_of(target).lanes_f32 * 4 // np.dtype(dtype).itemsize)
+    describe = general({}, "rows", b_form, dtype, direct=True)
+    gemm = Gemm(("a", "b", "c"), describe, target, tile, dtype)
+    assert any("gemm_narrow" in f.name_hint for f in gemm.functions)
+    for n in SMALL:
+        for k in (0, 1, 7, 16, 37, 131):
+            for m in (0, 1, 3, 4, 9, 13, 40):
+                check(gemm, (2, m, n, k), ("rows", b_form), offset=1 + n % 3)
+    for n in (1, 2, 6):
+        check(gemm, (2, 70, n, 100), ("rows", b_form), split=True)
+
+
+def test_a_column_that_is_no_row() -> None:
+    """One column of a matrix of many: B's rows are far apart, and it is gathered first."""
+    wide, k = 5, 40
+
+    def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+        a, b_, c = bufs["a"], bufs["b"], bufs["c"]
+        m, n = sizes["m"], sizes["n"]
+        return dot.GemmSpec(
+            1, m, n, k,
+            a_affine=dot.Affine(a, lambda _b, g: g * 0, k, 1),
+            b_affine=dot.Affine(b_, lambda _b, g: g * 0 + 2, 1, sizes["batch"]),
+            direct=dot.Direct(c, lambda _b, g: g * 0, n),
+            **plain_store(c, m, n),
+        )  # fmt: skip
+
+    gemm = Gemm(("a", "b", "c"), describe, HERE, small_tile())
+    for m, n in ((1, 1), (11, 1), (11, 2), (30, 3)):
+        a, b = (RNG.standard_normal(s).astype("float32") for s in ((m, k), (k, wide)))
+        arrays = {"a": a.ravel(), "b": b.ravel(), "c": np.zeros(m * n, "float32")}
+        gemm.runner(arrays, batch=wide, m=m, n=n, k=k)(1)
+        expected = a.astype("float64") @ b[:, 2 : 2 + n].astype("float64")
+        np.testing.assert_allclose(arrays["c"].reshape(m, n), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_products_with_an_epilogue_have_tiles_only() -> None:
+    gemm = Gemm(("a", "b", "c"), general({}, "rows", "rows"), HERE, small_tile())
+    assert not any("gemm_narrow" in f.name_hint for f in gemm.functions)
+    for n, k in ((1, 40), (3, 7), (33, 20)):
+        check(gemm, (2, 11, n, k), ("rows", "rows"), offset=1)

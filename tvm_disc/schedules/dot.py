@@ -16,22 +16,24 @@ vectors in packed panels only; nothing outside an operand is read (prefetches ap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, i64
-from tvm_disc.schedules.gemm_inner import InnerProducts
+from tvm_disc.schedules.gemm_inner import InnerProducts, possible
 from tvm_disc.schedules.gemm_micro import (
     KernelForm,
     MicroKernels,
     bind_opaque,
     call,
+    either,
     may_alias,
     vload,
 )
+from tvm_disc.schedules.gemm_narrow import FewColumns, Lines
 from tvm_disc.schedules.gemm_operands import Operands
 from tvm_disc.schedules.gemm_spec import (
     Affine,
@@ -41,7 +43,9 @@ from tvm_disc.schedules.gemm_spec import (
     Place,
     Plan,
     cdiv,
+    cheap_div,
     div,
+    is_one,
     known,
     least,
     most,
@@ -57,6 +61,8 @@ from tvm_disc.schedules.gemm_tile import (
     pack_b_quads,
     packed_row_elems,
 )
+
+FEW_COLUMNS, SHALLOW = 8, 64  # more steps of K along few columns are worth another kernel
 
 __all__ = [
     "Affine",
@@ -113,27 +119,122 @@ class _Emitter:
     ) -> None:
         self.spec, self.tile, self.kernels, self.scratch = spec, tile, kernels, scratch
         self.b = Block()
-        self.plan = Plan(spec, tile, self._bind)
-        self.operands = Operands(self.b, self._bind, spec, self.plan, tile, scratch)
+        self._take(Plan(spec, tile))
+
+    def _take(self, plan: Plan) -> None:
+        self.plan = plan
+        self.operands = Operands(self.b, self._bind, self.spec, plan, self.tile, self.scratch)
 
     def _bind(self, name: str, value: Index) -> Index:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
 
     def body(self, lo: Index, hi: Index) -> Stmt:
-        b, p = self.b, self.plan
+        b = self.b
+        small = self._is_small()
+        if small is not None:
+            with b.when(small), b.loop("g", i64(hi) - i64(lo), i64(lo)) as g:
+                self._small(g)
+        with b.otherwise() if small is not None else nullcontext():
+            self._take(Plan(self.spec, self.tile, self._bind))
+            self._all_tasks(lo, hi)
+        return b.stmt()
+
+    def _is_small(self) -> Expr | None:
+        """When an item is a few tiles that read and write in place; None for never.
+
+        Then cutting it evenly would cost as much as computing it.
+        """
+        spec, p, tile = self.spec, self.plan, self.tile
+        if spec.b_affine is None or not is_one(spec.b_affine.stride) or spec.b_packed is not None:
+            return None
+        if not possible(spec, tile) or not stores_direct(spec, tile):
+            return None
+        if not (self.operands.masks_b() or isinstance(p.n, int)):
+            return None
+        most_m = tile.m_r * (1 if isinstance(p.m, int) else min(3, tile.m_blocks))
+        most_n = tile.n_r * min(2, tile.n_panels)
+        for size, limit in ((p.m, most_m), (p.n, most_n)):
+            if isinstance(size, int) and not 1 <= size <= limit:
+                return None
+        m, n, k = i64(p.m), i64(p.n), i64(p.k)
+        low = m <= tile.m_r
+        one = tirx.all(low, n <= tile.n_r)
+        wide = tirx.Select(one, i64(tile.kc or SHALLOW), i64(SHALLOW))
+        narrow = tirx.Select(low, i64(SHALLOW), i64(SHALLOW // 4))
+        deep = tirx.Select(n > FEW_COLUMNS, wide, narrow)
+        return tirx.all(m >= 1, m <= most_m, n >= 1, n <= most_n, k <= deep)
+
+    def _small(self, g: Expr) -> None:
+        spec, p, tile, b = self.spec, self.plan, self.tile, self.b
+        a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
+        assert a_view is not None and b_view is not None and out is not None
+        form = self._form()
+        run = self._kernel(form)
+        a_base, b_base, c_base = (
+            self._bind("base", view.base(b, g)) for view in (a_view, b_view, out)
+        )
+        with b.loop("p", cdiv(p.n, tile.n_r)) as panel, b.loop("blk", cdiv(p.m, tile.m_r)) as blk:
+            i = self._bind("i", blk * tile.m_r)
+            j = self._bind("j", panel * tile.n_r)
+            columns = least(tile.n_r, p.n - j)
+            vectors = self._bind("vectors", cdiv(columns, tile.lanes))
+            at = (
+                tirx.address_of(a_view.buffer[a_base + i * a_view.stride]),
+                tirx.address_of(b_view.buffer[b_base + j]),
+                tirx.address_of(out.buffer[c_base + i * out.stride + j]),
+            )
+            sizes = [p.k, a_view.stride, b_view.k_stride, out.stride, 0]
+            if form.masks:
+                sizes.append(columns - (vectors - 1) * tile.lanes)
+            sizes += [least(tile.m_r, p.m - i), vectors]
+            b.eval(call(run, [*at, *map(i64, sizes)]))
+
+    def _all_tasks(self, lo: Index, hi: Index) -> None:
+        p = self.plan
         with self._tasks(i64(lo), i64(hi)) as (task, g, gn, gm):
             first = self._bind("first_block", gm * p.per_m)
             blocks = self._bind("n_blocks", least(p.per_m, p.blocks - first))
             panel0 = self._bind("panel0", gn * p.per_n)
             panels = self._bind("n_panels", least(p.per_n, p.panels - panel0))
-            inner = InnerProducts(b, self._bind, self.spec, p, self.tile, self.kernels)
-            few = inner.condition()
-            if few is not None:
-                with b.when(few):
-                    inner.emit(g, panel0 * self.tile.n_r, panels * self.tile.n_r)
-            with b.otherwise() if few is not None else nullcontext():
-                self._task((task, i64(lo)), (g, gm), (first, blocks), (panel0, panels))
-        return b.stmt()
+            self._ways((task, i64(lo)), (g, gm), (first, blocks), (panel0, panels))
+
+    def _ways(
+        self,
+        task: tuple[Expr, Expr],
+        item: tuple[Expr, Expr],
+        i_group: tuple[Expr, Expr],
+        j_group: tuple[Expr, Expr],
+    ) -> None:
+        """The task in the cheapest way; tiles serve all sizes, the others few rows or columns."""
+        b, p, n_r = self.b, self.plan, self.tile.n_r
+        parts = (b, self._bind, self.spec, p, self.tile, self.kernels)
+        inner, lines = InnerProducts(*parts), Lines(*parts)
+        columns = FewColumns(*parts, self.scratch)
+        j_range = (j_group[0] * n_r, j_group[1] * n_r)
+
+        def few_columns() -> None:
+            with b.when(tirx.any(task[0] == task[1], item[1] == 0)):
+                columns.fold(item[0])
+            columns.emit(item[0], *self._rows_of(i_group))
+
+        ways: list[tuple[Expr | None, Callable[[], None]]] = [
+            (inner.condition(), lambda: inner.emit(item[0], *j_range)),
+            (lines.condition(), lambda: lines.emit(item[0], *self._rows_of(i_group))),
+            (columns.condition(), few_columns),
+        ]
+        with ExitStack() as others:
+            for condition, emit in ways:
+                if condition is not None:
+                    with b.when(condition):
+                        emit()
+                    others.enter_context(b.otherwise())
+            self._task(task, item, i_group, j_group)
+
+    def _rows_of(self, i_group: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+        """(first, count) of the rows of some blocks."""
+        first, blocks = i_group
+        row0 = self._bind("row0", self._block_start(first))
+        return row0, self._bind("rows", self._block_start(first + blocks) - row0)
 
     def _task(
         self,
@@ -150,8 +251,7 @@ class _Emitter:
         if self.spec.b_packed is None:
             with b.when(tirx.any(task[0] == task[1], gm == 0)):
                 self.operands.pack_b(g, panel0, panels)
-        row0 = self._bind("row0", self._block_start(first))
-        rows = self._bind("rows", self._block_start(first + blocks) - row0)
+        row0, rows = self._rows_of(i_group)
         with b.loop("kb", p.k_blocks) as kb:
             k0 = self._bind("k0", kb * p.kc)
             depth = self._bind("depth", least(p.kc, p.k - k0)) if not p.one_k else p.k
@@ -171,9 +271,9 @@ class _Emitter:
         names = ("g", "gn", "gm")
         cells = {n: b.alloc(f"{n}_at", 1, "int64") for n in names}
         with b.when(lo < hi):
-            rest = self._bind("rest", div(lo, p.groups_m))
+            rest = self._bind("rest", cheap_div(lo, p.groups_m))
             b.store(cells["gm"], 0, lo - rest * p.groups_m)
-            item = self._bind("item", div(rest, p.groups_n))
+            item = self._bind("item", cheap_div(rest, p.groups_n))
             b.store(cells["g"], 0, item)
             b.store(cells["gn"], 0, rest - item * p.groups_n)
         with b.loop("task", hi - lo, lo) as task:
@@ -209,17 +309,8 @@ class _Emitter:
         b_views = self.operands.b_views(g, panel, local, columns)
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
-        whole = isinstance(p.n, int) and p.n % tile.lanes == 0
-        kept = str(spec.b_packed.dtype) if spec.b_packed is not None else spec.acc_dtype
-        form = KernelForm(
-            ahead=spec.b_packed is not None,
-            tail=direct is not None and not whole,
-            b_dtype=kept if kept != spec.acc_dtype else "",
-            quads=spec.quads,
-        )
-        run = self.kernels.dispatcher(
-            tile, spec.acc_dtype, self._row_counts(), self._vector_counts(), form
-        )
+        form = self._form()
+        run = self._kernel(form)
         out_at = None
         if direct is not None:
             out_at = self._bind("out_at", direct.base(b, g) + panel * tile.n_r)
@@ -244,7 +335,7 @@ class _Emitter:
                     ahead, step = self._ahead(b_off, (blk, blocks), depth)
                     at.append(tirx.address_of(b_buf[ahead]))
                     sizes.append(step)
-                if form.tail:
+                if form.masks:
                     sizes.append(columns - (vectors - 1) * tile.lanes)
                 sizes += [rows, vectors]
                 b.eval(call(run, [*at, *map(i64, sizes)]))
@@ -255,6 +346,23 @@ class _Emitter:
                 with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
                     self._epilogue(g, (i0, rows), (j0, columns), sum_at)
 
+    def _form(self) -> KernelForm:
+        spec, n = self.spec, self.plan.n
+        whole = isinstance(n, int) and n % self.tile.lanes == 0
+        kept = str(spec.b_packed.dtype) if spec.b_packed is not None else spec.acc_dtype
+        return KernelForm(
+            ahead=spec.b_packed is not None,
+            tail=stores_direct(spec, self.tile) and not whole,
+            short=self.operands.masks_b(),
+            b_dtype=kept if kept != spec.acc_dtype else "",
+            quads=spec.quads,
+        )
+
+    def _kernel(self, form: KernelForm) -> Any:
+        """The function of all tiles that there may be."""
+        rows, vectors = self._row_counts(), self._vector_counts()
+        return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
+
     def _pointer(self, views: list[tuple[Any, Place]], i: Expr, k: Expr) -> tuple[Expr, Index]:
         """Address and row distance of an operand in the view that holds."""
         (condition, place), *rest = views
@@ -263,9 +371,7 @@ class _Emitter:
         if not rest:
             return here, distance
         there, other = self._pointer(rest, i, k)
-        pick = tvm.ir.Op.get("prim.if_then_else")
-        address = tvm.ir.Call(pick, [condition, here, there], ret_ty=here.ty)
-        return address, tirx.Select(condition, i64(distance), i64(other))
+        return either(condition, here, there), tirx.Select(condition, i64(distance), i64(other))
 
     def _ahead(self, at: Expr, block: tuple[Expr, Expr], depth: Expr) -> tuple[Expr, Expr]:
         """Which share of the next panel, as (start, elements per K step), a row block fetches.

@@ -16,7 +16,9 @@ import tvm
 
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a
+from tvm_disc.schedules.gemm_inner import inner_cost, most_inner_rows, possible
+from tvm_disc.schedules.gemm_narrow import narrow_cost, widths
+from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a, is_one
 from tvm_disc.schedules.gemm_tile import GemmTile
 from tvm_disc.schedules.points import Points, Values, evaluate
 
@@ -48,12 +50,12 @@ def gemm_ns(
     batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
-    time = micro_ns((m, n, k), tile, model) + m * n * model.store_ns
+    time = micro_ns((m, n, k), tile, model)
     groups_m = np.ceil(blocks / tile.m_blocks)
     groups_n = np.ceil(panels / tile.n_panels)
     if spec.b_packed is None:
-        packs = groups_n * 0 + (m > tile.pack_rows) if spec.b_affine is not None else 1
-        time = time + packs * k * n * model.pack_ns
+        time = time + _packs(spec, tile, m, n) * k * n * model.pack_ns
+    time = time * _instead((m, n, k), spec, tile) + m * n * model.store_ns
     if copies_a(spec):
         time = time + groups_n * m * k * model.pack_ns
     itemsize = int(tvm.DataType(spec.dtype).bits) // 8
@@ -61,6 +63,33 @@ def gemm_ns(
     far = np.maximum(streamed - model.near_bytes, 0)
     time = time + far * model.far_byte_ns + model.task_ns * groups_m * groups_n
     return np.asarray(batch * time * factor)
+
+
+def _packs(spec: GemmSpec, tile: GemmTile, m: Values, n: Values) -> Values | float:
+    """Whether B is brought into panels when the product runs."""
+    if spec.b_affine is None or not is_one(spec.b_affine.stride):
+        return 1.0
+    return np.asarray((m > tile.pack_rows) & (n > 2 * tile.n_r), np.float64)
+
+
+def _instead(sizes: Sequence[Values], spec: GemmSpec, tile: GemmTile) -> Values | float:
+    """What few rows or columns take, where tiles are not used for them, over what tiles would."""
+    view, lanes = spec.b_affine, tile.lanes
+    if view is None or not possible(spec, tile):
+        return 1.0
+    m, n, k = sizes
+    share = np.ones(np.broadcast_shapes(m.shape, n.shape, k.shape))
+    if not is_one(view.stride):
+        inner, tiles = inner_cost(sizes, lanes, np.ceil(n / lanes))
+        usable = (m <= most_inner_rows(tile)) & (n * np.minimum(m, 4) >= lanes)
+        return np.where(usable, np.minimum(inner / np.maximum(tiles, 1), 1), share)
+    below = 0
+    for width in widths(lanes):
+        narrow, tiles = narrow_cost((m, k), width, lanes)
+        chosen = (n > below) & (n <= width)
+        share = np.where(chosen, np.minimum(narrow / np.maximum(tiles, 1), 1), share)
+        below = width
+    return share
 
 
 def vendor_ns(sizes: Sequence[Expr], points: Points, model: CostModel) -> Values:

@@ -1,8 +1,8 @@
-"""Inner-product kernels: few rows against a B whose columns are contiguous along K.
+"""Inner-product kernels: some rows against a B whose columns are contiguous along K.
 
 ``c[i, j] = sum_k a[i, k] * b[j, k]`` for as many (i, j) as a vector has lanes. Each sum is a vector
 of partial sums along K; a tree of shuffles then adds inside all of them at once. It is what pays
-when B would have to be transposed for fewer than about eight rows.
+when B would have to be transposed for a few rows, or for more along a long K.
 """
 
 from __future__ import annotations
@@ -26,11 +26,18 @@ from tvm_disc.schedules.emit import (
     pointer,
     prim_func,
 )
-from tvm_disc.schedules.gemm_micro import MicroKernels, call, splat, vload, vstore
+from tvm_disc.schedules.gemm_micro import (
+    MicroKernels,
+    call,
+    splat,
+    vload,
+    vstore,
+)
 from tvm_disc.schedules.gemm_spec import GemmSpec, Index, Plan, cdiv, is_one, least
 from tvm_disc.schedules.gemm_tile import GemmTile
 
-MOST_ROWS = 8
+MOST_ROWS = 32
+SURE_ROWS = 8  # up to which inner products are cheaper whatever the depth
 _TILE_ROWS = (1, 2, 4)
 
 
@@ -71,7 +78,7 @@ def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
     rest = blk.bind("rest", k - whole * lanes)
     with blk.when(rest > 0):
         step(whole * lanes, first_lanes(rest, lanes))
-    total = _add_inside(blk, sums, lanes)
+    total = add_inside(blk, sums, lanes)
     for i in range(rows):
         picks = [tirx.IntImm("int32", i * columns + j) for j in range(columns)]
         part = vload(total, 0, lanes)
@@ -82,14 +89,16 @@ def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
     return func.with_attr("tirx.noalias", False)
 
 
-def _add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
+def add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
     """A vector whose lane s is the sum of all lanes of ``sums[s]``, in ``sums[0]``.
 
-    Every level adds the two halves of each vector's segments, and joins two vectors to one.
+    Every level adds the two halves of each vector's segments, and joins two vectors to one; when
+    there is but one, with itself.
     """
     vectors = list(sums)
     length = lanes
-    while len(vectors) > 1:
+    while length > 1:
+        vectors = vectors * 2 if len(vectors) == 1 else vectors
         half = length // 2
         starts = [v * lanes + s for v in range(2) for s in range(0, lanes, length)]
         low = [tirx.IntImm("int32", s + e) for s in starts for e in range(half)]
@@ -99,6 +108,21 @@ def _add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
             vstore(blk, first, 0, lanes, tirx.Shuffle(pair, low) + tirx.Shuffle(pair, high))
         vectors, length = vectors[::2], half
     return vectors[0]
+
+
+def possible(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether rows of A lie along K, and results are stored as they are."""
+    a, b = spec.a_affine, spec.b_affine
+    if spec.direct is None or spec.dtype != spec.acc_dtype or a is None or b is None:
+        return False
+    if spec.a_packed is not None or spec.b_packed is not None or tile.lanes == 1:
+        return False
+    return is_one(a.k_stride)
+
+
+def most_inner_rows(tile: GemmTile) -> int:
+    """Rows beyond which tiles are used; one task has all of fewer."""
+    return min(MOST_ROWS, tile.m_r * tile.m_blocks)
 
 
 @dataclass
@@ -114,18 +138,18 @@ class InnerProducts:
 
     def condition(self) -> Expr | None:
         """When inner products along K cost less than transposing B; None for never."""
-        spec, p, lanes = self.spec, self.plan, self.tile.lanes
-        a, b = spec.a_affine, spec.b_affine
-        if spec.direct is None or spec.dtype != spec.acc_dtype or a is None or b is None:
+        p, lanes, b = self.plan, self.tile.lanes, self.spec.b_affine
+        if not possible(self.spec, self.tile) or b is None:
             return None
-        if spec.a_packed is not None or spec.b_packed is not None or lanes == 1:
+        if not is_one(b.k_stride) or is_one(b.stride):
             return None
-        if isinstance(p.m, int) and not 1 <= p.m <= MOST_ROWS:
+        most = most_inner_rows(self.tile)
+        if isinstance(p.m, int) and not 1 <= p.m <= most:
             return None
-        if not (is_one(a.k_stride) and is_one(b.k_stride)) or is_one(b.stride):
-            return None
-        m = i64(p.m)
-        return tirx.all(m >= 1, m <= MOST_ROWS, i64(p.n) * self._height() >= lanes)
+        m, n = i64(p.m), i64(p.n)
+        inner, tiles = inner_cost((m, n, i64(p.k)), lanes, cdiv(n, lanes))
+        pays = tirx.any(m <= SURE_ROWS, inner < tiles)
+        return tirx.all(m >= 1, m <= most, n * self._height() >= lanes, pays)
 
     def _height(self) -> Index:
         """The tallest tile that the rows fill."""
@@ -166,4 +190,14 @@ class InnerProducts:
                 b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
 
 
-__all__ = ["MOST_ROWS", "InnerProducts"]
+def inner_cost(sizes: Sequence[Any], lanes: int, vectors: Any) -> tuple[Any, Any]:
+    """What ``m x n x k`` takes as (inner products, tiles over a transposed B).
+
+    In units of 1/32 cycle: a sum takes its multiply-adds and its part of the tree; a step of K of
+    each vector of columns is transposed, and then takes a little more than half a cycle a row.
+    """
+    m, n, k = sizes
+    return m * n * (k * (16 // min(lanes, 16)) + 140), vectors * k * (m * 18 + 320)
+
+
+__all__ = ["InnerProducts", "add_inside", "inner_cost", "most_inner_rows", "possible"]

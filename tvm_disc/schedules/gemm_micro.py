@@ -95,6 +95,12 @@ def call(func: Any, args: list[Expr]) -> Expr:
     return tvm.ir.Call(func, args, ret_ty=tvm.ir.PrimType("int32"))
 
 
+def either(condition: Expr, here: Expr, there: Expr) -> Expr:
+    """One of two addresses."""
+    pick = tvm.ir.Op.get("prim.if_then_else")
+    return tvm.ir.Call(pick, [condition, here, there], ret_ty=here.ty)
+
+
 def prefetch(b: Block, buf: Buffer, index: Expr, near: bool = True) -> None:
     """Ask for the line of ``buf[index]``; the address may lie outside the buffer.
 
@@ -111,13 +117,15 @@ class KernelForm:
 
     ``ahead``: one cache line per K step is brought to the second-level cache, for whoever comes
     next: pointer ``ahead``, then the elements ``ahead_step`` between two of them. ``tail``: only
-    the first ``tail`` lanes of the last vector of ``c`` exist. ``b_dtype``: what B is kept in, if
-    narrower than the sums; ``uint16`` holds the bits of bfloat16. ``quads``: A and B are words of
-    four bytes whose products are all added; sums start from the row before B's first.
+    the first ``tail`` lanes of the last vector of ``c`` exist, with ``short`` of ``b``.
+    ``b_dtype``: what B is kept in, if narrower than the sums; ``uint16`` holds bits of bfloat16.
+    ``quads``: A and B are words of four bytes whose products are all added; sums start from the row
+    before B's first.
     """
 
     ahead: bool = False
     tail: bool = False
+    short: bool = False
     b_dtype: str = ""
     quads: bool = False
 
@@ -130,7 +138,12 @@ class KernelForm:
     def sizes(self) -> tuple[str, ...]:
         """Size parameters."""
         names = ("k", "lda", "ldb", "ldc", "accumulate")
-        return (*names, *(("ahead_step",) * self.ahead), *(("tail",) * self.tail))
+        return (*names, *(("ahead_step",) * self.ahead), *(("tail",) * self.masks))
+
+    @property
+    def masks(self) -> bool:
+        """Whether a last vector may be partial."""
+        return self.tail or self.short
 
 
 PLAIN = KernelForm()
@@ -156,10 +169,15 @@ def micro_kernel(
     blk = Block()
     buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in pointers.items()}
     a, b, c = buffers["a"], buffers["b"], buffers["c"]
-    mask = first_lanes(params["tail"], lanes) if form.tail else None
+    mask = first_lanes(params["tail"], lanes) if form.masks else None
 
     def partial(v: int) -> bool:
-        return mask is not None and v == vectors - 1
+        return form.tail and v == vectors - 1
+
+    def of_b(at: Expr, v: int) -> Expr:
+        if form.short and v == vectors - 1:
+            return masked_load(b, at, mask)
+        return vload(b, at, lanes)
 
     starts = _row_starts(blk, lda, rows)
     zero = splat(const(0, dtype), lanes)
@@ -199,7 +217,7 @@ def micro_kernel(
             prefetch(blk, buffers["ahead"], kk * params["ahead_step"], near=False)
         at = blk.bind("at", kk * ldb)
         for v in range(vectors):
-            vstore(blk, row[v], 0, lanes, widened(vload(b, at + v * lanes, lanes), dtype, lanes))
+            vstore(blk, row[v], 0, lanes, widened(of_b(at + v * lanes, v), dtype, lanes))
         for i in range(rows):
             vstore(blk, elem, 0, lanes, splat(a[starts[i] + kk], lanes))
             for v in range(vectors):
@@ -337,7 +355,7 @@ class MicroKernels:
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
     """What makes two kernels of one size different."""
     knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, tile.n_r if form.ahead else 0)
-    return (*knobs, form.ahead, form.tail, form.b_dtype, form.quads)
+    return (*knobs, form.ahead, form.tail, form.short, form.b_dtype, form.quads)
 
 
 def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, const, i64
@@ -20,6 +21,7 @@ from tvm_disc.schedules.gemm_spec import (
     Plan,
     cdiv,
     copies_a,
+    has_masks,
     is_one,
     known,
     least,
@@ -49,6 +51,19 @@ class Operands:
         view = self.spec.b_affine
         return self.spec.b_packed is None and view is not None and is_one(view.stride)
 
+    def masks_b(self) -> bool:
+        """Whether kernels read only what there is of a last vector of B that lies in rows."""
+        spec, lanes = self.spec, self.tile.lanes
+        itemsize = max(1, tvm.DataType(spec.dtype).bits // 8)
+        whole = isinstance(self.plan.n, int) and self.plan.n % lanes == 0
+        narrow = spec.dtype != spec.acc_dtype
+        return (
+            not whole
+            and not narrow
+            and self._in_place()
+            and has_masks(lanes * itemsize, spec.dtype)
+        )
+
     def _must_pack(self, columns: Index) -> Any:
         """Whether a B panel with contiguous rows is packed: a Python or run-time truth value."""
         m, lanes = self.plan.m, self.tile.lanes
@@ -58,12 +73,14 @@ class Operands:
         step = known(view.k_stride) if view is not None else None
         if isinstance(step, int) and 0 < step <= 2 * self.tile.n_r:
             m = 0  # the panel is dense enough as it lies
+        sparse = isinstance(step, int) or step is None or i64(step) > 2 * self.tile.n_r
         ragged: Any = columns % lanes != 0 if isinstance(columns, int) else None
+        ragged = False if self.masks_b() else ragged
         if (isinstance(m, int) and m > self.tile.pack_rows) or ragged is True:
             return True
         if isinstance(m, int) and ragged is False:
             return False
-        terms = [] if isinstance(m, int) else [m > self.tile.pack_rows]
+        terms = [] if isinstance(m, int) else [tirx.all(m > self.tile.pack_rows, sparse)]
         if ragged is None:
             terms.append(tirx.truncmod(columns, i64(lanes)) > 0)
         return tirx.any(*terms) if len(terms) > 1 else terms[0]

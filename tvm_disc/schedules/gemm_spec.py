@@ -110,6 +110,20 @@ def div(x: Index, y: Index) -> Index:
     return tirx.truncdiv(i64(x), i64(y))
 
 
+def cheap_div(x: Index, y: Index) -> Index:
+    """:func:`div`, for code: dividing takes longer than asking whether a size is 1, as most are."""
+    if isinstance(y, int):
+        return div(x, y)
+    return tirx.if_then_else(y == 1, i64(x), div(x, y))
+
+
+def cheap_cdiv(x: Index, y: Index) -> Index:
+    """:func:`cdiv` in the same way."""
+    if isinstance(y, int):
+        return cdiv(x, y)
+    return tirx.if_then_else(y == 1, i64(x), cdiv(x, y))
+
+
 def least(x: Index, y: Index) -> Index:
     """The smaller, folded for literals."""
     return min(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.min(i64(x), i64(y))
@@ -137,6 +151,7 @@ class Plan:
         self, spec: GemmSpec, tile: GemmTile, bind: Callable[[str, Index], Index] | None = None
     ) -> None:
         keep = bind or (lambda _name, value: value)
+        per, share = (cdiv, div) if bind is None else (cheap_cdiv, cheap_div)
         self.m, self.n, self.k = m, n, k = known(spec.m), known(spec.n), known(spec.k)
         if spec.quads:
             self.k = k = keep("words", cdiv(k, 4))
@@ -145,14 +160,17 @@ class Plan:
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
         self.width = self._width(spec, tile, keep)
         self.groups_n = keep("groups_n", cdiv(self.panels, self.width))
-        self.per_m = keep("per_m", cdiv(self.blocks, most(self.groups_m, 1)))
-        self.per_n = keep("per_n", cdiv(self.panels, most(self.groups_n, 1)))
-        self.base_rows = keep("base_rows", div(m, most(self.blocks, 1)))
+        self.per_m = keep("per_m", per(self.blocks, most(self.groups_m, 1)))
+        self.per_n = keep("per_n", per(self.panels, most(self.groups_n, 1)))
+        self.base_rows = keep("base_rows", share(m, most(self.blocks, 1)))
         self.extra_rows = keep("extra_rows", m - self.base_rows * self.blocks)
         if tile.kc:
-            turns = most(cdiv(k, tile.kc), 1)
-            self.kc = keep("kc", cdiv(cdiv(k, turns), 8) * 8)
-            self.k_blocks = keep("k_blocks", most(cdiv(k, most(self.kc, 1)), 1))
+            turns = keep("turns", most(cdiv(k, tile.kc), 1))
+            self.kc = keep("kc", cdiv(per(k, turns), 8) * 8)
+            k_blocks = most(cdiv(k, most(self.kc, 1)), 1)
+            if bind is not None and not isinstance(turns, int):
+                k_blocks = tirx.if_then_else(turns == 1, i64(1), k_blocks)
+            self.k_blocks = keep("k_blocks", k_blocks)
         else:
             self.kc, self.k_blocks = k, 1
         self.one_k = isinstance(self.k_blocks, int) and self.k_blocks == 1

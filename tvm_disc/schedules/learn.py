@@ -1,7 +1,9 @@
 """Choosing by measured times: a regressor fills the table, a tree is grown on it.
 
 The regressor (gradient-boosted trees, XGBoost) learns the ratio of a measured time to the
-analytical model's, so that without data it is the analytical model.
+analytical model's, so that without data it is the analytical model. It does so in two parts: how
+far all variants are off at a point, and how each differs from that. The second is what a choice
+rests on, and what disturbed all of a point's times alike does not touch it.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> vari
 
 MEASURED = Limits(gain=0.03, split_gain=0.01, depth=5)  # less would be noise
 FEWEST = 24  # measured times from which a regressor learns anything
+ROUNDS = 150  # trees of a regressor
 BETWEEN = 512  # predicted points between the measured ones
 _TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
 PREDICTED_WEIGHT = 1.0  # of a predicted point, against a measured one
@@ -45,7 +48,8 @@ class Regressor:
     variants: Sequence[Variant]
     model: CostModel
     features: list[tuple[Expr, str]]
-    booster: Any = None
+    booster: Any = None  # how a variant differs from the others
+    level: Any = None  # how far all are off
 
     def learn(self, dims: Values, times: Values) -> None:
         """Take measured times (points x variants, NaN where there is none)."""
@@ -55,9 +59,14 @@ class Regressor:
             return
         import xgboost
 
-        ratio = np.log(times[known] / expected[known])
-        data = xgboost.DMatrix(self._inputs(dims)[known.reshape(-1)], ratio)
-        self.booster = xgboost.train(_TRAINING, data, num_boost_round=150)
+        ratio = np.log(np.where(known, times, 1.0) / np.where(known, expected, 1.0))
+        some = known.any(axis=1)
+        level = ratio.sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        data = xgboost.DMatrix(self._asked(dims)[some], level[some])
+        self.level = xgboost.train(_TRAINING, data, num_boost_round=ROUNDS)
+        apart = (ratio - level[:, None])[known]
+        data = xgboost.DMatrix(self._inputs(dims)[known.reshape(-1)], apart)
+        self.booster = xgboost.train(_TRAINING, data, num_boost_round=ROUNDS)
 
     def predict(self, dims: Values) -> Values:
         """Times at points; infinite where a variant must not run."""
@@ -66,8 +75,9 @@ class Regressor:
             return times
         import xgboost
 
-        ratio = self.booster.predict(xgboost.DMatrix(self._inputs(dims))).reshape(times.shape)
-        return np.asarray(times * np.exp(ratio), np.float64)
+        apart = self.booster.predict(xgboost.DMatrix(self._inputs(dims))).reshape(times.shape)
+        level = self.level.predict(xgboost.DMatrix(self._asked(dims)))
+        return np.asarray(times * np.exp(apart + level[:, None]), np.float64)
 
     def _points(self, dims: Values) -> dict[Any, Values]:
         return dict(zip(self.group.symbols(), dims.T, strict=True))
@@ -75,14 +85,22 @@ class Regressor:
     def _analytic(self, dims: Values) -> Values:
         return cost_table(list(self.variants), self._points(dims), len(dims), self.model)
 
+    def _asked(self, dims: Values) -> Values:
+        """A row for each point: the features."""
+        return np.log1p(np.maximum(table(self.features, self._points(dims), len(dims)), 0))
+
     def _inputs(self, dims: Values) -> Values:
-        """A row for each point and variant: the features, the knobs, the analytical time."""
-        asked = np.log1p(np.maximum(table(self.features, self._points(dims), len(dims)), 0))
+        """A row for each point and variant: the features, the knobs, the analytical time.
+
+        The last as what it is over the best variant's, too.
+        """
+        asked = self._asked(dims)
         knobs = np.array([_numbers(v) for v in self.variants])
         count, width = len(dims), len(self.variants)
         expected = np.minimum(self._analytic(dims), 1e15)
         rows = [np.repeat(asked, width, axis=0), np.tile(knobs, (count, 1))]
-        return np.hstack([*rows, np.log(expected).reshape(-1, 1)])
+        over = np.log(expected / expected.min(axis=1, keepdims=True))
+        return np.hstack([*rows, np.log(expected).reshape(-1, 1), over.reshape(-1, 1)])
 
 
 def _numbers(variant: Variant) -> list[float]:
