@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import tvm
 
@@ -22,6 +22,7 @@ from tvm_disc.schedules.conv_gemm import ConvBody, ConvCut, ConvOperands, ConvSh
 from tvm_disc.schedules.emit import Block, i64, index_var
 from tvm_disc.schedules.epilogue import Epilogue
 from tvm_disc.schedules.gemm_cost import gemm_ns
+from tvm_disc.schedules.gemm_parts import PartsOfK
 from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, tiles
 from tvm_disc.schedules.gemm_spec import has_masks
 from tvm_disc.schedules.index import IndexSpace, add, product
@@ -225,7 +226,23 @@ def _gemm_plans(
     width = _size(view.sizes[2])
     known = width if isinstance(width, int) else None
     found = tiles(machine.isa, _dtypes(view)[0], known)
-    return [_gemm_plan(group, view, tile, doubt(tile, found[0]), solver, machine) for tile in found]
+    plans = [_gemm_plan(group, view, t, doubt(t, found[0]), solver, machine) for t in found]
+    if isinstance(view, MatMulView):
+        plans += _parts_of_k(view, plans[0], found[0], solver, machine)
+    return plans
+
+
+def _parts_of_k(
+    view: MatMulView, whole: Plan, tile: dot.GemmTile, solver: Solver, machine: Machine
+) -> list[Plan]:
+    """Plans that cut K for the threads."""
+    packed = view.packed(tile)
+    spec = _sizes_only(view, packed, _in_place(view.group, view, solver, packed))
+
+    def operands(one: MatMulView, body: Body) -> dot.GemmSpec:
+        return cast(dot.GemmSpec, _operands(one, body, spec, packed, tile))
+
+    return PartsOfK(view, whole, spec, tile, machine, operands).plans()
 
 
 def _gemm_plan(

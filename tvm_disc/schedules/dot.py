@@ -255,6 +255,9 @@ class _Emitter:
         with b.loop("kb", p.k_blocks) as kb:
             k0 = self._bind("k0", kb * p.kc)
             depth = self._bind("depth", least(p.kc, p.k - k0)) if not p.one_k else p.k
+            if self.spec.k_whole:  # the last part of K may be smaller
+                left = most(self.spec.k_whole - g * p.k - k0, 0)
+                depth = self._bind("depth", least(depth, left))
             copied = self.operands.must_copy_a(blocks, panels)
             if copied is not False:
                 with b.when(copied) if copied is not True else nullcontext():
@@ -384,7 +387,7 @@ class _Emitter:
         line = min(n_r, max(1, 64 * 8 // tvm.DataType(self.spec.acc_dtype).bits))
         step = self._bind("step", most(div(n_r, blocks), line))
         mine = self._bind("mine", tirx.Select(blk * step < n_r, i64(1), i64(0)))
-        return at + mine * (self.plan.k * n_r + blk * depth * step), mine * step
+        return at + mine * (self.plan.k_whole * n_r + blk * depth * step), mine * step
 
     def _first(self, views: list[tuple[Any, Any]], emit: Callable[[Any], None]) -> None:
         """``emit`` the view whose condition holds; the last one has none."""

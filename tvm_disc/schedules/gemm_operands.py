@@ -263,7 +263,8 @@ class Operands:
         spec, p, n_r = self.spec, self.plan, self.tile.n_r
         if spec.b_packed is not None:
             constant = spec.b_packed
-            at = panel * p.k + (g * (p.panels * p.k) if spec.b_packed_batched else 0)
+            item = p.panels * p.k if spec.b_packed_batched else p.k if spec.k_whole else 0
+            at = panel * p.k_whole + g * item
             if spec.quads:
                 at = at + panel + 1  # behind the first row of each panel
             return [(None, lambda k: (constant, (at + k) * n_r, n_r))]

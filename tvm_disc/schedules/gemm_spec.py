@@ -93,6 +93,7 @@ class GemmSpec:
     a_packed_batched: bool = False
     a_period: int = 0  # a batched packed A begins again after that many items; 0: never
     b_packed_batched: bool = False
+    k_whole: int = 0  # of a packed B of which item g takes rows from g * k on; 0: k, for all items
     quads: bool = False
 
 
@@ -153,8 +154,9 @@ class Plan:
         keep = bind or (lambda _name, value: value)
         per, share = (cdiv, div) if bind is None else (cheap_cdiv, cheap_div)
         self.m, self.n, self.k = m, n, k = known(spec.m), known(spec.n), known(spec.k)
+        self.k_whole = spec.k_whole or k
         if spec.quads:
-            self.k = k = keep("words", cdiv(k, 4))
+            self.k_whole = self.k = k = keep("words", cdiv(k, 4))
         self.panels = keep("panels", cdiv(n, tile.n_r))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # register tiles of rows
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))

@@ -1,0 +1,123 @@
+"""Products with constant weights on two threads, beside one thread and other libraries on two.
+
+    python benchmarks/gemm_threads.py [--only 3072x64] [--rows 1,8,64] [--rounds 9]
+
+A dense layer is compiled for one thread and for two, each for every M. Rounds call the contestants
+in turn, in seconds on the wall; ratios are medians of per-round ratios. Times include one Python
+call. Every turn begins with a pause, in which the threads of the one before stop spinning, and some
+calls to warm up. Neighbours on the second core spoil this table: it wants a quiet machine.
+"""
+
+# The thread counts must be set before the libraries load.
+# ruff: noqa: E402
+from __future__ import annotations
+
+import os
+
+THREADS = 2
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS"):
+    os.environ[_name] = str(THREADS)
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+import tvm
+from gemm_peers import onnx_peer, openvino_peer, torch_peer
+
+import tvm_disc
+from tvm_disc import relay
+
+LAYERS = [(768, 768), (768, 3072), (3072, 768), (512, 256), (3072, 64), (8192, 48)]  # K, N
+ROWS = [1, 2, 4, 8, 16, 64, 128, 512]
+TURN_S, PAUSE_S = 5e-3, 0.04
+Call = Callable[[], Any]
+
+
+def layer(w: np.ndarray, threads: int) -> Any:
+    """``x @ w`` for any number of rows."""
+    x = relay.var("x", shape=(relay.Any(), w.shape[0]), dtype="float32")
+    y = relay.nn.dense(x, relay.const(np.ascontiguousarray(w.T)))
+    return tvm_disc.build(relay.Function([x], y), options=tvm_disc.Options(threads=threads))
+
+
+def turn(call: Call, repeat: int) -> float:
+    """Seconds per call."""
+    time.sleep(PAUSE_S)
+    for _ in range(1 + repeat // 4):
+        call()
+    start = time.perf_counter()
+    for _ in range(repeat):
+        call()
+    return (time.perf_counter() - start) / repeat
+
+
+def measure(calls: dict[str, Call], rounds: int) -> tuple[float, dict[str, float]]:
+    """Seconds of the first contestant, and how much longer each other takes."""
+    first = next(iter(calls))
+    for call in calls.values():
+        call()
+    repeat = {n: max(1, int(TURN_S / max(turn(c, 1), 1e-6))) for n, c in calls.items()}
+    rows = [{n: turn(c, repeat[n]) for n, c in calls.items()} for _ in range(rounds)]
+    ratios = {
+        n: float(np.median([r[n] / r[first] for r in rows])) for n in calls if n != first
+    }  # fmt: skip
+    return float(np.median([r[first] for r in rows])), ratios
+
+
+def bench(k: int, n: int, rows: list[int], rounds: int) -> list[dict[str, float]]:
+    """All M of one matrix of weights; the ratios of each."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((k, n)).astype("float32")
+    ours = {f"{t} threads": layer(w, t) for t in (THREADS, 1)}
+    binds = {
+        "ort": onnx_peer([None, k], w, THREADS),
+        "ov": openvino_peer([None, k], w, threads=THREADS),
+        "torch": torch_peer(w, threads=THREADS),
+    }
+    found = []
+    for m in rows:
+        a = rng.standard_normal((m, k)).astype("float32")
+        out = np.empty((m, n), np.float32)
+        given = tvm.runtime.tensor(a)
+        for exe in ours.values():
+            np.testing.assert_allclose(exe(a), a @ w, rtol=1e-3, atol=1e-2)
+        calls: dict[str, Call] = {name: lambda e=e, x=given: e(x) for name, e in ours.items()}
+        calls |= {name: bind({"a": a}, out) for name, bind in binds.items() if bind is not None}
+        seconds, ratios = measure(calls, rounds)
+        text = "  ".join(f"{name} {ratio:5.2f}x" for name, ratio in ratios.items())
+        rate = 2e-9 * m * n * k / seconds
+        print(
+            f"{f'{k}x{n} M={m}':>16} {seconds * 1e6:9.1f} us {rate:7.1f} GF/s  {text}", flush=True
+        )
+        found.append(ratios)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rows", default=",".join(map(str, ROWS)))
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    rows = [int(m) for m in options.rows.split(",")]
+    found = [
+        ratios
+        for k, n in LAYERS
+        if options.only in ("", f"{k}x{n}")
+        for ratios in bench(k, n, rows, options.rounds)
+    ]
+    for peer in found[0] if found else ():
+        ratios = np.array([r[peer] for r in found])
+        mean = float(np.exp(np.log(ratios).mean()))
+        print(f"# over {peer}: geometric mean {mean:.2f}, least {ratios.min():.2f}")
+
+
+if __name__ == "__main__":
+    main()
