@@ -165,8 +165,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
         return WhyNot("implicit gemm", "the kernel's size is not known")
     view = ConvView(group, node)
     weights = view.weights(sums)
-    width = _size(view.sizes[2])
-    found = tiles(machine.isa, sums, width if isinstance(width, int) else None)
+    found = tiles(machine.isa, sums, ConvShape.of(node, view.groups).known_columns)
     found = [t for t in found if t.m_blocks == found[0].m_blocks]  # rows are cut at run time
     if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
         return _gemm_plans(group, view, solver, machine)

@@ -113,13 +113,15 @@ class KernelForm:
     next: pointer ``ahead``, then the elements ``ahead_step`` between two of them. ``tail``: only
     the first ``tail`` lanes of the last vector of ``c`` exist. ``b_dtype``: what B is kept in, if
     narrower than the sums; ``uint16`` holds the bits of bfloat16. ``quads``: A and B are words of
-    four bytes whose products are all added; sums start from the row before B's first.
+    four bytes whose products are all added; sums start from the row before B's first. ``tight``:
+    rows of a packed B are no wider than its vectors.
     """
 
     ahead: bool = False
     tail: bool = False
     b_dtype: str = ""
     quads: bool = False
+    tight: bool = False
 
     @property
     def pointers(self) -> tuple[str, ...]:
@@ -152,7 +154,8 @@ def micro_kernel(
     params = {n: index_var(n) for n in form.sizes}
     k, lda, ldb, ldc, accumulate = list(params.values())[:5]
     if form.ahead:
-        ldb = i64(tile.n_r)  # packed; a constant leaves registers for the rows of A
+        # Packed; a constant leaves registers for the rows of A.
+        ldb = i64(vectors * lanes if form.tight else tile.n_r)
     blk = Block()
     buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in pointers.items()}
     a, b, c = buffers["a"], buffers["b"], buffers["c"]
@@ -336,8 +339,9 @@ class MicroKernels:
 
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
     """What makes two kernels of one size different."""
-    knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, tile.n_r if form.ahead else 0)
-    return (*knobs, form.ahead, form.tail, form.b_dtype, form.quads)
+    wide = tile.n_r if form.ahead and not form.tight else 0
+    knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, wide)
+    return (*knobs, form.ahead, form.tail, form.b_dtype, form.quads, form.tight)
 
 
 def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:
