@@ -158,7 +158,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
         return WhyNot("implicit gemm", "one channel per group is no matrix product")
     sums = sums_of(data, weight, node)
-    if sums is None or data.dtype == "bfloat16":
+    if sums is None:
         of = f"{data.dtype} x {weight.dtype} -> {node.dtype}"
         return WhyNot("implicit gemm", f"{of} is not supported yet")
     if any(static_dim(d) is None for d in weight.shape):
