@@ -12,7 +12,7 @@ import tvm
 
 import tvm_disc
 from tests.models import mlp, mlp_reference
-from tvm_disc.codegen.target import resolve_target
+from tvm_disc.codegen.target import host_cpu, resolve_target
 from tvm_disc.errors import ArtifactError, Unsupported
 
 
@@ -24,6 +24,9 @@ from tvm_disc.errors import ArtifactError, Unsupported
         "llvm -mcpu=x86-64-v3",
         {"kind": "llvm", "mcpu": "x86-64-v3"},
         tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}),
+        '{"kind": "llvm", "mcpu": "x86-64-v3"}',
+        "llvm -mcpu=native -opt-level=2 -mattr=+avx2,+fma -cl-opt=-align-loops:int=32",
+        "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4",
     ],
 )
 def test_accepted_forms(target: Any) -> None:
@@ -35,6 +38,29 @@ def test_accepted_forms(target: Any) -> None:
 def test_other_kinds_are_refused() -> None:
     with pytest.raises(Unsupported, match="expected an llvm target, found 'cuda'"):
         resolve_target({"kind": "cuda"})
+
+
+def test_options_have_the_types_of_tvm() -> None:
+    attrs = resolve_target("llvm -mcpu=native -opt-level=2 -fast-math-nsz=0 -mattr=+avx2").attrs
+    assert (attrs["mcpu"], attrs["opt-level"]) == (host_cpu(), 2)
+    assert not attrs["fast-math-nsz"] and "+avx2" in list(attrs["mattr"])
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("llvm -mcp=skylake", "llvm has no option '-mcp=skylake'; it has cl-opt, device"),
+        ("llvm -opt-level=fast", "-opt-level takes a value of type int, found 'fast'"),
+        ("llvm -mcpu=x86-64v3", "LLVM knows no CPU 'x86-64v3' for .*; it knows x86-64-v3"),
+        ({"kind": "llvm", "mcpu": "skylake", "mtriple": "aarch64-linux-gnu"}, "no CPU 'skylake'"),
+        ({"kind": "llvm", "opt-level": "a"}, "Option 'opt-level': expected type 'int'"),
+        ('{"kind": "llvm",', "is not JSON"),
+        ("cuda -arch=sm_80", "expected an llvm target, found 'cuda'"),
+    ],
+)
+def test_refused_in_words(target: Any, message: str) -> None:
+    with pytest.raises(Unsupported, match=message):
+        resolve_target(target)
 
 
 def test_a_cpu_without_wide_vectors() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import os
+import shlex
 from typing import Any
 
 import tvm
@@ -31,11 +34,13 @@ def runs_here(target: Any) -> bool:
 def resolve_target(target: Any = None) -> Any:
     """A TVM target from None (this machine), a string, a dict or a target.
 
+    A string is the classic form with options, or JSON; ``-mcpu=native`` is this machine's CPU.
+
     Where none is given, the environment variable ``DISC_TARGET`` takes the place of this machine,
     for instance ``llvm -mcpu=x86-64-v3``.
 
     Raises:
-        Unsupported: a target that is not a CPU through LLVM.
+        Unsupported: a target that is not a CPU through LLVM, or that LLVM would not understand.
     """
     if target is None:
         target = tvm.target.Target.current(allow_none=True) or os.environ.get("DISC_TARGET")
@@ -43,6 +48,7 @@ def resolve_target(target: Any = None) -> Any:
     given = _as_dict(target)
     if given.get("kind") != "llvm":
         raise Unsupported(f"target: expected an llvm target, found {given.get('kind')!r}")
+    given = _known_cpu(given)
     x86 = "mtriple" not in given or "x86" in str(given["mtriple"])
     attributes = [str(a) for a in given.get("mattr", [])]
     if x86:
@@ -51,24 +57,69 @@ def resolve_target(target: Any = None) -> Any:
     options += [o for o in _LLVM_OPTIONS if o not in options]
     kept = {k: v for k, v in given.items() if k not in ("mattr", "cl-opt", "keys", "tag", "host")}
     extra = {"mattr": attributes} if attributes else {}
-    return tvm.target.Target({**kept, **extra, "cl-opt": options})
+    try:
+        return tvm.target.Target({**kept, **extra, "cl-opt": options})
+    except (TypeError, ValueError) as error:
+        raise Unsupported(f"target: {str(error).split('. Target creation')[0]}") from error
 
 
 def _as_dict(target: Any) -> dict[str, Any]:
     if isinstance(target, dict):
         return dict(target)
-    if isinstance(target, str):
-        words = target.split()
-        if len(words) == 1:
-            return {"kind": words[0], **({"mcpu": host_cpu()} if words[0] == "llvm" else {})}
-        return _parse(words)
-    return {"kind": str(target.kind.name), **dict(target.attrs)}
+    if not isinstance(target, str):
+        return {"kind": str(target.kind.name), **dict(target.attrs)}
+    if target.lstrip().startswith("{"):
+        try:
+            return dict(json.loads(target))
+        except ValueError as error:
+            raise Unsupported(f"target: {target!r} is not JSON: {error}") from error
+    words = shlex.split(target)
+    if len(words) == 1:
+        return {"kind": words[0], **({"mcpu": host_cpu()} if words[0] == "llvm" else {})}
+    return _parse(words)
 
 
 def _parse(words: list[str]) -> dict[str, Any]:
-    """The classic ``llvm -mcpu=x -mattr=+a,+b`` form."""
+    """The classic ``llvm -mcpu=x -mattr=+a,+b`` form, which TVM itself no longer reads."""
     result: dict[str, Any] = {"kind": words[0]}
+    if words[0] != "llvm":
+        return result
+    kinds = dict(tvm.get_global_func("target.ListTargetKindOptionsFromName")("llvm"))
     for word in words[1:]:
-        key, _, value = word.lstrip("-").partition("=")
-        result[key] = value.split(",") if key == "mattr" else value
+        key, _, text = word.lstrip("-").partition("=")
+        if key not in kinds:
+            known = ", ".join(sorted(map(str, kinds)))
+            raise Unsupported(f"target: llvm has no option {word!r}; it has {known}")
+        result[key] = _value(key, text, str(kinds[key]))
     return result
+
+
+def _value(key: str, text: str, kind: str) -> Any:
+    """What the text of an option says, as TVM types it."""
+    if kind.startswith("Array"):
+        return text.split(",")
+    if kind == "bool" and text.lower() in ("", "0", "1", "false", "true"):
+        return text.lower() not in ("0", "false")
+    if kind == "int" and text.lstrip("-").isdigit():
+        return int(text)
+    if kind in ("bool", "int"):
+        raise Unsupported(f"target: -{key} takes a value of type {kind}, found {text!r}")
+    return text
+
+
+def _known_cpu(given: dict[str, Any]) -> dict[str, Any]:
+    """The target with its CPU's own name; LLVM would take one it has never heard of."""
+    cpu = given.get("mcpu")
+    if cpu is None:
+        return given
+    if cpu == "native":
+        return {**given, "mcpu": host_cpu()}
+    triple = str(given.get("mtriple") or tvm.get_global_func("target.llvm_get_system_triple")())
+    machine = tvm.target.Target({"kind": "llvm", "mtriple": triple})
+    cpus = [str(c) for c in tvm.get_global_func("target.llvm_get_cpu_archlist")(machine)]
+    if cpus and str(cpu) not in cpus:
+        near = difflib.get_close_matches(str(cpu), cpus, n=3) or cpus[-3:]
+        raise Unsupported(
+            f"target: LLVM knows no CPU {str(cpu)!r} for {triple}; it knows {', '.join(near)} ..."
+        )
+    return given

@@ -93,8 +93,8 @@ class _State:
                 self._shift()
 
     def _no_path_left(self) -> Expr:
-        ends = [tirx.EQ(self._get(self.words, k), _u(0)) for k in (8, 9)]
-        return tirx.And(*ends)
+        """Relay asks for the first word only, so a path has 64 bits."""
+        return tirx.EQ(self._get(self.words, 8), _u(0))
 
     def _set(self, values: dict[int, Expr]) -> None:
         for k, value in values.items():
@@ -107,15 +107,12 @@ class _State:
             self.block.store(w, k, tirx.bitwise_or(self._get(w, k), self._get(w, k + 4)))
 
     def _shift(self) -> None:
-        """The end of the path one bit on, over both of its words."""
+        """The end of the path one bit on; in the second word it is used up."""
         block, w = self.block, self.words
         with block.when(tirx.EQ(self._get(w, 8), _u(1))):
             self._set({8: _u(0), 9: _bit(63)})
         with block.otherwise():
-            with block.when(tirx.EQ(self._get(w, 8), _u(0))):
-                self._set({9: tirx.shift_right(self._get(w, 9), _u(1))})
-            with block.otherwise():
-                self._set({8: tirx.shift_right(self._get(w, 8), _u(1)), 9: _u(0)})
+            self._set({8: tirx.shift_right(self._get(w, 8), _u(1)), 9: _u(0)})
 
     def _rehash(self, counter: list[Expr]) -> None:
         """The hash of the counter becomes the key."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import reference_nn as nn
 from . import reference_transform as ref
 from .row import REQUIRED, OpRow, Pattern, Sample
+from .window_attrs import resize_attrs
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(
@@ -66,18 +67,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "dyn.image.resize2d",
         ("data", "size", "roi"),
-        {
-            "size": None,
-            "roi": None,
-            "layout": "NCHW",
-            "method": "linear",
-            "coordinate_transformation_mode": "half_pixel",
-            "rounding_method": "round",
-            "cubic_alpha": -0.5,
-            "cubic_exclude": 0,
-            "extrapolation_value": 0.0,
-            "out_dtype": "",
-        },
+        resize_attrs(2),
         Pattern.INJECTIVE,
         True,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import reference_loss as ref
 from .row import REQUIRED, OpRow, Pattern, Sample
+from .window_attrs import conv_attrs, pool_attrs
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(
@@ -55,15 +56,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "nn.max_pool2d_grad",
         ("data", "grad"),
-        {
-            "pool_size": REQUIRED,
-            "strides": (1, 1),
-            "dilation": (1, 1),
-            "padding": (0, 0),
-            "layout": "NCHW",
-            "out_layout": "",
-            "ceil_mode": False,
-        },
+        pool_attrs(2, average=False),
         Pattern.OUT_ELEMWISE,
         False,
         reference=ref.max_pool2d_grad,
@@ -84,16 +77,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "nn.avg_pool2d_grad",
         ("data", "grad"),
-        {
-            "pool_size": REQUIRED,
-            "strides": (1, 1),
-            "dilation": (1, 1),
-            "padding": (0, 0),
-            "layout": "NCHW",
-            "out_layout": "",
-            "ceil_mode": False,
-            "count_include_pad": False,
-        },
+        pool_attrs(2, average=True),
         Pattern.OUT_ELEMWISE,
         False,
         reference=ref.avg_pool2d_grad,
@@ -118,18 +102,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "nn.conv2d_backward_weight",
         ("grad", "data"),
-        {
-            "strides": (1, 1),
-            "padding": (0, 0),
-            "dilation": (1, 1),
-            "groups": 1,
-            "channels": None,
-            "kernel_size": None,
-            "data_layout": "NCHW",
-            "kernel_layout": "OIHW",
-            "out_layout": "",
-            "out_dtype": "",
-        },
+        conv_attrs(2),
         Pattern.OUT_ELEMWISE,
         False,
         reference=ref.conv2d_backward_weight,

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import reference_qnn as ref
 from .row import REQUIRED, OpRow, Pattern, Sample
+from .window_attrs import conv_attrs, pool_attrs
 
 # Scales and zero points of an operand and of a result, and the inputs of a sample that has them.
 PARAMS: tuple[Any, ...] = (("float32",), ("int32",), ("float32",), ("int32",))
@@ -33,33 +34,11 @@ def _weights(*shape: int) -> Any:
     return tuple(flat)
 
 
-_CONV_ATTRS: dict[str, Any] = {
-    "strides": (1, 1),
-    "padding": (0, 0),
-    "dilation": (1, 1),
-    "groups": 1,
-    "channels": None,
-    "kernel_size": None,
-    "data_layout": "NCHW",
-    "kernel_layout": "OIHW",
-    "out_layout": "",
-    "out_dtype": "",
-}
-
 ROWS: tuple[OpRow, ...] = (
     OpRow(
         "qnn.avg_pool2d",
         ("data", "input_scale", "input_zero_point", "output_scale", "output_zero_point"),
-        {
-            "pool_size": REQUIRED,
-            "strides": (1, 1),
-            "dilation": (1, 1),
-            "padding": (0, 0),
-            "layout": "NCHW",
-            "out_layout": "",
-            "ceil_mode": False,
-            "count_include_pad": False,
-        },
+        pool_attrs(2, average=True),
         Pattern.OUT_ELEMWISE,
         False,
         reference=ref.avg_pool2d,
@@ -149,7 +128,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "qnn.conv2d",
         _DENSE,
-        _CONV_ATTRS,
+        conv_attrs(2),
         Pattern.OUT_ELEMWISE,
         False,
         reference=ref.conv2d,

@@ -35,20 +35,19 @@ def _hash(key: Sequence[int], counter: Sequence[int]) -> list[int]:
     return words
 
 
-def _shifted(a: int, b: int) -> tuple[int, int]:
-    if a == 1:
-        return 0, 1 << 63
-    return (a >> 1, 0) if a else (0, b >> 1)
+def _shifted(a: int) -> tuple[int, int]:
+    """The end of a path one bit on; one that has reached the second word is used up."""
+    return (0, 1 << 63) if a == 1 else (a >> 1, 0)
 
 
 def _next(state: list[int], count: int) -> list[int]:
     """A state whose counter has room for ``count`` numbers."""
     if state[7] < MASK - count:
         return state
-    if state[8] == 0 and state[9] == 0:
+    if state[8] == 0:
         return [*_hash(state[:4], [MASK] * 4), 0, 0, 0, 0, 1 << 63, 0]
     path = [state[4] | state[8], state[5] | state[9]]
-    return [*state[:4], *path, 0, 0, *_shifted(state[8], state[9])]
+    return [*state[:4], *path, 0, 0, *_shifted(state[8])]
 
 
 def threefry_generate(key: Array, *, out_shape: Sequence[int]) -> tuple[Array, Array]:
@@ -69,11 +68,11 @@ def threefry_generate(key: Array, *, out_shape: Sequence[int]) -> tuple[Array, A
 def threefry_split(key: Array) -> tuple[Array, Array]:
     """The left and the right state."""
     state = [int(w) for w in key]
-    if state[8] == 0 and state[9] == 0:
+    if state[8] == 0:
         fresh = _hash(state[:4], state[4:8])
         sides = [[*fresh, first, 0, 0, 0, 1 << 62, 0] for first in (0, 1 << 63)]
     else:
-        end = _shifted(state[8], state[9])
+        end = _shifted(state[8])
         path = [state[4] | state[8], state[5] | state[9]]
         sides = [[*state[:8], *end], [*state[:4], *path, *state[6:8], *end]]
     return np.array(sides[0], np.uint64), np.array(sides[1], np.uint64)

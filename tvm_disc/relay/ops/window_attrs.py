@@ -1,0 +1,62 @@
+"""Attributes that convolutions, pooling and resizing of one, two and three dims share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .row import REQUIRED
+
+_SPATIAL = ("", "W", "HW", "DHW")
+
+
+def conv_attrs(spatial: int, *, transposed: bool = False) -> dict[str, Any]:
+    """Attributes of a convolution over ``spatial`` dims, by default with channels first.
+
+    ``transposed`` exchanges the channels of the weights and adds ``output_padding``.
+    """
+    dims = _SPATIAL[spatial]
+    attrs: dict[str, Any] = {
+        "strides": (1,) * spatial,
+        # Relay pads both ends of one dim unless the convolution is transposed.
+        "padding": (0, 0) if spatial == 1 and not transposed else (0,) * spatial,
+        "dilation": (1,) * spatial,
+        "groups": 1,
+        "channels": None,
+        "kernel_size": None,
+        "data_layout": f"NC{dims}",
+        "kernel_layout": f"IO{dims}" if transposed else f"OI{dims}",
+        "out_layout": "",
+    }
+    if transposed:
+        attrs["output_padding"] = (0,) * spatial
+    return {**attrs, "out_dtype": ""}
+
+
+def pool_attrs(spatial: int, *, average: bool) -> dict[str, Any]:
+    """Attributes of pooling over ``spatial`` dims; an average may count the padding."""
+    attrs: dict[str, Any] = {
+        "pool_size": REQUIRED,
+        "strides": (1,) * spatial,
+        "dilation": (1,) * spatial,
+        "padding": (0,) * spatial,
+        "layout": f"NC{_SPATIAL[spatial]}",
+        "out_layout": "",
+        "ceil_mode": False,
+    }
+    return {**attrs, "count_include_pad": False} if average else attrs
+
+
+def resize_attrs(spatial: int) -> dict[str, Any]:
+    """Attributes of resizing images of ``spatial`` dims."""
+    return {
+        "size": None,
+        "roi": None,
+        "layout": f"NC{_SPATIAL[spatial]}",
+        "method": "linear",
+        "coordinate_transformation_mode": "half_pixel",
+        "rounding_method": "round",
+        "cubic_alpha": -0.5,
+        "cubic_exclude": 0,
+        "extrapolation_value": 0.0,
+        "out_dtype": "",
+    }
