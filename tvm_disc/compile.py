@@ -38,6 +38,7 @@ from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay.parser import parse
+from tvm_disc.relay_passes.bfloat16 import WidenBFloat16
 from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
@@ -136,9 +137,11 @@ def prepare(
             trace.say(FACTS, version.solver.describe)
     fused, refused = [], []
     for version in versions:
-        # Composite operators go first: simplification and fusion know core operators only.
+        # Composite operators go first: simplification and fusion know core operators only. Before
+        # them bfloat16, of which they are to round their result alone.
         with trace.stage("canonicalize"):
-            mod = Simplify(version.solver)(DecomposeComposite()(version.mod))
+            mod = DecomposeComposite()(WidenBFloat16()(version.mod))
+            mod = Simplify(version.solver)(mod)
             _report(trace, "canonical", mod, options)
         # Fusion comes before any buffer exists, and after all shape facts are known.
         with trace.stage("fuse"):

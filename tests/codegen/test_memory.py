@@ -153,3 +153,22 @@ def test_scratch_is_for_as_many_threads_as_find_work(monkeypatch: pytest.MonkeyP
         assert sizes[n] <= 1.1 * known, n
     assert sizes[0] <= sizes[1] < sizes[7] < sizes[64] < sizes[1000] == sizes[5000]
     assert 4 * sizes[1] < sizes[1000]
+
+
+def convolution(dims: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Two convolutions, as far as the plan; the second keeps its sums between K blocks."""
+    monkeypatch.setattr(compile, "compile_tir", lambda *_: None)
+    x = rows(dims[0], 24, *dims[1:])
+    shapes = ((80, 24, 3, 3), (20, 80, 3, 3))
+    weights = [relay.const(np.ones(shape, "float32")) for shape in shapes]
+    y = relay.nn.conv2d(x, weights[0], padding=(1, 1), channels=80, kernel_size=(3, 3))
+    y = relay.nn.conv2d(relay.nn.relu(y), weights[1], channels=20, kernel_size=(3, 3))
+    return tvm_disc.build(function(x, y), options=tvm_disc.Options(threads=2, load=False))
+
+
+def test_a_convolution_takes_panels_as_wide_as_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamic = convolution(("b", "h", "w"), monkeypatch)
+    for b, h, w in ((1, 3, 3), (1, 4, 4), (3, 5, 3), (1, 7, 9), (4, 6, 6), (2, 23, 23)):
+        shape = {"x": (b, 24, h, w)}
+        known = convolution((b, h, w), monkeypatch).workspace_bytes(shape)
+        assert dynamic.workspace_bytes(shape) <= 1.1 * known, shape

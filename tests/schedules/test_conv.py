@@ -198,6 +198,17 @@ def test_pooling(kind: str, kernel: int, stride: int, padding: int) -> None:
         np.testing.assert_allclose(got, np.maximum(expected, 0), rtol=1e-5, atol=1e-6)
 
 
+def test_pooling_to_a_single_column_takes_another_template() -> None:
+    x = relay.var("x", shape=(relay.Any(), 3, relay.Any(), 2), dtype="float32")
+    y = relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(2, 2))
+    exe = tvm_disc.build(relay.Function([x], relay.nn.relu(y)))
+    assert "a vector of outputs would be one number" in exe.explain()
+    for batch, height in ((1, 2), (0, 4), (2, 7), (5, 33), (1, 100)):
+        a = data((batch, height, 2), 3)
+        expected = np.maximum(windows(a, 2, 2, 0, 1, -np.inf).max(0), 0)
+        np.testing.assert_array_equal(exe(a), expected)
+
+
 def test_max_pooling_keeps_nan() -> None:
     x = image(1)
     exe = tvm_disc.build(

@@ -1,4 +1,4 @@
-"""Panels that end in a few columns beyond whole vectors, against float64 NumPy."""
+"""Panels of a few columns, against float64 NumPy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.schedules.conv_tail import tail_columns
+from tvm_disc.schedules.gemm_tile import GemmTile
 
 RNG = np.random.default_rng(0)
 
@@ -51,7 +52,9 @@ def test_the_taps_of_small_images() -> None:
 
 
 def test_where_there_is_no_tail() -> None:
-    assert tail_columns(16, 9, 48) == 0  # whole vectors, whatever the shape
-    assert tail_columns(16, 9, 49) == 4
-    assert tail_columns(8, 9, 49) == 2
-    assert tail_columns(16, 3, 49) == 0  # too few rows for a tile of inner products
+    wide, narrow = GemmTile(9, 48, 16), GemmTile(6, 16, 8)
+    assert tail_columns(wide, 9, 48) == 0  # no panel is narrow, whatever the shape
+    assert tail_columns(wide, 9, 49) == 4
+    assert tail_columns(wide, 9, 17) == 0
+    assert tail_columns(narrow, 9, 49) == 2
+    assert tail_columns(wide, 3, 49) == 0  # too few rows for a tile of inner products

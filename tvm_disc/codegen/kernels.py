@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm import relax
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.relay_passes.bfloat16 import MOVES, PRODUCTS
 from tvm_disc.relay_passes.graph import Node, link_users, read_call, tensor_type
 from tvm_disc.schedules.group import solver_of
 from tvm_disc.schedules.kernel import Group, Kernel, Machine
@@ -41,7 +42,7 @@ def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
             node = read_call(binding.var, value, lookup)
             lookup[binding.var] = node
             nodes.append(node)
-    _refuse_unknown_types([*params, *nodes])
+    _refuse_narrow(nodes)
     link_users([*params, *nodes])
     outputs = [lookup[v] for v in _output_vars(func)]
     for node in outputs:
@@ -54,13 +55,16 @@ def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
     return group, declared
 
 
-def _refuse_unknown_types(nodes: Sequence[Node]) -> None:
-    """TVM 0.27 has no code generator for the types that are refused here: LLVM crashes on them."""
+def _refuse_narrow(nodes: Sequence[Node]) -> None:
+    """No template computes in bfloat16: a user's pass may have made an operator that does."""
     for node in nodes:
-        if node.dtype == "bfloat16":
-            what = "an input" if node.op == "param" else node.op.removeprefix("relax.")
+        dtypes = (
+            (node.dtype,) if node.op in PRODUCTS else (node.dtype, *(x.dtype for x in node.inputs))
+        )
+        if "bfloat16" in dtypes and node.op not in MOVES:
             raise Unsupported(
-                f"{what}: there are no kernels for bfloat16; cast to float32 or float16"
+                f"{node.op.removeprefix('relax.')}: no kernel computes in bfloat16; cast its "
+                "operands to float32, and its result back"
             )
 
 

@@ -111,7 +111,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     As in Relay, int64 becomes int32 and float64 becomes float32 unless ``dtype`` says otherwise.
     """
     array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise TypeError(f"a constant holds numbers or bools, found {value!r}")
     if dtype is not None:
         return Constant(array.astype(dtype))

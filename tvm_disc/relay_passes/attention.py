@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.axes import reduced_axes
+from tvm_disc.relay_passes.bfloat16 import BFLOAT16
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.shape import Solver
@@ -37,7 +38,7 @@ class Attention:
         masked: what the softmax takes, ``scores`` itself if there is no chain.
         chain: the nodes after ``scores`` up to ``masked``, in program order.
         softmax: the nodes of the softmax, the maximum first.
-        views: the views between the softmax and ``result``.
+        views: the views between the softmax and ``result``, and roundings to bfloat16.
         result: the matmul of weights and values.
     """
 
@@ -58,7 +59,7 @@ def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
     """The attention that ends in matmul ``result``; None if it multiplies no softmax."""
     views: list[Node] = []
     weights = result.inputs[0]
-    while weights.cls is OpClass.VIEW:
+    while weights.cls is OpClass.VIEW or _rounds(weights):
         views.append(weights)
         weights = weights.inputs[0]
     softmax = _softmax(weights)
@@ -72,6 +73,11 @@ def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
     found = Attention(scores, masked, tuple(chain), softmax, tuple(views), result)
     reason = _refusal(found, solver)
     return found if reason is None else WhyNot(f"{result.name} as attention", reason)
+
+
+def _rounds(node: Node) -> bool:
+    """Whether a node only rounds to bfloat16, which the weights inside a kernel need not be."""
+    return node.op == "relax.astype" and node.dtype == BFLOAT16
 
 
 def _softmax(weights: Node) -> tuple[Node, ...] | None:
@@ -147,7 +153,8 @@ def same_matrix(source: Node, node: Node, solver: Solver) -> bool:
 
 def _refusal(found: Attention, solver: Solver) -> str | None:
     parts = found.nodes()
-    if any(n.dtype != found.result.dtype or n.dtype not in DTYPES for n in parts):
+    kinds = {n.dtype for n in parts if n.dtype != BFLOAT16 or n is found.result}
+    if kinds != {found.result.dtype} or not kinds <= set(DTYPES):
         return f"its parts are not all of one dtype out of {', '.join(DTYPES)}"
     if any(len(x.shape) < 2 for m in (found.scores, found.result) for x in m.inputs):
         return "a vector operand"
@@ -185,7 +192,7 @@ def is_lanewise(node: Node) -> bool:
         return False
     if node.dtype == "bool":
         return node.op == "relax.astype" or all(x.dtype == "bool" for x in node.inputs)
-    return node.dtype in DTYPES
+    return node.dtype in (*DTYPES, BFLOAT16)
 
 
 def operands(found: Attention) -> Sequence[Node]:

@@ -80,8 +80,9 @@ def _merge(out: Sequence_, lhs: Node, dots: Sequence[Node]) -> _Merged:
     fresh = Sequence_(out.solver, out.lookup)
     width = tirx.IntImm("int64", merged.shape[1])
     shape = (*dots[0].shape[:-1], width)
-    weight = const_node(relax.const(merged, dots[0].dtype))
-    value = fresh.emit(R.matmul(operand_expr(lhs), weight.expr), shape, dots[0].dtype, dots[0])
+    weight = const_node(relax.const(merged, dots[0].inputs[1].dtype))
+    product = R.matmul(operand_expr(lhs), weight.expr, out_dtype=dots[0].dtype)
+    value = fresh.emit(product, shape, dots[0].dtype, dots[0])
     finals = list(dots)
     if with_bias:
         vectors = [b[1].value for b in biases if b is not None and b[1].value is not None]

@@ -96,15 +96,33 @@ def remember(
             )
 
 
+def as_array(tensor: Any) -> Any:
+    """A tensor as a NumPy array over the same memory."""
+    try:
+        return np.from_dlpack(tensor)
+    except RuntimeError:  # bfloat16, which NumPy has from a package and DLPack's reader has not
+        import ml_dtypes
+
+        own = tvm_ffi.from_dlpack(tensor)
+        return np.from_dlpack(own._create_view(own.shape, "uint16")).view(ml_dtypes.bfloat16)
+
+
+def as_tensor(array: Any) -> Any:
+    """What programs read of an array; one of bfloat16, without DLPack, becomes a TVM tensor."""
+    if not isinstance(array, np.ndarray) or array.dtype.name != "bfloat16":
+        return array
+    return tvm_ffi.from_dlpack(array.view(np.uint16))._create_view(array.shape, "bfloat16")
+
+
 # What turns a TVM tensor into the caller's kind of tensor, by the type of the first input.
-CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: np.from_dlpack}
+CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: as_array}
 
 
 def converter(first: Any) -> Callable[[Any], Any]:
     """The conversion for callers whose first input is ``first``, remembered by its type."""
     kind = type(first)
     if isinstance(first, np.ndarray | np.generic | int | float | list):
-        CONVERTERS[kind] = np.from_dlpack
+        CONVERTERS[kind] = as_array
     elif kind.__module__.partition(".")[0] == "torch":
         import torch
 

@@ -38,6 +38,8 @@ from tvm_disc.runtime.arrays import (
     NDARRAY,
     SHAPES,
     arrays_are_readable,
+    as_array,
+    as_tensor,
     check_writable,
     converted_tree,
     converter,
@@ -213,7 +215,7 @@ class Executable:
             convert = converter(args[0] if args else None)
         bare = isinstance(self._outputs, int)
         converted = convert(result) if bare else converted_tree(result, self._outputs, convert)
-        if convert is np.from_dlpack and self._direct is not not_direct:
+        if convert is as_array and self._direct is not not_direct:
             remember(self._results, args, converted, self._plain)
         return converted
 
@@ -280,12 +282,14 @@ class Executable:
             raise BadInput(f"expected {len(self._names)} inputs ({expected}), found {len(args)}")
         if isinstance(error, MemoryError):
             raise MemoryError(f"out of memory for {self._found(args)}") from None
-        prepared = [self._prepare(k, a) for k, a in enumerate(args)]
+        prepared = [as_tensor(self._prepare(k, a)) for k, a in enumerate(args)]
         for k, tensor in enumerate(outputs):
             check_writable(k, tensor)
-        if any(p is not a for p, a in zip(prepared, args, strict=True)):
+        written = [as_tensor(x) for x in outputs]
+        pairs = zip((*prepared, *written), (*args, *outputs), strict=True)
+        if any(p is not a for p, a in pairs):
             try:
-                return self._main(*prepared, *outputs)
+                return self._main(*prepared, *written)
             except Exception as again:
                 error = again
         if isinstance(error, MemoryError):

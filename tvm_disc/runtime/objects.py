@@ -13,6 +13,7 @@ import tvm_ffi
 
 from tvm_disc.errors import BadInput
 from tvm_disc.relay.adt import ConstructorValue
+from tvm_disc.runtime.arrays import as_array, as_tensor
 
 ALIGNMENT_BYTES = 64
 _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
@@ -174,7 +175,7 @@ class _Encoder:
         array = value
         if not isinstance(value, np.ndarray):
             if hasattr(value, "__dlpack__"):
-                value = np.from_dlpack(value)
+                value = as_array(value)
             plain = isinstance(value, int | float | bool)
             array = np.asarray(value, dtype if plain else None)
         if not array.flags.c_contiguous:
@@ -247,4 +248,7 @@ def _tensor(
     dims = items[start + 3 : start + 3 + rank]
     size = each * int(np.prod(dims, dtype=np.int64))
     array = blob[offset : offset + size].view(kind[2]).reshape(dims)
-    return array if convert is np.from_dlpack else convert(tvm_ffi.from_dlpack(array))
+    if convert is as_array:
+        return array
+    tensor = as_tensor(array)
+    return convert(tvm_ffi.from_dlpack(array) if tensor is array else tensor)

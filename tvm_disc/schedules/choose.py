@@ -29,6 +29,7 @@ Expr: TypeAlias = Any
 LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
 UNMEASURED = Limits(gain=0.02, split_gain=0.001, run_gain=0.00025)  # a model may err by as much
 REMAINDERS = (16,)  # d % r of every dim
+WASTED_THREADS = 24.0  # times that a loss counts more which threads make
 
 
 @dataclass
@@ -127,7 +128,7 @@ def fit(
     """The choice for a table of costs (points x variants) and of features (points x features)."""
     if not any(v.safe for v in variants):
         raise Unsupported("every variant rests on facts that may not hold")
-    loss = losses(costs, weights)
+    loss = _wary(losses(costs, weights), variants)
     best: tuple[float, list[int]] | None = None
     for layout in dict.fromkeys(v.plan.layout for v in variants):
         usable = np.array([v.plan.layout == layout for v in variants])
@@ -151,6 +152,17 @@ def fit(
     numbers = {k: i for i, k in enumerate(needed)}
     picked = [variants[kept[k]] for k in needed]
     return Choice(picked, trees.renumber(tree, numbers), features)
+
+
+def _wary(loss: Values, variants: Sequence[Variant]) -> Values:
+    """The loss with more for threads where one is as fast: each takes its own scratch memory, and
+    a question that cannot be asked exactly had better err on the other side."""
+    serial = {id(v.plan): k for k, v in enumerate(variants) if v.run.parts == 1}
+    result: Values = loss.copy()
+    for k, variant in enumerate(variants):
+        alone = loss[:, serial.get(id(variant.plan), k)]
+        result[:, k] += WASTED_THREADS * np.maximum(np.minimum(loss[:, k], 1.0) - alone, 0)
+    return result
 
 
 def _with_runs(kept: Sequence[int], variants: Sequence[Variant]) -> list[int]:

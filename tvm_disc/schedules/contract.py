@@ -156,15 +156,14 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
         return WhyNot("implicit gemm", "one channel per group is no matrix product")
     sums = sums_of(data, weight, node)
-    if sums is None or data.dtype == "bfloat16":
+    if sums is None:
         of = f"{data.dtype} x {weight.dtype} -> {node.dtype}"
         return WhyNot("implicit gemm", f"{of} is not supported yet")
     if any(static_dim(d) is None for d in weight.shape):
         return WhyNot("implicit gemm", "the kernel's size is not known")
     view = ConvView(group, node)
     weights = view.weights(sums)
-    width = _size(view.sizes[2])
-    found = tiles(machine.isa, sums, width if isinstance(width, int) else None)
+    found = tiles(machine.isa, sums, ConvShape.of(node, view.groups).known_columns)
     found = [t for t in found if t.m_blocks == found[0].m_blocks]  # rows are cut at run time
     if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
         return _gemm_plans(group, view, solver, machine)

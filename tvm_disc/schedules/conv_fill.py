@@ -44,12 +44,16 @@ def literal_dims(dims: Sequence[Any]) -> list[int]:
 
 @dataclass(frozen=True)
 class Panel:
-    """Where columns go: row k of the block of channels at ``at + k * width``."""
+    """Where columns go: row k of the block of channels at ``at + k * width``.
+
+    ``vectors``: in the widest panel.
+    """
 
     columns: Expr
     buffer: Buffer
     at: Expr
-    width: int
+    width: Expr
+    vectors: int
     lanes: int
     dtype: str
 
@@ -166,7 +170,7 @@ class PanelFill:
             vectors = bind_opaque(
                 b, "vectors", tirx.truncdiv(length + (panel.lanes - 1), i64(panel.lanes))
             )
-            most = panel.width // panel.lanes
+            most = panel.vectors
             each: AbstractContextManager[None] = nullcontext()
             if source.strides[-1] == 1 and most > 1:  # else there are not enough masks
                 with b.when(vectors == most):  # every line of the input is visited once
@@ -188,7 +192,7 @@ class PanelFill:
         lanes, stride = panel.lanes, source.strides[-1]
         masks = [self._masks(v, part) for v in vectors]
         plane = bind_opaque(b, "plane", source.plane)
-        step = math.prod(source.taps) * panel.width
+        step = bind_opaque(b, "step", panel.width * math.prod(source.taps))
         picks = [tirx.IntImm("int32", lane * stride) for lane in range(lanes)]
         with b.loop("c", channels) as c:
             at, put = base + c * plane, to + c * step

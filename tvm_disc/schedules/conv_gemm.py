@@ -88,6 +88,15 @@ class ConvShape:
         """Rows of the im2col matrix."""
         return self.channels * self.taps
 
+    @property
+    def known_columns(self) -> int | None:
+        """Columns of one item, as far as they are known: small images lie side by side."""
+        images, pixels = known(self.images), known(self.pixels)
+        if not isinstance(pixels, int):
+            return None
+        together = isinstance(images, int) and pixels < _SMALL_IMAGE
+        return pixels * max(images, 1) if together else pixels
+
 
 class ConvCut:
     """How the work is cut; ``keep`` names what is not literal."""
@@ -129,15 +138,18 @@ class ConvCut:
         finest = -(-self.blocks // _LEAST_BLOCKS)
         self.groups_m = keep("groups_m", most(groups_m, least(wanted, finest)))
         self.per_m = keep("per_m", cdiv(self.blocks, self.groups_m))
-        # Scratch: sums, then panels.
-        register_tile = tile.m_r * tile.n_r
-        held = 1 if self.one_by_one else tile.n_panels
+        # Scratch: sums, then panels. A panel is as wide as the vectors that it needs.
+        vectors = cdiv(self.columns, tile.lanes) * tile.lanes
+        self.width = keep("width", least(vectors, tile.n_r))
+        self.tile_elems = keep("tile_elems", self.width * tile.m_r)
+        held = 1 if self.k_blocks == 1 else self.per_m * self.per_n
+        self.panels_at = keep("panels_at", cdiv(self.tile_elems * held, 16) * 16)
         self.panel_elems = self.depth * tile.n_r
-        sums = register_tile * (1 if self.k_blocks == 1 else most_blocks * tile.n_panels)
-        self.panels_at = -(-sums // 16) * 16
-        self.tail = tail_columns(tile.lanes, self.base_rows, known(self.columns))
-        self.tail_at = self.panels_at + held * self.panel_elems
-        self.elems = self.tail_at + Tail.elems(self.tail, self.depth, tile, itemsize)
+        across = self.width if self.one_by_one else least(vectors, self.per_n * tile.n_r)
+        self.tail = tail_columns(tile, self.base_rows, known(self.columns))
+        self.tail_at = keep("tail_at", self.panels_at + cdiv(across * self.depth, 16) * 16)
+        rest = self.columns - div(self.columns, tile.n_r) * tile.n_r
+        self.elems = self.tail_at + Tail.elems(self.tail, rest, self.depth, tile, itemsize)
 
     @property
     def tasks(self) -> Index:
@@ -185,9 +197,9 @@ class ConvBody:
         self.image_of = block.alloc("image_of", tile.n_panels, "int64")
         self.pixel_of = block.alloc("pixel_of", tile.n_panels, "int64")
         self.rows_of = block.alloc("rows_of", tile.n_panels, "int64")
-        most, depth = self.cut.tail, self.cut.depth
+        sizes = (self.cut.tail, self.cut.depth, self.cut.width)
         at = (scratch, self.cut.tail_at)
-        self.tail = Tail(block, self._bind, kernels, tile, dtype, most, depth, *at)
+        self.tail = Tail(block, self._bind, kernels, tile, dtype, *sizes, *at)
 
     def _bind(self, name: str, value: Index) -> Index:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
@@ -248,16 +260,21 @@ class ConvBody:
         n_r = self.tile.n_r
         return self._bind("columns", least(n_r, i64(self.cut.columns) - panel * n_r))
 
+    def _vectors(self, columns: Expr) -> Expr:
+        return self._bind("vectors", cdiv(columns, self.tile.lanes))
+
     def _fill(self, panel: Expr, slot: Expr, at: Expr, kb: Expr) -> None:
         """The rows of K block ``kb`` of one panel."""
         cut, tile = self.cut, self.tile
         first = self._bind("first_channel", kb * cut.per)
         count = self._bind("n_channels", least(cut.per, self.shape.channels - first))
+        columns = self._columns(panel)
         target = Panel(
-            columns=self._columns(panel),
+            columns=columns,
             buffer=self.scratch,
             at=self._bind("fill_at", at + cut.panels_at),
-            width=tile.n_r,
+            width=self._bind("panel_width", self._vectors(columns) * tile.lanes),
+            vectors=tile.vectors,
             lanes=tile.lanes,
             dtype=self.dtype,
         )
@@ -265,7 +282,8 @@ class ConvBody:
         image, pixel = (self.b.bind("from", c[slot]) for c in (self.image_of, self.pixel_of))
         fill.emit((image, pixel), self.group, (first, count))
         if cut.tail:
-            self.tail.take(target.at, target.columns, i64(count) * self.shape.taps)
+            with self.b.when(columns <= cut.tail):
+                self.tail.take(target.at, i64(count) * self.shape.taps)
 
     # --- register tiles ----------------------------------------------------------------------
 
@@ -291,27 +309,24 @@ class ConvBody:
             depth = self._bind("depth", tirx.min(depth, left))
         sums: Expr = i64(0)
         if cut.k_blocks > 1:
-            sums = self._bind("sums", (blk * tile.n_panels + slot) * (tile.m_r * tile.n_r))
+            sums = self._bind("sums", (blk * cut.per_n + slot) * cut.tile_elems)
         held = i64(0) if cut.one_by_one else slot
         b_at = self._bind("b_at", cut.panels_at + held * cut.panel_elems)
         a_at, lda = self._weights(i0, kb)
         ahead, step = self._ahead(panel_at, block_at, (a_at, lda, rows), depth)
-        form = KernelForm(ahead=True)
+        form = KernelForm(ahead=True, tight=True)
         counts = (cut.base_rows, cut.base_rows + 1) if cut.extra_rows else (cut.base_rows,)
         vectors = tuple(range(1, tile.vectors + 1))
         run = self.kernels.dispatcher(tile, self.dtype, counts, vectors, form)
         places = (self.ops.weights[a_at], self.scratch[b_at], self.scratch[sums], ahead)
-        tail = self.tail.count(columns) if cut.tail else i64(0)
-        wide = self._bind("wide", cdiv(columns - tail, tile.lanes))
         with b.when(kb == cut.k_blocks - 1) if cut.k_blocks > 1 else nullcontext():
             self._fetch(slot, (i0, rows), columns)
-        sizes = (depth, lda, tile.n_r, tile.n_r, kb, step, rows, wide)
-        with b.when(wide > 0):
+        sizes = (depth, lda, tile.n_r, cut.width, kb, step, rows, self._vectors(columns))
+        with b.when(columns > cut.tail) if cut.tail else nullcontext():
             b.eval(call(run, [*map(tirx.address_of, places), *map(i64, sizes)]))
         if cut.tail:
-            into = (self._bind("into", sums + columns - tail), kb)
-            with b.when(tail > 0):
-                self.tail.multiply((self.ops.weights, a_at, lda), rows, depth, into)
+            with b.when(columns <= cut.tail):
+                self.tail.multiply((self.ops.weights, a_at, lda), rows, depth, (sums, kb))
         if cut.k_blocks == 1:
             self._finish(slot, (i0, rows), columns, sums)
             return
@@ -406,7 +421,7 @@ class ConvBody:
         g = self._bind("g", add(mul(image, self.shape.groups), self.group))
         with b.loop("ei", rows) as ei:
             i = self._bind("i", i0 + ei)
-            row = self._bind("sum_row", sums + ei * tile.n_r + begin)
+            row = self._bind("sum_row", sums + ei * self.cut.width + begin)
 
             def scalar(e: Expr) -> None:
                 self.ops.store(b, g, i, pixel + e, self.scratch[row + e])

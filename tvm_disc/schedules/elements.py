@@ -23,8 +23,11 @@ from tvm_disc.schedules.emit import (
     element_dtype,
     i64,
     lanes_of,
+    loaded,
     ramp,
     same_lanes,
+    storage_dtype,
+    stored,
     with_lanes,
 )
 from tvm_disc.schedules.index import add, mul, product
@@ -84,8 +87,8 @@ def _astype(low: Lowering, node: Node, index: Index) -> Expr:
 
 
 def _reinterpret(low: Lowering, node: Node, index: Index) -> Expr:
-    value = low.at(node.inputs[0], index)
-    return tirx.reinterpret(with_lanes(node.dtype, value), value)
+    bits = stored(low.at(node.inputs[0], index), node.inputs[0].dtype)
+    return loaded(tirx.reinterpret(with_lanes(storage_dtype(node.dtype), bits), bits), node.dtype)
 
 
 def _reshape(low: Lowering, node: Node, index: Index) -> Expr:

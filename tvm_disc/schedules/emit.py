@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import numpy as np
 import tvm
 import tvm_ffi
 from tvm import tirx
@@ -29,6 +30,7 @@ Buffer: TypeAlias = Any
 Stmt: TypeAlias = Any
 
 INDEX = "int64"
+BFLOAT16 = "bfloat16"
 UNBOUNDED = 1 << 60  # extent of a flat view whose true size only the caller knows
 LINE_BYTES = 64  # of cache
 STACK_LIMIT_BYTES = 1008  # TVM promotes smaller constant allocations to the stack
@@ -42,6 +44,8 @@ def i64(value: int | Expr) -> Expr:
 def const(value: float | int | bool, dtype: str) -> Expr:
     """A literal of ``dtype``; of a vector dtype such as ``float32x16``, in every lane."""
     element, _, lanes = dtype.partition("x")
+    if element == BFLOAT16:
+        value, element = _as_bfloat16(value), value_dtype(element)
     literal = tirx.const(value, element)
     return tirx.Broadcast(literal, int(lanes)) if lanes else literal
 
@@ -142,8 +146,54 @@ def pointer(name: str, dtype: str) -> Var:
 
 
 def storage_dtype(dtype: str) -> str:
-    """How a dtype lies in memory: booleans take a byte."""
-    return "int8" if dtype == "bool" else dtype
+    """How a dtype lies in memory: booleans take a byte, of bfloat16 kernels know the bits."""
+    return {"bool": "int8", BFLOAT16: "uint16"}.get(dtype, dtype)
+
+
+def value_dtype(dtype: str) -> str:
+    """What the values of a dtype are in a kernel: those of bfloat16 are exact as float32."""
+    return "float32" if dtype == BFLOAT16 else dtype
+
+
+def loaded(element: Expr, dtype: str) -> Expr:
+    """The value of a ``dtype`` that lies in memory as ``element``."""
+    if dtype == "bool":
+        return truth(element)
+    if dtype != BFLOAT16:
+        return element
+    bits = tirx.Cast(with_lanes("uint32", element), element)
+    bits = tirx.shift_left(bits, const(16, dtype_of(bits)))
+    return tirx.reinterpret(with_lanes("float32", element), bits)
+
+
+def stored(value: Expr, dtype: str) -> Expr:
+    """The inverse of :func:`loaded`: a value of ``dtype`` as it lies in memory."""
+    if dtype == "bool":
+        return tirx.Cast(with_lanes("int8", value), value)
+    if dtype != BFLOAT16:
+        return value
+    bits = tirx.reinterpret(with_lanes("uint32", value), value)
+    return tirx.Cast(with_lanes("uint16", value), tirx.shift_right(bits, const(16, dtype_of(bits))))
+
+
+def rounded_bfloat16(value: Expr) -> Expr:
+    """A float32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
+    whole = with_lanes("uint32", value)
+    wide, bits = tirx.Var("wide", value.ty), tirx.Var("bits", whole)
+    odd = tirx.bitwise_and(tirx.shift_right(bits, const(16, whole)), const(1, whole))
+    up = tirx.bitwise_and(bits + odd + const(0x7FFF, whole), const(0xFFFF0000, whole))
+    # Carried into the exponent's end, a NaN's payload would make it a number.
+    number = wide <= const(float("inf"), dtype_of(value))
+    kept = tirx.reinterpret(dtype_of(value), tirx.Select(number, up, const(0x7FC00000, whole)))
+    return tirx.Let(wide, value, tirx.Let(bits, tirx.reinterpret(whole, wide), kept))
+
+
+def _as_bfloat16(value: float) -> float:
+    """A number rounded as :func:`rounded_bfloat16` does."""
+    bits = int(np.float32(value).view(np.uint32))
+    if not np.isnan(value):
+        bits = (bits + (bits >> 16 & 1) + 0x7FFF) & 0xFFFF0000
+    return float(np.uint32(bits).view(np.float32))
 
 
 def index_var(name: str) -> Var:
@@ -193,7 +243,7 @@ def _opaque(value: Expr) -> Expr:
     return tirx.reinterpret(dtype_of(value), tirx.reinterpret(bits, value))
 
 
-_SAME_WIDTH = {"float16": "int16", "bfloat16": "int16", "float32": "int32", "float64": "int64"}
+_SAME_WIDTH = {"float16": "int16", "float32": "int32", "float64": "int64"}
 
 
 class Block:

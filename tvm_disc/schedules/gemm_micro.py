@@ -14,7 +14,7 @@ row count (residue dispatch as in Nimble, with the blocks balanced so none is th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import tvm
@@ -120,7 +120,7 @@ class KernelForm:
     the first ``tail`` lanes of the last vector of ``c`` exist, with ``short`` of ``b``.
     ``b_dtype``: what B is kept in, if narrower than the sums; ``uint16`` holds bits of bfloat16.
     ``quads``: A and B are words of four bytes whose products are all added; sums start from the row
-    before B's first.
+    before B's first. ``tight``: rows of a packed B are no wider than its vectors.
     """
 
     ahead: bool = False
@@ -128,6 +128,7 @@ class KernelForm:
     short: bool = False
     b_dtype: str = ""
     quads: bool = False
+    tight: bool = False
 
     @property
     def pointers(self) -> tuple[str, ...]:
@@ -165,7 +166,8 @@ def micro_kernel(
     params = {n: index_var(n) for n in form.sizes}
     k, lda, ldb, ldc, accumulate = list(params.values())[:5]
     if form.ahead:
-        ldb = i64(tile.n_r)  # packed; a constant leaves registers for the rows of A
+        # Packed; a constant leaves registers for the rows of A.
+        ldb = i64(vectors * lanes if form.tight else tile.n_r)
     blk = Block()
     buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in pointers.items()}
     a, b, c = buffers["a"], buffers["b"], buffers["c"]
@@ -354,8 +356,9 @@ class MicroKernels:
 
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
     """What makes two kernels of one size different."""
-    knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, tile.n_r if form.ahead else 0)
-    return (*knobs, form.ahead, form.tail, form.short, form.b_dtype, form.quads)
+    wide = tile.n_r if form.ahead and not form.tight else 0
+    knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, wide)
+    return (*knobs, *astuple(form))
 
 
 def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:

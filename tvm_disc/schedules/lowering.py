@@ -22,9 +22,12 @@ from tvm_disc.schedules.emit import (
     element_dtype,
     i64,
     lanes_of,
+    loaded,
     masked_load,
     same_lanes,
+    stored,
     truth,
+    value_dtype,
     with_lanes,
 )
 from tvm_disc.schedules.index import IndexSpace
@@ -82,7 +85,7 @@ class Lowering:
         return node in self._readers
 
     def load(self, buffer: Buffer, offset: Expr, dtype: str) -> Expr:
-        """One element; booleans are bytes in memory."""
+        """One element, as kernels compute with it."""
         if self._mask is None or lanes_of(i64(offset)) == 1:
             value = buffer[offset]
         elif isinstance(offset, tirx.Ramp) and _is_one(offset.stride):
@@ -90,7 +93,7 @@ class Lowering:
         else:
             # An element that exists stands in for those that may not.
             value = buffer[tirx.Select(self._mask, *same_lanes(offset, i64(0)))]
-        return truth(value) if dtype == "bool" else value
+        return loaded(value, dtype)
 
     def at(self, node: Node, index: Index) -> Expr:
         """The value of ``node`` at ``index`` (one int64 expression per dim)."""
@@ -114,7 +117,7 @@ class Lowering:
 
         def capture(node: Node) -> Reader:
             def read(index: Index) -> Expr:
-                token = tirx.Var("here", node.dtype)
+                token = tirx.Var("here", value_dtype(node.dtype))
                 found[token] = (node, self.space.join(index, node.shape))
                 return token
 
@@ -240,9 +243,7 @@ class Lowering:
 
     def store(self, buffer: Buffer, offset: Expr, value: Expr, dtype: str) -> None:
         """Store one element, resolving the indices used."""
-        if dtype == "bool":
-            value = tirx.Cast(with_lanes("int8", value), value)
-        offset, value = same_lanes(offset, value)
+        offset, value = same_lanes(offset, stored(value, dtype))
         self.resolve([offset, value])
         if self._mask is None or lanes_of(offset) == 1:
             self.block.store(buffer, offset, value)

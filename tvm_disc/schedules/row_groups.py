@@ -26,11 +26,11 @@ from tvm_disc.schedules.emit import (
     Buffer,
     first_lanes,
     i64,
+    loaded,
     ramp,
     same_lanes,
     storage_dtype,
-    truth,
-    with_lanes,
+    stored,
 )
 from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.index import product
@@ -189,13 +189,11 @@ class RowGroups:
         self._put(node, ramp(i64(0), self.most), finish(node, total))
 
     def _value(self, node: Node, at: Expr) -> Expr:
-        value = self.values[node][at]
-        return truth(value) if node.dtype == "bool" else self.block.bind(node.name, value)
+        value = loaded(self.values[node][at], node.dtype)
+        return value if node.dtype == "bool" else self.block.bind(node.name, value)
 
     def _put(self, node: Node, at: Expr, value: Expr) -> None:
-        if node.dtype == "bool":
-            value = tirx.Cast(with_lanes("int8", value), value)
-        at, value = same_lanes(at, value)
+        at, value = same_lanes(at, stored(value, node.dtype))
         self.low.resolve([value])
         self.block.store(self.values[node], at, value)
 

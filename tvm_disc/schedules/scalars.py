@@ -10,12 +10,15 @@ from tvm import tirx
 
 from tvm_disc.schedules import vecmath
 from tvm_disc.schedules.emit import (
+    BFLOAT16,
     const,
     dtype_of,
     element_dtype,
     lanes_of,
+    rounded_bfloat16,
     same_lanes,
     truth,
+    value_dtype,
     with_lanes,
 )
 
@@ -159,6 +162,8 @@ def _truth(x: Expr) -> Expr:
 
 def cast(value: Expr, dtype: str) -> Expr:
     """``value`` as ``dtype``; to bool means "is not zero"."""
+    if dtype == BFLOAT16:
+        return rounded_bfloat16(cast(value, value_dtype(dtype)))
     if element_dtype(value) == dtype:
         return value
     if dtype == "bool":

@@ -179,8 +179,8 @@ class Session:
 
     def _input(self, node: Node, points: Mapping[Any, Any]) -> Any:
         elems = _elems(node, points)
-        kind = np.dtype(storage_dtype(node.dtype)) if node.dtype != "bfloat16" else None
-        if kind is not None and kind.kind == "f":
+        kind = np.dtype(storage_dtype(node.dtype))
+        if kind.kind == "f":
             array = self.rng.uniform(0.1, 1.0, elems).astype(kind)
             return tvm.runtime.tensor(array, self.device)
         # Integers index something, perhaps of one element.
@@ -194,10 +194,7 @@ class Session:
         return tvm.runtime.tensor(array.reshape(-1), self.device)
 
     def _empty(self, elems: int, dtype: str) -> Any:
-        dtype = storage_dtype(dtype)
-        if dtype == "bfloat16":
-            dtype = "uint16"
-        return tvm.runtime.tensor(np.zeros(max(elems, 1), dtype), self.device)
+        return tvm.runtime.tensor(np.zeros(max(elems, 1), storage_dtype(dtype)), self.device)
 
 
 def _elems(node: Node, points: Mapping[Any, Any]) -> int:

@@ -1,0 +1,148 @@
+"""bfloat16 is a format of memory: operators compute in float32 and round their results.
+
+An operator on bfloat16 tensors becomes one on float32 between casts, ``relax.astype``, which fusion
+makes part of the kernels around it. So a fused kernel rounds exactly where the graph has a bfloat16
+value, composite operators (softmax, normalization) once, at their end, and reductions add in
+float32. Moves keep the bits; products read narrow operands and give their float32 sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax import op as R
+
+from tvm_disc.relay.kernel_ops import REINTERPRET
+
+Expr: TypeAlias = Any
+
+BFLOAT16, WIDE = "bfloat16", "float32"
+
+# Elements are moved or converted as they are.
+MOVES = frozenset(
+    f"relax.{name}"
+    for name in (
+        "reshape", "expand_dims", "squeeze", "flatten", "nn.batch_flatten", "permute_dims",
+        "broadcast_to", "concat", "stack", "split", "strided_slice", "take", "gather_elements",
+        "gather_nd", "flip", "tile", "repeat", "tril", "triu", "astype", "nn.dropout",
+    )
+) | {REINTERPRET}  # fmt: skip
+
+# Operators whose templates read narrow operands and add in float32.
+PRODUCTS = ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")
+
+
+def _is_narrow(x: Expr) -> bool:
+    return isinstance(x.ty, relax.TensorType) and str(x.ty.dtype) == BFLOAT16
+
+
+def _narrow_fields(ty: Any) -> list[bool]:
+    """Whether a value, or each field of it, is a tensor of bfloat16."""
+    fields = ty.fields if isinstance(ty, tvm.ir.TupleType) else [ty]
+    return [isinstance(t, relax.TensorType) and str(t.dtype) == BFLOAT16 for t in fields]
+
+
+def _tensors(args: Any) -> list[Expr]:
+    """The operands, those inside tuples too."""
+    return [x for a in args for x in (a.fields if isinstance(a, tvm.ir.Tuple) else [a])]
+
+
+def _map_tensors(args: Any, fn: Callable[[Expr], Expr]) -> list[Expr]:
+    """The operands with ``fn`` applied to bfloat16 tensors, those inside tuples too."""
+    result = []
+    for arg in args:
+        if isinstance(arg, tvm.ir.Tuple):
+            result.append(relax.Tuple(_map_tensors(arg.fields, fn)))
+        else:
+            result.append(fn(arg) if _is_narrow(arg) else arg)
+    return result
+
+
+def _wide_attrs(attrs: Any, product: bool) -> Any:
+    """Attributes that name float32 where they named bfloat16, as the result of a product."""
+    if attrs is None:
+        return None
+    if isinstance(attrs, tvm.ir.DictAttrs):
+        key, fields = "ir.DictAttrs", {str(k): v for k, v in attrs.items()}
+    else:
+        info = type(attrs).__tvm_ffi_type_info__
+        key, fields = str(info.type_key), {f.name: getattr(attrs, f.name) for f in info.fields}
+    narrow = [k for k, v in fields.items() if str(v) == BFLOAT16 or (product and k == "out_dtype")]
+    if not narrow:
+        return attrs
+    wide = {k: WIDE if isinstance(fields[k], str) else tvm_ffi.dtype(WIDE) for k in narrow}
+    return tvm.ir.make_node(key, **{**fields, **wide})
+
+
+@relax.expr_functor.mutator
+class _Widener(relax.PyExprMutator):  # type: ignore[misc]
+    def visit_call_(self, call: Any) -> Any:
+        ty = call.ty
+        call = self.visit_expr_post_order(call)
+        if not isinstance(call, tvm.ir.Call) or not isinstance(call.op, tvm.ir.Op):
+            return call
+        name, narrow = str(call.op.name), any(map(_is_narrow, _tensors(call.args)))
+        if name in MOVES or not (narrow or any(_narrow_fields(ty))):
+            return call
+        args, attrs = call.args, _wide_attrs(call.attrs, name in PRODUCTS)
+        if name not in PRODUCTS or not all(map(_is_narrow, args)):
+            args = _map_tensors(args, self._widened)
+        made = tvm.ir.Call(call.op, list(args), attrs, list(call.ty_args))
+        return self._narrowed(self.builder_.normalize(made), ty)
+
+    def _widened(self, x: Expr) -> Expr:
+        return self.builder_.emit(R.astype(x, WIDE))
+
+    def _narrowed(self, call: Any, ty: Any) -> Expr:
+        """The result, or the fields of it, rounded to bfloat16 where they were of that type."""
+        narrow = _narrow_fields(ty)
+        if not any(narrow):
+            return call
+        value = self.builder_.emit(call)
+        if not isinstance(ty, tvm.ir.TupleType):
+            return self.builder_.normalize(R.astype(value, BFLOAT16))
+        fields = [self.builder_.emit(relax.TupleGetItem(value, k)) for k in range(len(narrow))]
+        return relax.Tuple(
+            [
+                self.builder_.emit(R.astype(x, BFLOAT16)) if n else x
+                for x, n in zip(fields, narrow, strict=True)
+            ]
+        )
+
+
+def _mentions(mod: Any) -> bool:
+    """Whether any value of a module is of bfloat16."""
+    found: list[Any] = []
+
+    def look(expr: Any) -> None:
+        if not found and isinstance(expr, tvm.ir.Call | relax.Var | tvm.ir.GenericConst):
+            ty = getattr(expr, "ty", None)
+            if ty is not None and any(_narrow_fields(ty)):
+                found.append(expr)
+
+    for _, func in mod.functions_items():
+        if isinstance(func, relax.Function) and not found:
+            relax.analysis.post_order_visit(func, look)
+    return bool(found)
+
+
+def WidenBFloat16() -> Any:
+    """A module pass that computes on bfloat16 in float32, rounding each operator's result."""
+
+    def widen(mod: Any, ctx: Any) -> Any:
+        if not _mentions(mod):
+            return mod
+        mutator = _Widener(mod)
+        for gv, func in mod.functions_items():
+            if isinstance(func, relax.Function):
+                mutator.builder_.update_func(gv, mutator.visit_expr(func))
+        return mutator.builder_.get()
+
+    return tvm.transform.module_pass(widen, opt_level=0, name="WidenBFloat16")
+
+
+__all__: list[str] = ["MOVES", "PRODUCTS", "WidenBFloat16"]
