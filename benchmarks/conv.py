@@ -25,6 +25,7 @@ _SETTINGS = {
 if any(os.environ.get(k) != v for k, v in _SETTINGS.items()) and __name__ == "__main__":
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **_SETTINGS})
 
+import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -240,18 +241,33 @@ def measure(layer: Layer, rounds: int) -> list[dict[str, float]]:
     return found
 
 
-def main(argv: list[str]) -> None:
-    only = argv[argv.index("--only") + 1] if "--only" in argv else ""
-    rounds = int(argv[argv.index("--rounds") + 1]) if "--rounds" in argv else 5
-    for network in [n for n in NETWORKS if n in argv] or list(NETWORKS):
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("networks", nargs="*", metavar="NETWORK",
+                        help=f"of {', '.join(NETWORKS)}; default: all")  # fmt: skip
+    parser.add_argument("--only", default="", help="layers whose name has this text")
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    for name in args.networks:
+        if name not in NETWORKS:
+            parser.error(f"no network is called {name!r}; there are {', '.join(NETWORKS)}")
+    for network in args.networks or NETWORKS:
         print(f"# {network}")
-        found = [r for layer in NETWORKS[network] if only in str(layer)
-                 for r in measure(layer, rounds)]  # fmt: skip
+        found = [r for layer in NETWORKS[network] if args.only in str(layer)
+                 for r in measure(layer, args.rounds)]  # fmt: skip
         for peer in found[0] if found else ():
             ratios = np.array([r[peer] for r in found])
             mean = float(np.exp(np.log(ratios).mean()))
             print(f"# {network} beside {peer}: geometric mean {mean:.2f}, worst {ratios.min():.2f}")
+        if len(found) > 0 and len(found[0]) > 1:
+            best = np.array([min(r.values()) for r in found])
+            mean = float(np.exp(np.log(best).mean()))
+            low = f"{int((best < 0.8).sum())} of {len(best)} below 0.8"
+            print(f"# {network} beside the faster: geometric mean {mean:.2f}, "
+                  f"worst {best.min():.2f}, {low}")  # fmt: skip
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -21,8 +21,8 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
+import argparse
 import ctypes
-import itertools
 import json
 import sys
 import time
@@ -55,6 +55,7 @@ LAYERS = [
 DIETCODE = [(768, 2304), (768, 768), (3072, 768), (768, 3072)]  # M is 16 T
 ROWS = [1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 200, 255, 384, 512, 1000]
 LENGTHS = [5, 24, 43, 62, 81, 100, 119, 128]
+PARTS = ("weights", "dietcode", "batch", "gemv")
 Run = Callable[[], float]  # one timing: seconds per product
 Tuned = Callable[[int | None], dot.GemmTile]  # the tile for a known number of columns
 Grid = list[tuple[tuple[int, int], list[int]]]  # ((K, N), values of M)
@@ -300,47 +301,59 @@ def summary(points: list[dict[str, Any]]) -> None:
         )
 
 
-def main(argv: list[str]) -> None:
-    if argv[:1] == ["summary"]:
-        summary([p for path in argv[1:] for p in json.loads(Path(path).read_text())])
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    words = f"of {', '.join(PARTS)}; default: all. Or: summary FILE ..."
+    parser.add_argument("words", nargs="*", metavar="PART", help=words)
+    parser.add_argument("--quick", action="store_true", help="fewer points and rounds")
+    parser.add_argument("--only", default="", metavar="KxN", help="one layer")
+    parser.add_argument("--knobs", default="", metavar="NAME=VALUE,...", help="of the tile")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="add the points to this file")
+    args = parser.parse_args()
+    unknown = [w for w in args.words if w not in PARTS] if args.words[:1] != ["summary"] else []
+    if unknown:
+        parser.error(f"no part is called {unknown[0]!r}; there are {', '.join(PARTS)}")
+    return args
+
+
+def main(args: argparse.Namespace) -> None:
+    if args.words[:1] == ["summary"]:
+        summary([p for path in args.words[1:] for p in json.loads(Path(path).read_text())])
         return
     target = cpu()
-    quick = "--quick" in argv
-    rounds = 5 if quick else 7
-    given = dict(itertools.pairwise(argv))
-    items = given["--knobs"].split(",") if "--knobs" in given else []
-    knobs = {key: int(value) for key, value in (item.split("=") for item in items)}
+    rounds = 5 if args.quick else 7
+    knobs = {k: int(v) for k, v in (i.split("=") for i in args.knobs.split(",") if i)}
 
     def tuned(n: int | None) -> dot.GemmTile:
         base = dot.default_tile(dot.isa_of(target), "float32", n).to_json()
         return dot.GemmTile.from_json({**base, **knobs})
 
     def chosen(layers: list[tuple[int, int]], rows: list[int]) -> Grid:
-        only = given.get("--only", "")
-        return [(layer, rows) for layer in layers if only in ("", "{}x{}".format(*layer))]
+        return [(layer, rows) for layer in layers if args.only in ("", "{}x{}".format(*layer))]
 
-    known = ("weights", "dietcode", "batch", "gemv")
-    parts = [p for p in known if p in argv] or known
+    parts = args.words or PARTS
     peak = fma_peak(target)
     print(f"# {tuned(None)}\n# FMA peak {np.median([peak() for _ in range(9)]):.1f} GF/s")
     few = [1, 7, 16, 64, 100, 128, 255, 512]
-    lengths = LENGTHS[::3] if quick else LENGTHS
+    lengths = LENGTHS[::3] if args.quick else LENGTHS
     if "gemv" in parts:
-        bench_gemv(tuned, target, quick)
+        bench_gemv(tuned, target, args.quick)
     if "batch" in parts:
         bench_batch(tuned, target, peak, lengths, rounds)
     if "weights" in parts:
-        bench_weights(tuned, target, peak, chosen(LAYERS, few if quick else ROWS), rounds)
+        bench_weights(tuned, target, peak, chosen(LAYERS, few if args.quick else ROWS), rounds)
     if "dietcode" in parts:
         rows = [16 * t for t in lengths]
         bench_weights(tuned, target, peak, chosen(DIETCODE, rows), rounds)
     if POINTS:
         summary(POINTS)
-    if "--save" in given:
-        path = Path(given["--save"])
-        before = json.loads(path.read_text()) if path.exists() else []
-        path.write_text(json.dumps(before + POINTS))
+    if args.save is not None:
+        before = json.loads(args.save.read_text()) if args.save.exists() else []
+        args.save.write_text(json.dumps(before + POINTS))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(arguments())
