@@ -54,7 +54,7 @@ from tvm_disc.tune.tune import Tuned, measure_tasks
 
 MODELS = Path(__file__).parents[1] / "tests" / "data" / "relay" / "models"
 TUNE = Effort()
-CAREFUL = Effort(rounds=13, round_ns=3e5, most_rounds=39, hopeless=1.6)  # percents are asked for
+CAREFUL = Effort(20, disagreement=0.005, most_rounds=80, hopeless=1.6, patience_s=3.0)
 PASSES = (("tune", TUNE), ("held", CAREFUL), ("again", CAREFUL))
 
 
