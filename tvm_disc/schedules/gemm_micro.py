@@ -336,7 +336,8 @@ class MicroKernels:
         values. One function serves every call with these choices.
 
         A load under a mask takes a turn of a multiply-add, so the widest of several kernels reads
-        whole vectors; a partial one is left to the narrowest.
+        whole vectors; with ``short``, one more parameter tells whether B lies where it may not, and
+        a partial one is left to the narrowest.
         """
         knobs = _knobs(tile, dtype, form)
         key: tuple[int | str, ...] = ("dispatch", *knobs, *rows, 0, *vectors)
@@ -344,7 +345,7 @@ class MicroKernels:
             return self._vars[key]
         self._vars[key] = var = tvm.ir.GlobalVar(f"gemm_tile_{dtype}_{len(self._vars)}")
         args = {**_pointers(form, dtype), **{n: index_var(n) for n in form.sizes}}
-        n_rows, n_vectors = index_var("rows"), index_var("vectors")
+        n_rows, n_vectors, in_place = (index_var(n) for n in ("rows", "vectors", "in_place"))
         b = Block()
         widest = vectors[-1]
         splits = form.short and widest > 1 and vectors == tuple(range(1, widest + 1))
@@ -363,14 +364,15 @@ class MicroKernels:
             if nv < widest or not splits:
                 run(nv, args)
                 return
-            with b.when(args["tail"] == tile.lanes):
+            with b.when(tirx.any(args["tail"] == tile.lanes, in_place == 0)):
                 run(nv, args)
             with b.otherwise():
                 run(nv - 1, {**args, "tail": i64(tile.lanes)})
                 run(1, {**args, **_moved(b, args, dtype, (nv - 1) * tile.lanes)})
 
         _pick(b, n_vectors, vectors, pick)
-        self.functions[var] = may_alias(prim_func([*args.values(), n_rows, n_vectors], b.stmt()))
+        params = [*args.values(), n_rows, n_vectors, *((in_place,) * form.short)]
+        self.functions[var] = may_alias(prim_func(params, b.stmt()))
         return var
 
 
