@@ -22,7 +22,7 @@ from tvm_disc.schedules.signature import describe_group, group_key, template_has
 from tvm_disc.schedules.variant import Need
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench
-from tvm_disc.tune.measure import Effort, Session, apart_from_workers, local_session
+from tvm_disc.tune.measure import Effort, Session, apart_from_workers, compare, local_session
 
 QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1)
 
@@ -130,5 +130,19 @@ def test_one_slow_time_does_not_give_a_variant_up(
     monkeypatch.setattr(session, "_once", once)
     effort = Effort(rounds=4, round_ns=1.0, most_rounds=4, pause_s=0.0)
     times = session.time((600, 1000), effort)
-    assert times[0] == 200.0 and times[1] == 100.0
+    assert times[:2] == pytest.approx([200.0, 100.0])
     assert calls[1] > calls[0] >= 5
+
+
+def test_what_slows_a_round_down_says_nothing_of_the_variants() -> None:
+    rng = np.random.default_rng(0)
+    level = rng.uniform(1, 3, 20)  # a neighbour comes and goes
+    rounds = np.outer([100.0, 102.0, 140.0], level) * rng.uniform(0.99, 1.01, (3, 20))
+    rounds[0, 3] *= 5  # and takes the core once
+    times, errors = compare(rounds.tolist(), 0.25)
+    assert times[1] / times[0] == pytest.approx(1.02, abs=0.006)
+    assert times[2] / times[0] == pytest.approx(1.40, abs=0.01)
+    assert times[0] == pytest.approx(100 * np.quantile(level, 0.25), rel=0.05)
+    assert max(errors) < 0.01
+    (alone,), _ = compare([rounds[2].tolist()], 0.25)
+    assert alone == pytest.approx(np.quantile(rounds[2], 0.25), rel=0.01)

@@ -168,7 +168,8 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
         return _gemm_plans(group, view, solver, machine)
     return [
-        _conv_plan(group, view, weights, tile, doubt(tile, found[0]), machine) for tile in found
+        _conv_plan(group, view, weights, tile, doubt(tile, found[0], True), machine)
+        for tile in found
     ]
 
 
@@ -225,7 +226,11 @@ def _gemm_plans(
     width = _size(view.sizes[2])
     known = width if isinstance(width, int) else None
     found = tiles(machine.isa, _dtypes(view)[0], known)
-    plans = [_gemm_plan(group, view, t, doubt(t, found[0]), solver, machine) for t in found]
+    packed = bool(view.packed(found[0]))
+    plans = [
+        _gemm_plan(group, view, tile, doubt(tile, found[0], packed), solver, machine)
+        for tile in found
+    ]
     if isinstance(view, MatMulView):
         plans += _parts_of_k(view, plans[0], found[0], solver, machine)
     return plans
@@ -271,7 +276,7 @@ def _gemm_plan(
         may_alias=True,
         knobs=GemmKnobs.of(tile),
         cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
-        features=(batch, m, n, k),
+        features=(batch, m, n, k, n % tile.n_r),
         layout=f"{tile.n_r} columns" if packed else "",
         notes={
             "tile": f"{tile.m_r}x{tile.n_r}",

@@ -186,7 +186,7 @@ class _Emitter:
             sizes = [p.k, a_view.stride, b_view.k_stride, out.stride, 0]
             if form.masks:
                 sizes.append(columns - (vectors - 1) * tile.lanes)
-            sizes += [least(tile.m_r, p.m - i), vectors]
+            sizes += [least(tile.m_r, p.m - i), vectors, *((1,) * form.short)]
             b.eval(call(run, [*at, *map(i64, sizes)]))
 
     def _all_tasks(self, lo: Index, hi: Index) -> None:
@@ -341,6 +341,8 @@ class _Emitter:
                 if form.masks:
                     sizes.append(columns - (vectors - 1) * tile.lanes)
                 sizes += [rows, vectors]
+                if form.short:
+                    sizes.append(int(b_buf is not self.scratch))
                 b.eval(call(run, [*at, *map(i64, sizes)]))
 
             self._first(b_views, kernel)

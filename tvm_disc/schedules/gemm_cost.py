@@ -18,7 +18,7 @@ from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_inner import inner_cost, most_inner_rows, possible
 from tvm_disc.schedules.gemm_narrow import narrow_cost, widths
-from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a, is_one
+from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a, is_one, known
 from tvm_disc.schedules.gemm_tile import GemmTile
 from tvm_disc.schedules.points import Points, Values, evaluate
 
@@ -54,7 +54,7 @@ def gemm_ns(
     groups_m = np.ceil(blocks / tile.m_blocks)
     groups_n = np.ceil(panels / tile.n_panels)
     if spec.b_packed is None:
-        time = time + _packs(spec, tile, m, n) * k * n * model.pack_ns
+        time = time + _packs(spec, tile, m) * k * n * model.pack_ns
     time = time * _instead((m, n, k), spec, tile) + m * n * model.store_ns
     if copies_a(spec):
         time = time + groups_n * m * k * model.pack_ns
@@ -65,11 +65,13 @@ def gemm_ns(
     return np.asarray(batch * time * factor)
 
 
-def _packs(spec: GemmSpec, tile: GemmTile, m: Values, n: Values) -> Values | float:
+def _packs(spec: GemmSpec, tile: GemmTile, m: Values) -> Values | float:
     """Whether B is brought into panels when the product runs."""
     if spec.b_affine is None or not is_one(spec.b_affine.stride):
         return 1.0
-    return np.asarray((m > tile.pack_rows) & (n > 2 * tile.n_r), np.float64)
+    step = known(spec.b_affine.k_stride)
+    dense = isinstance(step, int) and 0 < step <= 2 * tile.n_r
+    return 0.0 if dense else np.asarray(m > tile.pack_rows, np.float64)
 
 
 def _instead(sizes: Sequence[Values], spec: GemmSpec, tile: GemmTile) -> Values | float:

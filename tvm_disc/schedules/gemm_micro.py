@@ -13,8 +13,8 @@ row count (residue dispatch as in Nimble, with the blocks balanced so none is th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import tvm
@@ -336,21 +336,45 @@ class MicroKernels:
 
         Its parameters are a kernel's, then ``rows`` and ``vectors``, each one of the given
         values. One function serves every call with these choices.
+
+        A load under a mask takes a turn of a multiply-add, so the widest of several kernels reads
+        whole vectors; with ``short``, one more parameter tells whether B lies where it may not, and
+        a partial one is left to the narrowest.
         """
         knobs = _knobs(tile, dtype, form)
         key: tuple[int | str, ...] = ("dispatch", *knobs, *rows, 0, *vectors)
         if key in self._vars:
             return self._vars[key]
         self._vars[key] = var = tvm.ir.GlobalVar(f"gemm_tile_{dtype}_{len(self._vars)}")
-        args = [*_pointers(form, dtype).values(), *(index_var(n) for n in form.sizes)]
-        n_rows, n_vectors = index_var("rows"), index_var("vectors")
+        args = {**_pointers(form, dtype), **{n: index_var(n) for n in form.sizes}}
+        n_rows, n_vectors, in_place = (index_var(n) for n in ("rows", "vectors", "in_place"))
         b = Block()
+        widest = vectors[-1]
+        splits = form.short and widest > 1 and vectors == tuple(range(1, widest + 1))
+        whole = replace(form, short=False) if form.short and len(vectors) > 1 else form
 
-        def kernel(nr: int, nv: int) -> None:
-            b.eval(call(self.get(tile, dtype, nr, nv, form), args))
+        def run(nv: int, given: Mapping[str, Expr]) -> None:
+            own = whole if nv == widest else form
+            names = (*own.pointers, *own.sizes)
 
-        _pick(b, n_vectors, vectors, lambda nv: _pick(b, n_rows, rows, lambda nr: kernel(nr, nv)))
-        self.functions[var] = may_alias(prim_func([*args, n_rows, n_vectors], b.stmt()))
+            def kernel(nr: int) -> None:
+                b.eval(call(self.get(tile, dtype, nr, nv, own), [given[n] for n in names]))
+
+            _pick(b, n_rows, rows, kernel)
+
+        def pick(nv: int) -> None:
+            if nv < widest or not splits:
+                run(nv, args)
+                return
+            with b.when(tirx.any(args["tail"] == tile.lanes, in_place == 0)):
+                run(nv, args)
+            with b.otherwise():
+                run(nv - 1, {**args, "tail": i64(tile.lanes)})
+                run(1, {**args, **_moved(b, args, dtype, (nv - 1) * tile.lanes)})
+
+        _pick(b, n_vectors, vectors, pick)
+        params = [*args.values(), n_rows, n_vectors, *((in_place,) * form.short)]
+        self.functions[var] = may_alias(prim_func(params, b.stmt()))
         return var
 
 
@@ -359,6 +383,11 @@ def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...
     wide = tile.n_r if form.ahead and not form.tight else 0
     knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, wide)
     return (*knobs, *astuple(form))
+
+
+def _moved(b: Block, args: Mapping[str, Expr], dtype: str, columns: int) -> dict[str, Expr]:
+    """B and C from so many columns on."""
+    return {n: tirx.address_of(b.declare(f"{n}_", args[n], dtype)[i64(columns)]) for n in "bc"}
 
 
 def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:

@@ -250,7 +250,7 @@ class Lines:
             return None
         m, n, k = i64(p.m), i64(p.n), i64(p.k)
         least_rows = tirx.all(m <= MOST_LINES, n < self.tile.lanes)
-        lines, tiles = m * n * (k + 240), m * (k * 18 + 128) + k * 320
+        lines, tiles = m * n * (k + 300), m * (k * 18 + 128) + k * 320
         return tirx.all(m >= 1, n >= 1, tirx.any(n <= MOST_LINES, least_rows), lines < tiles)
 
     def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:

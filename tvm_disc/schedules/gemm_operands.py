@@ -73,14 +73,13 @@ class Operands:
         step = known(view.k_stride) if view is not None else None
         if isinstance(step, int) and 0 < step <= 2 * self.tile.n_r:
             m = 0  # the panel is dense enough as it lies
-        sparse = isinstance(step, int) or step is None or i64(step) > 2 * self.tile.n_r
         ragged: Any = columns % lanes != 0 if isinstance(columns, int) else None
         ragged = False if self.masks_b() else ragged
         if (isinstance(m, int) and m > self.tile.pack_rows) or ragged is True:
             return True
         if isinstance(m, int) and ragged is False:
             return False
-        terms = [] if isinstance(m, int) else [tirx.all(m > self.tile.pack_rows, sparse)]
+        terms = [] if isinstance(m, int) else [m > self.tile.pack_rows]
         if ragged is None:
             terms.append(tirx.truncmod(columns, i64(lanes)) > 0)
         return tirx.any(*terms) if len(terms) > 1 else terms[0]

@@ -39,11 +39,12 @@ def tiles(isa: Isa, dtype: str, n: int | None) -> list[GemmTile]:
     return list(dict.fromkeys([*found, *fine]))
 
 
-def doubt(tile: GemmTile, default: GemmTile) -> float:
+def doubt(tile: GemmTile, default: GemmTile, packed: bool) -> float:
     """How much better than the default the model must find a tile before it is believed.
 
-    The default was chosen by measuring whole products; the model knows less than that.
+    The default was chosen by measuring whole products with ``packed`` weights, whose layout
+    follows it; the model knows less than that.
     """
     if tile == default:
         return 1.0
-    return 1.02 if tile.n_r == default.n_r else 1.4
+    return 1.4 if packed and tile.n_r != default.n_r else 1.02

@@ -32,7 +32,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
 
-MEASURED = Limits(gain=0.03, split_gain=0.01, depth=5)  # less would be noise
+MEASURED = Limits(gain=0.01, split_gain=0.002, depth=6)  # less would be noise
 FEWEST = 24  # measured times from which a regressor learns anything
 ROUNDS = 150  # trees of a regressor
 BETWEEN = 512  # predicted points between the measured ones

@@ -75,9 +75,7 @@ def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) 
     try:
         found = staged(group, cuts, plan)
         if group.kind == "attention":
-            # One kernel is faster wherever it was measured; a machine may still find otherwise.
-            needs = (*found.needs, _scores_fit(found))
-            found = replace(found, needs=needs, guessed=False)
+            found = replace(found, needs=(*found.needs, _scores_fit(found)))
         return [found]
     except Unsupported:
         return []

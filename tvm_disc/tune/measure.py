@@ -26,6 +26,8 @@ Expr: TypeAlias = Any
 
 LONG_NS = 5e6
 LONG_ROUNDS = 3  # a long call averages over noise itself
+POLISH = 4  # turns in which medians of rounds and of variants settle
+ERROR_OF_MEDIAN = 0.93  # times the distance of quartiles, over the root of their number
 HOPELESS_AGAIN = 2  # further rounds before a variant is given up
 
 
@@ -36,21 +38,24 @@ class Effort:
     Attributes:
         rounds: every variant is timed this often, in turn.
         round_ns: a round of one variant lasts about this long.
-        disagreement: quartiles further apart than this part of the median ask for more rounds.
-        most_rounds: give up asking here.
+        disagreement: while the error of a time that may be the best is a larger part of it than
+            this, more rounds follow.
+        most_rounds, patience_s: give up asking here, or after so long at one point.
         hopeless: a variant this many times slower than the best of the first round is not
             timed again.
-        quantile: of a variant's times the one that counts. Other processes only ever add time,
-            so that the lower quartile is nearer to the machine's own than the median.
+        quantile: of the rounds the one that counts. Other processes only ever add time, so that
+            the lower quartile is nearer to the machine's own than the median.
+        pause_s: what is slept before each, so that it begins with time of its own.
     """
 
-    rounds: int = 5
-    round_ns: float = 1e6
-    disagreement: float = 0.05
-    most_rounds: int = 15
+    rounds: int = 8
+    round_ns: float = 2.5e5
+    disagreement: float = 0.01
+    most_rounds: int = 40
+    patience_s: float = 1.0
     hopeless: float = 2.0
     quantile: float = 0.25
-    pause_s: float = 0.001
+    pause_s: float = 0.0002
 
 
 class Session:
@@ -102,16 +107,22 @@ class Session:
             else:
                 samples[k].append(each)
         fewest = min(effort.rounds, LONG_ROUNDS) if best > LONG_NS else effort.rounds
-        rounds = 0
+        rounds, end = 0, time.monotonic() + effort.patience_s
         with apart_from_workers(self.local):
             while live and rounds < effort.most_rounds:
                 for k in live:
                     samples[k].append(self._round(k, args(k), dims, numbers[k][0], effort))
                 rounds += 1
-                if rounds >= fewest and not _disagree(samples, live, effort):
+                if rounds < fewest:
+                    continue
+                if time.monotonic() > end or not _disagree(samples, live, effort):
                     break
         for k, found in samples.items():
             times[k] = float(np.quantile(found, effort.quantile))
+        if rounds:
+            paired, _ = compare([samples[k] for k in live], effort.quantile)
+            for k, value in zip(live, paired, strict=True):
+                times[k] = value
         return [times[k] for k in same]
 
     def _same(self, points: Mapping[Any, Any]) -> list[int]:
@@ -212,15 +223,29 @@ def may_run(variant: Variant, points: Mapping[Any, Any]) -> bool:
         return False
 
 
+def compare(rounds: Sequence[Sequence[float]], quantile: float) -> tuple[list[float], list[float]]:
+    """(times, their relative errors) of variants that were timed in turn, a row for each.
+
+    What slows down a whole round, such as a neighbour on the core, says nothing of the variants:
+    the median of what each took over its round counts, and of the rounds one ``quantile`` for all.
+    """
+    logs = np.log(np.asarray(rounds, np.float64))
+    levels = np.zeros(logs.shape[1])
+    for _ in range(POLISH):
+        own = np.median(logs - levels, axis=1)
+        levels = np.median(logs - own[:, None], axis=0)
+    left = logs - own[:, None] - levels
+    low, high = np.percentile(left, (25, 75), axis=1)
+    errors = ERROR_OF_MEDIAN * (high - low) / np.sqrt(logs.shape[1])
+    times = np.exp(own + np.quantile(levels, quantile))
+    return times.tolist(), errors.tolist()
+
+
 def _disagree(samples: Mapping[int, list[float]], live: Sequence[int], effort: Effort) -> bool:
-    """Whether the variants that may be best spread too widely to tell."""
-    times = {k: float(np.quantile(samples[k], effort.quantile)) for k in live}
-    best = min(times.values())
-    for k in live:
-        low, high = np.percentile(samples[k], (25, 75))
-        if times[k] < 1.1 * best and high - low > effort.disagreement * times[k]:
-            return True
-    return False
+    """Whether the variants that may be best are known too badly to tell."""
+    times, errors = compare([samples[k] for k in live], effort.quantile)
+    near = 1.1 * min(times)
+    return any(e > effort.disagreement for t, e in zip(times, errors, strict=True) if t < near)
 
 
 @contextmanager
