@@ -189,7 +189,8 @@ def _conv_plan(
     def emit(body: Body) -> None:
         out = Epilogue(view, body)
         data, weight = (body.buffers[n] for n in node.inputs)
-        operands = ConvOperands(node, data, weight, bool(weights), *out.callables)
+        packed, stores = bool(weights), (out.scalar, out.vector)
+        operands = ConvOperands(node, data, weight, packed, *stores, out.writes, out.reads)
         where = (body.low, body.block, body.scratch)
         ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(
             body.lo, body.hi

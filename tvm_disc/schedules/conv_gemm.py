@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import tvm
 from tvm import tirx
 
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.conv_fill import Panel, PanelFill, Source
 from tvm_disc.schedules.conv_tail import Tail, tail_columns
-from tvm_disc.schedules.emit import Block, Buffer, i64
+from tvm_disc.schedules.emit import Block, Buffer, i64, prefetch
 from tvm_disc.schedules.gemm_micro import KernelForm, MicroKernels, bind_opaque, call, vload
 from tvm_disc.schedules.gemm_spec import Index, cdiv, div, known, least, most
 from tvm_disc.schedules.gemm_tile import GemmTile, packed_row_elems
@@ -162,8 +163,8 @@ class ConvOperands:
     """Where a convolution reads and how a finished sum leaves.
 
     ``weights`` is packed (:func:`pack_weights`) if ``packed``, else as it lies. ``store`` and
-    ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm_spec.GemmSpec`; ``fetch(block, g,
-    i, j)`` asks for the lines that they will touch.
+    ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm_spec.GemmSpec`; they touch
+    ``writes`` and ``reads``, which lie like the result.
     """
 
     node: Node
@@ -172,7 +173,8 @@ class ConvOperands:
     packed: bool
     store: Store
     store_vector: Store
-    fetch: Callable[..., None]
+    writes: list[Buffer]
+    reads: list[Buffer]
 
 
 class ConvBody:
@@ -318,12 +320,12 @@ class ConvBody:
         counts = (cut.base_rows, cut.base_rows + 1) if cut.extra_rows else (cut.base_rows,)
         vectors = tuple(range(1, tile.vectors + 1))
         run = self.kernels.dispatcher(tile, self.dtype, counts, vectors, form)
-        places = (self.ops.weights[a_at], self.scratch[b_at], self.scratch[sums], ahead)
+        places = (self.ops.weights[a_at], self.scratch[b_at], self.scratch[sums])
         with b.when(kb == cut.k_blocks - 1) if cut.k_blocks > 1 else nullcontext():
             self._fetch(slot, (i0, rows), columns)
         sizes = (depth, lda, tile.n_r, cut.width, kb, step, rows, self._vectors(columns))
         with b.when(columns > cut.tail) if cut.tail else nullcontext():
-            b.eval(call(run, [*map(tirx.address_of, places), *map(i64, sizes)]))
+            b.eval(call(run, [*map(tirx.address_of, places), ahead, *map(i64, sizes)]))
         if cut.tail:
             with b.when(columns <= cut.tail):
                 self.tail.multiply((self.ops.weights, a_at, lda), rows, depth, (sums, kb))
@@ -349,7 +351,7 @@ class ConvBody:
         strip: tuple[Expr, int, Expr],
         depth: Expr,
     ) -> tuple[Expr, Expr]:
-        """An element to fetch at the first K step, and the distance to the next step's."""
+        """What to fetch at the first K step, and the distance to the next step's."""
         _, slot = panel_at
         at, lda, rows = strip
         source, weights = self.source, self.ops.weights
@@ -357,16 +359,33 @@ class ConvBody:
             # The weights of the next row block, a share with each panel.
             size = self._bind("strip", rows * lda)
             step = self._bind("step", cdiv(size, self.wide_panels * depth))
-            return weights[self._bind("ahead", at + size + slot * depth * step)], step
-        # The input of the next panel: a row block fetches one line of every channel.
+            start = self._bind("ahead", at + size + slot * depth * step)
+            return tirx.address_of(weights[start]), step
+        # For the next panel: a row block fetches one line of every channel of the input, and then
+        # of as many rows of what the epilogue touches as there are steps of K.
         _, blk, _ = block_at
         line = max(1, 64 // np.dtype(str(self.ops.data.dtype)).itemsize)
-        mine = self._bind("mine", tirx.Select(blk * line < self.tile.n_r + line, i64(1), i64(0)))
+        n_r, channels, outs = self.tile.n_r, self.shape.channels, self.shape.outs
         image, pixel = self.image_of[slot], self.pixel_of[slot]
+        item = self._bind("item", image * self.shape.groups + self.group)
+        lines = n_r // line
+        mine = self._bind("mine", tirx.Select(blk <= lines, i64(1), i64(0)))
         plane = source.plane
-        lead = (image * self.shape.groups + self.group) * self.shape.channels
-        start = lead * plane + pixel + self.tile.n_r + mine * blk * line
-        return self.ops.data[self._bind("ahead", start)], mine * plane
+        at = item * channels * plane + pixel + n_r + mine * blk * line
+        address, step = tirx.address_of(self.ops.data[self._bind("ahead", at)]), mine * plane
+        chunks = -(-outs // channels) if channels <= outs else 0
+        beside = [x for x in (*self.ops.writes, *self.ops.reads) if x.dtype == self.ops.data.dtype]
+        for number, buffer in enumerate(beside if chunks else ()):
+            job = self._bind("job", blk - (lines + 1 + number * lines * chunks))
+            chunk = self._bind("chunk", div(job, lines))
+            row = item * outs + chunk * channels
+            at = row * plane + pixel + n_r + (job - chunk * lines) * line
+            other = tirx.address_of(buffer[self._bind("ahead", at)])
+            here = tirx.all(job >= 0, job < lines * chunks)
+            pick = tvm.ir.Op.get("prim.if_then_else")
+            address = tvm.ir.Call(pick, [here, other, address], ret_ty=address.ty)
+            step = tirx.Select(here, plane, step)
+        return address, self._bind("step", step)
 
     # --- results ----------------------------------------------------------------------------
 
@@ -381,8 +400,11 @@ class ConvBody:
         last = self._bind("last", i64(columns) - 1)
         with b.loop("fi", rows) as fi:
             i = self._bind("i", i0 + fi)
+            row = self._bind("row", (g * self.shape.outs + i) * i64(self.shape.pixels) + pixel)
             for e in (*range(0, tile.n_r, tile.lanes), last):
-                self.ops.fetch(b, g, i, pixel + e)
+                for buffers, to_write in ((self.ops.writes, True), (self.ops.reads, False)):
+                    for buffer in buffers:
+                        b.eval(prefetch(buffer, row + e, to_write))
 
     def _finish(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr, sums: Expr) -> None:
         """Hand the sums of one register tile to the stores, image by image."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tvm import tirx
@@ -10,7 +10,7 @@ from tvm import tirx
 from tvm_disc.relay_passes.graph import static_dim
 from tvm_disc.schedules.conv import ConvView
 from tvm_disc.schedules.elements import cast
-from tvm_disc.schedules.emit import Block, i64, prefetch
+from tvm_disc.schedules.emit import Block, i64
 from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.reduce import column_ranges, store_outputs, whole_vectors
 from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
@@ -31,6 +31,7 @@ class Epilogue:
             n is view.node or n.cls in LANEWISE or n.op in LANEWISE_MOVES for n in view.group.nodes
         )
 
+        # What has an element for each of the anchor's, in its order: stored, and read beside it.
         shape = view.node.shape
         outs = zip(self.group.outputs, body.outputs, strict=True)
         self.writes = [buffer for n, buffer in outs if self._alike(n.shape, shape)]
@@ -40,18 +41,6 @@ class Epilogue:
     def _alike(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
         pairs = zip(one, other, strict=False)
         return len(one) == len(other) and all(self.low.solver.known_eq(a, b) for a, b in pairs)
-
-    @property
-    def callables(self) -> tuple[Callable[..., Any], ...]:
-        """What stores an element, what stores neighbours, and what fetches their lines."""
-        return self.scalar, self.vector, self.fetch
-
-    def fetch(self, block: Block, g: Expr, i: Expr, j: Expr) -> None:
-        """Ask for the lines at (g, i, j) of the results, and of operands of their shape."""
-        at = block.bind("line", self.view.flat(i64(g), i64(i), i64(j)))
-        for buffers, to_write in ((self.writes, True), (self.reads, False)):
-            for buffer in buffers:
-                block.eval(prefetch(buffer, at, to_write))
 
     def scalar(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
         self._store(block, i64(g), i64(i), i64(j), value)
