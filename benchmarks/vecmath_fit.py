@@ -53,6 +53,9 @@ GELU_K = 2.75
 
 FITS: dict[str, Fit] = {
     "exp": Fit(lambda x: (mp.exp(x) - 1 - x) / x**2, lambda x: x**2 / mp.exp(x), -L2, L2, 5),
+    "exp_near": Fit(
+        lambda x: (mp.exp(x) - 1 - x) / x**2, lambda x: x**2 / mp.exp(x), -L2 / 16, L2 / 16, 2
+    ),
     "log": Fit(
         lambda x: (mp.log1p(x) - x) / x**2,
         lambda x: x**2 / mp.log1p(x),

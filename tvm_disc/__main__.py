@@ -21,8 +21,9 @@ import tvm_disc
 from tvm_disc import relay
 from tvm_disc.codegen.export import read_manifest, signature_text
 from tvm_disc.debug import format_timings
-from tvm_disc.errors import BadInput, DiscError, ParseError
+from tvm_disc.errors import BadInput, DiscError
 from tvm_disc.options import Options
+from tvm_disc.relay.files import located
 from tvm_disc.tune import tune
 from tvm_disc.tune.tune import POINTS
 
@@ -195,7 +196,7 @@ def _tune(args: argparse.Namespace) -> None:
     if args.records is None:
         raise BadInput("tune: expected --records FILE, the file to write")
     done = tune(
-        _source(args.model),
+        args.model,
         records=args.records,
         shapes=args.log or _dims(args.dims),
         params=None if args.params is None else _params(args.params),
@@ -251,7 +252,7 @@ def _compile(args: argparse.Namespace, load: bool) -> tvm_disc.Executable:
         load=load,
     )
     exe = tvm_disc.build(
-        _source(args.model),
+        args.model,
         params=None if args.params is None else _params(args.params),
         target=args.target,
         constraints=tuple(args.constraint),
@@ -284,31 +285,9 @@ def _load(args: argparse.Namespace) -> tvm_disc.Executable:
     return tvm_disc.load(args.model)
 
 
-def _source(path: Path) -> Any:
-    if path.suffix == ".onnx":
-        return path
-    read = relay.load_json if path.suffix == ".json" else relay.parse
-    return _located(path, lambda: read(_text(path)))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadInput(f"{path}: expected Relay text or JSON, found a binary file") from None
-
-
 def _params(path: Path) -> Any:
-    return _located(path, lambda: relay.load_param_dict(path.read_bytes()))
-
-
-def _located(path: Path, read: Callable[[], Any]) -> Any:
-    """``read()``, with the file's name in front of the position of a parse error."""
-    try:
-        return read()
-    except ParseError as error:
-        separator = ":" if error.line else ": "
-        raise ParseError(f"{path}{separator}{error}") from error
+    with located(path):
+        return relay.load_param_dict(path.read_bytes())
 
 
 # --- inputs and outputs ----------------------------------------------------------------------

@@ -32,6 +32,7 @@ from tvm_disc.frontends import read_model
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.coverage import require_operators
+from tvm_disc.relay.files import is_file_name, load_file
 from tvm_disc.relay.importer.module import Imported, import_module
 from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
@@ -73,8 +74,8 @@ def build(
     """Compile a program of unknown shape into one native program.
 
     Args:
-        source: a Relay module, function, text or JSON; a Relax module; an ONNX model or its path;
-            a ``torch.export.ExportedProgram``.
+        source: a Relay module, function, text or JSON, or the path of such a file; a Relax module;
+            an ONNX model or its path; a ``torch.export.ExportedProgram``.
         params: inputs of ``main``, by name, that become constants.
         target: a TVM CPU target; this machine by default.
         constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
@@ -246,11 +247,13 @@ def read(source: Source) -> Any:
     model = read_model(source)
     if model is not None:
         return model
+    if is_file_name(source):
+        return load_file(source)
     if isinstance(source, str):
         return load_json(source) if source.lstrip().startswith("{") else parse(source)
     raise TypeMismatch(
-        "source: expected a Relay module, function, text or JSON, a Relax module, an ONNX model "
-        f"or path, or a torch.export.ExportedProgram, found {type(source).__name__}"
+        "source: expected a Relay module, function, text, JSON or file, a Relax module, an ONNX "
+        f"model or file, or a torch.export.ExportedProgram, found {type(source).__name__}"
     )
 
 

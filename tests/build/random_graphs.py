@@ -3,7 +3,8 @@
     python -m tests.build.random_graphs --count 2000 --seed 0 --jobs 2
 
 Graphs are made by :mod:`.random_steps`. A campaign runs in processes of its own, so that a program
-that crashes is a wrong graph like any other.
+that crashes is a wrong graph like any other. Every wrong graph is reported when it is found, and
+progress once a minute.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tvm_disc.options import Options
 TOL = 1e-4
 GUARD_BYTES, GUARD = 4096, 0xA5
 BATCH = 25  # graphs of one process
+TELL_S = 60.0  # from one line of progress to the next
 
 
 def check(graph: Graph, function: relay.Function, fuse: bool) -> str | None:
@@ -163,12 +165,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     begin, failures, done = time.monotonic(), 0, 0
+    told = begin
     for _, report in campaign(range(options.seed, options.seed + options.count), options.jobs):
         done += 1
         if report is not None:
             failures += 1
             print(report, flush=True)
-        if time.monotonic() - begin > options.seconds:
+        now = time.monotonic()
+        if now - told > TELL_S:
+            told = now
+            state = f"{done} of {options.count} graphs, {failures} wrong, {now - begin:.0f} s"
+            print(state, file=sys.stderr, flush=True)
+        if now - begin > options.seconds:
             break
     print(f"{done} graphs, {failures} wrong, {time.monotonic() - begin:.0f} s")
     return min(failures, 1)

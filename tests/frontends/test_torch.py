@@ -49,7 +49,7 @@ def test_a_module_that_is_not_exported_is_refused() -> None:
         from_torch(Table())
 
 
-class Narrow(torch.nn.Module):  # type: ignore[misc]
+class Narrow(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Products whose biases are of 16 bits, of which TVM's importer would make float32."""
 
     def __init__(self) -> None:
@@ -68,10 +68,8 @@ def test_models_of_16_bits(dtype: Any) -> None:
     torch.manual_seed(0)
     module = Narrow().eval().to(dtype)
     dims = {k: torch.export.Dim(n, min=2, max=64) for k, n in ((0, "b"), (2, "h"), (3, "w"))}
-    shape = (2, 3, 6, 5)
-    program = torch.export.export(
-        module, (torch.zeros(shape, dtype=dtype),), dynamic_shapes=(dims,)
-    )
+    sample = torch.zeros((2, 3, 6, 5), dtype=dtype)
+    program = torch.export.export(module, (sample,), dynamic_shapes=(dims,))
     exe = tvm_disc.build(program)
     exact = Narrow().eval()
     exact.load_state_dict({k: v.float() for k, v in module.state_dict().items()})

@@ -9,13 +9,20 @@ import pytest
 
 from tvm_disc.compile import build
 from tvm_disc.options import Options
+from tvm_disc.relay_passes.graph import Node
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.accumulate import fold_rows
-from tvm_disc.schedules.emit import Block
+from tvm_disc.schedules.emit import Block, index_var
+from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.row_short import short_widths
+from tvm_disc.schedules.row_stages import RowShape, Schedule
+from tvm_disc.schedules.row_walks import RowWork
+from tvm_disc.shape import Solver
 
 # Groups that are full, have one row, end in part of one; rows too long for a group of several.
 COUNTS = (1, 2, 7, 8, 9, 17)
 LENGTHS = (8, 33, 300, 700, 5000)
+SHORT = (8, 15, 16, 17, 20, 32, 33, 50, 64, 65)  # about the ends of the bodies for short rows
 
 
 def program(params: str, body: str, *facts: str) -> Executable:
@@ -29,7 +36,7 @@ def test_a_row_does_not_reach_its_neighbours() -> None:
     run = program("%x: Tensor[(?, ?), float32]", "nn.softmax(%x)")
     rng = np.random.default_rng(0)
     for count in COUNTS:
-        for length in LENGTHS:
+        for length in {*LENGTHS, *SHORT}:
             x = rng.standard_normal((count, length), dtype=np.float32)
             clean = run(x)
             np.testing.assert_allclose(clean.sum(1), 1, rtol=1e-5)
@@ -65,6 +72,47 @@ def test_a_value_per_row_that_needs_its_place() -> None:
         x = rng.standard_normal(shape, dtype=np.float32)
         s = rng.standard_normal((shape[0], 1), dtype=np.float32)
         np.testing.assert_allclose(run(x, s), x.sum(2) + s, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [16, 20, 48, 64, 65])
+def test_a_length_that_is_known(length: int) -> None:
+    body = "%0 = max(%x, axis=[1], keepdims=True); (subtract(%x, %0), sum(%x, axis=[1]))"
+    run = program(f"%x: Tensor[(?, {length}), float32]", body.replace("; ", ";\n  "))
+    rng = np.random.default_rng(4)
+    for count in (0, *COUNTS):
+        x = rng.integers(-99, 99, (count, length)).astype(np.float32)
+        below, total = run(x)
+        np.testing.assert_array_equal(below, x - x.max(1, keepdims=True, initial=-np.inf))
+        np.testing.assert_array_equal(total, x.sum(1))
+
+
+@pytest.mark.parametrize(
+    ("facts", "widths"),
+    [
+        ([], [16, 32, 64]),
+        (["x.1 <= 20"], [16, 32]),
+        (["x.1 >= 17"], [32, 64]),
+        (["x.1 >= 65"], []),
+    ],
+)
+def test_bodies_for_short_rows(facts: list[str], widths: list[int]) -> None:
+    solver, rows, cols = Solver(), index_var("rows"), index_var("cols")
+    solver.declare(rows)
+    solver.declare(cols)
+    for fact in facts:
+        _, sign, bound = fact.split()
+        solver.assume(cols <= int(bound) if sign == "<=" else cols >= int(bound), "a test")
+    assert short_widths(_work(rows, cols, "float32"), solver) == widths
+    assert short_widths(_work(rows, cols, "float64"), solver) == []
+
+
+def _work(rows: Any, cols: Any, dtype: str) -> RowWork:
+    """The sum of every row, for registers of 16 lanes."""
+    x = Node("param", (), (rows, cols), dtype)
+    total = Node("relax.sum", (x,), (rows,), dtype)
+    group = Group("sum", "row", [total], [x], [total])
+    sched = Schedule({total: 1}, {total: True}, [], 2)
+    return RowWork(group, RowShape((rows,), (cols,)), sched, 16, [], "float32")
 
 
 def test_truth_of_a_row() -> None:

@@ -66,8 +66,10 @@ def export(
     """Write a self-contained shared library.
 
     Raises:
-        ArtifactError: no C compiler to link with, or it failed.
+        ArtifactError: no folder for it, no C compiler to link with, or that failed.
     """
+    if not path.resolve().parent.is_dir():
+        raise ArtifactError(f"{path}: there is no folder {path.resolve().parent}")
     known = COMPILERS if compiler is None else (compiler,)
     compiler = next((c for c in known if shutil.which(c)), None)
     if compiler is None:

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tvm
 
-from tvm_disc.codegen.export import export, read_manifest
+from tvm_disc.codegen.export import export, read_manifest, signature_text
 from tvm_disc.codegen.formula import evaluate
 from tvm_disc.codegen.host_abi import BIND, DIRECT, POOL
 from tvm_disc.codegen.host_memory import (
@@ -87,6 +87,9 @@ class Executable:
         # Shapes of NumPy inputs seen before, and what to allocate for them.
         self._results: dict[tuple[Any, ...], Any] = {}
         self._plain = len(self._names) == 1 and isinstance(self._outputs, int)
+
+    def __repr__(self) -> str:
+        return f"<tvm_disc program {signature_text(self._manifest)}>"
 
     def ready(self) -> None:
         """Make the machine code ready now; otherwise the first call does, which then takes longer.
@@ -301,6 +304,8 @@ class Executable:
         if isinstance(value, int | float | bool | list | tuple | np.generic):
             return np.ascontiguousarray(np.asarray(value, dtype=dtype)).reshape(np.shape(value))
         if isinstance(value, np.ndarray):
+            if value.dtype.kind not in "biufcV":
+                raise BadInput(f"input '{name}': expected dtype {dtype}, found {value.dtype}")
             plain = value.flags.c_contiguous and value.flags.writeable
             return value if plain else np.array(value, order="C")
         if hasattr(value, "contiguous"):

@@ -28,8 +28,9 @@ from tvm_disc.schedules.attention_body import AttentionBody, Operand
 from tvm_disc.schedules.attention_cost import attention_ns
 from tvm_disc.schedules.attention_hidden import spread
 from tvm_disc.schedules.attention_spec import AttentionSpec, Sizes, attention_tile
-from tvm_disc.schedules.contract import Epilogue, MatMulView, strides_of
+from tvm_disc.schedules.contract import MatMulView, strides_of
 from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.epilogue import Epilogue
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.reducers import accumulator
 from tvm_disc.schedules.variant import Knobs

@@ -13,24 +13,21 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import tvm
-from tvm import tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv import ConvView
 from tvm_disc.schedules.conv_gemm import ConvBody, ConvCut, ConvOperands, ConvShape
-from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import Block, i64, index_var
+from tvm_disc.schedules.epilogue import Epilogue
 from tvm_disc.schedules.gemm_cost import gemm_ns
 from tvm_disc.schedules.gemm_space import GemmKnobs, doubt, tiles
 from tvm_disc.schedules.gemm_spec import has_masks
 from tvm_disc.schedules.index import IndexSpace, add, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.reduce import column_ranges, store_outputs, whole_vectors
 from tvm_disc.schedules.reducers import accumulator
-from tvm_disc.schedules.rows import LANEWISE, LANEWISE_MOVES
 from tvm_disc.schedules.windows import matmul_dims, operand_index
 from tvm_disc.shape import Solver
 
@@ -190,7 +187,7 @@ def _conv_plan(
     def emit(body: Body) -> None:
         out = Epilogue(view, body)
         data, weight = (body.buffers[n] for n in node.inputs)
-        operands = ConvOperands(node, data, weight, bool(weights), out.scalar, out.vector)
+        operands = ConvOperands(node, data, weight, bool(weights), *out.callables)
         where = (body.low, body.block, body.scratch)
         ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(
             body.lo, body.hi
@@ -433,50 +430,3 @@ def _evaluate(low: Lowering, block: Block, make: Callable[[], Expr]) -> Expr:
             return value
     finally:
         low.block = outer
-
-
-class Epilogue:
-    """Stores an element, or neighbours along j, of the anchor through the fused consumers."""
-
-    def __init__(self, view: MatMulView | ConvView, body: Body) -> None:
-        self.view, self.body, self.low = view, body, body.low
-        self.group = view.group
-        self.lanewise = all(
-            n is view.node or n.cls in LANEWISE or n.op in LANEWISE_MOVES for n in view.group.nodes
-        )
-
-    def scalar(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
-        self._store(block, i64(g), i64(i), i64(j), value)
-
-    def vector(self, block: Block, g: Expr, i: Expr, j0: Expr, lanes: int, value: Expr) -> bool:
-        if not self.lanewise or not whole_vectors(self.group, lanes):
-            return False
-        j = self._columns(i64(j0), lanes)
-        if j is None:
-            return False
-        self._store(block, i64(g), i64(i), j, value)
-        return True
-
-    def _columns(self, j0: Expr, lanes: int) -> Expr | None:
-        """The columns from ``j0`` on; None if a vector may not have them."""
-        if isinstance(self.view, ConvView):
-            # Panels that images share start anywhere in an image, unless rows are whole vectors.
-            row = static_dim(self.view.node.shape[-1])
-            if row is None or row % lanes:
-                cut = any(column_ranges(self.group, node) for node in self.group.outputs)
-                return None if cut else tirx.Ramp(j0, i64(1), lanes)
-        # Panels start at multiples of the vector width, which head splits rely on.
-        return self.low.space.aligned(j0, lanes)
-
-    def _store(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
-        low, anchor = self.low, self.view.node
-        outer, low.block = low.block, block
-        try:
-            with low.scope():
-                total = block.bind("total", cast(value, anchor.dtype))
-                low.bind_reader(anchor, lambda at: total)
-                index = self.view.index(low, g, i, j)
-                store_outputs(self.group, self.body.outputs, low, index, self.view.flat(g, i, j))
-                low.drop_reader(anchor)
-        finally:
-            low.block = outer

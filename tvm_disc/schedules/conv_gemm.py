@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ from tvm import tirx
 
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.conv_fill import Panel, PanelFill, Source
+from tvm_disc.schedules.conv_tail import Tail, tail_columns
 from tvm_disc.schedules.emit import Block, Buffer, i64
 from tvm_disc.schedules.gemm_micro import KernelForm, MicroKernels, bind_opaque, call, vload
 from tvm_disc.schedules.gemm_spec import Index, cdiv, div, known, least, most
@@ -144,7 +146,9 @@ class ConvCut:
         self.panels_at = keep("panels_at", cdiv(self.tile_elems * held, 16) * 16)
         self.panel_elems = self.depth * tile.n_r
         across = self.width if self.one_by_one else least(vectors, self.per_n * tile.n_r)
-        self.elems = self.panels_at + across * self.depth
+        self.tail = tail_columns(tile.lanes, self.base_rows, known(self.columns))
+        self.tail_at = keep("tail_at", self.panels_at + across * self.depth)
+        self.elems = self.tail_at + Tail.elems(self.tail, self.depth, tile, itemsize)
 
     @property
     def tasks(self) -> Index:
@@ -157,7 +161,8 @@ class ConvOperands:
     """Where a convolution reads and how a finished sum leaves.
 
     ``weights`` is packed (:func:`pack_weights`) if ``packed``, else as it lies. ``store`` and
-    ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm_spec.GemmSpec`.
+    ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm_spec.GemmSpec`; ``fetch(block, g,
+    i, j)`` asks for the lines that they will touch.
     """
 
     node: Node
@@ -166,6 +171,7 @@ class ConvOperands:
     packed: bool
     store: Store
     store_vector: Store
+    fetch: Callable[..., None]
 
 
 class ConvBody:
@@ -190,6 +196,9 @@ class ConvBody:
         self.image_of = block.alloc("image_of", tile.n_panels, "int64")
         self.pixel_of = block.alloc("pixel_of", tile.n_panels, "int64")
         self.rows_of = block.alloc("rows_of", tile.n_panels, "int64")
+        most, depth = self.cut.tail, self.cut.depth
+        at = (scratch, self.cut.tail_at)
+        self.tail = Tail(block, self._bind, kernels, tile, dtype, most, depth, *at)
 
     def _bind(self, name: str, value: Index) -> Index:
         return value if isinstance(value, int) else bind_opaque(self.b, name, value)
@@ -209,19 +218,24 @@ class ConvBody:
             if self.shape.groups > 1:
                 self.image = self._bind("image", div(item, self.shape.groups))
                 self.group = self._bind("group", item - self.image * self.shape.groups)
+            self.wide_panels = panels
+            if cut.tail:
+                last = self._columns(panel0 + panels - 1)
+                narrow = tirx.Select(last <= cut.tail, i64(1), i64(0))
+                self.wide_panels = self._bind("wide_panels", tirx.max(panels - narrow, i64(1)))
             with b.loop("q", panels) as q:
                 self._locate(panel0 + q, q)
             if cut.one_by_one:
                 with b.loop("p", panels) as p:
                     self._fill(panel0 + p, p, i64(0), i64(0))
                     with b.loop("blk", blocks) as blk:
-                        self._tile((panel0 + p, p, panels), (first, blk, blocks), i64(0))
+                        self._tile((panel0 + p, p), (first, blk, blocks), i64(0))
                 return
             with b.loop("kb", cut.k_blocks) as kb:
                 with b.loop("p", panels) as p:
                     self._fill(panel0 + p, p, p * cut.panel_elems, kb)
                 with b.loop("blk", blocks) as blk, b.loop("p", panels) as p:
-                    self._tile((panel0 + p, p, panels), (first, blk, blocks), kb)
+                    self._tile((panel0 + p, p), (first, blk, blocks), kb)
 
     # --- panels -----------------------------------------------------------------------------
 
@@ -253,28 +267,49 @@ class ConvBody:
         cut, tile = self.cut, self.tile
         first = self._bind("first_channel", kb * cut.per)
         count = self._bind("n_channels", least(cut.per, self.shape.channels - first))
-        columns = self._columns(panel)
-        target = Panel(
-            columns=columns,
-            buffer=self.scratch,
-            at=self._bind("fill_at", at + cut.panels_at),
-            width=self._bind("panel_width", self._vectors(columns) * tile.lanes),
-            vectors=tile.vectors,
-            lanes=tile.lanes,
-            dtype=self.dtype,
-        )
-        fill = PanelFill(self.source, self.low, self.b, target)
+        columns, lanes = self._columns(panel), tile.lanes
+        tail = self.tail.count(columns) if cut.tail else i64(0)
+        whole = self._bind("whole", columns - tail)
+        width = self._bind("panel_width", self._vectors(whole) * lanes)
         image, pixel = (self.b.bind("from", c[slot]) for c in (self.image_of, self.pixel_of))
-        fill.emit((image, pixel), self.group, (first, count))
+        at = self._bind("fill_at", at + cut.panels_at)
+        # A tail is a panel of one vector, behind the one of whole vectors.
+        tail_at = self._bind("fill_tail_at", at + width * cut.depth)
+        parts = tirx.Select(tail > 0, i64(2), i64(1)) if cut.tail else i64(1)
+        with self.b.loop("part", parts) as part, self.low.scope():
+            ours = tirx.EQ(part, i64(0))
+            target = Panel(
+                columns=self._bind("fill_columns", tirx.Select(ours, whole, tail)),
+                buffer=self.scratch,
+                at=self._bind("to", tirx.Select(ours, at, tail_at)),
+                width=self._bind("stride", tirx.Select(ours, width, i64(lanes))),
+                vectors=tile.vectors,
+                lanes=lanes,
+                dtype=self.dtype,
+            )
+            place = self._moved(image, pixel, part * whole)
+            fill = PanelFill(self.source, self.low, self.b, target)
+            fill.emit(place, self.group, (first, count))
+        if cut.tail:
+            self.tail.take(tail_at, tail, i64(count) * self.shape.taps)
+
+    def _moved(self, image: Expr, pixel: Expr, columns: Expr) -> tuple[Expr, Expr]:
+        """The place (image, pixel) of a later column of a panel."""
+        pixel = self._bind("pixel", pixel + columns)
+        if isinstance(self.cut.shared, int) and self.cut.shared == 1:
+            return image, pixel
+        size = tirx.max(i64(self.shape.pixels), i64(1))
+        skipped = self._bind("skipped", div(pixel, size))
+        return self._bind("image", image + skipped), self._bind("pixel", pixel - skipped * size)
 
     # --- register tiles ----------------------------------------------------------------------
 
     def _tile(
-        self, panel_at: tuple[Expr, Expr, Expr], block_at: tuple[Expr, Expr, Expr], kb: Expr
+        self, panel_at: tuple[Expr, Expr], block_at: tuple[Expr, Expr, Expr], kb: Expr
     ) -> None:
         """One row block against one panel, for one K block."""
         b, cut, tile = self.b, self.cut, self.tile
-        panel, slot, _ = panel_at
+        panel, slot = panel_at
         first, blk, _ = block_at
         r = self._bind("r", first + blk)
         i0 = self._bind("i0", r * cut.base_rows + least(r, cut.extra_rows))
@@ -301,8 +336,17 @@ class ConvBody:
         vectors = tuple(range(1, tile.vectors + 1))
         run = self.kernels.dispatcher(tile, self.dtype, counts, vectors, form)
         places = (self.ops.weights[a_at], self.scratch[b_at], self.scratch[sums], ahead)
-        sizes = (depth, lda, tile.n_r, cut.width, kb, step, rows, self._vectors(columns))
-        b.eval(call(run, [*map(tirx.address_of, places), *map(i64, sizes)]))
+        tail = self.tail.count(columns) if cut.tail else i64(0)
+        wide = self._vectors(columns - tail)
+        with b.when(kb == cut.k_blocks - 1) if cut.k_blocks > 1 else nullcontext():
+            self._fetch(slot, (i0, rows), columns)
+        sizes = (depth, lda, tile.n_r, cut.width, kb, step, rows, wide)
+        with b.when(wide > 0):
+            b.eval(call(run, [*map(tirx.address_of, places), *map(i64, sizes)]))
+        if cut.tail:
+            into = (self._bind("into", sums + columns - tail), kb)
+            with b.when(tail > 0):
+                self.tail.multiply((self.ops.weights, a_at, lda), rows, depth, (*into, cut.width))
         if cut.k_blocks == 1:
             self._finish(slot, (i0, rows), columns, sums)
             return
@@ -320,19 +364,19 @@ class ConvBody:
 
     def _ahead(
         self,
-        panel_at: tuple[Expr, Expr, Expr],
+        panel_at: tuple[Expr, Expr],
         block_at: tuple[Expr, Expr, Expr],
         strip: tuple[Expr, int, Expr],
         depth: Expr,
     ) -> tuple[Expr, Expr]:
         """An element to fetch at the first K step, and the distance to the next step's."""
-        _, slot, panels = panel_at
+        _, slot = panel_at
         at, lda, rows = strip
         source, weights = self.source, self.ops.weights
         if not self.cut.one_by_one or not source.dense:
             # The weights of the next row block, a share with each panel.
             size = self._bind("strip", rows * lda)
-            step = self._bind("step", cdiv(size, panels * depth))
+            step = self._bind("step", cdiv(size, self.wide_panels * depth))
             return weights[self._bind("ahead", at + size + slot * depth * step)], step
         # The input of the next panel: a row block fetches one line of every channel.
         _, blk, _ = block_at
@@ -345,6 +389,20 @@ class ConvBody:
         return self.ops.data[self._bind("ahead", start)], mine * plane
 
     # --- results ----------------------------------------------------------------------------
+
+    def _fetch(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr) -> None:
+        """Ask for what the epilogue will touch, before the products: its rows are pages apart.
+
+        Of a panel that images share only the first image's part is fetched; small images are near.
+        """
+        b, tile, (i0, rows) = self.b, self.tile, i_rows
+        image, pixel = (b.bind("from", c[slot]) for c in (self.image_of, self.pixel_of))
+        g = self._bind("g", add(mul(image, self.shape.groups), self.group))
+        last = self._bind("last", i64(columns) - 1)
+        with b.loop("fi", rows) as fi:
+            i = self._bind("i", i0 + fi)
+            for e in (*range(0, tile.n_r, tile.lanes), last):
+                self.ops.fetch(b, g, i, pixel + e)
 
     def _finish(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr, sums: Expr) -> None:
         """Hand the sums of one register tile to the stores, image by image."""

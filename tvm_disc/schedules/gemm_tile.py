@@ -18,7 +18,7 @@ _VECTOR_BYTES = 64  # cache line; a packed row of A starts on one
 
 _AVX512_CPUS = ("skylake-avx512", "cascadelake", "cooperlake", "icelake", "cannonlake",
                 "tigerlake", "rocketlake", "sapphirerapids", "emeraldrapids", "graniterapids",
-                "x86-64-v4", "znver4", "znver5", "knl", "knm")  # fmt: skip
+                "x86-64-v4", "znver4", "znver5")  # fmt: skip
 _AVX2_CPUS = ("haswell", "broadwell", "skylake", "x86-64-v3", "znver1", "znver2", "znver3",
               "alderlake", "raptorlake", "meteorlake", "core-avx2", "arrowlake")  # fmt: skip
 
@@ -49,7 +49,7 @@ def isa_of(target: Any) -> Isa:
     triple = str(attrs.get("mtriple", ""))
     if any(part in triple for part in ("aarch64", "arm64")):
         return Isa(lanes_f32=4, registers=32, fma=True)
-    if mcpu.startswith(_AVX512_CPUS) or "+avx512f" in mattr:
+    if mcpu.startswith(_AVX512_CPUS) or "+avx512dq" in mattr:
         quads = mcpu.startswith(_QUAD_CPUS) or "+avx512vnni" in mattr
         return Isa(lanes_f32=16, registers=32, fma=True, quads=quads and "-avx512vnni" not in mattr)
     if mcpu.startswith(_AVX2_CPUS) or "+avx2" in mattr:

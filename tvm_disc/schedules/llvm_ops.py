@@ -4,7 +4,8 @@ TIR reaches them as calls of external functions, such as ``disc.scale.v16``; :fu
 LLVM their definitions. What exists depends on the target: templates are emitted inside
 :func:`tuned_for`, and code asks :func:`has_native` before it uses an operation.
 
-    scale     x * 2^n, rounded once, for any float n that is a whole number (``vscalefps``)
+    scale     x * 2^floor(n), rounded once, for any float n (``vscalefps``)
+    clamp     x limited to a range about zero, NaN to its end (``vrangeps``)
     lookup    one of sixteen floats, by the low four bits of an index (``vpermps``)
     stream    a store past the caches, without reading the line first (``vmovntps``)
 """
@@ -46,8 +47,13 @@ def has_native(lanes: int) -> bool:
 
 
 def scale(x: Expr, n: Expr) -> Expr:
-    """``x * 2^n`` for whole ``n``: inf and zero beyond the range, denormals rounded once."""
+    """``x * 2^floor(n)``: inf and zero beyond the range, denormals rounded once."""
     return tirx.call_extern(str(x.ty.dtype), f"disc.scale.v{_lanes(x)}", x, n)
+
+
+def clamp(x: Expr, bound: Expr) -> Expr:
+    """``x`` with at most the magnitude of ``bound``, which is also what NaN becomes."""
+    return tirx.call_extern(str(x.ty.dtype), f"disc.clamp.v{_lanes(x)}", x, bound)
 
 
 def lookup(table: Sequence[float], index: Expr) -> Expr:
@@ -87,6 +93,7 @@ def _library() -> str:
     for width in _WIDTHS:
         parts += [_parts_of(width, "float"), _parts_of(width, "i32")] if width > LANES else []
         parts.append(_in_registers("scale", ("float", "float"), width, _SCALE))
+        parts.append(_in_registers("clamp", ("float", "float"), width, _CLAMP))
         parts.append(_in_registers("lookup", (None, "i32"), width, _LOOKUP))
     return "\n".join(parts)
 
@@ -94,6 +101,8 @@ def _library() -> str:
 _DECLARATIONS = """
 declare <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(
   <16 x float>, <16 x float>, <16 x float>, i16, i32)
+declare <16 x float> @llvm.x86.avx512.mask.range.ps.512(
+  <16 x float>, <16 x float>, i32, <16 x float>, i16, i32)
 declare <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>, <16 x i32>)
 declare void @llvm.x86.sse.sfence()
 define linkonce_odr void @disc.stream(<16 x float> %value, ptr %address) alwaysinline {
@@ -109,6 +118,11 @@ define linkonce_odr void @disc.fence() alwaysinline {
 _SCALE = (
     "call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512("
     "<16 x float> {0}, <16 x float> {1}, <16 x float> undef, i16 -1, i32 4)"
+)
+# 2: of the smaller magnitude, with the sign of the first.
+_CLAMP = (
+    "call <16 x float> @llvm.x86.avx512.mask.range.ps.512("
+    "<16 x float> {0}, <16 x float> {1}, i32 2, <16 x float> undef, i16 -1, i32 4)"
 )
 _LOOKUP = "call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> {0}, <16 x i32> {1})"
 
@@ -158,4 +172,4 @@ def _part(lines: list[str], name: str, kind: str, width: int, part: int) -> str:
     return piece
 
 
-__all__ = ["fence", "has_native", "link", "lookup", "scale", "stream", "tuned_for"]
+__all__ = ["clamp", "fence", "has_native", "link", "lookup", "scale", "stream", "tuned_for"]

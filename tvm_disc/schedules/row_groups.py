@@ -12,7 +12,7 @@ rows, independent of one another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -35,6 +35,7 @@ from tvm_disc.schedules.emit import (
 from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.index import product
 from tvm_disc.schedules.reducers import ARG_REDUCTIONS, REDUCERS, accumulator, finish
+from tvm_disc.schedules.row_short import AtOnce
 from tvm_disc.schedules.row_stages import bytes_of
 from tvm_disc.schedules.row_walks import Along, RowWork, Walk
 
@@ -65,7 +66,7 @@ class RowGroups:
     def __init__(self, work: RowWork, body: Body, at_once: bool) -> None:
         self.work, self.body, self.at_once = work, body, at_once
         self.block, self.low, self.sched = body.block, body.low, work.sched
-        self.most = rows_of_group(work)
+        self.most, self.reach = rows_of_group(work), 0
         self.values: dict[Node, Buffer] = {
             n: self.block.alloc("of_row", self.most, storage_dtype(n.dtype))
             for n in work.group.nodes
@@ -91,9 +92,21 @@ class RowGroups:
             self.block.store(cells, ramp(i64(k * lanes), lanes), empty)
         self.cells[node] = cells
 
-    def emit(self) -> None:
-        """Rows ``[lo, hi)``."""
+    def emit(self, short: Sequence[int] = ()) -> None:
+        """Rows ``[lo, hi)``; a body of its own for those of at most each of ``short`` elements."""
+        if not short:
+            self._all_rows(0)
+            return
+        length = product(self.work.domain.inner)
+        with self.block.when(i64(length) <= short[0]), self.low.scope():
+            self._all_rows(short[0])
+        with self.block.otherwise(), self.low.scope():
+            self.emit(short[1:])
+
+    def _all_rows(self, reach: int) -> None:
+        """Rows ``[lo, hi)`` of at most ``reach`` elements, 0 for any number."""
         block, low, body = self.block, self.low, self.body
+        self.reach = reach
         length = tirx.max(product(self.work.domain.inner), i64(1))
         fit = tirx.min(tirx.truncdiv(i64(GROUP_ELEMS), length), i64(self.most))
         step = block.number("together", tirx.max(fit, i64(1)))
@@ -111,11 +124,18 @@ class RowGroups:
         with self.low.loop("k", count) as k:
             row = self.block.bind("r", first + k)
             outer = self.low.space.split(row, self.work.domain.outer)
-            walk = Along(self.work, self.body, outer, (), self.work.lanes, k)
+            walk = self._walk(outer, k)
             walk.recall({n: self._value(n, k) for n in self.known}, stage)
             with walk.readers():
                 for node, acc in walk.accumulate(stage, row, ahead):
                     self._leave(node, acc, k)
+
+    def _walk(self, outer: Sequence[Expr], k: Expr) -> Along:
+        if not self.reach:
+            return Along(self.work, self.body, outer, (), self.work.lanes, k)
+        walk = AtOnce(self.work, self.body, outer, (), self.work.lanes, k)
+        walk.reach = self.reach
+        return walk
 
     def _leave(self, node: Node, acc: Accumulator, k: Expr) -> None:
         """Keep a row's reduction lane by lane, or where that cannot be, its result."""

@@ -35,6 +35,7 @@ from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.row_groups import RowGroups, group_scratch
 from tvm_disc.schedules.row_panels import Panels, takes_panels
+from tvm_disc.schedules.row_short import short_widths
 from tvm_disc.schedules.row_stages import (
     RowShape,
     bytes_of,
@@ -176,7 +177,8 @@ class _Rows:
 
     def _each_row(self, body: Body) -> None:
         if self.vectorizable():
-            RowGroups(self.work, body, self.values_at_once()).emit()
+            short = short_widths(self.work, self.solver)
+            RowGroups(self.work, body, self.values_at_once()).emit(short)
             return
         with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
             outer = body.low.space.split(r, self.domain.outer)

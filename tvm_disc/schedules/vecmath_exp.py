@@ -13,7 +13,7 @@ from tvm import tirx
 
 from . import llvm_ops
 from .vecmath_core import F32, ROUNDING, Body, Expr
-from .vecmath_tables import ERF_END, ERF_STEP, ERF_TABLE
+from .vecmath_tables import ERF_END, ERF_STEP, ERF_TABLE, EXP_NEAR, EXP_TABLE
 
 INF = float("inf")
 NAN = float("nan")
@@ -103,15 +103,19 @@ def exp(x: Expr) -> Expr:
 
 
 def _exp_native(b: Body) -> Expr:
-    """Scaled by an instruction that knows overflow and denormals; bounds keep ``f`` finite."""
-    low, high = b.c(b.fmt.exp_under - 1.0), b.c(b.fmt.exp_over + 1.0)
-    clean = b.let("t", b.select(b.x < low, low, b.x))
-    clean = b.let("t", b.select(clean > high, high, clean))
-    n = b.let("n", b.nearest(b.let("s", b.fma(clean, b.c(1.0 / LN2), b.c(ROUNDING)))))
+    """``2^(k/16) * 2^n * e^f``, scaled by an instruction that knows overflow and denormals.
+
+    Infinite and huge arguments leave junk in ``f``, which is kept small: their scale decides.
+    """
+    to_sixteenth = b.c(ROUNDING / llvm_ops.TABLE)
+    s = b.let("s", b.fma(b.x, b.c(1.0 / LN2), to_sixteenth))
+    n = b.let("n", s - to_sixteenth)
     hi, lo = b.fmt.ln2
-    f = b.let("f", b.fma(n, b.c(-hi), clean))
-    f = b.let("f", b.fma(n, b.c(-lo), f))
-    return llvm_ops.scale(b.exp_poly(f), n)
+    f = b.let("f", b.fma(n, b.c(-hi), b.x))
+    f = b.let("f", llvm_ops.clamp(b.fma(n, b.c(-lo), f), b.c(0.5)))
+    root = b.let("r", llvm_ops.lookup(EXP_TABLE, b.bits(s)))
+    near = b.poly(f, (1.0, *EXP_NEAR))
+    return llvm_ops.scale(b.fma(root * f, near, root), n)
 
 
 def exp2(x: Expr) -> Expr:
