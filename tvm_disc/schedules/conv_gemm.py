@@ -148,7 +148,17 @@ class ConvCut:
         across = self.width if self.one_by_one else least(vectors, self.per_n * tile.n_r)
         self.tail = tail_columns(tile.lanes, self.base_rows, known(self.columns))
         self.tail_at = keep("tail_at", self.panels_at + across * self.depth)
-        self.elems = self.tail_at + Tail.elems(self.tail, self.depth, tile, itemsize)
+        self.elems = self.tail_at + self._tail_elems(tile, itemsize)
+
+    def _tail_elems(self, tile: GemmTile, itemsize: int) -> Index:
+        """Scratch of the last panel's tail, if it has one."""
+        elems = Tail.elems(self.tail, self.depth, tile, itemsize)
+        columns = known(self.columns)
+        if isinstance(columns, int):
+            return elems if 0 < columns % tile.lanes <= self.tail else 0
+        rest = columns - div(columns, tile.lanes) * tile.lanes
+        few = tirx.Select(rest < self.tail + 1, i64(elems), i64(0))
+        return tirx.Select(rest < 1, i64(0), few) if self.tail else 0
 
     @property
     def tasks(self) -> Index:
