@@ -165,8 +165,7 @@ class PanelFill:
             limit = bind_opaque(b, "limit", tirx.Select(inside, extent, i64(0)))
             base = bind_opaque(b, "base", line * extent + first)
             tap = _position(k, source.taps)
-            to = bind_opaque(b, "to", panel.at + tap * panel.width + filled)
-            place, part = (base, to), (first, limit, length)
+            place, part = (base, tap, filled), (first, limit, length)
             vectors = bind_opaque(
                 b, "vectors", tirx.truncdiv(length + (panel.lanes - 1), i64(panel.lanes))
             )
@@ -174,25 +173,29 @@ class PanelFill:
             each: AbstractContextManager[None] = nullcontext()
             if source.strides[-1] == 1 and most > 1:  # else there are not enough masks
                 with b.when(vectors == most):  # every line of the input is visited once
-                    self._vectors([i64(v) for v in range(most)], place, part, channels)
+                    every = [i64(v) for v in range(most)]
+                    self._vectors(every, place, part, channels, most * panel.lanes)
                 each = b.otherwise()
             with each, b.loop("v", vectors) as v:
-                self._vectors([v], place, part, channels)
+                self._vectors([v], place, part, channels, panel.width)
 
     def _vectors(
         self,
         vectors: list[Expr],
-        place: tuple[Expr, Expr],
+        place: tuple[Expr, Expr, Expr],
         part: tuple[Expr, Expr, Expr],
         channels: Expr,
+        width: Expr,
     ) -> None:
-        """Some vectors of a run, for every channel."""
+        """Some vectors of a run, for every channel, into a panel of this width."""
         b, source, panel = self.b, self.source, self.panel
-        base, to = place
+        base, tap, filled = place
+        to = bind_opaque(b, "to", panel.at + tap * width + filled)
         lanes, stride = panel.lanes, source.strides[-1]
         masks = [self._masks(v, part) for v in vectors]
         plane = bind_opaque(b, "plane", source.plane)
-        step = bind_opaque(b, "step", panel.width * math.prod(source.taps))
+        step = i64(math.prod(source.taps) * width)
+        step = bind_opaque(b, "step", step)
         picks = [tirx.IntImm("int32", lane * stride) for lane in range(lanes)]
         with b.loop("c", channels) as c:
             at, put = base + c * plane, to + c * step
