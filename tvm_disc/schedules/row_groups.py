@@ -35,7 +35,7 @@ from tvm_disc.schedules.emit import (
 from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.index import product
 from tvm_disc.schedules.reducers import ARG_REDUCTIONS, REDUCERS, accumulator, finish
-from tvm_disc.schedules.row_short import AtOnce
+from tvm_disc.schedules.row_short import AtOnce, whole_registers
 from tvm_disc.schedules.row_stages import bytes_of
 from tvm_disc.schedules.row_walks import Along, RowWork, Walk
 
@@ -67,6 +67,7 @@ class RowGroups:
         self.work, self.body, self.at_once = work, body, at_once
         self.block, self.low, self.sched = body.block, body.low, work.sched
         self.most, self.reach = rows_of_group(work), 0
+        self.whole = whole_registers(work, body.low.solver)
         self.values: dict[Node, Buffer] = {
             n: self.block.alloc("of_row", self.most, storage_dtype(n.dtype))
             for n in work.group.nodes
@@ -93,12 +94,14 @@ class RowGroups:
         self.cells[node] = cells
 
     def emit(self, short: Sequence[int] = ()) -> None:
-        """Rows ``[lo, hi)``; a body of its own for those of at most each of ``short`` elements."""
+        """Rows ``[lo, hi)``; a body of its own for those of at most each of ``short`` elements, or,
+        where rows are whole registers, for those of so many."""
         if not short:
             self._all_rows(0)
             return
-        length = product(self.work.domain.inner)
-        with self.block.when(i64(length) <= short[0]), self.low.scope():
+        length = i64(product(self.work.domain.inner))
+        fits = length == short[0] if self.whole else length <= short[0]
+        with self.block.when(fits), self.low.scope():
             self._all_rows(short[0])
         with self.block.otherwise(), self.low.scope():
             self.emit(short[1:])
@@ -135,7 +138,7 @@ class RowGroups:
         if not self.reach:
             return Along(self.work, self.body, outer, (), self.work.lanes, k)
         walk = AtOnce(self.work, self.body, outer, (), self.work.lanes, k)
-        walk.reach = self.reach
+        walk.reach, walk.whole = self.reach, self.whole
         return walk
 
     def _leave(self, node: Node, acc: Accumulator, k: Expr) -> None:

@@ -35,8 +35,11 @@ def short_widths(work: RowWork, solver: Solver) -> list[int]:
         return []
     length = product(work.domain.inner)
     found: list[int] = []
+    whole = whole_registers(work, solver)
     for width in (k * work.lanes for k in WIDTHS):
-        if solver.known_le(width + 1, length):
+        if solver.known_le(width + 1, length) or (
+            whole and solver.known_eq(width, length) is False
+        ):
             continue
         found.append(width)
         if solver.known_le(length, width):
@@ -44,16 +47,21 @@ def short_widths(work: RowWork, solver: Solver) -> list[int]:
     return found
 
 
-class AtOnce(Along):
-    """A row that is at most one vector of ``reach`` lanes."""
+def whole_registers(work: RowWork, solver: Solver) -> bool:
+    """Whether every row is known to be whole registers: nothing need be masked."""
+    return bool(solver.known_divides(work.lanes, product(work.domain.inner)))
 
-    reach = 0
+
+class AtOnce(Along):
+    """A row that is at most one vector of ``reach`` lanes, or if ``whole`` just that."""
+
+    reach, whole = 0, False
 
     def accumulate(self, stage: int, row: Expr, ahead: Expr) -> list[tuple[Node, Accumulator]]:
         nodes, stores = self.work.reductions(stage), self.work.stores(stage)
         if not nodes and not stores:
             return []
-        whole = self.low.solver.known_eq(self.length_of_row, self.reach)
+        whole = self.whole or self.low.solver.known_eq(self.length_of_row, self.reach)
         mask = None if whole else first_lanes(self.length, self.reach)
         wide = [make_accumulator(self.block, n, self.reach) for n in nodes]
         with self.low.masked(mask):
@@ -66,4 +74,4 @@ class AtOnce(Along):
         return list(zip(nodes, accs, strict=True))
 
 
-__all__ = ["WIDTHS", "AtOnce", "short_widths"]
+__all__ = ["WIDTHS", "AtOnce", "short_widths", "whole_registers"]
