@@ -34,7 +34,7 @@ class CostModel:
     byte_ns: float = 0.05
     call_ns: float = 10.0
     wake_ns: float = 1500.0
-    late_ns: float = 50000.0
+    late_ns: float = 300.0
     parallel: float = 1.0
     parallel_fma: float = 1.0
     cycle_ns: float = 0.35
