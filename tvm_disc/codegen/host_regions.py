@@ -40,6 +40,7 @@ from tvm_disc.codegen.program import (
     Storage,
     Value,
 )
+from tvm_disc.codegen.sizes import Sizes
 from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64
 
 Expr: TypeAlias = Any
@@ -141,13 +142,14 @@ class RegionEmitter:
     def _open_workspace(self, region: Region) -> None:
         offsets: list[Expr] = []
         ends: list[Expr] = []
+        sizes = Sizes(self.block)
         for slot in region.slots:
             below = [ends[k] for k in slot.above]
-            offsets.append(self.block.bind("offset", _highest(below)))
+            offsets.append(sizes.emit("offset", _highest(below)))
             units = tirx.floordiv(i64(slot.size_bytes) + (ALIGNMENT_BYTES - 1), ALIGNMENT_BYTES)
             end = offsets[-1] + units * ALIGNMENT_BYTES
-            ends.append(self.block.bind("end", end))
-        total = _highest([ends[k] for k in tops(region.slots)])
+            ends.append(sizes.emit("end", end))
+        total = sizes.emit("total", _highest([ends[k] for k in tops(region.slots)]))
         pointer, large = self._workspace(total) if region.slots else (None, None)
         self.workspaces.append((pointer, large, offsets))
 
