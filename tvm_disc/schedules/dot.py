@@ -23,7 +23,7 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, i64
-from tvm_disc.schedules.gemm_inner import InnerProducts, possible
+from tvm_disc.schedules.gemm_inner import InnerProducts, in_place, possible
 from tvm_disc.schedules.gemm_micro import (
     KernelForm,
     MicroKernels,
@@ -165,14 +165,11 @@ class _Emitter:
         return tirx.all(m >= 1, m <= most_m, n >= 1, n <= most_n, k <= deep)
 
     def _small(self, g: Expr) -> None:
-        spec, p, tile, b = self.spec, self.plan, self.tile, self.b
-        a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
-        assert a_view is not None and b_view is not None and out is not None
+        p, tile, b = self.plan, self.tile, self.b
         form = self._form()
         run = self._kernel(form)
-        a_base, b_base, c_base = (
-            self._bind("base", view.base(b, g)) for view in (a_view, b_view, out)
-        )
+        (a_view, b_view, out), bases = in_place(self.spec, b, self._bind, g)
+        a_base, b_base, c_base = bases
         with b.loop("p", cdiv(p.n, tile.n_r)) as panel, b.loop("blk", cdiv(p.m, tile.m_r)) as blk:
             i = self._bind("i", blk * tile.m_r)
             j = self._bind("j", panel * tile.n_r)

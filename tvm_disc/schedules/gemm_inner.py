@@ -26,14 +26,8 @@ from tvm_disc.schedules.emit import (
     pointer,
     prim_func,
 )
-from tvm_disc.schedules.gemm_micro import (
-    MicroKernels,
-    call,
-    splat,
-    vload,
-    vstore,
-)
-from tvm_disc.schedules.gemm_spec import GemmSpec, Index, Plan, cdiv, is_one, least
+from tvm_disc.schedules.gemm_micro import MicroKernels, call, splat, vload, vstore
+from tvm_disc.schedules.gemm_spec import Affine, Direct, GemmSpec, Index, Plan, cdiv, is_one, least
 from tvm_disc.schedules.gemm_tile import GemmTile
 
 MOST_ROWS = 32
@@ -125,16 +119,34 @@ def most_inner_rows(tile: GemmTile) -> int:
     return min(MOST_ROWS, tile.m_r * tile.m_blocks)
 
 
+Bind = Callable[[str, Index], Index]
+
+
+def in_place(
+    spec: GemmSpec, b: Block, bind: Bind, g: Expr
+) -> tuple[tuple[Affine, Affine, Direct], tuple[Index, Index, Index]]:
+    """A, B and the result of a product that is :func:`possible`, and where item ``g`` begins."""
+    a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
+    assert a_view is not None and b_view is not None and out is not None
+    a_base, b_base, c_base = (bind("base", v.base(b, g)) for v in (a_view, b_view, out))
+    return (a_view, b_view, out), (a_base, b_base, c_base)
+
+
 @dataclass
-class InnerProducts:
-    """Inner products inside the task loop of a body; ``bind`` names what is not constant."""
+class Way:
+    """A way to compute a task, in the task loop of a body; ``bind`` names what is not constant."""
 
     b: Block
-    bind: Callable[[str, Index], Index]
+    bind: Bind
     spec: GemmSpec
     plan: Plan
     tile: GemmTile
     kernels: MicroKernels
+
+
+@dataclass
+class InnerProducts(Way):
+    """Tiles of inner products."""
 
     def condition(self) -> Expr | None:
         """When inner products along K cost less than transposing B; None for never."""
@@ -163,12 +175,11 @@ class InnerProducts:
 
         The last tile of either direction overlaps the one before it.
         """
-        b, spec, lanes, dtype = self.b, self.spec, self.tile.lanes, self.spec.dtype
-        a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
-        assert a_view is not None and b_view is not None and out is not None
+        b, lanes, dtype = self.b, self.tile.lanes, self.spec.dtype
         p, m = self.plan, i64(self.plan.m)
         end = self.bind("end", least(begin + size, p.n))
-        a_base, b_base, c_base = (self.bind("base", v.base(b, g)) for v in (a_view, b_view, out))
+        (a_view, b_view, out), bases = in_place(self.spec, b, self.bind, g)
+        a_base, b_base, c_base = bases
         height = self._height()
         for rows in tile_rows(lanes):
             key = ("inner", dtype, lanes, rows)

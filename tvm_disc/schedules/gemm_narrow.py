@@ -8,7 +8,7 @@ are added at the end. With one column that is an inner product, and B is read as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from tvm_disc.schedules.emit import (
     pointer,
     prim_func,
 )
-from tvm_disc.schedules.gemm_inner import add_inside, possible
+from tvm_disc.schedules.gemm_inner import Way, add_inside, in_place, possible
 from tvm_disc.schedules.gemm_micro import (
     MicroKernels,
     bind_opaque,
@@ -37,8 +37,7 @@ from tvm_disc.schedules.gemm_micro import (
     vload,
     vstore,
 )
-from tvm_disc.schedules.gemm_spec import GemmSpec, Index, Plan, cdiv, is_one, least
-from tvm_disc.schedules.gemm_tile import GemmTile
+from tvm_disc.schedules.gemm_spec import cdiv, is_one, least
 
 MOST_LINES = 3
 ROWS = 8  # of a tile: as many sums as hide the latency of a multiply-add
@@ -131,15 +130,9 @@ def _store_row(
 
 
 @dataclass
-class FewColumns:
-    """Products of few columns inside the task loop of a body; ``bind`` names what varies."""
+class FewColumns(Way):
+    """Products of few columns."""
 
-    b: Block
-    bind: Callable[[str, Index], Index]
-    spec: GemmSpec
-    plan: Plan
-    tile: GemmTile
-    kernels: MicroKernels
     scratch: Buffer
 
     def condition(self) -> Expr | None:
@@ -206,9 +199,7 @@ class FewColumns:
     def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:
         """Rows ``[row0, row0 + rows)`` against all columns."""
         b, p, spec = self.b, self.plan, self.spec
-        a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
-        assert a_view is not None and b_view is not None and out is not None
-        a_base, b_base, c_base = (self.bind("base", v.base(b, g)) for v in (a_view, b_view, out))
+        (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
         folded = tirx.address_of(self.scratch[p.b_at])
         for width, chosen in self._widths():
             start = folded
@@ -229,15 +220,8 @@ class FewColumns:
 
 
 @dataclass
-class Lines:
+class Lines(Way):
     """Inner products one line at a time: of a few rows, or columns, both dense along K."""
-
-    b: Block
-    bind: Callable[[str, Index], Index]
-    spec: GemmSpec
-    plan: Plan
-    tile: GemmTile
-    kernels: MicroKernels
 
     def condition(self) -> Expr | None:
         """When they cost less than transposing B; None for never."""
@@ -256,9 +240,7 @@ class Lines:
     def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:
         """Rows ``[row0, row0 + rows)`` against all columns."""
         b, p, spec = self.b, self.plan, self.spec
-        a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
-        assert a_view is not None and b_view is not None and out is not None
-        a_base, b_base, c_base = (self.bind("base", v.base(b, g)) for v in (a_view, b_view, out))
+        (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
         run = narrow_function(self.kernels, spec.dtype, self.tile.lanes, 1)
 
         def tile(i: Expr, j: Expr, by_rows: bool) -> None:
