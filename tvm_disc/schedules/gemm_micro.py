@@ -22,6 +22,7 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from tvm_disc.schedules.emit import (
+    BFLOAT16,
     INDEX,
     Block,
     Buffer,
@@ -33,6 +34,7 @@ from tvm_disc.schedules.emit import (
     first_lanes,
     i64,
     index_var,
+    loaded,
     masked_load,
     pointer,
     prim_func,
@@ -82,9 +84,7 @@ def widened(value: Expr, dtype: str, lanes: int) -> Expr:
     if dtype_of(value) == dtype + suffix:
         return value
     if dtype == "float32" and element_dtype(value) == "uint16":
-        bits = tirx.Cast(f"uint32{suffix}", value)
-        high = tirx.shift_left(bits, const(16, f"uint32{suffix}"))
-        return tirx.reinterpret(f"float32{suffix}", high)
+        return loaded(value, BFLOAT16)
     if element_dtype(value) == "bfloat16":
         return widened(tirx.reinterpret(f"uint16{suffix}", value), dtype, lanes)
     return tirx.Cast(dtype + suffix, value)
