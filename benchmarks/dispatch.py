@@ -9,11 +9,13 @@
 
 ``measure`` times every variant of every case on two sets of shapes, ``tune`` (to grow trees on)
 and ``held`` (never learned from); it continues where it stopped, and begins at once where
-``compile`` went before. The held-out shapes are timed twice: the first times say which variant is
-best, the second what each takes, because the least of many noisy times lies below every true one.
+``compile`` went before. The held-out shapes are timed four times: the first times say which variant
+is best, the others what each takes, because the least of many noisy times lies below every true
+one. A point is timed for seconds, and the passes are minutes apart: what another process does to one
+variant at one point lasts that long, so of the three the median counts.
 ``report`` grows the trees and prints, for the held-out shapes, the time lost against the best
 variant: by the tuned tree, by the untuned one (the analytical model alone) and by the best single
-variant; and by how much the best variant's two times differ. ``cost`` counts the instructions
+variant; and by how much the best variant's times differ. ``cost`` counts the instructions
 that the questions add on the longest way to a variant, and times them where the variants' bodies
 are empty. ``sizes`` compares saved programs with those
 of one variant for each kernel. ``calibrate`` fits the analytical model to the times of ``tune``
@@ -56,7 +58,8 @@ from tvm_disc.tune.tune import Tuned, measure_tasks
 MODELS = Path(__file__).parents[1] / "tests" / "data" / "relay" / "models"
 TUNE = Effort()
 CAREFUL = Effort(20, disagreement=0.005, most_rounds=80, hopeless=1.6, patience_s=3.0)
-PASSES = (("tune", TUNE), ("held", CAREFUL), ("again", CAREFUL))
+AGAIN = ("again", "again2", "again3")
+PASSES = (("tune", TUNE), ("held", CAREFUL), *((name, CAREFUL) for name in AGAIN))
 
 
 def measure(cases: list[Prepared], folder: Path, budget_s: float | None) -> bool:
@@ -110,12 +113,13 @@ def report(cases: list[Prepared], folder: Path, serial: bool) -> None:
             p.task.variants = [v for v in p.task.variants if v.run == SERIAL]
         learned = read_records(folder / "tune.jsonl", context).group(p.task.key)
         found = read_records(folder / "held.jsonl", context).group(p.task.key)
-        again = read_records(folder / "again.jsonl", context).group(p.task.key)
-        both = [d for d in p.held if d in found and d in again]
+        later = [read_records(folder / f"{n}.jsonl", context).group(p.task.key) for n in AGAIN]
+        both = [d for d in p.held if all(d in records for records in (found, *later))]
         dims, first = time_table(p.task.variants, {d: found[d] for d in both})
-        _, times = time_table(p.task.variants, {d: again[d] for d in both})
+        passes = [time_table(p.task.variants, {d: again[d] for d in both})[1] for again in later]
         if not len(dims):
             continue
+        times = typical(passes)
         group, variants, model = p.task.group, p.task.variants, p.front.machine.model
         tuned = choose_measured(group, variants, Solver(), model, learned)
         assert tuned is not None
@@ -141,8 +145,16 @@ def report(cases: list[Prepared], folder: Path, serial: bool) -> None:
         print(f"\ngain over one variant: {gain:.3f}x; untuned behind tuned: {behind:.1%}")
 
 
+def typical(passes: list[np.ndarray]) -> np.ndarray:
+    """The median of several timings of points x variants, without what moved whole points."""
+    logs = [np.log(times) for times in passes]
+    levels = [np.nanmedian(log, axis=1, keepdims=True) for log in logs]
+    own = np.median([log - level for log, level in zip(logs, levels, strict=True)], axis=0)
+    return np.asarray(np.exp(own + np.median(levels, axis=0)))
+
+
 def noise(first: np.ndarray, again: np.ndarray) -> np.ndarray:
-    """How far the best variant's two times are apart at each point, beyond what moved all alike."""
+    """How far the best variant's first time is off at each point, beyond what moved all alike."""
     best = np.nanargmin(first, axis=1)
     apart = np.log(again / first)
     own = apart[np.arange(len(best)), best] - np.nanmedian(apart, axis=1)

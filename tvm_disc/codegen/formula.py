@@ -24,6 +24,7 @@ _OPERATORS: dict[type, str] = {
     tirx.FloorDiv: "//",
     tirx.Div: "//",
     tirx.FloorMod: "%",
+    tirx.Mod: "%",
     tirx.EQ: "==",
     tirx.NE: "!=",
     tirx.LT: "<",

@@ -35,6 +35,7 @@ from tvm_disc.schedules.gemm_micro import (
 )
 from tvm_disc.schedules.gemm_narrow import FewColumns, Lines
 from tvm_disc.schedules.gemm_operands import Operands
+from tvm_disc.schedules.gemm_outer import OuterProducts
 from tvm_disc.schedules.gemm_spec import (
     Affine,
     Direct,
@@ -42,6 +43,7 @@ from tvm_disc.schedules.gemm_spec import (
     Index,
     Place,
     Plan,
+    Span,
     cdiv,
     cheap_div,
     div,
@@ -188,12 +190,14 @@ class _Emitter:
 
     def _all_tasks(self, lo: Index, hi: Index) -> None:
         p = self.plan
-        with self._tasks(i64(lo), i64(hi)) as (task, g, gn, gm):
-            first = self._bind("first_block", gm * p.per_m)
-            blocks = self._bind("n_blocks", least(p.per_m, p.blocks - first))
+        span = p.span(i64(lo), i64(hi), self._bind)
+        with self._tasks(span) as (task, g, gn, gm):
+            begin = gm * span.per_m if span.begin is None else span.begin + gm * span.per_m
+            first = self._bind("first_block", begin)
+            blocks = self._bind("n_blocks", least(span.per_m, span.end - first))
             panel0 = self._bind("panel0", gn * p.per_n)
             panels = self._bind("n_panels", least(p.per_n, p.panels - panel0))
-            self._ways((task, i64(lo)), (g, gm), (first, blocks), (panel0, panels))
+            self._ways((task, span.lo), (g, gm), (first, blocks), (panel0, panels))
 
     def _ways(
         self,
@@ -206,7 +210,7 @@ class _Emitter:
         b, p, n_r = self.b, self.plan, self.tile.n_r
         parts = (b, self._bind, self.spec, p, self.tile, self.kernels)
         inner, lines = InnerProducts(*parts), Lines(*parts)
-        columns = FewColumns(*parts, self.scratch)
+        columns, outer = FewColumns(*parts, self.scratch), OuterProducts(*parts)
         j_range = (j_group[0] * n_r, j_group[1] * n_r)
 
         def few_columns() -> None:
@@ -215,6 +219,7 @@ class _Emitter:
             columns.emit(item[0], *self._rows_of(i_group))
 
         ways: list[tuple[Expr | None, Callable[[], None]]] = [
+            (outer.condition(), lambda: outer.emit(item[0], self._rows_of(i_group), j_range)),
             (inner.condition(), lambda: inner.emit(item[0], *j_range)),
             (lines.condition(), lambda: lines.emit(item[0], *self._rows_of(i_group))),
             (columns.condition(), few_columns),
@@ -265,21 +270,21 @@ class _Emitter:
                 self._panel(g, (panel, local), (first, blocks), a_views, (kb, k0, depth))
 
     @contextmanager
-    def _tasks(self, lo: Expr, hi: Expr) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+    def _tasks(self, span: Span) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
         """A loop over tasks; (g, gn, gm) are counted: a division costs as much as a small tile."""
-        b, p = self.b, self.plan
+        b, p, lo, hi = self.b, self.plan, span.lo, span.hi
         names = ("g", "gn", "gm")
         cells = {n: b.alloc(f"{n}_at", 1, "int64") for n in names}
         with b.when(lo < hi):
-            rest = self._bind("rest", cheap_div(lo, p.groups_m))
-            b.store(cells["gm"], 0, lo - rest * p.groups_m)
+            rest = self._bind("rest", cheap_div(lo, span.groups_m))
+            b.store(cells["gm"], 0, lo - rest * span.groups_m)
             item = self._bind("item", cheap_div(rest, p.groups_n))
             b.store(cells["g"], 0, item)
             b.store(cells["gn"], 0, rest - item * p.groups_n)
         with b.loop("task", hi - lo, lo) as task:
             g, gn, gm = (b.bind(n, cells[n][i64(0)]) for n in names)
             yield task, g, gn, gm
-            last_m = self._bind("last_m", tirx.Select(gm + 1 == i64(p.groups_m), i64(1), i64(0)))
+            last_m = self._bind("last_m", tirx.Select(gm + 1 == i64(span.groups_m), i64(1), i64(0)))
             last_n = tirx.Select(gn + last_m == i64(p.groups_n), i64(1), i64(0))
             last_n = self._bind("last_n", last_n)
             b.store(cells["gm"], 0, (gm + 1) * (1 - last_m))

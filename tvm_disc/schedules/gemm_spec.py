@@ -14,6 +14,8 @@ from tvm_disc.schedules.gemm_tile import GemmTile
 
 Index = Any  # Expr or int
 COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
+ROW_TASKS = 16  # tasks of one row of tiles each, where columns are not cut
+SHARED_LINE = 256  # multiply-adds that take as long as a line that two threads write
 _WIDEST = 4  # how much wider tasks become, at as many groups of rows
 MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
 MASKED_BYTES_NARROW = 64  # only AVX-512 can with elements of less than 32 bits
@@ -145,6 +147,18 @@ def known(x: Index) -> Index:
     return int(x.value) if isinstance(x, tirx.IntImm) else x
 
 
+@dataclass(frozen=True)
+class Span:
+    """The tasks ``[lo, hi)`` of a range, and the row tiles ``[begin, end)`` that they are of."""
+
+    lo: Expr
+    hi: Expr
+    groups_m: Index
+    per_m: Index
+    begin: Index | None  # None: 0
+    end: Index
+
+
 class Plan:
     """Sizes of the task space and of the scratch; ``bind`` names what is not constant."""
 
@@ -159,9 +173,11 @@ class Plan:
             self.k_whole = self.k = k = keep("words", cdiv(k, 4))
         self.panels = keep("panels", cdiv(n, tile.n_r))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # register tiles of rows
+        self.m_blocks = tile.m_blocks
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
         self.width = self._width(spec, tile, keep)
         self.groups_n = keep("groups_n", cdiv(self.panels, self.width))
+        self.by_rows = self._by_rows(spec, keep)
         self.per_m = keep("per_m", per(self.blocks, most(self.groups_m, 1)))
         self.per_n = keep("per_n", per(self.panels, most(self.groups_n, 1)))
         self.base_rows = keep("base_rows", share(m, most(self.blocks, 1)))
@@ -206,9 +222,48 @@ class Plan:
             return tile.n_panels
         return keep("width", most(least(self.groups_m, _WIDEST), 1) * tile.n_panels)
 
+    def _by_rows(self, spec: GemmSpec, keep: Callable[[str, Index], Index]) -> Expr | None:
+        """When a task is a row of tiles, over all columns; None for never.
+
+        Rows of the result that end inside a line of cache, and are cut among threads, have a line
+        each that two threads write in turn. Where K is small, that takes longer than the sums.
+        """
+        line = 512 // int(tvm.DataType(spec.dtype).bits)
+        n, whole, groups = self.n, (self.groups_m, self.groups_n), self.blocks
+        if not is_one(known(spec.batch)) or (isinstance(n, int) and n % line == 0):
+            return None
+        if is_one(self.groups_n) or (isinstance(groups, int) and groups < ROW_TASKS):
+            return None
+        apart = tirx.all(i64(groups) >= ROW_TASKS, i64(groups) >= whole[0] * whole[1])
+        pays = i64(self.k) * n <= i64(self.m) * SHARED_LINE
+        ragged = tirx.truncmod(i64(n), i64(line)) > 0
+        chosen = keep("by_rows", tirx.Select(tirx.all(apart, pays, ragged), i64(1), i64(0)))
+        return tirx.all(i64(self.groups_n) > 1, i64(chosen) > 0)
+
     def tasks(self, batch: Index) -> Index:
         """Number of independent tasks."""
-        return batch * self.groups_m * self.groups_n
+        groups = batch * self.groups_m * self.groups_n
+        return groups if self.by_rows is None else tirx.Select(self.by_rows, self.blocks, groups)
+
+    def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Index], Index]) -> Span:
+        """What a body does of the tasks ``[lo, hi)``: rows of tiles are put together again."""
+        if self.by_rows is None:
+            return Span(lo, hi, self.groups_m, self.per_m, None, self.blocks)
+        rows = self.by_rows
+        groups = bind("groups", cheap_cdiv(hi - lo, self.m_blocks))
+        per = cheap_cdiv(hi - lo, most(groups, 1))
+
+        def either(name: str, here: Index, there: Index) -> Index:
+            return bind(name, tirx.Select(rows, i64(here), i64(there)))
+
+        return Span(
+            either("first_task", 0, lo),
+            either("end_task", groups * self.groups_n, hi),
+            either("span_groups", groups, self.groups_m),
+            either("span_per", per, self.per_m),
+            either("span_begin", lo, 0),
+            either("span_end", hi, self.blocks),
+        )
 
 
 def has_masks(vector_bytes: int, dtype: str) -> bool:
