@@ -11,8 +11,8 @@
 and ``held`` (never learned from); it continues where it stopped, and begins at once where
 ``compile`` went before. The held-out shapes are timed four times: the first times say which variant
 is best, the others what each takes, because the least of many noisy times lies below every true
-one. A point is timed for seconds, and the passes are minutes apart: what another process does to one
-variant at one point lasts that long, so of the three the median counts.
+one. A point is timed for seconds, and the passes are minutes apart: what another process does to
+one variant at one point lasts that long, so of the three the median counts.
 ``report`` grows the trees and prints, for the held-out shapes, the time lost against the best
 variant: by the tuned tree, by the untuned one (the analytical model alone) and by the best single
 variant; and by how much the best variant's times differ. ``cost`` counts the instructions
