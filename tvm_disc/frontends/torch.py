@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import relax
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
+from tvm_disc.relay.call_attrs import with_dtypes
 
 RETRY_WITHOUT_DECOMPOSITION = ("expected sympy", "Cannot view a tensor")
 # Of these operators TVM's importer says that they give float32, and then adds a narrow bias.
@@ -68,10 +68,8 @@ class _NarrowBuilder:
         operands = [self._as_operands(a) for a in expr.args]
         attrs = expr.attrs
         if str(getattr(attrs, "out_dtype", "")) == "float32":
-            info = type(attrs).__tvm_ffi_type_info__
-            fields = {f.name: getattr(attrs, f.name) for f in info.fields}
-            narrow = tvm_ffi.dtype(str(self._builder.normalize(operands[0]).ty.dtype))
-            attrs = tvm.ir.make_node(str(info.type_key), **{**fields, "out_dtype": narrow})
+            narrow = str(self._builder.normalize(operands[0]).ty.dtype)
+            attrs = with_dtypes(attrs, ["out_dtype"], narrow)
         return tvm.ir.Call(expr.op, operands, attrs, list(expr.ty_args))
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.relax import op as R
 
+from tvm_disc.relay.call_attrs import fields_of, with_dtypes
 from tvm_disc.relay.kernel_ops import REINTERPRET
 
 Expr: TypeAlias = Any
@@ -66,16 +66,9 @@ def _wide_attrs(attrs: Any, product: bool) -> Any:
     """Attributes that name float32 where they named bfloat16, as the result of a product."""
     if attrs is None:
         return None
-    if isinstance(attrs, tvm.ir.DictAttrs):
-        key, fields = "ir.DictAttrs", {str(k): v for k, v in attrs.items()}
-    else:
-        info = type(attrs).__tvm_ffi_type_info__
-        key, fields = str(info.type_key), {f.name: getattr(attrs, f.name) for f in info.fields}
+    _, fields = fields_of(attrs)
     narrow = [k for k, v in fields.items() if str(v) == BFLOAT16 or (product and k == "out_dtype")]
-    if not narrow:
-        return attrs
-    wide = {k: WIDE if isinstance(fields[k], str) else tvm_ffi.dtype(WIDE) for k in narrow}
-    return tvm.ir.make_node(key, **{**fields, **wide})
+    return with_dtypes(attrs, narrow, WIDE)
 
 
 @relax.expr_functor.mutator
