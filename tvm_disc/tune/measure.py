@@ -29,6 +29,7 @@ LONG_ROUNDS = 3  # a long call averages over noise itself
 POLISH = 4  # turns in which medians of rounds and of variants settle
 ERROR_OF_MEDIAN = 0.93  # times the distance of quartiles, over the root of their number
 HOPELESS_AGAIN = 2  # further rounds before a variant is given up
+LATE_NS, LATE_SHARE = 1e4, 0.1  # more than waking threads and sharing caches takes
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,21 @@ def compare(rounds: Sequence[Sequence[float]], quantile: float) -> tuple[list[fl
     errors = ERROR_OF_MEDIAN * (high - low) / np.sqrt(logs.shape[1])
     times = np.exp(own + np.quantile(levels, quantile))
     return times.tolist(), errors.tolist()
+
+
+def late_ns(variants: Sequence[Variant], times: Sequence[float]) -> float:
+    """How much longer than alone a variant took on threads, beyond what threads cost; 0 for none.
+
+    Another process on the core of a worker holds up every call that waits for it, by milliseconds,
+    and for seconds: no number of rounds at one point tells that from a slow variant.
+    """
+    alone = {v.plan.key: t for v, t in zip(variants, times, strict=True) if v.run.parts == 1}
+    most = 0.0
+    for variant, ns in zip(variants, times, strict=True):
+        serial = alone.get(variant.plan.key, np.inf)
+        if np.isfinite(ns) and np.isfinite(serial):
+            most = max(most, ns - serial * (1 + LATE_SHARE))
+    return most if most > LATE_NS else 0.0
 
 
 def _disagree(samples: Mapping[int, list[float]], live: Sequence[int], effort: Effort) -> bool:

@@ -29,7 +29,7 @@ from tvm_disc.schedules.variant import Variant
 from tvm_disc.schedules.vendor import calls_vendor, expose
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench
-from tvm_disc.tune.measure import Effort, Session, local_session, may_run
+from tvm_disc.tune.measure import Effort, Session, late_ns, local_session, may_run
 from tvm_disc.tune.remote import Fleet, Remote
 from tvm_disc.tune.shapes import Shapes, Weights, program_points
 
@@ -37,6 +37,8 @@ Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 POINTS = 32  # shapes of the program that are measured
+FEW = 4  # points that say nothing of the machine
+AGAIN = 2  # times that a point is measured once more at the end, where threads came late
 
 
 @dataclass
@@ -169,21 +171,60 @@ def measure_tasks(
     journal = Journal(result.records, context)
     bar = tqdm(total=len(jobs), desc="tuning", unit="point", disable=not progress)
     result.left = len(jobs)
+    disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, list[float]]] = {}
+
+    def keep(task: Task, point: tuple[int, ...], times: Sequence[float]) -> None:
+        for variant, ns in zip(task.variants, times, strict=True):
+            if np.isfinite(ns):
+                record = Record(task.key, variant.key, point, ns)
+                known.add(record)
+                journal.write(record)
+                result.measured += 1
+        result.left -= 1
+        bar.set_postfix_str(task.group.name, refresh=False)
+        bar.update()
+
     try:
-        for task, point, times in _timed(jobs, lanes, effort, deadline):
-            for variant, ns in zip(task.variants, times, strict=True):
-                if np.isfinite(ns):
-                    record = Record(task.key, variant.key, point, ns)
-                    known.add(record)
-                    journal.write(record)
-                    result.measured += 1
-            result.left -= 1
-            bar.set_postfix_str(task.group.name, refresh=False)
-            bar.update()
+        for done in _settled(jobs, lanes, effort, deadline, disturbed):
+            keep(*done)
     finally:
+        for (_, point), (task, times) in disturbed.items():
+            keep(task, point, times)  # better than nothing
         bar.close()
         journal.close()
     return known
+
+
+def _settled(
+    jobs: Sequence[Job],
+    lanes: Sequence[dict[str, Session]],
+    effort: Effort,
+    deadline: float | None,
+    disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, list[float]]],
+) -> Iterator[tuple[Task, tuple[int, ...], list[float]]]:
+    """The jobs as they are done; those with late threads when all others are, measured again.
+
+    ``disturbed`` has the times that such points have for now. Where most points are such, it is
+    the machine, and nothing is gained by waiting.
+    """
+    pending = list(jobs)
+    for turns_left in range(AGAIN, -1, -1):
+        late: list[Job] = []
+        for task, point, times in _timed(pending, lanes, effort, deadline):
+            _, earlier = disturbed.pop((task.key, point), (task, times))
+            best = _calmer(task.variants, earlier, times)
+            if turns_left and late_ns(task.variants, best):
+                disturbed[task.key, point] = task, best
+                late.append((task, point))
+            else:
+                yield task, point, best
+        if turns_left == AGAIN and 2 * len(late) > max(len(pending), FEW):
+            return
+        pending = late
+
+
+def _calmer(variants: Sequence[Variant], first: list[float], second: list[float]) -> list[float]:
+    return first if late_ns(variants, first) <= late_ns(variants, second) else second
 
 
 def _same_variants(task: Task, machine: Machine) -> list[Variant]:

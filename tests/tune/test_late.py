@@ -1,0 +1,124 @@
+"""Points at which a worker came late are measured again, when all others are done."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.models import mlp
+from tvm_disc.options import Options
+from tvm_disc.schedules.records import Records
+from tvm_disc.schedules.variant import SERIAL, Run
+from tvm_disc.tune.measure import LATE_NS, Effort, late_ns
+
+tuning: Any = sys.modules["tvm_disc.tune.tune"]  # the package has a function of that name
+PARALLEL = Run(2)
+QUIET = [40_000.0, 25_000.0]
+LATE = [41_000.0, 3_000_000.0]
+
+
+def variants() -> list[Any]:
+    plan = SimpleNamespace(key="row")
+    return [
+        SimpleNamespace(plan=plan, run=run, key=json.dumps(str(run)), safe=True)
+        for run in (SERIAL, PARALLEL)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("times", "late"),
+    [
+        (QUIET, 0.0),
+        ([5_000.0, 9_000.0], 0.0),  # waking threads
+        ([1e6, 1.09e6], 0.0),  # no gain, but no loss
+        ([1e6, float("inf")], 0.0),  # it must not run there
+        (LATE, 3_000_000 - 41_000 * 1.1),
+        ([5_000.0, 5_500.0 + 2 * LATE_NS], 2 * LATE_NS),
+    ],
+)
+def test_what_counts_as_late(times: list[float], late: float) -> None:
+    assert late_ns(variants(), times) == pytest.approx(late)
+
+
+def test_variants_of_threads_alone_are_never_late() -> None:
+    assert late_ns(variants()[1:], [3e6]) == 0.0
+
+
+class Script:
+    """A machine whose times are given: for each point a list, the last of which stays."""
+
+    def __init__(self, times: dict[tuple[int, ...], list[list[float]]]) -> None:
+        self.times, self.asked = times, []
+
+    def time(self, point: tuple[int, ...], _: Effort) -> list[float]:
+        self.asked.append(point)
+        left = self.times[point]
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+def run(script: Script, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Records]:
+    front = tuning.prepare(mlp(), None, None, (), Options(), tuning.Trace(0, None))
+    task = tuning.tasks_of(front, (), False)[0]
+    task.variants = variants()
+    task.points = list(script.times)
+    monkeypatch.setattr(tuning, "_lanes", lambda *_: [{task.key: script}])
+    result = tuning.Tuned(path)
+    known = tuning.measure_tasks(front, [task], result, Effort(), None, False)
+    return result, known
+
+
+def _points(count: int) -> list[tuple[int, ...]]:
+    return [(n,) for n in range(1, count + 1)]
+
+
+def test_late_points_come_again_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {p: [QUIET] for p in _points(6)}
+    times[2,] = [LATE, QUIET]
+    times[4,] = [LATE, LATE, QUIET]
+    script = Script(times)
+    result, known = run(script, tmp_path / "r.jsonl", monkeypatch)
+    assert script.asked == [*_points(6), (2,), (4,), (4,)]
+    assert sorted(known.times.values()) == sorted(QUIET * 6)
+    assert (result.measured, result.left) == (12, 0)
+    assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 12
+
+
+def test_the_calmest_times_count_where_none_is_calm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worse = [LATE[0], 2 * LATE[1]]
+    script = Script({p: [QUIET] for p in _points(5)} | {(6,): [worse, LATE, worse]})
+    _, known = run(script, tmp_path / "r.jsonl", monkeypatch)
+    assert script.asked.count((6,)) == 3
+    assert max(known.times.values()) == LATE[1]
+
+
+def test_a_machine_on_which_threads_are_always_late_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script({p: [LATE] for p in _points(6)})
+    result, known = run(script, tmp_path / "r.jsonl", monkeypatch)
+    assert script.asked == _points(6)
+    assert (len(known.times), result.left) == (12, 0)
+
+
+def test_an_interrupt_keeps_what_is_known_of_late_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script({p: [QUIET] for p in _points(5)} | {(6,): [LATE]})
+    plain = script.time
+
+    def time(point: tuple[int, ...], effort: Effort) -> list[float]:
+        if script.asked.count((6,)):
+            raise KeyboardInterrupt
+        return plain(point, effort)
+
+    monkeypatch.setattr(script, "time", time)
+    with pytest.raises(KeyboardInterrupt):
+        run(script, tmp_path / "r.jsonl", monkeypatch)
+    assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 12
