@@ -27,7 +27,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
-UNMEASURED = Limits(gain=0.02, split_gain=0.001, run_gain=0.00025)  # a model may err by as much
+UNMEASURED = Limits(gain=0.02, split_gain=0.0003, depth=8, run_gain=0.00025)  # a model may err
 REMAINDERS = (16,)  # d % r of every dim
 WASTED_THREADS = 24.0  # times that a loss counts more which threads make
 

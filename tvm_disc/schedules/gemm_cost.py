@@ -18,7 +18,15 @@ from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_inner import inner_cost, most_inner_rows, possible
 from tvm_disc.schedules.gemm_narrow import narrow_cost, widths
-from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a, is_one, known
+from tvm_disc.schedules.gemm_outer import MOST_STEPS, ROWS
+from tvm_disc.schedules.gemm_spec import (
+    GemmSpec,
+    copies_a,
+    has_masks,
+    is_one,
+    known,
+    stores_direct,
+)
 from tvm_disc.schedules.gemm_tile import GemmTile
 from tvm_disc.schedules.points import Points, Values, evaluate
 
@@ -50,12 +58,13 @@ def gemm_ns(
     batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
-    time = micro_ns((m, n, k), tile, model)
+    time = micro_ns((m, n, k), tile, model) + _split_ns(spec, (m, n, k), tile, model)
     groups_m = np.ceil(blocks / tile.m_blocks)
     groups_n = np.ceil(panels / tile.n_panels)
     if spec.b_packed is None:
         time = time + _packs(spec, tile, m) * k * n * model.pack_ns
     time = time * _instead((m, n, k), spec, tile) + m * n * model.store_ns
+    time = _outer_ns((m, n, k), spec, tile, time, model)
     if copies_a(spec):
         time = time + groups_n * m * k * model.pack_ns
     itemsize = int(tvm.DataType(spec.dtype).bits) // 8
@@ -63,6 +72,57 @@ def gemm_ns(
     far = np.maximum(streamed - model.near_bytes, 0)
     time = time + far * model.far_byte_ns + model.task_ns * groups_m * groups_n
     return np.asarray(batch * time * factor)
+
+
+def _step_cycles(rows: Values, vectors: Values | int, model: CostModel) -> Values:
+    """Cycles of a step of K of a register tile."""
+    fma, loads = rows * vectors / model.fma_per_cycle, (rows + vectors) / model.load_per_cycle
+    return np.asarray(np.maximum(np.maximum(fma, loads), model.fma_latency / 4))
+
+
+def _split_ns(
+    spec: GemmSpec, sizes: Sequence[Values], tile: GemmTile, model: CostModel
+) -> Values | float:
+    """What it takes more that the widest tiles leave a last vector that is not whole to others.
+
+    So they do where B is read as it lies (``MicroKernels.dispatcher``).
+    """
+    m, n, k = sizes
+    if not reads_masked(spec, tile) or tile.vectors < 2:
+        return 0.0
+    blocks, panels = np.maximum(np.ceil(m / tile.m_r), 1), np.ceil(n / tile.n_r)
+    last = np.ceil((n - (panels - 1) * tile.n_r) / tile.lanes)
+    split = (n % tile.lanes > 0) & (last == tile.vectors) & (np.asarray(_packs(spec, tile, m)) == 0)
+    rows, most = m / blocks, tile.vectors
+    apart = _step_cycles(rows, most - 1, model) + _step_cycles(rows, 1, model)
+    more = k * (apart - _step_cycles(rows, most, model)) + model.micro_call_cycles
+    return np.asarray(split * blocks * np.maximum(more, 0) * model.cycle_ns)
+
+
+def _outer_ns(
+    sizes: Sequence[Values], spec: GemmSpec, tile: GemmTile, tiles: Values, model: CostModel
+) -> Values:
+    """Where few steps of K are outer products, what those take; else what ``tiles`` take."""
+    m, n, k = sizes
+    view = spec.b_affine
+    if view is None or not is_one(view.stride):
+        return tiles
+    if not possible(spec, tile) or not stores_direct(spec, tile):
+        return tiles
+    vector = np.maximum(k / model.fma_per_cycle, (k / ROWS + 1) / model.load_per_cycle)
+    cycles = m * (model.micro_call_cycles / ROWS + np.ceil(n / tile.lanes) * vector)
+    few = (k >= 1) & (k <= MOST_STEPS)
+    return np.where(few, cycles * model.cycle_ns + m * n * model.store_ns, tiles)
+
+
+def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether the last vector of a B that lies in rows is read under a mask."""
+    view, n = spec.b_affine, known(spec.n)
+    if spec.b_packed is not None or view is None or not is_one(view.stride):
+        return False
+    if spec.dtype != spec.acc_dtype or (isinstance(n, int) and n % tile.lanes == 0):
+        return False
+    return has_masks(tile.lanes * int(tvm.DataType(spec.dtype).bits) // 8, spec.dtype)
 
 
 def _packs(spec: GemmSpec, tile: GemmTile, m: Values) -> Values | float:

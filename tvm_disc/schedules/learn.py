@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,15 +27,18 @@ from tvm_disc.schedules.grow import Limits
 from tvm_disc.schedules.points import Values, spread
 from tvm_disc.schedules.tree import Split
 from tvm_disc.schedules.variant import Variant
+from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
 
-MEASURED = Limits(gain=0.01, split_gain=0.002, depth=6)  # less would be noise
+MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # a question takes a nanosecond
 FEWEST = 24  # measured times from which a regressor learns anything
+NEVER_NS = 1e6  # a call that takes longer is never made
 ROUNDS = 150  # trees of a regressor
-BETWEEN = 512  # predicted points between the measured ones
+BETWEEN = 2048  # predicted points between the measured ones: noise of those is not followed
+LIBRARY = {"vendor_call_ns": 150.0, "vendor_elem_ns": 0.1, "vendor_fma_ns": 0.025}
 _TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
 PREDICTED_WEIGHT = 1.0  # of a predicted point, against a measured one
 
@@ -120,6 +123,15 @@ def time_table(variants: Sequence[Variant], found: Times) -> tuple[Values, Value
     return dims, times.reshape(len(points), len(keys))
 
 
+def library_known(model: CostModel) -> CostModel:
+    """The model with what a call of a library takes about, for a regressor to start from.
+
+    The shipped constants only say that none is worth it; beside them a regressor would have to
+    learn all of a library's times from nothing.
+    """
+    return replace(model, **LIBRARY) if model.vendor_call_ns > NEVER_NS else model
+
+
 def choose_measured(
     group: Group,
     variants: Sequence[Variant],
@@ -136,14 +148,20 @@ def choose_measured(
     if not len(dims) or dims.shape[1] != len(group.symbols()):
         return None
     features = group_features(group, variants, solver)
-    regressor = Regressor(group, variants, model, features)
+    regressor = Regressor(group, variants, library_known(model), features)
     regressor.learn(dims, times)
-    predicted = regressor.predict(dims)
+    unknown = np.isnan(times).all(axis=0) & np.array([calls_vendor(v.plan) for v in variants])
+
+    def predict(at: Values) -> Values:
+        # Without a library where it was measured, there may be one where the program runs, or not.
+        return np.where(unknown, np.inf, regressor.predict(at))
+
+    predicted = predict(dims)
     costs = np.where(np.isnan(times) | np.isinf(predicted), predicted, times)
     weights = np.ones(len(dims))
     if regressor.booster is not None and dims.shape[1]:
         between = spread(dims.min(axis=0), dims.max(axis=0), BETWEEN)
-        costs = np.vstack([costs, regressor.predict(between)])
+        costs = np.vstack([costs, predict(between)])
         share = PREDICTED_WEIGHT * min(1.0, len(dims) / BETWEEN)
         weights = np.concatenate([weights, np.full(BETWEEN, share)])
         dims = np.vstack([dims, between])
@@ -234,7 +252,7 @@ def held_out_error(
     features = group_features(group, variants, solver)
     errors = []
     for learns in (True, False):
-        regressor = Regressor(group, variants, model, features)
+        regressor = Regressor(group, variants, library_known(model), features)
         if learns:
             regressor.learn(dims[~held], times[~held])
         known = np.isfinite(times[held])
