@@ -13,9 +13,13 @@ import tvm_disc
 from tvm_disc import Options, relay
 from tvm_disc.compile import context_of, prepare
 from tvm_disc.debug import Trace
+from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.learn import choose_measured, library_known
 from tvm_disc.schedules.records import Journal, Record
+from tvm_disc.schedules.tree import leaves
 from tvm_disc.schedules.variant import SERIAL, Variant
 from tvm_disc.schedules.vendor import calls_vendor, expose
+from tvm_disc.shape import Solver
 from tvm_disc.tune.tune import Task, tasks_of
 
 OPTIONS = Options(threads=2)
@@ -116,3 +120,35 @@ def test_times_choose_between(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(exe(*args), expected(*args), rtol=1e-4, atol=1e-5)
         [line] = exe.profile(*args, repeat=1).lines()
         assert line.variant == str(variant)
+
+
+def _chosen(without_library: bool) -> tuple[Any, list[Variant]]:
+    """(what is chosen, the variants) where times follow the work, and a library halves them."""
+    front = prepare(matmul(), None, None, (), OPTIONS, Trace(0, None))
+    [task] = tasks_of(front, (), True)
+    found: dict[tuple[int, ...], dict[str, float]] = {}
+    for dims in POINTS:
+        ns = 100.0 + 0.05 * float(np.prod(dims))
+        found[dims] = {
+            v.key: ns * (0.5 if vendor(v) else 1.0 + 0.1 * k)
+            for k, v in enumerate(task.variants)
+            if not (without_library and vendor(v))
+        }
+    model = front.machine.model
+    return choose_measured(task.group, task.variants, Solver(), model, found), task.variants
+
+
+@pytest.mark.skipif(not expose(), reason="no library to call")
+@pytest.mark.parametrize("without", [True, False])
+def test_a_library_is_chosen_only_where_it_was_measured(without: bool) -> None:
+    choice, variants = _chosen(without)
+    assert any(map(vendor, variants))
+    inside = [choice.variants[k] for k in leaves(choice.tree)]
+    assert any(map(vendor, inside)) is not without
+
+
+def test_a_regressor_starts_from_what_a_library_takes() -> None:
+    model = CostModel()
+    known = library_known(model)
+    assert model.vendor_call_ns > 1e6 > known.vendor_call_ns
+    assert library_known(known) is known  # constants that were measured stay
