@@ -25,7 +25,7 @@ Expr: TypeAlias = Any
 
 
 LONG_NS = 5e6
-LONG_ROUNDS = 3  # a long call averages over noise itself
+LONG_ROUNDS = 5  # a long call averages over noise itself
 POLISH = 4  # turns in which medians of rounds and of variants settle
 ERROR_OF_MEDIAN = 0.93  # times the distance of quartiles, over the root of their number
 HOPELESS_AGAIN = 2  # further rounds before a variant is given up
