@@ -109,3 +109,14 @@ def test_one_thread_and_small_reductions_are_left_whole() -> None:
     assert len(variants_of(function(relay.sum), threads=1)) == 1
     x = relay.var("x", shape=[100, 100])
     assert not any(v.plan.stages for v in variants_of(relay.Function([x], relay.sum(x))))
+
+
+def test_many_short_rows_are_not_cut() -> None:
+    """A piece costs what beginning a row costs: the model chose pieces of one element each."""
+    x = relay.var("x", shape=(relay.Any(), relay.Any()), dtype="float32")
+    exe = tvm_disc.build(relay.Function([x], relay.sum(x, axis=1)), options=Options(threads=2))
+    for shape in ((8192, 1), (8192, 7), (3000, 33), (1 << 16, 2)):
+        given = np.ones(shape, "float32")
+        np.testing.assert_array_equal(exe(given), given.sum(axis=1))
+        [line] = exe.profile(given, repeat=1).lines()
+        assert "pieces" not in line.variant, (shape, line.variant)

@@ -92,6 +92,7 @@ def piece_stages(group: Group, solver: Solver, machine: Machine, plan: Planner) 
         pieces.tasks(),
         work,
         pieces.emit,
+        steps=pieces.tasks(),  # each begins as a row does
         scratch_elems=pieces.scratch_elems(),
         family="pieces",
         moved=moved_bytes(first),
