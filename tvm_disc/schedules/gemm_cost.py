@@ -18,15 +18,8 @@ from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_inner import inner_cost, most_inner_rows, possible
 from tvm_disc.schedules.gemm_narrow import narrow_cost, widths
-from tvm_disc.schedules.gemm_outer import MOST_STEPS, ROWS
-from tvm_disc.schedules.gemm_spec import (
-    GemmSpec,
-    copies_a,
-    has_masks,
-    is_one,
-    known,
-    stores_direct,
-)
+from tvm_disc.schedules.gemm_outer import MOST_STEPS, ROWS, may_be_outer
+from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a, is_one, known, reads_masked
 from tvm_disc.schedules.gemm_tile import GemmTile
 from tvm_disc.schedules.points import Points, Values, evaluate
 
@@ -39,8 +32,7 @@ def micro_ns(sizes: Sequence[Values], tile: GemmTile, model: CostModel) -> Value
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
     rows, columns = m / blocks, np.ceil(n / tile.lanes) / panels  # of a mean micro-kernel
-    step = np.maximum(rows * columns / model.fma_per_cycle, (rows + columns) / model.load_per_cycle)
-    step = np.maximum(step, model.fma_latency / 4)
+    step = _step_cycles(rows, columns, model)
     calls = blocks * panels * np.maximum(np.ceil(k / (tile.kc or np.inf)), 1)
     cycles = blocks * panels * k * step + calls * model.micro_call_cycles
     return np.asarray(cycles * model.cycle_ns)
@@ -104,25 +96,12 @@ def _outer_ns(
 ) -> Values:
     """Where few steps of K are outer products, what those take; else what ``tiles`` take."""
     m, n, k = sizes
-    view = spec.b_affine
-    if view is None or not is_one(view.stride):
-        return tiles
-    if not possible(spec, tile) or not stores_direct(spec, tile):
+    if not may_be_outer(spec, tile):
         return tiles
     vector = np.maximum(k / model.fma_per_cycle, (k / ROWS + 1) / model.load_per_cycle)
     cycles = m * (model.micro_call_cycles / ROWS + np.ceil(n / tile.lanes) * vector)
     few = (k >= 1) & (k <= MOST_STEPS)
     return np.where(few, cycles * model.cycle_ns + m * n * model.store_ns, tiles)
-
-
-def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Whether the last vector of a B that lies in rows is read under a mask."""
-    view, n = spec.b_affine, known(spec.n)
-    if spec.b_packed is not None or view is None or not is_one(view.stride):
-        return False
-    if spec.dtype != spec.acc_dtype or (isinstance(n, int) and n % tile.lanes == 0):
-        return False
-    return has_masks(tile.lanes * int(tvm.DataType(spec.dtype).bits) // 8, spec.dtype)
 
 
 def _packs(spec: GemmSpec, tile: GemmTile, m: Values) -> Values | float:

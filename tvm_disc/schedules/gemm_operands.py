@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, const, i64
@@ -21,10 +20,10 @@ from tvm_disc.schedules.gemm_spec import (
     Plan,
     cdiv,
     copies_a,
-    has_masks,
     is_one,
     known,
     least,
+    reads_masked,
 )
 from tvm_disc.schedules.gemm_tile import GemmTile
 
@@ -53,16 +52,7 @@ class Operands:
 
     def masks_b(self) -> bool:
         """Whether kernels read only what there is of a last vector of B that lies in rows."""
-        spec, lanes = self.spec, self.tile.lanes
-        itemsize = max(1, tvm.DataType(spec.dtype).bits // 8)
-        whole = isinstance(self.plan.n, int) and self.plan.n % lanes == 0
-        narrow = spec.dtype != spec.acc_dtype
-        return (
-            not whole
-            and not narrow
-            and self._in_place()
-            and has_masks(lanes * itemsize, spec.dtype)
-        )
+        return reads_masked(self.spec, self.tile)
 
     def _must_pack(self, columns: Index) -> Any:
         """Whether a B panel with contiguous rows is packed: a Python or run-time truth value."""

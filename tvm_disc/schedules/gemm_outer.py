@@ -27,7 +27,8 @@ from tvm_disc.schedules.emit import (
 )
 from tvm_disc.schedules.gemm_inner import Way, in_place, possible
 from tvm_disc.schedules.gemm_micro import call, may_alias, splat, vload, vstore
-from tvm_disc.schedules.gemm_spec import is_one, least, stores_direct
+from tvm_disc.schedules.gemm_spec import GemmSpec, is_one, least, stores_direct
+from tvm_disc.schedules.gemm_tile import GemmTile
 
 MOST_STEPS = 4  # beyond, tiles load less for each multiply-add
 ROWS = 2
@@ -74,18 +75,23 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> Any:
     return may_alias(prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt()))
 
 
+def may_be_outer(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether operands and results lie as these kernels take them."""
+    view = spec.b_affine
+    if view is None or not is_one(view.stride):
+        return False
+    return possible(spec, tile) and stores_direct(spec, tile)
+
+
 @dataclass
 class OuterProducts(Way):
     """Products of a few steps of K."""
 
     def condition(self) -> Expr | None:
         """Where K is small, and rows of B lie as they are read; None for never."""
-        view, k = self.spec.b_affine, self.plan.k
-        if not possible(self.spec, self.tile) or not stores_direct(self.spec, self.tile):
+        if not may_be_outer(self.spec, self.tile) or not self._steps():
             return None
-        if view is None or not is_one(view.stride) or not self._steps():
-            return None
-        return tirx.all(i64(k) >= 1, i64(k) <= MOST_STEPS)
+        return tirx.all(i64(self.plan.k) >= 1, i64(self.plan.k) <= MOST_STEPS)
 
     def _steps(self) -> tuple[int, ...]:
         k = self.plan.k
@@ -110,4 +116,4 @@ class OuterProducts(Way):
                 b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
 
 
-__all__ = ["OuterProducts", "outer_kernel"]
+__all__ = ["OuterProducts", "may_be_outer", "outer_kernel"]

@@ -272,6 +272,16 @@ def has_masks(vector_bytes: int, dtype: str) -> bool:
     return vector_bytes >= (MASKED_BYTES_NARROW if narrow else MASKED_BYTES)
 
 
+def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether the last vector of a B that lies in rows is read under a mask."""
+    view, n = spec.b_affine, known(spec.n)
+    if spec.b_packed is not None or view is None or not is_one(view.stride):
+        return False
+    if spec.dtype != spec.acc_dtype or (isinstance(n, int) and n % tile.lanes == 0):
+        return False
+    return has_masks(tile.lanes * int(tvm.DataType(spec.dtype).bits) // 8, spec.dtype)
+
+
 def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
     """Whether kernels write the result: whole vectors only, or masks are to be had."""
     if spec.direct is None:
