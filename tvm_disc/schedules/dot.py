@@ -183,9 +183,8 @@ class _Emitter:
                 tirx.address_of(out.buffer[c_base + i * out.stride + j]),
             )
             sizes = [p.k, a_view.stride, b_view.k_stride, out.stride, 0]
-            if form.masks:
-                sizes.append(columns - (vectors - 1) * tile.lanes)
-            sizes += [least(tile.m_r, p.m - i), vectors, *((1,) * form.short)]
+            sizes += self._masks(form, (columns, vectors), p.k, b_view.k_stride)
+            sizes += [least(tile.m_r, p.m - i), vectors]
             b.eval(call(run, [*at, *map(i64, sizes)]))
 
     def _all_tasks(self, lo: Index, hi: Index) -> None:
@@ -340,11 +339,8 @@ class _Emitter:
                     ahead, step = self._ahead(b_off, (blk, blocks), depth)
                     at.append(tirx.address_of(b_buf[ahead]))
                     sizes.append(step)
-                if form.masks:
-                    sizes.append(columns - (vectors - 1) * tile.lanes)
-                sizes += [rows, vectors]
-                if form.short:
-                    sizes.append(int(b_buf is not self.scratch))
+                lies = None if b_buf is self.scratch else ldb
+                sizes += [*self._masks(form, (columns, vectors), depth, lies), rows, vectors]
                 b.eval(call(run, [*at, *map(i64, sizes)]))
 
             self._first(b_views, kernel)
@@ -352,6 +348,23 @@ class _Emitter:
             if direct is None:
                 with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
                     self._epilogue(g, (i0, rows), (j0, columns), sum_at)
+
+    def _masks(
+        self, form: KernelForm, width: tuple[Index, Expr], depth: Index, ldb: Index | None
+    ) -> list[Index]:
+        """What kernels take that mask a last vector; ``ldb`` of a B that is not packed.
+
+        What a vector reads behind a row of B is the next row's, and only the last row has none.
+        """
+        if not form.masks:
+            return []
+        lanes = self.tile.lanes
+        tail = self._bind("tail", width[0] - (width[1] - 1) * lanes)
+        if not form.short or ldb is None:
+            return [tail, *((depth,) * form.short)]
+        inside = tirx.any(i64(tail) == lanes, i64(depth) == 0)
+        rest = tirx.Select(i64(ldb) >= lanes - 1, i64(depth) - 1, i64(0))
+        return [tail, self._bind("unmasked", tirx.Select(inside, i64(depth), rest))]
 
     def _form(self) -> KernelForm:
         spec, n = self.spec, self.plan.n

@@ -19,7 +19,7 @@ from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_inner import inner_cost, most_inner_rows, possible
 from tvm_disc.schedules.gemm_narrow import narrow_cost, widths
 from tvm_disc.schedules.gemm_outer import MOST_STEPS, ROWS, may_be_outer
-from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a, is_one, known, reads_masked
+from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a, is_one, known
 from tvm_disc.schedules.gemm_tile import GemmTile
 from tvm_disc.schedules.points import Points, Values, evaluate
 
@@ -50,7 +50,7 @@ def gemm_ns(
     batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(n / tile.n_r), 1)
-    time = micro_ns((m, n, k), tile, model) + _split_ns(spec, (m, n, k), tile, model)
+    time = micro_ns((m, n, k), tile, model)
     groups_m = np.ceil(blocks / tile.m_blocks)
     groups_n = np.ceil(panels / tile.n_panels)
     if spec.b_packed is None:
@@ -70,25 +70,6 @@ def _step_cycles(rows: Values, vectors: Values | int, model: CostModel) -> Value
     """Cycles of a step of K of a register tile."""
     fma, loads = rows * vectors / model.fma_per_cycle, (rows + vectors) / model.load_per_cycle
     return np.asarray(np.maximum(np.maximum(fma, loads), model.fma_latency / 4))
-
-
-def _split_ns(
-    spec: GemmSpec, sizes: Sequence[Values], tile: GemmTile, model: CostModel
-) -> Values | float:
-    """What it takes more that the widest tiles leave a last vector that is not whole to others.
-
-    So they do where B is read as it lies (``MicroKernels.dispatcher``).
-    """
-    m, n, k = sizes
-    if not reads_masked(spec, tile) or tile.vectors < 2:
-        return 0.0
-    blocks, panels = np.maximum(np.ceil(m / tile.m_r), 1), np.ceil(n / tile.n_r)
-    last = np.ceil((n - (panels - 1) * tile.n_r) / tile.lanes)
-    split = (n % tile.lanes > 0) & (last == tile.vectors) & (np.asarray(_packs(spec, tile, m)) == 0)
-    rows, most = m / blocks, tile.vectors
-    apart = _step_cycles(rows, most - 1, model) + _step_cycles(rows, 1, model)
-    more = k * (apart - _step_cycles(rows, most, model)) + model.micro_call_cycles
-    return np.asarray(split * blocks * np.maximum(more, 0) * model.cycle_ns)
 
 
 def _outer_ns(

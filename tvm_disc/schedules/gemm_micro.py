@@ -13,8 +13,8 @@ row count (residue dispatch as in Nimble, with the blocks balanced so none is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import tvm
@@ -117,7 +117,8 @@ class KernelForm:
 
     ``ahead``: one cache line per K step is brought to the second-level cache, for whoever comes
     next: pointer ``ahead``, then the elements ``ahead_step`` between two of them. ``tail``: only
-    the first ``tail`` lanes of the last vector of ``c`` exist, with ``short`` of ``b``.
+    the first ``tail`` lanes of the last vector of ``c`` exist, with ``short`` of ``b``: behind the
+    first ``whole`` steps, which may read past a row of ``b``, its last vector is masked.
     ``b_dtype``: what B is kept in, if narrower than the sums; ``uint16`` holds bits of bfloat16.
     ``quads``: A and B are words of four bytes whose products are all added; sums start from the row
     before B's first. ``tight``: rows of a packed B are no wider than its vectors.
@@ -139,7 +140,8 @@ class KernelForm:
     def sizes(self) -> tuple[str, ...]:
         """Size parameters."""
         names = ("k", "lda", "ldb", "ldc", "accumulate")
-        return (*names, *(("ahead_step",) * self.ahead), *(("tail",) * self.masks))
+        more = ("ahead_step",) * self.ahead + ("tail",) * self.masks + ("whole",) * self.short
+        return (*names, *more)
 
     @property
     def masks(self) -> bool:
@@ -176,8 +178,8 @@ def micro_kernel(
     def partial(v: int) -> bool:
         return form.tail and v == vectors - 1
 
-    def of_b(at: Expr, v: int) -> Expr:
-        if form.short and v == vectors - 1:
+    def of_b(at: Expr, v: int, masked: bool) -> Expr:
+        if masked and v == vectors - 1:
             return masked_load(b, at, mask)
         return vload(b, at, lanes)
 
@@ -209,7 +211,7 @@ def micro_kernel(
         x, y = (tirx.reinterpret(f"int8x{4 * lanes}", v) for v in (x, y))
         return tirx.call_llvm_pure_intrin(f"{dtype}x{lanes}", _QUADS, total, x, y)
 
-    def step(kk: Expr, s: int) -> None:
+    def step(kk: Expr, s: int, masked: bool = False) -> None:
         line = max(1, 64 * 8 // tvm.DataType(dtype).bits)
         if tile.prefetch:
             # The fetch also keeps LLVM from hoisting the next steps' loads and spilling sums.
@@ -219,20 +221,24 @@ def micro_kernel(
             prefetch(blk, buffers["ahead"], kk * params["ahead_step"], near=False)
         at = blk.bind("at", kk * ldb)
         for v in range(vectors):
-            vstore(blk, row[v], 0, lanes, widened(of_b(at + v * lanes, v), dtype, lanes))
+            vstore(blk, row[v], 0, lanes, widened(of_b(at + v * lanes, v, masked), dtype, lanes))
         for i in range(rows):
             vstore(blk, elem, 0, lanes, splat(a[starts[i] + kk], lanes))
             for v in range(vectors):
                 acc = sums[s][i][v]
                 vstore(blk, acc, 0, lanes, multiply_add(acc, elem, row[v]))
 
-    turns = blk.bind("turns", tirx.truncdiv(k, i64(unroll)))
+    whole = params.get("whole", k)
+    turns = blk.bind("turns", tirx.truncdiv(whole, i64(unroll)))
     with blk.loop("ko", turns) as ko:
         for u in range(unroll):
             step(ko * unroll + u, u % splits)
     if unroll > 1:
-        with blk.loop("kt", k - turns * unroll) as kt:
+        with blk.loop("kt", whole - turns * unroll) as kt:
             step(turns * unroll + kt, 0)
+    if form.short:
+        with blk.loop("km", k - whole) as km:
+            step(whole + km, 0, masked=True)
     with blk.when(accumulate != 0):
         for i, v in tile_index:
             at = ldc * i + v * lanes
@@ -336,10 +342,6 @@ class MicroKernels:
 
         Its parameters are a kernel's, then ``rows`` and ``vectors``, each one of the given
         values. One function serves every call with these choices.
-
-        A load under a mask takes a turn of a multiply-add, so the widest of several kernels reads
-        whole vectors; with ``short``, one more parameter tells whether B lies where it may not, and
-        a partial one is left to the narrowest.
         """
         knobs = _knobs(tile, dtype, form)
         key: tuple[int | str, ...] = ("dispatch", *knobs, *rows, 0, *vectors)
@@ -347,33 +349,17 @@ class MicroKernels:
             return self._vars[key]
         self._vars[key] = var = tvm.ir.GlobalVar(f"gemm_tile_{dtype}_{len(self._vars)}")
         args = {**_pointers(form, dtype), **{n: index_var(n) for n in form.sizes}}
-        n_rows, n_vectors, in_place = (index_var(n) for n in ("rows", "vectors", "in_place"))
+        n_rows, n_vectors = index_var("rows"), index_var("vectors")
         b = Block()
-        widest = vectors[-1]
-        splits = form.short and widest > 1 and vectors == tuple(range(1, widest + 1))
-        whole = replace(form, short=False) if form.short and len(vectors) > 1 else form
 
-        def run(nv: int, given: Mapping[str, Expr]) -> None:
-            own = whole if nv == widest else form
-            names = (*own.pointers, *own.sizes)
-
+        def pick(nv: int) -> None:
             def kernel(nr: int) -> None:
-                b.eval(call(self.get(tile, dtype, nr, nv, own), [given[n] for n in names]))
+                b.eval(call(self.get(tile, dtype, nr, nv, form), list(args.values())))
 
             _pick(b, n_rows, rows, kernel)
 
-        def pick(nv: int) -> None:
-            if nv < widest or not splits:
-                run(nv, args)
-                return
-            with b.when(tirx.any(args["tail"] == tile.lanes, in_place == 0)):
-                run(nv, args)
-            with b.otherwise():
-                run(nv - 1, {**args, "tail": i64(tile.lanes)})
-                run(1, {**args, **_moved(b, args, dtype, (nv - 1) * tile.lanes)})
-
         _pick(b, n_vectors, vectors, pick)
-        params = [*args.values(), n_rows, n_vectors, *((in_place,) * form.short)]
+        params = [*args.values(), n_rows, n_vectors]
         self.functions[var] = may_alias(prim_func(params, b.stmt()))
         return var
 
@@ -383,11 +369,6 @@ def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...
     wide = tile.n_r if form.ahead and not form.tight else 0
     knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, wide)
     return (*knobs, *astuple(form))
-
-
-def _moved(b: Block, args: Mapping[str, Expr], dtype: str, columns: int) -> dict[str, Expr]:
-    """B and C from so many columns on."""
-    return {n: tirx.address_of(b.declare(f"{n}_", args[n], dtype)[i64(columns)]) for n in "bc"}
 
 
 def _pointers(form: KernelForm, dtype: str) -> dict[str, Any]:
