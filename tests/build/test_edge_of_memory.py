@@ -1,0 +1,121 @@
+"""Kernels read and write nothing beyond the last byte of a tensor: behind it there is no memory.
+
+A vector that is only partly there must be masked, and a row may be read past its end only where
+another row follows. Every tensor ends where a page begins that may not be touched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import relay
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="protects pages through libc")
+PAGE = mmap.PAGESIZE
+
+
+class Ends:
+    """Tensors that end at the border of forbidden memory."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._kept: list[tuple[int, int]] = []
+
+    def array(self, value: np.ndarray) -> np.ndarray:
+        whole = -(-max(value.nbytes, 1) // PAGE) * PAGE
+        memory = mmap.mmap(-1, whole + PAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        behind = ctypes.c_void_p(start + whole)
+        assert self._libc.mprotect(behind, ctypes.c_size_t(PAGE), 0) == 0
+        self._kept.append((start + whole, PAGE))
+        flat = np.frombuffer(memory, value.dtype, value.size, whole - value.nbytes)
+        result = flat.reshape(value.shape)
+        result[...] = value
+        return result
+
+    def release(self) -> None:
+        for start, size in self._kept:
+            allowed = mmap.PROT_READ | mmap.PROT_WRITE
+            self._libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), allowed)
+
+
+def _var(name: str, rank: int) -> Any:
+    return relay.var(name, shape=tuple(relay.Any() for _ in range(rank)), dtype="float32")
+
+
+def _matmul() -> Any:
+    x, y = _var("x", 2), _var("y", 2)
+    return relay.Function([x, y], relay.nn.matmul(x, y))
+
+
+def _products_of_transposed() -> Any:
+    x, y = _var("x", 3), _var("y", 3)
+    return relay.Function([x, y], relay.nn.batch_matmul(x, y, transpose_b=True))
+
+
+def _softmax() -> Any:
+    x = _var("x", 2)
+    return relay.Function([x], relay.nn.softmax(x))
+
+
+def _chain() -> Any:
+    x, y = _var("x", 2), _var("y", 2)
+    return relay.Function([x, y], relay.multiply(relay.exp(x), y))
+
+
+def _transposed() -> Any:
+    x = _var("x", 2)
+    return relay.Function([x], relay.transpose(x, (1, 0)))
+
+
+def _sums() -> Any:
+    x = _var("x", 2)
+    return relay.Function([x], relay.sum(x, axis=0))
+
+
+def _stable(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+Case = tuple[Callable[[], Any], Callable[..., np.ndarray], list[tuple[tuple[int, ...], ...]]]
+SIZES = (1, 2, 5, 15, 16, 17, 31, 47, 48, 49, 63, 100)
+PAIRS = [((m, n),) for m in (1, 3, 17, 64) for n in SIZES]
+PRODUCTS = [((m, k), (k, n)) for m in (1, 7, 9, 80) for k in (1, 2, 3, 40) for n in SIZES]
+CASES: dict[str, Case] = {
+    "matmul": (_matmul, np.matmul, PRODUCTS),
+    "batch matmul": (
+        _products_of_transposed,
+        lambda x, y: x @ y.transpose(0, 2, 1),
+        [((2, m, k), (2, n, k)) for m in (1, 9, 40) for k in (1, 17, 40) for n in SIZES],
+    ),
+    "softmax": (_softmax, _stable, PAIRS),
+    "element-wise": (_chain, lambda x, y: np.exp(x) * y, [(p, p) for (p,) in PAIRS]),
+    "transpose": (_transposed, lambda x: x.T, PAIRS),
+    "sum of columns": (_sums, lambda x: x.sum(axis=0), PAIRS),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_beyond_a_tensor_is_touched(name: str, rng: np.random.Generator) -> None:
+    make, reference, shapes = CASES[name]
+    executable = tvm_disc.build(make())
+    for given in shapes:
+        inputs = [rng.standard_normal(shape).astype("float32") for shape in given]
+        wanted = np.asarray(reference(*inputs))
+        ends = Ends()
+        placed = [ends.array(x) for x in inputs]
+        out = ends.array(np.zeros(wanted.shape, "float32"))
+        try:
+            executable(*placed, out=out)
+            np.testing.assert_allclose(out, wanted, rtol=2e-4, atol=2e-4, err_msg=str(given))
+        finally:
+            ends.release()
