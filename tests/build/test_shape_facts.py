@@ -100,3 +100,37 @@ def test_a_guard_makes_the_next_one_unnecessary() -> None:
     assert propagate.solver.known("k == h") is True
     with pytest.raises(BadInput, match="input 'x1' axis 0: expected k"):
         tvm_disc.build(mod)(np.ones((2, 3), "float32"), np.ones((5, 4), "float32"))
+
+
+def _stable(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(axis=1, keepdims=True, initial=-np.inf))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def test_dims_that_a_constraint_makes_equal_are_one_in_composite_operators() -> None:
+    """What a softmax of ``y`` yields has the dims of ``x``, although ``y`` was declared apart."""
+    x, y = (relay.var(n, shape=(relay.Any(), relay.Any()), dtype="float32") for n in "xy")
+    model = relay.Function([x, y], relay.add(relay.nn.softmax(y), x))
+    program = tvm_disc.build(model, constraints=("x.0 == y.0", "x.1 == y.1"))
+    assert [k["kind"] for k in program._manifest["kernels"]] == ["row"]
+    rng = np.random.default_rng(0)
+    for n, m in ((1, 1), (7, 5), (64, 33), (3, 257), (0, 4)):
+        a, b = (rng.standard_normal((n, m)).astype("float32") for _ in "ab")
+        np.testing.assert_allclose(program(a, b), _stable(b) + a, rtol=1e-5, atol=1e-6)
+    with pytest.raises(GuardFailed, match="x_1 == y_1 must hold"):
+        program(np.ones((3, 4), "float32"), np.ones((3, 1), "float32"))
+
+
+def test_a_dim_that_another_operator_makes_known_is_so_everywhere() -> None:
+    """The product says that rows have four elements: the row before it is one kernel with that."""
+    x = relay.var("x", shape=(relay.Any(), relay.Any()), dtype="float32")
+    w = relay.var("w", shape=(relay.Any(), 4), dtype="float32")
+    row = relay.add(relay.nn.softmax(x), relay.exp(x))
+    program = tvm_disc.build(relay.Function([x, w], relay.nn.dense(row, w)))
+    assert [k["kind"] for k in program._manifest["kernels"]] == ["row", "dot"]
+    rng = np.random.default_rng(0)
+    for n, m in ((1, 1), (7, 5), (64, 33), (0, 4)):
+        a, b = rng.standard_normal((n, 4)).astype("float32"), np.ones((m, 4), "float32")
+        np.testing.assert_allclose(program(a, b), (_stable(a) + np.exp(a)) @ b.T, rtol=1e-5)
+    with pytest.raises(GuardFailed, match=r"axis 1 \(x_1\) must equal 4"):
+        program(np.ones((3, 5), "float32"), np.ones((2, 4), "float32"))

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax import op as R
 
@@ -287,7 +288,19 @@ class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
             return relax.Tuple([value, *rest])
         rule = RULES.get(name)
         result = None if rule is None else rule(emit, call)
-        return call if result is None else self.builder_.normalize(result)
+        return call if result is None else self._as_typed(result, call.ty)
+
+    def _as_typed(self, result: Expr, ty: Any) -> Expr:
+        """``result`` in the shape that the composite was given.
+
+        What TVM infers is spelled in the dims of the operands, and dims that are only proved equal
+        would make its inference give up at the next operator.
+        """
+        result = self.builder_.normalize(result)
+        shape = getattr(ty, "shape", None)
+        if shape is None or tvm_ffi.structural_equal(shape, result.ty.shape):
+            return result
+        return self.builder_.normalize(R.reshape(self.builder_.emit(result), shape))
 
 
 def DecomposeComposite() -> Any:

@@ -146,9 +146,12 @@ class _Importer(Branches):
             if p.name_hint in params:
                 scope.variables[p] = self.bound(p, params[p.name_hint])
             else:
-                value = scope.variables[p] = self.main_input(p, scope)
+                value = self.main_input(p, scope)
                 boxed = p.name_hint in self.external.inputs
                 inputs.append(self.boxes[-1] if boxed else value.expr)
+                # In the body dims that are proved equal are spelled alike; the caller's are not.
+                known = isinstance(value, Tensor)
+                scope.variables[p] = self.ctx.reshape(value, value.dims) if known else value
         value = self.evaluate(main.body, scope)
         if isinstance(value, Bottom):
             raise Unsupported("'main' never returns")
