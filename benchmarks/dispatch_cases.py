@@ -128,7 +128,7 @@ class Prepared:
         """Compile the case as far as its kernel."""
         front = prepare(case.make(), None, None, (), Options(), Trace(0, None))
         [task] = tasks_of(front, (), expose())
-        tune_points *= 4 ** max(0, len(case.high) - 2)  # three dims are a larger space than two
+        tune_points *= 2 ** (len(case.high) - 1)  # more dims are a larger space
         listed = list(case.listed)
         drawn = case.points(tune_points + held_points, 1)
         held = [*listed, *[p for p in drawn[tune_points:] if p not in listed]]

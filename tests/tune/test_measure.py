@@ -22,7 +22,14 @@ from tvm_disc.schedules.signature import describe_group, group_key, template_has
 from tvm_disc.schedules.variant import Need
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench
-from tvm_disc.tune.measure import Effort, Session, apart_from_workers, compare, local_session
+from tvm_disc.tune.measure import (
+    Effort,
+    Session,
+    apart_from_workers,
+    compare,
+    local_session,
+    still_open,
+)
 
 QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1)
 
@@ -125,13 +132,44 @@ def test_one_slow_time_does_not_give_a_variant_up(
         calls[k] = calls.get(k, 0) + 1
         if k == 1 and calls[k] == 1:
             return 1e9  # another process had the core
-        return {0: 200.0, 1: 100.0}.get(k, 9000.0)
+        return {0: 110.0, 1: 100.0}.get(k, 9000.0)
 
     monkeypatch.setattr(session, "_once", once)
     effort = Effort(rounds=4, round_ns=1.0, most_rounds=4, pause_s=0.0)
     times = session.time((600, 1000), effort)
-    assert times[:2] == pytest.approx([200.0, 100.0])
+    assert times[:2] == pytest.approx([110.0, 100.0])
     assert calls[1] > calls[0] >= 5
+
+
+def test_a_variant_that_is_beaten_leaves_its_rounds_to_the_others(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = {0: 0, 1: 0}
+
+    def once(k: int, args: Any, dims: Any, number: int) -> float:
+        calls[k] += 1
+        neighbour = 2.0 if calls[0] > 12 else 1.0  # came when the second was gone
+        return neighbour * (100.0 if k == 0 else 150.0) * (1 + 0.001 * (calls[k] % 3))
+
+    monkeypatch.setattr(session, "_once", once)
+    effort = Effort(rounds=20, round_ns=1.0, most_rounds=20, pause_s=0.0)
+    times = session.time((600, 1000), effort)
+    assert calls[1] < 8 < 20 < calls[0]
+    assert times[1] / times[0] == pytest.approx(1.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("second", "noise", "stays"),
+    [(1.10, 0.001, True), (1.30, 0.001, False), (1.30, 0.3, True), (3.0, 0.05, False)],
+)
+def test_only_what_is_surely_slower_is_beaten(second: float, noise: float, stays: bool) -> None:
+    wave = 1 + noise * np.array([0, 1, -0.9, 0.5, -0.4, 0.8])
+    samples = {4: wave.tolist(), 7: (second * wave[::-1]).tolist()}
+    beaten: list[tuple[int, int, float]] = []
+    assert still_open(samples, [4, 7], beaten, Effort()) == ([4, 7] if stays else [4])
+    assert [b[:2] for b in beaten] == ([] if stays else [(7, 4)])
+    early = {k: found[:2] for k, found in samples.items()}
+    assert still_open(early, [4, 7], [], Effort()) == [4, 7]
 
 
 def test_what_slows_a_round_down_says_nothing_of_the_variants() -> None:
