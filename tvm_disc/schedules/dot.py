@@ -396,15 +396,12 @@ class _Emitter:
     def _ahead(self, at: Expr, block: tuple[Expr, Expr], depth: Expr) -> tuple[Expr, Expr]:
         """Which share of the next panel, as (start, elements per K step), a row block fetches.
 
-        The next panel comes from far away while this one is used: each of the first row blocks
-        fetches a column of its lines.
+        The next panel comes from far away while this one is used: it is fetched evenly over all
+        row blocks, each of which takes its share of the lines.
         """
         blk, blocks = block
-        n_r = self.tile.n_r
-        line = min(n_r, max(1, 64 * 8 // tvm.DataType(self.spec.acc_dtype).bits))
-        step = self._bind("step", most(div(n_r, blocks), line))
-        mine = self._bind("mine", tirx.Select(blk * step < n_r, i64(1), i64(0)))
-        return at + mine * (self.plan.k_whole * n_r + blk * depth * step), mine * step
+        step = self._bind("step", cdiv(self.tile.n_r, blocks))
+        return at + self.plan.k_whole * self.tile.n_r + blk * depth * step, step
 
     def _first(self, views: list[tuple[Any, Any]], emit: Callable[[Any], None]) -> None:
         """``emit`` the view whose condition holds; the last one has none."""
