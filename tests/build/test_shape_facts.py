@@ -134,3 +134,23 @@ def test_a_dim_that_another_operator_makes_known_is_so_everywhere() -> None:
         np.testing.assert_allclose(program(a, b), (_stable(a) + np.exp(a)) @ b.T, rtol=1e-5)
     with pytest.raises(GuardFailed, match=r"axis 1 \(x_1\) must equal 4"):
         program(np.ones((3, 5), "float32"), np.ones((2, 4), "float32"))
+
+
+def test_a_chain_over_three_dims_that_may_broadcast_compiles() -> None:
+    """Its dims were spelled operator by operator, and lowering them took minutes."""
+    x, y, z = (relay.var(n, shape=(relay.Any(),), dtype="float32") for n in "xyz")
+    low = relay.minimum(z, x)
+    kept = relay.where(relay.greater_equal(x, y), x, y)
+    chosen = relay.where(relay.equal(low, kept), low, kept)
+    model = relay.Function([x, y, z], relay.divide(low, relay.exp(chosen)))
+    program = tvm_disc.build(model)
+    assert len(program.explain()) < 12000
+    rng = np.random.default_rng(0)
+    for sizes in ((5, 5, 5), (1, 5, 5), (5, 1, 5), (7, 7, 1), (1, 1, 4), (1, 1, 1), (0, 1, 0)):
+        a, b, c = (rng.standard_normal(n).astype("float32") for n in sizes)
+        wanted = np.minimum(c, a) / np.exp(
+            np.where(np.minimum(c, a) == np.maximum(a, b), np.minimum(c, a), np.maximum(a, b))
+        )
+        np.testing.assert_allclose(program(a, b, c), wanted, rtol=1e-5)
+    with pytest.raises(GuardFailed, match=r"input 'x' axis 0.*input 'y' axis 0"):
+        program(np.ones(3, "float32"), np.ones(2, "float32"), np.ones(3, "float32"))

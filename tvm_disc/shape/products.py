@@ -13,18 +13,53 @@ if TYPE_CHECKING:
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 
 
+class Joins:
+    """Which dims a dim is the broadcast of.
+
+    Among dims that fit each other broadcasting is associative, commutative and idempotent. So a set
+    of them has one expression, linear in their number: spelled operator by operator, the dims of a
+    chain over three operands double in length with every step.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[Any, dict[Any, Any]] = {}  # normal form -> parts by theirs
+        self._made: dict[frozenset[Any], Any] = {}
+
+    def parts(self, solver: Solver, dim: Any) -> dict[Any, Any]:
+        """The dims that were joined to ``dim``, by normal form; itself if none were."""
+        key = solver.key(dim)
+        return self._parts.get(key, {key: dim})
+
+    def known(self, solver: Solver, a: Any, b: Any) -> Any | None:
+        """What ``a`` and ``b`` gave before, perhaps with others between: it is guarded already."""
+        together = self.parts(solver, a).keys() | self.parts(solver, b).keys()
+        return self._made.get(frozenset(together))
+
+    def of(self, solver: Solver, a: Any, b: Any) -> Any:
+        """The broadcast of dims that a guard makes fit: the first that is not 1, or 1."""
+        parts = {**self.parts(solver, a), **self.parts(solver, b)}
+        *first, result = parts.values()
+        for dim in reversed(first):
+            result = tirx.Select(tirx.EQ(dim, _one()), result, dim)
+        result = self._made[frozenset(parts)] = solver.simplify(result)
+        self._parts[solver.key(result)] = parts
+        return result
+
+
 def broadcast(solver: Solver, a: Any, b: Any, context: str) -> Any:
     """The common dim of `a` and `b`, as NumPy and Relay broadcast.
 
     proved                  result                      guard
     a == b                  a                           -
     a == 1                  b                           -
+    joined before           what that gave              -
     a != 1 and b != 1       a                           a == b
     a != 1                  a                           b == a or b == 1
     a == 1 implies b == a   a                           a == b or a == 1 or b == 1
     nothing                 Select(a == 1, b, a)        a == b or a == 1 or b == 1
 
-    The rows hold with a and b exchanged.
+    The rows hold with a and b exchanged. "Joined before" are the dims that `a` is the broadcast of
+    with those that `b` is of, in any order.
     """
     a, b = solver.simplify(a), solver.simplify(b)
     if solver.known_eq(a, b):
@@ -32,6 +67,9 @@ def broadcast(solver: Solver, a: Any, b: Any, context: str) -> Any:
     for one, other in ((a, b), (b, a)):
         if solver.const(one) == 1:
             return other
+    before = solver.joins.known(solver, a, b)
+    if before is not None:
+        return before
     wide = [solver.known_ne_one(a), solver.known_ne_one(b)]
     if all(wide):
         solver.require_eq(a, b, context)
@@ -49,7 +87,7 @@ def broadcast(solver: Solver, a: Any, b: Any, context: str) -> Any:
         # Where the kept dim is 1 so is the other: broadcasting cannot change it.
         if solver.known(tirx.Or(tirx.NE(kept, _one()), tirx.EQ(other, kept))):
             return kept
-    return solver.simplify(tirx.Select(tirx.EQ(a, _one()), b, a))
+    return solver.joins.of(solver, a, b)
 
 
 def _one() -> Any:

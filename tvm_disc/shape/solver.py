@@ -29,7 +29,7 @@ from .hard import ask_z3
 from .laws import nonzero
 from .normal import norm, norm_cond
 from .printing import show, show_shape
-from .products import broadcast, group_dims
+from .products import Joins, broadcast, group_dims
 from .prove import prove, prove_divides
 from .state import Contradiction, State
 from .terms import (
@@ -64,6 +64,7 @@ class Solver:
         self._hard: dict[tuple[Cond, int], bool | None] = {}
         self.guards: list[Guard] = []
         self.wishes: list[Wish] = []
+        self.joins = Joins()
 
     def _fresh_state(self) -> State:
         st = State(self._terms)
@@ -88,7 +89,7 @@ class Solver:
         atom = self._convert.symbol(var).as_atom
         assert atom is not None
         self._names.setdefault(str(var.name), var)
-        if source or atom not in self._sources:
+        if not self._sources.get(atom):  # the first is kept: equal dims may be one symbol
             self._sources[atom] = source
 
     def resolve(self, name: str) -> Any:
@@ -276,6 +277,10 @@ class Solver:
     def simplify(self, e: Dim) -> Any:
         """The canonical expression; dims proved equal by normal form give the same object."""
         return self._convert.expr(self.norm(self._p(e)))
+
+    def key(self, e: Dim) -> Poly:
+        """The normal form: dims of one key are proved equal."""
+        return self.norm(self._p(e))
 
     def simplify_cond(self, cond: Any) -> Any:
         """The canonical condition, decided where facts decide it."""
