@@ -316,3 +316,12 @@ def test_without_metadata_the_text_says_so() -> None:
     text = dense_bias_relu()
     short = relay.astext(text, show_meta_data=False)
     assert "metadata section has been omitted" in short and "b64ndarrays" not in short
+
+
+def test_every_operator_of_the_top_level_is_a_function() -> None:
+    """A module of the package by an operator's name would be found in its place."""
+    for name in relay.OPS:
+        if "." not in name:
+            assert callable(getattr(relay, name)), name
+    x, y = (relay.var(n, shape=(relay.Any(),)) for n in "xy")
+    assert "equal(%x, %y)" in relay.astext(relay.Function([x, y], relay.equal(x, y)))

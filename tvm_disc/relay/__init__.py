@@ -14,7 +14,6 @@ from . import types as ty
 from .adt import ConstructorValue, from_list, to_list
 from .builder import ScopeBuilder, const, var
 from .convert import to_relax
-from .equal import structural_equal
 from .expr import (
     Call,
     Clause,
@@ -47,6 +46,7 @@ from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
 from .parser import fromtext, parse, parse_expr
 from .printer import astext
+from .structural import structural_equal
 from .types import (
     Any,
     ConstructorSig,

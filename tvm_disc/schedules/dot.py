@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-import tvm
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, i64
