@@ -326,7 +326,7 @@ class _Planner(Relations):
     def _inline(self, node: Node, homes: list[GroupPlan]) -> bool:
         """Make ``node`` part of every group that reads it, if no reader loses by it."""
         cost = node.row.cost if node.row is not None else 0
-        free = cost <= 1 and not any(x.row is not None for x in node.inputs)
+        free = cost <= 1 and not any(_is_computed(x) for x in node.inputs)
         again = free or node.cls is OpClass.VIEW or self._pure_move(node)
         if len(homes) > 1 and not (again or self._is_expanded(node, homes)):
             self.refused.append(WhyNot(f"{node.name} ({node.op})", f"{len(homes)} kernels read it"))
@@ -394,6 +394,13 @@ class _Planner(Relations):
                 if leading or trailing:
                     self.homes.leave(group, node)
                     changed = True
+
+
+def _is_computed(node: Node) -> bool:
+    """Whether it is more than a view of an input."""
+    while node.cls is OpClass.VIEW:
+        node = node.inputs[0]
+    return node.row is not None
 
 
 _ARG = ("relax.argmax", "relax.argmin")
