@@ -30,6 +30,7 @@ TOL = 1e-4
 GUARD_BYTES, GUARD = 4096, 0xA5
 BATCH = 25  # graphs of one process
 TELL_S = 60.0  # from one line of progress to the next
+LIMIT_S = 600.0  # of one graph: a build that does not end is wrong as well
 
 
 def check(graph: Graph, function: relay.Function, fuse: bool) -> str | None:
@@ -122,13 +123,15 @@ def crashed(seed: int, status: int | None) -> str:
     """The report of a graph whose program ended the process."""
     text = relay.astext(Maker(seed).make().function())
     again = f"python -m tests.build.random_graphs --seed {seed} --count 1"
-    return f"seed {seed}: the process ended with {status}\n{text}\nworlds {WORLDS}\n{again}"
+    limit = f", perhaps for its {LIMIT_S:.0f} s" if status == -9 else ""
+    return f"seed {seed}: the process ended with {status}{limit}\n{text}\nworlds {WORLDS}\n{again}"
 
 
 def campaign(seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, str | None]]:
     """(seed, report) of all graphs, as they are done."""
     todo = [list(seeds[k : k + BATCH]) for k in range(0, len(seeds), BATCH)][::-1]
     running: dict[Connection, tuple[Any, list[int]]] = {}
+    heard: dict[Connection, float] = {}
     try:
         while todo or running:
             while todo and len(running) < jobs:
@@ -137,10 +140,11 @@ def campaign(seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, str | None]
                 process = multiprocessing.Process(target=work, args=(batch, theirs), daemon=True)
                 process.start()
                 theirs.close()
-                running[ours] = (process, batch)
-            for answers in wait(list(running)):
+                running[ours], heard[ours] = (process, batch), time.monotonic()
+            for answers in wait(list(running), TELL_S):
                 assert isinstance(answers, Connection)
                 process, batch = running[answers]
+                heard[answers] = time.monotonic()
                 try:
                     seed, report = answers.recv()
                     batch.remove(seed)
@@ -151,6 +155,9 @@ def campaign(seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, str | None]
                     if batch:
                         yield batch[0], crashed(batch[0], process.exitcode)
                         todo.append(batch[1:])
+            for answers, (process, _) in running.items():
+                if time.monotonic() - heard[answers] > LIMIT_S:
+                    process.kill()
     finally:
         for process, _ in running.values():
             process.terminate()
