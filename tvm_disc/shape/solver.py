@@ -146,7 +146,7 @@ class Solver:
 
     def likely_values(self, e: Dim) -> tuple[int, ...]:
         """The values `e` takes over the likely values of its symbols, at most 256 combinations."""
-        p = self.norm(self._p(e))
+        p = self.key(e)
         known = {a: self._likely_of(a) for a in sorted(p.syms)}
         total = 1
         for values in known.values():
@@ -276,7 +276,7 @@ class Solver:
 
     def simplify(self, e: Dim) -> Any:
         """The canonical expression; dims proved equal by normal form give the same object."""
-        return self._convert.expr(self.norm(self._p(e)))
+        return self._convert.expr(self.key(e))
 
     def key(self, e: Dim) -> Poly:
         """The normal form: dims of one key are proved equal."""
@@ -294,12 +294,12 @@ class Solver:
 
     def range_of(self, e: Dim) -> tuple[int | None, int | None]:
         """The inclusive range; None is unbounded."""
-        p = self.norm(self._p(e))
+        p = self.key(e)
         return lower(self._state, p), upper(self._state, p)
 
     def const(self, e: Dim) -> int | None:
         """The value, if only one is possible."""
-        p = self.norm(self._p(e))
+        p = self.key(e)
         if p.as_const is None:
             lo, hi = lower(self._state, p), upper(self._state, p)
             return lo if lo is not None and lo == hi else None
@@ -451,7 +451,7 @@ class Solver:
 
     def is_zero_free(self, e: Dim) -> bool:
         """Whether `e != 0` follows without case analysis; cheaper than `known_nonzero`."""
-        return nonzero(self._state, self.norm(self._p(e)))
+        return nonzero(self._state, self.key(e))
 
     def _p(self, e: Dim) -> Poly:
         return self._convert.poly(e)
