@@ -42,8 +42,9 @@ from gemm_harness import Gemm, aligned, build, cpu, weights
 from gemm_peers import onnx_peer, openvino_peer, torch_peer
 
 from tvm_disc.schedules import dot
-from tvm_disc.schedules.emit import Block, const, index_var, pointer, prim_func
-from tvm_disc.schedules.gemm_micro import ramp, splat, vload, vstore
+from tvm_disc.schedules.emit import Block, index_var, pointer, prim_func
+from tvm_disc.schedules.gemm_micro import ramp
+from tvm_disc.tune.gauge import multiply_adds, sums
 
 LAYERS = [
     (768, 768),
@@ -71,22 +72,11 @@ POINTS: list[dict[str, Any]] = []
 def fma_peak(target: Any) -> Run:
     """GFLOP/s of independent multiply-adds in registers, as a function to sample it."""
     isa = dot.isa_of(target)
-    lanes, count = isa.lanes_f32, isa.registers - 8
+    lanes, count = isa.lanes_f32, sums(isa)
     data, n = pointer("data", "float32"), index_var("n")
-    b = Block()
-    buf = b.declare("data_", data, "float32")
-    sums = [b.alloc(f"s{i}", lanes, "float32") for i in range(count)]
-    step = b.alloc("step", lanes, "float32")
-    vstore(b, step, 0, lanes, splat(const(0.5, "float32") * buf[0], lanes))
-    for s in sums:
-        vstore(b, s, 0, lanes, vload(buf, 0, lanes))
-    with b.loop("i", n):
-        for s in sums:
-            x = vload(step, 0, lanes)
-            vstore(b, s, 0, lanes, x * vload(s, 0, lanes) + x)
-    for i, s in enumerate(sums):
-        b.store(buf, ramp(i * lanes, lanes), vload(s, 0, lanes))
-    func = prim_func([data, n], b.stmt(), {"global_symbol": "peak"})
+    block = Block()
+    multiply_adds(block, isa, data, n)
+    func = prim_func([data, n], block.stmt(), {"global_symbol": "peak"})
     lib = build({tvm.ir.GlobalVar("peak"): func}, target)
     memory = aligned(count * lanes, "float32")
     turns = 200000

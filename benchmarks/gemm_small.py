@@ -72,7 +72,7 @@ def main() -> None:
     logs: list[float] = []
     for m, k, n in points or itertools.product(*SIZES.values()):
         known = {"g": args.items, "m": m, "k": k, "n": n}
-        ours, other = session.time([known[x] for x in names], EFFORT)
+        ours, other = session.time([known[x] for x in names], EFFORT).ns
         logs.append(float(np.log(other / ours)))
         print(f"{m:4} x {k:4} x {n:4}  {ours:10.0f} ns  {other:10.0f} ns  {other / ours:6.2f}")
     low = np.sort(logs)[: max(1, len(logs) // 20)]

@@ -1,4 +1,4 @@
-"""Points at which a worker came late are measured again, when all others are done."""
+"""Points at which threads were disturbed are measured again, when all others are done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.models import mlp
 from tvm_disc.options import Options
 from tvm_disc.schedules.records import Records
 from tvm_disc.schedules.variant import SERIAL, Run
-from tvm_disc.tune.measure import LATE_NS, Effort, late_ns
+from tvm_disc.tune.measure import LATE_NS, Effort, Timing, disturbance, late_ns
 
 tuning: Any = sys.modules["tvm_disc.tune.tune"]  # the package has a function of that name
 PARALLEL = Run(2)
@@ -49,16 +49,32 @@ def test_variants_of_threads_alone_are_never_late() -> None:
     assert late_ns(variants()[1:], [3e6]) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("times", "crowding", "found"),
+    [
+        (QUIET, 1.0, 0.0),
+        (QUIET, 1.2, 0.0),  # they share a cache
+        (QUIET, 1.8, 0.8),
+        ([1e6, 1e6], 1.0, 0.0),  # the kernel gains nothing, though threads have cores
+        ([1e6, 1.6e6], 1.0, 0.5),
+        ([1e6, 1.6e6], 1.8, 0.8),
+    ],
+)
+def test_what_disturbs(times: list[float], crowding: float, found: float) -> None:
+    assert disturbance(variants(), Timing(times, crowding)) == pytest.approx(found)
+
+
 class Script:
     """A machine whose times are given: for each point a list, the last of which stays."""
 
-    def __init__(self, times: dict[tuple[int, ...], list[list[float]]]) -> None:
+    def __init__(self, times: dict[tuple[int, ...], list[list[float] | Timing]]) -> None:
         self.times, self.asked = times, []
 
-    def time(self, point: tuple[int, ...], _: Effort) -> list[float]:
+    def time(self, point: tuple[int, ...], _: Effort) -> Timing:
         self.asked.append(point)
         left = self.times[point]
-        return left.pop(0) if len(left) > 1 else left[0]
+        times = left.pop(0) if len(left) > 1 else left[0]
+        return times if isinstance(times, Timing) else Timing(times)
 
 
 def run(script: Script, path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Records]:
@@ -88,6 +104,16 @@ def test_late_points_come_again_at_the_end(tmp_path: Path, monkeypatch: pytest.M
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 12
 
 
+def test_points_where_threads_shared_a_core_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    equal = Timing([40_000.0, 40_000.0], crowding=1.8)
+    script = Script({p: [QUIET] for p in _points(5)} | {(6,): [equal, QUIET]})
+    _, known = run(script, tmp_path / "r.jsonl", monkeypatch)
+    assert script.asked.count((6,)) == 2
+    assert sorted(known.times.values()) == sorted(QUIET * 6)
+
+
 def test_the_calmest_times_count_where_none_is_calm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +139,7 @@ def test_an_interrupt_keeps_what_is_known_of_late_points(
     script = Script({p: [QUIET] for p in _points(5)} | {(6,): [LATE]})
     plain = script.time
 
-    def time(point: tuple[int, ...], effort: Effort) -> list[float]:
+    def time(point: tuple[int, ...], effort: Effort) -> Timing:
         if script.asked.count((6,)):
             raise KeyboardInterrupt
         return plain(point, effort)

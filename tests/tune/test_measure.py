@@ -31,7 +31,7 @@ from tvm_disc.tune.measure import (
     still_open,
 )
 
-QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1)
+QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0)
 
 
 def exp_group(name: str = "n") -> Group:
@@ -60,7 +60,7 @@ def test_every_variant_computes_the_same(session: Session, dims: tuple[int, int]
 
 
 def test_every_variant_is_timed(session: Session) -> None:
-    times = session.time((3, 50), QUICK)
+    times = session.time((3, 50), QUICK).ns
     assert len(times) == len(session.bench.variants) > 1
     assert all(0 < t < math.inf for t in times)
 
@@ -70,7 +70,7 @@ def test_a_variant_that_must_not_run_is_not(session: Session) -> None:
     plan = session.bench.variants[-1].plan
     before, plan.needs = plan.needs, (Need("large", n > i64(100)),)
     try:
-        times = session.time((3, 50), QUICK)
+        times = session.time((3, 50), QUICK).ns
     finally:
         plan.needs = before
     assert set(times) == {math.inf}
@@ -135,8 +135,8 @@ def test_one_slow_time_does_not_give_a_variant_up(
         return {0: 110.0, 1: 100.0}.get(k, 9000.0)
 
     monkeypatch.setattr(session, "_once", once)
-    effort = Effort(rounds=4, round_ns=1.0, most_rounds=4, pause_s=0.0)
-    times = session.time((600, 1000), effort)
+    effort = Effort(rounds=4, round_ns=1.0, most_rounds=4, pause_s=0.0, wait_s=0.0)
+    times = session.time((600, 1000), effort).ns
     assert times[:2] == pytest.approx([110.0, 100.0])
     assert calls[1] > calls[0] >= 5
 
@@ -152,8 +152,8 @@ def test_a_variant_that_is_beaten_leaves_its_rounds_to_the_others(
         return neighbour * (100.0 if k == 0 else 150.0) * (1 + 0.001 * (calls[k] % 3))
 
     monkeypatch.setattr(session, "_once", once)
-    effort = Effort(rounds=20, round_ns=1.0, most_rounds=20, pause_s=0.0)
-    times = session.time((600, 1000), effort)
+    effort = Effort(rounds=20, round_ns=1.0, most_rounds=20, pause_s=0.0, wait_s=0.0)
+    times = session.time((600, 1000), effort).ns
     assert calls[1] < 8 < 20 < calls[0]
     assert times[1] / times[0] == pytest.approx(1.5, rel=0.01)
 

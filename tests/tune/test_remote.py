@@ -39,7 +39,7 @@ def test_machines_measure_at_once_and_a_build_uses_it(port: int, tmp_path: Path)
         records=path,
         shapes={"x.0": range(1, 65)},
         points=6,
-        effort=Effort(rounds=1, round_ns=1e3, most_rounds=1),
+        effort=Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0),
         progress=False,
         remote=Remote(HOST, port, "board", machines=2),
     )

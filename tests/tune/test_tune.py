@@ -21,7 +21,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.tune import tune
 from tvm_disc.tune.measure import Effort
 
-QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1)
+QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0)
 
 
 def tuned(path: Path, **kwargs: Any) -> Any:

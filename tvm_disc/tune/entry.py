@@ -13,39 +13,38 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
-from tvm.tirx import op as O
 
 from tvm_disc.codegen.build import compile_tir
-from tvm_disc.codegen.host_abi import (
-    ANY_TYPE,
-    ANY_VALUE,
-    BYTE_OFFSET,
-    DATA,
-    TENSOR_HEADER_BYTES,
-    TENSOR_OBJECT,
-    i32,
-    void_pointer,
-)
 from tvm_disc.schedules.choose import Choice
-from tvm_disc.schedules.emit import Block, byte_offset
+from tvm_disc.schedules.emit import Block
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.kernel import Kernel, build_kernel
 from tvm_disc.schedules.tree import Leaf
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.shape import Solver
+from tvm_disc.tune.gauge import NAME, Gauge, gauge_function
+from tvm_disc.tune.packed import Arguments, packed
 
 Expr: TypeAlias = Any
 
 
 @dataclass
 class Bench:
-    """A group's variants, compiled: ``module[names[k]]`` runs variant k."""
+    """A group's variants, compiled: ``module[names[k]]`` runs variant k.
+
+    The module has the gauge of ``machine``'s cores besides.
+    """
 
     group: Group
     variants: list[Variant]
     kernels: list[Kernel]
     names: list[str]
+    machine: Machine
     module: Any = None
+
+    def gauge(self, module: Any, device: Any) -> Gauge:
+        """The gauge, in this process or on another machine."""
+        return Gauge(module, device, self.machine.isa, self.machine.threads)
 
 
 def build_bench(
@@ -73,8 +72,9 @@ def build_bench(
             functions.update(kernel.funcs)
             functions[GlobalVar(names[-1])] = _entry(kernel, names[-1])
         first = [c.variants[0] if isinstance(c, Choice) else c for c in wanted]
-        benches.append(Bench(group, first, kernels, names))
+        benches.append(Bench(group, first, kernels, names, machine))
     functions.update(machine.micro.functions)
+    functions[GlobalVar(NAME)] = gauge_function(machine.isa)
     if library is not None and library.is_file():
         module = tvm.runtime.load_module(str(library))
     else:
@@ -91,30 +91,14 @@ def _always(variant: Variant) -> Choice:
 
 
 def _entry(kernel: Kernel, name: str) -> Any:
-    self_handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
-    count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
-    block = Block()
-    values: list[Expr] = []
-    for node in (*kernel.params, *kernel.outputs):
-        values.append(byte_offset(_tensor(block, args, len(values)), 0, node.dtype))
-    values.append(byte_offset(_tensor(block, args, len(values)), 0, "float32"))
-    for _ in kernel.symbols:
-        values.append(O.tvm_struct_get(args, i32(len(values)), i32(ANY_VALUE), "int64"))
-    values.append(tirx.max_value("int64"))  # as many threads as the variant wants
-    block.eval(tvm.ir.Call(kernel.entry, values, ret_ty=PrimType("int32")))
-    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(0)))
-    block.ret(i32(0))
-    func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
-    func = func.with_attr("calling_conv", 1)
-    return func.with_attr("global_symbol", f"__tvm_ffi_{name}")
+    def emit(block: Block, arguments: Arguments) -> None:
+        values: list[Expr] = []
+        for node in (*kernel.params, *kernel.outputs):
+            values.append(arguments.data(len(values), node.dtype))
+        values.append(arguments.data(len(values), "float32"))
+        for _ in kernel.symbols:
+            values.append(arguments.integer(len(values)))
+        values.append(tirx.max_value("int64"))  # as many threads as the variant wants
+        block.eval(tvm.ir.Call(kernel.entry, values, ret_ty=PrimType("int32")))
 
-
-def _tensor(block: Block, args: Expr, position: int) -> Expr:
-    """The address of the first element of a tensor argument."""
-    kind = O.tvm_struct_get(args, i32(position), i32(ANY_TYPE), "int32")
-    raw = O.tvm_struct_get(args, i32(position), i32(ANY_VALUE), void_pointer())
-    skip = tirx.Select(tirx.EQ(kind, i32(TENSOR_OBJECT)), i32(TENSOR_HEADER_BYTES), i32(0))
-    handle = block.bind("tensor", O.handle_add_byte_offset(raw, skip))
-    data = O.tvm_struct_get(handle, i32(0), i32(DATA), void_pointer())
-    start = O.tvm_struct_get(handle, i32(0), i32(BYTE_OFFSET), "uint64")
-    return block.bind("data", O.handle_add_byte_offset(data, tirx.Cast("int64", start)))
+    return packed(name, emit)

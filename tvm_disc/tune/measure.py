@@ -20,6 +20,7 @@ from tvm_disc.schedules.points import evaluate
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.schedules.vendor import calls_vendor, expose
 from tvm_disc.tune.entry import Bench
+from tvm_disc.tune.gauge import CROWDED, Wait
 
 Expr: TypeAlias = Any
 
@@ -48,6 +49,7 @@ class Effort:
         quantile: of the rounds the one that counts. Other processes only ever add time, so that
             the lower quartile is nearer to the machine's own than the median.
         pause_s: what is slept before each, so that it begins with time of its own.
+        wait_s: how long at one point, in all, rounds wait for threads to have cores of their own.
     """
 
     rounds: int = 8
@@ -58,6 +60,20 @@ class Effort:
     hopeless: float = 2.0
     quantile: float = 0.25
     pause_s: float = 0.0002
+    wait_s: float = 1.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The times of a point.
+
+    Attributes:
+        ns: of each variant; infinite where it must not run.
+        crowding: what the same work took on all threads at once, as part of what it took on one.
+    """
+
+    ns: list[float]
+    crowding: float = 1.0
 
 
 class Session:
@@ -80,9 +96,11 @@ class Session:
         self.local = local
         self.long = False  # whether calls of this point take so long that one is a round
         self.rng = np.random.default_rng(seed)
+        on_threads = any(v.run.parts > 1 for v in bench.variants)
+        self.gauge = bench.gauge(module, device) if on_threads else None
 
-    def time(self, dims: Sequence[int], effort: Effort) -> list[float]:
-        """Nanoseconds of each variant at one point; infinite where it must not run."""
+    def time(self, dims: Sequence[int], effort: Effort) -> Timing:
+        """The variants' times at one point."""
         symbols = self.bench.group.symbols()
         points = {s: np.float64(d) for s, d in zip(symbols, dims, strict=True)}
         same = self._same(points)
@@ -93,7 +111,7 @@ class Session:
         ]
         times = [float("inf")] * len(self.bench.variants)
         if not allowed:
-            return times
+            return Timing(times)
         self.long = False
         args = self.arguments(points)
         samples: dict[int, list[float]] = {k: [] for k in allowed}
@@ -110,16 +128,18 @@ class Session:
                 samples[k].append(each)
         fewest = min(effort.rounds, LONG_ROUNDS) if best > LONG_NS else effort.rounds
         rounds, end = 0, time.monotonic() + effort.patience_s
+        wait = Wait(self.gauge, effort.wait_s)
         beaten: list[tuple[int, int, float]] = []  # variant, a better one, how much slower
         with apart_from_workers(self.local):
             while live and rounds < effort.most_rounds:
+                wait.until_calm()
                 for k in live:
                     samples[k].append(self._round(k, args(k), dims, numbers[k][0], effort))
                 rounds += 1
                 live = still_open(samples, live, beaten, effort)
                 if rounds < fewest:
                     continue
-                if time.monotonic() > end or not _disagree(samples, live, effort):
+                if time.monotonic() > end + wait.waited_s or not _disagree(samples, live, effort):
                     break
         for k, found in samples.items():
             times[k] = float(np.quantile(found, effort.quantile))
@@ -129,7 +149,7 @@ class Session:
                 times[k] = value
         for k, better, factor in reversed(beaten):
             times[k] = times[better] * factor
-        return [times[k] for k in same]
+        return Timing([times[k] for k in same], wait.crowding())
 
     def _same(self, points: Mapping[Any, Any]) -> list[int]:
         """For each variant the first that does the same here: one task never runs in parts."""
@@ -247,12 +267,20 @@ def compare(rounds: Sequence[Sequence[float]], quantile: float) -> tuple[list[fl
     return times.tolist(), errors.tolist()
 
 
-def late_ns(variants: Sequence[Variant], times: Sequence[float]) -> float:
-    """How much longer than alone a variant took on threads, beyond what threads cost; 0 for none.
+def disturbance(variants: Sequence[Variant], timing: Timing) -> float:
+    """How much longer than they should threads took, as a part of the best time; 0 for none.
 
-    Another process on the core of a worker holds up every call that waits for it, by milliseconds,
-    and for seconds: no number of rounds at one point tells that from a slow variant.
+    Another process on the core of a worker, or a host that gives two threads one core, holds up
+    every call that waits for the worker, and for seconds: no number of rounds at one point tells
+    that from a slow variant.
     """
+    crowded = timing.crowding - 1 if timing.crowding > CROWDED else 0.0
+    late = late_ns(variants, timing.ns)
+    return max(crowded, late / min(timing.ns)) if late else crowded
+
+
+def late_ns(variants: Sequence[Variant], times: Sequence[float]) -> float:
+    """How much longer than alone a variant took on threads, beyond their own cost; 0 for none."""
     alone = {v.plan.key: t for v, t in zip(variants, times, strict=True) if v.run.parts == 1}
     most = 0.0
     for variant, ns in zip(variants, times, strict=True):

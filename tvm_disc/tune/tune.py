@@ -29,7 +29,7 @@ from tvm_disc.schedules.variant import Variant
 from tvm_disc.schedules.vendor import calls_vendor, expose
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench
-from tvm_disc.tune.measure import Effort, Session, late_ns, local_session, may_run
+from tvm_disc.tune.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tune.remote import Fleet, Remote
 from tvm_disc.tune.shapes import Shapes, Weights, program_points
 
@@ -38,7 +38,7 @@ InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 POINTS = 32  # shapes of the program that are measured
 FEW = 4  # points that say nothing of the machine
-AGAIN = 2  # times that a point is measured once more at the end, where threads came late
+AGAIN = 2  # times that a point is measured once more at the end, where threads were disturbed
 
 
 @dataclass
@@ -171,10 +171,10 @@ def measure_tasks(
     journal = Journal(result.records, context)
     bar = tqdm(total=len(jobs), desc="tuning", unit="point", disable=not progress)
     result.left = len(jobs)
-    disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, list[float]]] = {}
+    disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, Timing]] = {}
 
-    def keep(task: Task, point: tuple[int, ...], times: Sequence[float]) -> None:
-        for variant, ns in zip(task.variants, times, strict=True):
+    def keep(task: Task, point: tuple[int, ...], timing: Timing) -> None:
+        for variant, ns in zip(task.variants, timing.ns, strict=True):
             if np.isfinite(ns):
                 record = Record(task.key, variant.key, point, ns)
                 known.add(record)
@@ -188,8 +188,8 @@ def measure_tasks(
         for done in _settled(jobs, lanes, effort, deadline, disturbed):
             keep(*done)
     finally:
-        for (_, point), (task, times) in disturbed.items():
-            keep(task, point, times)  # better than nothing
+        for (_, point), (task, timing) in disturbed.items():
+            keep(task, point, timing)  # better than nothing
         bar.close()
         journal.close()
     return known
@@ -200,9 +200,9 @@ def _settled(
     lanes: Sequence[dict[str, Session]],
     effort: Effort,
     deadline: float | None,
-    disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, list[float]]],
-) -> Iterator[tuple[Task, tuple[int, ...], list[float]]]:
-    """The jobs as they are done; those with late threads when all others are, measured again.
+    disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, Timing]],
+) -> Iterator[tuple[Task, tuple[int, ...], Timing]]:
+    """The jobs as they are done; those whose threads were disturbed again when all others are.
 
     ``disturbed`` has the times that such points have for now. Where most points are such, it is
     the machine, and nothing is gained by waiting.
@@ -210,10 +210,11 @@ def _settled(
     pending = list(jobs)
     for turns_left in range(AGAIN, -1, -1):
         late: list[Job] = []
-        for task, point, times in _timed(pending, lanes, effort, deadline):
-            _, earlier = disturbed.pop((task.key, point), (task, times))
-            best = _calmer(task.variants, earlier, times)
-            if turns_left and late_ns(task.variants, best):
+        for task, point, timing in _timed(pending, lanes, effort, deadline):
+            _, earlier = disturbed.pop((task.key, point), (task, timing))
+            before, now = (disturbance(task.variants, t) for t in (earlier, timing))
+            best = earlier if before <= now else timing
+            if turns_left and min(before, now):
                 disturbed[task.key, point] = task, best
                 late.append((task, point))
             else:
@@ -221,10 +222,6 @@ def _settled(
         if turns_left == AGAIN and 2 * len(late) > max(len(pending), FEW):
             return
         pending = late
-
-
-def _calmer(variants: Sequence[Variant], first: list[float], second: list[float]) -> list[float]:
-    return first if late_ns(variants, first) <= late_ns(variants, second) else second
 
 
 def _same_variants(task: Task, machine: Machine) -> list[Variant]:
@@ -249,7 +246,7 @@ def _lanes(
 
 def _timed(
     jobs: Sequence[Job], lanes: Sequence[dict[str, Session]], effort: Effort, deadline: float | None
-) -> Iterator[tuple[Task, tuple[int, ...], list[float]]]:
+) -> Iterator[tuple[Task, tuple[int, ...], Timing]]:
     """The jobs as they are done, one at a time on each machine, until the deadline."""
 
     def late() -> bool:
@@ -262,7 +259,7 @@ def _timed(
             yield task, point, lanes[0][task.key].time(point, effort)
         return
     waiting, free = list(reversed(jobs)), list(lanes)
-    running: dict[Future[list[float]], tuple[Job, dict[str, Session]]] = {}
+    running: dict[Future[Timing], tuple[Job, dict[str, Session]]] = {}
     with ThreadPoolExecutor(len(lanes)) as pool:
         while running or (waiting and not late()):
             while waiting and free and not late():

@@ -1,0 +1,109 @@
+"""How many cores the threads have: the same multiply-adds on all of them, and on one.
+
+Two virtual cores may be threads of one core of the machine's for a while, or one of them may be
+away. Nothing but the speed tells, and of a kernel nobody knows what it should gain.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+
+from tvm_disc.schedules.emit import Block, byte_offset, const
+from tvm_disc.schedules.gemm_micro import ramp, splat, vload, vstore
+from tvm_disc.schedules.gemm_tile import Isa
+from tvm_disc.tune.packed import Arguments, packed
+
+Expr: TypeAlias = Any
+
+NAME = "gauge"
+SPARE = 8  # registers that the sums leave
+TURNS = 2000  # about 20 us
+FLOAT_BYTES = 4
+CROWDED = 1.3  # times longer on all threads than on one: they have no core each
+POLL_S = 0.005  # between looks whether they have cores again
+
+
+def sums(isa: Isa) -> int:
+    """The independent sums, enough to keep all pipes of a core busy."""
+    return isa.registers - SPARE
+
+
+def multiply_adds(block: Block, isa: Isa, data: Expr, turns: Expr) -> None:
+    """``sums(isa)`` vectors at ``data``, multiplied and added to ``turns`` times."""
+    lanes = isa.lanes_f32
+    memory = block.declare("data_", data, "float32")
+    vectors = [block.alloc(f"s{k}", lanes, "float32") for k in range(sums(isa))]
+    step = block.alloc("step", lanes, "float32")
+    vstore(block, step, 0, lanes, splat(const(0.5, "float32") * memory[0], lanes))
+    for vector in vectors:
+        vstore(block, vector, 0, lanes, vload(memory, 0, lanes))
+    with block.loop("turn", turns):
+        for vector in vectors:
+            x = vload(step, 0, lanes)
+            vstore(block, vector, 0, lanes, x * vload(vector, 0, lanes) + x)
+    for k, vector in enumerate(vectors):
+        block.store(memory, ramp(k * lanes, lanes), vload(vector, 0, lanes))
+
+
+def gauge_function(isa: Isa) -> Any:
+    """``gauge(memory, parts, turns)``: every part does the same work, on a thread of its own."""
+
+    def emit(block: Block, arguments: Arguments) -> None:
+        memory = arguments.data(0, "float32")
+        parts = block.bind("parts", arguments.integer(1))
+        turns = block.bind("turns", arguments.integer(2))
+        with block.loop("part", parts, kind="parallel") as part:
+            elems = sums(isa) * isa.lanes_f32
+            own = byte_offset(memory, part * elems * FLOAT_BYTES, "float32")
+            multiply_adds(block, isa, block.bind("own", own), turns)
+
+    return packed(NAME, emit)
+
+
+class Gauge:
+    """The gauge of a module, on a device."""
+
+    def __init__(self, module: Any, device: Any, isa: Isa, threads: int) -> None:
+        self.threads = threads
+        memory = np.ones(threads * sums(isa) * isa.lanes_f32, "float32")
+        self._memory = tvm.runtime.tensor(memory, device)
+        self._time: Callable[..., Any] = module.time_evaluator(NAME, device, number=4, repeat=1)
+
+    def crowding(self) -> float:
+        """Time on all threads over that on one: 1 where each has a core of its own."""
+        alone, all_of_them = (
+            float(self._time(self._memory, parts, TURNS).mean) for parts in (1, self.threads)
+        )
+        return all_of_them / alone
+
+
+class Wait:
+    """Waiting at one point for threads to have cores of their own, ``most_s`` in all.
+
+    Without a gauge they always have.
+    """
+
+    def __init__(self, gauge: Gauge | None, most_s: float) -> None:
+        self._gauge, self._most_s = gauge, most_s
+        self._found: list[float] = []
+        self.waited_s = 0.0
+
+    def until_calm(self) -> None:
+        """Return when threads have cores, or when the time for waiting is over."""
+        if self._gauge is None:
+            return
+        start = time.monotonic()
+        while (crowding := self._gauge.crowding()) > CROWDED and self.waited_s < self._most_s:
+            time.sleep(min(POLL_S, self._most_s))
+            now = time.monotonic()
+            start, self.waited_s = now, self.waited_s + now - start
+        self._found.append(crowding)
+
+    def crowding(self) -> float:
+        """How it was when not waited any longer: the median."""
+        return float(np.median(self._found)) if self._found else 1.0
