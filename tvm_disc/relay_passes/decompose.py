@@ -282,7 +282,7 @@ class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
         if name == "relax.split":
             return _split(emit, call)
         if name in FIRST_OF_TUPLE:
-            value = emit(FIRST_OF_TUPLE[name](emit, call))
+            value = emit(self._as_typed(FIRST_OF_TUPLE[name](emit, call), call.ty.fields[0]))
             # The other fields (running statistics, mask) are what they were.
             rest = [call.args[3], call.args[4]] if name.endswith("batch_norm") else [value]
             return relax.Tuple([value, *rest])
