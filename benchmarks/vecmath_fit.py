@@ -146,8 +146,39 @@ def solve(fit: Fit, nodes: int = 500) -> tuple[list[float], float]:
     return known, float(final)
 
 
+ERF_STEP, ERF_PIECES, ERF_COUNT = 0.25, 16, 6
+ERF_LIFT = 2.8e-8  # from there on the last piece rounds to 1
+
+
+def erf_table() -> tuple[list[list[float]], float]:
+    """Polynomials about ``k * ERF_STEP``, a row for each coefficient, and their largest error.
+
+    The first has no constant, so that it is relatively accurate; the last is lifted to end in 1.
+    """
+    half, pieces, worst = ERF_STEP / 2, [], 0.0
+    for k in range(ERF_PIECES):
+        at, lift = k * ERF_STEP, ERF_LIFT if k == ERF_PIECES - 1 else 0.0
+
+        def value(r: mp.mpf, at: float = at, lift: float = lift) -> mp.mpf:
+            return mp.erf(at + r) + lift * ((r + half) / ERF_STEP) ** 4
+
+        if k == 0:
+            fit = Fit(lambda r: mp.erf(r) / r, lambda r: r / mp.erf(r), 1e-6, half, ERF_COUNT - 1)
+        else:
+            fit = Fit(value, lambda r, at=at: 1 / mp.erf(at + r), -half, half, ERF_COUNT)
+        found, error = solve(fit, 200)
+        pieces.append([0.0] * (ERF_COUNT - len(found)) + found)
+        worst = max(worst, error)
+    return [list(row) for row in zip(*pieces, strict=True)], worst
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:] or FITS:
+    for name in sys.argv[1:] or (*FITS, "erf_table"):
+        if name == "erf_table":
+            rows, error = erf_table()
+            print(f"{name}: relative error {error:.2e} (2^{np.log2(error):.1f})")
+            print("\n".join(f"    {tuple(row)!r}," for row in rows))
+            continue
         coefficients, error = solve(FITS[name])
         print(f"{name}: relative error {error:.2e} (2^{np.log2(error):.1f})")
         print("   ", ", ".join(repr(c) for c in coefficients))

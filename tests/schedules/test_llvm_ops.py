@@ -21,7 +21,7 @@ need_avx512 = pytest.mark.skipif(isa_of(HOST).lanes_f32 != 16, reason="needs AVX
 def sample() -> np.ndarray:
     """Every 1009th bit pattern, denormals and the ends of the tables' pieces."""
     bits = np.arange(0, 1 << 32, 1009, dtype=np.uint64).astype(np.uint32)
-    ends = (np.arange(33) * 65 / 512).astype(np.float32).view(np.uint32)
+    ends = (np.arange(33) / 8).astype(np.float32).view(np.uint32)
     near = (ends[:, None].astype(np.int64) + np.arange(-40, 40)).clip(0).astype(np.uint32).ravel()
     x = np.concatenate([bits, near, near | np.uint32(1 << 31), SPECIAL.view(np.uint32)])
     return np.resize(x, -(-x.size // 128) * 128).view(np.float32)
@@ -43,7 +43,7 @@ def test_accuracy(name: str, lanes: int) -> None:
 
 @need_avx512
 def test_erf_is_one_beyond_its_table() -> None:
-    x = np.linspace(3.93, 100, 1024, dtype=np.float32)
+    x = np.linspace(3.875, 100, 1024, dtype=np.float32)
     assert (bench.run_native(vecmath.erf, x, 64) == 1).all()
     assert (bench.run_native(vecmath.erf, -x, 64) == -1).all()
 
@@ -57,11 +57,24 @@ def test_gelu_formula_is_finite() -> None:
 
 
 @need_avx512
-@pytest.mark.parametrize("name,instruction", [("exp", "vscalefps"), ("erf", "vpermps")])
+@pytest.mark.parametrize(
+    "name,instruction", [("exp", "vscalefps"), ("erf", "vpermps"), ("erf", "vreduceps")]
+)
 def test_becomes_one_instruction(name: str, instruction: str) -> None:
     text = bench.native_module(vecmath.MATH[name], 64).inspect_source("asm")
     assert instruction in text
     assert "disc." not in text
+
+
+@need_avx512
+def test_a_remainder_is_of_the_nearest_multiple() -> None:
+    ties = np.arange(-64, 64, dtype=np.float32) / 8
+    edge = np.array([np.inf, -np.inf, np.nan, 1e-40, 3e38, -0.0], np.float32)
+    x = np.concatenate([ties, np.nextafter(ties, np.float32(9)), np.resize(edge, 32)])
+    got = bench.run_native(lambda v: llvm_ops.remainder(v, 2), x, 16)
+    wide = x.astype(np.float64)
+    expected = np.where(np.isinf(x), 0.0, wide - np.rint(4 * np.where(np.isinf(x), 0, wide)) / 4)
+    np.testing.assert_array_equal(got, expected.astype(np.float32))
 
 
 @pytest.mark.parametrize(

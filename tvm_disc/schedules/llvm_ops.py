@@ -6,6 +6,7 @@ LLVM their definitions. What exists depends on the target: templates are emitted
 
     scale     x * 2^floor(n), rounded once, for any float n (``vscalefps``)
     clamp     x limited to a range about zero, NaN to its end (``vrangeps``)
+    remainder x less the nearest multiple of a power of two (``vreduceps``)
     lookup    one of sixteen floats, by the low four bits of an index (``vpermps``)
     stream    a store past the caches, without reading the line first (``vmovntps``)
 """
@@ -26,6 +27,7 @@ Expr: TypeAlias = Any
 
 LANES = 16  # of the registers these operations work on
 TABLE = 16  # entries of a lookup
+REMAINDERS = (2,)  # digits for which there is a remainder
 _WIDTHS = tuple(LANES * k for k in range(1, 9))
 _isa: ContextVar[Isa | None] = ContextVar("isa", default=None)
 
@@ -54,6 +56,11 @@ def scale(x: Expr, n: Expr) -> Expr:
 def clamp(x: Expr, bound: Expr) -> Expr:
     """``x`` with at most the magnitude of ``bound``, which is also what NaN becomes."""
     return tirx.call_extern(str(x.ty.dtype), f"disc.clamp.v{_lanes(x)}", x, bound)
+
+
+def remainder(x: Expr, digits: int) -> Expr:
+    """``x`` less the nearest multiple of ``2^-digits``, ties to even; one of ``REMAINDERS``."""
+    return tirx.call_extern(str(x.ty.dtype), f"disc.remainder{digits}.v{_lanes(x)}", x)
 
 
 def lookup(table: Sequence[float], index: Expr) -> Expr:
@@ -94,6 +101,9 @@ def _library() -> str:
         parts += [_parts_of(width, "float"), _parts_of(width, "i32")] if width > LANES else []
         parts.append(_in_registers("scale", ("float", "float"), width, _SCALE))
         parts.append(_in_registers("clamp", ("float", "float"), width, _CLAMP))
+        for digits in REMAINDERS:
+            instruction = _REMAINDER.replace("DIGITS", str(digits << 4))
+            parts.append(_in_registers(f"remainder{digits}", ("float",), width, instruction))
         parts.append(_in_registers("lookup", (None, "i32"), width, _LOOKUP))
     return "\n".join(parts)
 
@@ -103,6 +113,8 @@ declare <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(
   <16 x float>, <16 x float>, <16 x float>, i16, i32)
 declare <16 x float> @llvm.x86.avx512.mask.range.ps.512(
   <16 x float>, <16 x float>, i32, <16 x float>, i16, i32)
+declare <16 x float> @llvm.x86.avx512.mask.reduce.ps.512(
+  <16 x float>, i32, <16 x float>, i16, i32)
 declare <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>, <16 x i32>)
 declare void @llvm.x86.sse.sfence()
 define linkonce_odr void @disc.stream(<16 x float> %value, ptr %address) alwaysinline {
@@ -123,6 +135,11 @@ _SCALE = (
 _CLAMP = (
     "call <16 x float> @llvm.x86.avx512.mask.range.ps.512("
     "<16 x float> {0}, <16 x float> {1}, i32 2, <16 x float> undef, i16 -1, i32 4)"
+)
+# The upper four bits are the digits, the lower ones round to nearest even.
+_REMAINDER = (
+    "call <16 x float> @llvm.x86.avx512.mask.reduce.ps.512("
+    "<16 x float> {0}, i32 DIGITS, <16 x float> undef, i16 -1, i32 4)"
 )
 _LOOKUP = "call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> {0}, <16 x i32> {1})"
 
@@ -172,4 +189,14 @@ def _part(lines: list[str], name: str, kind: str, width: int, part: int) -> str:
     return piece
 
 
-__all__ = ["clamp", "fence", "has_native", "link", "lookup", "scale", "stream", "tuned_for"]
+__all__ = [
+    "clamp",
+    "fence",
+    "has_native",
+    "link",
+    "lookup",
+    "remainder",
+    "scale",
+    "stream",
+    "tuned_for",
+]

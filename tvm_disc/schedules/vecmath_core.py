@@ -241,10 +241,6 @@ class Body:
         high = self.let("high", tirx.max(n, self.i(self.fmt.min_exp + 2)))
         return self.scale(x, high) * self.pow2(n - high)
 
-    def nearest(self, shifted: Expr) -> Expr:
-        """The whole number that ``ROUNDING`` has left in ``shifted``."""
-        return shifted - self.c(ROUNDING)
-
     def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
         """``magnitude`` (sign bit clear) with the sign bit of ``sign``."""
         sign_bit = tirx.bitwise_and(self.bits(sign), self.i(self.fmt.sign_bit))

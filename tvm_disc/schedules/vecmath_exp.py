@@ -13,7 +13,7 @@ from tvm import tirx
 
 from . import llvm_ops
 from .vecmath_core import F32, ROUNDING, Body, Expr
-from .vecmath_tables import ERF_END, ERF_STEP, ERF_TABLE, EXP_NEAR, EXP_TABLE
+from .vecmath_tables import ERF_DIGITS, ERF_END, ERF_TABLE, EXP_NEAR, EXP_TABLE
 
 INF = float("inf")
 NAN = float("nan")
@@ -188,9 +188,8 @@ def _erf_native(b: Body, a: Expr) -> Expr:
     """A polynomial about the nearest of sixteen points; the last one ends in exactly 1."""
     end = b.c(ERF_END)
     clean = b.let("t", b.select(a > end, end, a))
-    rounded = b.let("s", b.fma(clean, b.c(1.0 / ERF_STEP), b.c(ROUNDING)))
-    r = b.let("r", b.fma(b.nearest(rounded), b.c(-ERF_STEP), clean))
-    index = b.let("i", b.bits(rounded))
+    index = b.let("i", b.bits(clean + b.c(ROUNDING / 2**ERF_DIGITS)))
+    r = b.let("r", llvm_ops.remainder(clean, ERF_DIGITS))
     value = llvm_ops.lookup(ERF_TABLE[-1], index)
     for row in reversed(ERF_TABLE[:-1]):
         value = b.fma(value, r, llvm_ops.lookup(row, index))
