@@ -11,6 +11,12 @@ compiled there). ``clone`` and ``copy`` move as many bytes as the operator must.
 the memory of results again that nobody holds; with ``--fresh-results`` they do not, and all results
 come from the C library's allocator.
 
+    python -m benchmarks.memory_bound --share --rounds 15
+
+compares, on one thread, ``out=`` with NumPy's copy of as many bytes between the same arrays,
+alternating in one process, at all shapes that move more than 1 MiB: which pages and lines arrays
+take changes times as much as what is done with them.
+
 Idle threads of both runtimes spin for some time after a call, on cores that the next contestant
 needs. Every turn therefore begins with a pause that outlasts them, and with uncounted calls.
 """
@@ -42,6 +48,7 @@ PAUSE_S = 0.03
 WARM_S = 0.01
 THEIRS = ("torch", "torch_into", "clone", "copy")
 MATRIX, VECTOR = "Tensor[(?, ?), float32]", "Tensor[(?), float32]"
+ENOUGH = 0.8  # of a copy's speed
 
 
 @dataclass(frozen=True)
@@ -272,6 +279,51 @@ def measure(
     return records
 
 
+def share(names: Sequence[str], rounds: int, sweep: Sequence[tuple[int, int]]) -> str:
+    """A Markdown table of the share of a copy's speed, medians of ratios of alternating turns."""
+    from tvm_disc.compile import build
+    from tvm_disc.options import Options
+
+    lines = [
+        "| operator | shape | MiB | ours, us | copy, us | share |",
+        "|---|---|---|---|---|---|",
+    ]
+    found: list[float] = []
+    for name in names:
+        case = CASES[name]
+        options = Options(threads=1)
+        program = build(relay_text(case), constraints=constraints(case), options=options)
+        for rows, cols in sweep:
+            mib = rows * cols * case.moved * 4 / 2**20
+            if mib <= 1:
+                continue
+            args = inputs(case, rows, cols)
+            out = program(*args)
+            ours = lambda p=program, a=args, o=out: p(*a, out=o)  # noqa: E731
+            copy = copy_of(case, args, out)
+            count = max(1, int(SAMPLE_S / _seconds(ours, 1)))
+            turns = [(_seconds(ours, count), _seconds(copy, count)) for _ in range(rounds)]
+            a, b = (statistics.median(t) / count * 1e6 for t in zip(*turns, strict=True))
+            found.append(statistics.median(theirs / mine for mine, theirs in turns))
+            cells = f"{rows} x {cols} | {mib:.1f} | {a:.0f} | {b:.0f} | {found[-1]:.2f}"
+            lines.append(f"| {name} | {cells} |")
+    enough = sum(f >= ENOUGH for f in found)
+    return "\n".join([*lines, "", f"{enough} of {len(found)} reach {ENOUGH:.0%} of the copy"])
+
+
+def copy_of(case: Case, args: Sequence[np.ndarray], out: np.ndarray) -> Callable[[], Any]:
+    """A copy of as many bytes as the case moves, between its own arrays as far as they go."""
+    half = int(args[0].size * case.moved / 2)
+    whole = min(half, args[0].size)
+    source = args[0].reshape(-1)[:whole]
+    sink = out.reshape(-1) if out.size == whole else np.empty(whole, np.float32)
+    rest = half - whole
+    if not rest:
+        return lambda: np.copyto(sink, source)
+    more, there = args[1].reshape(-1)[:rest], np.empty(rest, np.float32)
+    return lambda: (np.copyto(sink, source), np.copyto(there, more))
+
+
 def geomean(values: Sequence[float]) -> float:
     """Geometric mean."""
     return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
@@ -356,6 +408,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, help="write all times as JSON")
     parser.add_argument("--show", type=Path, nargs="+", help="records to show, measuring nothing")
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--share", action="store_true", help="of a copy between the same arrays")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
@@ -364,6 +417,9 @@ def main() -> None:
     records = [r for path in args.show or () for r in json.loads(path.read_text())]
     given = [tuple(map(int, s.split("x"))) for s in args.shapes or ()]
     sweep = [(rows, cols) for rows, cols in given] or shapes()
+    if args.share:
+        print(share(args.cases, args.rounds, sweep))
+        return
     for threads in () if args.show else args.threads:
         unfused = not args.fused_only
         records += measure(
