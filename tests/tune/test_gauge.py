@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tvm
@@ -11,7 +13,7 @@ from tvm_disc.codegen.build import compile_tir
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.tune import gauge
-from tvm_disc.tune.gauge import CROWDED, NAME, Gauge, Wait, gauge_function, sums
+from tvm_disc.tune.gauge import CROWDED, NAME, Gauge, Host, Wait, gauge_function, sums
 
 TARGET = resolve_target(None)
 ISA = isa_of(TARGET)
@@ -73,6 +75,53 @@ def test_they_do_not_wait_for_ever() -> None:
     wait.until_calm()
     assert wait.crowding() == 1.8 > CROWDED
     assert script.asked == asked + 1  # the time for waiting is over
+
+
+class Ticks:
+    """A host that takes what it is told to, in hundredths of a second."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.used, self.stolen = path, 1000, 50
+        self.add(0, 0)
+
+    def add(self, used: int, stolen: int) -> None:
+        self.used, self.stolen = self.used + used, self.stolen + stolen
+        line = f"cpu  {self.used} 0 0 77777 99 0 0 {self.stolen} 0 0"
+        self.path.write_text(f"{line}\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
+
+
+@pytest.fixture
+def ticks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ticks:
+    monkeypatch.setattr(gauge, "WINDOW_S", 0.0)
+    return Ticks(tmp_path / "stat")
+
+
+def test_what_a_host_takes_is_a_share_of_what_was_used(ticks: Ticks) -> None:
+    host = Host(ticks.path)
+    assert host.recent() == host.in_all() == 0.0
+    ticks.add(15, 5)
+    assert host.recent() == host.in_all() == 0.25
+    ticks.add(60, 0)
+    assert host.recent() == 0.0 and host.in_all() == 5 / 80
+
+
+def test_rounds_wait_for_the_host(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = Wait(None, 60.0, Host(ticks.path))
+    naps = iter([(10, 10), (20, 0)])
+    monkeypatch.setattr(gauge.time, "sleep", lambda _: ticks.add(*next(naps)))
+    ticks.add(10, 10)
+    wait.until_calm()
+    assert next(naps, None) is None and wait.waited_s > 0
+    assert wait.stolen() == 20 / 60
+
+
+@pytest.mark.parametrize("text", ["", "cpu 1 2 3\n", "cpu a b c d e f g h i j\n", None])
+def test_nothing_is_taken_where_nobody_counts(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "stat"
+    if text is not None:
+        path.write_text(text)
+    host = Host(path)
+    assert host.recent() == host.in_all() == 0.0
 
 
 def test_one_thread_waits_for_nothing() -> None:

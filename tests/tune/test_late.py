@@ -50,18 +50,19 @@ def test_variants_of_threads_alone_are_never_late() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "crowding", "found"),
+    ("timing", "found"),
     [
-        (QUIET, 1.0, 0.0),
-        (QUIET, 1.2, 0.0),  # they share a cache
-        (QUIET, 1.8, 0.8),
-        ([1e6, 1e6], 1.0, 0.0),  # the kernel gains nothing, though threads have cores
-        ([1e6, 1.6e6], 1.0, 0.5),
-        ([1e6, 1.6e6], 1.8, 0.8),
+        (Timing(QUIET), 0.0),
+        (Timing(QUIET, 1.2, 0.05), 0.0),  # they share a cache
+        (Timing(QUIET, 1.8), 0.8),
+        (Timing(QUIET, 1.0, 0.4), 0.4),
+        (Timing([1e6, 1e6]), 0.0),  # the kernel gains nothing, though threads have cores
+        (Timing([1e6, 1.6e6]), 0.5),
+        (Timing([1e6, 1.6e6], 1.8, 0.4), 0.8),
     ],
 )
-def test_what_disturbs(times: list[float], crowding: float, found: float) -> None:
-    assert disturbance(variants(), Timing(times, crowding)) == pytest.approx(found)
+def test_what_disturbs(timing: Timing, found: float) -> None:
+    assert disturbance(variants(), timing) == pytest.approx(found)
 
 
 class Script:

@@ -1,13 +1,15 @@
-"""How many cores the threads have: the same multiply-adds on all of them, and on one.
+"""Whether the cores are ours: multiply-adds on all threads and on one, and what a host takes.
 
 Two virtual cores may be threads of one core of the machine's for a while, or one of them may be
-away. Nothing but the speed tells, and of a kernel nobody knows what it should gain.
+away. Nothing but the speed tells, and of a kernel nobody knows what it should gain. What a host
+takes from all of them alike, Linux counts ("steal", proc_stat(5)).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +28,8 @@ TURNS = 2000  # about 20 us
 FLOAT_BYTES = 4
 CROWDED = 1.3  # times longer on all threads than on one: they have no core each
 POLL_S = 0.005  # between looks whether they have cores again
+STOLEN = 0.1  # the share of time that a host may take
+WINDOW_S = 0.1  # the host's time is counted in hundredths of a second
 
 
 def sums(isa: Isa) -> int:
@@ -82,23 +86,61 @@ class Gauge:
         return all_of_them / alone
 
 
+class Host:
+    """What share of the time of busy cores the host of this virtual machine has taken."""
+
+    def __init__(self, path: Path = Path("/proc/stat")) -> None:
+        self._path = path
+        self._start = self._last = self._ticks()
+        self._recent, self._asked = 0.0, time.monotonic()
+
+    def recent(self) -> float:
+        """In the last tenth of a second, or longer ago where it was not asked since."""
+        if time.monotonic() - self._asked >= WINDOW_S:
+            now = self._ticks()
+            self._recent, self._last = _share(self._last, now), now
+            self._asked = time.monotonic()
+        return self._recent
+
+    def in_all(self) -> float:
+        """Since it was made."""
+        return _share(self._start, self._ticks())
+
+    def _ticks(self) -> tuple[int, int]:
+        """(used, stolen) by all cores since the machine began; nothing where nobody counts."""
+        try:
+            fields = self._path.read_text().split("\n", 1)[0].split()
+            user, nice, system, _, _, irq, softirq, steal = map(int, fields[1:9])
+        except (OSError, ValueError):
+            return 0, 0
+        return user + nice + system + irq + softirq, steal
+
+
+def _share(before: tuple[int, int], after: tuple[int, int]) -> float:
+    used, stolen = (b - a for a, b in zip(before, after, strict=True))
+    return stolen / (used + stolen) if used + stolen > 0 else 0.0
+
+
 class Wait:
     """Waiting at one point for threads to have cores of their own, ``most_s`` in all.
 
-    Without a gauge they always have.
+    Without a gauge they always have; without a host nothing is taken.
     """
 
-    def __init__(self, gauge: Gauge | None, most_s: float) -> None:
-        self._gauge, self._most_s = gauge, most_s
+    def __init__(self, gauge: Gauge | None, most_s: float, host: Host | None = None) -> None:
+        self._gauge, self._most_s, self._host = gauge, most_s, host
         self._found: list[float] = []
         self.waited_s = 0.0
 
     def until_calm(self) -> None:
         """Return when threads have cores, or when the time for waiting is over."""
-        if self._gauge is None:
-            return
         start = time.monotonic()
-        while (crowding := self._gauge.crowding()) > CROWDED and self.waited_s < self._most_s:
+        while True:
+            crowding = 1.0 if self._gauge is None else self._gauge.crowding()
+            taken = 0.0 if self._host is None else self._host.recent()
+            calm = crowding <= CROWDED and taken <= STOLEN
+            if calm or self.waited_s >= self._most_s:
+                break
             time.sleep(min(POLL_S, self._most_s))
             now = time.monotonic()
             start, self.waited_s = now, self.waited_s + now - start
@@ -107,3 +149,7 @@ class Wait:
     def crowding(self) -> float:
         """How it was when not waited any longer: the median."""
         return float(np.median(self._found)) if self._found else 1.0
+
+    def stolen(self) -> float:
+        """The share of time that the host has taken since this began."""
+        return 0.0 if self._host is None else self._host.in_all()

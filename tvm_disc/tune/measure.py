@@ -20,7 +20,7 @@ from tvm_disc.schedules.points import evaluate
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.schedules.vendor import calls_vendor, expose
 from tvm_disc.tune.entry import Bench
-from tvm_disc.tune.gauge import CROWDED, Wait
+from tvm_disc.tune.gauge import CROWDED, STOLEN, Host, Wait
 
 Expr: TypeAlias = Any
 
@@ -49,7 +49,8 @@ class Effort:
         quantile: of the rounds the one that counts. Other processes only ever add time, so that
             the lower quartile is nearer to the machine's own than the median.
         pause_s: what is slept before each, so that it begins with time of its own.
-        wait_s: how long at one point, in all, rounds wait for threads to have cores of their own.
+        wait_s: how long at one point, in all, rounds wait for threads to have cores of their own,
+            and for the host of a virtual machine to leave them.
     """
 
     rounds: int = 8
@@ -70,10 +71,12 @@ class Timing:
     Attributes:
         ns: of each variant; infinite where it must not run.
         crowding: what the same work took on all threads at once, as part of what it took on one.
+        stolen: the share of the cores' time that the host of a virtual machine took.
     """
 
     ns: list[float]
     crowding: float = 1.0
+    stolen: float = 0.0
 
 
 class Session:
@@ -128,7 +131,7 @@ class Session:
                 samples[k].append(each)
         fewest = min(effort.rounds, LONG_ROUNDS) if best > LONG_NS else effort.rounds
         rounds, end = 0, time.monotonic() + effort.patience_s
-        wait = Wait(self.gauge, effort.wait_s)
+        wait = Wait(self.gauge, effort.wait_s, Host() if self.local else None)
         beaten: list[tuple[int, int, float]] = []  # variant, a better one, how much slower
         with apart_from_workers(self.local):
             while live and rounds < effort.most_rounds:
@@ -149,7 +152,7 @@ class Session:
                 times[k] = value
         for k, better, factor in reversed(beaten):
             times[k] = times[better] * factor
-        return Timing([times[k] for k in same], wait.crowding())
+        return Timing([times[k] for k in same], wait.crowding(), wait.stolen())
 
     def _same(self, points: Mapping[Any, Any]) -> list[int]:
         """For each variant the first that does the same here: one task never runs in parts."""
@@ -268,15 +271,16 @@ def compare(rounds: Sequence[Sequence[float]], quantile: float) -> tuple[list[fl
 
 
 def disturbance(variants: Sequence[Variant], timing: Timing) -> float:
-    """How much longer than they should threads took, as a part of the best time; 0 for none.
+    """How much longer than they should variants took, as a part of the best time; 0 for none.
 
     Another process on the core of a worker, or a host that gives two threads one core, holds up
     every call that waits for the worker, and for seconds: no number of rounds at one point tells
     that from a slow variant.
     """
     crowded = timing.crowding - 1 if timing.crowding > CROWDED else 0.0
+    stolen = timing.stolen if timing.stolen > STOLEN else 0.0
     late = late_ns(variants, timing.ns)
-    return max(crowded, late / min(timing.ns)) if late else crowded
+    return max(crowded, stolen, late / min(timing.ns) if late else 0.0)
 
 
 def late_ns(variants: Sequence[Variant], times: Sequence[float]) -> float:
