@@ -40,8 +40,8 @@ from tvm_disc.codegen.program import (
     Storage,
     Value,
 )
-from tvm_disc.codegen.sizes import Sizes
 from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64
+from tvm_disc.schedules.sizes import Sizes
 
 Expr: TypeAlias = Any
 # Workspaces up to this size lie on the stack.

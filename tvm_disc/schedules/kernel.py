@@ -38,6 +38,7 @@ from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.index import IndexSpace, add, mul, product
 from tvm_disc.schedules.llvm_ops import tuned_for
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.sizes import Sizes
 from tvm_disc.schedules.tree import Leaf, Split, Tree
 from tvm_disc.schedules.variant import SERIAL, Plan, Stage, Variant
 from tvm_disc.shape import Solver
@@ -269,8 +270,8 @@ class _Driver:
         if isinstance(tree, Leaf):
             self._guarded(self.choice.variants[tree.variant])
             return
-        asked = self.choice.features[tree.feature][0]
-        with self.block.when(i64(asked) < tree.at):
+        asked = Sizes(self.block).plain(i64(self.choice.features[tree.feature][0]))
+        with self.block.when(asked < tree.at):
             self._tree(tree.below)
         with self.block.otherwise():
             self._tree(tree.rest)
@@ -281,7 +282,8 @@ class _Driver:
             self._run(variant)
             return
         needs = [need.cond for need in variant.plan.needs]
-        with self.block.when(tirx.all(*needs) if len(needs) > 1 else needs[0]):
+        met = Sizes(self.block).plain(tirx.all(*needs) if len(needs) > 1 else needs[0])
+        with self.block.when(met):
             self._run(variant)
         with self.block.otherwise():
             self._run(next(v for v in self.choice.variants if v.safe))
@@ -309,17 +311,19 @@ class _Driver:
         def call(number: Expr, lo: Expr, hi: Expr) -> None:
             skip = room
             if _uses_scratch(plan) and number is not None:
-                skip = add(room, number * i64(plan.scratch_elems) * _bytes(plan.scratch_dtype))
+                skip = add(room, number * each * _bytes(plan.scratch_dtype))
             temp = byte_offset(self.scratch, skip, plan.scratch_dtype)
             if static_dim(skip) == 0 and plan is self.choice.variants[0].plan:
                 temp = self.scratch
             args = [*nodes, temp, *self.symbols, lo, hi]
             block.eval(tvm.ir.Call(body, args, ret_ty=PrimType("int32")))
 
-        tasks = block.bind("tasks", i64(plan.tasks))
+        sizes = Sizes(block)  # dims may be choices among dims: TVM's analyzer looks through them
+        tasks = block.bind("tasks", sizes.plain(i64(plan.tasks)))
         if parts == 1:
             call(None, i64(0), tasks)
             return
+        each = sizes.plain(i64(plan.scratch_elems))
         parts = block.bind("parts", tirx.min(i64(parts), self.threads))
         with block.when(tirx.And(tasks > 1, parts > 1)):
             chunk = block.bind("chunk", tirx.truncdiv(tasks + (parts - 1), parts))

@@ -32,10 +32,14 @@ class Sizes:
 
     def emit(self, name: str, size: Expr) -> Expr:
         """A variable that holds ``size``; literals and variables are returned unchanged."""
-        value, _ = self._walk(size)
+        value = self.plain(size)
         if isinstance(value, tirx.IntImm | tirx.Var):
             return value
         return self.block.number(name, value)
+
+    def plain(self, expr: Expr) -> Expr:
+        """``expr`` over variables that hold what is costly in it; integers or a condition."""
+        return self._walk(expr)[0]
 
     def _walk(self, expr: Expr) -> tuple[Expr, int]:
         """``expr`` over variables for its costly parts, and the number of its structure."""
