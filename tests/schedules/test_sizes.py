@@ -69,6 +69,25 @@ def test_no_size_is_a_page() -> None:
     assert max(len(line) for line in str(main).splitlines() if "assert" not in line) < 1500
 
 
+def joined_product() -> relay.Function:
+    """A product whose rows are dims of two operands that broadcast."""
+    x = relay.var("x", shape=(relay.Any(), relay.Any(), 1), dtype="float32")
+    y = relay.var("y", shape=(relay.Any(), relay.Any(), 1, relay.Any()), dtype="float32")
+    w = relay.var("w", shape=(relay.Any(), relay.Any()), dtype="float32")
+    joined = relay.minimum(y, relay.expand_dims(x, axis=0))
+    return relay.Function([x, y, w], relay.nn.dense(joined, w))
+
+
+def test_what_a_kernel_asks_is_no_page() -> None:
+    front = prepare(joined_product(), None, None, [], Options(), Trace(0, None))
+    tir, _ = emit_tir(front.programs, front.machine)
+    named = [(gv.name_hint, f) for gv, f in tir.functions_items()]
+    [entry] = [f for name, f in named if name.startswith("dot") and "body" not in name]
+    text = str(entry)
+    assert "T.parallel" in text
+    assert max(map(len, text.splitlines())) < 500  # they were 1138 long
+
+
 def test_the_workspace_is_what_the_formula_says() -> None:
     exe = tvm_disc.build(images(3))
     for shape in ((1, 8, 1, 1), (1, 8, 7, 7), (2, 8, 15, 33), (3, 8, 64, 17), (0, 8, 5, 5)):
