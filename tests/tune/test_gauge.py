@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,16 +21,16 @@ ISA = isa_of(TARGET)
 
 
 @pytest.fixture(scope="module")
-def module() -> object:
+def module() -> Any:
     return compile_tir(tvm.IRModule({GlobalVar(NAME): gauge_function(ISA)}), TARGET)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize("turns", [0, 1, 5])
-def test_every_part_does_the_same_work(module: object, parts: int, turns: int) -> None:
+def test_every_part_does_the_same_work(module: Any, parts: int, turns: int) -> None:
     elems = sums(ISA) * ISA.lanes_f32
     memory = tvm.runtime.tensor(np.full((parts + 1) * elems, 4.0, "float32"))
-    module[NAME](memory, parts, turns)  # type: ignore[index]
+    module[NAME](memory, parts, turns)
     value = 4.0
     for _ in range(turns):
         value = 2.0 * value + 2.0
@@ -37,7 +38,7 @@ def test_every_part_does_the_same_work(module: object, parts: int, turns: int) -
     assert (found[:parts] == value).all() and (found[parts] == 4.0).all()
 
 
-def test_it_says_how_many_cores_there_are(module: object) -> None:
+def test_it_says_how_many_cores_there_are(module: Any) -> None:
     crowding = Gauge(module, tvm.cpu(0), ISA, 1).crowding()
     assert crowding > 0 and np.isfinite(crowding)
 
@@ -59,8 +60,8 @@ def short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rounds_wait_for_cores() -> None:
-    script = Script(1.8, 1.7, 1.0, 1.1, 1.9, 1.2)
-    wait = Wait(script, 60.0)  # type: ignore[arg-type]
+    script: Any = Script(1.8, 1.7, 1.0, 1.1, 1.9, 1.2)
+    wait = Wait(script, 60.0)
     for _ in range(3):
         wait.until_calm()
     assert script.asked == 6 and wait.crowding() == pytest.approx(1.1)
@@ -68,8 +69,8 @@ def test_rounds_wait_for_cores() -> None:
 
 
 def test_they_do_not_wait_for_ever() -> None:
-    script = Script(1.8)
-    wait = Wait(script, 1e-3)  # type: ignore[arg-type]
+    script: Any = Script(1.8)
+    wait = Wait(script, 1e-3)
     wait.until_calm()
     asked = script.asked
     wait.until_calm()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -17,16 +17,11 @@ from tvm.tirx import transform as T
 from tvm_disc.codegen.emit_function import object_functions, raise_function
 from tvm_disc.codegen.emit_host import HostEmitter
 from tvm_disc.codegen.host_abi import (
-    ANY_PADDING,
-    ANY_TYPE,
-    ANY_VALUE,
     BIND,
     DIRECT,
     ENTRY,
-    INTEGER,
     POOL,
     STATE_SLOT,
-    i32,
     static_cell,
     void_pointer,
 )
@@ -43,6 +38,7 @@ from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
 from tvm_disc.codegen.host_objects import RAISE, Errors
 from tvm_disc.codegen.host_results import result_functions
 from tvm_disc.codegen.memory import plan_region
+from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.profile_host import profile_functions
 from tvm_disc.codegen.program import Program
@@ -149,30 +145,14 @@ def _slot_function() -> Any:
     return prim_func([out], block.stmt())
 
 
-def _packed(name: str, emit: Callable[[Block, Any], Any]) -> Any:
-    """A packed function of numbers; ``emit`` gives the integer it returns, or None."""
-    self_handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
-    result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
-    block = Block()
-    value = emit(block, args)
-    kind = 0 if value is None else INTEGER
-    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(kind)))
-    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_PADDING), i32(0)))
-    if value is not None:
-        block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_VALUE), value))
-    block.ret(i32(0))
-    func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
-    return func.with_attr("calling_conv", 1).with_attr("global_symbol", f"__tvm_ffi_{name}")
-
-
 def _bind(slot: Any, threads: int) -> Any:
     """``(address of the constants) -> None``; the caller keeps them alive."""
 
-    def emit(block: Block, args: Any) -> None:
-        address = O.tvm_struct_get(args, i32(0), i32(ANY_VALUE), "int64")
+    def emit(block: Block, args: Arguments) -> None:
+        address = args.integer(0)
         new_state(block, slot, block.bind("address", address), threads)
 
-    return _packed(BIND, emit)
+    return packed(BIND, emit)
 
 
 def _pool(slot: Any) -> Any:
@@ -181,11 +161,8 @@ def _pool(slot: Any) -> Any:
     The limits are for workspaces and for results. A negative one leaves everything as it is.
     """
 
-    def emit(block: Block, args: Any) -> Any:
-        limit, results = (
-            block.bind("limit", O.tvm_struct_get(args, i32(k), i32(ANY_VALUE), "int64"))
-            for k in range(2)
-        )
+    def emit(block: Block, args: Arguments) -> Any:
+        limit, results = (block.bind("limit", args.integer(k)) for k in range(2))
         state = state_of(block, static_cell(block, slot))
         with block.when(limit >= 0):
             block.store(state, LIMIT, limit)
@@ -193,7 +170,7 @@ def _pool(slot: Any) -> Any:
             block.eval(call(TRIM, state.data))
         return tirx.reinterpret("int64", state.data)
 
-    return _packed(POOL, emit)
+    return packed(POOL, emit)
 
 
 # Statement simplification is left out on purpose: it would inline the bindings by which kernels

@@ -15,6 +15,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
 from tvm_disc.codegen.build import compile_tir
+from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.schedules.choose import Choice
 from tvm_disc.schedules.emit import Block
 from tvm_disc.schedules.group import Group, Machine
@@ -23,7 +24,6 @@ from tvm_disc.schedules.tree import Leaf
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.shape import Solver
 from tvm_disc.tune.gauge import NAME, Gauge, gauge_function
-from tvm_disc.tune.packed import Arguments, packed
 
 Expr: TypeAlias = Any
 

@@ -1,4 +1,4 @@
-"""Functions that a process, or a server of TVM's RPC, calls by name with tensors and integers."""
+"""Small packed functions: called by name, with tensors and integers, here or through TVM's RPC."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from tvm.ir import PrimType
 from tvm.tirx import op as O
 
 from tvm_disc.codegen.host_abi import (
+    ANY_PADDING,
     ANY_TYPE,
     ANY_VALUE,
     BYTE_OFFSET,
     DATA,
+    INTEGER,
     TENSOR_HEADER_BYTES,
     TENSOR_OBJECT,
     i32,
@@ -49,13 +51,17 @@ class Arguments:
         return byte_offset(first, 0, dtype)
 
 
-def packed(name: str, emit: Callable[[Block, Arguments], None]) -> Any:
-    """The packed function ``name``, without a result, whose body ``emit`` writes."""
+def packed(name: str, emit: Callable[[Block, Arguments], Any]) -> Any:
+    """The packed function ``name``; ``emit`` gives the integer it returns, or None."""
     self_handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
     count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
     block = Block()
-    emit(block, Arguments(block, args))
-    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(0)))
+    value = emit(block, Arguments(block, args))
+    kind = 0 if value is None else INTEGER
+    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(kind)))
+    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_PADDING), i32(0)))
+    if value is not None:
+        block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_VALUE), value))
     block.ret(i32(0))
     func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
     func = func.with_attr("calling_conv", 1)
