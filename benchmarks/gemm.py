@@ -79,7 +79,7 @@ def fma_peak(target: Any) -> Run:
     func = prim_func([data, n], block.stmt(), {"global_symbol": "peak"})
     lib = build({tvm.ir.GlobalVar("peak"): func}, target)
     memory = aligned(count * lanes, "float32")
-    turns = 200000
+    turns = 1000000
 
     def sample() -> float:
         start = time.process_time()

@@ -14,6 +14,7 @@ row count (residue dispatch as in Nimble, with the blocks balanced so none is th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -37,6 +38,7 @@ from tvm_disc.schedules.emit import (
     loaded,
     masked_load,
     pointer,
+    prefetch,
     prim_func,
 )
 from tvm_disc.schedules.gemm_tile import GemmTile
@@ -99,16 +101,6 @@ def either(condition: Expr, here: Expr, there: Expr) -> Expr:
     """One of two addresses."""
     pick = tvm.ir.Op.get("prim.if_then_else")
     return tvm.ir.Call(pick, [condition, here, there], ret_ty=here.ty)
-
-
-def prefetch(b: Block, buf: Buffer, index: Expr, near: bool = True) -> None:
-    """Ask for the line of ``buf[index]``; the address may lie outside the buffer.
-
-    A line that is not wanted ``near`` comes to the second-level cache only.
-    """
-    flag = [tirx.IntImm("int32", v) for v in (0, 3 if near else 2, 1)]  # read, level, data
-    address = tirx.address_of(buf[index])
-    b.eval(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *flag))
 
 
 @dataclass(frozen=True)
@@ -200,9 +192,11 @@ def micro_kernel(
         with blk.when(accumulate == 0):
             for i, v in tile_index:
                 vstore(blk, sums[0][i][v], 0, lanes, vload(b, i64(v * lanes) - ldb, lanes))
-    with blk.when(accumulate != 0):
+    with blk.when(accumulate != 0) if form.ahead else nullcontext():
         for i, v in tile_index:
-            prefetch(blk, c, ldc * i + v * lanes)
+            blk.eval(prefetch(c, ldc * i + v * lanes, to_write=True))
+
+    next_line = _next_line(blk, buffers, params, rows)
 
     def multiply_add(acc: Buffer, left: Buffer, right: Buffer) -> Expr:
         total, x, y = (vload(v, 0, lanes) for v in (acc, left, right))
@@ -216,9 +210,8 @@ def micro_kernel(
         if tile.prefetch:
             # The fetch also keeps LLVM from hoisting the next steps' loads and spilling sums.
             for j in range(0, vectors * lanes, line):
-                prefetch(blk, b, (kk + tile.prefetch) * ldb + j)
-        if form.ahead:
-            prefetch(blk, buffers["ahead"], kk * params["ahead_step"], near=False)
+                blk.eval(prefetch(b, (kk + tile.prefetch) * ldb + j, to_write=False))
+        blk.eval(next_line(kk))
         at = blk.bind("at", kk * ldb)
         for v in range(vectors):
             vstore(blk, row[v], 0, lanes, widened(of_b(at + v * lanes, v, masked), dtype, lanes))
@@ -253,6 +246,23 @@ def micro_kernel(
         else:
             vstore(blk, c, ldc * i + v * lanes, lanes, total)
     return may_alias(prim_func([*pointers.values(), *params.values()], blk.stmt()))
+
+
+def _next_line(
+    blk: Block, buffers: dict[str, Buffer], params: dict[str, Var], rows: int
+) -> Callable[[Expr], Expr]:
+    """What a step of K asks for in favour of the next kernel: of B if ``ahead`` says so, else of A.
+
+    Its rows of A lie behind these where rows have no gap, and a short K ends before the processor
+    has seen that: 192 x T x T x 64 took 1.04 to 1.7 times as long without.
+    """
+    if "ahead" in buffers:
+        step = params["ahead_step"]
+        return lambda kk: prefetch(buffers["ahead"], kk * step, to_write=False, near=False)
+    behind = blk.bind("behind", params["lda"] * rows)
+    dense = params["lda"] == params["k"]
+    step = blk.bind("a_step", tirx.Select(dense, i64(rows), i64(0)))
+    return lambda kk: prefetch(buffers["a"], behind + kk * step, to_write=False)
 
 
 def _row_starts(blk: Block, lda: Expr, rows: int) -> list[Expr]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from tvm import tirx
 
-from tvm_disc.schedules.emit import Block, Buffer, Expr, const, i64
+from tvm_disc.schedules.emit import Block, Buffer, Expr, const, i64, prefetch
 from tvm_disc.schedules.gemm_micro import bind_opaque, splat, vload, vstore, widened
 
 
@@ -54,8 +54,9 @@ def transpose_into(
 ) -> None:
     """``dst[off + c * stride + r] = src[offset(r) + c]`` for ``r < rows``, ``c < cols``.
 
-    Squares of ``lanes x lanes`` are transposed in registers. ``rows`` is rounded up to whole
-    vectors in ``dst`` (there must be room); the extra places repeat the last row.
+    Squares of ``lanes x lanes`` are transposed in registers, while the lines of the square below
+    are asked for. ``rows`` is rounded up to whole vectors in ``dst`` (there must be room); the
+    extra places repeat the last row.
     """
     buf, offset = src
     out, off, stride, dtype = dst
@@ -67,6 +68,7 @@ def transpose_into(
     src_dtype = str(buf.dtype)
     square = [b.alloc(f"square_{i}", lanes, src_dtype) for i in range(lanes + 1)]
     groups = bind_opaque(b, "groups", tirx.truncdiv(i64(rows) + (lanes - 1), i64(lanes)))
+    below = bind_opaque(b, "below", offset(i64(lanes)) - offset(i64(0)))
     with b.loop("rg", groups) as rg:
         starts = [
             bind_opaque(b, f"row{i}", offset(tirx.min(rg * lanes + i, rows - 1)))
@@ -78,6 +80,8 @@ def transpose_into(
             with b.loop("cg", squares) as cg:
                 c0 = bind_opaque(b, "c0", tirx.min(cg * lanes, cols - lanes))
                 to = bind_opaque(b, "to", base + c0 * stride)
+                for i in range(lanes):
+                    b.eval(prefetch(buf, starts[i] + c0 + below, to_write=False))
                 for i in range(lanes):
                     vstore(b, square[i], 0, lanes, vload(buf, starts[i] + c0, lanes))
                 _transpose_square(b, square, lanes)

@@ -75,7 +75,7 @@ class GemmTile:
     kc: int = 768
     m_blocks: int = 12
     n_panels: int = 4
-    prefetch: int = 8
+    prefetch: int = 32
     pack_rows: int = 72
 
     def __post_init__(self) -> None:
