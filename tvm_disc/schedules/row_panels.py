@@ -30,7 +30,7 @@ from tvm_disc.schedules.row_walks import UNROLLED_VECTORS, Column, RowWork
 
 Expr: TypeAlias = Any
 
-ROWS = 16  # as many streams as the hardware follows
+ROWS = 8  # as many lines as a set of the first-level cache has: rows may be a page apart
 PANEL = 2048  # columns whose totals stay in cache
 
 

@@ -48,6 +48,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 RUN_TILES = 16  # tiles one after another: neighbouring lines of few rows
+FETCH_TILES = 2  # to the tile whose lines are asked for
 FAR_BYTES = 1 << 20  # beyond it operands are not in a nearby cache: their lines are asked for early
 STREAM_BYTES = 3 << 20  # results beyond it go past the caches
 SHARE_ELEMS = 4096  # what the tasks count
@@ -337,13 +338,13 @@ class _Runs:
             block.eval(fence())
 
     def _fetch_next(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
-        """Ask for the lines of the next tile of the run: rows far apart would cost the latency of
+        """Ask for the lines of a later tile of the run: rows far apart would cost the latency of
         memory one by one."""
         low, lanes = self.body.low, self.lanes
         for move in self.work.moves:
             source = move.inputs[0]
             for k in range(lanes) if source in self.body.buffers else ():
-                index = self.work.index(self.body, outer, a + lanes, b + k)
+                index = self.work.index(self.body, outer, a + FETCH_TILES * lanes, b + k)
                 back = [index[permutation(move).index(d)] for d in range(len(index))]
                 offset = low.space.join(back, source.shape)
                 low.resolve([offset])
