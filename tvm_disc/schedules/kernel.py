@@ -46,6 +46,9 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 SMALL_INDEX = (1 << 31) - (1 << 16)  # the lanes of a masked vector may lie beyond the last element
+# Between the scratch memory of two threads: what one fetches ahead, 32 steps of up to 64 columns,
+# would be taken from the other, which writes there.
+GAP_BYTES = 8192
 
 __all__ = ["Body", "Group", "Kernel", "Machine", "Plan", "build_kernel", "single"]
 
@@ -154,7 +157,8 @@ def _part_bytes(plan: Plan, parts: int) -> Expr:
     each = mul(i64(plan.scratch_elems), _bytes(plan.scratch_dtype))
     if parts == 1 or static_dim(each) == 0:
         return each
-    return mul(each, tirx.max(tirx.min(i64(plan.tasks), i64(parts)), i64(1)))
+    others = tirx.max(tirx.min(i64(plan.tasks), i64(parts)) - 1, i64(0))
+    return add(each, mul(add(each, GAP_BYTES), others))
 
 
 def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
@@ -311,7 +315,8 @@ class _Driver:
         def call(number: Expr, lo: Expr, hi: Expr) -> None:
             skip = room
             if _uses_scratch(plan) and number is not None:
-                skip = add(room, number * each * _bytes(plan.scratch_dtype))
+                share = add(each * _bytes(plan.scratch_dtype), GAP_BYTES)
+                skip = add(room, number * share)
             temp = byte_offset(self.scratch, skip, plan.scratch_dtype)
             if static_dim(skip) == 0 and plan is self.choice.variants[0].plan:
                 temp = self.scratch
