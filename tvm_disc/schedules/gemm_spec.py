@@ -216,11 +216,14 @@ class Plan:
     def _width(self, spec: GemmSpec, tile: GemmTile, keep: Callable[[str, Index], Index]) -> Index:
         """Panels of a task: more of packed weights where the rows alone give tasks enough.
 
-        A block of A stays in the second-level cache for all of them, while packed panels pass.
+        A block of A stays in the second-level cache for all of them, while packed panels pass. At
+        most half of the panels, and half as many times wider as there are groups of rows: a few
+        large tasks are shared unevenly, nine of them among two threads as five and four.
         """
         if spec.b_packed is None:
             return tile.n_panels
-        return keep("width", most(least(self.groups_m, _WIDEST), 1) * tile.n_panels)
+        wider = most(least(div(self.groups_m, 2), _WIDEST), 1) * tile.n_panels
+        return keep("width", most(least(wider, cdiv(self.panels, 2)), tile.n_panels))
 
     def _by_rows(self, spec: GemmSpec, keep: Callable[[str, Index], Index]) -> Expr | None:
         """When a task is a row of tiles, over all columns; None for never.
