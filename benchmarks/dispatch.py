@@ -19,7 +19,8 @@ variant; and by how much the best variant's times differ. ``cost`` counts the in
 that the questions add on the longest way to a variant, and times them where the variants' bodies
 are empty. ``sizes`` compares saved programs with those
 of one variant for each kernel. ``calibrate`` fits the analytical model to the times of ``tune``
-and writes the file of the target's level (``DISC_TARGET``) among the shipped records; with
+and writes the file of the target's level (``DISC_TARGET``) among the shipped records, or with
+``--processor`` that of its processor alone; with
 ``--serial`` to serial runs only, on a machine of another level whose threads are known already.
 ``report --serial`` leaves out threads, of which a busy machine tells nothing.
 """
@@ -200,8 +201,8 @@ def sizes(cases: list[Prepared], folder: Path) -> None:
         print(f"| {name} | {kernels} | {variants} | {cells} |", flush=True)
 
 
-def fit_level(cases: list[Prepared], folder: Path, serial: bool) -> None:
-    """Write the constants of the target's level."""
+def fit(cases: list[Prepared], folder: Path, serial: bool, processor: bool) -> None:
+    """Write the constants of the target's level, or of its processor alone."""
     samples = []
     for p in cases:
         learned = read_records(folder / "tune.jsonl", context_of(p.front.target)).group(p.task.key)
@@ -210,7 +211,7 @@ def fit_level(cases: list[Prepared], folder: Path, serial: bool) -> None:
         if len(dims):
             samples.append(Sample(p.task.group.symbols(), variants, dims, times))
     isa = cases[0].front.machine.isa
-    shipped = [CostModel(), *map(model_for, LEVELS)]
+    shipped = [CostModel(), *map(model_for, LEVELS), cases[0].front.machine.model]
     starts = shipped  # what a call of a library takes depends on more than the sizes: not fitted
     if serial:
         starts = [s for s, m in zip(starts, shipped, strict=True) if m != CostModel()]
@@ -221,8 +222,10 @@ def fit_level(cases: list[Prepared], folder: Path, serial: bool) -> None:
         for models in (starts, found)
     )
     model = found[int(np.argmin(after))]
-    path = FOLDER / f"{LEVELS[isa]}.json"
-    data = {"level": LEVELS[isa], "measured on": cpu_name(), "model": asdict(model)}
+    mcpu = str(cases[0].front.target.attrs["mcpu"])
+    of = {"processor": mcpu} if processor else {"level": LEVELS[isa]}
+    path = FOLDER / f"{mcpu if processor else LEVELS[isa]}.json"
+    data = {**of, "measured on": cpu_name(), "model": asdict(model)}
     path.write_text(json.dumps(data, indent=1) + "\n")
     print(f"{path}: score {min(before):.3f} -> {min(after):.3f} on {len(samples)} kernels")
 
@@ -239,6 +242,7 @@ def main() -> None:
     parser.add_argument("--held", type=int, default=16)
     parser.add_argument("--budget", type=float)
     parser.add_argument("--serial", action="store_true", help="serial runs only")
+    parser.add_argument("--processor", action="store_true", help="not its level: calibrate")
     args = parser.parse_args()
     wanted = tuple(args.cases.split(",")) if args.cases else ("",)
     cases = [Prepared.of(c, args.points, args.held) for c in CASES if c.name.startswith(wanted)]
@@ -247,7 +251,7 @@ def main() -> None:
     elif args.what == "compile":
         keep_code(cases, args.dir)
     elif args.what == "calibrate":
-        fit_level(cases, args.dir, args.serial)
+        fit(cases, args.dir, args.serial, args.processor)
     elif args.what == "cost":
         cost(cases, args.dir)
     elif args.what == "sizes":

@@ -171,18 +171,19 @@ def prepare(
 def machine_of(target: Any, options: Options) -> Machine:
     """What templates and the choice among their variants need to know of a target."""
     records = None
+    mcpu = str(target.attrs.get("mcpu", ""))
     if options.records is not None:
         path = Path(options.records)
         if not path.is_file():
             raise BadInput(f"records: there is no file {path}")
-        mcpu = str(target.attrs.get("mcpu", ""))  # as a remote machine of the target names itself
+        # A remote machine of the target names itself by its ``mcpu``.
         records = read_records(path, context_of(target), context_of(target, mcpu))
         if problem := records.problems(path):
             warnings.warn(problem, stacklevel=4)
     trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
     isa = isa_of(target)
-    return Machine(isa, threads, model_for(isa), records=records, trees=trees)
+    return Machine(isa, threads, model_for(isa, mcpu), records=records, trees=trees)
 
 
 def _read_trees(path: Path) -> dict[str, Any]:

@@ -23,11 +23,18 @@ from tvm_disc.schedules.variant import Plan, Stage, Variant, variants_of
 from tvm_disc.tune.calibrate import OF_THREADS, Sample, calibrate
 
 
-@pytest.mark.parametrize("cpu", ["x86-64-v4", "cascadelake", "znver4"])
+@pytest.mark.parametrize("cpu", ["x86-64-v4", "cascadelake", "icelake-server"])
 def test_a_build_takes_the_constants_of_its_level(cpu: str) -> None:
     machine = machine_of(resolve_target(f"llvm -mcpu={cpu}"), Options())
     assert machine.model == model_for(Isa(16, 32, True)) != CostModel()
     assert (FOLDER / "x86-64-v4.json").is_file()
+
+
+def test_a_processor_that_was_measured_has_constants_of_its_own() -> None:
+    machine = machine_of(resolve_target("llvm -mcpu=znver4"), Options())
+    assert machine.model == model_for(machine.isa, "znver4") != model_for(machine.isa)
+    assert machine.isa == Isa(16, 32, True)
+    assert model_for(machine.isa, "znver9") == model_for(machine.isa)
 
 
 def test_a_processor_of_no_level_takes_the_plain_constants() -> None:
@@ -36,8 +43,11 @@ def test_a_processor_of_no_level_takes_the_plain_constants() -> None:
 
 
 def test_every_shipped_constant_is_positive() -> None:
-    for isa in LEVELS:
-        assert all(v > 0 for v in vars(model_for(isa)).values())
+    shipped = [path.stem for path in FOLDER.glob("*.json")]
+    assert {"x86-64-v3", "x86-64-v4", "znver4"} <= set(shipped)
+    for name in shipped:
+        model = model_for(Isa(4, 32, True), name)
+        assert model != CostModel() and all(v > 0 for v in vars(model).values())
 
 
 def loops() -> tuple[Any, list[Variant], np.ndarray]:

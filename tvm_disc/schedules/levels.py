@@ -1,8 +1,9 @@
 """Shipped records: what was measured for each level of x86-64, so that no build needs tuning.
 
 A file holds the constants of the analytical model, fitted to the times of whole kernels on a
-processor of the level. A build takes the file of the level that its target's features are of;
-other processors take the constants of :class:`CostModel` as they stand.
+processor. A build takes the file of its target's processor, by LLVM's name, where there is one;
+else that of the level that the target's features are of. Others take the constants of
+:class:`CostModel` as they stand.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ LEVELS = {
 
 
 @cache
-def model_for(isa: Isa) -> CostModel:
-    """The analytical model of a level; the plain one where nothing was measured."""
-    level = LEVELS.get(isa)
-    path = FOLDER / f"{level}.json"
-    if level is None or not path.is_file():
+def model_for(isa: Isa, processor: str = "") -> CostModel:
+    """The analytical model of a processor, else of its level; the plain one where none is known."""
+    names = (processor, LEVELS.get(isa))
+    paths = [path for name in names if name and (path := FOLDER / f"{name}.json").is_file()]
+    if not paths:
         return CostModel()
+    path = paths[0]
     constants = json.loads(path.read_text(encoding="utf-8"))["model"]
     return CostModel(
         **{f.name: float(constants[f.name]) for f in fields(CostModel) if f.name in constants}
