@@ -33,11 +33,14 @@ from tvm_disc.schedules.gemm_tile import GemmTile
 MOST_ROWS = 32
 SURE_ROWS = 8  # up to which inner products are cheaper whatever the depth
 _TILE_ROWS = (1, 2, 4)
+_ODD_ROWS = (3, 5)  # 3 x 5 and 5 x 3 leave one of 16 sums out
+_MANY = 1 << 30
 
 
-def tile_rows(lanes: int) -> tuple[int, ...]:
-    """The heights of tiles; a tile of r rows has ``lanes / r`` columns."""
-    return tuple(r for r in _TILE_ROWS if r <= lanes)
+def tile_rows(lanes: int, odd: bool = False) -> tuple[int, ...]:
+    """The heights of tiles; a tile of r rows has ``lanes // r`` columns."""
+    rows = sorted((*_TILE_ROWS, *_ODD_ROWS)) if odd and lanes == 16 else _TILE_ROWS
+    return tuple(r for r in rows if r <= lanes)
 
 
 def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
@@ -47,7 +50,7 @@ def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
     k, lda, ldb, ldc = params = [index_var(n) for n in ("k", "lda", "ldb", "ldc")]
     blk = Block()
     a, b, c = (blk.declare(f"{n}_", p, dtype) for n, p in zip("abc", (a_ptr, b_ptr, c_ptr)))  # noqa: B905
-    sums = [blk.alloc(f"sum_{s}", lanes, dtype) for s in range(lanes)]
+    sums = [blk.alloc(f"sum_{s}", lanes, dtype) for s in range(rows * columns)]
     row = [blk.alloc(f"row_{i}", lanes, dtype) for i in range(rows)]
     column = blk.alloc("column", lanes, dtype)
     for s in sums:
@@ -72,13 +75,18 @@ def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
     rest = blk.bind("rest", k - whole * lanes)
     with blk.when(rest > 0):
         step(whole * lanes, first_lanes(rest, lanes))
-    total = add_inside(blk, sums, lanes)
+    total = add_inside(blk, [*sums, *sums[: lanes - len(sums)]], lanes)
+    mask = None if rows * columns == lanes else first_lanes(i64(columns), lanes)
     for i in range(rows):
-        picks = [tirx.IntImm("int32", i * columns + j) for j in range(columns)]
+        stored = columns if mask is None else lanes
+        picks = [tirx.IntImm("int32", min(i * columns + j, lanes - 1)) for j in range(stored)]
         part = vload(total, 0, lanes)
         if columns < lanes:
             part = tirx.Shuffle([part], picks)
-        vstore(blk, c, ldc * i, columns, part)
+        if mask is None:
+            vstore(blk, c, ldc * i, columns, part)
+        else:
+            blk.masked_store(c, ldc * i, part, mask)
     func = prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt())
     return func.with_attr("tirx.noalias", False)
 
@@ -161,14 +169,21 @@ class InnerProducts(Way):
         m, n = i64(p.m), i64(p.n)
         inner, tiles = inner_cost((m, n, i64(p.k)), lanes, cdiv(n, lanes))
         pays = tirx.any(m <= SURE_ROWS, inner < tiles)
-        return tirx.all(m >= 1, m <= most, n * self._height() >= lanes, pays)
+        return tirx.all(m >= 1, m <= most, i64(self._height()) > 0, pays)
 
     def _height(self) -> Index:
-        """The tallest tile that the rows fill."""
-        best: Expr = i64(1)
-        for rows in tile_rows(self.tile.lanes)[1:]:
-            best = tirx.Select(i64(self.plan.m) >= rows, i64(rows), best)
-        return self.bind("height", best)
+        """The height of the tiles, of those that fit, that it takes fewest of; 0 if none fits."""
+        m, n, lanes = i64(self.plan.m), i64(self.plan.n), self.tile.lanes
+        best, fewest = i64(0), i64(_MANY)
+        for rows in tile_rows(lanes, odd=True):
+            columns = lanes // rows
+            tiles = self.bind("tiles", cdiv(m, rows) * cdiv(n, columns))
+            fits = tirx.all(m >= rows, n >= columns, i64(tiles) <= fewest)
+            best, fewest = (
+                self.bind(name, tirx.Select(fits, i64(here), i64(there)))
+                for name, here, there in (("height", rows, best), ("fewest", tiles, fewest))
+            )
+        return best
 
     def emit(self, g: Expr, begin: Expr, size: Expr) -> None:
         """All rows against columns ``[begin, begin + size)``.
@@ -181,7 +196,7 @@ class InnerProducts(Way):
         (a_view, b_view, out), bases = in_place(self.spec, b, self.bind, g)
         a_base, b_base, c_base = bases
         height = self._height()
-        for rows in tile_rows(lanes):
+        for rows in tile_rows(lanes, odd=True):
             key = ("inner", dtype, lanes, rows)
             run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, dtype, lanes, rows))
             columns = lanes // rows
