@@ -16,9 +16,10 @@ from tvm_disc.schedules import tree as trees
 from tvm_disc.schedules.choose import analytic, fit
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_tile import Isa
+from tvm_disc.schedules.gemm_tile import Isa, default_tile
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.grow import Limits, grow, keep, losses
+from tvm_disc.schedules.kernel import GAP_BYTES, _part_bytes
 from tvm_disc.schedules.points import evaluate, sample
 from tvm_disc.schedules.tree import Leaf, Split
 from tvm_disc.schedules.variant import Knobs, Need, Plan, feasible, variants_of
@@ -271,3 +272,12 @@ def test_the_same_question_gives_the_same_tree() -> None:
         plans = [plan(n * m, 1), plan(n * m, 2, cost=lambda p, _, n=n, m=m: p[n] * 9 + p[m])]
         texts.add(analytic(g, variants_of(plans, machine(2)), solver, CostModel()).text())
     assert len(texts) == 1 and len(texts.pop().split("\n")) > 4
+
+
+def test_scratch_of_two_threads_lies_apart() -> None:
+    """What one thread fetches ahead behind its own memory is not what another writes."""
+    for tasks, parts, others in ((7, 1, 0), (1, 2, 0), (7, 2, 1), (2, 4, 1), (9, 4, 3)):
+        made = plan(tasks, scratch_elems=100)
+        assert evaluate(_part_bytes(made, parts), {}) == 400 + others * (400 + GAP_BYTES)
+    reach = default_tile(Isa(16, 32, True)).prefetch * 64 * 4  # steps of the widest panel
+    assert reach <= GAP_BYTES
