@@ -22,7 +22,7 @@ ALIGNMENT_BYTES = 64
 SAMPLE_SIZES = (1, 3, 16, 65, 128, 512)
 MAX_SAMPLES = 36
 GOOD_ENOUGH = 1.02  # times what a planner that knows the sizes needs
-MOVES = 20_000  # steps of the search, shared by the storages
+MOVES = 60_000  # steps of the search, shared by the storages
 
 
 def sample_dims(names: Sequence[str]) -> Iterator[dict[str, int]]:

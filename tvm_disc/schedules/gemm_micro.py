@@ -43,9 +43,9 @@ from tvm_disc.schedules.emit import (
 )
 from tvm_disc.schedules.gemm_tile import GemmTile
 
-# Up to so many rows packed panels pass as fast as memory gives them. They lie one behind the other,
-# the processor fetches them by itself, and requests of ours take its buffers: one and two rows of
-# 768 x 2304 took 1.3 times as long with them on a Zen 4, three 1.1 times.
+# Up to so many rows packed weights pass as fast as memory gives them. Panels lie one behind the
+# other, the processor fetches them by itself, and requests of ours take its buffers: one and two
+# rows of 768 x 2304 took 1.3 times as long with them on a Zen 4, three 1.1 times.
 _STREAMED_ROWS = 3
 # Independent sums needed to cover the latency of two 4-cycle FMA pipes.
 _LATENCY_SUMS = 8
@@ -211,7 +211,7 @@ def micro_kernel(
 
     def step(kk: Expr, s: int, masked: bool = False) -> None:
         line = max(1, 64 * 8 // tvm.DataType(dtype).bits)
-        streamed = form.ahead and rows <= _STREAMED_ROWS
+        streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
         if tile.prefetch and not streamed:
             # The fetch also keeps LLVM from hoisting the next steps' loads and spilling sums.
             for j in range(0, vectors * lanes, line):
