@@ -163,7 +163,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
         return WhyNot("implicit gemm", "the kernel's size is not known")
     view = ConvView(group, node)
     weights = view.weights(sums)
-    found = tiles(machine.isa, sums, ConvShape.of(node, view.groups).known_columns)
+    found = tiles(machine.isa, sums, ConvShape.of(node, view.groups, bool(weights)).known_columns)
     found = [t for t in found if t.m_blocks == found[0].m_blocks]  # rows are cut at run time
     if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
         return _gemm_plans(group, view, solver, machine)
@@ -182,7 +182,7 @@ def _conv_plan(
     machine: Machine,
 ) -> Plan:
     node, dtype = view.node, _dtypes(view)[0]
-    shape = ConvShape.of(node, view.groups)
+    shape = ConvShape.of(node, view.groups, bool(weights))
     cut_with = partial(ConvCut, shape, tile, _itemsize(dtype), machine.threads)
     cut = cut_with()
 

@@ -18,6 +18,7 @@ from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules import dot
 from tvm_disc.schedules.conv_fill import can_fill, literal_dims
 from tvm_disc.schedules.conv_gemm import pack_weights
+from tvm_disc.schedules.conv_zones import lead_taps
 from tvm_disc.schedules.emit import Block, Buffer, const, i64
 from tvm_disc.schedules.gemm_pack import cast
 from tvm_disc.schedules.index import add, mul, product
@@ -109,7 +110,8 @@ class ConvView:
         if 0 in literal_dims(weight.shape):
             return None
         if weight in self.group.constants:
-            return {weight: partial(pack_weights, groups=self.groups, dtype=dtype)}
+            lead = lead_taps(self.node)
+            return {weight: partial(pack_weights, groups=self.groups, dtype=dtype, lead=lead)}
         return {} if weight in self.group.params and weight.dtype == dtype else None
 
     def fill(

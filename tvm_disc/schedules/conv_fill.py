@@ -60,7 +60,11 @@ class Panel:
 
 @dataclass(frozen=True)
 class Source:
-    """The compact input of a convolution: its spatial dims, those of the result, and the taps."""
+    """The compact input of a convolution: its spatial dims, those of the result, and the taps.
+
+    ``lead``: lines of taps that a panel may leave out; they are then outermost in its rows, before
+    the channels. 1: channels are outermost.
+    """
 
     data: Buffer
     groups: int
@@ -71,9 +75,10 @@ class Source:
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
     padding: tuple[int, ...]
+    lead: int = 1
 
     @staticmethod
-    def of(node: Node, data: Buffer, groups: int) -> Source:
+    def of(node: Node, data: Buffer, groups: int, lead: int) -> Source:
         """The input of a convolution; spatial dims are one if it only mixes channels."""
         rank = len(node.shape) - 2
         geo = geometry(node, rank)
@@ -84,12 +89,18 @@ class Source:
             one = (product(extents),)
             return Source(data, groups, channels, one, one, (1,), (1,), (1,), (0,))
         shape = (extents, pixels, tuple(taps))
-        return Source(data, groups, channels, *shape, geo.strides, geo.dilation, geo.padding)
+        how = (geo.strides, geo.dilation, geo.padding)
+        return Source(data, groups, channels, *shape, *how, lead)
 
     @property
     def dense(self) -> bool:
         """Whether columns are the input's pixels."""
         return len(self.taps) == 1 and self.taps[0] == 1 and not any(self.padding)
+
+    @property
+    def inner(self) -> int:
+        """Taps of one line of those that may be left out."""
+        return math.prod(self.taps) // self.lead
 
     @property
     def plane(self) -> Expr:
@@ -98,18 +109,29 @@ class Source:
 
 
 class PanelFill:
-    """Emits the filling of one panel."""
+    """Emits the filling of one panel, of lines of taps (first, count)."""
 
-    def __init__(self, source: Source, low: Lowering, block: Block, panel: Panel) -> None:
-        self.source, self.low, self.b, self.panel = source, low, block, panel
+    def __init__(
+        self, source: Source, low: Lowering, block: Block, panel: Panel, taps: tuple[Expr, Expr]
+    ) -> None:
+        self.source, self.low, self.b, self.panel, self.taps = source, low, block, panel, taps
 
-    def emit(self, place: tuple[Expr, Expr], group: Expr, channels: tuple[Expr, Expr]) -> None:
-        """Fill rows of ``channels`` (first, count) from the pixel ``place`` (image, pixel) on."""
+    def emit(
+        self,
+        place: tuple[Expr, Expr],
+        group: Expr,
+        channels: tuple[Expr, Expr],
+        lines: tuple[Expr, Expr],
+    ) -> None:
+        """Fill rows of ``channels`` (first, count) from the pixel ``place`` (image, pixel) on.
+
+        Columns are pixels of the ``lines`` [begin, end) of every image.
+        """
         b, source, panel = self.b, self.source, self.panel
         image, pixel = place
         self._clear_last(channels[1])
         width = bind_opaque(b, "width", tirx.max(i64(source.pixels[-1]), i64(1)))
-        lines = product(source.pixels[:-1])
+        first_line, end_line = (bind_opaque(b, "end_line", line) for line in lines)
         names = ("filled_at", "image_at", "line_at", "start_at")
         filled_at, image_at, line_at, start_at = cells = [b.alloc(n, 1, "int64") for n in names]
         line = i64(0)
@@ -127,16 +149,16 @@ class PanelFill:
             lead = bind_opaque(b, "lead", add(mul(image, source.groups), group))
             lead = bind_opaque(b, "lead", lead * source.channels + channels[0])
             self._run(lead, (where, start, filled, run), channels[1])
-            last = bind_opaque(b, "last", tirx.Select(row + 1 >= lines, i64(1), i64(0)))
+            last = bind_opaque(b, "last", tirx.Select(row + 1 >= end_line, i64(1), i64(0)))
             b.store(filled_at, 0, filled + run)
             b.store(image_at, 0, image + last)
-            b.store(line_at, 0, (row + 1) * (1 - last))
+            b.store(line_at, 0, tirx.Select(last > 0, first_line, row + 1))
             b.store(start_at, 0, zero)
 
     def _clear_last(self, channels: Expr) -> None:
         """Zero the lanes beyond the last column: whatever lies there takes part in products."""
         b, panel = self.b, self.panel
-        rows = channels * math.prod(self.source.taps)
+        rows = channels * self.source.inner * self.taps[1]
         whole = bind_opaque(b, "whole", tirx.truncdiv(i64(panel.columns), i64(panel.lanes)))
         done = whole * panel.lanes
         with b.when(done < i64(panel.columns)), b.loop("zk", rows) as k:
@@ -150,8 +172,12 @@ class PanelFill:
         b, source, panel = self.b, self.source, self.panel
         where, start, filled, length = run
         rank = len(source.taps)
+        extents = [*source.taps]
+        begins = [i64(0)] * rank
+        if source.lead > 1:
+            extents[0], begins[0] = self.taps[1], self.taps[0]
         with ExitStack() as stack:
-            k = [stack.enter_context(b.loop(f"tap{d}", source.taps[d])) for d in range(rank)]
+            k = [stack.enter_context(b.loop(f"tap{d}", extents[d], begins[d])) for d in range(rank)]
             inside: Expr = tirx.IntImm("bool", 1)
             line: Expr = lead
             for d in range(rank - 1):
@@ -164,7 +190,7 @@ class PanelFill:
             extent = i64(source.extents[-1])
             limit = bind_opaque(b, "limit", tirx.Select(inside, extent, i64(0)))
             base = bind_opaque(b, "base", line * extent + first)
-            tap = _position(k, source.taps)
+            tap = self._first_row(k, channels)
             place, part = (base, tap, filled), (first, limit, length)
             vectors = bind_opaque(
                 b, "vectors", tirx.truncdiv(length + (panel.lanes - 1), i64(panel.lanes))
@@ -194,8 +220,7 @@ class PanelFill:
         lanes, stride = panel.lanes, source.strides[-1]
         masks = [self._masks(v, part) for v in vectors]
         plane = bind_opaque(b, "plane", source.plane)
-        step = i64(math.prod(source.taps) * width)
-        step = bind_opaque(b, "step", step)
+        step = bind_opaque(b, "step", i64(source.inner * width))
         picks = [tirx.IntImm("int32", lane * stride) for lane in range(lanes)]
         with b.loop("c", channels) as c:
             at, put = base + c * plane, to + c * step
@@ -206,6 +231,14 @@ class PanelFill:
                 value = loads[0] if stride == 1 else tirx.Shuffle(loads, picks)
                 value = cast(value, panel.dtype, lanes)
                 b.masked_store(panel.buffer, put + v * lanes, value, keep)
+
+    def _first_row(self, k: Sequence[Expr], channels: Expr) -> Expr:
+        """The row of the first channel at taps ``k``."""
+        source = self.source
+        if source.lead == 1:
+            return _position(k, source.taps)
+        before = (k[0] - self.taps[0]) * channels * source.inner
+        return bind_opaque(self.b, "tap_row", before + _position(k[1:], source.taps[1:]))
 
     def _masks(self, v: Expr, part: tuple[Expr, Expr, Expr]) -> tuple[list[Expr], Expr]:
         """Lanes of vector ``v`` that lie inside the input, for each load, and inside the run."""

@@ -25,6 +25,7 @@ from tvm import tirx
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.conv_fill import Panel, PanelFill, Source
 from tvm_disc.schedules.conv_tail import Tail, tail_columns
+from tvm_disc.schedules.conv_zones import Places, lead_taps, more_panels, tails
 from tvm_disc.schedules.emit import Block, Buffer, i64, prefetch
 from tvm_disc.schedules.gemm_micro import KernelForm, MicroKernels, bind_opaque, call, vload
 from tvm_disc.schedules.gemm_spec import Index, cdiv, div, known, least, most
@@ -48,10 +49,11 @@ def depth_of(channels: int, taps: int) -> int:
     return -(-channels // turns)
 
 
-def pack_weights(w: Any, groups: int, dtype: str) -> Any:
+def pack_weights(w: Any, groups: int, dtype: str, lead: int) -> Any:
     """``w[out, in / groups, taps...]`` as ``[group, block of in, out / groups, row]``.
 
-    A row is a block's channels and taps, zero padded to an odd number of cache lines.
+    A row is a block's channels and taps, zero padded to an odd number of cache lines; where panels
+    may leave out lines of taps, their number ``lead`` is outermost in it.
     """
     outs, channels = w.shape[0] // groups, w.shape[1]
     taps = math.prod(w.shape[2:])
@@ -59,16 +61,19 @@ def pack_weights(w: Any, groups: int, dtype: str) -> Any:
     row = packed_row_elems(per * taps, np.dtype(dtype).itemsize)
     blocks = -(-channels // per)
     out = np.zeros((groups, blocks, outs, row), dtype)
-    source = w.reshape(groups, outs, channels * taps)
+    source = w.reshape(groups, outs, channels, lead, taps // lead)
     for k in range(blocks):
-        part = source[:, :, k * per * taps : (k + 1) * per * taps]
+        part = source[:, :, k * per : (k + 1) * per].swapaxes(2, 3).reshape(groups, outs, -1)
         out[:, k, :, : part.shape[2]] = part
     return out
 
 
 @dataclass(frozen=True)
 class ConvShape:
-    """Sizes of a convolution; those of its weights are literal, per group of channels."""
+    """Sizes of a convolution; those of its weights are literal, per group of channels.
+
+    ``lead`` of the taps are lines that a panel may leave out, see :mod:`conv_zones`.
+    """
 
     groups: int
     outs: int
@@ -76,13 +81,17 @@ class ConvShape:
     taps: int
     images: Expr
     pixels: Expr
+    rows: Expr
+    lead: int
 
     @staticmethod
-    def of(node: Node, groups: int) -> ConvShape:
+    def of(node: Node, groups: int, packed: bool) -> ConvShape:
         """The sizes of a convolution with weights of a literal shape."""
         outs, channels, *taps = (int(static_dim(d) or 0) for d in node.inputs[1].shape)
-        images, pixels = node.shape[0], product(node.shape[2:])
-        return ConvShape(groups, outs // groups, channels, math.prod(taps), images, pixels)
+        images, pixels, rows = node.shape[0], product(node.shape[2:]), node.shape[2]
+        lead = lead_taps(node) if packed else 1
+        size = (outs // groups, channels, math.prod(taps), images, pixels, rows, lead)
+        return ConvShape(groups, *size)
 
     @property
     def depth(self) -> int:
@@ -133,7 +142,8 @@ class ConvCut:
         self.items = keep("items", div(images, self.shared) * shape.groups)
         self.panels = keep("panels", cdiv(self.columns, tile.n_r))
         self.groups_n = keep("groups_n", cdiv(self.panels, tile.n_panels))
-        self.per_n = keep("per_n", cdiv(self.panels, most(self.groups_n, 1)))
+        added = more_panels(shape.lead, shape.rows)
+        self.per_n = keep("per_n", cdiv(self.panels + added, most(self.groups_n, 1)))
         # Where columns are too few for the threads, rows are cut further.
         wanted = cdiv(threads, most(self.items * self.groups_n, 1))
         finest = -(-self.blocks // _LEAST_BLOCKS)
@@ -146,11 +156,15 @@ class ConvCut:
         held = 1 if self.k_blocks == 1 else self.per_m * self.per_n
         self.panels_at = keep("panels_at", cdiv(self.tile_elems * held, 16) * 16)
         self.panel_elems = self.depth * tile.n_r
-        across = self.width if self.one_by_one else least(vectors, self.per_n * tile.n_r)
-        self.tail = tail_columns(tile, self.base_rows, known(self.columns))
+        across = self.width
+        if not self.one_by_one:
+            across = least(vectors + added * (2 * tile.n_r), self.per_n * tile.n_r)
+        columns = None if isinstance(added, int) and added else known(self.columns)
+        self.tail = tail_columns(tile, self.base_rows, columns)
         self.tail_at = keep("tail_at", self.panels_at + cdiv(across * self.depth, 16) * 16)
         rest = self.columns - div(self.columns, tile.n_r) * tile.n_r
-        self.elems = self.tail_at + Tail.elems(self.tail, rest, self.depth, tile, itemsize)
+        narrow = tails(self.tail, rest, shape.lead, shape.rows)
+        self.elems = self.tail_at + Tail.elems(self.tail, narrow, self.depth, tile, itemsize)
 
     @property
     def tasks(self) -> Index:
@@ -195,10 +209,10 @@ class ConvBody:
         self.ops, self.shape, self.tile, self.dtype = operands, shape, tile, dtype
         self.kernels, self.low, self.b, self.scratch = kernels, low, block, scratch
         self.cut = cut(self._bind)
-        self.source = Source.of(operands.node, operands.data, shape.groups)
-        self.image_of = block.alloc("image_of", tile.n_panels, "int64")
-        self.pixel_of = block.alloc("pixel_of", tile.n_panels, "int64")
-        self.rows_of = block.alloc("rows_of", tile.n_panels, "int64")
+        self.source = Source.of(operands.node, operands.data, shape.groups, shape.lead)
+        grid = (self.cut.shared, self.cut.columns, self.cut.panels)
+        of_all = {"rows": self.cut.base_rows}
+        self.places = Places(block, self._bind, self.source, tile, self.cut.tail, grid, of_all)
         sizes = (self.cut.tail, self.cut.depth, self.cut.width)
         at = (scratch, self.cut.tail_at)
         self.tail = Tail(block, self._bind, kernels, tile, dtype, *sizes, *at)
@@ -208,69 +222,50 @@ class ConvBody:
 
     def emit(self, lo: Expr, hi: Expr) -> None:
         """All tasks of the range."""
-        b, cut = self.b, self.cut
+        b, cut, places = self.b, self.cut, self.places
+        per = self._bind("panels_per", cdiv(places.panels, most(cut.groups_n, 1)))
         with b.loop("task", hi - lo, lo) as task:
             rest = self._bind("rest", div(task, cut.groups_m))
             gm = self._bind("gm", task - rest * cut.groups_m)
             item = self._bind("item", div(rest, cut.groups_n))
-            panel0 = self._bind("panel0", (rest - item * cut.groups_n) * cut.per_n)
-            panels = self._bind("n_panels", least(cut.per_n, cut.panels - panel0))
+            panel0 = self._bind("panel0", (rest - item * cut.groups_n) * per)
+            panels = self._bind("n_panels", least(per, places.panels - panel0))
             first = self._bind("first_block", gm * cut.per_m)
             blocks = self._bind("n_blocks", least(cut.per_m, cut.blocks - first))
             self.image, self.group = item, i64(0)
             if self.shape.groups > 1:
                 self.image = self._bind("image", div(item, self.shape.groups))
                 self.group = self._bind("group", item - self.image * self.shape.groups)
-            self.wide_panels = panels
-            if cut.tail:
-                last = self._columns(panel0 + panels - 1)
-                narrow = tirx.Select(last <= cut.tail, i64(1), i64(0))
-                self.wide_panels = self._bind("wide_panels", tirx.max(panels - narrow, i64(1)))
-            with b.loop("q", panels) as q:
-                self._locate(panel0 + q, q)
+            places.locate(panel0, panels, self.image)
             if cut.one_by_one:
                 with b.loop("p", panels) as p:
-                    self._fill(panel0 + p, p, i64(0), i64(0))
+                    self._fill(p, i64(0), i64(0))
                     with b.loop("blk", blocks) as blk:
-                        self._tile((panel0 + p, p), (first, blk, blocks), i64(0))
+                        self._tile(p, (first, blk, blocks), i64(0))
                 return
             with b.loop("kb", cut.k_blocks) as kb:
                 with b.loop("p", panels) as p:
-                    self._fill(panel0 + p, p, p * cut.panel_elems, kb)
+                    self._fill(p, p * cut.panel_elems, kb)
                 with b.loop("blk", blocks) as blk, b.loop("p", panels) as p:
-                    self._tile((panel0 + p, p), (first, blk, blocks), kb)
+                    self._tile(p, (first, blk, blocks), kb)
 
     # --- panels -----------------------------------------------------------------------------
-
-    def _locate(self, panel: Expr, slot: Expr) -> None:
-        """Image and pixel where a panel begins: a division, so once per task."""
-        b, start = self.b, self._bind("start", panel * self.tile.n_r)
-        b.store(self.rows_of, slot, i64(self.cut.base_rows))
-        if isinstance(self.cut.shared, int) and self.cut.shared == 1:
-            b.store(self.image_of, slot, self.image)
-            b.store(self.pixel_of, slot, start)
-            return
-        with b.when(i64(self.cut.shared) > 1):
-            skipped = self._bind("skipped", div(start, self.shape.pixels))
-            b.store(self.image_of, slot, skipped)
-            b.store(self.pixel_of, slot, start - skipped * i64(self.shape.pixels))
-        with b.otherwise():
-            b.store(self.image_of, slot, self.image)
-            b.store(self.pixel_of, slot, start)
-
-    def _columns(self, panel: Expr) -> Expr:
-        n_r = self.tile.n_r
-        return self._bind("columns", least(n_r, i64(self.cut.columns) - panel * n_r))
 
     def _vectors(self, columns: Expr) -> Expr:
         return self._bind("vectors", cdiv(columns, self.tile.lanes))
 
-    def _fill(self, panel: Expr, slot: Expr, at: Expr, kb: Expr) -> None:
+    def _channels(self, kb: Expr) -> tuple[Expr, Expr]:
+        """The first channel of K block ``kb``, and how many there are."""
+        first = self._bind("first_channel", kb * self.cut.per)
+        if self.shape.channels % self.cut.per == 0:
+            return first, i64(self.cut.per)
+        return first, self._bind("n_channels", least(self.cut.per, self.shape.channels - first))
+
+    def _fill(self, slot: Expr, at: Expr, kb: Expr) -> None:
         """The rows of K block ``kb`` of one panel."""
-        cut, tile = self.cut, self.tile
-        first = self._bind("first_channel", kb * cut.per)
-        count = self._bind("n_channels", least(cut.per, self.shape.channels - first))
-        columns = self._columns(panel)
+        cut, tile, places = self.cut, self.tile, self.places
+        channels, taps = self._channels(kb), places.taps(slot)
+        columns = places.columns(slot)
         target = Panel(
             columns=columns,
             buffer=self.scratch,
@@ -280,55 +275,55 @@ class ConvBody:
             lanes=tile.lanes,
             dtype=self.dtype,
         )
-        fill = PanelFill(self.source, self.low, self.b, target)
-        image, pixel = (self.b.bind("from", c[slot]) for c in (self.image_of, self.pixel_of))
-        fill.emit((image, pixel), self.group, (first, count))
+        fill = PanelFill(self.source, self.low, self.b, target, taps)
+        place = (places.image(slot), places.pixel(slot))
+        fill.emit(place, self.group, channels, places.lines(slot))
         if cut.tail:
             with self.b.when(columns <= cut.tail):
-                self.tail.take(target.at, i64(count) * self.shape.taps)
+                depth = self._bind("tail_depth", channels[1] * self.source.inner * taps[1])
+                self.tail.take(slot - places.rank(slot), target.at, depth)
 
     # --- register tiles ----------------------------------------------------------------------
 
-    def _tile(
-        self, panel_at: tuple[Expr, Expr], block_at: tuple[Expr, Expr, Expr], kb: Expr
-    ) -> None:
+    def _tile(self, slot: Expr, block_at: tuple[Expr, Expr, Expr], kb: Expr) -> None:
         """One row block against one panel, for one K block."""
-        b, cut, tile = self.b, self.cut, self.tile
-        panel, slot = panel_at
+        b, cut, tile, places = self.b, self.cut, self.tile, self.places
         first, blk, _ = block_at
         r = self._bind("r", first + blk)
         i0 = self._bind("i0", r * cut.base_rows + least(r, cut.extra_rows))
         # From memory: with a number that it knows LLVM writes all rows of the epilogue out and
         # keeps an address for each from one register tile to the next.
-        rows = self.rows_of[slot]
+        rows = places.of_all("rows", slot)
         if cut.extra_rows:
             rows = rows + tirx.Select(r < cut.extra_rows, i64(1), i64(0))
         rows = self._bind("rows", rows)
-        columns = self._columns(panel)
-        depth = i64(cut.depth)
-        if self.shape.channels % cut.per:
-            left = self.shape.depth - kb * cut.depth
-            depth = self._bind("depth", tirx.min(depth, left))
+        columns = places.columns(slot)
+        line = self._bind("tap_line", self._channels(kb)[1] * self.source.inner)
+        first_tap, taps = places.taps(slot)
+        depth = self._bind("depth", line * taps)
         sums: Expr = i64(0)
         if cut.k_blocks > 1:
             sums = self._bind("sums", (blk * cut.per_n + slot) * cut.tile_elems)
         held = i64(0) if cut.one_by_one else slot
         b_at = self._bind("b_at", cut.panels_at + held * cut.panel_elems)
         a_at, lda = self._weights(i0, kb)
-        ahead, step = self._ahead(panel_at, block_at, (a_at, lda, rows), depth)
+        ahead, step = self._ahead(slot, block_at, (a_at, lda, rows), depth)
+        a_at = self._bind("a_at", a_at + first_tap * line)
         form = KernelForm(ahead=True, tight=True)
         counts = (cut.base_rows, cut.base_rows + 1) if cut.extra_rows else (cut.base_rows,)
         vectors = tuple(range(1, tile.vectors + 1))
         run = self.kernels.dispatcher(tile, self.dtype, counts, vectors, form)
-        places = (self.ops.weights[a_at], self.scratch[b_at], self.scratch[sums])
+        operands = (self.ops.weights[a_at], self.scratch[b_at], self.scratch[sums])
         with b.when(kb == cut.k_blocks - 1) if cut.k_blocks > 1 else nullcontext():
             self._fetch(slot, (i0, rows), columns)
         sizes = (depth, lda, tile.n_r, cut.width, kb, step, rows, self._vectors(columns))
         with b.when(columns > cut.tail) if cut.tail else nullcontext():
-            b.eval(call(run, [*map(tirx.address_of, places), ahead, *map(i64, sizes)]))
+            b.eval(call(run, [*map(tirx.address_of, operands), ahead, *map(i64, sizes)]))
         if cut.tail:
             with b.when(columns <= cut.tail):
-                self.tail.multiply((self.ops.weights, a_at, lda), rows, depth, (sums, kb))
+                weights = (self.ops.weights, a_at, lda)
+                number = slot - places.rank(slot)
+                self.tail.multiply(number, weights, rows, depth, (sums, kb))
         if cut.k_blocks == 1:
             self._finish(slot, (i0, rows), columns, sums)
             return
@@ -346,27 +341,27 @@ class ConvBody:
 
     def _ahead(
         self,
-        panel_at: tuple[Expr, Expr],
+        slot: Expr,
         block_at: tuple[Expr, Expr, Expr],
         strip: tuple[Expr, int, Expr],
         depth: Expr,
     ) -> tuple[Expr, Expr]:
         """What to fetch at the first K step, and the distance to the next step's."""
-        _, slot = panel_at
         at, lda, rows = strip
-        source, weights = self.source, self.ops.weights
+        source, weights, places = self.source, self.ops.weights, self.places
         if not self.cut.one_by_one or not source.dense:
             # The weights of the next row block, a share with each panel.
             size = self._bind("strip", rows * lda)
-            step = self._bind("step", cdiv(size, self.wide_panels * depth))
-            start = self._bind("ahead", at + size + slot * depth * step)
+            share = self._bind("share", cdiv(size, places.wide))
+            step = self._bind("step", div(share + depth, most(depth, 1)))
+            start = self._bind("ahead", at + size + places.rank(slot) * share)
             return tirx.address_of(weights[start]), step
         # For the next panel: a row block fetches one line of every channel of the input, and then
         # of as many rows of what the epilogue touches as there are steps of K.
         _, blk, _ = block_at
         line = max(1, 64 // np.dtype(str(self.ops.data.dtype)).itemsize)
         n_r, channels, outs = self.tile.n_r, self.shape.channels, self.shape.outs
-        image, pixel = self.image_of[slot], self.pixel_of[slot]
+        image, pixel = places.image(slot), places.pixel(slot)
         item = self._bind("item", image * self.shape.groups + self.group)
         lines = n_r // line
         mine = self._bind("mine", tirx.Select(blk <= lines, i64(1), i64(0)))
@@ -395,7 +390,7 @@ class ConvBody:
         Of a panel that images share only the first image's part is fetched; small images are near.
         """
         b, tile, (i0, rows) = self.b, self.tile, i_rows
-        image, pixel = (b.bind("from", c[slot]) for c in (self.image_of, self.pixel_of))
+        image, pixel = self.places.image(slot), self.places.pixel(slot)
         g = self._bind("g", add(mul(image, self.shape.groups), self.group))
         last = self._bind("last", i64(columns) - 1)
         with b.loop("fi", rows) as fi:
@@ -409,8 +404,8 @@ class ConvBody:
     def _finish(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr, sums: Expr) -> None:
         """Hand the sums of one register tile to the stores, image by image."""
         b = self.b
-        image, pixel = (b.bind(n, c[slot]) for n, c in
-                        (("image", self.image_of), ("pixel", self.pixel_of)))  # fmt: skip
+        image, pixel = self.places.image(slot), self.places.pixel(slot)
+        begin, end = self.places.bounds(slot)
         if isinstance(self.cut.shared, int) and self.cut.shared == 1:
             self._finish_image(image, pixel, i_rows, (i64(0), columns), sums)
             return
@@ -422,11 +417,11 @@ class ConvBody:
         with b.loop_while(done_at[zero] < columns), self.low.scope():
             done, image = b.bind("done", done_at[zero]), b.bind("image", image_at[zero])
             pixel = b.bind("pixel", pixel_at[zero])
-            size = self._bind("size", tirx.min(columns - done, i64(self.shape.pixels) - pixel))
+            size = self._bind("size", tirx.min(columns - done, end - pixel))
             self._finish_image(image, pixel, i_rows, (done, size), sums)
             b.store(done_at, 0, done + size)
             b.store(image_at, 0, image + 1)
-            b.store(pixel_at, 0, zero)
+            b.store(pixel_at, 0, begin)
 
     def _finish_image(
         self,

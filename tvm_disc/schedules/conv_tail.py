@@ -34,8 +34,9 @@ def tail_columns(tile: GemmTile, rows: int, columns: Index) -> int:
 class Tail:
     """The columns of a narrow panel, at most ``most``: transposed and multiplied.
 
-    They lie in ``scratch`` at ``at``, each contiguous along K, and after them the sums of a tile.
-    Rows of the register tiles that sums end in are ``width`` apart.
+    In ``scratch`` at ``at`` lie the sums of a tile, and after them the columns, each contiguous
+    along K, of every panel that is a tail. Rows of the register tiles that sums end in are
+    ``width`` apart.
     """
 
     b: Block
@@ -50,30 +51,37 @@ class Tail:
     at: Index
 
     @staticmethod
-    def elems(most: int, rest: Index, depth: int, tile: GemmTile, itemsize: int) -> Index:
-        """Elements of scratch where the last panel has ``rest`` columns, or 0 for all of them."""
-        elems = most * (packed_row_elems(depth, itemsize) + tile.m_r)
-        if most == 0 or isinstance(rest, int):
-            return elems
-        return tirx.Select(tirx.And(rest > 0, rest <= most), i64(elems), i64(0))
+    def elems(most: int, tails: Index, depth: int, tile: GemmTile, itemsize: int) -> Index:
+        """Elements of scratch for so many narrow panels."""
+        if most == 0:
+            return 0
+        columns = tails * (most * packed_row_elems(depth, itemsize))
+        sums = _sum_elems(most, tile)
+        if isinstance(tails, int):
+            return sums + columns if tails else 0
+        return tirx.Select(tails > 0, i64(columns) + sums, i64(0))
 
     @property
     def _row(self) -> int:
         itemsize = tirx.const(0, self.dtype).ty.dtype.bits // 8
         return packed_row_elems(self.depth, itemsize)
 
-    def take(self, panel: Expr, depth: Expr) -> None:
+    def take(self, number: Expr, panel: Expr, depth: Expr) -> None:
         """Transpose the panel at ``panel``, a vector wide; zeros stand beyond its columns."""
         b, lanes = self.b, self.tile.lanes
+        first = self.bind("first_column", self._columns(number))
         with b.loop("tk", depth) as k:
             for j in range(self.most):
-                b.store(self.scratch, self._column(j) + k, self.scratch[panel + k * lanes + j])
+                value = self.scratch[panel + k * lanes + j]
+                b.store(self.scratch, first + j * self._row + k, value)
 
-    def _column(self, j: int) -> Expr:
-        return i64(self.at) + j * self._row
+    def _columns(self, number: Expr) -> Expr:
+        """Where the columns of a tail begin."""
+        return i64(self.at) + _sum_elems(self.most, self.tile) + number * (self.most * self._row)
 
     def multiply(
         self,
+        number: Expr,
         weights: tuple[Buffer, Expr, Index],
         rows: Expr,
         depth: Expr,
@@ -88,10 +96,10 @@ class Tail:
         buffer, begin, distance = weights
         key = ("inner", self.dtype, lanes, _ROWS)
         run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, self.dtype, lanes, _ROWS))
-        sums = self._column(most)
+        sums, columns = i64(self.at), self.bind("tail_columns", self._columns(number))
         with b.loop("tq", cdiv(rows, _ROWS)) as q:
             i = self.bind("i", tirx.min(q * _ROWS, i64(rows) - _ROWS))
-            places = (buffer[begin + i * distance], self.scratch[i64(self.at)],
+            places = (buffer[begin + i * distance], self.scratch[columns],
                       self.scratch[sums + i * most])  # fmt: skip
             sizes = (depth, distance, self._row, most)
             b.eval(call(run, [*map(tirx.address_of, places), *map(i64, sizes)]))
@@ -103,3 +111,8 @@ class Tail:
                 vstore(b, self.scratch, put, most, value)
             with b.when(more != 0):
                 vstore(b, self.scratch, put, most, value + vload(self.scratch, put, most))
+
+
+def _sum_elems(most: int, tile: GemmTile) -> int:
+    """Elements of a tile's sums; whole lines of cache for any type."""
+    return -(-most * tile.m_r // 16) * 16
