@@ -12,7 +12,8 @@ import tvm
 from tvm.tirx import transform as passes
 
 from tvm_disc.schedules import dot
-from tvm_disc.schedules.emit import Block, index_var, pointer, prim_func
+from tvm_disc.schedules.emit import Block, i64, index_var, pointer, prim_func
+from tvm_disc.schedules.sizes import Sizes
 
 SIZES = ("batch", "m", "n", "k")
 
@@ -77,8 +78,8 @@ class Gemm:
         }
         kernels = dot.MicroKernels()
         spec = self.describe(b, buffers, sizes)
-        tasks = b.bind("tasks", dot.gemm_tasks(spec, self.tile))
-        stop = b.bind("stop", tvm.tirx.min(hi, tasks))
+        tasks = Sizes(b).emit("tasks", i64(dot.gemm_tasks(spec, self.tile)))
+        stop = b.number("stop", tvm.tirx.min(hi, tasks))
         with b.loop("rep", repeat):
             b.add(dot.gemm_body(spec, self.tile, kernels, buffers["scratch"], lo, stop))
         params = [*pointers, *sizes.values(), lo, hi, repeat]
@@ -93,7 +94,7 @@ class Gemm:
         ):
             out = pointer("out", "int64")
             body = Block()
-            body.store(body.declare("out_", out, "int64"), 0, tvm.tirx.const(0, "int64") + value)
+            body.store(body.declare("out_", out, "int64"), 0, Sizes(body).emit(name, i64(value)))
             func = prim_func([out, *sizes.values()], body.stmt(), {"global_symbol": name})
             self.functions[tvm.ir.GlobalVar(name)] = func
         self.lib = build(self.functions, self.target)

@@ -22,7 +22,7 @@ from typing import Any
 from tvm import tirx
 
 from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, i64
-from tvm_disc.schedules.gemm_inner import InnerProducts, in_place, possible
+from tvm_disc.schedules.gemm_inner import InnerProducts, in_place
 from tvm_disc.schedules.gemm_micro import (
     KernelForm,
     MicroKernels,
@@ -49,7 +49,9 @@ from tvm_disc.schedules.gemm_spec import (
     is_one,
     known,
     least,
+    may_leave_columns,
     most,
+    possible,
     stores_direct,
 )
 from tvm_disc.schedules.gemm_tile import (
@@ -195,7 +197,8 @@ class _Emitter:
             blocks = self._bind("n_blocks", least(span.per_m, span.end - first))
             panel0 = self._bind("panel0", gn * p.per_n)
             panels = self._bind("n_panels", least(p.per_n, p.panels - panel0))
-            self._ways((task, span.lo), (g, gm), (first, blocks), (panel0, panels))
+            last = i64(gn) + 1 == i64(p.groups_n)
+            self._ways((task, span.lo), (g, gm), (first, blocks), (panel0, panels), last)
 
     def _ways(
         self,
@@ -203,13 +206,18 @@ class _Emitter:
         item: tuple[Expr, Expr],
         i_group: tuple[Expr, Expr],
         j_group: tuple[Expr, Expr],
+        last: Expr,
     ) -> None:
-        """The task in the cheapest way; tiles serve all sizes, the others few rows or columns."""
+        """The task in the cheapest way; tiles serve all sizes, the others few rows or columns.
+
+        ``last``: whether the last columns are among its own.
+        """
         b, p, n_r = self.b, self.plan, self.tile.n_r
         parts = (b, self._bind, self.spec, p, self.tile, self.kernels)
         inner, lines = InnerProducts(*parts), Lines(*parts)
         columns, outer = FewColumns(*parts, self.scratch), OuterProducts(*parts)
         j_range = (j_group[0] * n_r, j_group[1] * n_r)
+        j_end = tirx.Select(last, i64(p.n), j_range[0] + j_range[1])
 
         def few_columns() -> None:
             with b.when(tirx.any(task[0] == task[1], item[1] == 0)):
@@ -218,7 +226,10 @@ class _Emitter:
 
         ways: list[tuple[Expr | None, Callable[[], None]]] = [
             (outer.condition(), lambda: outer.emit(item[0], self._rows_of(i_group), j_range)),
-            (inner.condition(), lambda: inner.emit(item[0], *j_range)),
+            (
+                inner.condition(),
+                lambda: inner.emit(item[0], (j_range[0], self._bind("j_end", j_end))),
+            ),
             (lines.condition(), lambda: lines.emit(item[0], *self._rows_of(i_group))),
             (columns.condition(), few_columns),
         ]
@@ -229,6 +240,14 @@ class _Emitter:
                         emit()
                     others.enter_context(b.otherwise())
             self._task(task, item, i_group, j_group)
+            if may_leave_columns(self.spec, self.tile):
+                with b.when(tirx.all(last, i64(p.rest) > 0)):
+                    rows = self._rows_of(i_group)
+                    fits = self._bind(
+                        "fits", tirx.Select(inner.last(item[0], rows), i64(1), i64(0))
+                    )
+                    with b.when(fits == 0):
+                        lines.last(item[0], rows)
 
     def _rows_of(self, i_group: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
         """(first, count) of the rows of some blocks."""

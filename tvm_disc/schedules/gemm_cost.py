@@ -16,10 +16,18 @@ import tvm
 
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_inner import inner_cost, most_inner_rows, possible
+from tvm_disc.schedules.gemm_inner import most_inner_rows
 from tvm_disc.schedules.gemm_narrow import narrow_cost, widths
 from tvm_disc.schedules.gemm_outer import MOST_STEPS, ROWS, may_be_outer
-from tvm_disc.schedules.gemm_spec import GemmSpec, copies_a, is_one, known
+from tvm_disc.schedules.gemm_spec import (
+    GemmSpec,
+    copies_a,
+    inner_cost,
+    is_one,
+    known,
+    last_columns,
+    possible,
+)
 from tvm_disc.schedules.gemm_tile import GemmTile
 from tvm_disc.schedules.points import Points, Values, evaluate
 
@@ -48,14 +56,20 @@ def gemm_ns(
 ) -> Values:
     """Nanoseconds of one serial run at each point."""
     batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
+    rest = np.asarray(evaluate(i64(last_columns(spec, tile)), points), np.float64)
+    wide = n - rest  # columns of the tiles
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
-    panels = np.maximum(np.ceil(n / tile.n_r), 1)
-    time = micro_ns((m, n, k), tile, model)
+    panels = np.maximum(np.ceil(wide / tile.n_r), 1)
+    time = micro_ns((m, wide, k), tile, model)
     groups_m = np.ceil(blocks / tile.m_blocks)
     groups_n = np.ceil(panels / tile.n_panels)
     if spec.b_packed is None:
-        time = time + _packs(spec, tile, m) * k * n * model.pack_ns
-    time = time * _instead((m, n, k), spec, tile) + m * n * model.store_ns
+        packing = _packs(spec, tile, m) * k * model.pack_ns
+        time = time + packing * wide
+        inner, vector = inner_cost((m, rest, k), tile.lanes, 1)
+        there = micro_ns((m, np.float64(tile.lanes), k), tile, model) + packing * tile.lanes
+        time = time + there * inner / np.maximum(vector, 1)
+    time = time * _instead((m, n, k), rest, spec, tile) + m * n * model.store_ns
     time = _outer_ns((m, n, k), spec, tile, time, model)
     if copies_a(spec):
         time = time + groups_n * m * k * model.pack_ns
@@ -94,15 +108,21 @@ def _packs(spec: GemmSpec, tile: GemmTile, m: Values) -> Values | float:
     return 0.0 if dense else np.asarray(m > tile.pack_rows, np.float64)
 
 
-def _instead(sizes: Sequence[Values], spec: GemmSpec, tile: GemmTile) -> Values | float:
-    """What few rows or columns take, where tiles are not used for them, over what tiles would."""
+def _instead(
+    sizes: Sequence[Values], rest: Values, spec: GemmSpec, tile: GemmTile
+) -> Values | float:
+    """What few rows or columns take, where tiles are not used for them, over what tiles would.
+
+    Of the columns ``rest`` are no part of tiles.
+    """
     view, lanes = spec.b_affine, tile.lanes
     if view is None or not possible(spec, tile):
         return 1.0
     m, n, k = sizes
     share = np.ones(np.broadcast_shapes(m.shape, n.shape, k.shape))
     if not is_one(view.stride):
-        inner, tiles = inner_cost(sizes, lanes, np.ceil(n / lanes))
+        inner, tiles = inner_cost(sizes, lanes, np.ceil((n - rest) / lanes))
+        tiles = tiles + inner_cost((m, rest, k), lanes, 1)[0]
         usable = (m <= most_inner_rows(tile)) & (n * np.minimum(m, 4) >= lanes)
         return np.where(usable, np.minimum(inner / np.maximum(tiles, 1), 1), share)
     below = 0

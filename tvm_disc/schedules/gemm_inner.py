@@ -27,7 +27,17 @@ from tvm_disc.schedules.emit import (
     prim_func,
 )
 from tvm_disc.schedules.gemm_micro import MicroKernels, call, splat, vload, vstore
-from tvm_disc.schedules.gemm_spec import Affine, Direct, GemmSpec, Index, Plan, cdiv, is_one, least
+from tvm_disc.schedules.gemm_spec import (
+    Affine,
+    Direct,
+    GemmSpec,
+    Index,
+    Plan,
+    cdiv,
+    inner_cost,
+    is_one,
+    possible,
+)
 from tvm_disc.schedules.gemm_tile import GemmTile
 
 MOST_ROWS = 32
@@ -112,16 +122,6 @@ def add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
     return vectors[0]
 
 
-def possible(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Whether rows of A lie along K, and results are stored as they are."""
-    a, b = spec.a_affine, spec.b_affine
-    if spec.direct is None or spec.dtype != spec.acc_dtype or a is None or b is None:
-        return False
-    if spec.a_packed is not None or spec.b_packed is not None or tile.lanes == 1:
-        return False
-    return is_one(a.k_stride)
-
-
 def most_inner_rows(tile: GemmTile) -> int:
     """Rows beyond which tiles are used; one task has all of fewer."""
     return min(MOST_ROWS, tile.m_r * tile.m_blocks)
@@ -167,13 +167,15 @@ class InnerProducts(Way):
         if isinstance(p.m, int) and not 1 <= p.m <= most:
             return None
         m, n = i64(p.m), i64(p.n)
-        inner, tiles = inner_cost((m, n, i64(p.k)), lanes, cdiv(n, lanes))
-        pays = tirx.any(m <= SURE_ROWS, inner < tiles)
-        return tirx.all(m >= 1, m <= most, i64(self._height()) > 0, pays)
+        inner, tiles = inner_cost((m, n, i64(p.k)), lanes, cdiv(p.wide, lanes))
+        last, _ = inner_cost((m, i64(p.rest), i64(p.k)), lanes, 1)
+        pays = tirx.any(m <= SURE_ROWS, inner < tiles + last)
+        height = self._height(m, n)
+        return tirx.all(m >= 1, m <= most, i64(height) > 0, pays)
 
-    def _height(self) -> Index:
+    def _height(self, m: Expr, n: Expr) -> Index:
         """The height of the tiles, of those that fit, that it takes fewest of; 0 if none fits."""
-        m, n, lanes = i64(self.plan.m), i64(self.plan.n), self.tile.lanes
+        lanes = self.tile.lanes
         best, fewest = i64(0), i64(_MANY)
         for rows in tile_rows(lanes, odd=True):
             columns = lanes // rows
@@ -185,45 +187,44 @@ class InnerProducts(Way):
             )
         return best
 
-    def emit(self, g: Expr, begin: Expr, size: Expr) -> None:
-        """All rows against columns ``[begin, begin + size)``.
+    def emit(self, g: Expr, j_range: tuple[Expr, Expr]) -> None:
+        """All rows against columns ``[begin, end)``."""
+        m = i64(self.plan.m)
+        self._tiles(g, (i64(0), m), j_range, self._height(m, i64(self.plan.n)))
 
-        The last tile of either direction overlaps the one before it.
-        """
-        b, lanes, dtype = self.b, self.tile.lanes, self.spec.dtype
-        p, m = self.plan, i64(self.plan.m)
-        end = self.bind("end", least(begin + size, p.n))
+    def last(self, g: Expr, i_range: tuple[Expr, Expr]) -> Expr:
+        """Rows (first, count) against the last columns; returns whether a tile fits them."""
+        p = self.plan
+        height = self._height(i_range[1], i64(p.rest))
+        self._tiles(g, i_range, (i64(p.wide), i64(p.n)), height)
+        return i64(height) > 0
+
+    def _tiles(
+        self, g: Expr, i_range: tuple[Expr, Expr], j_range: tuple[Expr, Expr], height: Index
+    ) -> None:
+        """The last tile of either direction overlaps the one before it."""
+        b, lanes, dtype, k = self.b, self.tile.lanes, self.spec.dtype, self.plan.k
+        (row0, m), (begin, end) = i_range, j_range
         (a_view, b_view, out), bases = in_place(self.spec, b, self.bind, g)
         a_base, b_base, c_base = bases
-        height = self._height()
         for rows in tile_rows(lanes, odd=True):
             key = ("inner", dtype, lanes, rows)
             run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, dtype, lanes, rows))
             columns = lanes // rows
             with (
-                b.when(height == rows),
+                b.when(i64(height) == rows),
                 b.loop("jt", cdiv(end - begin, columns)) as jt,
                 b.loop("it", cdiv(m, rows)) as it,
             ):
                 j = self.bind("j", tirx.min(begin + jt * columns, end - columns))
-                i = self.bind("i", tirx.min(it * rows, m - rows))
+                i = self.bind("i", row0 + tirx.min(it * rows, m - rows))
                 at = (
                     a_view.buffer[a_base + i * a_view.stride],
                     b_view.buffer[b_base + j * b_view.stride],
                     out.buffer[c_base + i * out.stride + j],
                 )
-                sizes = (p.k, a_view.stride, b_view.stride, out.stride)
+                sizes = (k, a_view.stride, b_view.stride, out.stride)
                 b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
 
 
-def inner_cost(sizes: Sequence[Any], lanes: int, vectors: Any) -> tuple[Any, Any]:
-    """What ``m x n x k`` takes as (inner products, tiles over a transposed B).
-
-    In units of 1/32 cycle: a sum takes its multiply-adds and its part of the tree; a step of K of
-    each vector of columns is transposed, and then takes a little more than half a cycle a row.
-    """
-    m, n, k = sizes
-    return m * n * (k * (16 // min(lanes, 16)) + 140), vectors * k * (m * 18 + 320)
-
-
-__all__ = ["InnerProducts", "add_inside", "inner_cost", "most_inner_rows", "possible"]
+__all__ = ["InnerProducts", "add_inside", "in_place", "most_inner_rows"]

@@ -9,6 +9,7 @@ are added at the end. With one column that is an inner product, and B is read as
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +28,7 @@ from tvm_disc.schedules.emit import (
     pointer,
     prim_func,
 )
-from tvm_disc.schedules.gemm_inner import Way, add_inside, in_place, possible
+from tvm_disc.schedules.gemm_inner import Way, add_inside, in_place
 from tvm_disc.schedules.gemm_micro import (
     MicroKernels,
     bind_opaque,
@@ -37,7 +38,7 @@ from tvm_disc.schedules.gemm_micro import (
     vload,
     vstore,
 )
-from tvm_disc.schedules.gemm_spec import cdiv, is_one, least
+from tvm_disc.schedules.gemm_spec import cdiv, is_one, least, possible
 
 MOST_LINES = 3
 ROWS = 8  # of a tile: as many sums as hide the latency of a multiply-add
@@ -239,7 +240,23 @@ class Lines(Way):
 
     def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:
         """Rows ``[row0, row0 + rows)`` against all columns."""
+        p = self.plan
+        self._lines(g, (row0, rows), (i64(0), i64(p.n)), i64(p.n) <= p.m)
+
+    def last(self, g: Expr, i_range: tuple[Expr, Expr]) -> None:
+        """Rows (first, count) against the last columns."""
+        self._lines(g, i_range, (i64(self.plan.wide), i64(self.plan.rest)), None)
+
+    def _lines(
+        self,
+        g: Expr,
+        i_range: tuple[Expr, Expr],
+        j_range: tuple[Expr, Expr],
+        along_rows: Expr | None,
+    ) -> None:
+        """Rows by columns, each as (first, count); a line is a column if ``along_rows``."""
         b, p, spec = self.b, self.plan, self.spec
+        (row0, rows), (column0, columns) = i_range, j_range
         (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
         run = narrow_function(self.kernels, spec.dtype, self.tile.lanes, 1)
 
@@ -250,13 +267,17 @@ class Lines(Way):
             if by_rows:
                 at, far, left = (a_at, b_at), (a_view.stride, out.stride), row0 + rows - i
             else:
-                at, far, left = (b_at, a_at), (b_view.stride, 1), p.n - j
+                at, far = (b_at, a_at), (b_view.stride, 1)
+                left = column0 + columns - j
             b.eval(call(run, [*at, c_at, *map(i64, (p.k, *far, least(ROWS, left), 1))]))
 
-        with b.when(i64(p.n) <= p.m), b.loop("j", p.n) as j, b.loop("it", cdiv(rows, ROWS)) as it:
-            tile(self.bind("i", row0 + it * ROWS), j, True)
-        with b.otherwise(), b.loop("i", rows) as i, b.loop("jt", cdiv(p.n, ROWS)) as jt:
-            tile(row0 + i, self.bind("j", jt * ROWS), False)
+        here = nullcontext() if along_rows is None else b.when(along_rows)
+        with here, b.loop("j", columns) as j, b.loop("it", cdiv(rows, ROWS)) as it:
+            tile(self.bind("i", row0 + it * ROWS), column0 + j, True)
+        if along_rows is None:
+            return
+        with b.otherwise(), b.loop("i", rows) as i, b.loop("jt", cdiv(columns, ROWS)) as jt:
+            tile(row0 + i, self.bind("j", column0 + jt * ROWS), False)
 
 
 def narrow_function(kernels: MicroKernels, dtype: str, lanes: int, width: int) -> Any:

@@ -41,7 +41,7 @@ class Operands:
 
     def columns(self, panel: Expr) -> Index:
         """How many columns a panel really has."""
-        n, n_r = self.plan.n, self.tile.n_r
+        n, n_r = self.plan.wide, self.tile.n_r
         if isinstance(n, int) and n % n_r == 0:
             return n_r
         return self.bind("columns", least(n_r, n - panel * n_r))

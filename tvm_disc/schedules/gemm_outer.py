@@ -25,9 +25,9 @@ from tvm_disc.schedules.emit import (
     pointer,
     prim_func,
 )
-from tvm_disc.schedules.gemm_inner import Way, in_place, possible
+from tvm_disc.schedules.gemm_inner import Way, in_place
 from tvm_disc.schedules.gemm_micro import call, may_alias, splat, vload, vstore
-from tvm_disc.schedules.gemm_spec import GemmSpec, is_one, least, stores_direct
+from tvm_disc.schedules.gemm_spec import GemmSpec, is_one, least, possible, stores_direct
 from tvm_disc.schedules.gemm_tile import GemmTile
 
 MOST_STEPS = 4  # beyond, tiles load less for each multiply-add

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ Index = Any  # Expr or int
 COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
 ROW_TASKS = 16  # tasks of one row of tiles each, where columns are not cut
 SHARED_LINE = 256  # multiply-adds that take as long as a line that two threads write
+_NARROW = 16  # vectors; in a wider product the last one is a small part
 _WIDEST = 4  # how much wider tasks become, at as many groups of rows
 MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
 MASKED_BYTES_NARROW = 64  # only AVX-512 can with elements of less than 32 bits
@@ -171,7 +172,9 @@ class Plan:
         self.k_whole = spec.k_whole or k
         if spec.quads:
             self.k_whole = self.k = k = keep("words", cdiv(k, 4))
-        self.panels = keep("panels", cdiv(n, tile.n_r))
+        self.rest = keep("rest_columns", last_columns(spec, tile))
+        self.wide = keep("wide", n - self.rest)  # columns of the tiles
+        self.panels = keep("panels", cdiv(self.wide, tile.n_r))
         self.blocks = keep("blocks", cdiv(m, tile.m_r))  # register tiles of rows
         self.m_blocks = tile.m_blocks
         self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
@@ -267,6 +270,49 @@ class Plan:
             either("span_begin", lo, 0),
             either("span_end", hi, self.blocks),
         )
+
+
+def possible(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether rows of A lie along K, and results are stored as they are."""
+    a, b = spec.a_affine, spec.b_affine
+    if spec.direct is None or spec.dtype != spec.acc_dtype or a is None or b is None:
+        return False
+    if spec.a_packed is not None or spec.b_packed is not None or tile.lanes == 1:
+        return False
+    return is_one(a.k_stride)
+
+
+def inner_cost(sizes: Sequence[Any], lanes: int, vectors: Any) -> tuple[Any, Any]:
+    """What ``m x n x k`` takes as (inner products, tiles over a transposed B).
+
+    In units of 1/32 cycle: a sum takes its multiply-adds and its part of the tree; a step of K of
+    each vector of columns is transposed, and then takes a little more than half a cycle a row.
+    """
+    m, n, k = sizes
+    return m * n * (k * (16 // min(lanes, 16)) + 140), vectors * k * (m * 18 + 320)
+
+
+def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether :func:`last_columns` is not always 0."""
+    view = spec.b_affine
+    if view is None or not possible(spec, tile) or isinstance(known(spec.n), int):
+        return False
+    return is_one(view.k_stride) and not is_one(view.stride)
+
+
+def last_columns(spec: GemmSpec, tile: GemmTile) -> Index:
+    """Columns beyond whole vectors that are inner products along K instead.
+
+    Up to half a vector, of a B whose columns are contiguous: as a vector of their own they would
+    cost what a whole one costs, to transpose and to multiply.
+    """
+    if not may_leave_columns(spec, tile):
+        return 0
+    m, n, k, lanes = i64(spec.m), i64(spec.n), i64(spec.k), tile.lanes
+    rest = n - div(n, lanes) * lanes
+    inner, tiles = inner_cost((m, rest, k), lanes, 1)
+    few = tirx.all(n > lanes, n <= _NARROW * lanes, rest <= lanes // 2, m >= tile.m_r)
+    return tirx.Select(tirx.all(few, inner < tiles), rest, i64(0))
 
 
 def has_masks(vector_bytes: int, dtype: str) -> bool:
