@@ -149,3 +149,33 @@ def test_an_interrupt_keeps_what_is_known_of_late_points(
     with pytest.raises(KeyboardInterrupt):
         run(script, tmp_path / "r.jsonl", monkeypatch)
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 12
+
+
+def test_points_that_do_not_fit_come_again_and_lesser_times_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, fast = [40_000.0, 39_000.0], [41_000.0, 22_000.0]
+    script = Script({p: [QUIET] for p in _points(5)} | {(6,): [slow, fast, fast]})
+    odd = iter([[(6,), (2,)], [(6,)]])
+    monkeypatch.setattr(tuning, "surprising", lambda *_: next(odd))
+    result, known = run(script, tmp_path / "r.jsonl", monkeypatch)
+    assert script.asked == [*_points(6), (6,), (2,), (6,)]
+    assert {v: ns for (_, v, p), ns in known.times.items() if p == (6,)} == dict(
+        zip([v.key for v in variants()], [40_000.0, 22_000.0], strict=True)
+    )
+    assert (result.measured, result.left) == (13, 0)  # one time was less than before
+    assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 13
+
+
+def test_no_point_comes_again_after_a_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "surprising", lambda *_: pytest.fail("there is no time"))
+    script = Script({p: [QUIET] for p in _points(3)})
+    front = tuning.prepare(mlp(), None, None, (), Options(), tuning.Trace(0, None))
+    task = tuning.tasks_of(front, (), False)[0]
+    task.variants, task.points = variants(), _points(3)
+    monkeypatch.setattr(tuning, "_lanes", lambda *_: [{task.key: script}])
+    result = tuning.Tuned(tmp_path / "r.jsonl")
+    tuning.measure_tasks(front, [task], result, Effort(), 0.0, False)
+    assert (script.asked, result.left) == ([], 3)

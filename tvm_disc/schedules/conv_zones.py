@@ -54,10 +54,12 @@ def more_panels(lead: int, rows: Expr) -> Index:
 
 def tails(tail: int, rest: Index, lead: int, rows: Expr) -> Index:
     """How many panels may be tails, of which the last panel has ``rest`` columns without zones."""
-    one = isinstance(rest, int) or tirx.Select(tirx.And(rest > 0, rest <= tail), i64(1), i64(0))
+    one: Index = 1
+    if not isinstance(rest, int):
+        one = tirx.Select(tirx.And(rest > 0, rest <= tail), i64(1), i64(0))
     zones = more_panels(lead, rows)
     if isinstance(zones, int):
-        return 1 + zones if zones else (1 if one is True else one)
+        return 1 + zones if zones else one
     return tirx.Select(zones > 0, zones + 1, i64(one))
 
 

@@ -36,6 +36,7 @@ Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> vari
 MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # a question takes a nanosecond
 FEWEST = 24  # measured times from which a regressor learns anything
 NEVER_NS = 1e6  # a call that takes longer is never made
+FOLDS = 5  # parts of the measured points, of which one is predicted by the others
 ROUNDS = 150  # trees of a regressor
 BETWEEN = 2048  # predicted points between the measured ones: noise of those is not followed
 LIBRARY = {"vendor_call_ns": 150.0, "vendor_elem_ns": 0.1, "vendor_fma_ns": 0.025}
@@ -241,12 +242,27 @@ def _asked(data: Mapping[str, Any]) -> list[str]:
     return [str(data["if"]), *_asked(data.get("then", {})), *_asked(data.get("else", {}))]
 
 
+def left_out(
+    group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
+) -> Values:
+    """Times of the measured points, each predicted by a regressor that has not seen it."""
+    dims, times = time_table(variants, found)
+    features = group_features(group, variants, solver)
+    predicted = np.full(times.shape, np.nan)
+    for fold in range(FOLDS):
+        held = np.arange(len(dims)) % FOLDS == fold
+        regressor = Regressor(group, variants, library_known(model), features)
+        regressor.learn(dims[~held], times[~held])
+        predicted[held] = regressor.predict(dims[held])
+    return predicted
+
+
 def held_out_error(
     group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
 ) -> tuple[float, float] | None:
     """Median relative error (regressor, analytical) on every fifth point, not learned from."""
     dims, times = time_table(variants, found)
-    held = np.arange(len(dims)) % 5 == 4
+    held = np.arange(len(dims)) % FOLDS == FOLDS - 1
     if not held.any():
         return None
     features = group_features(group, variants, solver)

@@ -51,6 +51,7 @@ class Effort:
         pause_s: what is slept before each, so that it begins with time of its own.
         wait_s: how long at one point, in all, rounds wait for threads to have cores of their own,
             and for the host of a virtual machine to leave them.
+        odd: how often points that do not fit the others are measured again at the end.
     """
 
     rounds: int = 8
@@ -62,6 +63,7 @@ class Effort:
     quantile: float = 0.25
     pause_s: float = 0.0002
     wait_s: float = 1.0
+    odd: int = 2
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from tvm_disc.compile import Prepared, context_of, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.errors import Unsupported
 from tvm_disc.options import Options
+from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.learn import held_out_error
@@ -32,6 +33,7 @@ from tvm_disc.tune.entry import build_bench
 from tvm_disc.tune.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tune.remote import Fleet, Remote
 from tvm_disc.tune.shapes import Shapes, Weights, program_points
+from tvm_disc.tune.surprise import surprising
 
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -173,26 +175,47 @@ def measure_tasks(
     result.left = len(jobs)
     disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, Timing]] = {}
 
+    def write(record: Record) -> None:
+        known.add(record)
+        journal.write(record)
+        result.measured += 1
+
     def keep(task: Task, point: tuple[int, ...], timing: Timing) -> None:
         for variant, ns in zip(task.variants, timing.ns, strict=True):
             if np.isfinite(ns):
-                record = Record(task.key, variant.key, point, ns)
-                known.add(record)
-                journal.write(record)
-                result.measured += 1
+                write(Record(task.key, variant.key, point, ns))
         result.left -= 1
         bar.set_postfix_str(task.group.name, refresh=False)
+        bar.update()
+
+    def better(task: Task, point: tuple[int, ...], timing: Timing) -> None:
+        """What disturbs adds time: of two times of a variant the lesser counts."""
+        for variant, ns in zip(task.variants, timing.ns, strict=True):
+            if ns < known.times.get((task.key, variant.key, point), 0.0):
+                write(Record(task.key, variant.key, point, ns))
         bar.update()
 
     try:
         for done in _settled(jobs, lanes, effort, deadline, disturbed):
             keep(*done)
+        for _ in range(effort.odd if result.left == 0 else 0):
+            odd = _odd(tasks, known, front.machine.model)
+            bar.total += len(odd)
+            for task, point, timing in _timed(odd, lanes, effort, deadline):
+                better(task, point, timing)
     finally:
         for (_, point), (task, timing) in disturbed.items():
             keep(task, point, timing)  # better than nothing
         bar.close()
         journal.close()
     return known
+
+
+def _odd(tasks: Sequence[Task], known: Records, model: CostModel) -> list[Job]:
+    """The points whose times do not fit the others' of their task."""
+    found = [[(t, p) for p in surprising(t.group, t.variants, model, known.group(t.key))]
+             for t in tasks]  # fmt: skip
+    return _interleaved(found)
 
 
 def _settled(
