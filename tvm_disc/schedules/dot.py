@@ -21,14 +21,13 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, i64
+from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, either, i64
 from tvm_disc.schedules.gemm_inner import InnerProducts, in_place
 from tvm_disc.schedules.gemm_micro import (
     KernelForm,
     MicroKernels,
     bind_opaque,
     call,
-    either,
     may_alias,
     vload,
 )

@@ -120,6 +120,12 @@ def element_pointer(buffer: Buffer, index: Expr) -> Expr:
     return tirx.call_intrin(kind, "tirx.address_of", buffer[i64(index)])
 
 
+def either(condition: Expr, here: Expr, there: Expr) -> Expr:
+    """One of two addresses."""
+    pick = tvm.ir.Op.get("prim.if_then_else")
+    return tvm.ir.Call(pick, [condition, here, there], ret_ty=here.ty)
+
+
 def prefetch(buffer: Buffer, index: Expr, to_write: bool, near: bool = True) -> Expr:
     """Ask for the line of an element, which need not exist, to read it soon or to write it."""
     kind, near, data = (tirx.IntImm("int32", k) for k in (int(to_write), 3 if near else 2, 1))

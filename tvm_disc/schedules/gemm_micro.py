@@ -101,12 +101,6 @@ def call(func: Any, args: list[Expr]) -> Expr:
     return tvm.ir.Call(func, args, ret_ty=tvm.ir.PrimType("int32"))
 
 
-def either(condition: Expr, here: Expr, there: Expr) -> Expr:
-    """One of two addresses."""
-    pick = tvm.ir.Op.get("prim.if_then_else")
-    return tvm.ir.Call(pick, [condition, here, there], ret_ty=here.ty)
-
-
 @dataclass(frozen=True)
 class KernelForm:
     """What a register-tile kernel does beside its sums; each adds parameters, in this order.

@@ -45,7 +45,12 @@ def tuned_for(isa: Isa) -> Iterator[None]:
 def has_native(lanes: int) -> bool:
     """Whether float32 vectors of ``lanes`` have these operations here."""
     isa = _isa.get()
-    return isa is not None and isa.lanes_f32 == LANES and lanes in _WIDTHS
+    return isa is not None and natively(isa, lanes)
+
+
+def natively(isa: Isa, lanes: int) -> bool:
+    """Whether code for ``isa`` has them."""
+    return isa.lanes_f32 == LANES and lanes in _WIDTHS
 
 
 def scale(x: Expr, n: Expr) -> Expr:
@@ -72,8 +77,8 @@ def lookup(table: Sequence[float], index: Expr) -> Expr:
 
 
 def stream(value: Expr, address: Expr) -> Expr:
-    """Store a register of float32 at an address on a cache line; :func:`fence` ends such stores."""
-    return tirx.call_extern("void", "disc.stream", value, address)
+    """Store registers of float32 at an address on a cache line; :func:`fence` ends such stores."""
+    return tirx.call_extern("void", f"disc.stream.v{_lanes(value)}", value, address)
 
 
 def fence() -> Expr:
@@ -105,6 +110,7 @@ def _library() -> str:
             instruction = _REMAINDER.replace("DIGITS", str(digits << 4))
             parts.append(_in_registers(f"remainder{digits}", ("float",), width, instruction))
         parts.append(_in_registers("lookup", (None, "i32"), width, _LOOKUP))
+        parts.append(_STREAM.replace("WIDTH", str(width)))
     return "\n".join(parts)
 
 
@@ -117,16 +123,17 @@ declare <16 x float> @llvm.x86.avx512.mask.reduce.ps.512(
   <16 x float>, i32, <16 x float>, i16, i32)
 declare <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>, <16 x i32>)
 declare void @llvm.x86.sse.sfence()
-define linkonce_odr void @disc.stream(<16 x float> %value, ptr %address) alwaysinline {
-  store <16 x float> %value, ptr %address, align 64, !nontemporal !0
-  ret void
-}
 define linkonce_odr void @disc.fence() alwaysinline {
   call void @llvm.x86.sse.sfence()
   ret void
 }
 !0 = !{i32 1}
 """
+_STREAM = """
+define linkonce_odr void @disc.stream.vWIDTH(<WIDTH x float> %value, ptr %address) alwaysinline {
+  store <WIDTH x float> %value, ptr %address, align 64, !nontemporal !0
+  ret void
+}"""
 _SCALE = (
     "call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512("
     "<16 x float> {0}, <16 x float> {1}, <16 x float> undef, i16 -1, i32 4)"
@@ -195,6 +202,7 @@ __all__ = [
     "has_native",
     "link",
     "lookup",
+    "natively",
     "remainder",
     "scale",
     "stream",

@@ -31,6 +31,7 @@ from tvm_disc.schedules.emit import (
     with_lanes,
 )
 from tvm_disc.schedules.index import IndexSpace
+from tvm_disc.schedules.past_caches import PastCaches
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -62,6 +63,7 @@ class Lowering:
         self._guards = 0
         self._mask: Expr = None
         self._equal_dims: Container[tuple[Node, int]] = ()
+        self.past: PastCaches | None = None  # how results are stored, if not plainly
         self.defined: list[Any] = []  # every placeholder that had to be computed, in order
 
     def bind_buffer(self, node: Node, buffer: Buffer) -> None:
@@ -245,9 +247,13 @@ class Lowering:
         """Store one element, resolving the indices used."""
         offset, value = same_lanes(offset, stored(value, dtype))
         self.resolve([offset, value])
-        if self._mask is None or lanes_of(offset) == 1:
+        lanes, along = lanes_of(offset), isinstance(offset, tirx.Ramp) and _is_one(offset.stride)
+        whole, past = self._mask is None and along, self.past
+        if whole and past is not None and past.takes(buffer, lanes):
+            past.store(buffer, offset.base, value)
+        elif self._mask is None or lanes == 1:
             self.block.store(buffer, offset, value)
-        elif isinstance(offset, tirx.Ramp) and _is_one(offset.stride):
+        elif along:
             self.block.masked_store(buffer, offset.base, value, self._mask)
         else:
             raise Unsupported("a masked store must be to consecutive elements")

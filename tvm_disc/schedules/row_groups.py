@@ -34,26 +34,21 @@ from tvm_disc.schedules.emit import (
 )
 from tvm_disc.schedules.group import Body
 from tvm_disc.schedules.index import product
+from tvm_disc.schedules.past_caches import PastCaches
 from tvm_disc.schedules.reducers import ARG_REDUCTIONS, REDUCERS, accumulator, finish
 from tvm_disc.schedules.row_short import AtOnce, whole_registers
 from tvm_disc.schedules.row_stages import bytes_of
-from tvm_disc.schedules.row_walks import Along, RowWork, Walk
+from tvm_disc.schedules.row_walks import (
+    GROUP_ELEMS,
+    UNROLLED_VECTORS,
+    Along,
+    RowWork,
+    Walk,
+    group_scratch,
+    rows_of_group,
+)
 
 Expr: TypeAlias = Any
-
-MOST_ROWS = 8
-GROUP_ELEMS = 4096  # of all rows of a group, read and written: they stay in half of a near cache
-
-
-def rows_of_group(work: RowWork) -> int:
-    """Most rows of a group: the lanes of a register hold a value of each."""
-    return min(MOST_ROWS, work.lanes)
-
-
-def group_scratch(work: RowWork, length: Expr) -> Expr:
-    """Elements that one kept value of all rows of a group takes."""
-    short = tirx.min(i64(length) * rows_of_group(work), i64(GROUP_ELEMS))
-    return tirx.max(i64(length), short)
 
 
 class RowGroups:
@@ -116,12 +111,25 @@ class RowGroups:
         step = block.number("together", tirx.max(fit, i64(1)))
         ahead = block.number("ahead", step * length)
         groups = tirx.truncdiv(body.hi - body.lo + (step - 1), step)
+        self.past = None if reach else self._past_caches(length)
         with low.loop("g", groups) as g:
             first = block.number("first", body.lo + g * step)
             count = block.number("count", tirx.min(body.hi - first, step))
             for stage in range(self.sched.stages):
                 self._loops(first, count, stage, ahead)
                 self._row_values(first, count, stage)
+        if self.past is not None:
+            self.past.end()
+
+    def _past_caches(self, length: Expr) -> PastCaches | None:
+        """How outputs of whole rows are stored that are not read again."""
+        work, full = self.work, self.work.domain.full
+        large = work.as_large(work.group.outputs, self.low.solver)
+        buffers = [self.body.outputs[i] for i in work.written_once()
+                   if work.group.outputs[i] in large]  # fmt: skip
+        width = work.lanes * UNROLLED_VECTORS
+        sizes, arrays = (product(full), length), work.streams(self.low.solver)
+        return PastCaches.of(self.block, buffers, sizes, width, arrays)
 
     def _loops(self, first: Expr, count: Expr, stage: int, ahead: Expr) -> None:
         """A stage's loop over each row of the group."""
@@ -136,7 +144,7 @@ class RowGroups:
 
     def _walk(self, outer: Sequence[Expr], k: Expr) -> Along:
         if not self.reach:
-            return Along(self.work, self.body, outer, (), self.work.lanes, k)
+            return Along(self.work, self.body, outer, (), self.work.lanes, k, self.past)
         walk = AtOnce(self.work, self.body, outer, (), self.work.lanes, k)
         walk.reach, walk.whole = self.reach, self.whole
         return walk

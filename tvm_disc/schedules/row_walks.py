@@ -9,8 +9,8 @@ column   the reduced axes are not the last: lanes are neighbouring columns
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -22,6 +22,8 @@ from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.emit import (
     Buffer,
     byte_offset,
+    either,
+    element_pointer,
     first_lanes,
     i64,
     lane_index,
@@ -31,6 +33,7 @@ from tvm_disc.schedules.emit import (
 from tvm_disc.schedules.index import add, mul, product
 from tvm_disc.schedules.kernel import Body, Group
 from tvm_disc.schedules.lowering import Reader
+from tvm_disc.schedules.past_caches import PastCaches
 from tvm_disc.schedules.reducers import accumulator
 from tvm_disc.schedules.row_stages import RowShape, Schedule, bytes_of
 from tvm_disc.shape import Solver
@@ -38,6 +41,8 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
+MOST_ROWS = 8
+GROUP_ELEMS = 4096  # of all rows of a group, read and written: they stay in half of a near cache
 SMALL_ROW = 8  # rows of fewer elements are walked across
 WRITE_AHEAD = 512  # elements from a store to the one whose line is asked for
 SCALAR_BLOCK = 64  # steps of one lane before the compensated level
@@ -47,7 +52,8 @@ SCALAR_BLOCK = 64  # steps of one lane before the compensated level
 class RowWork:
     """What the walks of one group share: the group, its domain and stages, and the vectors.
 
-    ``spare`` are the kept nodes that lie in scratch, as elements of ``scratch_dtype``.
+    ``spare`` are the kept nodes that lie in scratch, as elements of ``scratch_dtype``. ``lent`` are
+    those that lie where an output will, or in scratch, where outputs go past the caches.
     """
 
     group: Group
@@ -56,6 +62,7 @@ class RowWork:
     lanes: int
     spare: list[Node]
     scratch_dtype: str
+    lent: list[Node] = field(default_factory=list)
 
     def reductions(self, stage: int) -> list[Node]:
         """What the loop of a stage reduces."""
@@ -76,9 +83,27 @@ class RowWork:
         """Those of ``nodes`` that have an element for each of the domain."""
         return [n for n in nodes if solver.known_same_shape(n.shape, self.domain.full)]
 
+    def written_once(self) -> list[int]:
+        """The numbers of the outputs that no loop reads again, and that nothing must lie in."""
+        sched = self.sched
+        taken = {i for n, i in sched.storage.items() if n not in self.lent}
+        return [i for i, n in enumerate(self.group.outputs)
+                if not sched.per_row[n] and n not in sched.kept and i not in taken]  # fmt: skip
+
     def streams(self, solver: Solver) -> int:
         """Operands and outputs that have an element for each of the domain, at least one."""
         return max(1, len(self.as_large((*self.group.params, *self.group.outputs), solver)))
+
+
+def rows_of_group(work: RowWork) -> int:
+    """Most rows of a group: the lanes of a register hold a value of each."""
+    return min(MOST_ROWS, work.lanes)
+
+
+def group_scratch(work: RowWork, length: Expr) -> Expr:
+    """Elements that one kept value of all rows of a group takes."""
+    short = tirx.min(i64(length) * rows_of_group(work), i64(GROUP_ELEMS))
+    return tirx.max(i64(length), short)
 
 
 class Walk:
@@ -289,7 +314,39 @@ class Single(Walk):
 
 class Along(Walk):
     """Vectors along the row: wide blocks, then single vectors, masked where the row may end in
-    part of one. ``ahead`` is how many elements later the operands are wanted again."""
+    part of one. ``ahead`` is how many elements later the operands are wanted again.
+
+    ``past``: how results are stored, if not plainly.
+    """
+
+    def __init__(
+        self,
+        work: RowWork,
+        body: Body,
+        outer: Sequence[Expr],
+        tail: Sequence[Expr],
+        width: int,
+        slot: int = 0,
+        past: PastCaches | None = None,
+    ) -> None:
+        self.past = past
+        super().__init__(work, body, outer, tail, width, slot)
+
+    def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
+        if self.past is None or node not in self.work.lent:
+            return super().place(node, position)
+        number, output = self.work.lent.index(node), self.sched.storage[node]
+        assert output is not None and self.body.scratch is not None
+        before = group_scratch(self.work, self.length) * len(self.work.spare)
+        offset = before + mul(self.length, self.slot * len(self.work.lent) + number)
+        there = byte_offset(
+            self.body.scratch.data, offset * bytes_of(self.work.scratch_dtype), node.dtype
+        )
+        start = self.low.space.join(self._index(i64(0)), node.shape)
+        self.low.resolve([start])
+        here = element_pointer(self.body.outputs[output], start)
+        data = self.block.bind("keep", either(self.past.chosen, there, here))
+        return self.block.declare(f"lent{number}", data, node.dtype), i64(0)
 
     def accumulate(self, stage: int, row: Expr, ahead: Expr) -> list[tuple[Node, Accumulator]]:
         """The loop of a stage over row ``row``; its reductions, lane by lane.
@@ -304,11 +361,13 @@ class Along(Walk):
         blocks = self.block.bind("blocks", tirx.floordiv(self.length, i64(wide)))
         chunks = self.block.bind("chunks", tirx.floordiv(blocks + (BLOCK - 1), i64(BLOCK)))
         accs = [make_accumulator(self.block, n, self.width, chunks) for n in nodes]
+        self.low.past = self.past
         if nodes:
             self._reduce_blocks(nodes, accs, stores, blocks, chunks)
         else:
             with self.low.loop("jo", blocks) as jo:
                 self._wide_step((), (), stores, self.block.bind("at", jo * wide))
+        self.low.past = None
         whole = self.low.whole_vectors(self.length_of_row, self.width, UNROLLED_VECTORS)
         if whole != wide:
             done = self.block.bind("done", blocks * wide)
@@ -352,8 +411,12 @@ class Along(Walk):
     ) -> None:
         wide = self.width * UNROLLED_VECTORS
         for buffer, start, to_write in self.lines:
-            # A row that is read later would drive this one out of the first cache.
-            self.block.fetch(buffer, start + at, wide, to_write, near=to_write)
+            near_lines: AbstractContextManager[None] = nullcontext()
+            if to_write and self.past is not None and self.past.takes(buffer, wide):
+                near_lines = self.block.when(tirx.Not(self.past.chosen))
+            with near_lines:
+                # A row that is read later would drive this one out of the first cache.
+                self.block.fetch(buffer, start + at, wide, to_write, near=to_write)
         self.step(nodes, accs, stores, ramp(at, wide))
 
     def _rest(

@@ -32,12 +32,15 @@ from tvm_disc.schedules.emit import (
 )
 from tvm_disc.schedules.index import IndexSpace, at_least_one, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.llvm_ops import natively
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.row_groups import RowGroups, group_scratch
+from tvm_disc.schedules.past_caches import far_elems
+from tvm_disc.schedules.row_groups import RowGroups
 from tvm_disc.schedules.row_panels import Panels, takes_panels
 from tvm_disc.schedules.row_short import short_widths
 from tvm_disc.schedules.row_stages import (
     RowShape,
+    Schedule,
     bytes_of,
     row_domain,
     schedule_stages,
@@ -49,6 +52,7 @@ from tvm_disc.schedules.row_walks import (
     Column,
     RowWork,
     Single,
+    group_scratch,
 )
 from tvm_disc.shape import Solver
 
@@ -85,7 +89,8 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     spare = [n for n in sched.kept if sched.storage[n] is None]
     dtype = "float64" if any(bytes_of(n.dtype) == 8 for n in spare) else "float32"
     domain = row_domain(group)
-    rows = _Rows(RowWork(group, domain, sched, machine.lanes, spare, dtype), solver)
+    lent = _lent(group, sched, domain, machine)
+    rows = _Rows(RowWork(group, domain, sched, machine.lanes, spare, dtype, lent), solver)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     width = machine.lanes * UNROLLED_VECTORS
     length, steps = product(domain.inner), 0
@@ -99,14 +104,18 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
         walk = "columns"
     else:
         tasks, emit = product(domain.outer), rows.emit_rows
-        scratch = mul(group_scratch(rows.work, length), len(spare))
+        each = group_scratch(rows.work, length)
+        scratch = mul(each, len(spare))
+        if lent:
+            far = i64(product(domain.full)) >= far_elems(rows.work.streams(solver))
+            scratch = scratch + tirx.Select(far, each * len(lent), i64(0))
         walk = "rows, small ones across" if rows.small_rows() else "rows"
         steps = tirx.floordiv(tasks * tirx.min(i64(length), i64(SHORT)) + (SHORT - 1), i64(SHORT))
     return Plan(
         tasks=tasks,
         work=product(domain.full) * cost,
         emit=emit,
-        scratch_elems=scratch if spare or walk.startswith("panels") else 0,
+        scratch_elems=scratch if spare or lent or walk.startswith("panels") else 0,
         scratch_dtype=dtype,
         steps=steps,
         notes={
@@ -115,6 +124,16 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
             "walk": walk if rows.vectorizable() else f"{walk}, one element at a time",
         },
     )
+
+
+def _lent(group: Group, sched: Schedule, domain: RowShape, machine: Machine) -> list[Node]:
+    """The kept nodes that lie where an output will, unless outputs go past the caches."""
+    size = product(domain.full)
+    small = isinstance(size, tirx.IntImm) and int(size.value) < far_elems(len(group.params) + 1)
+    if domain.tail or small or not natively(machine.isa, machine.lanes * UNROLLED_VECTORS):
+        return []
+    guests = [n for n in sched.kept if sched.storage[n] is not None and n not in group.outputs]
+    return [n for n in guests if n.dtype == "float32"]
 
 
 def is_vectorizable(group: Group) -> bool:
