@@ -9,10 +9,10 @@
 
 ``measure`` times every variant of every case on two sets of shapes, ``tune`` (to grow trees on)
 and ``held`` (never learned from); it continues where it stopped, and begins at once where
-``compile`` went before. The held-out shapes are timed four times: the first times say which variant
+``compile`` went before. The held-out shapes are timed six times: the first times say which variant
 is best, the others what each takes, because the least of many noisy times lies below every true
 one. A point is timed for seconds, and the passes are minutes apart: what another process does to
-one variant at one point lasts that long, so of the three the median counts.
+one variant at one point lasts that long, so of the five the median counts.
 ``report`` grows the trees and prints, for the held-out shapes, the time lost against the best
 variant: by the tuned tree, by the untuned one (the analytical model alone) and by the best single
 variant; and by how much the best variant's times differ. ``cost`` counts the instructions
@@ -60,7 +60,7 @@ MODELS = Path(__file__).parents[1] / "tests" / "data" / "relay" / "models"
 TUNE = Effort()
 # What is held out is taken as it is measured.
 CAREFUL = Effort(20, disagreement=0.005, most_rounds=80, hopeless=1.6, patience_s=3.0, odd=0)
-AGAIN = ("again", "again2", "again3")
+AGAIN = ("again", "again2", "again3", "again4", "again5")
 PASSES = (("tune", TUNE), ("held", CAREFUL), *((name, CAREFUL) for name in AGAIN))
 
 

@@ -9,7 +9,7 @@ fusion, on a CPU. The loops themselves are written by :mod:`tvm_disc.schedules.r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -40,7 +40,6 @@ from tvm_disc.schedules.row_panels import Panels, takes_panels
 from tvm_disc.schedules.row_short import short_widths
 from tvm_disc.schedules.row_stages import (
     RowShape,
-    Schedule,
     bytes_of,
     row_domain,
     schedule_stages,
@@ -89,8 +88,9 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     spare = [n for n in sched.kept if sched.storage[n] is None]
     dtype = "float64" if any(bytes_of(n.dtype) == 8 for n in spare) else "float32"
     domain = row_domain(group)
-    lent = _lent(group, sched, domain, machine)
-    rows = _Rows(RowWork(group, domain, sched, machine.lanes, spare, dtype, lent), solver)
+    work = RowWork(group, domain, sched, machine.lanes, spare, dtype)
+    arrays = work.streams(solver)
+    rows = _Rows(replace(work, lent=_lent(work, machine, arrays), arrays=arrays), solver)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     width = machine.lanes * UNROLLED_VECTORS
     length, steps = product(domain.inner), 0
@@ -106,16 +106,16 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
         tasks, emit = product(domain.outer), rows.emit_rows
         each = group_scratch(rows.work, length)
         scratch = mul(each, len(spare))
-        if lent:
-            far = i64(product(domain.full)) >= far_elems(rows.work.streams(solver))
-            scratch = scratch + tirx.Select(far, each * len(lent), i64(0))
+        if rows.work.lent:
+            far = i64(product(domain.full)) >= far_elems(arrays)
+            scratch = scratch + tirx.Select(far, each * len(rows.work.lent), i64(0))
         walk = "rows, small ones across" if rows.small_rows() else "rows"
         steps = tirx.floordiv(tasks * tirx.min(i64(length), i64(SHORT)) + (SHORT - 1), i64(SHORT))
     return Plan(
         tasks=tasks,
         work=product(domain.full) * cost,
         emit=emit,
-        scratch_elems=scratch if spare or lent or walk.startswith("panels") else 0,
+        scratch_elems=scratch if spare or rows.work.lent or walk.startswith("panels") else 0,
         scratch_dtype=dtype,
         steps=steps,
         notes={
@@ -126,13 +126,13 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     )
 
 
-def _lent(group: Group, sched: Schedule, domain: RowShape, machine: Machine) -> list[Node]:
+def _lent(work: RowWork, machine: Machine, arrays: int) -> list[Node]:
     """The kept nodes that lie where an output will, unless outputs go past the caches."""
-    size = product(domain.full)
-    small = isinstance(size, tirx.IntImm) and int(size.value) < far_elems(len(group.params) + 1)
-    if domain.tail or small or not natively(machine.isa, machine.lanes * UNROLLED_VECTORS):
+    sched, size = work.sched, product(work.domain.full)
+    small = isinstance(size, tirx.IntImm) and int(size.value) < far_elems(arrays)
+    if work.domain.tail or small or not natively(machine.isa, machine.lanes * UNROLLED_VECTORS):
         return []
-    guests = [n for n in sched.kept if sched.storage[n] is not None and n not in group.outputs]
+    guests = [n for n in sched.kept if sched.storage[n] is not None and n not in work.group.outputs]
     return [n for n in guests if n.dtype == "float32"]
 
 
