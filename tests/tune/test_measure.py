@@ -25,10 +25,10 @@ from tvm_disc.tune.entry import build_bench
 from tvm_disc.tune.measure import (
     Effort,
     Session,
-    apart_from_workers,
     compare,
     local_session,
     still_open,
+    threads_apart,
 )
 
 QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0)
@@ -92,35 +92,31 @@ def test_groups_that_differ_have_other_keys() -> None:
     assert len(keys) == 4
 
 
-def bound_thread(core: int) -> tuple[threading.Thread, threading.Event]:
-    """A thread that stays on one core until it is told to end."""
-    ready, end = threading.Event(), threading.Event()
-
-    def stay() -> None:
-        os.sched_setaffinity(0, {core})
-        ready.set()
-        end.wait()
-
-    thread = threading.Thread(target=stay)
-    thread.start()
-    ready.wait()
-    return thread, end
-
-
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no threads")
-def test_the_caller_keeps_off_the_cores_of_workers() -> None:
-    before = os.sched_getaffinity(0)
-    core = max(before)
-    thread, end = bound_thread(core)
+def test_threads_have_cores_of_their_own_while_they_are_timed() -> None:
+    end = threading.Event()
+    threads = [threading.Thread(target=end.wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    own, found = threading.get_native_id(), [t.native_id or 0 for t in threads]
+    before = {t: os.sched_getaffinity(t) for t in (own, *found)}
     try:
-        with apart_from_workers():
-            assert core not in os.sched_getaffinity(0) or before == {core}
-        assert os.sched_getaffinity(0) == before
-        with apart_from_workers(wanted=False):
-            assert os.sched_getaffinity(0) == before
+        with threads_apart():
+            mine = os.sched_getaffinity(0)
+            others = [os.sched_getaffinity(t) for t in found]
+            made = threading.Thread(target=end.wait)
+            made.start()
+        if len(before[own]) > 1:
+            assert len(mine) == 1 and all(len(o) == 1 and not o & mine for o in others)
+            assert len(set.union(*others)) == min(3, len(before[own]) - 1)
+        assert {t: os.sched_getaffinity(t) for t in before} == before
+        assert os.sched_getaffinity(made.native_id or 0) == before[own]
+        with threads_apart(wanted=False):
+            assert os.sched_getaffinity(0) == before[own]
     finally:
         end.set()
-        thread.join()
+        for thread in (*threads, made):
+            thread.join()
 
 
 def test_one_slow_time_does_not_give_a_variant_up(

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -122,20 +122,20 @@ class Session:
         samples: dict[int, list[float]] = {k: [] for k in allowed}
         numbers = {k: self._number(k, args(k), dims, effort) for k in allowed}
         best = min(per_call for _, per_call in numbers.values())
-        live = []
-        for k, (number, each) in numbers.items():
-            for _ in range(HOPELESS_AGAIN):
-                if each > effort.hopeless * best:  # it, or another process
-                    each = min(each, self._round(k, args(k), dims, number, effort))
-            if each <= effort.hopeless * best:
-                live.append(k)
-            else:
-                samples[k].append(each)
         fewest = min(effort.rounds, LONG_ROUNDS) if best > LONG_NS else effort.rounds
         rounds, end = 0, time.monotonic() + effort.patience_s
         wait = Wait(self.gauge, effort.wait_s, Host() if self.local else None)
         beaten: list[tuple[int, int, float]] = []  # variant, a better one, how much slower
-        with apart_from_workers(self.local):
+        with threads_apart(self.local):
+            live = []
+            for k, (number, each) in numbers.items():
+                for _ in range(HOPELESS_AGAIN):
+                    if each > effort.hopeless * best:  # it, or another process
+                        each = min(each, self._round(k, args(k), dims, number, effort))
+                if each <= effort.hopeless * best:
+                    live.append(k)
+                else:
+                    samples[k].append(each)
             while live and rounds < effort.most_rounds:
                 wait.until_calm()
                 for k in live:
@@ -330,42 +330,50 @@ def _disagree(samples: Mapping[int, list[float]], live: Sequence[int], effort: E
 
 
 @contextmanager
-def apart_from_workers(wanted: bool = True) -> Iterator[None]:
-    """Keep this thread off the cores that other threads of the process are bound to.
+def threads_apart(wanted: bool = True) -> Iterator[None]:
+    """Give every thread of the process a core of its own, as far as there are cores.
 
-    The runtime binds its workers, but not the thread that calls: on a busy machine the two may
-    share a core, and then all that runs in parallel runs in turn.
+    A worker that was woken on the caller's core stays there until the scheduler looks again, and
+    until then the two take turns: on two cores of a virtual machine threads then gained nothing for
+    milliseconds, after every pause.
     """
-    free: set[int] = set()
-    before: set[int] = set()
-    if wanted and hasattr(os, "sched_setaffinity"):
-        before = os.sched_getaffinity(0)
-        free = before - _bound_cores()
-    if not free or free == before:
+    own = threading.get_native_id()
+    cores = sorted(_affinity(own)) if wanted else []
+    if len(cores) < 2:
         yield
         return
-    os.sched_setaffinity(0, free)
+    others = [t for t in _threads() if t != own]
+    before = {t: _affinity(t) for t in (own, *others)}
+    _bind(own, {cores[0]})
+    for number, thread in enumerate(others):
+        _bind(thread, {cores[1 + number % (len(cores) - 1)]})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        for thread in _threads():  # one that was made inside has this one's core
+            _bind(thread, before.get(thread, set(cores)))
 
 
-def _bound_cores() -> set[int]:
-    """The cores that have a thread of this process bound to them."""
-    own, bound = threading.get_native_id(), set()
+def _threads() -> list[int]:
+    """The threads of this process, oldest first, where the system says."""
     try:
-        threads = [int(t) for t in os.listdir("/proc/self/task")]
+        return sorted(map(int, os.listdir("/proc/self/task")))
     except OSError:
+        return []
+
+
+def _affinity(thread: int) -> set[int]:
+    """The cores that a thread may use; none if it has ended, or the system does not say."""
+    try:
+        return os.sched_getaffinity(thread)
+    except (AttributeError, OSError):
         return set()
-    for thread in threads:
-        try:
-            cores = os.sched_getaffinity(thread)
-        except OSError:
-            continue  # it has ended
-        if thread != own and len(cores) == 1:
-            bound |= cores
-    return bound
+
+
+def _bind(thread: int, cores: set[int]) -> None:
+    with suppress(OSError):
+        if cores:
+            os.sched_setaffinity(thread, cores)
 
 
 def local_session(bench: Bench) -> Session:
