@@ -331,9 +331,10 @@ def _disagree(samples: Mapping[int, list[float]], live: Sequence[int], effort: E
 
 @contextmanager
 def threads_apart(wanted: bool = True) -> Iterator[None]:
-    """Give every thread of the process a core of its own, as far as there are cores.
+    """Give this thread and the runtime's workers cores of their own, as far as there are cores.
 
-    A worker that was woken on the caller's core stays there until the scheduler looks again, and
+    Threads that are older than this module are left alone: those of a BLAS, which spin as well, and
+    would share a core with a worker all the time. A worker that was woken on the caller's core stays there until the scheduler looks again, and
     until then the two take turns: on two cores of a virtual machine threads then gained nothing for
     milliseconds, after every pause.
     """
@@ -342,7 +343,7 @@ def threads_apart(wanted: bool = True) -> Iterator[None]:
     if len(cores) < 2:
         yield
         return
-    others = [t for t in _threads() if t != own]
+    others = [t for t in _threads() if t != own and t not in _ELDER]
     before = {t: _affinity(t) for t in (own, *others)}
     _bind(own, {cores[0]})
     for number, thread in enumerate(others):
@@ -360,6 +361,9 @@ def _threads() -> list[int]:
         return sorted(map(int, os.listdir("/proc/self/task")))
     except OSError:
         return []
+
+
+_ELDER = frozenset(_threads())
 
 
 def _affinity(thread: int) -> set[int]:
