@@ -333,10 +333,10 @@ def _disagree(samples: Mapping[int, list[float]], live: Sequence[int], effort: E
 def threads_apart(wanted: bool = True) -> Iterator[None]:
     """Give this thread and the runtime's workers cores of their own, as far as there are cores.
 
-    Threads that are older than this module are left alone: those of a BLAS, which spin as well, and
-    would share a core with a worker all the time. A worker that was woken on the caller's core stays there until the scheduler looks again, and
+    A worker that was woken on the caller's core stays there until the scheduler looks again, and
     until then the two take turns: on two cores of a virtual machine threads then gained nothing for
-    milliseconds, after every pause.
+    milliseconds, after every pause. Threads that are older than this module are left alone: those
+    of a BLAS spin as well, and would share a core with a worker all the time.
     """
     own = threading.get_native_id()
     cores = sorted(_affinity(own)) if wanted else []
