@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import tvm
 from tvm import tirx
 
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.conv_fill import Panel, PanelFill, Source
 from tvm_disc.schedules.conv_tail import Tail, tail_columns
 from tvm_disc.schedules.conv_zones import Places, lead_taps, more_panels, tails
-from tvm_disc.schedules.emit import Block, Buffer, i64, prefetch
+from tvm_disc.schedules.emit import Block, Buffer, either, i64, prefetch
 from tvm_disc.schedules.gemm_micro import KernelForm, MicroKernels, bind_opaque, call, vload
 from tvm_disc.schedules.gemm_spec import Index, cdiv, div, known, least, most
 from tvm_disc.schedules.gemm_tile import GemmTile, packed_row_elems
@@ -377,8 +376,7 @@ class ConvBody:
             at = row * plane + pixel + n_r + (job - chunk * lines) * line
             other = tirx.address_of(buffer[self._bind("ahead", at)])
             here = tirx.all(job >= 0, job < lines * chunks)
-            pick = tvm.ir.Op.get("prim.if_then_else")
-            address = tvm.ir.Call(pick, [here, other, address], ret_ty=address.ty)
+            address = either(here, other, address)
             step = tirx.Select(here, plane, step)
         return address, self._bind("step", step)
 

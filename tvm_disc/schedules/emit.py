@@ -120,6 +120,11 @@ def element_pointer(buffer: Buffer, index: Expr) -> Expr:
     return tirx.call_intrin(kind, "tirx.address_of", buffer[i64(index)])
 
 
+def base_address(buffer: Buffer) -> Expr:
+    """Where a buffer begins, as a number."""
+    return tirx.reinterpret(INDEX, element_pointer(buffer, i64(0)))
+
+
 def either(condition: Expr, here: Expr, there: Expr) -> Expr:
     """One of two addresses."""
     pick = tvm.ir.Op.get("prim.if_then_else")

@@ -203,9 +203,10 @@ def micro_kernel(
         x, y = (tirx.reinterpret(f"int8x{4 * lanes}", v) for v in (x, y))
         return tirx.call_llvm_pure_intrin(f"{dtype}x{lanes}", _QUADS, total, x, y)
 
+    line = max(1, 64 * 8 // tvm.DataType(dtype).bits)
+    streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
+
     def step(kk: Expr, s: int, masked: bool = False) -> None:
-        line = max(1, 64 * 8 // tvm.DataType(dtype).bits)
-        streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
         if tile.prefetch and not streamed:
             # The fetch also keeps LLVM from hoisting the next steps' loads and spilling sums.
             for j in range(0, vectors * lanes, line):

@@ -13,13 +13,20 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.schedules.emit import Block, Buffer, element_pointer, i64, ramp
+from tvm_disc.schedules.emit import (
+    LINE_BYTES,
+    Block,
+    Buffer,
+    base_address,
+    element_pointer,
+    i64,
+    ramp,
+)
 from tvm_disc.schedules.llvm_ops import fence, has_native, stream
 
 Expr: TypeAlias = Any
 
 FAR_BYTES = 32 << 20  # of operands and results: what a last-level cache holds
-_LINE_BYTES = 64
 
 
 def far_elems(arrays: int) -> int:
@@ -44,10 +51,10 @@ class PastCaches:
     ) -> None:
         self._block, self._buffers, self._width = block, list(buffers), width
         elems, row = sizes
-        odd = tirx.bitwise_and(i64(row), i64(_LINE_BYTES // 4 - 1))
+        odd = tirx.bitwise_and(i64(row), i64(LINE_BYTES // 4 - 1))
         for buffer in buffers:
-            address = tirx.reinterpret("int64", element_pointer(buffer, i64(0)))
-            odd = tirx.bitwise_or(odd, tirx.bitwise_and(address, i64(_LINE_BYTES - 1)))
+            begin = tirx.bitwise_and(base_address(buffer), i64(LINE_BYTES - 1))
+            odd = tirx.bitwise_or(odd, begin)
         large = tirx.min(tirx.truncdiv(i64(elems), i64(far)), i64(1))
         self._chosen = block.number("past", large * (1 - tirx.min(odd, i64(1))))
         self._cell = block.alloc("line", width, "float32")

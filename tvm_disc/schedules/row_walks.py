@@ -119,8 +119,9 @@ class Walk:
         tail: Sequence[Expr],
         width: int,
         slot: int = 0,
+        past: PastCaches | None = None,
     ) -> None:
-        self.work, self.body, self.slot = work, body, slot
+        self.work, self.body, self.slot, self.past = work, body, slot, past
         self.group, self.domain, self.sched = work.group, work.domain, work.sched
         self.low, self.block = body.low, body.block
         self.outer, self.tail, self.width = list(outer), list(tail), width
@@ -224,11 +225,15 @@ class Walk:
             return None
         k = self.work.spare.index(node)
         offset = mul(self.keep_size(), self.slot * len(self.work.spare) + k)
-        size_bytes = bytes_of(self.work.scratch_dtype)
-        assert self.body.scratch is not None
-        data = byte_offset(self.body.scratch.data, offset * size_bytes, node.dtype)
+        data = self._in_scratch(offset, node.dtype)
         buffer = self.block.declare(f"kept{k}", self.block.bind("keep", data), node.dtype)
         return buffer, i64(0)
+
+    def _in_scratch(self, offset: Expr, dtype: str) -> Expr:
+        """The address of an element of the scratch."""
+        assert self.body.scratch is not None
+        at = offset * bytes_of(self.work.scratch_dtype)
+        return byte_offset(self.body.scratch.data, at, dtype)
 
     def keep_size(self) -> Expr:
         """Elements of scratch for one kept node."""
@@ -321,29 +326,14 @@ class Along(Walk):
     ``past``: how results are stored, if not plainly.
     """
 
-    def __init__(
-        self,
-        work: RowWork,
-        body: Body,
-        outer: Sequence[Expr],
-        tail: Sequence[Expr],
-        width: int,
-        slot: int = 0,
-        past: PastCaches | None = None,
-    ) -> None:
-        self.past = past
-        super().__init__(work, body, outer, tail, width, slot)
-
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
         if self.past is None or node not in self.work.lent:
             return super().place(node, position)
         number, output = self.work.lent.index(node), self.sched.storage[node]
-        assert output is not None and self.body.scratch is not None
+        assert output is not None
         before = group_scratch(self.work, self.length) * len(self.work.spare)
         offset = before + mul(self.length, self.slot * len(self.work.lent) + number)
-        there = byte_offset(
-            self.body.scratch.data, offset * bytes_of(self.work.scratch_dtype), node.dtype
-        )
+        there = self._in_scratch(offset, node.dtype)
         start = self.low.space.join(self._index(i64(0)), node.shape)
         self.low.resolve([start])
         here = element_pointer(self.body.outputs[output], start)

@@ -30,6 +30,7 @@ from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.schedules.emit import (
     LINE_BYTES,
+    base_address,
     element_pointer,
     first_lanes,
     i64,
@@ -301,7 +302,7 @@ class _Runs:
 
     def _before(self, odd: Expr) -> Expr:
         """Elements of a line before the first of every row, 0 if rows differ or are short."""
-        address = tirx.truncdiv(_address(self.body.outputs[0]), i64(LINE_BYTES // self.lanes))
+        address = tirx.truncdiv(base_address(self.body.outputs[0]), i64(LINE_BYTES // self.lanes))
         many = tirx.truncdiv(self.size_b, i64(self.lanes * RUN_TILES)) + self.streams
         alike = tirx.min(many, i64(1)) * (1 - tirx.min(odd, i64(1)))
         return tirx.bitwise_and(address, i64(self.lanes - 1)) * alike
@@ -309,7 +310,7 @@ class _Runs:
     def _streams(self, odd: Expr) -> Expr:
         """1 if results of this size are streamed: all rows must begin alike."""
         total = product(self.work.domain) * (4 * len(self.work.group.outputs))
-        first, *others = (_address(b) for b in self.body.outputs)
+        first, *others = (base_address(b) for b in self.body.outputs)
         for address in others:
             apart = tirx.bitwise_and(tirx.bitwise_xor(address, first), i64(LINE_BYTES - 1))
             odd = tirx.bitwise_or(odd, apart)
@@ -365,10 +366,6 @@ class _Runs:
             self.work.whole_tile(self.body, outer, a, b, stream=True)
         with block.otherwise(), low.scope():
             self.work.whole_tile(self.body, outer, a, b, stream=False)
-
-
-def _address(buffer: Any) -> Expr:
-    return tirx.reinterpret("int64", element_pointer(buffer, i64(0)))
 
 
 def _constant(value: Expr) -> Reader:
