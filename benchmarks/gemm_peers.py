@@ -66,9 +66,10 @@ def openvino_peer(
         inputs.append(right)
     model = ov.Model([ops.matmul(inputs[0], right, False, transposed)], inputs)
     config = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
-    request = ov.Core().compile_model(model, "CPU", config).create_infer_request()
+    compiled = ov.Core().compile_model(model, "CPU", config)
 
     def bind(feeds: dict[str, np.ndarray], out: np.ndarray) -> Callable[[], Any]:
+        request = compiled.create_infer_request()
         for place, x in enumerate(feeds.values()):
             request.set_input_tensor(place, ov.Tensor(x, shared_memory=True))
         request.set_output_tensor(0, ov.Tensor(out, shared_memory=True))

@@ -1,11 +1,13 @@
 """Products with constant weights on two threads, beside one thread and other libraries on two.
 
-    python benchmarks/gemm_threads.py [--only 3072x64] [--rows 1,8,64] [--rounds 9]
+    python benchmarks/gemm_threads.py [--only 3072x64] [--rows 1,8,64] [--rounds 15]
 
-A dense layer is compiled for one thread and for two, each for every M. Rounds call the contestants
-in turn, in seconds on the wall; ratios are medians of per-round ratios. Times include one Python
-call. Every turn begins with a pause, in which the threads of the one before stop spinning, and some
-calls to warm up. Neighbours on the second core spoil this table: it wants a quiet machine.
+A dense layer is compiled for one thread and for two, each for every M. A round calls the
+contestants at all sizes in turn, in seconds on the wall, a Python call included. Every turn begins
+with a pause, in which the threads of the one before stop spinning, and some calls to warm up. Of a
+contestant's turns the lower quartile counts: for turns, or minutes, the host of a virtual machine
+may run its two cores as two threads of one core, on which all multiply-adds take twice as long.
+Neighbours spoil this table: it wants a quiet machine.
 """
 
 # The thread counts must be set before the libraries load.
@@ -22,6 +24,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,7 @@ from tvm_disc import relay
 LAYERS = [(768, 768), (768, 3072), (3072, 768), (512, 256), (3072, 64), (8192, 48)]  # K, N
 ROWS = [1, 2, 4, 8, 16, 64, 128, 512]
 TURN_S, PAUSE_S = 5e-3, 0.04
+PEERS = ("ort", "ov", "torch")
 Call = Callable[[], Any]
 
 
@@ -58,21 +62,41 @@ def turn(call: Call, repeat: int) -> float:
     return (time.perf_counter() - start) / repeat
 
 
-def measure(calls: dict[str, Call], rounds: int) -> tuple[float, dict[str, float]]:
-    """Seconds of the first contestant, and how much longer each other takes."""
-    first = next(iter(calls))
-    for call in calls.values():
-        call()
-    repeat = {n: max(1, int(TURN_S / max(turn(c, 1), 1e-6))) for n, c in calls.items()}
-    rows = [{n: turn(c, repeat[n]) for n, c in calls.items()} for _ in range(rounds)]
-    ratios = {
-        n: float(np.median([r[n] / r[first] for r in rows])) for n in calls if n != first
-    }  # fmt: skip
-    return float(np.median([r[first] for r in rows])), ratios
+@dataclass
+class Point:
+    """One size: its contestants, the first ours, and the seconds of their turns."""
+
+    k: int
+    n: int
+    m: int
+    calls: dict[str, Call]
+    repeat: dict[str, int] = field(default_factory=dict)
+    turns: dict[str, list[float]] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """How often to call each in a turn."""
+        for name, call in self.calls.items():
+            self.repeat[name] = max(1, int(TURN_S / max(turn(call, 10), 1e-6)))
+
+    def round(self) -> None:
+        """One turn for each."""
+        for name, call in self.calls.items():
+            self.turns.setdefault(name, []).append(turn(call, self.repeat[name]))
+
+    def ratios(self) -> dict[str, float]:
+        """How much longer than the first each other takes; prints a line."""
+        seconds = {name: float(np.quantile(t, 0.25)) for name, t in self.turns.items()}
+        first = seconds.pop(next(iter(seconds)))
+        found = {name: s / first for name, s in seconds.items()}
+        text = "  ".join(f"{name} {ratio:5.2f}x" for name, ratio in found.items())
+        rate, size = 2e-9 * self.m * self.n * self.k / first, f"{self.k}x{self.n} M={self.m}"
+        print(f"{size:>16} {first * 1e6:9.1f} us {rate:7.1f} GF/s  {text}", flush=True)
+        peers = [ratio for name, ratio in found.items() if name in PEERS]
+        return {**found, "the fastest peer": min(peers)} if peers else found
 
 
-def bench(k: int, n: int, rows: list[int], rounds: int) -> list[dict[str, float]]:
-    """All M of one matrix of weights; the ratios of each."""
+def points(k: int, n: int, rows: list[int]) -> list[Point]:
+    """All M of one matrix of weights."""
     rng = np.random.default_rng(0)
     w = rng.standard_normal((k, n)).astype("float32")
     ours = {f"{t} threads": layer(w, t) for t in (THREADS, 1)}
@@ -90,13 +114,7 @@ def bench(k: int, n: int, rows: list[int], rounds: int) -> list[dict[str, float]
             np.testing.assert_allclose(exe(a), a @ w, rtol=1e-3, atol=1e-2)
         calls: dict[str, Call] = {name: lambda e=e, x=given: e(x) for name, e in ours.items()}
         calls |= {name: bind({"a": a}, out) for name, bind in binds.items() if bind is not None}
-        seconds, ratios = measure(calls, rounds)
-        text = "  ".join(f"{name} {ratio:5.2f}x" for name, ratio in ratios.items())
-        rate = 2e-9 * m * n * k / seconds
-        print(
-            f"{f'{k}x{n} M={m}':>16} {seconds * 1e6:9.1f} us {rate:7.1f} GF/s  {text}", flush=True
-        )
-        found.append(ratios)
+        found.append(Point(k, n, m, calls))
     return found
 
 
@@ -104,15 +122,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="")
     parser.add_argument("--rows", default=",".join(map(str, ROWS)))
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     rows = [int(m) for m in options.rows.split(",")]
-    found = [
-        ratios
-        for k, n in LAYERS
-        if options.only in ("", f"{k}x{n}")
-        for ratios in bench(k, n, rows, options.rounds)
+    sizes = [
+        point for k, n in LAYERS if options.only in ("", f"{k}x{n}") for point in points(k, n, rows)
     ]
+    for point in sizes:
+        point.prepare()
+    for _ in range(options.rounds):
+        for point in sizes:
+            point.round()
+    found = [point.ratios() for point in sizes]
     for peer in found[0] if found else ():
         ratios = np.array([r[peer] for r in found])
         mean = float(np.exp(np.log(ratios).mean()))

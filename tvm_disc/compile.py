@@ -25,7 +25,7 @@ from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.outline import outline
 from tvm_disc.codegen.program import Program
-from tvm_disc.codegen.target import resolve_target, runs_here
+from tvm_disc.codegen.target import binds_threads, resolve_target, runs_here
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import read_model
@@ -183,7 +183,8 @@ def machine_of(target: Any, options: Options) -> Machine:
     trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
     isa = isa_of(target)
-    return Machine(isa, threads, model_for(isa, mcpu), records=records, trees=trees)
+    model, affinity = model_for(isa, mcpu), binds_threads(target)
+    return Machine(isa, threads, model, records=records, trees=trees, affinity=affinity)
 
 
 def _read_trees(path: Path) -> dict[str, Any]:

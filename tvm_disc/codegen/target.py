@@ -31,6 +31,16 @@ def runs_here(target: Any) -> bool:
     return "mtriple" not in target.attrs and target.attrs.get("mcpu") == host_cpu()
 
 
+def binds_threads(target: Any) -> bool:
+    """Whether threads on a resolved target may choose their cores: 64-bit Linux, not Android."""
+    triple = _triple(target.attrs)
+    return "linux" in triple and "android" not in triple and "64" in triple.split("-")[0]
+
+
+def _triple(attrs: Any) -> str:
+    return str(attrs.get("mtriple") or tvm.get_global_func("target.llvm_get_system_triple")())
+
+
 def resolve_target(target: Any = None) -> Any:
     """A TVM target from None (this machine), a string, a dict or a target.
 
@@ -114,7 +124,7 @@ def _known_cpu(given: dict[str, Any]) -> dict[str, Any]:
         return given
     if cpu == "native":
         return {**given, "mcpu": host_cpu()}
-    triple = str(given.get("mtriple") or tvm.get_global_func("target.llvm_get_system_triple")())
+    triple = _triple(given)
     machine = tvm.target.Target({"kind": "llvm", "mtriple": triple})
     cpus = [str(c) for c in tvm.get_global_func("target.llvm_get_cpu_archlist")(machine)]
     if cpus and str(cpu) not in cpus:

@@ -39,6 +39,7 @@ from tvm_disc.schedules.index import IndexSpace, add, mul, product
 from tvm_disc.schedules.llvm_ops import tuned_for
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.sizes import Sizes
+from tvm_disc.schedules.threads import STEP_ASIDE, on_threads, step_aside
 from tvm_disc.schedules.tree import Leaf, Split, Tree
 from tvm_disc.schedules.variant import SERIAL, Plan, Stage, Variant
 from tvm_disc.shape import Solver
@@ -102,7 +103,10 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
                 with tuned_for(machine.isa):
                     funcs[gv] = _body_function(part.group, part.plan, solver, symbols)
     entry = GlobalVar(group.name)
-    funcs[entry] = _Driver(group, choice, symbols, bodies).function()
+    apart = machine.affinity and any(v.run.parts > 1 for v in choice.variants)
+    funcs[entry] = _Driver(group, choice, symbols, bodies, apart).function()
+    if apart:
+        funcs[STEP_ASIDE] = step_aside()
     plan = choice.variants[0].plan
     return Kernel(
         group.name,
@@ -257,8 +261,14 @@ class _Driver:
     """Emits the function that asks the tree's questions and runs the variant."""
 
     def __init__(
-        self, group: Group, choice: Choice, symbols: Sequence[Any], bodies: dict[str, Any]
+        self,
+        group: Group,
+        choice: Choice,
+        symbols: Sequence[Any],
+        bodies: dict[str, Any],
+        apart: bool,
     ) -> None:
+        self.apart = apart
         self.group, self.choice, self.symbols, self.bodies = group, choice, symbols, bodies
         self.ins, self.outs, self.scratch = _pointers(group, choice.variants[0].plan)
         self.threads = index_var("threads")
@@ -332,7 +342,7 @@ class _Driver:
         parts = block.bind("parts", tirx.min(i64(parts), self.threads))
         with block.when(tirx.And(tasks > 1, parts > 1)):
             chunk = block.bind("chunk", tirx.truncdiv(tasks + (parts - 1), parts))
-            with block.loop("part", parts, kind="parallel") as number:
+            with on_threads(block, parts, self.apart) as number:
                 lo, hi = number * chunk, tirx.min((number + 1) * chunk, tasks)
                 with block.when(lo < hi):  # a part without tasks has no scratch either
                     call(number, lo, hi)

@@ -257,7 +257,8 @@ def _lanes(
     front: Prepared, tasks: Sequence[Task], fleet: Fleet | None, library: Path | None
 ) -> list[dict[str, Session]]:
     """For each machine, the sessions of the tasks by key."""
-    machine = Machine(front.machine.isa, front.machine.threads, front.machine.model)
+    given = front.machine
+    machine = Machine(given.isa, given.threads, given.model, affinity=given.affinity)
     # Plans hold on to the machine's register-tile kernels: these are this module's own.
     spaces = [(t.group, _same_variants(t, machine)) for t in tasks]
     benches = build_bench(spaces, Solver(), machine, front.target, library)
