@@ -12,8 +12,8 @@ from tvm_disc import relay
 from tvm_disc.schedules import past_caches
 
 RNG = np.random.default_rng(0)
-SHAPES = [(1, 1), (1, 64), (3, 64), (7, 1024), (8, 1008), (5, 48), (64, 640), (9, 257), (2, 8192),
-          (33, 96), (1, 4096), (0, 64), (16, 0)]  # fmt: skip
+SHAPES = [(1, 1), (1, 9), (1, 64), (3, 64), (7, 1024), (8, 1008), (5, 48), (64, 640), (9, 257),
+          (2, 8192), (33, 96), (1, 4096), (0, 64), (16, 0)]  # fmt: skip
 
 
 def normed(x: Any) -> Any:
@@ -77,7 +77,7 @@ def test_every_shape_and_place(name: str, threads: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(past_caches, "FAR_BYTES", 4096)
     exe = program(name, threads=threads)
     for shape in SHAPES if name.startswith(("relu", "add", "two")) else SHAPES[:-1]:
-        for offset in (0, 4, 16):
+        for offset in (0, 4, 15, 16):
             check(name, exe, shape, "float32", offset)
 
 

@@ -88,14 +88,24 @@ def test_numbers_of_eight_bytes_are_not_streamed(rng: np.random.Generator) -> No
 
 
 @pytest.mark.parametrize("offset_bytes", [0, 4, 16, 60])
-def test_results_anywhere_in_a_line_of_cache(offset_bytes: int, rng: np.random.Generator) -> None:
-    """Tiles lie on the lines of the result, and nothing is written beside it."""
+@pytest.mark.parametrize("of_operand", [0, 16, 44])
+def test_anywhere_in_a_line_of_cache(
+    offset_bytes: int, of_operand: int, rng: np.random.Generator
+) -> None:
+    """Tiles lie on the lines of both sides, and nothing is written beside the result."""
     run = program(tensor(2), "transpose(%x, axes=[1, 0])")
-    for shape in [(16, 17), (256, 16), (272, 33), (300, 40), (1024, 784), (1040, 801)]:
-        x = rng.standard_normal(shape, dtype=np.float32)
-        room = np.full(x.nbytes + 4096, 0xA5, np.uint8)
-        begin = 1024 + (-room.ctypes.data) % 64 + offset_bytes
-        out = room[begin : begin + x.nbytes].view("float32").reshape(shape[::-1])
+    for shape in [(16, 17), (256, 16), (16, 256), (33, 272), (300, 40), (1024, 784), (1040, 801)]:
+        x, _, _ = placed(shape, of_operand)
+        x[...] = rng.standard_normal(shape, dtype=np.float32)
+        out, room, begin = placed(shape[::-1], offset_bytes)
         run(x, out=out)
         np.testing.assert_array_equal(out, x.T)
         assert (room[:begin] == 0xA5).all() and (room[begin + x.nbytes :] == 0xA5).all()
+
+
+def placed(shape: tuple[int, ...], offset_bytes: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """An array so many bytes into a line, the memory around it, and where in that it begins."""
+    size = 4 * int(np.prod(shape))
+    room = np.full(size + 4096, 0xA5, np.uint8)
+    begin = 1024 + (-room.ctypes.data) % 64 + offset_bytes
+    return room[begin : begin + size].view("float32").reshape(shape), room, begin

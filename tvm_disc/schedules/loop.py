@@ -26,6 +26,7 @@ from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.past_caches import PastCaches
 from tvm_disc.schedules.rows import is_vectorizable
+from tvm_disc.schedules.vectors import Vectors, to_next_line
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -76,6 +77,7 @@ class _Loop:
         self.vector = is_vectorizable(group)
         self.unrolled = _unrolled(group)
         self.unsure = uncertain_dims(group, solver)
+        self.lined = False
         self.split = self._best_split()
         self.inner = product(self.domain[self.split :])
         self.rows = product(self.domain[: self.split])
@@ -117,6 +119,7 @@ class _Loop:
     def _tasks(self, body: Body, split: int, vector: bool | None = None) -> None:
         vector = self.vector if vector is None else vector
         low = body.low
+        self.lined = vector and self._may_lie_anywhere(body)
         past = self._past_caches(body, split) if vector else None
         low.past = past
         self._nest(body, split, vector)
@@ -137,7 +140,15 @@ class _Loop:
         same = [n for n in (*self.group.params, *self.group.outputs)
                 if self.solver.known_same_shape(n.shape, self.domain)]  # fmt: skip
         arrays = max(len(same), 2)  # of operands that may broadcast nothing is known
-        return PastCaches.of(body.block, body.outputs, sizes, width, arrays)
+        return PastCaches.of(body.block, body.outputs, sizes, width, arrays, self.lined)
+
+    def _may_lie_anywhere(self, body: Body) -> bool:
+        """Whether vectors are to begin on lines of the first result, whatever its address: one of
+        known size is a model's own, and begins on a line."""
+        known = isinstance(self.inner, tirx.IntImm)
+        if self.split or known or any(_gathers(n) for n in self.group.nodes):
+            return False
+        return not body.low.whole_vectors(self.inner, self.lanes, self.unrolled)
 
     def _nest(self, body: Body, split: int, vector: bool) -> None:
         block, low = body.block, body.low
@@ -190,20 +201,22 @@ class _Loop:
                 self._store(low, body.outputs, outer, add(base, j), j)
             return
         wide = lanes * self.unrolled
-        count = block.bind("count", tirx.floordiv(end - begin, i64(wide)))
-        with low.loop("jo", count) as jo:
-            at = block.bind("at", begin + jo * wide)
+        lead = None
+        if self.lined:
+            first = body.outputs[0] if low.past is None else low.past.first
+            lead = to_next_line(first, begin, lanes)
+        vectors = Vectors(block, (begin, end), lanes, self.unrolled, lead)
+        with low.loop("jo", vectors.wides) as jo:
+            at = vectors.wide(jo)
             self._fetch(body, add(base, at) + AHEAD, wide)
             self._store(low, body.outputs, outer, ramp(add(base, at), wide), ramp(at, wide))
         # Blocks begin at multiples of BLOCK_ELEMS, so a row of whole vectors has blocks of them.
         whole = low.whole_vectors(self.inner, lanes, self.unrolled)
         if whole == wide:
             return
-        done = block.bind("done", begin + count * wide)
-        with low.loop("jt", tirx.floordiv(end - done + (lanes - 1), i64(lanes))) as jt:
-            at = block.bind("at", done + jt * lanes)
-            keep = None if whole else first_lanes(block.bind("rest", end - at), lanes)
-            with low.masked(keep):
+        with low.loop("jt", vectors.singles()) as jt:
+            at, left = vectors.single(jt, masked=not whole)
+            with low.masked(None if left is None else first_lanes(left, lanes)):
                 self._store(low, body.outputs, outer, ramp(add(base, at), lanes), ramp(at, lanes))
 
     def _fetch(self, body: Body, flat: Expr, wide: int) -> None:

@@ -38,7 +38,7 @@ class PastCaches:
     """Stores of vectors of ``width`` to ``buffers``, past the caches where that pays.
 
     ``elems``: of a result, of which ``far`` do not fit; ``row``: from the begin of a row to the
-    next one's, where rows begin the vectors.
+    next one's, where rows begin the vectors. If ``lined``, vectors begin on lines of :attr:`first`.
     """
 
     def __init__(
@@ -48,20 +48,30 @@ class PastCaches:
         sizes: tuple[Expr, Expr],
         width: int,
         far: int,
+        lined: bool = False,
     ) -> None:
         self._block, self._buffers, self._width = block, list(buffers), width
+        self.first = buffers[0]
         elems, row = sizes
-        odd = tirx.bitwise_and(i64(row), i64(LINE_BYTES // 4 - 1))
-        for buffer in buffers:
-            begin = tirx.bitwise_and(base_address(buffer), i64(LINE_BYTES - 1))
-            odd = tirx.bitwise_or(odd, begin)
+        begin = base_address(self.first)
+        odd = tirx.bitwise_or(i64(row) * 4, begin)
+        if lined:
+            odd = tirx.bitwise_and(begin, i64(3))
+        for buffer in buffers[1:]:
+            odd = tirx.bitwise_or(odd, tirx.bitwise_xor(base_address(buffer), begin))
+        odd = tirx.bitwise_and(odd, i64(LINE_BYTES - 1))
         large = tirx.min(tirx.truncdiv(i64(elems), i64(far)), i64(1))
         self._chosen = block.number("past", large * (1 - tirx.min(odd, i64(1))))
         self._cell = block.alloc("line", width, "float32")
 
     @staticmethod
     def of(
-        block: Block, buffers: Sequence[Buffer], sizes: tuple[Expr, Expr], width: int, arrays: int
+        block: Block,
+        buffers: Sequence[Buffer],
+        sizes: tuple[Expr, Expr],
+        width: int,
+        arrays: int,
+        lined: bool = False,
     ) -> PastCaches | None:
         """Those of ``buffers`` that hold float32, if the target can; else None.
 
@@ -72,7 +82,7 @@ class PastCaches:
         small = isinstance(elems, tirx.IntImm) and int(elems.value) < far
         if not floats or small or not has_native(width):
             return None
-        return PastCaches(block, floats, sizes, width, far)
+        return PastCaches(block, floats, sizes, width, far, lined)
 
     @property
     def chosen(self) -> Expr:

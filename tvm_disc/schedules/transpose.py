@@ -30,6 +30,7 @@ from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.schedules.emit import (
     LINE_BYTES,
+    Buffer,
     base_address,
     element_pointer,
     first_lanes,
@@ -278,7 +279,8 @@ class _Runs:
     """Tiles of whole registers, in runs along the operand's rows; runs lie side by side.
 
     Where all rows of the result begin at the same place in a line of cache, tiles lie on lines: as
-    if that many elements stood before each row. The first and the last tile are moved inside.
+    if that many elements stood before each row. So do those of the operand, whose lines would be
+    loaded twice. The first and the last tile are moved inside.
 
     Choices are numbers 0 and 1 here, and divisions are of natural numbers: TVM spells out the
     rounding of any other.
@@ -292,20 +294,30 @@ class _Runs:
         # Lines and streaming need registers of float32 that fill a line.
         kinds = {n.dtype for n in (*work.group.outputs, *work.moves)}
         self.fills_lines = kinds == {"float32"} and has_native(self.lanes)
-        self.before, self.streams = i64(0), i64(0)
+        self.before_a, self.before, self.streams = i64(0), i64(0), i64(0)
         if self.fills_lines:
             size_bytes = product(work.domain) * (4 * len(work.group.outputs))
             self.is_far = block.number("far", tirx.truncdiv(size_bytes, i64(FAR_BYTES)))
-            odd = block.number("odd", tirx.bitwise_and(self.size_b, i64(self.lanes - 1)))
+            odd = self._odd(self.size_b)
             self.streams = block.number("streams", self._streams(odd))
-            self.before = block.number("before", self._before(odd))
+            self.before = self._before(body.outputs[0], self.size_b, odd, self.streams)
+            source = work.moves[0].inputs[0]
+            if source in body.buffers:
+                odd = self._odd(self.size_a)
+                self.before_a = self._before(body.buffers[source], self.size_a, odd, i64(0))
 
-    def _before(self, odd: Expr) -> Expr:
-        """Elements of a line before the first of every row, 0 if rows differ or are short."""
-        address = tirx.truncdiv(base_address(self.body.outputs[0]), i64(LINE_BYTES // self.lanes))
-        many = tirx.truncdiv(self.size_b, i64(self.lanes * RUN_TILES)) + self.streams
+    def _odd(self, size: Expr) -> Expr:
+        """0 if rows of so many elements all begin at the same place in a line."""
+        return self.body.block.number("odd", tirx.bitwise_and(size, i64(self.lanes - 1)))
+
+    def _before(self, buffer: Buffer, size: Expr, odd: Expr, always: Expr) -> Expr:
+        """Elements of a line before the first of every row, 0 if rows differ or, but for
+        ``always``, are short."""
+        address = tirx.truncdiv(base_address(buffer), i64(LINE_BYTES // self.lanes))
+        many = tirx.truncdiv(size, i64(self.lanes * RUN_TILES)) + always
         alike = tirx.min(many, i64(1)) * (1 - tirx.min(odd, i64(1)))
-        return tirx.bitwise_and(address, i64(self.lanes - 1)) * alike
+        before = tirx.bitwise_and(address, i64(self.lanes - 1)) * alike
+        return self.body.block.number("before", before)
 
     def _streams(self, odd: Expr) -> Expr:
         """1 if results of this size are streamed: all rows must begin alike."""
@@ -321,7 +333,9 @@ class _Runs:
     def emit(self, tasks: Expr, outer_size: Expr) -> None:
         """The body's share of the runs."""
         block, low, work, lanes = self.body.block, self.body.low, self.work, self.lanes
-        ta = block.number("ta", tirx.truncdiv(self.size_a + (lanes - 1), i64(lanes)))
+        ta = block.number(
+            "ta", tirx.truncdiv(self.size_a + (self.before_a + lanes - 1), i64(lanes))
+        )
         tb = block.number("tb", tirx.truncdiv(self.size_b + (self.before + lanes - 1), i64(lanes)))
         step = block.number("step", RUN_TILES + self.streams * (ta - RUN_TILES))
         runs = block.number("runs", tirx.truncdiv(ta + (step - 1), step))
@@ -351,12 +365,17 @@ class _Runs:
                 low.resolve([offset])
                 self.body.block.eval(prefetch(self.body.buffers[source], offset, to_write=False))
 
+    def _inside(self, at: Expr, size: Expr) -> Expr:
+        """Where the tile that is wanted ``at`` a place along ``size`` begins."""
+        first = tirx.max(at, i64(0))
+        return self.body.block.number("at", tirx.min(first, size - self.lanes))
+
     def _tile(self, outer: Sequence[Expr], a: Expr, b: Expr) -> None:
         """Tile ``a`` across, ``b`` along."""
         block, low, lanes = self.body.block, self.body.low, self.lanes
-        a = block.number("a", tirx.min(a * lanes, self.size_a - lanes))
+        a = self._inside(a * lanes - self.before_a, self.size_a)
         wanted = block.number("wanted", b * lanes - self.before)
-        b = block.number("b", tirx.min(tirx.max(wanted, i64(0)), self.size_b - lanes))
+        b = self._inside(wanted, self.size_b)
         if not self.fills_lines:
             self.work.whole_tile(self.body, outer, a, b, stream=False)
             return
