@@ -78,7 +78,15 @@ def test_one_core_for_both_is_shared(cores: list[int]) -> None:
 
 @needs_two
 def test_a_core_that_no_thread_has_changes_nothing(cores: list[int]) -> None:
-    assert on_another_thread(set(cores), 1 << 9) == set(cores)
+    for core in (1 << 9, 1 << 10, 1 << 30, -1):
+        assert on_another_thread(set(cores), core) == set(cores)
+
+
+@needs_two
+def test_a_core_that_this_thread_may_not_use_changes_nothing(cores: list[int]) -> None:
+    """A sandbox may say that all threads are on one core: they are not asked to leave it again."""
+    first, *others = cores
+    assert on_another_thread({others[0]}, first) == {others[0]}
 
 
 @needs_two

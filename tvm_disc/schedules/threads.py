@@ -47,21 +47,27 @@ def on_threads(block: Block, parts: Expr, apart: bool) -> Iterator[Expr]:
 def step_aside() -> Any:
     """``(caller, core)``: this thread may use the cores that it or ``caller`` may, but ``core``.
 
-    Where that leaves none, or the system has more cores than a set, nothing changes.
+    Where that leaves none, this thread may not use ``core`` already (some sandboxes tell every
+    thread the same number), or the system does not say or has more cores than a set, nothing
+    changes.
     """
     caller, core = index_var("caller"), scalar_var("core", "int32")
     block = Block()
     mine, theirs = (block.alloc(name, SET_WORDS, "int64") for name in ("mine", "theirs"))
-    asked = [_affinity("get", who, cores) for who, cores in ((_self(), mine), (caller, theirs))]
-    answers = [block.bind("failed", answer) for answer in asked]
-    with block.when(tirx.all(*(tirx.EQ(a, 0) for a in answers))):
+    own = block.bind("word", tirx.Cast("int64", tirx.truncdiv(core, 64)))
+    shift = tirx.Cast("int64", tirx.truncmod(core, 64))
+    bit = block.bind("bit", tirx.shift_left(i64(1), shift))
+    with (
+        block.when(tirx.all(core >= 0, core < 64 * SET_WORDS)),
+        block.when(tirx.EQ(_affinity("get", _self(), mine), 0)),
+        block.when(tirx.NE(tirx.bitwise_and(mine[own], bit), i64(0))),
+        block.when(tirx.EQ(_affinity("get", caller, theirs), 0)),
+    ):
         some = block.alloc("some", 1, "int64")
         block.store(some, 0, i64(0))
         with block.loop("word", SET_WORDS) as word:
-            bit = tirx.shift_left(i64(1), tirx.Cast("int64", tirx.truncmod(core, 64)))
-            here = tirx.EQ(word, tirx.Cast("int64", tirx.truncdiv(core, 64)))
-            without = tirx.bitwise_not(tirx.Select(here, bit, i64(0)))
-            kept = tirx.bitwise_and(tirx.bitwise_or(mine[word], theirs[word]), without)
+            left = tirx.Select(tirx.EQ(word, own), tirx.bitwise_not(bit), i64(-1))
+            kept = tirx.bitwise_and(tirx.bitwise_or(mine[word], theirs[word]), left)
             block.store(mine, word, kept)
             block.store(some, 0, tirx.bitwise_or(some[i64(0)], mine[word]))
         with block.when(tirx.NE(some[i64(0)], i64(0))):
