@@ -37,6 +37,7 @@ from tvm_disc.codegen.host_memory import (
 from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
 from tvm_disc.codegen.host_objects import RAISE, Errors
 from tvm_disc.codegen.host_results import result_functions
+from tvm_disc.codegen.launch import LAUNCH, find_launch, launch_function
 from tvm_disc.codegen.memory import plan_region
 from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
@@ -98,6 +99,8 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     functions.update(result_functions())
     functions.update(profile_functions())
     functions[GlobalVar(BIND)] = _bind(slot, machine.threads)
+    if machine.threads > 1:
+        functions[LAUNCH] = launch_function()
     functions[GlobalVar(POOL)] = _pool(slot)
     errors = Errors()
     names: dict[Any, Any] = {}
@@ -151,6 +154,8 @@ def _bind(slot: Any, threads: int) -> Any:
     def emit(block: Block, args: Arguments) -> None:
         address = args.integer(0)
         new_state(block, slot, block.bind("address", address), threads)
+        if threads > 1:
+            find_launch(block)
 
     return packed(BIND, emit)
 

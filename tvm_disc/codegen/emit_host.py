@@ -29,6 +29,7 @@ from tvm_disc.codegen.host_abi import (
 from tvm_disc.codegen.host_memory import CONSTANTS, state_of
 from tvm_disc.codegen.host_objects import Errors
 from tvm_disc.codegen.host_outputs import OutputEmitter
+from tvm_disc.codegen.launch import install_launch
 from tvm_disc.codegen.profile_host import WHOLE_CALL, kernel_numbers
 from tvm_disc.codegen.program import HostFunction, Program
 from tvm_disc.schedules.emit import i64
@@ -113,6 +114,7 @@ class HostEmitter(OutputEmitter):
         choices = [k.choice for k in program.kernels if k.choice is not None]
         if all(v.run.parts == 1 for c in choices for v in c.variants):
             return
+        install_launch(self.block)
         read = [
             product(dims) * element_bytes(dtype)
             for (_, _, dtype), dims in zip(program.signature.inputs, self.input_dims, strict=True)
