@@ -76,7 +76,9 @@ class Point:
     def prepare(self) -> None:
         """How often to call each in a turn."""
         for name, call in self.calls.items():
-            self.repeat[name] = max(1, int(TURN_S / max(turn(call, 10), 1e-6)))
+            # The first turn of all makes the pools of threads.
+            seconds = min(turn(call, 10) for _ in range(3))
+            self.repeat[name] = max(1, int(TURN_S / max(seconds, 1e-6)))
 
     def round(self) -> None:
         """One turn for each."""
