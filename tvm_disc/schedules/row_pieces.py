@@ -249,9 +249,6 @@ class Piece(Along):
         super().__init__(work, body, outer, (), work.lanes)
         self.begin, self.length = begin, length
 
-    def row_start(self, row: Expr) -> Expr:
-        return add(mul(row, self.length_of_row), self.begin)
-
     def _index(self, j: Expr) -> list[Expr]:
         return super()._index(add(j, self.begin))
 

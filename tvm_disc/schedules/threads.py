@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-import tvm
 from tvm import tirx
-from tvm.ir import GlobalVar, PrimType
+from tvm.ir import GlobalVar
 from tvm.tirx import op as O
 
 from tvm_disc.schedules.emit import Block, i64, index_var, prim_func, scalar_var
+from tvm_disc.schedules.gemm_micro import call
 
 Expr: TypeAlias = Any
 
@@ -39,8 +39,7 @@ def on_threads(block: Block, parts: Expr, apart: bool) -> Iterator[Expr]:
     caller, core = block.bind("caller", _self()), block.bind("core", _core())
     with block.loop("part", parts, kind="parallel") as part:
         with block.when(tirx.EQ(core, _core())), block.when(tirx.NE(caller, _self())):
-            call = tvm.ir.Call(STEP_ASIDE, [caller, core], ret_ty=PrimType("int32"))
-            block.eval(call)
+            block.eval(call(STEP_ASIDE, [caller, core]))
         yield part
 
 
