@@ -46,7 +46,7 @@ from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
-from tvm_disc.schedules.levels import model_for
+from tvm_disc.schedules.levels import memory_for, model_for
 from tvm_disc.schedules.records import Context, cpu_name, read_records
 from tvm_disc.schedules.signature import group_key, template_hash
 from tvm_disc.schedules.vendor import calls_vendor
@@ -183,8 +183,15 @@ def machine_of(target: Any, options: Options) -> Machine:
     trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
     isa = isa_of(target)
-    model, affinity = model_for(isa, mcpu), binds_threads(target)
-    return Machine(isa, threads, model, records=records, trees=trees, affinity=affinity)
+    return Machine(
+        isa,
+        threads,
+        model_for(isa, mcpu),
+        records=records,
+        trees=trees,
+        affinity=binds_threads(target),
+        memory=memory_for(isa, mcpu),
+    )
 
 
 def _read_trees(path: Path) -> dict[str, Any]:

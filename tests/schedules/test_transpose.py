@@ -8,6 +8,7 @@ import pytest
 from tvm_disc.compile import build
 from tvm_disc.options import Options
 from tvm_disc.runtime.executable import Executable
+from tvm_disc.schedules.cost_model import Memory
 
 
 def program(params: str, body: str) -> Executable:
@@ -102,6 +103,23 @@ def test_anywhere_in_a_line_of_cache(
         run(x, out=out)
         np.testing.assert_array_equal(out, x.T)
         assert (room[:begin] == 0xA5).all() and (room[begin + x.nbytes :] == 0xA5).all()
+
+
+@pytest.mark.parametrize("turn_tiles", [0, 1, 3, 32])
+@pytest.mark.parametrize("stream_bytes", [1 << 12, 1 << 40])
+def test_whichever_way_memory_wants_it(
+    turn_tiles: int, stream_bytes: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs along either side, alone and with other work around, past the caches or not."""
+    memory = Memory(turn_tiles, stream_bytes)
+    monkeypatch.setattr("tvm_disc.compile.memory_for", lambda isa, processor: memory)
+    moved = program(tensor(2), "transpose(%x, axes=[1, 0])")
+    more = program(tensor(2), "nn.relu(transpose(nn.relu(%x), axes=[1, 0]))")
+    sides = [1, 4, 8, 11, 15, 16, 17, 32, 33, 64, 100, 257, 528]
+    for shape in [(a, b) for a in sides for b in sides]:
+        x = rng.standard_normal(shape, dtype=np.float32)
+        np.testing.assert_array_equal(moved(x), x.T)
+        np.testing.assert_array_equal(more(x), np.maximum(x, 0).T)
 
 
 def placed(shape: tuple[int, ...], offset_bytes: int) -> tuple[np.ndarray, np.ndarray, int]:

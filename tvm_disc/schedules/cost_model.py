@@ -52,3 +52,17 @@ class CostModel:
     vendor_call_ns: float = 1e9
     vendor_elem_ns: float = 0.1
     vendor_fma_ns: float = 0.03
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How a machine's memory wants to be walked, where machines differ.
+
+    Attributes:
+        turn_tiles: a transpose goes in runs of so many tiles along the result's rows, where these
+            are the longer ones; with 0, always along the operand's, and it asks for lines early.
+        stream_bytes: results of transposes from so many bytes on go past the caches.
+    """
+
+    turn_tiles: int = 0
+    stream_bytes: int = 3 << 20

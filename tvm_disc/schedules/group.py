@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tvm_disc.relay_passes.graph import Node, free_symbols
-from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.cost_model import CostModel, Memory
 from tvm_disc.schedules.emit import Block, Buffer
 from tvm_disc.schedules.gemm_micro import MicroKernels
 from tvm_disc.schedules.gemm_tile import Isa
@@ -30,6 +30,7 @@ class Machine:
         trees: decision trees by the key of their group, which go before everything else.
         micro: the register-tile kernels built so far, shared by all contractions.
         affinity: whether threads may choose their cores, with Linux's functions.
+        memory: how its memory wants to be walked.
     """
 
     isa: Isa
@@ -39,6 +40,7 @@ class Machine:
     trees: Mapping[str, Any] = field(default_factory=dict)
     micro: MicroKernels = field(default_factory=MicroKernels)
     affinity: bool = False
+    memory: Memory = field(default_factory=Memory)
 
     @property
     def lanes(self) -> int:

@@ -1,9 +1,9 @@
 """Shipped records: what was measured for each level of x86-64, so that no build needs tuning.
 
 A file holds the constants of the analytical model, fitted to the times of whole kernels on a
-processor. A build takes the file of its target's processor, by LLVM's name, where there is one;
-else that of the level that the target's features are of. Others take the constants of
-:class:`CostModel` as they stand.
+processor, and how its memory wants to be walked, if not as by default. A build takes the file of
+its target's processor, by LLVM's name, where there is one; else that of the level that the target's
+features are of. Others take the constants of :class:`CostModel` and :class:`Memory` as they stand.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.cost_model import CostModel, Memory
 from tvm_disc.schedules.gemm_tile import Isa
 
 FOLDER = Path(__file__).parent / "shipped"
@@ -24,15 +25,21 @@ LEVELS = {
 }
 
 
-@cache
 def model_for(isa: Isa, processor: str = "") -> CostModel:
     """The analytical model of a processor, else of its level; the plain one where none is known."""
-    names = (processor, LEVELS.get(isa))
-    paths = [path for name in names if name and (path := FOLDER / f"{name}.json").is_file()]
-    if not paths:
-        return CostModel()
-    path = paths[0]
-    constants = json.loads(path.read_text(encoding="utf-8"))["model"]
+    constants = _shipped(isa, processor).get("model", {})
     return CostModel(
         **{f.name: float(constants[f.name]) for f in fields(CostModel) if f.name in constants}
     )
+
+
+def memory_for(isa: Isa, processor: str = "") -> Memory:
+    """How the memory of a processor, else of its level, wants to be walked."""
+    return Memory(**_shipped(isa, processor).get("memory", {}))
+
+
+@cache
+def _shipped(isa: Isa, processor: str) -> dict[str, Any]:
+    names = (processor, LEVELS.get(isa))
+    paths = [path for name in names if name and (path := FOLDER / f"{name}.json").is_file()]
+    return dict(json.loads(paths[0].read_text(encoding="utf-8"))) if paths else {}

@@ -20,6 +20,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.options import Options
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.gemm_micro import MicroKernels
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.learn import held_out_error
 from tvm_disc.schedules.points import evaluate
@@ -258,7 +259,7 @@ def _lanes(
 ) -> list[dict[str, Session]]:
     """For each machine, the sessions of the tasks by key."""
     given = front.machine
-    machine = Machine(given.isa, given.threads, given.model, affinity=given.affinity)
+    machine = replace(given, records=None, trees={}, micro=MicroKernels())
     # Plans hold on to the machine's register-tile kernels: these are this module's own.
     spaces = [(t.group, _same_variants(t, machine)) for t in tasks]
     benches = build_bench(spaces, Solver(), machine, front.target, library)
