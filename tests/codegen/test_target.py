@@ -25,7 +25,7 @@ from tvm_disc.errors import ArtifactError, Unsupported
         {"kind": "llvm", "mcpu": "x86-64-v3"},
         tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"}),
         '{"kind": "llvm", "mcpu": "x86-64-v3"}',
-        "llvm -mcpu=native -opt-level=2 -mattr=+avx2,+fma -cl-opt=-align-loops:int=32",
+        "llvm -mcpu=native -opt-level=1 -mattr=+avx2,+fma -cl-opt=-align-loops:int=32",
         "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76 -num-cores=4",
     ],
 )
@@ -40,9 +40,14 @@ def test_other_kinds_are_refused() -> None:
         resolve_target({"kind": "cuda"})
 
 
+def test_llvm_works_at_its_second_level_unless_told() -> None:
+    assert resolve_target(None).attrs["opt-level"] == 2
+    assert resolve_target({"kind": "llvm", "opt-level": 3}).attrs["opt-level"] == 3
+
+
 def test_options_have_the_types_of_tvm() -> None:
-    attrs = resolve_target("llvm -mcpu=native -opt-level=2 -fast-math-nsz=0 -mattr=+avx2").attrs
-    assert (attrs["mcpu"], attrs["opt-level"]) == (host_cpu(), 2)
+    attrs = resolve_target("llvm -mcpu=native -opt-level=1 -fast-math-nsz=0 -mattr=+avx2").attrs
+    assert (attrs["mcpu"], attrs["opt-level"]) == (host_cpu(), 1)
     assert not attrs["fast-math-nsz"] and "+avx2" in list(attrs["mattr"])
 
 

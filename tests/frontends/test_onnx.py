@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,47 @@ def test_a_path_is_read(tmp_path: Path) -> None:
     for source in (path, str(path)):
         got = np.asarray(tvm_disc.build(source)(np.array([-1, 2], "float32")))
         assert np.array_equal(got, [0, 2])
+
+
+def scaled() -> Any:
+    """y = x * w for weights w."""
+    made = model([helper.make_node("Mul", ["x", "w"], ["y"])], ["n", 300], rank=2)
+    weights = np.arange(300, dtype="float32")
+    made.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    return made
+
+
+def test_weights_in_a_file_beside_the_model(tmp_path: Path) -> None:
+    path = tmp_path / "scaled.onnx"
+    onnx.save(scaled(), path, save_as_external_data=True, location="weights", size_threshold=16)
+    assert (tmp_path / "weights").stat().st_size >= 1200
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = np.asarray(tvm_disc.build(path)(np.ones((2, 300), "float32")))
+    assert np.array_equal(got, np.tile(np.arange(300), (2, 1)))
+
+
+@pytest.mark.parametrize("size", [None, 100])
+def test_weights_that_are_not_there_are_named(tmp_path: Path, size: int | None) -> None:
+    """The file is gone, or too short: nothing is computed with what it may hold."""
+    path = tmp_path / "scaled.onnx"
+    onnx.save(scaled(), path, save_as_external_data=True, location="weights", size_threshold=16)
+    weights = tmp_path / "weights"
+    kept = weights.read_bytes()[:size] if size else b""
+    weights.unlink()
+    if size:
+        weights.write_bytes(kept)
+    with warnings.catch_warnings(), pytest.raises(BadInput, match="ONNX tensor 'w'"):
+        warnings.simplefilter("ignore")
+        tvm_disc.build(path)
+
+
+def test_what_the_checker_finds_is_a_warning() -> None:
+    made = model([helper.make_node("Relu", ["x"], ["y"])], ["n"])
+    made.graph.name = ""
+    with pytest.warns(UserWarning, match="ONNX's checker"):
+        program = tvm_disc.build(made)
+    assert np.array_equal(np.asarray(program(np.array([-1, 2], "float32"))), [0, 2])
 
 
 def test_dims_named_by_an_expression_get_plain_names() -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,25 +35,45 @@ def from_onnx(model: Any) -> Any:
     import onnx
     from tvm.relax.frontend.onnx import onnx_frontend
 
-    model = _load(onnx, model) if isinstance(model, str | os.PathLike) else model
-    if not isinstance(model, onnx.ModelProto):
+    read, folder = model, ""
+    if isinstance(model, str | os.PathLike):
+        read, folder = _load(onnx, model), str(Path(model).parent)
+    if not isinstance(read, onnx.ModelProto):
         raise TypeMismatch(f"expected an ONNX model or a path, found {type(model).__name__}")
-    model = plain_dims(model)
-    with repaired(onnx_frontend):
+    _check(onnx, model)
+    read = plain_dims(read)
+    with repaired(onnx_frontend, folder):
+        # TVM's own entry serializes the model to check it: a third of the time to compile GPT-2.
+        importer = onnx_frontend.ONNXGraphImporter(None, "float32")
         try:
-            mod = onnx_frontend.from_onnx(model)
+            return importer.from_onnx(read.graph, _opset(read))
         except tvm.error.OpNotImplemented as error:
             raise Unsupported(f"TVM cannot import this ONNX model: {error}") from error
-    return mod
 
 
 def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
+    """The model without the weights that lie in files beside it: they are read when they are
+    wanted, and not kept."""
     if not Path(path).is_file():
         raise BadInput(f"no such ONNX file: {os.fspath(path)!r}")
     try:
-        return onnx.load(os.fspath(path))
+        return onnx.load(os.fspath(path), load_external_data=False)
     except Exception as error:  # protobuf's own class, which moved between its releases
         raise BadInput(f"{os.fspath(path)!r} holds no ONNX model: {error}") from error
+
+
+def _check(onnx: Any, model: Any) -> None:
+    """Warn of what ONNX's checker finds; it refuses much that can be compiled."""
+    try:
+        onnx.checker.check_model(model if isinstance(model, onnx.ModelProto) else os.fspath(model))
+    except Exception as error:  # the checker's own class, or protobuf's
+        warnings.warn(f"ONNX's checker: {error}", stacklevel=3)
+
+
+def _opset(model: Any) -> int:
+    """Of ONNX's own operators."""
+    own = [o.version for o in model.opset_import if o.domain in ("", "ai.onnx")]
+    return own[0] if own else 1
 
 
 def plain_dims(model: Any) -> Any:
@@ -78,8 +100,11 @@ def plain_dims(model: Any) -> Any:
 
 
 @contextmanager
-def repaired(frontend: Any) -> Iterator[None]:
-    """TVM's ONNX importer with the converters below, restored on exit."""
+def repaired(frontend: Any, folder: str = "") -> Iterator[None]:
+    """TVM's ONNX importer with the converters below, restored on exit.
+
+    Weights that are not in the model are read from files in ``folder``.
+    """
     replaced: list[tuple[Any, str, Any]] = []
     with _IMPORTING:
         try:
@@ -92,10 +117,22 @@ def repaired(frontend: Any) -> Iterator[None]:
             replaced.append((frontend, "_get_convert_map", converters))
             added = {name: make(frontend) for name, make in ADDED}
             frontend._get_convert_map = lambda: {**converters(), **added}
+            replaced.append((frontend, "get_numpy", frontend.get_numpy))
+            frontend.get_numpy = partial(_array, folder)
             yield
         finally:
             for owner, method, original in replaced:
                 setattr(owner, method, original)
+
+
+def _array(folder: str, tensor: Any) -> Any:
+    """The elements of a tensor of the model."""
+    from onnx.numpy_helper import to_array
+
+    try:
+        return to_array(tensor, folder)
+    except Exception as error:  # the checker's own class: no file, or a short one
+        raise BadInput(f"ONNX tensor {tensor.name!r}: {error}") from error
 
 
 def _range(frontend: Any, original: Any) -> Any:
