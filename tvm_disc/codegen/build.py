@@ -29,7 +29,6 @@ from tvm_disc.codegen.host_memory import (
     LIMIT,
     RESULT_LIMIT,
     TRIM,
-    call,
     memory_functions,
     new_state,
     state_of,
@@ -43,7 +42,7 @@ from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.profile_host import profile_functions
 from tvm_disc.codegen.program import Program
-from tvm_disc.schedules.emit import Block, prim_func
+from tvm_disc.schedules.emit import Block, call, prim_func
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.llvm_ops import link
 

@@ -20,7 +20,6 @@ from tvm_disc.codegen.heap import (
 )
 from tvm_disc.codegen.heap_io import io_functions
 from tvm_disc.codegen.host_abi import ANY_VALUE, as_pointer, i32, void_pointer
-from tvm_disc.codegen.host_memory import call
 from tvm_disc.codegen.host_objects import (
     DISPATCH,
     RAISE,
@@ -30,7 +29,7 @@ from tvm_disc.codegen.host_objects import (
 )
 from tvm_disc.codegen.profile_host import kernel_numbers
 from tvm_disc.codegen.program import AllocOutput, HostFunction, Program
-from tvm_disc.schedules.emit import Block, i64, prim_func
+from tvm_disc.schedules.emit import Block, call, i64, prim_func
 
 Expr: TypeAlias = Any
 

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 
-from tvm_disc.codegen.host_memory import GIVE, TAKE, call
-from tvm_disc.schedules.emit import Block, Buffer, i64, prim_func
+from tvm_disc.codegen.host_memory import GIVE, TAKE
+from tvm_disc.schedules.emit import Block, Buffer, call, i64, prim_func
 
 Expr: TypeAlias = Any
 

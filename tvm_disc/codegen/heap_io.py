@@ -28,8 +28,7 @@ from tvm_disc.codegen.heap import (
     word_pointer,
     words,
 )
-from tvm_disc.codegen.host_memory import call
-from tvm_disc.schedules.emit import Block, Buffer, i64, pointer, prim_func
+from tvm_disc.schedules.emit import Block, Buffer, call, i64, pointer, prim_func
 
 Expr: TypeAlias = Any
 

@@ -8,7 +8,7 @@ import tvm
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
 
-from tvm_disc.schedules.emit import Block, Buffer, i64, storage_dtype
+from tvm_disc.schedules.emit import Block, Buffer, call, i64, storage_dtype
 
 Expr: TypeAlias = Any
 
@@ -52,7 +52,7 @@ def element_bytes(dtype: str) -> int:
 def static_cell(block: Block, slot: Any) -> Buffer:
     """The program's static variable, which holds the address of its state."""
     where = block.alloc("where", 1, "int64")
-    block.eval(tvm.ir.Call(slot, [where.data], ret_ty=PrimType("int32")))
+    block.eval(call(slot, where.data))
     address = tirx.reinterpret(PointerType(PrimType("int64"), "global"), where[i64(0)])
     return block.declare("static", block.bind("static_at", address), "int64")
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
 from tvm.tirx import op as O
 
 from tvm_disc.codegen.host_abi import as_pointer, static_cell, void_pointer
-from tvm_disc.schedules.emit import Block, Buffer, i64, prim_func
+from tvm_disc.schedules.emit import Block, Buffer, call, i64, prim_func
 
 Expr: TypeAlias = Any
 
@@ -63,11 +62,6 @@ def _address(data: Any, word: int) -> Expr:
 def bits_of(pointer: Expr) -> Expr:
     """An address as an integer."""
     return tirx.reinterpret("int64", pointer)
-
-
-def call(function: Any, *args: Any) -> Expr:
-    """A call of one of these functions."""
-    return tvm.ir.Call(function, list(args), ret_ty=PrimType("int32"))
 
 
 def allocate(size_bytes: Expr) -> Expr:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import tvm
 from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.tirx import op as O
@@ -30,7 +29,7 @@ from tvm_disc.codegen.host_abi import (
     void_pointer,
 )
 from tvm_disc.codegen.program import Program
-from tvm_disc.schedules.emit import Block, Buffer, i64
+from tvm_disc.schedules.emit import Block, Buffer, call, i64
 
 Expr: TypeAlias = Any
 
@@ -136,8 +135,7 @@ def _call(block: Block, main: Any, parts: Sequence[Any]) -> None:
     answer = block.bind("answer", O.tvm_stack_alloca("tvm_ffi_any", 1))
     _answer(block, answer, i64(0), kind=0)
     count = i32(len(dtypes))
-    call = tvm.ir.Call(main, [self_handle, anys, count, answer], ret_ty=PrimType("int32"))
-    status = block.bind("status", call)
+    status = block.bind("status", call(main, self_handle, anys, count, answer))
     # A refused call is made again by the general entry, which tells why.
     _answer(block, result, tirx.Cast("int64", tirx.NE(status, i32(0))))
 

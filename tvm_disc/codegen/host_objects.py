@@ -48,10 +48,9 @@ from tvm_disc.codegen.heap import (
 )
 from tvm_disc.codegen.heap_io import DECODE, ENCODE, MEASURE
 from tvm_disc.codegen.host_abi import as_pointer, element_bytes
-from tvm_disc.codegen.host_memory import call
 from tvm_disc.codegen.host_regions import RegionEmitter
 from tvm_disc.codegen.program import Box, Home, HostFunction, Instruction, Region, Storage, Value
-from tvm_disc.schedules.emit import Buffer, byte_offset, i64
+from tvm_disc.schedules.emit import Buffer, byte_offset, call, i64
 from tvm_disc.schedules.index import mul, product
 
 Expr: TypeAlias = Any

@@ -37,11 +37,11 @@ from tvm_disc.codegen.host_abi import (
     plain_dim,
     void_pointer,
 )
-from tvm_disc.codegen.host_memory import TENSOR, call
+from tvm_disc.codegen.host_memory import TENSOR
 from tvm_disc.codegen.host_objects import Errors, ObjectEmitter
 from tvm_disc.codegen.memory import touched
 from tvm_disc.codegen.program import AllocOutput, Home, HostFunction, Program, Value
-from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.emit import call, i64
 from tvm_disc.schedules.index import product
 
 Expr: TypeAlias = Any

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-import tvm
 from tvm import tirx
-from tvm.ir import PrimType, StringImm
+from tvm.ir import StringImm
 from tvm.tirx import op as O
 from tvm.tirx import stmt as S
 
 from tvm_disc.codegen.host_abi import as_pointer, i32
-from tvm_disc.codegen.host_memory import COUNT_CALL, GIVE, SHARE, TAKE, call
+from tvm_disc.codegen.host_memory import COUNT_CALL, GIVE, SHARE, TAKE
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES, tops
 from tvm_disc.codegen.profile_host import (
     NOW,
@@ -40,7 +39,7 @@ from tvm_disc.codegen.program import (
     Storage,
     Value,
 )
-from tvm_disc.schedules.emit import Block, Buffer, byte_offset, i64
+from tvm_disc.schedules.emit import Block, Buffer, byte_offset, call, i64
 from tvm_disc.schedules.sizes import Sizes
 
 Expr: TypeAlias = Any
@@ -242,7 +241,7 @@ class RegionEmitter:
         args.append(self.block.declare("words", self.state, "int64")[i64(SHARE)])
         number = i64(self.kernel_numbers[kernel.name])
         with self._timed(number, launch):
-            self.block.eval(tvm.ir.Call(kernel.entry, args, ret_ty=PrimType("int32")))
+            self.block.eval(call(kernel.entry, *args))
 
     @contextmanager
     def _timed(self, number: Expr, launch: Launch | None = None) -> Iterator[None]:

@@ -30,12 +30,11 @@ from tvm_disc.codegen.host_memory import (
     aligned,
     allocate,
     bits_of,
-    call,
     lock,
     release,
     words,
 )
-from tvm_disc.schedules.emit import Block, Buffer, i64, prim_func
+from tvm_disc.schedules.emit import Block, Buffer, call, i64, prim_func
 
 Expr: TypeAlias = Any
 

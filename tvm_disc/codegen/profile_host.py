@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
-import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
@@ -21,7 +20,7 @@ from tvm_disc.codegen.kernels import substitute
 from tvm_disc.codegen.program import Launch
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.graph import Node
-from tvm_disc.schedules.emit import Block, i64, prim_func
+from tvm_disc.schedules.emit import Block, call, i64, prim_func
 from tvm_disc.schedules.index import product
 from tvm_disc.schedules.kernel import Kernel
 from tvm_disc.schedules.tree import Leaf
@@ -64,7 +63,7 @@ def _record() -> Any:
     address, kernel, variant, start, size, flops = (tirx.Var(n, "int64") for n in names)
     block = Block()
     end = block.alloc("end", 1, "int64")
-    block.eval(tvm.ir.Call(NOW, [end.data], ret_ty=PrimType("int32")))
+    block.eval(call(NOW, end.data))
     pointer = tirx.reinterpret(PointerType(PrimType("int64"), "global"), address)
     record = block.declare("r", block.bind("record", pointer), "int64")
     count = block.bind("count", record[i64(COUNT)])

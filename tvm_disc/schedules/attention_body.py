@@ -12,9 +12,9 @@ from tvm_disc.relay_passes.attention import Attention
 from tvm_disc.schedules.attention_hidden import FEWEST_QUERIES, HiddenKeys, spread
 from tvm_disc.schedules.attention_rows import SoftmaxRows
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
-from tvm_disc.schedules.emit import Buffer, const, first_lanes, i64
+from tvm_disc.schedules.emit import Buffer, call, const, first_lanes, i64
 from tvm_disc.schedules.gemm_inner import inner_kernel, tile_rows
-from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, call, splat, vload, vstore
+from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm_spec import cdiv, div, least, most
 from tvm_disc.schedules.gemm_tile import GemmTile
@@ -252,7 +252,7 @@ class AttentionBody:
 
     def _call(self, run: Any, at: Sequence[Expr], sizes: Sequence[Any]) -> None:
         where = [tirx.address_of(self.scratch[i64(x)]) for x in at]
-        self.b.eval(call(run, [*where, *map(i64, sizes)]))
+        self.b.eval(call(run, *where, *map(i64, sizes)))
 
     def _product_of_keys(self, g: Expr, rows: Expr, k0: Expr, keys: Expr) -> None:
         """S = Q K^T for one block of keys."""
@@ -289,7 +289,7 @@ class AttentionBody:
                 at = (self.scratch[z.q_at + i * z.q_row], buffer[start + j * step],
                       self.scratch[z.s_at + i * z.s_row + j])  # fmt: skip
                 sizes = (z.depth, z.q_row, apart, z.s_row)
-                self.b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
+                self.b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
 
     def _product_of_panels(self, rows: Expr, k0: Expr, keys: Expr) -> None:
         z, tile = self.sizes, self.tile.scores
@@ -340,7 +340,7 @@ class AttentionBody:
                 rows_at, sums_at = z.s_at + first * z.s_row, z.o_at + first * z.o_row + p * tile.n_r
                 places = (self.scratch[rows_at], buffer[at], self.scratch[sums_at])
                 sizes = (keys, z.s_row, ldb, z.o_row, kb, height, vectors)
-                self.b.eval(call(run, [*map(tirx.address_of, places), *map(i64, sizes)]))
+                self.b.eval(call(run, *map(tirx.address_of, places), *map(i64, sizes)))
 
     def _finish(self, g: Expr, i0: Expr, rows: Expr) -> None:
         """Divide by the sums and hand the rows on."""

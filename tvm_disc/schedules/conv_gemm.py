@@ -25,8 +25,8 @@ from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.conv_fill import Panel, PanelFill, Source
 from tvm_disc.schedules.conv_tail import Tail, tail_columns
 from tvm_disc.schedules.conv_zones import Places, lead_taps, more_panels, tails
-from tvm_disc.schedules.emit import Block, Buffer, either, i64, prefetch
-from tvm_disc.schedules.gemm_micro import KernelForm, MicroKernels, bind_opaque, call, vload
+from tvm_disc.schedules.emit import Block, Buffer, call, either, i64, prefetch
+from tvm_disc.schedules.gemm_micro import KernelForm, MicroKernels, bind_opaque, vload
 from tvm_disc.schedules.gemm_spec import Index, cdiv, div, known, least, most
 from tvm_disc.schedules.gemm_tile import GemmTile, packed_row_elems
 from tvm_disc.schedules.index import add, mul, product
@@ -317,7 +317,7 @@ class ConvBody:
             self._fetch(slot, (i0, rows), columns)
         sizes = (depth, lda, tile.n_r, cut.width, kb, step, rows, self._vectors(columns))
         with b.when(columns > cut.tail) if cut.tail else nullcontext():
-            b.eval(call(run, [*map(tirx.address_of, operands), ahead, *map(i64, sizes)]))
+            b.eval(call(run, *map(tirx.address_of, operands), ahead, *map(i64, sizes)))
         if cut.tail:
             with b.when(columns <= cut.tail):
                 weights = (self.ops.weights, a_at, lda)

@@ -13,9 +13,9 @@ from functools import partial
 
 from tvm import tirx
 
-from tvm_disc.schedules.emit import Block, Buffer, Expr, i64
+from tvm_disc.schedules.emit import Block, Buffer, Expr, call, i64
 from tvm_disc.schedules.gemm_inner import inner_kernel
-from tvm_disc.schedules.gemm_micro import MicroKernels, call, vload, vstore
+from tvm_disc.schedules.gemm_micro import MicroKernels, vload, vstore
 from tvm_disc.schedules.gemm_spec import Index, cdiv
 from tvm_disc.schedules.gemm_tile import GemmTile, packed_row_elems
 
@@ -102,7 +102,7 @@ class Tail:
             places = (buffer[begin + i * distance], self.scratch[columns],
                       self.scratch[sums + i * most])  # fmt: skip
             sizes = (depth, distance, self._row, most)
-            b.eval(call(run, [*map(tirx.address_of, places), *map(i64, sizes)]))
+            b.eval(call(run, *map(tirx.address_of, places), *map(i64, sizes)))
         at, more = into
         with b.loop("tr", rows) as r:
             value = vload(self.scratch, sums + r * most, most)

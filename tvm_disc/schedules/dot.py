@@ -21,13 +21,12 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, either, i64
+from tvm_disc.schedules.emit import Block, Buffer, Expr, Stmt, call, either, i64
 from tvm_disc.schedules.gemm_inner import InnerProducts, in_place
 from tvm_disc.schedules.gemm_micro import (
     KernelForm,
     MicroKernels,
     bind_opaque,
-    call,
     may_alias,
     vload,
 )
@@ -185,7 +184,7 @@ class _Emitter:
             sizes = [p.k, a_view.stride, b_view.k_stride, out.stride, 0]
             sizes += self._masks(form, (columns, vectors), p.k, b_view.k_stride)
             sizes += [least(tile.m_r, p.m - i), vectors]
-            b.eval(call(run, [*at, *map(i64, sizes)]))
+            b.eval(call(run, *at, *map(i64, sizes)))
 
     def _all_tasks(self, lo: Index, hi: Index) -> None:
         p = self.plan
@@ -358,7 +357,7 @@ class _Emitter:
                     sizes.append(step)
                 lies = None if b_buf is self.scratch else ldb
                 sizes += [*self._masks(form, (columns, vectors), depth, lies), rows, vectors]
-                b.eval(call(run, [*at, *map(i64, sizes)]))
+                b.eval(call(run, *at, *map(i64, sizes)))
 
             self._first(b_views, kernel)
             j0 = panel * tile.n_r

@@ -434,6 +434,11 @@ def _seq(stmts: Sequence[Stmt]) -> Stmt:
     return stmts[0] if len(stmts) == 1 else S.SeqStmt(list(stmts))
 
 
+def call(func: Any, *args: Any) -> Expr:
+    """A call of a private function of the same module; its int32 status."""
+    return tvm.ir.Call(func, list(args), ret_ty=PrimType("int32"))
+
+
 def prim_func(params: Sequence[Var], body: Stmt, attrs: dict[str, Any] | None = None) -> Any:
     """A private TIR function on raw pointers and scalars, returning an int32 status."""
     body = S.SeqStmt([body, S.Return(tirx.IntImm("int32", 0))])

@@ -18,6 +18,7 @@ from tvm_disc.schedules.emit import (
     Block,
     Buffer,
     Expr,
+    call,
     const,
     first_lanes,
     i64,
@@ -26,7 +27,7 @@ from tvm_disc.schedules.emit import (
     pointer,
     prim_func,
 )
-from tvm_disc.schedules.gemm_micro import MicroKernels, call, splat, vload, vstore
+from tvm_disc.schedules.gemm_micro import MicroKernels, splat, vload, vstore
 from tvm_disc.schedules.gemm_spec import (
     Affine,
     Direct,
@@ -224,7 +225,7 @@ class InnerProducts(Way):
                     out.buffer[c_base + i * out.stride + j],
                 )
                 sizes = (k, a_view.stride, b_view.stride, out.stride)
-                b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
+                b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
 
 
 __all__ = ["InnerProducts", "add_inside", "in_place", "most_inner_rows"]

@@ -29,6 +29,7 @@ from tvm_disc.schedules.emit import (
     Buffer,
     Expr,
     Var,
+    call,
     const,
     dtype_of,
     element_dtype,
@@ -94,11 +95,6 @@ def widened(value: Expr, dtype: str, lanes: int) -> Expr:
     if element_dtype(value) == "bfloat16":
         return widened(tirx.reinterpret(f"uint16{suffix}", value), dtype, lanes)
     return tirx.Cast(dtype + suffix, value)
-
-
-def call(func: Any, args: list[Expr]) -> Expr:
-    """A call of a private function of the same module; its int32 status."""
-    return tvm.ir.Call(func, args, ret_ty=tvm.ir.PrimType("int32"))
 
 
 @dataclass(frozen=True)
@@ -365,7 +361,7 @@ class MicroKernels:
 
         def pick(nv: int) -> None:
             def kernel(nr: int) -> None:
-                b.eval(call(self.get(tile, dtype, nr, nv, form), list(args.values())))
+                b.eval(call(self.get(tile, dtype, nr, nv, form), *args.values()))
 
             _pick(b, n_rows, rows, kernel)
 

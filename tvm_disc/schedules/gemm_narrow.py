@@ -20,6 +20,7 @@ from tvm_disc.schedules.emit import (
     Block,
     Buffer,
     Expr,
+    call,
     const,
     either,
     first_lanes,
@@ -33,7 +34,6 @@ from tvm_disc.schedules.gemm_inner import Way, add_inside, in_place
 from tvm_disc.schedules.gemm_micro import (
     MicroKernels,
     bind_opaque,
-    call,
     splat,
     vload,
     vstore,
@@ -217,7 +217,7 @@ class FewColumns(Way):
                 )
                 left = least(ROWS, row0 + rows - i)
                 sizes = (p.k, a_view.stride, out.stride, left, p.n)
-                b.eval(call(run, [*at, *map(i64, sizes)]))
+                b.eval(call(run, *at, *map(i64, sizes)))
 
 
 @dataclass
@@ -269,7 +269,7 @@ class Lines(Way):
             else:
                 at, far = (b_at, a_at), (b_view.stride, 1)
                 left = column0 + columns - j
-            b.eval(call(run, [*at, c_at, *map(i64, (p.k, *far, least(ROWS, left), 1))]))
+            b.eval(call(run, *at, c_at, *map(i64, (p.k, *far, least(ROWS, left), 1))))
 
         here = nullcontext() if along_rows is None else b.when(along_rows)
         with here, b.loop("j", columns) as j, b.loop("it", cdiv(rows, ROWS)) as it:

@@ -18,6 +18,7 @@ from tvm_disc.schedules.emit import (
     Block,
     Buffer,
     Expr,
+    call,
     first_lanes,
     i64,
     index_var,
@@ -26,7 +27,7 @@ from tvm_disc.schedules.emit import (
     prim_func,
 )
 from tvm_disc.schedules.gemm_inner import Way, in_place
-from tvm_disc.schedules.gemm_micro import call, may_alias, splat, vload, vstore
+from tvm_disc.schedules.gemm_micro import may_alias, splat, vload, vstore
 from tvm_disc.schedules.gemm_spec import GemmSpec, is_one, least, possible, stores_direct
 from tvm_disc.schedules.gemm_tile import GemmTile
 
@@ -113,7 +114,7 @@ class OuterProducts(Way):
             make = partial(outer_kernel, dtype, lanes, steps)
             run = self.kernels.add(("outer", dtype, lanes, steps), "gemm_outer", make)
             with b.when(i64(self.plan.k) == steps):
-                b.eval(call(run, [*map(tirx.address_of, at), *map(i64, sizes)]))
+                b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
 
 
 __all__ = ["OuterProducts", "may_be_outer", "outer_kernel"]

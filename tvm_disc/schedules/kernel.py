@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import GlobalVar, PrimType
+from tvm.ir import GlobalVar
 
 from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.schedules.choose import Choice
@@ -27,6 +27,7 @@ from tvm_disc.schedules.emit import (
     Block,
     Buffer,
     byte_offset,
+    call,
     i64,
     index_var,
     pointer,
@@ -322,7 +323,7 @@ class _Driver:
         body = self.bodies[_body_key(variant.plan, part)]
         nodes = [places[n] for n in (*part.sources, *part.targets)]
 
-        def call(number: Expr, lo: Expr, hi: Expr) -> None:
+        def run(number: Expr, lo: Expr, hi: Expr) -> None:
             skip = room
             if _uses_scratch(plan) and number is not None:
                 share = add(each * _bytes(plan.scratch_dtype), GAP_BYTES)
@@ -331,12 +332,12 @@ class _Driver:
             if static_dim(skip) == 0 and plan is self.choice.variants[0].plan:
                 temp = self.scratch
             args = [*nodes, temp, *self.symbols, lo, hi]
-            block.eval(tvm.ir.Call(body, args, ret_ty=PrimType("int32")))
+            block.eval(call(body, *args))
 
         sizes = Sizes(block)  # dims may be choices among dims: TVM's analyzer looks through them
         tasks = block.bind("tasks", sizes.plain(i64(plan.tasks)))
         if parts == 1:
-            call(None, i64(0), tasks)
+            run(None, i64(0), tasks)
             return
         each = sizes.plain(i64(plan.scratch_elems))
         parts = block.bind("parts", tirx.min(i64(parts), self.threads))
@@ -345,6 +346,6 @@ class _Driver:
             with on_threads(block, parts, self.apart) as number:
                 lo, hi = number * chunk, tirx.min((number + 1) * chunk, tasks)
                 with block.when(lo < hi):  # a part without tasks has no scratch either
-                    call(number, lo, hi)
+                    run(number, lo, hi)
         with block.otherwise():
-            call(None, i64(0), tasks)
+            run(None, i64(0), tasks)

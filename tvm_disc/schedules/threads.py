@@ -18,8 +18,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar
 from tvm.tirx import op as O
 
-from tvm_disc.schedules.emit import Block, i64, index_var, prim_func, scalar_var
-from tvm_disc.schedules.gemm_micro import call
+from tvm_disc.schedules.emit import Block, call, i64, index_var, prim_func, scalar_var
 
 Expr: TypeAlias = Any
 
@@ -39,7 +38,7 @@ def on_threads(block: Block, parts: Expr, apart: bool) -> Iterator[Expr]:
     caller, core = block.bind("caller", _self()), block.bind("core", _core())
     with block.loop("part", parts, kind="parallel") as part:
         with block.when(tirx.EQ(core, _core())), block.when(tirx.NE(caller, _self())):
-            block.eval(call(STEP_ASIDE, [caller, core]))
+            block.eval(call(STEP_ASIDE, caller, core))
         yield part
 
 

@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 import tvm
 from tvm import tirx
-from tvm.ir import GlobalVar, PrimType
+from tvm.ir import GlobalVar
 
 from tvm_disc.codegen.build import compile_tir
 from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.schedules.choose import Choice
-from tvm_disc.schedules.emit import Block
+from tvm_disc.schedules.emit import Block, call
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.kernel import Kernel, build_kernel
 from tvm_disc.schedules.tree import Leaf
@@ -99,6 +99,6 @@ def _entry(kernel: Kernel, name: str) -> Any:
         for _ in kernel.symbols:
             values.append(arguments.integer(len(values)))
         values.append(tirx.max_value("int64"))  # as many threads as the variant wants
-        block.eval(tvm.ir.Call(kernel.entry, values, ret_ty=PrimType("int32")))
+        block.eval(call(kernel.entry, *values))
 
     return packed(name, emit)
