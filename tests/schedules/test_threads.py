@@ -14,10 +14,9 @@ from tvm.ir import GlobalVar
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.codegen.build import compile_tir
-from tvm_disc.codegen.host_memory import call
 from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.codegen.target import binds_threads, resolve_target
-from tvm_disc.schedules.emit import Block
+from tvm_disc.schedules.emit import Block, call
 from tvm_disc.schedules.threads import STEP_ASIDE, step_aside
 
 HOST = resolve_target()
