@@ -122,6 +122,20 @@ def test_whichever_way_memory_wants_it(
         np.testing.assert_array_equal(more(x), np.maximum(x, 0).T)
 
 
+@pytest.mark.parametrize("side", [5, 8, 12, 15])
+def test_a_side_of_known_length(side: int, rng: np.random.Generator) -> None:
+    """A bias of attention: positions x positions x heads, moved to the front."""
+    kind = f"%x: Tensor[(?, ?, {side}), float32]"
+    back = f"%x: Tensor[({side}, ?, ?), float32]"
+    run = program(kind, "transpose(%x, axes=[2, 0, 1])")
+    again = program(back, "transpose(%x, axes=[1, 2, 0])")
+    for shape in [(1, 1, side), (7, 1, side), (1, 16, side), (33, 33, side), (128, 97, side)]:
+        x = rng.standard_normal(shape, dtype=np.float32)
+        moved = run(x)
+        np.testing.assert_array_equal(moved, x.transpose(2, 0, 1))
+        np.testing.assert_array_equal(again(np.ascontiguousarray(moved)), x)
+
+
 def placed(shape: tuple[int, ...], offset_bytes: int) -> tuple[np.ndarray, np.ndarray, int]:
     """An array so many bytes into a line, the memory around it, and where in that it begins."""
     size = 4 * int(np.prod(shape))

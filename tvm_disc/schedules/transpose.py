@@ -9,8 +9,8 @@ last tile of a row overlaps the one before, so that nothing is masked. Tiles go 
 the operand's rows or the result's, as the machine's memory wants it
 (:class:`~tvm_disc.schedules.cost_model.Memory`): squares would touch a page with nearly every line.
 A large result is streamed past the caches: its lines would be read only to be overwritten, and rows
-a power of two apart would evict one another. Where a side is shorter than a register, smaller tiles
-are masked.
+a power of two apart would evict one another. Where a side is shorter than a register, halves of
+them do; where it is shorter still, small tiles are masked.
 
     out[.., a, .., b] = in[.., b, .., a]      A: dims of a, contiguous in the operand
                                               B: dims of b, contiguous in the result
@@ -43,6 +43,7 @@ Expr: TypeAlias = Any
 STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand in any alignment
 STRIP_LENGTH = 64  # tiles one after another in a task
 UNROLLED_COST = 6  # operations per element that may appear once for each row of a tile
+FEWEST_LANES = 4  # of a register that tiles are made of
 NARROW = 3  # sides up to this length are copied element by element
 
 
@@ -121,11 +122,24 @@ def _below(node: Node) -> set[Node]:
 
 
 def _emit_tiles(work: TransposeWork, body: Body) -> None:
-    """Tasks ``[lo, hi)`` by whole registers, or where a side is shorter, by smaller tiles."""
-    with body.block.when(work.shorter() >= work.machine.lanes), body.low.scope():
-        TileRuns(work, body).emit()
-    with body.block.otherwise(), body.low.scope():
+    """Tasks ``[lo, hi)`` by the widest registers that the shorter side fills; by masked tiles where
+    it does not fill half of one."""
+    lanes, solver = work.machine.lanes, body.low.solver
+    widths = [n for n in (lanes, lanes // 2) if n >= FEWEST_LANES]
+    sides = [i64(product(dims)) for dims in (work.a_dims, work.b_dims)]
+    # No code for what is known to be too short.
+    may_fill = [n for n in widths if not any(solver.known_le(s, i64(n - 1)) for s in sides)]
+    _emit_widest(work, body, may_fill)
+
+
+def _emit_widest(work: TransposeWork, body: Body, widths: Sequence[int]) -> None:
+    if not widths:
         _Strips(work).emit(body)
+        return
+    with body.block.when(work.shorter() >= widths[0]), body.low.scope():
+        TileRuns(work, body, widths[0]).emit()
+    with body.block.otherwise(), body.low.scope():
+        _emit_widest(work, body, widths[1:])
 
 
 class _Strips:
@@ -177,18 +191,24 @@ class _Strips:
         for move in work.moves:
             rows = []
             for k in range(side):
-                index = work.index(body, outer, ramp(a, side), b + k)
+                index = work.index(body, outer, ramp(a, side), _row(body, b, k, rest_b))
                 with _partly(body, rest_b, rest_a, k, side):
                     rows.append(low.at(move, index))
             columns[move] = transposed(body.block, rows)
         for k in range(side):
             with _partly(body, rest_a, rest_b, k, side), low.scope():
-                index = work.index(body, outer, a + k, ramp(b, side))
+                index = work.index(body, outer, _row(body, a, k, rest_a), ramp(b, side))
                 values = work.values(body, {m: columns[m][k] for m in work.moves}, index)
                 for node, buffer, value in zip(
                     work.group.outputs, body.outputs, values, strict=True
                 ):
                     low.store(buffer, low.space.join(index, node.shape), value, node.dtype)
+
+
+def _row(body: Body, first: Expr, k: int, count: Expr) -> Expr:
+    """Row ``k`` of ``count`` from ``first`` on, or the last: even under an empty mask memory should
+    be there, or each access costs thousands of cycles to find that nothing is to be reported."""
+    return body.block.number("row", first + tirx.min(i64(k), count - 1)) if k else first
 
 
 @contextmanager

@@ -61,8 +61,8 @@ class TileRuns:
     rounding of any other.
     """
 
-    def __init__(self, work: TransposeWork, body: Body) -> None:
-        self.work, self.body, self.lanes = work, body, work.machine.lanes
+    def __init__(self, work: TransposeWork, body: Body, lanes: int) -> None:
+        self.work, self.body, self.lanes = work, body, lanes
         self.memory = work.machine.memory
         block = body.block
         size_a = block.number("na", product(work.a_dims))
@@ -71,7 +71,8 @@ class TileRuns:
         self.lines = all(tvm.DataType(k).bits == 32 for k in kinds)
         self.side = max(self.lanes, LINE_BYTES // 4) if self.lines else self.lanes
         # Streaming needs registers of float32 that fill a line.
-        self.may_stream = kinds == {"float32"} and has_native(self.side)
+        fills = self.side == self.lanes and has_native(self.side)
+        self.may_stream = kinds == {"float32"} and fills
         self.streams, before_a, before_b = i64(0), i64(0), i64(0)
         if self.lines:
             odd = self._odd(size_b)
