@@ -207,7 +207,7 @@ class _Strips:
 
 def _row(body: Body, first: Expr, k: int, count: Expr) -> Expr:
     """Row ``k`` of ``count`` from ``first`` on, or the last: even under an empty mask memory should
-    be there, or each access costs thousands of cycles to find that nothing is to be reported."""
+    be there, or each access costs hundreds of cycles to find that nothing is to be reported."""
     return body.block.number("row", first + tirx.min(i64(k), count - 1)) if k else first
 
 
