@@ -14,11 +14,11 @@ from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import machine_of
 from tvm_disc.options import Options
 from tvm_disc.schedules.cost import cost_table
-from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.cost_model import CostModel, Memory
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_tile import Isa
 from tvm_disc.schedules.group import Group
-from tvm_disc.schedules.levels import FOLDER, LEVELS, model_for
+from tvm_disc.schedules.levels import FOLDER, LEVELS, memory_for, model_for
 from tvm_disc.schedules.variant import Plan, Stage, Variant, variants_of
 from tvm_disc.tune.calibrate import OF_THREADS, Sample, calibrate
 
@@ -40,6 +40,16 @@ def test_a_processor_that_was_measured_has_constants_of_its_own() -> None:
 def test_a_processor_of_no_level_takes_the_plain_constants() -> None:
     assert model_for(Isa(4, 32, True)) == CostModel()
     assert Isa(4, 32, True) not in LEVELS
+
+
+def test_memory_is_walked_as_the_processor_or_its_level_wants() -> None:
+    """One that ships nothing of it takes the default, not another processor's."""
+    own = machine_of(resolve_target("llvm -mcpu=znver4"), Options()).memory
+    level = machine_of(resolve_target("llvm -mcpu=haswell"), Options()).memory
+    assert own == memory_for(Isa(16, 32, True), "znver4") and own.turn_tiles > 0
+    assert level == memory_for(Isa(8, 16, True)) and level.turn_tiles > 0
+    assert machine_of(resolve_target("llvm -mcpu=cascadelake"), Options()).memory == Memory()
+    assert memory_for(Isa(4, 32, True)) == Memory()
 
 
 def test_every_shipped_constant_is_positive() -> None:
