@@ -213,3 +213,18 @@ def test_several_outputs_of_one_row() -> None:
         np.testing.assert_allclose(s, expected, rtol=1e-5)
         np.testing.assert_allclose(e, np.exp(expected), rtol=1e-5)
         np.testing.assert_allclose(total, np.exp(expected).sum(1), rtol=1e-5)
+
+
+def test_a_mean_of_what_only_the_lowering_proves_to_be_empty() -> None:
+    body = """
+  %0 = concatenate((%x, %y));
+  %1 = where(greater_equal(%0, %z), %0, %z);
+  %2 = where(less(%0, %1), %0, %1);
+  %3 = strided_slice(%2, begin=[2], end=[1], strides=[1], axes=[0]);
+  mean(%3, axis=[0], keepdims=True)
+"""
+    params = ", ".join(f"%{name}: Tensor[(?), float32]" for name in "xyz")
+    run = build(f'#[version = "0.0.5"]\ndef @main({params}) {{{body}}}\n')
+    for n in (0, 1, 2, 5):
+        found = run(np.ones(n, "f"), np.ones(2, "f"), np.ones(n + 2, "f"))
+        assert found.shape == (1,) and np.isnan(np.asarray(found)).all()

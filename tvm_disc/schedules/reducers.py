@@ -86,9 +86,12 @@ def averaged(node: Node, value: Expr) -> Expr:
     """What is accumulated, for a mean divided by how much there is of it, in the value's dtype."""
     if REDUCERS[node.op].mean:
         source = node.inputs[0]
-        count = product([source.shape[a] for a in reduced_axes(node)])
+        count = i64(product([source.shape[a] for a in reduced_axes(node)]))
         dtype = element_dtype(value)
         if is_float(dtype):
-            value, count = same_lanes(value, tirx.Cast(dtype, i64(count)))
+            if not isinstance(count, tirx.IntImm):
+                # TVM would fold the division, and stop, where it proves that there is nothing.
+                count = tirx.reinterpret("int64", tirx.reinterpret("uint64", count))
+            value, count = same_lanes(value, tirx.Cast(dtype, count))
             value = value / count
     return value
