@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 PACKAGE = "tvm_disc"
-# Left never imports right.  Rooms of one step do not import each other, except that options and
-# debug may import errors.
+# Left never imports right.  Rooms of one step do not import each other, except that options,
+# debug and processor may import errors.
 ORDER = [
     {"errors"},
-    {"options", "debug"},
+    {"options", "debug", "processor"},
     {"shape"},
     {"relay"},
     {"frontends", "relay_passes"},

@@ -10,6 +10,7 @@ from typing import Any
 
 import tvm
 
+from tvm_disc import processor
 from tvm_disc.errors import Unsupported
 
 # TVM gives every buffer variable its own alias type and callees others. When LLVM inlines a
@@ -27,6 +28,21 @@ _ATTRIBUTES = ("-prefer-256-bit",)
 def host_cpu() -> str:
     """LLVM's name for the CPU this process runs on."""
     return str(tvm.get_global_func("target.llvm_get_system_cpu")())
+
+
+def host_target() -> dict[str, Any]:
+    """This machine as a target: its CPU, without what it, or the system, lacks of what LLVM
+    knows of that; virtual machines often hide instruction sets."""
+    plain = {"kind": "llvm", "mcpu": host_cpu()}
+    absent = processor.lacks(instruction_sets(tvm.target.Target(plain)))
+    return {**plain, "mattr": [f"-{name}" for name in absent]} if absent else plain
+
+
+def instruction_sets(target: Any) -> list[str]:
+    """What code for a target may use that not every processor of its architecture has."""
+    known = processor.SETS.get(processor.architecture(_triple(target.attrs)), {})
+    found = {str(f) for f in tvm.get_global_func("target.llvm_get_cpu_features")(target)}
+    return [name for name in known if name in found]
 
 
 def runs_here(target: Any) -> bool:
@@ -57,7 +73,7 @@ def resolve_target(target: Any = None) -> Any:
     """
     if target is None:
         target = tvm.target.Target.current(allow_none=True) or os.environ.get("DISC_TARGET")
-        target = target or {"kind": "llvm", "mcpu": host_cpu()}
+        target = target or host_target()
     given = _as_dict(target)
     if given.get("kind") != "llvm":
         raise Unsupported(f"target: expected an llvm target, found {given.get('kind')!r}")
@@ -88,7 +104,7 @@ def _as_dict(target: Any) -> dict[str, Any]:
             raise Unsupported(f"target: {target!r} is not JSON: {error}") from error
     words = shlex.split(target)
     if len(words) == 1:
-        return {"kind": words[0], **({"mcpu": host_cpu()} if words[0] == "llvm" else {})}
+        return host_target() if words[0] == "llvm" else {"kind": words[0]}
     return _parse(words)
 
 
@@ -126,7 +142,9 @@ def _known_cpu(given: dict[str, Any]) -> dict[str, Any]:
     if cpu is None:
         return given
     if cpu == "native":
-        return {**given, "mcpu": host_cpu()}
+        host = host_target()
+        attributes = [*host.get("mattr", []), *given.get("mattr", [])]
+        return {**given, **host, **({"mattr": attributes} if attributes else {})}
     triple = _triple(given)
     machine = tvm.target.Target({"kind": "llvm", "mtriple": triple})
     cpus = [str(c) for c in tvm.get_global_func("target.llvm_get_cpu_archlist")(machine)]

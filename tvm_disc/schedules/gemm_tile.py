@@ -49,10 +49,11 @@ def isa_of(target: Any) -> Isa:
     triple = str(attrs.get("mtriple", ""))
     if any(part in triple for part in ("aarch64", "arm64")):
         return Isa(lanes_f32=4, registers=32, fma=True)
-    if mcpu.startswith(_AVX512_CPUS) or "+avx512dq" in mattr:
+    wide = mcpu.startswith(_AVX512_CPUS) or "+avx512dq" in mattr
+    if wide and "-avx512dq" not in mattr:
         quads = mcpu.startswith(_QUAD_CPUS) or "+avx512vnni" in mattr
         return Isa(lanes_f32=16, registers=32, fma=True, quads=quads and "-avx512vnni" not in mattr)
-    if mcpu.startswith(_AVX2_CPUS) or "+avx2" in mattr:
+    if (mcpu.startswith((*_AVX512_CPUS, *_AVX2_CPUS)) or "+avx2" in mattr) and "-avx2" not in mattr:
         return Isa(lanes_f32=8, registers=16, fma=True)
     return Isa(lanes_f32=4, registers=16, fma=False)
 

@@ -1,0 +1,203 @@
+"""Which instruction sets this processor has, in LLVM's names.
+
+Only those count that a code generator uses without being asked: a virtual machine may well hide
+the others of a processor it names. What every processor of an architecture has is left out, too.
+
+``DISC_WITHOUT`` names sets that count as absent, with ``*`` for any ending: ``avx512*,avxvnni``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import tvm
+
+from tvm_disc.errors import BadOption
+
+HIDDEN = "DISC_WITHOUT"
+
+
+class Cpuid(NamedTuple):
+    """Where an x86 processor reports a set: ``CPUID(leaf, subleaf)``, register 0..3 for a..d.
+
+    ``state`` are the bits of ``XCR0`` without which the system does not save its registers. The
+    bit tells, or where ``least`` is over 1, the byte from there on must be at least that.
+    """
+
+    leaf: int
+    subleaf: int
+    register: int
+    bit: int
+    state: int = 0
+    least: int = 1
+
+
+class Hwcap(NamedTuple):
+    """Where Linux on AArch64 reports a set: ``getauxval(AT_HWCAP)``, or the second word."""
+
+    word: int
+    mask: int
+
+
+_YMM, _ZMM, _APX = 0x6, 0xE6, 0x80000
+_EXTENDED = 0x80000001
+X86: Mapping[str, Cpuid] = {
+    "cx16": Cpuid(1, 0, 2, 13),
+    "sahf": Cpuid(_EXTENDED, 0, 2, 0),
+    "popcnt": Cpuid(1, 0, 2, 23),
+    "sse3": Cpuid(1, 0, 2, 0),
+    "ssse3": Cpuid(1, 0, 2, 9),
+    "sse4.1": Cpuid(1, 0, 2, 19),
+    "sse4.2": Cpuid(1, 0, 2, 20),
+    "sse4a": Cpuid(_EXTENDED, 0, 2, 6),
+    "avx": Cpuid(1, 0, 2, 28, _YMM),
+    "f16c": Cpuid(1, 0, 2, 29, _YMM),
+    "fma": Cpuid(1, 0, 2, 12, _YMM),
+    "avx2": Cpuid(7, 0, 1, 5, _YMM),
+    "bmi": Cpuid(7, 0, 1, 3),
+    "bmi2": Cpuid(7, 0, 1, 8),
+    "lzcnt": Cpuid(_EXTENDED, 0, 2, 5),
+    "movbe": Cpuid(1, 0, 2, 22),
+    "fma4": Cpuid(_EXTENDED, 0, 2, 16, _YMM),
+    "xop": Cpuid(_EXTENDED, 0, 2, 11, _YMM),
+    "tbm": Cpuid(_EXTENDED, 0, 2, 21),
+    "gfni": Cpuid(7, 0, 2, 8),
+    "avxvnni": Cpuid(7, 1, 0, 4, _YMM),
+    "avxifma": Cpuid(7, 1, 0, 23, _YMM),
+    "avxneconvert": Cpuid(7, 1, 3, 5, _YMM),
+    "avxvnniint8": Cpuid(7, 1, 3, 4, _YMM),
+    "avxvnniint16": Cpuid(7, 1, 3, 10, _YMM),
+    "raoint": Cpuid(7, 1, 0, 3),
+    "cmpccxadd": Cpuid(7, 1, 0, 7),
+    "avx512f": Cpuid(7, 0, 1, 16, _ZMM),
+    "avx512cd": Cpuid(7, 0, 1, 28, _ZMM),
+    "avx512bw": Cpuid(7, 0, 1, 30, _ZMM),
+    "avx512dq": Cpuid(7, 0, 1, 17, _ZMM),
+    "avx512vl": Cpuid(7, 0, 1, 31, _ZMM),
+    "avx512ifma": Cpuid(7, 0, 1, 21, _ZMM),
+    "avx512vbmi": Cpuid(7, 0, 2, 1, _ZMM),
+    "avx512vbmi2": Cpuid(7, 0, 2, 6, _ZMM),
+    "avx512vnni": Cpuid(7, 0, 2, 11, _ZMM),
+    "avx512bitalg": Cpuid(7, 0, 2, 12, _ZMM),
+    "avx512vpopcntdq": Cpuid(7, 0, 2, 14, _ZMM),
+    "avx512bf16": Cpuid(7, 1, 0, 5, _ZMM),
+    "avx512fp16": Cpuid(7, 0, 3, 23, _ZMM),
+    "avx10.1": Cpuid(7, 1, 3, 19, _ZMM),
+    "avx10.2": Cpuid(0x24, 0, 1, 0, _ZMM, 2),
+    **{
+        name: Cpuid(7, 1, 3, 21, _APX)
+        for name in ("egpr", "push2pop2", "ppx", "ndd", "ccmp", "nf", "cf", "zu")
+    },
+}
+AARCH64: Mapping[str, Hwcap] = {
+    "lse": Hwcap(0, 1 << 8),
+    "fullfp16": Hwcap(0, 1 << 9 | 1 << 10),
+    "rdm": Hwcap(0, 1 << 12),
+    "jsconv": Hwcap(0, 1 << 13),
+    "complxnum": Hwcap(0, 1 << 14),
+    "rcpc": Hwcap(0, 1 << 15),
+    "dotprod": Hwcap(0, 1 << 20),
+    "sve": Hwcap(0, 1 << 22),
+    "fp16fml": Hwcap(0, 1 << 23),
+    "lse2": Hwcap(0, 1 << 25),
+    "rcpc-immo": Hwcap(0, 1 << 26),
+    "flagm": Hwcap(0, 1 << 27),
+    "sve2": Hwcap(1, 1 << 1),
+    "altnzcv": Hwcap(1, 1 << 7),
+    "fptoint": Hwcap(1, 1 << 8),
+    "f32mm": Hwcap(1, 1 << 10),
+    "f64mm": Hwcap(1, 1 << 11),
+    "i8mm": Hwcap(1, 1 << 13),
+    "bf16": Hwcap(1, 1 << 14),
+    "cssc": Hwcap(1, 1 << 34),
+    "sve2p1": Hwcap(1, 1 << 36),
+    "mops": Hwcap(1, 1 << 43),
+}
+SETS: Mapping[str, Mapping[str, Cpuid] | Mapping[str, Hwcap]] = {"x86_64": X86, "aarch64": AARCH64}
+
+# What a program can be compiled for that this processor may run, the best first, and its sets.
+_V2 = ("cx16", "sahf", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2")
+_V3 = (*_V2, "avx", "f16c", "fma", "avx2", "bmi", "bmi2", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl")
+PLAIN: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "x86_64": {"x86-64-v4": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2, "x86-64": ()},
+    "aarch64": {"generic": ()},
+}
+
+
+def architecture(triple: str = "") -> str:
+    """The architecture that a target triple names, else this machine's."""
+    name = triple.partition("-")[0].lower() or platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def features() -> frozenset[str]:
+    """The instruction sets of this processor, less those that ``DISC_WITHOUT`` hides.
+
+    Raises:
+        BadOption: the variable names a set that no processor of this architecture has.
+    """
+    return _features(os.environ.get(HIDDEN, ""))
+
+
+@cache
+def _features(hidden: str) -> frozenset[str]:
+    known = SETS.get(architecture(), {})
+    found = _reported(known)
+    for pattern in hidden.replace(" ", "").split(","):
+        matched = {name for name in known if pattern and _matches(name, pattern)}
+        if pattern and not matched:
+            raise BadOption(f"{HIDDEN}: no instruction set is called {pattern!r}")
+        found -= matched
+    return frozenset(found)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+
+
+def _reported(known: Iterable[str]) -> set[str]:
+    """What the hardware and the system report."""
+    if architecture() == "x86_64":
+        # LLVM asks CPUID, and XGETBV about what the system saves.
+        reported = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
+        return {name for name in known if bool(reported.get(name, False))}
+    if architecture() == "aarch64":
+        auxiliary = ctypes.CDLL(None).getauxval
+        auxiliary.restype, auxiliary.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+        words = auxiliary(16), auxiliary(26)
+        return {n for n, at in AARCH64.items() if words[at.word] & at.mask == at.mask}
+    return set()
+
+
+def lacks(needed: Iterable[str]) -> list[str]:
+    """Those of the instruction sets that this processor does not have."""
+    has = features()
+    return [name for name in needed if name not in has]
+
+
+def works_here() -> str:
+    """The ``target=`` of the highest level that this processor runs."""
+    levels = PLAIN.get(architecture(), {})
+    best = next((cpu for cpu, needed in levels.items() if not lacks(needed)), None)
+    return "llvm" if best is None else f"llvm -mcpu={best}"
+
+
+__all__ = [
+    "AARCH64",
+    "HIDDEN",
+    "PLAIN",
+    "SETS",
+    "X86",
+    "Cpuid",
+    "Hwcap",
+    "architecture",
+    "features",
+    "lacks",
+    "works_here",
+]
