@@ -27,6 +27,7 @@ import tvm
 
 import tvm_disc
 from tvm_disc import relay
+from tvm_disc.codegen.target import host_target
 
 MODELS = Path(__file__).resolve().parents[1] / "tests" / "data" / "relay" / "models"
 TOLERANCE = 1e-4
@@ -76,17 +77,11 @@ def read_cases(path: Path, names: Sequence[str]) -> list[Case]:
     return [cases[number] for number in sorted(cases)]
 
 
-def host_target() -> Any:
-    """LLVM for the CPU that this runs on."""
-    cpu = tvm.get_global_func("target.llvm_get_system_cpu")()
-    return tvm.target.Target({"kind": "llvm", "mcpu": cpu})
-
-
 def relax_vm(mod: relay.IRModule) -> Program:
     """TVM's own way: its default pipeline for the target, its virtual machine."""
     from tvm import relax
 
-    target = host_target()
+    target = tvm.target.Target(host_target())
     imported = relay.to_relax(mod)
     library = relax.build(imported, target, relax_pipeline=relax.get_default_pipeline(target))
     return relax.VirtualMachine(library, tvm.cpu())["main"]
@@ -276,7 +271,7 @@ def main() -> int:
     models = args.models or ["bert"]
     if unknown := sorted(set(models) - set(known)):
         parser.error(f"no recorded model {', '.join(unknown)}; there are {', '.join(known)}")
-    cpu, threads = host_target().attrs["mcpu"], os.environ["TVM_NUM_THREADS"]
+    cpu, threads = host_target()["mcpu"], os.environ["TVM_NUM_THREADS"]
     print(f"CPU {cpu}, {threads} threads, apache-tvm {tvm.__version__}")
     if note := busy():
         print(note)

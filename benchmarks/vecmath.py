@@ -20,6 +20,7 @@ from tvm import tirx
 from tvm.script import tirx as T
 
 from tvm_disc.codegen.build import compile_tir
+from tvm_disc.codegen.target import host_target as this_machine
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules import vecmath
 from tvm_disc.schedules.emit import Block, index_var, pointer, prim_func, ramp
@@ -65,8 +66,8 @@ def reference(name: str, *args: Array) -> Array:
 
 def host_target(mcpu: str | None = None, **flags: Any) -> tvm.target.Target:
     """An LLVM target for ``mcpu``, by default the CPU of this machine."""
-    mcpu = mcpu or str(tvm.get_global_func("target.llvm_get_system_cpu")())
-    return tvm.target.Target({"kind": "llvm", "mcpu": mcpu, **flags})
+    plain = {"kind": "llvm", "mcpu": mcpu} if mcpu else this_machine()
+    return tvm.target.Target({**plain, **flags})
 
 
 def kernel(fn: Callable[..., Any], arity: int = 1, dtype: str = "float32", lanes: int = 0) -> Any:

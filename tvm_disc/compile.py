@@ -25,7 +25,7 @@ from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
 from tvm_disc.codegen.outline import outline
 from tvm_disc.codegen.program import Program
-from tvm_disc.codegen.target import binds_threads, resolve_target, runs_here
+from tvm_disc.codegen.target import binds_threads, level_of, resolve_target, runs_here
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import read_model
@@ -43,6 +43,7 @@ from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
+from tvm_disc.runtime.code import Code
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
@@ -56,7 +57,7 @@ Source: TypeAlias = Any
 VERSION = "0.1.0"
 
 # An error raised inside a pass crosses TVM's boundary and must come back as what it was.
-for _error in (errors.DiscError, *errors.DiscError.__subclasses__()):
+for _error in (errors.DiscError, *errors.DiscError.__subclasses__(), errors.WrongProcessor):
     tvm_ffi.register_error(_error)
 
 # How often a model was compiled in this process; one program serves every shape.
@@ -98,7 +99,8 @@ def build(
         trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
     compilations += 1
     manifest = describe(front.programs, front.versions, front.library, front.refused)
-    exe = Executable(compiled, manifest, constants)
+    manifest["levels"] = [level_of(front.target)._asdict()]
+    exe = Executable(Code([compiled], manifest, None, saved=False), constants)
     if options.load and runs_here(front.target):
         # LLVM generates code when it is first asked for; a first call should not wait for it.
         with trace.stage("load"):

@@ -9,6 +9,7 @@ DiscError
 ├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
 ├── BadOption           a field of Options or a DISC_* variable has an impossible value
 └── ArtifactError       a saved program cannot be loaded here
+    └── WrongProcessor  a program needs what this processor has not
 
 A message says what was expected, what was found, in the user's names, and what to do.
 """
@@ -57,6 +58,10 @@ class BadOption(DiscError):
 
 class ArtifactError(DiscError):
     """A saved program cannot be loaded."""
+
+
+class WrongProcessor(ArtifactError):
+    """A program was compiled for another processor; names what is missing and what would run."""
 
 
 @dataclass(frozen=True)

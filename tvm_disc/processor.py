@@ -11,13 +11,14 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
 import tvm
 
-from tvm_disc.errors import BadOption
+from tvm_disc.errors import BadOption, WrongProcessor
 
 HIDDEN = "DISC_WITHOUT"
 
@@ -42,6 +43,25 @@ class Hwcap(NamedTuple):
 
     word: int
     mask: int
+
+
+class Level(NamedTuple):
+    """A processor that code was compiled for.
+
+    Attributes:
+        name: how the user calls it.
+        architecture: such as ``x86_64``.
+        sets: the instruction sets that its code uses.
+    """
+
+    name: str
+    architecture: str
+    sets: Sequence[str]
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this processor has them all."""
+        return self.architecture == architecture() and not lacks(self.sets)
 
 
 _YMM, _ZMM, _APX = 0x6, 0xE6, 0x80000
@@ -149,7 +169,7 @@ def features() -> frozenset[str]:
 def _features(hidden: str) -> frozenset[str]:
     known = SETS.get(architecture(), {})
     found = _reported(known)
-    for pattern in hidden.replace(" ", "").split(","):
+    for pattern in re.split("[, ]+", hidden):
         matched = {name for name in known if pattern and _matches(name, pattern)}
         if pattern and not matched:
             raise BadOption(f"{HIDDEN}: no instruction set is called {pattern!r}")
@@ -188,6 +208,29 @@ def works_here() -> str:
     return "llvm" if best is None else f"llvm -mcpu={best}"
 
 
+def best_of(levels: Sequence[Level]) -> int:
+    """The last of the levels that this processor runs.
+
+    Raises:
+        WrongProcessor: there is none.
+    """
+    for number in reversed(range(len(levels))):
+        if levels[number].runs_here:
+            return number
+    raise WrongProcessor(_refusal(levels))
+
+
+def _refusal(levels: Sequence[Level]) -> str:
+    """Why none runs here, and what would; saved programs say the same (``codegen/entry_code``)."""
+    other = levels[0].architecture
+    if other != architecture():
+        reason = f"the program is for {other}, this machine is {architecture()}"
+    else:
+        parts = [f"{', '.join(lacks(v.sets))} (for {v.name})" for v in levels]
+        reason = f"this processor lacks {', and '.join(parts)}"
+    return f'{reason}; build the program with target="{works_here()}"'
+
+
 __all__ = [
     "AARCH64",
     "HIDDEN",
@@ -196,7 +239,9 @@ __all__ = [
     "X86",
     "Cpuid",
     "Hwcap",
+    "Level",
     "architecture",
+    "best_of",
     "features",
     "lacks",
     "works_here",

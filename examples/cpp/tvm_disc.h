@@ -14,11 +14,12 @@
 
 namespace tvm_disc {
 
-constexpr int32_t kAbiVersion = 3;
+constexpr int32_t kAbiVersion = 4;
 
 class Program {
  public:
-  // Throws std::runtime_error if the file is no program, or one of another ABI version.
+  // Throws std::runtime_error if the file is no program, one of another ABI version, or one that
+  // this processor does not run: the message says what it lacks, and what to build instead.
   explicit Program(const std::string& path) : module_(Load(path, &signature_)) {
     main_ = module_->GetFunction("main").value();
   }
@@ -52,7 +53,13 @@ class Program {
     // Workers that no core is bound to, and that sleep soon: see "Threads" in docs/runtime.md.
     setenv("TVM_BIND_THREADS", "0", 0);
     setenv("TVM_THREAD_POOL_SPIN_COUNT", "20000", 0);
-    return tvm::ffi::Module::LoadFromFile(path);
+    tvm::ffi::Module module = tvm::ffi::Module::LoadFromFile(path);
+    try {
+      module->GetFunction("tvm_disc_check").value()(-1);
+    } catch (const tvm::ffi::Error& error) {
+      throw std::runtime_error(path + ": " + error.message());
+    }
+    return module;
   }
 
   std::string signature_;

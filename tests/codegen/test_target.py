@@ -13,7 +13,7 @@ import tvm
 import tvm_disc
 from tests.models import mlp, mlp_reference
 from tvm_disc.codegen.target import host_cpu, resolve_target
-from tvm_disc.errors import ArtifactError, Unsupported
+from tvm_disc.errors import ArtifactError, Unsupported, WrongProcessor
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,8 @@ def test_another_architecture_compiles() -> None:
     target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76"}
     exe = tvm_disc.build(mlp(), target=target)
     assert "fmla" in exe.source("asm")
-    with pytest.raises(ArtifactError, match="cannot run on this machine"):
+    message = r'the program is for aarch64, this machine is \w+; build .* target="llvm -mcpu='
+    with pytest.raises(WrongProcessor, match=message):
         exe(np.zeros((1, 16), "float32"))
 
 
@@ -88,7 +89,7 @@ def test_an_object_for_another_architecture(tmp_path: Path) -> None:
     target = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76"}
     exe = tvm_disc.build(mlp(), target=target)
     path = tmp_path / "mlp.o"
-    exe._module.write_to_file(str(path), "o")
+    exe._code.module.write_to_file(str(path), "o")
     header = path.read_bytes()
     assert header[:6] == b"\x7fELF\x02\x01", "64 bits, little endian"
     kind, machine = struct.unpack_from("<HH", header, 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -16,13 +17,15 @@ import tvm_disc
 from tests.models import function, mlp, mlp_reference, rows
 from tvm_disc import relay
 from tvm_disc.codegen import export
+from tvm_disc.processor import HIDDEN, architecture
 
 MISSING = [tool for tool in ("cmake", "g++") if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
 
 
-def run(*command: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+def run(*command: Any, **variables: str) -> subprocess.CompletedProcess[str]:
+    words, environment = [str(c) for c in command], {**os.environ, **variables}
+    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +85,14 @@ def test_other_files_and_versions_are_refused(
     tvm_disc.build(function(x, relay.exp(x))).save(tmp_path / "new.so")
     found = run(program, tmp_path / "new.so", 4, 1).stderr
     assert "saved with ABI version 9, this header reads version" in found
+
+
+@pytest.mark.skipif(architecture() != "x86_64", reason="about x86-64")
+def test_another_processor_is_refused(program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "v3.so"
+    tvm_disc.build(mlp(), target="llvm -mcpu=x86-64-v3").save(path)
+    found = run(program, path, 16, 1, **{HIDDEN: "avx*,fma"})
+    assert found.returncode == 1
+    assert found.stdout == ""
+    assert found.stderr.startswith(f"error: {path}: this processor lacks avx, ")
+    assert '(for x86-64-v3); build the program with target="llvm -mcpu=x86-64' in found.stderr

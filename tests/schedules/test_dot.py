@@ -11,6 +11,7 @@ import pytest
 import tvm
 from tvm import tirx
 
+from tests.processor import run_on
 from tvm_disc.schedules import dot
 from tvm_disc.schedules.gemm_micro import KernelForm, micro_kernel, ramp, splat, vload, with_unseen
 
@@ -270,6 +271,7 @@ def test_other_targets_and_doubles(mcpu: str, dtype: str) -> None:
     gemm = Gemm(
         ("a", "b", "c"), general({}, "rows", "cols", dtype, direct=direct), target, tile, dtype
     )
+    run_on(target)
     for m in (0, 1, tile.m_r + 1, 31):
         check(gemm, (2, m, tile.n_r + 1, 29), ("rows", "cols"), 1)
 
@@ -397,6 +399,7 @@ def test_small_products_in_every_way(b_form: str, mcpu: str, dtype: str) -> None
     describe = general({}, "rows", b_form, dtype, direct=True)
     gemm = Gemm(("a", "b", "c"), describe, target, tile, dtype)
     assert any("gemm_narrow" in f.name_hint for f in gemm.functions)
+    run_on(target)
     for n in SMALL:
         for k in (0, 1, 7, 16, 37, 131):
             for m in (0, 1, 3, 4, 9, 13, 40):

@@ -7,6 +7,7 @@ import pytest
 from tvm import relax, tirx
 
 import tvm_disc
+from tests.processor import run_on
 from tvm_disc import relay
 
 RNG = np.random.default_rng(0)
@@ -55,6 +56,8 @@ def test_bytes_are_added_four_at_a_time_where_an_instruction_does(
     x = relay.var("x", shape=(relay.Any(), k), dtype="int8")
     func = relay.Function([x], relay.nn.dense(x, relay.const(w, "int8"), out_dtype="int32"))
     exe = tvm_disc.build(func, target={"kind": "llvm", "mcpu": target})
+    assert ("vpdpbusd" in exe.source("asm")) == (target == "cascadelake" and k > 1)
+    run_on(target)
     for rows in (0, 1, 8, 9, 10, 131):
         a = data((rows, k), "int8")
         a[: rows // 2] = -128

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gemm_harness import Gemm, aligned, cpu
+from tests.processor import run_on
 from tests.schedules.test_dot import HERE, check, general, small_tile, tile_for
 from tvm_disc.schedules.gemm_outer import MOST_STEPS
 
@@ -22,6 +23,7 @@ def test_a_few_steps_of_k(mcpu: str, dtype: str) -> None:
     tile = tile_for(target, dtype, m_r=2, m_blocks=3, n_panels=2)
     gemm = Gemm(("a", "b", "c"), general({}, *FORMS, dtype, direct=True), target, tile, dtype)
     assert _outer(gemm) == MOST_STEPS
+    run_on(target)
     wide = 2 * tile.n_r
     for k in range(MOST_STEPS + 2):
         for n in (0, 1, tile.lanes - 1, tile.lanes, wide + 1, 2 * wide + 7):

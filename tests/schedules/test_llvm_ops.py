@@ -9,13 +9,13 @@ import pytest
 from tvm import tirx
 
 from benchmarks import vecmath as bench
+from tests import processor
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules import llvm_ops, vecmath
-from tvm_disc.schedules.gemm_tile import Isa, isa_of
+from tvm_disc.schedules.gemm_tile import Isa
 
 AVX512 = Isa(lanes_f32=16, registers=32, fma=True)
-HOST = resolve_target()
-need_avx512 = pytest.mark.skipif(isa_of(HOST).lanes_f32 != 16, reason="needs AVX-512")
+need_avx512 = processor.needs(*processor.AVX512)
 
 
 def sample() -> np.ndarray:

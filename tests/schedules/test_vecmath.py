@@ -23,7 +23,9 @@ from tvm.script import tirx as T
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import vecmath as bench
+from tests.processor import needs
 from tvm_disc.errors import TypeMismatch
+from tvm_disc.processor import PLAIN
 from tvm_disc.schedules import vecmath
 
 UNARY = sorted(set(vecmath.MATH) - {"power"})
@@ -57,14 +59,8 @@ def serial(name: str, mcpu: str | None = None) -> Any:
     return bench.build(vecmath.MATH[name], bench.host_target(mcpu), arity=arity)
 
 
-def has_cpu(*features: str) -> bool:
-    present = tvm.get_global_func("target.llvm_get_cpu_features")(bench.host_target())
-    return all(f in present for f in features)
-
-
-X86 = "x86" in str(tvm.get_global_func("target.llvm_get_system_triple")())
-need_v3 = pytest.mark.skipif(not (X86 and has_cpu("avx2", "fma")), reason="needs an AVX2 x86 host")
-need_x86 = pytest.mark.skipif(not X86, reason="needs an x86 host")
+need_v3 = needs(*PLAIN["x86_64"]["x86-64-v3"])
+need_v2 = needs(*PLAIN["x86_64"]["x86-64-v2"])
 
 
 def check(name: str, module: Any, mantissas: int = 128, signed_zero: bool = True) -> None:
@@ -88,7 +84,7 @@ def test_accuracy_x86_64_v3(name: str) -> None:
     check(name, serial(name, "x86-64-v3"))
 
 
-@need_x86
+@need_v2
 @pytest.mark.parametrize("name", CORE)
 def test_accuracy_without_fma(name: str) -> None:
     check(name, serial(name, "x86-64-v2"))
@@ -118,7 +114,7 @@ def test_pow_accuracy(lanes: int) -> None:
     assert error[at] <= vecmath.ULP_BOUND["power"], f"pow({x[at]!r}, {y[at]!r}): {error[at]} ulp"
 
 
-@pytest.mark.parametrize("mcpu", [None, pytest.param("x86-64-v2", marks=need_x86)])
+@pytest.mark.parametrize("mcpu", [None, pytest.param("x86-64-v2", marks=need_v2)])
 def test_pow_special_values(mcpu: str | None) -> None:
     x, y = (g.ravel() for g in np.meshgrid(SPECIAL, SPECIAL))
     error = bench.ulp_error(bench.run(serial("power", mcpu), x, y), bench.reference("power", x, y))

@@ -12,7 +12,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +20,22 @@ import numpy as np
 import tvm
 from tvm.support import cc
 
+from tvm_disc.codegen.elf import Symbol, rename_symbols
+from tvm_disc.codegen.entry_code import PREFIX, entry_source, own_name
 from tvm_disc.errors import ArtifactError
+from tvm_disc.processor import Level
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 MANIFEST_SYMBOL = "tvm_disc_manifest"
 ABI_SYMBOL = "tvm_disc_abi"
 SIGNATURE_SYMBOL = "tvm_disc_signature"
 COMPILERS = ("cc", "gcc", "clang")
+_PLAIN = {"x86_64": ["-march=x86-64"], "aarch64": ["-march=armv8-a"]}
 
 _SOURCE = """
 #include <stdint.h>
 const int32_t {abi_symbol} = {abi};
 const char {signature_symbol}[] = {signature};
-extern const char tvm_disc_constants[];
-typedef struct {{ int32_t type_index; uint32_t padding; int64_t value; }} Any;
-extern int __tvm_ffi_tvm_disc_bind(void*, Any*, int32_t, Any*);
-__attribute__((constructor)) static void bind(void) {{
-  Any argument = {{1, 0, (int64_t)(intptr_t)tvm_disc_constants}}, result = {{0, 0, 0}};
-  __tvm_ffi_tvm_disc_bind(0, &argument, 1, &result);
-}}
 """
 
 _SECTION = """
@@ -57,13 +54,16 @@ tvm_disc_constants:
 
 
 def export(
-    module: Any,
+    modules: Sequence[Any],
     constants: np.ndarray,
     manifest: Mapping[str, Any],
     path: Path,
     compiler: str | None = None,
 ) -> None:
     """Write a self-contained shared library.
+
+    Args:
+        modules: the machine code, one for each of the manifest's levels.
 
     Raises:
         ArtifactError: no folder for it, no C compiler to link with, or that failed.
@@ -77,16 +77,37 @@ def export(
             f"saving needs a C compiler to link with; found none of {', '.join(known)}"
         )
     with tempfile.TemporaryDirectory() as folder:
-        objects = _objects(compiler, Path(folder), constants, manifest)
-        link = cc.cross_compiler(compiler)
+        objects, entries = _code_objects(Path(folder), modules)
+        objects += _objects(compiler, Path(folder), constants, manifest, entries)
         try:
-            module.export_library(str(path), fcompile=link, addons=objects)
+            cc.cross_compiler(compiler)(str(path), objects)
         except RuntimeError as error:
             raise ArtifactError(f"{compiler} could not link {path}: {error}") from None
 
 
+def _code_objects(folder: Path, modules: Sequence[Any]) -> tuple[list[str], list[str]]:
+    """An object for each level, its names its own, and the functions that all of them have."""
+    objects, found = [], set()
+    for number, module in enumerate(modules):
+        file = folder / f"level_{number}.o"
+        module.write_to_file(str(file), "o")
+
+        def renamed(symbol: Symbol, number: int = number) -> str | None:
+            if symbol.name.startswith(PREFIX) and not symbol.variable:
+                found.add(symbol.name.removeprefix(PREFIX))
+            return own_name(number, symbol)
+
+        rename_symbols(file, renamed)
+        objects.append(str(file))
+    return objects, sorted(found)
+
+
 def _objects(
-    compiler: str, folder: Path, constants: np.ndarray, manifest: Mapping[str, Any]
+    compiler: str,
+    folder: Path,
+    constants: np.ndarray,
+    manifest: Mapping[str, Any],
+    entries: Sequence[str],
 ) -> list[str]:
     data, text = folder / "constants.bin", folder / "manifest.json"
     constants.tofile(data)
@@ -98,13 +119,16 @@ def _objects(
         signature_symbol=SIGNATURE_SYMBOL,
         signature=json.dumps(signature_text(manifest)),
     )
-    sources = {"section.S": section, "bind.c": source}
+    levels = [Level(v["name"], v["architecture"], v["sets"]) for v in manifest["levels"]]
+    sources = {"section.S": section, "entry.c": source + entry_source(levels, entries)}
     objects = []
     for name, source in sources.items():
         file = folder / name
         file.write_text(source)
         target = file.with_suffix(".o")
-        command = [compiler, "-c", "-O2", "-fPIC", str(file), "-o", str(target)]
+        # What asks the processor has to run on any, whatever the compiler's default is.
+        plain = _PLAIN.get(levels[0].architecture, [])
+        command = [compiler, *plain, "-c", "-O2", "-fPIC", str(file), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise ArtifactError(f"{compiler} could not assemble {name}: {done.stderr.strip()}")

@@ -23,6 +23,7 @@ ENTRY = "main"
 BIND = "tvm_disc_bind"
 POOL = "tvm_disc_pool"
 DIRECT = "tvm_disc_direct"
+CHECK = "tvm_disc_check"  # of saved programs: whether they run here
 STATE_SLOT = "tvm_disc_state_slot"
 
 

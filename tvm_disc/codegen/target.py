@@ -45,6 +45,14 @@ def instruction_sets(target: Any) -> list[str]:
     return [name for name in known if name in found]
 
 
+def level_of(target: Any) -> processor.Level:
+    """A resolved target, as a saved program and its user call it."""
+    own = [str(a) for a in target.attrs.get("mattr", []) if str(a) not in _ATTRIBUTES]
+    name = " ".join([str(target.attrs.get("mcpu") or "generic"), *own])
+    architecture = processor.architecture(_triple(target.attrs))
+    return processor.Level(name, architecture, tuple(instruction_sets(target)))
+
+
 def runs_here(target: Any) -> bool:
     """Whether a resolved target is this very CPU."""
     return "mtriple" not in target.attrs and target.attrs.get("mcpu") == host_cpu()

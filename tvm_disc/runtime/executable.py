@@ -19,7 +19,7 @@ import tvm
 
 from tvm_disc.codegen.export import export, read_manifest, signature_text
 from tvm_disc.codegen.formula import evaluate
-from tvm_disc.codegen.host_abi import BIND, DIRECT, POOL
+from tvm_disc.codegen.host_abi import BIND, DIRECT, ENTRY, POOL
 from tvm_disc.codegen.host_memory import (
     KEPT,
     MISSES,
@@ -30,7 +30,7 @@ from tvm_disc.codegen.host_memory import (
     THREADS,
 )
 from tvm_disc.codegen.profile_host import COUNT, ROOM
-from tvm_disc.errors import ArtifactError, BadInput, GuardFailed
+from tvm_disc.errors import ArtifactError, BadInput, GuardFailed, WrongProcessor
 from tvm_disc.runtime.arrays import (
     ARRAY_TYPE,
     CONVERTERS,
@@ -49,6 +49,7 @@ from tvm_disc.runtime.arrays import (
     remember,
 )
 from tvm_disc.runtime.calls import table
+from tvm_disc.runtime.code import Code
 from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
@@ -68,20 +69,16 @@ class Executable:
     """
 
     def __init__(
-        self,
-        module: Any,
-        manifest: Mapping[str, Any],
-        constants: np.ndarray | None = None,
-        timings: Mapping[str, float] | None = None,
+        self, code: Code, constants: np.ndarray | None = None, timings: Mapping[str, float] = {}
     ) -> None:
-        self._module = module
+        self._code = code
         self._main: Callable[..., Any] = self._first_call
-        self._manifest = dict(manifest)
+        self._manifest = code.description()
         self._constants = constants
-        self.timings = dict(timings or {})
-        self._outputs: Any = manifest["outputs"]
+        self.timings = dict(timings)
+        self._outputs: Any = self._manifest["outputs"]
         self._names: list[str] = [name for name, _, _ in self.signature]
-        self._codec = Codec.of(manifest.get("external"), self._names)
+        self._codec = Codec.of(self._manifest.get("external"), self._names)
         self._binding = threading.Lock()
         self._direct: Callable[..., int] = not_direct
         # Shapes of NumPy inputs seen before, and what to allocate for them.
@@ -95,7 +92,7 @@ class Executable:
         """Make the machine code ready now; otherwise the first call does, which then takes longer.
 
         Raises:
-            ArtifactError: the program was compiled for another machine.
+            WrongProcessor: the program was compiled for another machine.
         """
         with self._binding:
             if self._main == self._first_call:
@@ -106,17 +103,19 @@ class Executable:
         return self._main(*args)
 
     def _bind_code(self) -> None:
+        self._code.check()
+        function = self._code.function
         try:
-            main = self._module["main"]
+            main = function(ENTRY)
         except Exception as error:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
         if self._constants is not None:
-            self._module[BIND](self._constants.ctypes.data)
+            function(BIND)(self._constants.ctypes.data)
         if self._manifest.get("vendor"):
             expose()
-        weakref.finalize(self, self._module[POOL], 0, 0)
+        weakref.finalize(self, function(POOL), 0, 0)
         if self._manifest["direct"] and arrays_are_readable():
-            self._direct = self._module[DIRECT]
+            self._direct = function(DIRECT)
         self._main = main
 
     @property
@@ -363,7 +362,7 @@ class Executable:
         with self._binding:
             if self._main == self._first_call:
                 self._bind_code()
-        return int(self._module[POOL](limit, results))
+        return int(self._code.function(POOL)(limit, results))
 
     def workspace_bytes(self, shapes: Mapping[str, Sequence[int]]) -> int:
         """Bytes of temporary memory that one call needs for input shapes, without running.
@@ -475,11 +474,11 @@ class Executable:
         """
         if self._constants is None:
             raise ArtifactError("a loaded program cannot be saved again; copy its file")
-        export(self._module, self._constants, self._manifest, Path(path), compiler)
+        export(self._code.modules, self._constants, self._code.manifest, Path(path), compiler)
 
     def source(self, kind: str = "ll") -> str:
         """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
-        return str(self._module.inspect_source(kind))
+        return str(self._code.module.inspect_source(kind))
 
 
 def load(path: str | Path) -> Executable:
@@ -487,7 +486,12 @@ def load(path: str | Path) -> Executable:
 
     Raises:
         ArtifactError: the file is missing, not ours, or of another version.
+        WrongProcessor: it was compiled for another processor.
     """
     manifest = read_manifest(Path(path))
-    module = tvm.runtime.load_module(str(path))
-    return Executable(module, manifest)
+    code = Code([tvm.runtime.load_module(str(path))], manifest, None, saved=True)
+    try:
+        code.check()
+    except WrongProcessor as error:
+        raise WrongProcessor(f"{path}: {error}") from None
+    return Executable(code)

@@ -14,10 +14,12 @@ from tqdm import tqdm
 from tvm import tirx
 
 from tvm_disc.codegen.program import Define, If, Launch, Loop, Program, Region
+from tvm_disc.codegen.target import level_of, resolve_target
 from tvm_disc.compile import Prepared, context_of, prepare
 from tvm_disc.debug import Trace
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import Unsupported, WrongProcessor
 from tvm_disc.options import Options
+from tvm_disc.processor import best_of
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_micro import MicroKernels
@@ -162,7 +164,9 @@ def measure_tasks(
     The code of the tasks is kept as ``library`` (see :func:`build_bench`).
     """
     fleet = None if remote is None else Fleet(remote)
-    context = context_of(front.target, None if fleet is None else fleet.cpu_name())
+    cpu = None if fleet is None else fleet.cpu_name()
+    require_machine(front.target, cpu)
+    context = context_of(front.target, cpu)
     known = read_records(result.records, context)
     result.warning = known.problems(result.records)
     jobs = _interleaved([[(t, p) for p in t.missing(known)] for t in tasks])
@@ -252,6 +256,26 @@ def _same_variants(task: Task, machine: Machine) -> list[Variant]:
     wanted = {v.key for v in task.variants}
     space = variant_space(task.group, Solver(), machine)
     return [v for v in space.variants if v.key in wanted]
+
+
+def require_machine(target: Any, remote_cpu: str | None) -> None:
+    """Ask whether what measures runs code for ``target``: this machine, or others of one CPU.
+
+    Raises:
+        WrongProcessor: it does not.
+    """
+    level = level_of(target)
+    if remote_cpu is None:
+        best_of([level])
+        return
+    own = {k: target.attrs[k] for k in ("mtriple",) if k in target.attrs}
+    theirs = level_of(resolve_target({"kind": "llvm", "mcpu": remote_cpu, **own}))
+    absent = [name for name in level.sets if name not in theirs.sets]
+    if absent:
+        raise WrongProcessor(
+            f"the machines' processor, {remote_cpu}, lacks {', '.join(absent)} (for {level.name}); "
+            f'tune with target="llvm -mcpu={remote_cpu}"'
+        )
 
 
 def _lanes(

@@ -1,0 +1,86 @@
+"""Names in relocatable objects (ELF, 64 bits, little endian), changed in place.
+
+Programs compiled for several levels define the same names, and where a linker merges equal ones (of
+functions that stand in every object) it may take that of a level the processor does not have.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tvm_disc.errors import ArtifactError
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_IDENTITY = b"\x7fELF\x02\x01"
+_SYMBOL_TABLE = 2
+_GLOBAL, _WEAK, _HIDDEN = 1, 2, 2
+_VARIABLE = 1
+
+
+class Symbol(NamedTuple):
+    """A name that an object defines for others."""
+
+    name: str
+    variable: bool
+
+
+def rename_symbols(path: Path, renamed: Callable[[Symbol], str | None]) -> None:
+    """Give what an object defines for others another name, which stays inside the library.
+
+    None leaves a symbol as it is.
+
+    Raises:
+        ArtifactError: no such object.
+    """
+    data = bytearray(path.read_bytes())
+    if data[: len(_IDENTITY)] != _IDENTITY:
+        raise ArtifactError(f"{path.name}: expected an ELF object of 64 bits, little endian")
+    sections = _sections(data)
+    for kind, at, size, link in sections:
+        if kind != _SYMBOL_TABLE:
+            continue
+        names = _names(data, sections[link])
+        for where in range(at, at + size, _SYMBOL.size):
+            name_at, info, _, section, value, length = _SYMBOL.unpack_from(data, where)
+            if section == 0 or info >> 4 not in (_GLOBAL, _WEAK):
+                continue
+            name = bytes(names[name_at : names.index(0, name_at)]).decode()
+            other = renamed(Symbol(name, info & 15 == _VARIABLE))
+            if other is not None:
+                fields = (len(names), info, _HIDDEN, section, value, length)
+                _SYMBOL.pack_into(data, where, *fields)
+                names += other.encode() + b"\0"
+        _replace_names(data, link, names)
+    path.write_bytes(data)
+
+
+def _sections(data: bytearray) -> list[tuple[int, int, int, int]]:
+    """(kind, offset, size, link) of every section."""
+    header = _HEADER.unpack_from(data)
+    start, count = header[6], header[12]
+    if count == 0:  # more than fit: the first section holds the number
+        count = _SECTION.unpack_from(data, start)[5]
+    rows = [_SECTION.unpack_from(data, start + k * _SECTION.size) for k in range(count)]
+    return [(row[1], row[4], row[5], row[6]) for row in rows]
+
+
+def _names(data: bytearray, section: tuple[int, int, int, int]) -> bytearray:
+    _, at, size, _ = section
+    return data[at : at + size]
+
+
+def _replace_names(data: bytearray, section: int, names: bytearray) -> None:
+    """Put a longer table of names at the end of the file; other sections may share it."""
+    at = _HEADER.unpack_from(data)[6] + section * _SECTION.size
+    fields = list(_SECTION.unpack_from(data, at))
+    fields[4], fields[5] = len(data), len(names)
+    _SECTION.pack_into(data, at, *fields)
+    data += names
+
+
+__all__ = ["Symbol", "rename_symbols"]
