@@ -19,7 +19,7 @@ import tvm
 from tvm import tirx
 from tvm.script import tirx as T
 
-from tvm_disc.codegen.build import compile_tir
+from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import host_target as this_machine
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules import vecmath

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 import pytest
@@ -46,3 +48,9 @@ def _lacks(architecture: str, sets: Any) -> list[str]:
 
 def _reason(absent: list[str]) -> str:
     return f"needs {', '.join(absent)}, which this processor lacks"
+
+
+def linux_with_cores(count: int) -> pytest.MarkDecorator:
+    """A mark: the test needs Linux and so many cores that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
+    return pytest.mark.skipif(cores < count, reason=f"needs Linux and {count} cores, has {cores}")

@@ -16,16 +16,24 @@ import tvm_ffi
 from tvm import relax
 
 from tvm_disc import errors
-from tvm_disc.codegen.build import compile_tir, emit_tir
+from tvm_disc.codegen.build import emit_tir, uses_workers
 from tvm_disc.codegen.forms import program_launches
 from tvm_disc.codegen.formula import workspace_formula
 from tvm_disc.codegen.host_abi import plain_dim
 from tvm_disc.codegen.host_numpy import takes_numpy
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower import lower_program
+from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.outline import outline
 from tvm_disc.codegen.program import Program
-from tvm_disc.codegen.target import binds_threads, level_of, resolve_target, runs_here
+from tvm_disc.codegen.target import (
+    has_threads,
+    level_of,
+    resolve_target,
+    runs_here,
+    triple_of,
+)
+from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import read_model
@@ -100,7 +108,10 @@ def build(
     compilations += 1
     manifest = describe(front.programs, front.versions, front.library, front.refused)
     manifest["levels"] = [level_of(front.target)._asdict()]
-    exe = Executable(Code([compiled], manifest, None, saved=False), constants)
+    own_threads = uses_workers(front.programs, front.machine)
+    manifest["threads"] = triple_of(front.target.attrs) if own_threads else ""
+    threads = home_of_process if manifest["threads"] else int
+    exe = Executable(Code([compiled], manifest, None, saved=False), constants, home=threads)
     if options.load and runs_here(front.target):
         # LLVM generates code when it is first asked for; a first call should not wait for it.
         with trace.stage("load"):
@@ -191,7 +202,7 @@ def machine_of(target: Any, options: Options) -> Machine:
         model_for(isa, mcpu),
         records=records,
         trees=trees,
-        affinity=binds_threads(target),
+        own_threads=has_threads(target),
         memory=memory_for(isa, mcpu),
     )
 
@@ -243,8 +254,9 @@ def _kernel(func: Any) -> bool:
 
 
 def default_threads() -> int:
-    """The size of TVM's thread pool, or the number of processors."""
-    return int(os.environ.get("TVM_NUM_THREADS") or os.cpu_count() or 1)
+    """As many threads as this process has cores, or as TVM's pool is told to have."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return int(os.environ.get("TVM_NUM_THREADS") or cores or 1)
 
 
 def read(source: Source) -> Any:

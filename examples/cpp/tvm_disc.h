@@ -50,9 +50,6 @@ class Program {
                                "; compile the model again");
     }
     *signature = text;
-    // Workers that no core is bound to, and that sleep soon: see "Threads" in docs/runtime.md.
-    setenv("TVM_BIND_THREADS", "0", 0);
-    setenv("TVM_THREAD_POOL_SPIN_COUNT", "20000", 0);
     tvm::ffi::Module module = tvm::ffi::Module::LoadFromFile(path);
     try {
       module->GetFunction("tvm_disc_check").value()(-1);

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm.ir import GlobalVar
 
-from tvm_disc.codegen.build import compile_tir
+from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules.emit import Block, byte_offset, i64, ramp

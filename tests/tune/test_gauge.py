@@ -10,7 +10,7 @@ import pytest
 import tvm
 from tvm.ir import GlobalVar
 
-from tvm_disc.codegen.build import compile_tir
+from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.tune import gauge

@@ -12,7 +12,6 @@ import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
-from tvm.tirx import transform as T
 
 from tvm_disc.codegen.emit_function import object_functions, raise_function
 from tvm_disc.codegen.emit_host import HostEmitter
@@ -36,15 +35,14 @@ from tvm_disc.codegen.host_memory import (
 from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
 from tvm_disc.codegen.host_objects import RAISE, Errors
 from tvm_disc.codegen.host_results import result_functions
-from tvm_disc.codegen.launch import LAUNCH, find_launch, launch_function
 from tvm_disc.codegen.memory import plan_region
 from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.profile_host import profile_functions
 from tvm_disc.codegen.program import Program
+from tvm_disc.codegen.threads.glue import with_glue
 from tvm_disc.schedules.emit import Block, call, prim_func
 from tvm_disc.schedules.kernel import Machine
-from tvm_disc.schedules.llvm_ops import link
 
 
 @dataclass
@@ -97,9 +95,9 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     functions.update(memory_functions())
     functions.update(result_functions())
     functions.update(profile_functions())
-    functions[GlobalVar(BIND)] = _bind(slot, machine.threads)
-    if machine.threads > 1:
-        functions[LAUNCH] = launch_function()
+    own_threads = uses_workers(versions, machine)
+    bind = _bind(slot, machine.threads)
+    functions[GlobalVar(BIND)] = with_glue(bind) if own_threads else bind
     functions[GlobalVar(POOL)] = _pool(slot)
     errors = Errors()
     names: dict[Any, Any] = {}
@@ -111,12 +109,17 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
         names, made = object_functions(versions[-1], own[-1], errors)
         functions.update(made)
     served = list(zip(versions, own, strict=True))
-    functions[main] = HostEmitter(served, slot, names, errors).function()
+    functions[main] = HostEmitter(served, slot, names, errors, own_threads).function()
     if heaped:
         functions[RAISE] = raise_function(errors)
     if takes_numpy(versions[-1]):
         functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
     return tvm.IRModule(functions), section
+
+
+def uses_workers(versions: Sequence[Program], machine: Machine) -> bool:
+    """Whether kernels of a program run on the workers of its process."""
+    return machine.own_threads and any(k.parallel for p in versions for k in p.kernels)
 
 
 def _shared(programs: Sequence[Sequence[np.ndarray]]) -> tuple[list[np.ndarray], list[list[int]]]:
@@ -148,13 +151,11 @@ def _slot_function() -> Any:
 
 
 def _bind(slot: Any, threads: int) -> Any:
-    """``(address of the constants) -> None``; the caller keeps them alive."""
+    """``(address of the constants, home of the workers or 0) -> None``; the caller keeps both."""
 
     def emit(block: Block, args: Arguments) -> None:
-        address = args.integer(0)
-        new_state(block, slot, block.bind("address", address), threads)
-        if threads > 1:
-            find_launch(block)
+        constants, home = (block.bind(n, args.integer(k)) for k, n in enumerate(("at", "home")))
+        new_state(block, slot, constants, home, threads)
 
     return packed(BIND, emit)
 
@@ -175,22 +176,3 @@ def _pool(slot: Any) -> Any:
         return tirx.reinterpret("int64", state.data)
 
     return packed(POOL, emit)
-
-
-# Statement simplification is left out on purpose: it would inline the bindings by which kernels
-# share values, and everything else it does LLVM does as well. Vector code is written as such.
-LOWERING = (
-    T.SplitHostDevice,
-    T.MakePackedAPI,
-    T.LowerTVMBuiltin,
-    T.LowerIntrin,
-)
-
-
-def compile_tir(mod: Any, target: Any) -> Any:
-    """Lower and compile a TIR module for a CPU target."""
-    name, first = next(iter(mod.functions_items()))
-    mod.update_func(name, link(first, target))
-    mod = T.BindTarget(target.with_host(target))(mod)
-    mod = tvm.transform.Sequential([p() for p in LOWERING])(mod)
-    return tvm.get_global_func("target.build.llvm")(mod, target)

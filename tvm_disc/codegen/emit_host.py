@@ -29,9 +29,9 @@ from tvm_disc.codegen.host_abi import (
 from tvm_disc.codegen.host_memory import CONSTANTS, state_of
 from tvm_disc.codegen.host_objects import Errors
 from tvm_disc.codegen.host_outputs import OutputEmitter
-from tvm_disc.codegen.launch import install_launch
 from tvm_disc.codegen.profile_host import WHOLE_CALL, kernel_numbers
 from tvm_disc.codegen.program import HostFunction, Program
+from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.index import product
 
@@ -45,6 +45,7 @@ class HostEmitter(OutputEmitter):
 
     Args:
         versions: each program with the offsets of its constants; the last one takes every call.
+        own_threads: whether kernels run on the workers of ``codegen.threads``.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class HostEmitter(OutputEmitter):
         slot_gv: Any,
         functions: Mapping[HostFunction, Any],
         errors: Errors,
+        own_threads: bool = False,
     ) -> None:
         super().__init__(*versions[-1], functions, errors)
+        self.own_threads = own_threads
         self.versions = versions
         self.slot_gv = slot_gv
         self.self_handle = tirx.Var("self_handle", void_pointer())
@@ -111,10 +114,9 @@ class HostEmitter(OutputEmitter):
 
     def _begin(self, program: Program) -> None:
         """Count the call, if the program splits kernels and the call is not over at once."""
-        choices = [k.choice for k in program.kernels if k.choice is not None]
-        if all(v.run.parts == 1 for c in choices for v in c.variants):
+        if not (self.own_threads and any(k.parallel for k in program.kernels)):
             return
-        install_launch(self.block)
+        install_launch(self.block, self._home())
         read = [
             product(dims) * element_bytes(dtype)
             for (_, _, dtype), dims in zip(program.signature.inputs, self.input_dims, strict=True)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from tvm_disc import processor
 from tvm_disc.codegen.elf import Symbol
 from tvm_disc.codegen.host_abi import BIND, CHECK
+from tvm_disc.codegen.threads.home import THREADS
 from tvm_disc.errors import WrongProcessor
 from tvm_disc.processor import Level
 
@@ -25,15 +26,20 @@ PREFIX = "__tvm_ffi_"
 _CONTEXT = ("__TVM", "__tvm_ffi__library_")
 
 
-def own_name(level: int, symbol: Symbol) -> str | None:
-    """The name within the library of what the code of a level defines."""
+def own_name(level: int | str, symbol: Symbol) -> str | None:
+    """The name within the library of what the code of a level, or another part, defines."""
     if symbol.variable and symbol.name.startswith(_CONTEXT):
         return None
     return f"disc_{level}_{symbol.name}"
 
 
-def entry_source(levels: Sequence[Level], entries: Sequence[str]) -> str:
-    """The C source; ``entries`` are the functions that every level has, without their prefix."""
+def entry_source(levels: Sequence[Level], entries: Sequence[str], threads: bool) -> str:
+    """The C source.
+
+    Args:
+        entries: the functions that every level has, without their prefix.
+        threads: whether the library contains the workers (``codegen.threads``).
+    """
     architecture = levels[0].architecture
     known = list(processor.SETS.get(architecture, {}))
     rows = range(len(levels))
@@ -57,6 +63,7 @@ def entry_source(levels: Sequence[Level], entries: Sequence[str]) -> str:
             "{" + ", ".join([f"refuse_{k}"] * len(entries)) + "}" for k in range(len(levels) + 1)
         ),
         bind=entries.index(BIND),
+        threads=_THREADS if threads else _NO_THREADS,
         check=f"{PREFIX}{CHECK}",
         entries="\n".join(
             f"ENTRY({PREFIX}{name}{f'_level_{k}' if k < len(levels) else ''}, {k}, {number})"
@@ -138,6 +145,16 @@ static int Reported(const Set* set) { return set->name != 0; } /* %.0s */"""
 
 _MACHINE = {"x86_64": _X86, "aarch64": _AARCH64}
 
+_THREADS = f"""
+extern int threads(CALL) __asm__("{own_name("threads", Symbol(PREFIX + THREADS, False))}");
+"""
+_NO_THREADS = """
+static int threads(CALL) {
+  (void)self; (void)args; (void)count; (void)result;
+  return 0;
+}
+"""
+
 _SOURCE = """
 #include <stdint.h>
 #include <stdio.h>
@@ -152,7 +169,7 @@ typedef int (*Entry)(CALL);
 extern const char tvm_disc_constants[];
 extern void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
 {code}
-
+{threads}
 static const char* const kNames[] = {{{names}}};
 static const int8_t kNeeds[]{needs};
 static const char* const kPlainNames[] = {{{plain_names}}};
@@ -240,15 +257,17 @@ static void Explain(int from, int to, char* text) {{
 }}
 
 __attribute__((constructor)) static void Choose(void) {{
+  Any home = {{1, 0, 0}};
+  threads(0, NULL, 0, &home);
   for (int k = 0; k < kLevels; ++k) {{
     if (Missing(kNeeds[k], NULL)) {{
       Explain(k, k + 1, why[k]);
       continue;
     }}
-    Any argument = {{1, 0, (int64_t)(intptr_t)tvm_disc_constants}}, none = {{0, 0, 0}};
+    Any given[2] = {{{{1, 0, (int64_t)(intptr_t)tvm_disc_constants}}, home}}, none = {{0, 0, 0}};
     memcpy(table[k], kCode[k], sizeof(table[k]));
     memcpy(table[kLevels], kCode[k], sizeof(table[k]));
-    table[k][{bind}](0, &argument, 1, &none);
+    table[k][{bind}](0, given, 2, &none);
     best = k;
   }}
   if (best < 0) Explain(0, kLevels, why[kLevels]);

@@ -22,6 +22,7 @@ from tvm.support import cc
 
 from tvm_disc.codegen.elf import Symbol, rename_symbols
 from tvm_disc.codegen.entry_code import PREFIX, entry_source, own_name
+from tvm_disc.codegen.threads.module import threads_module
 from tvm_disc.errors import ArtifactError
 from tvm_disc.processor import Level
 
@@ -78,6 +79,8 @@ def export(
         )
     with tempfile.TemporaryDirectory() as folder:
         objects, entries = _code_objects(Path(folder), modules)
+        if manifest["threads"]:
+            objects.append(_threads_object(Path(folder), manifest["threads"]))
         objects += _objects(compiler, Path(folder), constants, manifest, entries)
         try:
             cc.cross_compiler(compiler)(str(path), objects)
@@ -102,6 +105,14 @@ def _code_objects(folder: Path, modules: Sequence[Any]) -> tuple[list[str], list
     return objects, sorted(found)
 
 
+def _threads_object(folder: Path, triple: str) -> str:
+    """The workers, for any processor of an architecture."""
+    file = folder / "threads.o"
+    threads_module(triple).write_to_file(str(file), "o")
+    rename_symbols(file, lambda symbol: own_name("threads", symbol))
+    return str(file)
+
+
 def _objects(
     compiler: str,
     folder: Path,
@@ -120,7 +131,10 @@ def _objects(
         signature=json.dumps(signature_text(manifest)),
     )
     levels = [Level(v["name"], v["architecture"], v["sets"]) for v in manifest["levels"]]
-    sources = {"section.S": section, "entry.c": source + entry_source(levels, entries)}
+    sources = {
+        "section.S": section,
+        "entry.c": source + entry_source(levels, entries, bool(manifest["threads"])),
+    }
     objects = []
     for name, source in sources.items():
         file = folder / name

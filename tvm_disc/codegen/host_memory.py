@@ -22,8 +22,10 @@ Expr: TypeAlias = Any
 
 # The state, in 64-bit words.
 CONSTANTS, FREE, LIMIT, KEPT, REQUESTS, MISSES, MUTEX, BLOCKS = 0, 1, 2, 3, 4, 5, 8, 24
-# Threads that all calls may use together, those that each may use now, and calls that count.
-THREADS, SHARE, ACTIVE = 6, 7, 20
+# Threads that a kernel may use.
+THREADS = 6
+# Where the workers of the process have their state (``codegen.threads``), or 0.
+HOME = 7
 KEPT_BLOCKS = 16
 # Results: bytes of them that are kept at most and now, and the one that is to go next.
 RESULT_LIMIT, RESULTS, NEXT_RESULT = 21, 22, 23
@@ -34,9 +36,9 @@ DEFAULT_LIMIT_BYTES = 1 << 30
 DEFAULT_RESULT_BYTES = 256 << 20
 # In front of every block: its size, and the address that the system gave.
 HEADER_BYTES = 64
-TAKE, GIVE, TRIM, DROP, TENSOR, COUNT_CALL = (
+TAKE, GIVE, TRIM, DROP, TENSOR = (
     GlobalVar(f"tvm_disc_{name}")
-    for name in ("take", "give", "trim_blocks", "drop_results", "new_tensor", "count_call")
+    for name in ("take", "give", "trim_blocks", "drop_results", "new_tensor")
 )
 
 
@@ -46,7 +48,6 @@ def memory_functions() -> dict[Any, Any]:
         TAKE: _take(),
         GIVE: _give(),
         TRIM: _trim(),
-        COUNT_CALL: _count_call(),
     }
 
 
@@ -84,7 +85,7 @@ def lock(block: Block, state: Any, verb: str) -> None:
     block.eval(O.call_extern("int32", f"pthread_mutex_{verb}", _address(state, MUTEX)))
 
 
-def new_state(block: Block, slot: Any, constants: Expr, threads: int) -> Buffer:
+def new_state(block: Block, slot: Any, constants: Expr, home: Expr, threads: int) -> Buffer:
     """Make the program's state, once."""
     cell = static_cell(block, slot)
     with block.when(tirx.EQ(cell[i64(0)], i64(0))):
@@ -97,11 +98,11 @@ def new_state(block: Block, slot: Any, constants: Expr, threads: int) -> Buffer:
         block.store(state, LIMIT, i64(DEFAULT_LIMIT_BYTES))
         block.store(state, RESULT_LIMIT, i64(DEFAULT_RESULT_BYTES))
         block.store(state, THREADS, i64(threads))
-        block.store(state, SHARE, i64(threads))
         free = O.call_extern("handle", "dlsym", as_pointer(i64(0)), StringImm("free"))
         block.store(state, FREE, bits_of(block.bind("free", free)))
     state = state_of(block, cell)
     block.store(state, CONSTANTS, constants)
+    block.store(state, HOME, home)
     return state
 
 
@@ -231,17 +232,3 @@ def _trim() -> Any:
     lock(block, state_ptr, "unlock")
     block.eval(call(DROP, state_ptr))
     return prim_func([state_ptr], block.stmt())
-
-
-def _count_call() -> Any:
-    """``count_call(state, change)``: a call begins (1) or ends (-1); threads are shared anew."""
-    state_ptr, change = words("state"), tirx.Var("change", "int64")
-    block = Block()
-    state = block.declare("s", state_ptr, "int64")
-    lock(block, state_ptr, "lock")
-    active = block.bind("active", state[i64(ACTIVE)] + change)
-    block.store(state, ACTIVE, active)
-    each = tirx.truncdiv(state[i64(THREADS)], tirx.max(active, i64(1)))
-    block.store(state, SHARE, tirx.max(each, i64(1)))
-    lock(block, state_ptr, "unlock")
-    return prim_func([state_ptr, change], block.stmt())

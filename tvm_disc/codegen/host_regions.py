@@ -12,7 +12,7 @@ from tvm.tirx import op as O
 from tvm.tirx import stmt as S
 
 from tvm_disc.codegen.host_abi import as_pointer, i32
-from tvm_disc.codegen.host_memory import COUNT_CALL, GIVE, SHARE, TAKE
+from tvm_disc.codegen.host_memory import GIVE, HOME, TAKE, THREADS
 from tvm_disc.codegen.placement import ALIGNMENT_BYTES, tops
 from tvm_disc.codegen.profile_host import (
     NOW,
@@ -39,6 +39,7 @@ from tvm_disc.codegen.program import (
     Storage,
     Value,
 )
+from tvm_disc.codegen.threads.glue import count_call, share_of
 from tvm_disc.schedules.emit import Block, Buffer, byte_offset, call, i64
 from tvm_disc.schedules.sizes import Sizes
 
@@ -74,6 +75,7 @@ class RegionEmitter:
         self.constants: Expr = None
         self.null: Expr = None
         self.state: Expr = None
+        self.own_threads = False  # whether kernels run on workers that all programs share
         self.counted: Expr = None  # whether this call is one among which threads are shared
         self.profile: Expr = None  # address of the record of a timed call, or 0
         self.kernel_numbers: Mapping[str, int] = {}
@@ -108,10 +110,14 @@ class RegionEmitter:
         raise NotImplementedError
 
     def _count_call(self, change: int) -> None:
-        """Tell the program that this call begins or ends, if it is one to be counted."""
+        """Tell other calls that this one begins or ends, if it is one to be counted."""
         if self.counted is not None:
             with self.block.when(self.counted):
-                self.block.eval(call(COUNT_CALL, self.state, i64(change)))
+                count_call(self.block, self._home(), change)
+
+    def _home(self) -> Expr:
+        words = self.block.declare("words", self.state, "int64")
+        return self.block.bind("home", words[i64(HOME)])
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -237,8 +243,10 @@ class RegionEmitter:
         null = byte_offset(self.null, 0, "float32")
         args.append(self._typed(launch.scratch, "float32") if launch.scratch else null)
         args += [i64(s) for s in launch.symbols]
-        # Read anew for every kernel: other calls come and go.
-        args.append(self.block.declare("words", self.state, "int64")[i64(SHARE)])
+        most = self.block.declare("words", self.state, "int64")[i64(THREADS)]
+        # Asked anew for every kernel that has parts: other calls come and go.
+        shared = self.own_threads and kernel.parallel
+        args.append(share_of(self.block, self._home(), most) if shared else most)
         number = i64(self.kernel_numbers[kernel.name])
         with self._timed(number, launch):
             self.block.eval(call(kernel.entry, *args))

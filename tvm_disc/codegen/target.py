@@ -40,7 +40,7 @@ def host_target() -> dict[str, Any]:
 
 def instruction_sets(target: Any) -> list[str]:
     """What code for a target may use that not every processor of its architecture has."""
-    known = processor.SETS.get(processor.architecture(_triple(target.attrs)), {})
+    known = processor.SETS.get(processor.architecture(triple_of(target.attrs)), {})
     found = {str(f) for f in tvm.get_global_func("target.llvm_get_cpu_features")(target)}
     return [name for name in known if name in found]
 
@@ -49,7 +49,7 @@ def level_of(target: Any) -> processor.Level:
     """A resolved target, as a saved program and its user call it."""
     own = [str(a) for a in target.attrs.get("mattr", []) if str(a) not in _ATTRIBUTES]
     name = " ".join([str(target.attrs.get("mcpu") or "generic"), *own])
-    architecture = processor.architecture(_triple(target.attrs))
+    architecture = processor.architecture(triple_of(target.attrs))
     return processor.Level(name, architecture, tuple(instruction_sets(target)))
 
 
@@ -58,13 +58,17 @@ def runs_here(target: Any) -> bool:
     return "mtriple" not in target.attrs and target.attrs.get("mcpu") == host_cpu()
 
 
-def binds_threads(target: Any) -> bool:
-    """Whether threads on a resolved target may choose their cores: 64-bit Linux, not Android."""
-    triple = _triple(target.attrs)
+def has_threads(target: Any) -> bool:
+    """Whether programs for a resolved target have threads of their own: 64-bit Linux, not Android.
+
+    Elsewhere they use those of TVM's runtime.
+    """
+    triple = triple_of(target.attrs)
     return "linux" in triple and "android" not in triple and "64" in triple.split("-")[0]
 
 
-def _triple(attrs: Any) -> str:
+def triple_of(attrs: Any) -> str:
+    """LLVM's name of the machine and system of a target."""
     return str(attrs.get("mtriple") or tvm.get_global_func("target.llvm_get_system_triple")())
 
 
@@ -153,7 +157,7 @@ def _known_cpu(given: dict[str, Any]) -> dict[str, Any]:
         host = host_target()
         attributes = [*host.get("mattr", []), *given.get("mattr", [])]
         return {**given, **host, **({"mattr": attributes} if attributes else {})}
-    triple = _triple(given)
+    triple = triple_of(given)
     machine = tvm.target.Target({"kind": "llvm", "mtriple": triple})
     cpus = [str(c) for c in tvm.get_global_func("target.llvm_get_cpu_archlist")(machine)]
     if cpus and str(cpu) not in cpus:

@@ -25,7 +25,6 @@ from tvm_disc.codegen.host_memory import (
     MISSES,
     REQUESTS,
     RESULTS,
-    SHARE,
     STATE_WORDS,
     THREADS,
 )
@@ -69,9 +68,14 @@ class Executable:
     """
 
     def __init__(
-        self, code: Code, constants: np.ndarray | None = None, timings: Mapping[str, float] = {}
+        self,
+        code: Code,
+        constants: np.ndarray | None = None,
+        timings: Mapping[str, float] = {},
+        home: Callable[[], int] = int,
     ) -> None:
         self._code = code
+        self._home = home  # the address of the workers' home, for a program that was compiled here
         self._main: Callable[..., Any] = self._first_call
         self._manifest = code.description()
         self._constants = constants
@@ -110,7 +114,7 @@ class Executable:
         except Exception as error:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
         if self._constants is not None:
-            function(BIND)(self._constants.ctypes.data)
+            function(BIND)(self._constants.ctypes.data, self._home())
         if self._manifest.get("vendor"):
             expose()
         weakref.finalize(self, function(POOL), 0, 0)
@@ -344,8 +348,9 @@ class Executable:
 
     @property
     def threads(self) -> int:
-        """How many threads the kernels of all calls may use together; at first what was compiled
-        for, which is also the most that one kernel is split into."""
+        """How many threads a kernel may use; at first what was compiled for, which is also the most
+        that one is split into. Calls that are active at once share the cores, whichever program's.
+        """
         return int(self._state()[THREADS])
 
     @threads.setter
@@ -353,7 +358,7 @@ class Executable:
         if count < 1:
             raise BadInput(f"threads: expected at least 1, found {count}")
         words = self._state()
-        words[THREADS] = words[SHARE] = count
+        words[THREADS] = count
 
     def _state(self) -> ctypes.Array[ctypes.c_int64]:
         return (ctypes.c_int64 * STATE_WORDS).from_address(self._call_pool(-1, -1))

@@ -111,7 +111,7 @@ def _by_work(variants: Sequence[Variant], model: CostModel) -> Choice:
     runs = [v for v in variants if v.plan is plan]
     if len(runs) == 1 or static_dim(plan.work) is not None:
         return Choice(runs[:1], trees.Leaf(0))
-    enough = int(2 * (model.wake_ns + model.late_ns) / model.op_ns)
+    enough = int(2 * model.wake_ns / model.op_ns)
     asked = [(plan.work, str(plan.work))]
     return Choice(runs[:2], trees.Split(0, enough, trees.Leaf(0), trees.Leaf(1)), asked)
 

@@ -2,8 +2,7 @@
 
 serial     the template's own estimate, or the work at the speed of plain vector code, and at least
                the bytes moved at the speed of memory, more for those that leave the cache
-parallel   waking the other threads + what late ones cost on average + the share of the busiest
-               one, which has a cache of its own
+parallel   waking the other threads + the share of the busiest one, which has a cache of its own
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.points import Points, Values, evaluate
 from tvm_disc.schedules.variant import Plan, Variant
 
@@ -51,8 +49,6 @@ def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -
         time = plan.doubt * np.sum(runs, axis=0)
     else:
         time = run_ns(plan, parts, points, count, model)
-    if parts > 1:
-        time = time + np.where(evaluate(i64(plan.tasks), points) > 1, model.late_ns, 0.0)
     allowed = np.ones(count, bool)
     for need in plan.needs:
         allowed &= np.broadcast_to(need.at(points), (count,)).astype(bool)

@@ -13,9 +13,6 @@ class CostModel:
         op_ns, byte_ns: one plain operation of vector code, one byte that it moves.
         call_ns: entering a kernel.
         wake_ns: having the other threads begin, and waiting for the last.
-        late_ns: what a call loses on average to threads that begin late: one that sleeps is woken
-            on a core that another process may have. It is rare and takes milliseconds, so that no
-            typical time shows it; measured times of variants do not hold it either.
         parallel, parallel_fma: speed of all threads together, over that of one times their number;
             threads may share the pipes of multiply-adds.
         cycle_ns: a cycle of the multiply-add pipes.
@@ -34,7 +31,6 @@ class CostModel:
     byte_ns: float = 0.05
     call_ns: float = 10.0
     wake_ns: float = 1500.0
-    late_ns: float = 300.0
     parallel: float = 1.0
     parallel_fma: float = 1.0
     cycle_ns: float = 0.35

@@ -29,7 +29,7 @@ class Machine:
         records: measured times to choose variants by; None leaves it to the model.
         trees: decision trees by the key of their group, which go before everything else.
         micro: the register-tile kernels built so far, shared by all contractions.
-        affinity: whether threads may choose their cores, with Linux's functions.
+        own_threads: whether kernels run on threads of ours (``codegen.threads``).
         memory: how its memory wants to be walked.
     """
 
@@ -39,7 +39,7 @@ class Machine:
     records: Records | None = None
     trees: Mapping[str, Any] = field(default_factory=dict)
     micro: MicroKernels = field(default_factory=MicroKernels)
-    affinity: bool = False
+    own_threads: bool = False
     memory: Memory = field(default_factory=Memory)
 
     @property

@@ -40,7 +40,6 @@ from tvm_disc.schedules.index import IndexSpace, add, mul, product
 from tvm_disc.schedules.llvm_ops import tuned_for
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.sizes import Sizes
-from tvm_disc.schedules.threads import STEP_ASIDE, on_threads, step_aside
 from tvm_disc.schedules.tree import Leaf, Split, Tree
 from tvm_disc.schedules.variant import SERIAL, Plan, Stage, Variant
 from tvm_disc.shape import Solver
@@ -85,6 +84,11 @@ class Kernel:
     choice: Choice | None = None
     group: Group | None = None
 
+    @property
+    def parallel(self) -> bool:
+        """Whether a call may run on several threads."""
+        return self.choice is not None and any(v.run.parts > 1 for v in self.choice.variants)
+
 
 def single(plan: Plan) -> Choice:
     """The choice of a kernel that has one way to run."""
@@ -104,10 +108,7 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
                 with tuned_for(machine.isa):
                     funcs[gv] = _body_function(part.group, part.plan, solver, symbols)
     entry = GlobalVar(group.name)
-    apart = machine.affinity and any(v.run.parts > 1 for v in choice.variants)
-    funcs[entry] = _Driver(group, choice, symbols, bodies, apart).function()
-    if apart:
-        funcs[STEP_ASIDE] = step_aside()
+    funcs[entry] = _Driver(group, choice, symbols, bodies).function()
     plan = choice.variants[0].plan
     return Kernel(
         group.name,
@@ -267,9 +268,7 @@ class _Driver:
         choice: Choice,
         symbols: Sequence[Any],
         bodies: dict[str, Any],
-        apart: bool,
     ) -> None:
-        self.apart = apart
         self.group, self.choice, self.symbols, self.bodies = group, choice, symbols, bodies
         self.ins, self.outs, self.scratch = _pointers(group, choice.variants[0].plan)
         self.threads = index_var("threads")
@@ -343,7 +342,7 @@ class _Driver:
         parts = block.bind("parts", tirx.min(i64(parts), self.threads))
         with block.when(tirx.And(tasks > 1, parts > 1)):
             chunk = block.bind("chunk", tirx.truncdiv(tasks + (parts - 1), parts))
-            with on_threads(block, parts, self.apart) as number:
+            with block.loop("part", parts, kind="parallel") as number:
                 lo, hi = number * chunk, tirx.min((number + 1) * chunk, tasks)
                 with block.when(lo < hi):  # a part without tasks has no scratch either
                     run(number, lo, hi)

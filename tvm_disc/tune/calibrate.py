@@ -46,20 +46,17 @@ class Sample:
 
 
 def calibrate(samples: Sequence[Sample], start: CostModel, fixed: Sequence[str] = ()) -> CostModel:
-    """The constants that choose best for the samples, found one at a time, but for some.
-
-    The samples are typical times, so nothing is late in them.
-    """
+    """The constants that choose best for the samples, found one at a time, but for some."""
 
     def score(model: CostModel) -> float:
         return round(float(np.mean([s.score(model) for s in samples])), 9)
 
-    best = replace(start, late_ns=0.0)
+    best = start
     least = score(best)
     for _ in range(ROUNDS):
         before = least
         for field in fields(CostModel):
-            if field.name in fixed or field.name == "late_ns":
+            if field.name in fixed:
                 continue
             value = getattr(best, field.name)
             for factor in FACTORS:
@@ -68,4 +65,4 @@ def calibrate(samples: Sequence[Sample], start: CostModel, fixed: Sequence[str] 
                     best, least = tried, found
         if least == before:
             break
-    return replace(best, late_ns=start.late_ns)
+    return best

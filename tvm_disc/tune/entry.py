@@ -14,8 +14,12 @@ import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar
 
-from tvm_disc.codegen.build import compile_tir
+from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.packed import Arguments, packed
+from tvm_disc.codegen.target import triple_of
+from tvm_disc.codegen.threads.glue import install_launch, with_glue
+from tvm_disc.codegen.threads.home import THREADS
+from tvm_disc.codegen.threads.module import thread_functions
 from tvm_disc.schedules.choose import Choice
 from tvm_disc.schedules.emit import Block, call
 from tvm_disc.schedules.group import Group, Machine
@@ -26,6 +30,8 @@ from tvm_disc.shape import Solver
 from tvm_disc.tune.gauge import NAME, Gauge, gauge_function
 
 Expr: TypeAlias = Any
+
+USE_WORKERS = "use_workers"
 
 
 @dataclass
@@ -74,6 +80,10 @@ def build_bench(
         first = [c.variants[0] if isinstance(c, Choice) else c for c in wanted]
         benches.append(Bench(group, first, kernels, names, machine))
     functions.update(machine.micro.functions)
+    if has_workers(machine):
+        # A library has them too: it may be loaded on another machine, by the runtime alone.
+        functions.update(thread_functions(triple_of(target.attrs)))
+        functions[GlobalVar(USE_WORKERS)] = _use_workers()
     functions[GlobalVar(NAME)] = gauge_function(machine.isa)
     if library is not None and library.is_file():
         module = tvm.runtime.load_module(str(library))
@@ -83,6 +93,25 @@ def build_bench(
             library.parent.mkdir(parents=True, exist_ok=True)
             module.export_library(str(library))
     return [replace(b, module=module) for b in benches]
+
+
+def has_workers(machine: Machine) -> bool:
+    """Whether variants run on workers of ours."""
+    return machine.own_threads and machine.threads > 1
+
+
+def use_workers(module: Any) -> None:
+    """Have the parallel variants of a module run on the workers of the process that it is in."""
+    module[USE_WORKERS](module[THREADS]())
+
+
+def _use_workers() -> Any:
+    """``(home)``: the packed function."""
+
+    def emit(block: Block, arguments: Arguments) -> None:
+        install_launch(block, block.bind("home", arguments.integer(0)))
+
+    return with_glue(packed(USE_WORKERS, emit))
 
 
 def _always(variant: Variant) -> Choice:

@@ -13,13 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import tvm
 
+from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.emit import i64, storage_dtype
 from tvm_disc.schedules.points import evaluate
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.schedules.vendor import calls_vendor, expose
-from tvm_disc.tune.entry import Bench
+from tvm_disc.tune.entry import Bench, has_workers, use_workers
 from tvm_disc.tune.gauge import CROWDED, STOLEN, Host, Wait
 
 Expr: TypeAlias = Any
@@ -99,6 +100,10 @@ class Session:
     ) -> None:
         self.bench, self.module, self.device, self.vendor = bench, module, device, vendor
         self.local = local
+        if has_workers(bench.machine):
+            if local:
+                home_of_process()  # whose workers outlive the module
+            use_workers(module)
         self.long = False  # whether calls of this point take so long that one is a round
         self.rng = np.random.default_rng(seed)
         on_threads = any(v.run.parts > 1 for v in bench.variants)

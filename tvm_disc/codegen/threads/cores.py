@@ -1,0 +1,146 @@
+"""Which cores a thread may use, and workers that leave their caller's core.
+
+A worker that sleeps may be woken on the core of the caller that wakes it, however many cores are
+free, and would stay there until the scheduler looks again, a tick or more later: until then the two
+take turns. Bound to one core each, workers would meet a caller that is not bound. Here a worker
+that finds itself on the caller's core asks for all the others, and keeps them, so that after the
+next pause it wakes elsewhere; the caller is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, StringImm
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.threads.atomics import load, store
+from tvm_disc.codegen.threads.state import CORES, MASK, MASK_WORDS, QUOTA, word
+from tvm_disc.schedules.emit import Block, Buffer, call, i64, index_var, prim_func, scalar_var
+
+Expr: TypeAlias = Any
+
+LOOK, STEP_ASIDE, READ_QUOTA = (
+    GlobalVar(f"tvm_disc_{name}") for name in ("look_at_cores", "step_aside", "read_quota")
+)
+MASK_BYTES = 8 * MASK_WORDS
+# Processor time that a container may use: quota and period in microseconds, in the two versions of
+# Linux's control groups.
+QUOTA_FILE = "/sys/fs/cgroup/cpu.max"
+OLD_QUOTA_FILES = ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+TEXT_BYTES = 64
+
+
+def cores_functions() -> dict[Any, Any]:
+    """The private functions of this module."""
+    return {LOOK: _look(), STEP_ASIDE: step_aside(), READ_QUOTA: _read_quota()}
+
+
+def current_core() -> Expr:
+    """The number of the core that this thread runs on, an int32."""
+    return O.call_extern("int32", "sched_getcpu")
+
+
+def _affinity(verb: str, cores: Any) -> Expr:
+    """``get`` or ``set`` the cores of this thread; 0 or more, or -1 where the system refuses."""
+    size = tirx.IntImm("uint64", MASK_BYTES)
+    return O.call_extern(
+        "int32", f"sched_{verb}affinity", tirx.IntImm("int32", 0), size, cores.data
+    )
+
+
+def _look() -> Any:
+    """``(pool)``: note how many cores the caller's threads may use, and which."""
+    pool = index_var("pool")
+    block = Block()
+    mine = block.alloc("mine", MASK_WORDS, "int64")
+    count = block.alloc("count", 1, "int64")
+    block.store(count, 0, i64(0))
+    with block.loop("k", MASK_WORDS) as k:
+        block.store(mine, k, i64(0))
+    with block.when(_affinity("get", mine) >= 0), block.loop("k", MASK_WORDS) as k:
+        block.eval(store(pool + k * 8 + 8 * MASK, mine[k]))
+        block.store(count, 0, count[i64(0)] + tirx.popcount(mine[k]))
+    quota = block.bind("quota", load(word(pool, QUOTA)))
+    with block.when(tirx.And(quota > 0, quota < count[i64(0)])):
+        block.store(count, 0, quota)
+    block.eval(store(word(pool, CORES), tirx.max(count[i64(0)], i64(1))))
+    return prim_func([pool], block.stmt())
+
+
+def step_aside() -> Any:
+    """``(pool, core, out)``: 1 if this thread stays in the way of its caller on ``core``, else 0.
+
+    It may use the cores that it or the last caller may, but ``core``. Where the system says no
+    cores, or has more than a set, or this thread may not use ``core`` already (some sandboxes tell
+    every thread the same number), it stays and is in nobody's way.
+    """
+    pool, core, out = index_var("pool"), scalar_var("core", "int32"), index_var("out")
+    block = Block()
+    mine = block.alloc("mine", MASK_WORDS, "int64")
+    block.eval(store(out, i64(0)))
+    own = block.bind("own", tirx.Cast("int64", tirx.truncdiv(core, 64)))
+    shift = tirx.Cast("int64", tirx.truncmod(core, 64))
+    bit = block.bind("bit", tirx.shift_left(i64(1), shift))
+    with (
+        block.when(tirx.all(core >= 0, core < 64 * MASK_WORDS)),
+        block.when(_affinity("get", mine) >= 0),
+        block.when(tirx.NE(tirx.bitwise_and(mine[own], bit), i64(0))),
+    ):
+        some = block.alloc("some", 1, "int64")
+        block.store(some, 0, i64(0))
+        with block.loop("k", MASK_WORDS) as k:
+            theirs = block.bind("theirs", load(pool + k * 8 + 8 * MASK))
+            left = tirx.Select(tirx.EQ(k, own), tirx.bitwise_not(bit), i64(-1))
+            block.store(mine, k, tirx.bitwise_and(tirx.bitwise_or(mine[k], theirs), left))
+            block.store(some, 0, tirx.bitwise_or(some[i64(0)], mine[k]))
+        with block.when(tirx.EQ(some[i64(0)], i64(0))):
+            block.eval(store(out, i64(1)))
+        with block.otherwise():
+            block.eval(_affinity("set", mine))
+    return prim_func([pool, core, out], block.stmt())
+
+
+def _read_quota() -> Any:
+    """``(pool)``: note for how many cores a control group gives processor time, 0 for any."""
+    pool = index_var("pool")
+    block = Block()
+    numbers = block.alloc("numbers", 2, "int64")
+    for k in range(2):
+        block.store(numbers, k, i64(0))
+    _numbers(block, QUOTA_FILE, numbers, 0, 2)
+    with block.when(tirx.EQ(numbers[i64(1)], i64(0))):
+        for k, name in enumerate(OLD_QUOTA_FILES):
+            _numbers(block, name, numbers, k, 1)
+    quota, period = (block.bind(n, numbers[i64(k)]) for k, n in enumerate(("quota", "period")))
+    with block.when(tirx.And(quota > 0, period > 0)):
+        block.eval(store(word(pool, QUOTA), tirx.truncdiv(quota + (period - 1), period)))
+    return prim_func([pool], block.stmt())
+
+
+def _numbers(block: Block, path: str, numbers: Buffer, first: int, count: int) -> None:
+    """Read numbers from a file; what is none, as the word ``max``, is 0."""
+    text, end = block.alloc("text", TEXT_BYTES, "int8"), block.alloc("end", 1, "int64")
+    with block.loop("k", TEXT_BYTES) as k:
+        block.store(text, k, tirx.IntImm("int8", 0))
+    zero = tirx.IntImm("int32", 0)
+    file = block.bind("file", O.call_extern("int32", "open", StringImm(path), zero, zero))
+    with block.when(file >= 0):
+        block.eval(O.call_extern("int64", "read", file, text.data, i64(TEXT_BYTES - 1)))
+        block.eval(O.call_extern("int32", "close", file))
+        at: Expr = tirx.reinterpret("int64", text.data)
+        for k in range(first, first + count):
+            ten = tirx.IntImm("int32", 10)
+            block.store(numbers, k, O.call_extern("int64", "strtoll", at, end.data, ten))
+            at = end[i64(0)]
+
+
+def look_at_cores(block: Block, pool: Expr) -> None:
+    """Note the cores of this thread."""
+    block.eval(call(LOOK, pool))
+
+
+def read_quota(block: Block, pool: Expr) -> None:
+    """Note the processor time of this process."""
+    block.eval(call(READ_QUOTA, pool))

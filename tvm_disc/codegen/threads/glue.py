@@ -1,0 +1,69 @@
+"""What a program does to run its parallel kernels on the workers of its process.
+
+It is told where their home is when its constants are bound. TVM's generated code calls the
+runtime's launch through a variable of the library, which is set when that is loaded; a call puts
+the launch of the home there instead, before its kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import StringImm
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.threads.atomics import fetch_add, load, words_library
+from tvm_disc.codegen.threads.home import pool_of
+from tvm_disc.codegen.threads.state import ACTIVE, CORES, LAUNCH_CODE, word
+from tvm_disc.schedules.emit import Block, i64
+
+Expr: TypeAlias = Any
+
+_LIBRARY = """
+@__TVMBackendParallelLaunch = linkonce dllexport global ptr null, align 8
+define linkonce_odr i32 @disc.install(i64 %code) {
+  %ours = inttoptr i64 %code to ptr
+  %now = load ptr, ptr @__TVMBackendParallelLaunch, align 8
+  %same = icmp eq ptr %now, %ours
+  br i1 %same, label %end, label %set
+set:
+  store ptr %ours, ptr @__TVMBackendParallelLaunch, align 8
+  br label %end
+end:
+  ret i32 0
+}
+"""
+
+
+def with_glue(func: Any) -> Any:
+    """``func`` with the imported code that its module needs for what follows."""
+    body = func.body
+    for text in (words_library(), StringImm(_LIBRARY)):
+        body = tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", text, body)
+    return func.with_body(body)
+
+
+def install_launch(block: Block, home: Expr) -> None:
+    """Run parallel loops on the workers of ``home`` from now on; 0 leaves them to the runtime."""
+    with block.when(tirx.NE(home, i64(0))):
+        block.eval(O.call_extern("int32", "disc.install", load(word(home, LAUNCH_CODE))))
+
+
+def count_call(block: Block, home: Expr, change: int) -> None:
+    """A call of a program begins (1) or ends (-1)."""
+    with block.when(tirx.NE(home, i64(0))):
+        block.eval(fetch_add(word(pool_of(home), ACTIVE), i64(change)))
+
+
+def share_of(block: Block, home: Expr, most: Expr) -> Expr:
+    """How many threads a kernel may use now, of at most ``most``: calls share the cores."""
+    share = block.alloc("share", 1, "int64")
+    block.store(share, 0, most)
+    with block.when(tirx.NE(home, i64(0))):
+        pool = pool_of(home)
+        active = block.bind("active", load(word(pool, ACTIVE)))
+        with block.when(active > 1):
+            each = tirx.max(tirx.truncdiv(load(word(pool, CORES)), active), i64(1))
+            block.store(share, 0, tirx.min(most, each))
+    return block.bind("share", share[i64(0)])

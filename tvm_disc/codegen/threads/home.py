@@ -1,0 +1,278 @@
+"""Where a process keeps the state of its workers.
+
+Whoever asks first makes the home and registers its address with TVM's runtime, which knows
+functions by name; all others find it there. Workers run the code of the first, which therefore
+stays in memory: a library asks the dynamic linker, and what was compiled in this process is kept by
+whoever compiled it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, PrimType, StringImm
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host_abi import ANY_PADDING, ANY_TYPE, ANY_VALUE, INTEGER, i32, void_pointer
+from tvm_disc.codegen.packed import Arguments, packed
+from tvm_disc.codegen.threads.atomics import load, store
+from tvm_disc.codegen.threads.state import (
+    HOME_BYTES,
+    LAUNCH_CODE,
+    PAGE_BYTES,
+    PROCESS,
+    WORKER,
+    word,
+)
+from tvm_disc.schedules.emit import Block, call, i64, index_var, prim_func
+
+Expr: TypeAlias = Any
+
+# Programs whose words in ``state`` differ must not meet.
+NAME = "tvm_disc.threads.1"
+ANSWER, FORKED = (GlobalVar(f"tvm_disc_{name}") for name in ("home_address", "after_fork"))
+# The packed function of the module: ``() -> address of the home``, or 0 without memory.
+THREADS = "tvm_disc_threads"
+LAUNCH_NAME = "tvm_disc_launch"
+WORKER_NAME = "tvm_disc_worker"
+_READ_WRITE, _PRIVATE_ANONYMOUS, _WIPE_ON_FORK = 3, 0x22, 18
+_SYMBOLS = (
+    "TVMFFIFunctionGetGlobal",
+    "TVMFFIFunctionSetGlobal",
+    "TVMFFIFunctionCreate",
+    "TVMFFIFunctionCall",
+    "TVMFFIObjectDecRef",
+)
+_STRINGS = "\n".join(
+    f'@disc.name.{text} = linkonce hidden constant [{len(text) + 1} x i8] c"{text}\\00"'
+    for text in (NAME, *_SYMBOLS)
+)
+_DLSYM = "\n".join(
+    f"""define linkonce_odr ptr @disc.{text}() {{
+  %p = call ptr @dlsym(ptr null, ptr @disc.name.{text})
+  ret ptr %p
+}}"""
+    for text in _SYMBOLS
+)
+# 5 is RTLD_LAZY | RTLD_NOLOAD, with RTLD_NODELETE.
+_LIBRARY = f"""
+@disc.home = linkonce hidden global i64 0, align 8
+{_STRINGS}
+declare ptr @dlsym(ptr, ptr)
+declare i32 @dladdr(ptr, ptr)
+declare ptr @dlopen(ptr, i32)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(i64)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @{WORKER_NAME}(i64)
+declare i32 @{LAUNCH_NAME}(ptr, ptr, i32)
+declare i32 @{ANSWER.name_hint}(ptr, ptr, i32, ptr)
+{_DLSYM}
+define linkonce_odr i64 @disc.get_home() {{
+  %home = load i64, ptr @disc.home, align 8
+  ret i64 %home
+}}
+define linkonce_odr i64 @disc.set_home(i64 %home) {{
+  store i64 %home, ptr @disc.home, align 8
+  ret i64 0
+}}
+define linkonce_odr i64 @disc.worker_code() {{
+  %code = ptrtoint ptr @{WORKER_NAME} to i64
+  ret i64 %code
+}}
+define linkonce_odr i64 @disc.launch_code() {{
+  %code = ptrtoint ptr @{LAUNCH_NAME} to i64
+  ret i64 %code
+}}
+define linkonce_odr i64 @disc.name_of(ptr %bytes) {{
+  %size = getelementptr i64, ptr %bytes, i64 1
+  store ptr @disc.name.{NAME}, ptr %bytes, align 8
+  store i64 {len(NAME)}, ptr %size, align 8
+  ret i64 0
+}}
+define linkonce_odr i64 @disc.registered() {{
+  %bytes = alloca [2 x i64], align 8
+  %found = alloca ptr, align 8
+  %result = alloca [2 x i64], align 8
+  %get = call ptr @disc.TVMFFIFunctionGetGlobal()
+  %ask = call ptr @disc.TVMFFIFunctionCall()
+  %drop = call ptr @disc.TVMFFIObjectDecRef()
+  %none = icmp eq ptr %get, null
+  br i1 %none, label %no, label %look
+look:
+  store ptr null, ptr %found, align 8
+  store i64 0, ptr %result, align 8
+  %value = getelementptr i64, ptr %result, i64 1
+  store i64 0, ptr %value, align 8
+  %named = call i64 @disc.name_of(ptr %bytes)
+  %status = call i32 %get(ptr %bytes, ptr %found)
+  %function = load ptr, ptr %found, align 8
+  %missing = icmp eq ptr %function, null
+  br i1 %missing, label %no, label %call
+call:
+  %called = call i32 %ask(ptr %function, ptr null, i32 0, ptr %result)
+  %dropped = call i32 %drop(ptr %function)
+  %home = load i64, ptr %value, align 8
+  ret i64 %home
+no:
+  ret i64 0
+}}
+define linkonce_odr i64 @disc.register(i64 %home) {{
+  %bytes = alloca [2 x i64], align 8
+  %made = alloca ptr, align 8
+  %create = call ptr @disc.TVMFFIFunctionCreate()
+  %set = call ptr @disc.TVMFFIFunctionSetGlobal()
+  %drop = call ptr @disc.TVMFFIObjectDecRef()
+  %none = icmp eq ptr %create, null
+  br i1 %none, label %no, label %make
+make:
+  store ptr null, ptr %made, align 8
+  %self = inttoptr i64 %home to ptr
+  %status = call i32 %create(ptr %self, ptr @{ANSWER.name_hint}, ptr null, ptr %made)
+  %function = load ptr, ptr %made, align 8
+  %missing = icmp eq ptr %function, null
+  br i1 %missing, label %no, label %enter
+enter:
+  %named = call i64 @disc.name_of(ptr %bytes)
+  %failed = call i32 %set(ptr %bytes, ptr %function, i32 0)
+  %dropped = call i32 %drop(ptr %function)
+  %done = icmp eq i32 %failed, 0
+  %wide = zext i1 %done to i64
+  ret i64 %wide
+no:
+  ret i64 0
+}}
+define linkonce_odr i64 @disc.stay() {{
+  %info = alloca [4 x i64], align 8
+  %found = call i32 @dladdr(ptr @{WORKER_NAME}, ptr %info)
+  %known = icmp ne i32 %found, 0
+  br i1 %known, label %keep, label %end
+keep:
+  %name = load ptr, ptr %info, align 8
+  %handle = call ptr @dlopen(ptr %name, i32 4101)
+  br label %end
+end:
+  ret i64 0
+}}
+define linkonce_odr i64 @disc.spawn(i64 %code, i64 %home) {{
+  %thread = alloca i64, align 8
+  %all = alloca [16 x i64], align 8
+  %before = alloca [16 x i64], align 8
+  call void @llvm.memset.p0.i64(ptr %all, i8 -1, i64 128, i1 false)
+  %worker = inttoptr i64 %code to ptr
+  %argument = inttoptr i64 %home to ptr
+  %blocked = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %before)
+  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr %worker, ptr %argument)
+  %restored = call i32 @pthread_sigmask(i32 2, ptr %before, ptr null)
+  %ok = icmp eq i32 %failed, 0
+  br i1 %ok, label %let, label %end
+let:
+  %id = load i64, ptr %thread, align 8
+  %detached = call i32 @pthread_detach(i64 %id)
+  ret i64 1
+end:
+  ret i64 0
+}}
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+"""
+
+
+def library() -> Any:
+    """The imported code of this module."""
+    return StringImm(_LIBRARY)
+
+
+def home_functions() -> dict[Any, Any]:
+    """The functions of this module."""
+    return {GlobalVar(THREADS): packed(THREADS, _find), ANSWER: _answer(), FORKED: _after_fork()}
+
+
+def pool_of(home: Expr) -> Expr:
+    """The address of a home's pool."""
+    return home + PAGE_BYTES
+
+
+def own_home(block: Block) -> Expr:
+    """The home of the workers that run this code; the child of a fork has a new pool in it."""
+    home = block.bind("home", O.call_extern("int64", "disc.get_home"))
+    with block.when(tirx.NE(load(word(home, PROCESS)), i64(0))):
+        block.eval(call(FORKED, home))
+    return home
+
+
+def spawn(home: Expr) -> Expr:
+    """Start a worker, to which no signal goes; 1 if there is one more."""
+    return O.call_extern("int64", "disc.spawn", load(word(home, WORKER)), home)
+
+
+def _find(block: Block, args: Arguments) -> Expr:
+    """The address of the process's home, which is made where there is none."""
+    home = block.alloc("home", 1, "int64")
+    block.store(home, 0, O.call_extern("int64", "disc.registered"))
+    with block.when(tirx.EQ(home[i64(0)], i64(0))):
+        made = O.call_extern(
+            "int64",
+            "mmap",
+            i64(0),
+            i64(HOME_BYTES),
+            i32(_READ_WRITE),
+            i32(_PRIVATE_ANONYMOUS),
+            i32(-1),
+            i64(0),
+        )
+        made = block.bind("made", made)
+        with block.when(tirx.NE(made, i64(-1))):
+            _enter(block, made, home)
+    return home[i64(0)]
+
+
+def _enter(block: Block, made: Expr, home: Any) -> None:
+    """Register a new home, unless another thread was faster: ``home`` is the one that counts."""
+    wiped = O.call_extern("int32", "madvise", pool_of(made), i64(PAGE_BYTES), i32(_WIPE_ON_FORK))
+    with block.when(tirx.NE(block.bind("wiped", wiped), i32(0))):
+        # A system before Linux 4.14: the process is asked for at every launch.
+        block.eval(store(word(made, PROCESS), _process()))
+    for number, name in ((WORKER, "disc.worker_code"), (LAUNCH_CODE, "disc.launch_code")):
+        block.eval(store(word(made, number), O.call_extern("int64", name)))
+    # Launches find it here once it is known to others.
+    block.eval(O.call_extern("int64", "disc.set_home", made))
+    first = block.bind("first", O.call_extern("int64", "disc.register", made))
+    with block.when(tirx.EQ(first, i64(0))):
+        block.store(home, 0, O.call_extern("int64", "disc.registered"))
+    with block.when(tirx.EQ(home[i64(0)], i64(0))):
+        block.store(home, 0, made)
+        block.eval(O.call_extern("int64", "disc.stay"))
+    with block.otherwise():
+        block.eval(O.call_extern("int32", "munmap", made, i64(HOME_BYTES)))
+
+
+def _process() -> Expr:
+    return tirx.Cast("int64", O.call_extern("int32", "getpid"))
+
+
+def _answer() -> Any:
+    """What is registered: ``() -> address of the home``, which is the function's own handle."""
+    home, args = (tirx.Var(n, void_pointer()) for n in ("home", "args"))
+    count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
+    block = Block()
+    fields = ((ANY_TYPE, i32(INTEGER)), (ANY_PADDING, i32(0)))
+    for field, value in (*fields, (ANY_VALUE, tirx.reinterpret("int64", home))):
+        block.eval(O.tvm_struct_set(result, i32(0), i32(field), value))
+    block.ret(i32(0))
+    func = tirx.PrimFunc([home, args, count, result], block.stmt(), PrimType("int32"))
+    # Its address is taken: not to be made a packed function, nor to be removed.
+    func = func.with_attr("calling_conv", 1)
+    return func.with_attr("global_symbol", ANSWER.name_hint)
+
+
+def _after_fork() -> Any:
+    """``(home)``: zero the pool where this is no longer the process that has its workers."""
+    home = index_var("home")
+    block = Block()
+    process = block.bind("process", _process())
+    with block.when(tirx.NE(load(word(home, PROCESS)), process)):
+        with block.loop("k", PAGE_BYTES // 8) as k:
+            block.eval(store(pool_of(home) + k * 8, i64(0)))
+        block.eval(store(word(home, PROCESS), process))
+    return prim_func([home], block.stmt())

@@ -1,0 +1,300 @@
+"""A parallel loop as its caller sees it.
+
+The caller asks for help, does the first part, and claims others until none is left; then it waits
+for those that a worker has begun.
+
+Help that does not come, or that is begun and then held up by another process, costs more than it
+brings: after either the next launches ask nobody, twice as many each time, and fewer again when
+help comes (exponential backoff, as for collisions on a shared line: Metcalfe and Boggs, 1976).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, PrimType
+
+from tvm_disc.codegen.host_abi import void_pointer
+from tvm_disc.codegen.threads.atomics import (
+    compare_exchange,
+    fetch_add,
+    futex_wait,
+    futex_wake,
+    load,
+    now_ns,
+    pause,
+    run_part,
+    store,
+)
+from tvm_disc.codegen.threads.cores import current_core, look_at_cores, read_quota
+from tvm_disc.codegen.threads.home import LAUNCH_NAME, own_home, pool_of, spawn
+from tvm_disc.codegen.threads.state import (
+    BACKOFF,
+    BODY,
+    BUSY,
+    CLOSURE,
+    CORE,
+    CORES,
+    DONE,
+    LAUNCHES,
+    MADE,
+    MAKING,
+    MISSED,
+    MOST_PARTS,
+    PARKED,
+    READY,
+    SIGNAL,
+    SKIP,
+    SLOT_COUNT,
+    SPINNING,
+    TICKET,
+    WAITING,
+    WORKERS,
+    slot_address,
+    ticket,
+    word,
+)
+from tvm_disc.schedules.emit import Block, Buffer, call, i64, index_var, prim_func
+
+Expr: TypeAlias = Any
+
+LAUNCH = GlobalVar(LAUNCH_NAME)
+OPEN, FINISH, PREPARE = (
+    GlobalVar(f"tvm_disc_{name}") for name in ("open_launch", "finish_launch", "prepare_pool")
+)
+# Which cores the caller may use is asked again after so many launches, a power of two.
+LOOK_AGAIN = 256
+# Turns of waiting for a part that was begun, before the caller sleeps: some 30 us.
+SPIN_TURNS = 1 << 10
+# A part that was begun, and took so much longer than those of the caller, was held up.
+HELD_UP_TIMES, HELD_UP_NS = 2, 100_000
+MISSED_IN_A_ROW = 8
+SHORTEST_BACKOFF, LONGEST_BACKOFF = 8, 1024
+RETRY, NONE = -2, -1
+
+
+def launch_functions() -> dict[Any, Any]:
+    """The functions of this module."""
+    return {LAUNCH: _launch(), OPEN: _open(), FINISH: _finish(), PREPARE: _prepare()}
+
+
+def read_ticket(block: Block, slot: Expr) -> Expr:
+    """What may be claimed of a slot now."""
+    return block.bind("ticket", load(word(slot, TICKET)))
+
+
+def parts_of(ticket: Expr) -> Expr:
+    """How many parts a launch has."""
+    return tirx.bitwise_and(ticket, i64(0xFFFF))
+
+
+def next_part(ticket: Expr) -> Expr:
+    """The part to be claimed next; none where it is that after the last."""
+    return tirx.bitwise_and(tirx.shift_right(ticket, i64(16)), i64(0xFFFF))
+
+
+def claim(block: Block, slot: Expr, now: Expr, part: Buffer) -> None:
+    """Claim the next part of a ticket: ``part``, or NONE, or RETRY where the ticket has changed.
+
+    What the slot held when the ticket was read is then what it holds until the part is done.
+    """
+    following = block.bind("next", next_part(now))
+    block.store(part, 0, i64(NONE))
+    with block.when(following < parts_of(now)):
+        taken = compare_exchange(word(slot, TICKET), now, now + (1 << 16))
+        with block.when(tirx.NE(block.bind("taken", taken), i64(0))):
+            block.store(part, 0, following)
+        with block.otherwise():
+            block.store(part, 0, i64(RETRY))
+
+
+def environment(block: Block, parts: Expr) -> Expr:
+    """The address of what TVM's generated code asks for the number of parts."""
+    env = block.alloc("env", 2, "int64")
+    block.store(env, 0, i64(0))
+    block.store(env, 1, parts)
+    return tirx.reinterpret("int64", env.data)
+
+
+def _launch() -> Any:
+    """In the place of the runtime's launch: ``(body, closure, tasks) -> status``."""
+    pointers = [tirx.Var(n, void_pointer()) for n in ("body_at", "closure_at")]
+    tasks = tirx.Var("tasks", "int32")
+    block = Block()
+    body, closure = (
+        block.bind(n, tirx.reinterpret("int64", p))
+        for n, p in zip(("body", "closure"), pointers, strict=True)
+    )
+    # The extent of the loop is the first thing that its closure holds.
+    parts = block.bind("parts", load(closure))
+    env = block.bind("env", environment(block, parts))
+    slot = block.alloc("slot", 1, "int64")
+    block.store(slot, 0, i64(0))
+    with block.when(tirx.And(parts > 1, parts <= MOST_PARTS)):
+        block.eval(call(OPEN, body, closure, parts, tirx.reinterpret("int64", slot.data)))
+    opened = block.bind("opened", slot[i64(0)])
+    with block.when(tirx.EQ(opened, i64(0))), block.loop("part", parts) as part:
+        block.eval(run_part(body, part, env, closure))
+    with block.when(tirx.NE(opened, i64(0))):
+        start = block.bind("start", now_ns())
+        block.eval(run_part(body, i64(0), env, closure))
+        mine, part = block.alloc("mine", 1, "int64"), block.alloc("part", 1, "int64")
+        block.store(mine, 0, i64(1))
+        block.store(part, 0, i64(RETRY))
+        with block.loop_while(tirx.NE(part[i64(0)], i64(NONE))):
+            claim(block, opened, read_ticket(block, opened), part)
+            with block.when(part[i64(0)] >= 0):
+                block.eval(run_part(body, part[i64(0)], env, closure))
+                block.store(mine, 0, mine[i64(0)] + 1)
+        block.eval(call(FINISH, opened, parts, mine[i64(0)], start))
+    # What kernels do cannot fail.
+    block.ret(tirx.IntImm("int32", 0))
+    func = tirx.PrimFunc([*pointers, tasks], block.stmt(), PrimType("int32"))
+    # Not to be made a packed function: generated code calls it in the place of the runtime's.
+    func = func.with_attr("calling_conv", 1)
+    return func.with_attr("global_symbol", LAUNCH.name_hint)
+
+
+def _open() -> Any:
+    """``(body, closure, parts, out)``: offer the parts to workers; the slot, or 0 for nobody."""
+    body, closure, parts, out = (index_var(n) for n in ("body", "closure", "parts", "out"))
+    block = Block()
+    home = own_home(block)
+    pool = block.bind("pool", pool_of(home))
+    with block.when(tirx.NE(load(word(pool, READY)), i64(MADE))):
+        block.eval(call(PREPARE, pool))
+    count = block.bind("count", fetch_add(word(pool, LAUNCHES), i64(1)))
+    with block.when(tirx.EQ(tirx.bitwise_and(count, i64(LOOK_AGAIN - 1)), i64(LOOK_AGAIN - 1))):
+        look_at_cores(block, pool)
+    cores = load(word(pool, CORES))
+    helpers = block.bind("helpers", tirx.min(parts, block.bind("cores", cores)) - 1)
+    skip = block.bind("skip", load(word(pool, SKIP)))
+    with block.when(skip > 0):
+        block.eval(store(word(pool, SKIP), skip - 1))
+    with block.when(tirx.And(skip <= 0, helpers > 0)):
+        _hire(block, home, pool, helpers)
+        slot = _free_slot(block, pool)
+        with block.when(tirx.NE(slot[i64(0)], i64(0))):
+            at = block.bind("at", slot[i64(0)])
+            _offer(block, at, (body, closure, parts))
+            _call_for(block, pool, helpers)
+            block.eval(store(out, at))
+    return prim_func([body, closure, parts, out], block.stmt())
+
+
+def _hire(block: Block, home: Expr, pool: Expr, helpers: Expr) -> None:
+    """Start the workers that are missing; never more than the cores but one."""
+    with block.when(load(word(pool, WORKERS)) < helpers), block.loop("k", helpers):
+        workers = block.bind("workers", load(word(pool, WORKERS)))
+        with block.when(workers < helpers):
+            mine = compare_exchange(word(pool, WORKERS), workers, workers + 1)
+            with block.when(tirx.NE(block.bind("mine", mine), i64(0))):
+                more = block.bind("more", spawn(home))
+                with block.when(tirx.EQ(more, i64(0))):
+                    block.eval(fetch_add(word(pool, WORKERS), i64(-1)))
+
+
+def _free_slot(block: Block, pool: Expr) -> Buffer:
+    """A cell with the address of a slot that is now this launch's, or 0: all are in use."""
+    slot = block.alloc("slot", 1, "int64")
+    block.store(slot, 0, i64(0))
+    with (
+        block.loop("k", SLOT_COUNT) as k,
+        block.when(tirx.EQ(slot[i64(0)], i64(0))),
+    ):
+        at = block.bind("at", slot_address(pool, k))
+        with block.when(tirx.EQ(load(word(at, BUSY)), i64(0))):
+            taken = block.bind("taken", compare_exchange(word(at, BUSY), i64(0), i64(1)))
+            with block.when(tirx.NE(taken, i64(0))):
+                block.store(slot, 0, at)
+    return slot
+
+
+def _offer(block: Block, slot: Expr, work: tuple[Expr, Expr, Expr]) -> None:
+    """Fill in a slot; with its ticket parts can be claimed."""
+    body, closure, parts = work
+    core = tirx.Cast("int64", current_core())
+    words = ((BODY, body), (CLOSURE, closure), (CORE, core), (DONE, i64(0)), (WAITING, i64(0)))
+    for number, value in words:
+        block.eval(store(word(slot, number), value))
+    # Bits of a generation beyond 32 are lost, as they should be.
+    generation = tirx.shift_right(load(word(slot, TICKET)), i64(32)) + 1
+    block.eval(store(word(slot, TICKET), ticket(generation, parts)))
+
+
+def _call_for(block: Block, pool: Expr, helpers: Expr) -> None:
+    """Have idle workers look; those that sleep are woken where not enough others look already."""
+    block.eval(fetch_add(word(pool, SIGNAL), i64(1)))
+    missing = block.bind("missing", helpers - load(word(pool, SPINNING)))
+    with block.when(missing > 0), block.when(load(word(pool, PARKED)) > 0):
+        block.eval(futex_wake(word(pool, SIGNAL), missing))
+
+
+def _finish() -> Any:
+    """``(slot, parts, mine, start)``: wait for the parts of others, and learn from it."""
+    slot, parts, mine, start = (index_var(n) for n in ("slot", "parts", "mine", "start"))
+    block = Block()
+    pool = block.bind("pool", pool_of(own_home(block)))
+    before = block.bind("before", fetch_add(word(slot, DONE), mine))
+    held_up = block.alloc("held_up", 1, "int64")
+    block.store(held_up, 0, i64(0))
+    with block.when(before + mine < parts):
+        since = block.bind("since", now_ns())
+        _wait(block, slot, parts)
+        waited = block.bind("waited", now_ns() - since)
+        late = waited > (since - start) * HELD_UP_TIMES + HELD_UP_NS
+        block.store(held_up, 0, tirx.Cast("int64", late))
+    block.eval(store(word(slot, BUSY), i64(0)))
+    with block.when(tirx.NE(held_up[i64(0)], i64(0))):
+        _back_off(block, pool, 4)
+    with block.otherwise(), block.when(mine < parts):
+        _helped(block, pool)
+    with block.when(tirx.EQ(mine, parts)):
+        missed = block.bind("missed", load(word(pool, MISSED)) + 1)
+        block.eval(store(word(pool, MISSED), missed))
+        with block.when(missed >= MISSED_IN_A_ROW):
+            _back_off(block, pool, 2)
+    return prim_func([slot, parts, mine, start], block.stmt())
+
+
+def _wait(block: Block, slot: Expr, parts: Expr) -> None:
+    """Wait until all parts are done: look for a while, then sleep."""
+    turns = block.alloc("turns", 1, "int64")
+    block.store(turns, 0, i64(0))
+    with block.loop_while(load(word(slot, DONE)) < parts):
+        block.eval(pause())
+        block.store(turns, 0, turns[i64(0)] + 1)
+        with block.when(turns[i64(0)] > SPIN_TURNS):
+            # Seen by whoever ends the last part, or else its end is seen here.
+            block.eval(fetch_add(word(slot, WAITING), i64(1)))
+            done = block.bind("done", load(word(slot, DONE)))
+            with block.when(done < parts):
+                block.eval(futex_wait(word(slot, DONE), done))
+
+
+def _back_off(block: Block, pool: Expr, times: int) -> None:
+    backoff = block.bind("backoff", tirx.max(load(word(pool, BACKOFF)), i64(SHORTEST_BACKOFF)))
+    block.eval(store(word(pool, SKIP), backoff))
+    longer = tirx.min(backoff * times, i64(LONGEST_BACKOFF))
+    block.eval(store(word(pool, BACKOFF), longer))
+    block.eval(store(word(pool, MISSED), i64(MISSED_IN_A_ROW)))
+
+
+def _helped(block: Block, pool: Expr) -> None:
+    block.eval(store(word(pool, MISSED), i64(0)))
+    backoff = block.bind("backoff", load(word(pool, BACKOFF)))
+    with block.when(backoff > 0):
+        block.eval(store(word(pool, BACKOFF), tirx.truncdiv(backoff, 2)))
+
+
+def _prepare() -> Any:
+    """``(pool)``: the first launch of a process; others meanwhile do their parts alone."""
+    pool = index_var("pool")
+    block = Block()
+    first = block.bind("first", compare_exchange(word(pool, READY), i64(0), i64(MAKING)))
+    with block.when(tirx.NE(first, i64(0))):
+        read_quota(block, pool)
+        look_at_cores(block, pool)
+        block.eval(store(word(pool, READY), i64(MADE)))
+    return prim_func([pool], block.stmt())

@@ -1,0 +1,56 @@
+"""The words that the threads of a process share.
+
+The *home* is made by the first program of a process and never freed. Its pool, a region apart, is
+zeroed in the child of a fork by the system, so that the child begins without workers.
+
+A slot is a launch: its ticket holds ``generation, next part, parts`` (32, 16, 16 bits) and is the
+only word by which parts are claimed. A slot is free again when all its parts are done, and a
+generation never comes back, so that a worker that was late finds nothing to claim, and touches
+nothing but these words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm_disc.schedules.emit import i64
+
+Expr: TypeAlias = Any
+
+# The home: the code of workers and of launches, and the process whose workers these are where the
+# system does not zero the pool.
+WORKER, PROCESS, LAUNCH_CODE = 0, 1, 2
+# Pages have up to 64 KiB.
+PAGE_BYTES = 1 << 16
+HOME_BYTES = 2 * PAGE_BYTES
+
+# The pool. Words that are written apart have cache lines of their own.
+READY, WORKERS, CORES, QUOTA = 0, 1, 2, 3
+MASK = 8  # the cores of the caller that looked last, MASK_WORDS words
+MASK_WORDS = 16  # as the C library's cpu_set_t
+SIGNAL = 24  # counts launches; idle workers wait for it to change
+SPINNING, PARKED = 32, 33  # workers that look at SIGNAL, and that sleep on it
+ACTIVE = 40  # calls of programs
+SKIP, BACKOFF, MISSED, LAUNCHES = 48, 49, 50, 51
+SLOTS = 64
+SLOT_COUNT, SLOT_WORDS = 16, 16
+TICKET, BODY, CLOSURE, CORE = 0, 1, 2, 3
+BUSY, DONE, WAITING = 8, 9, 10
+
+MAKING, MADE = 1, 2
+MOST_PARTS = (1 << 16) - 1
+
+
+def word(base: Expr, number: int) -> Expr:
+    """The address of a word."""
+    return base + i64(8 * number)
+
+
+def slot_address(pool: Expr, number: Expr) -> Expr:
+    """Where a slot begins."""
+    return pool + number * (8 * SLOT_WORDS) + 8 * SLOTS
+
+
+def ticket(generation: Expr, parts: Expr) -> Expr:
+    """A launch of which the caller has the first part."""
+    return generation * (1 << 32) + (1 << 16) + parts

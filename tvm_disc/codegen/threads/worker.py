@@ -1,0 +1,151 @@
+"""A worker: a thread of the process that does parts of launches, whichever program's.
+
+Between launches it looks at one word for a while, so that the next kernel of a call need not wake
+it, then it sleeps. How long it looks follows what that brought: twice as long after a launch came,
+half as long after none did, and not at all where another process had the core meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, PrimType
+
+from tvm_disc.codegen.threads.atomics import (
+    fetch_add,
+    futex_wait,
+    futex_wake,
+    load,
+    now_ns,
+    pause,
+    run_part,
+)
+from tvm_disc.codegen.threads.cores import STEP_ASIDE, current_core
+from tvm_disc.codegen.threads.home import WORKER_NAME, pool_of
+from tvm_disc.codegen.threads.launch import (
+    NONE,
+    RETRY,
+    claim,
+    environment,
+    next_part,
+    parts_of,
+    read_ticket,
+)
+from tvm_disc.codegen.threads.state import (
+    BODY,
+    CLOSURE,
+    CORE,
+    DONE,
+    PARKED,
+    SIGNAL,
+    SLOT_COUNT,
+    SPINNING,
+    WAITING,
+    slot_address,
+    word,
+)
+from tvm_disc.schedules.emit import Block, Buffer, call, i64, index_var
+
+Expr: TypeAlias = Any
+
+LEAST_LOOK_NS, MOST_LOOK_NS = 20_000, 2_000_000
+# Turns between two looks at the clock.
+TURNS = 16
+# Between two looks at the clock lies so much only if another process had the core.
+AWAY_NS = 300_000
+
+
+def worker_functions() -> dict[Any, Any]:
+    """The code of a worker."""
+    return {GlobalVar(WORKER_NAME): _worker()}
+
+
+def _worker() -> Any:
+    """``(home)``, which a thread begins with and never returns from."""
+    home = index_var("home")
+    block = Block()
+    pool = block.bind("pool", pool_of(home))
+    cells = {n: block.alloc(n, 1, "int64") for n in ("look", "found", "seen", "part")}
+    block.store(cells["look"], 0, i64(MOST_LOOK_NS))
+    with block.loop_while(pool > 0):
+        block.store(cells["seen"], 0, load(word(pool, SIGNAL)))
+        block.store(cells["found"], 0, i64(0))
+        with block.loop("k", SLOT_COUNT) as k:
+            slot = block.bind("slot", slot_address(pool, k))
+            with block.when(_has_parts(block, slot)):
+                _serve(block, pool, slot, cells)
+        with block.when(tirx.EQ(cells["found"][i64(0)], i64(0))):
+            _idle(block, pool, cells)
+    block.ret(tirx.IntImm("int32", 0))
+    func = tirx.PrimFunc([home], block.stmt(), PrimType("int32"))
+    # The address of a thread's code is taken: not to be made a packed function.
+    return func.with_attr("calling_conv", 1).with_attr("global_symbol", WORKER_NAME)
+
+
+def _has_parts(block: Block, slot: Expr) -> Expr:
+    now = read_ticket(block, slot)
+    return next_part(now) < parts_of(now)
+
+
+def _serve(block: Block, pool: Expr, slot: Expr, cells: dict[str, Buffer]) -> None:
+    """Claim and do parts of a slot until none is left; none on the core of the caller."""
+    part, in_the_way = cells["part"], block.alloc("in_the_way", 1, "int64")
+    block.store(in_the_way, 0, i64(0))
+    core = block.bind("core", tirx.Cast("int32", load(word(slot, CORE))))
+    with block.when(tirx.EQ(core, block.bind("here", current_core()))):
+        block.eval(call(STEP_ASIDE, pool, core, tirx.reinterpret("int64", in_the_way.data)))
+    with block.when(tirx.EQ(in_the_way[i64(0)], i64(0))):
+        block.store(part, 0, i64(RETRY))
+        with block.loop_while(tirx.NE(part[i64(0)], i64(NONE))):
+            # What a slot holds is read before a part of it is claimed, and counts only then.
+            now = read_ticket(block, slot)
+            body = block.bind("body", load(word(slot, BODY)))
+            closure = block.bind("closure", load(word(slot, CLOSURE)))
+            parts = block.bind("parts", parts_of(now))
+            claim(block, slot, now, part)
+            with block.when(part[i64(0)] >= 0):
+                block.store(cells["found"], 0, i64(1))
+                env = block.bind("env", environment(block, parts))
+                block.eval(run_part(body, part[i64(0)], env, closure))
+                _done(block, slot, parts)
+
+
+def _done(block: Block, slot: Expr, parts: Expr) -> None:
+    """One part less; the caller, if it sleeps, is woken by the last."""
+    before = block.bind("before", fetch_add(word(slot, DONE), i64(1)))
+    with (
+        block.when(tirx.EQ(before + 1, parts)),
+        block.when(tirx.NE(load(word(slot, WAITING)), i64(0))),
+    ):
+        block.eval(futex_wake(word(slot, DONE), i64(1)))
+
+
+def _idle(block: Block, pool: Expr, cells: dict[str, Buffer]) -> None:
+    """Until a launch comes: look at the signal, then sleep."""
+    look, seen = cells["look"], block.bind("seen", cells["seen"][i64(0)])
+    waiting, last = block.alloc("waiting", 1, "int64"), block.alloc("last", 1, "int64")
+    start = block.bind("start", now_ns())
+    block.store(waiting, 0, i64(1))
+    block.store(last, 0, start)
+    block.eval(fetch_add(word(pool, SPINNING), i64(1)))
+    with block.loop_while(tirx.EQ(waiting[i64(0)], i64(1))):
+        with block.loop("turn", TURNS):
+            block.eval(pause())
+        now = block.bind("now", now_ns())
+        with block.when(now - start > look[i64(0)]):
+            block.store(look, 0, tirx.max(tirx.truncdiv(look[i64(0)], 2), i64(LEAST_LOOK_NS)))
+            block.store(waiting, 0, i64(2))
+        with block.when(now - last[i64(0)] > AWAY_NS):
+            block.store(look, 0, i64(LEAST_LOOK_NS))
+            block.store(waiting, 0, i64(2))
+        block.store(last, 0, now)
+        with block.when(tirx.NE(load(word(pool, SIGNAL)), seen)):
+            with block.when(tirx.EQ(waiting[i64(0)], i64(1))):
+                block.store(look, 0, tirx.min(look[i64(0)] * 2, i64(MOST_LOOK_NS)))
+            block.store(waiting, 0, i64(0))
+    block.eval(fetch_add(word(pool, SPINNING), i64(-1)))
+    with block.when(tirx.EQ(waiting[i64(0)], i64(2))):
+        block.eval(fetch_add(word(pool, PARKED), i64(1)))
+        block.eval(futex_wait(word(pool, SIGNAL), seen))
+        block.eval(fetch_add(word(pool, PARKED), i64(-1)))
