@@ -11,7 +11,7 @@ from tvm import tirx
 from benchmarks import vecmath as bench
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules import llvm_ops, vecmath
-from tvm_disc.schedules.gemm_tile import Isa, isa_of
+from tvm_disc.target.isa import Isa, isa_of
 
 AVX512 = Isa(lanes_f32=16, registers=32, fma=True)
 HOST = resolve_target()
