@@ -11,6 +11,7 @@ import numpy as np
 import tvm
 from tvm.tirx import transform as passes
 
+from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules import dot
 from tvm_disc.schedules.emit import Block, i64, index_var, pointer, prim_func
 from tvm_disc.schedules.sizes import Sizes
@@ -18,9 +19,10 @@ from tvm_disc.schedules.sizes import Sizes
 SIZES = ("batch", "m", "n", "k")
 
 
-def cpu(mcpu: str = "cascadelake") -> Any:
-    """An LLVM target; 512-bit vectors are allowed where the CPU has them."""
-    target = {"kind": "llvm", "mcpu": mcpu}
+def cpu(mcpu: str | None = None) -> Any:
+    """An LLVM target, of this machine (``DISC_TARGET``) if no other is named; 512-bit vectors are
+    allowed where the CPU has them."""
+    target = {"kind": "llvm", "mcpu": mcpu or str(resolve_target().attrs["mcpu"])}
     if dot.isa_of(tvm.target.Target(target)).lanes_f32 == 16:
         target["mattr"] = ["-prefer-256-bit"]
     return tvm.target.Target(target)
