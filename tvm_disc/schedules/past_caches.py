@@ -29,7 +29,7 @@ Expr: TypeAlias = Any
 
 def far_elems(far_bytes: int, arrays: int) -> int:
     """From so many elements on, so many arrays of float32 do not fit the caches together."""
-    return far_bytes // (4 * arrays)
+    return max(1, far_bytes // (4 * arrays))
 
 
 class PastCaches:
