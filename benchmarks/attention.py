@@ -1,6 +1,6 @@
 """Fused attention over batch, heads and length, beside OpenVINO's and PyTorch's operators.
 
-    python -m benchmarks.attention --openvino PYTHON --torch PYTHON
+    python -m benchmarks.attention --openvino PYTHON --torch PYTHON [--quick] [--target x86-64-v3]
 
 One program per mask serves every shape; OpenVINO's ``ScaledDotProductAttention`` is compiled once
 with dynamic dims as well. Each peer runs in a process of its own (the options name interpreters
@@ -9,8 +9,13 @@ rounds, in microseconds of CPU time of one call from Python on one thread. A rat
 of the rounds' ratios. Masks: ``none``; ``padding``, additive ``[batch, 1, 1, S]``; ``causal``.
 """
 
+# The environment must be set before the libraries load.
+# ruff: noqa: E402
 from __future__ import annotations
 
+from benchmarks import level
+
+level.hold()
 import argparse
 import json
 import math
@@ -26,6 +31,7 @@ from typing import Any
 import numpy as np
 
 LENGTHS = (1, 7, 16, 33, 64, 128, 200, 384, 512, 1024)
+QUICK = (7, 33, 128, 384)
 BATCH_HEADS = ((1, 12), (8, 12), (1, 16))
 DEPTH = 64
 MASKS = ("none", "padding", "causal")
@@ -264,12 +270,16 @@ def main() -> None:
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS))
     parser.add_argument("--batch", nargs="+", type=int, help="only these batch sizes")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--quick", action="store_true", help="few lengths, three rounds")
+    level.add_option(parser)
     parser.add_argument("--records", type=Path, help="add the times to this JSON file")
     parser.add_argument("--serve", choices=list(PEERS), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         serve(args.serve)
         return
+    if args.quick:
+        args.lengths, args.rounds = [s for s in args.lengths if s in QUICK], 3
     given = {"openvino": args.openvino, "torch": args.torch}
     peers = {name: Peer(python, name) for name, python in given.items() if python}
     chosen = [

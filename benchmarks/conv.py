@@ -1,6 +1,7 @@
 """Single-thread convolutions at unknown batch and image size, beside OpenVINO and PyTorch.
 
-    python benchmarks/conv.py [resnet] [mobilenet] [crnn] [--only 3x3] [--rounds 5]
+    python benchmarks/conv.py [resnet] [mobilenet] [crnn] [--only 3x3] [--rounds 5] [--quick]
+                              [--target x86-64-v3]
 
 Every layer is compiled once, as convolution, bias and relu, and then runs on several batch and
 image sizes; so is the OpenVINO model, whose dims are dynamic too. Rounds call the contestants in
@@ -15,6 +16,10 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+import level
 
 _SETTINGS = {
     "OMP_NUM_THREADS": "1",
@@ -24,17 +29,15 @@ _SETTINGS = {
 }
 if any(os.environ.get(k) != v for k, v in _SETTINGS.items()) and __name__ == "__main__":
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **_SETTINGS})
+level.hold()
 
 import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path[:0] = [str(Path(__file__).parents[1])]
 import tvm
 
 import tvm_disc
@@ -121,6 +124,7 @@ def points(layer: Layer) -> list[tuple[int, tuple[int, int]]]:
     return [(1, layer.image), (1, scaled(9, False)), (3, scaled(5, True))]
 
 
+QUICK = 5  # every so many layers are a sample
 Call = Callable[[np.ndarray], Callable[[], Any]]
 
 
@@ -249,13 +253,16 @@ def main() -> None:
                         help=f"of {', '.join(NETWORKS)}; default: all")  # fmt: skip
     parser.add_argument("--only", default="", help="layers whose name has this text")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="every fifth layer")
+    level.add_option(parser)
     args = parser.parse_args()
     for name in args.networks:
         if name not in NETWORKS:
             parser.error(f"no network is called {name!r}; there are {', '.join(NETWORKS)}")
     for network in args.networks or NETWORKS:
         print(f"# {network}")
-        found = [r for layer in NETWORKS[network] if args.only in str(layer)
+        layers = NETWORKS[network][:: QUICK if args.quick else 1]
+        found = [r for layer in layers if args.only in str(layer)
                  for r in measure(layer, args.rounds)]  # fmt: skip
         for peer in found[0] if found else ():
             ratios = np.array([r[peer] for r in found])

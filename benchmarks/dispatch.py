@@ -6,6 +6,7 @@
     python benchmarks/dispatch.py cost --dir DIR
     python benchmarks/dispatch.py sizes --dir DIR
     python benchmarks/dispatch.py calibrate --dir DIR
+    python benchmarks/dispatch.py constants --dir DIR --processor [--points 16]
 
 ``measure`` times every variant of every case on two sets of shapes, ``tune`` (to grow trees on)
 and ``held`` (never learned from); it continues where it stopped, and begins at once where
@@ -22,6 +23,8 @@ of one variant for each kernel. ``calibrate`` fits the analytical model to the t
 and writes the file of the target's level (``DISC_TARGET``) among the shipped records, or with
 ``--processor`` that of its processor alone; with
 ``--serial`` to serial runs only, on a machine of another level whose threads are known already.
+``constants`` does all that a new processor needs: it measures what is missing of ``tune`` alone,
+and then fits. Started again, it continues.
 ``report --serial`` leaves out threads, of which a busy machine tells nothing.
 """
 
@@ -46,7 +49,7 @@ from tvm_disc.compile import context_of
 from tvm_disc.schedules.choose import Choice, analytic, table
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.learn import choose_measured, time_table
-from tvm_disc.schedules.levels import FOLDER, LEVELS, model_for
+from tvm_disc.schedules.levels import FOLDER, LEVELS, shipped
 from tvm_disc.schedules.records import cpu_name, read_records
 from tvm_disc.schedules.tree import decide, depth
 from tvm_disc.schedules.variant import SERIAL
@@ -64,12 +67,14 @@ AGAIN = ("again", "again2", "again3", "again4", "again5")
 PASSES = (("tune", TUNE), ("held", CAREFUL), *((name, CAREFUL) for name in AGAIN))
 
 
-def measure(cases: list[Prepared], folder: Path, budget_s: float | None) -> bool:
+def measure(
+    cases: list[Prepared], folder: Path, budget_s: float | None, passes: Any = PASSES
+) -> bool:
     """Time what is missing; whether everything is there."""
     folder.mkdir(parents=True, exist_ok=True)
     deadline = None if budget_s is None else time.monotonic() + budget_s
     left = 0
-    for name, effort in PASSES:
+    for name, effort in passes:
         for p in cases:
             task = replace(p.task) if name == "tune" else replace(p.task, points=p.held)
             result = Tuned(folder / f"{name}.jsonl")
@@ -211,22 +216,27 @@ def fit(cases: list[Prepared], folder: Path, serial: bool, processor: bool) -> N
         dims, times = time_table(variants, learned)
         if len(dims):
             samples.append(Sample(p.task.group.symbols(), variants, dims, times))
-    isa = cases[0].front.machine.isa
-    shipped = [CostModel(), *map(model_for, LEVELS), cases[0].front.machine.model]
-    starts = shipped  # what a call of a library takes depends on more than the sizes: not fitted
-    if serial:
-        starts = [s for s, m in zip(starts, shipped, strict=True) if m != CostModel()]
-    starts = list(dict.fromkeys(starts))
-    found = [calibrate(samples, s, OF_THREADS if serial else ()) for s in starts]
+    machine = cases[0].front.machine
+    mcpu = str(cases[0].front.target.attrs["mcpu"])
+    name = mcpu if processor else LEVELS[machine.isa]
+    # Sizes are no level's: they come from the description of a machine.
+    fixed = (*(OF_THREADS if serial else ()), *(() if processor else ("near_bytes",)))
+    speeds = [shipped(p.stem)["model"] for p in FOLDER.glob("*.json")]
+    others = [replace(machine.model, **found) for found in speeds if "op_ns" in found]
+    starts = [machine.model, *others]
+    starts = list(dict.fromkeys(starts if serial else [CostModel(), *starts]))
+    # What a call of a library takes depends on more than the sizes: never, until it is measured.
+    found = [calibrate(samples, s, fixed) for s in starts]
     before, after = (
         [float(np.mean([s.score(m) for s in samples])) for m in models]
         for models in (starts, found)
     )
     model = found[int(np.argmin(after))]
-    mcpu = str(cases[0].front.target.attrs["mcpu"])
-    of = {"processor": mcpu} if processor else {"level": LEVELS[isa]}
-    path = FOLDER / f"{mcpu if processor else LEVELS[isa]}.json"
-    data = {**of, "measured on": cpu_name(), "model": asdict(model)}
+    constants = {k: v for k, v in asdict(model).items() if processor or k != "near_bytes"}
+    path = FOLDER / f"{name}.json"
+    memory = {k: v for k, v in shipped(name).items() if k == "memory"}
+    of = {"processor" if processor else "level": name}
+    data = {**of, "measured on": cpu_name(), "model": constants, **memory}
     path.write_text(json.dumps(data, indent=1) + "\n")
     print(f"{path}: score {min(before):.3f} -> {min(after):.3f} on {len(samples)} kernels")
 
@@ -235,7 +245,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "what", choices=("compile", "measure", "report", "cost", "sizes", "calibrate")
+        "what", choices=("compile", "measure", "report", "cost", "sizes", "calibrate", "constants")
     )
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--cases", help="names, or their beginnings, with commas between")
@@ -253,6 +263,11 @@ def main() -> None:
         keep_code(cases, args.dir)
     elif args.what == "calibrate":
         fit(cases, args.dir, args.serial, args.processor)
+    elif args.what == "constants":
+        if measure(cases, args.dir, args.budget, PASSES[:1]):
+            fit(cases, args.dir, args.serial, args.processor)
+        else:
+            print("to be continued: start it again")
     elif args.what == "cost":
         cost(cases, args.dir)
     elif args.what == "sizes":

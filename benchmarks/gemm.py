@@ -2,6 +2,7 @@
 
     python benchmarks/gemm.py [weights] [dietcode] [batch] [gemv] [--quick] [--only 768x768]
                               [--knobs m_r=12,n_r=32,...] [--save points.json]
+                              [--target x86-64-v3]
     python benchmarks/gemm.py share [--sweeps 5] [--pause 30]
     python benchmarks/gemm.py summary points.json ...
 
@@ -21,22 +22,24 @@ for longer than a point takes.
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+import level
+
+level.hold()
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import argparse
 import ctypes
 import json
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 import tvm
 from gemm_harness import Gemm, aligned, build, cpu, weights
 from gemm_peers import onnx_peer, openvino_peer, torch_peer
@@ -343,6 +346,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--save", type=Path, metavar="FILE", help="add the points to this file")
     parser.add_argument("--sweeps", type=int, default=5, help="of the share of peak")
     parser.add_argument("--pause", type=float, default=30, help="seconds between them")
+    level.add_option(parser)
     args = parser.parse_args()
     alone = args.words[:1] == ["summary"] or args.words == ["share"]
     unknown = [] if alone else [w for w in args.words if w not in PARTS]

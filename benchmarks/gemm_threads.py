@@ -15,22 +15,24 @@ Neighbours spoil this table: it wants a quiet machine.
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+import level
+
+level.hold()
 THREADS = 2
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS"):
     os.environ[_name] = str(THREADS)
 
 import argparse
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 import tvm
 from gemm_peers import onnx_peer, openvino_peer, torch_peer
 
@@ -125,6 +127,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--rows", default=",".join(map(str, ROWS)))
     parser.add_argument("--rounds", type=int, default=15)
+    level.add_option(parser)
     options = parser.parse_args()
     rows = [int(m) for m in options.rows.split(",")]
     sizes = [

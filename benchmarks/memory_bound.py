@@ -1,6 +1,7 @@
 """Memory-bound kernels over a sweep of rows and row lengths, beside ``torch.compile`` and a copy.
 
-    python -m benchmarks.memory_bound --torch PYTHON --write docs/memory_bound.md
+    python -m benchmarks.memory_bound --torch PYTHON --records times.json [--target x86-64-v3]
+    python -m benchmarks.memory_bound --torch PYTHON --quick
 
 One program per operator serves every shape; so does one ``torch.compile(dynamic=True)``. PyTorch
 runs in a process of its own (``--torch`` names an interpreter that has it) and the two take turns,
@@ -23,8 +24,13 @@ Idle threads of both runtimes spin for some time after a call, on cores that the
 needs. Every turn therefore begins with a pause that outlasts them, and with uncounted calls.
 """
 
+# The environment must be set before the libraries load.
+# ruff: noqa: E402
 from __future__ import annotations
 
+from benchmarks import level
+
+level.hold()
 import argparse
 import json
 import math
@@ -134,9 +140,10 @@ def inputs(case: Case, rows: int, cols: int) -> list[np.ndarray]:
     return [rng.standard_normal(s, dtype=np.float32) for s in shapes]
 
 
-def shapes() -> list[tuple[int, int]]:
-    """The sweep."""
-    return [(r, c) for r in ROWS for c in COLS if r * c <= LARGEST_ELEMS]
+def shapes(quick: bool = False) -> list[tuple[int, int]]:
+    """The sweep, or a sample of it."""
+    rows, cols = (ROWS[::2], COLS[1::2]) if quick else (ROWS, COLS)
+    return [(r, c) for r in rows for c in cols if r * c <= LARGEST_ELEMS]
 
 
 def timed(fn: Callable[[], Any]) -> float:
@@ -382,7 +389,7 @@ def summary(records: Sequence[dict[str, Any]]) -> str:
         ):
             ratios = [r[theirs] / r[ours] for r in some]
             cells.append(f"{geomean(ratios):.2f}")
-            cells += [f"{min(ratios):.2f}"] if with_least else []
+            cells += [f"{min(ratios, default=math.nan):.2f}"] if with_least else []
         lines.append(f"| {name} | {threads} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -419,6 +426,8 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--shapes", nargs="+", help="rows x columns, such as 64x257; default: all")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="few shapes, one thread, fused only")
+    level.add_option(parser)
     parser.add_argument("--fused-only", action="store_true")
     parser.add_argument("--fresh-results", action="store_true", help="keep no memory of results")
     parser.add_argument("--records", type=Path, help="write all times as JSON")
@@ -432,7 +441,9 @@ def main() -> None:
         return
     records = [r for path in args.show or () for r in json.loads(path.read_text())]
     given = [tuple(map(int, s.split("x"))) for s in args.shapes or ()]
-    sweep = [(rows, cols) for rows, cols in given] or shapes()
+    sweep = [(rows, cols) for rows, cols in given] or shapes(args.quick)
+    if args.quick:
+        args.threads, args.fused_only = args.threads[:1], True
     if args.share:
         print(share(args.cases, args.rounds, sweep))
         return

@@ -24,8 +24,8 @@ from tvm_disc.codegen.target import host_target as this_machine
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules import vecmath
 from tvm_disc.schedules.emit import Block, index_var, pointer, prim_func, ramp
-from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.llvm_ops import tuned_for
+from tvm_disc.target.isa import isa_of
 
 Array = Any
 

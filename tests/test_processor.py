@@ -16,7 +16,7 @@ from tests.processor import AVX512, absent_for, needs
 from tvm_disc import processor
 from tvm_disc.codegen.target import host_target, instruction_sets, resolve_target
 from tvm_disc.errors import BadOption
-from tvm_disc.schedules.gemm_tile import isa_of
+from tvm_disc.target.isa import isa_of
 
 # What LLVM's CPUs have besides: instructions that code generation takes only if it is told to
 # (cryptography, tiles, the system's own), what x86-64 always has, and how code is tuned.

@@ -53,13 +53,13 @@ from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.code import Code
 from tvm_disc.runtime.executable import Executable
-from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.levels import memory_for, model_for
 from tvm_disc.schedules.records import Context, cpu_name, read_records
 from tvm_disc.schedules.signature import group_key, template_hash
 from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver, special_version
+from tvm_disc.target.processor import processor_of
 
 Source: TypeAlias = Any
 VERSION = "0.1.0"
@@ -195,15 +195,15 @@ def machine_of(target: Any, options: Options) -> Machine:
             warnings.warn(problem, stacklevel=4)
     trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
-    isa = isa_of(target)
+    processor = processor_of(target, here=runs_here(target))
     return Machine(
-        isa,
+        processor.isa,
         threads,
-        model_for(isa, mcpu),
+        model_for(processor),
         records=records,
         trees=trees,
         own_threads=has_threads(target),
-        memory=memory_for(isa, mcpu),
+        memory=memory_for(processor),
     )
 
 

@@ -15,7 +15,7 @@ ORDER = [
     {"errors"},
     {"options", "debug", "processor"},
     {"shape"},
-    {"relay"},
+    {"relay", "target"},
     {"frontends", "relay_passes"},
     {"schedules"},
     {"codegen"},

@@ -14,9 +14,9 @@ from tvm_disc import Options, relay
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
-from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.signature import group_key
 from tvm_disc.schedules.variant import Variant
+from tvm_disc.target.isa import isa_of
 from tvm_disc.tune.tune import tasks_of
 
 RNG = np.random.default_rng(0)

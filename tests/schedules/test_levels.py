@@ -10,53 +10,73 @@ import pytest
 import tvm
 from tvm import tirx
 
-from tvm_disc.codegen.target import resolve_target
+from tvm_disc.codegen.target import host_cpu, resolve_target
 from tvm_disc.compile import machine_of
 from tvm_disc.options import Options
 from tvm_disc.schedules.cost import cost_table
 from tvm_disc.schedules.cost_model import CostModel, Memory
 from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_tile import Isa
-from tvm_disc.schedules.levels import FOLDER, LEVELS, memory_for, model_for
+from tvm_disc.schedules.group import Machine
+from tvm_disc.schedules.levels import FOLDER, LEVELS, memory_for, model_for, shipped
 from tvm_disc.schedules.variant import Plan, Variant, variants_of
+from tvm_disc.target.caches import Caches
+from tvm_disc.target.isa import Isa
+from tvm_disc.target.known import caches_of_level, known_caches
+from tvm_disc.target.processor import Processor
 from tvm_disc.tune.calibrate import OF_THREADS, Sample, calibrate
+
+FUTURE = Processor("nobody knows", Isa(8, 16, True), Caches(1 << 15, 3 << 20, 99 << 20), 2)
+
+
+def machine_for(cpu: str) -> Machine:
+    return machine_of(resolve_target(f"llvm -mcpu={cpu}"), Options())
 
 
 @pytest.mark.parametrize("cpu", ["x86-64-v4", "cascadelake", "icelake-server"])
-def test_a_build_takes_the_constants_of_its_level(cpu: str) -> None:
-    machine = machine_of(resolve_target(f"llvm -mcpu={cpu}"), Options())
-    assert machine.model == model_for(Isa(16, 32, True)) != CostModel()
-    assert (FOLDER / "x86-64-v4.json").is_file()
+def test_a_build_takes_the_speeds_of_its_level_and_its_own_caches(cpu: str) -> None:
+    model, level = machine_for(cpu).model, shipped("x86-64-v4")["model"]
+    assert {name: getattr(model, name) for name in level} == level
+    assert "near_bytes" not in level
+    caches = known_caches(cpu) or caches_of_level(Isa(16, 32, True))
+    if cpu not in ("cascadelake", host_cpu()):
+        assert model.near_bytes == caches.l2_bytes / 2
 
 
-def test_a_processor_that_was_measured_has_constants_of_its_own() -> None:
-    machine = machine_of(resolve_target("llvm -mcpu=znver4"), Options())
-    assert machine.model == model_for(machine.isa, "znver4") != model_for(machine.isa)
-    assert machine.isa == Isa(16, 32, True)
-    assert model_for(machine.isa, "znver9") == model_for(machine.isa)
+def test_machines_that_were_measured_keep_what_was_measured() -> None:
+    """Whatever a table or the system says of their caches."""
+    intel, amd = machine_for("cascadelake"), machine_for("znver4")
+    assert intel.memory == Memory()
+    assert amd.memory == Memory(turn_tiles=32, stream_bytes=10 << 20)
+    assert intel.model == replace(CostModel(), **shipped("x86-64-v4")["model"], near_bytes=509e3)
+    assert amd.model == CostModel(**shipped("znver4")["model"])
+    for name, found in (("cascadelake", intel), ("znver4", amd)):
+        strange = replace(FUTURE, name=name, isa=found.isa)
+        assert (model_for(strange), memory_for(strange)) == (found.model, found.memory)
+
+
+def test_a_processor_nobody_has_measured_goes_by_its_own_caches() -> None:
+    model, memory = model_for(FUTURE), memory_for(FUTURE)
+    assert model.near_bytes == 3 << 19 and memory.far_bytes == 99 << 20
+    assert memory.ask_bytes == 3 << 20 and memory.stream_bytes < memory.far_bytes / 2
+    assert model.op_ns == shipped("x86-64-v3")["model"]["op_ns"]
+    assert memory.turn_tiles > 0  # there are no registers that fill a line
+    assert memory_for(replace(FUTURE, isa=Isa(16, 32, True))).turn_tiles == 0
 
 
 def test_a_processor_of_no_level_takes_the_plain_constants() -> None:
-    assert model_for(Isa(4, 32, True)) == CostModel()
-    assert Isa(4, 32, True) not in LEVELS
-
-
-def test_memory_is_walked_as_the_processor_or_its_level_wants() -> None:
-    """One that ships nothing of it takes the default, not another processor's."""
-    own = machine_of(resolve_target("llvm -mcpu=znver4"), Options()).memory
-    level = machine_of(resolve_target("llvm -mcpu=haswell"), Options()).memory
-    assert own == memory_for(Isa(16, 32, True), "znver4") and own.turn_tiles > 0
-    assert level == memory_for(Isa(8, 16, True)) and level.turn_tiles > 0
-    assert machine_of(resolve_target("llvm -mcpu=cascadelake"), Options()).memory == Memory()
-    assert memory_for(Isa(4, 32, True)) == Memory()
+    isa = Isa(4, 32, True)
+    plain = replace(FUTURE, isa=isa, caches=caches_of_level(Isa(16, 32, True)))
+    assert model_for(plain) == CostModel()
+    assert isa not in LEVELS
 
 
 def test_every_shipped_constant_is_positive() -> None:
-    shipped = [path.stem for path in FOLDER.glob("*.json")]
-    assert {"x86-64-v3", "x86-64-v4", "znver4"} <= set(shipped)
-    for name in shipped:
-        model = model_for(Isa(4, 32, True), name)
+    names = [path.stem for path in FOLDER.glob("*.json")]
+    assert {"x86-64-v3", "x86-64-v4", "cascadelake", "znver4"} <= set(names)
+    for name in names:
+        model = model_for(replace(FUTURE, name=name, isa=Isa(4, 32, True)))
         assert model != CostModel() and all(v > 0 for v in vars(model).values())
+        assert all(v >= 0 for v in shipped(name).get("memory", {}).values())
 
 
 def loops() -> tuple[Any, list[Variant], np.ndarray]:

@@ -12,7 +12,7 @@ from benchmarks import vecmath as bench
 from tests import processor
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules import llvm_ops, vecmath
-from tvm_disc.schedules.gemm_tile import Isa
+from tvm_disc.target.isa import Isa
 
 AVX512 = Isa(lanes_f32=16, registers=32, fma=True)
 need_avx512 = processor.needs(*processor.AVX512)

@@ -9,7 +9,12 @@ import pytest
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.schedules import past_caches
+from tvm_disc.codegen.target import resolve_target
+from tvm_disc.compile import machine_of
+from tvm_disc.schedules.cost_model import Memory
+from tvm_disc.schedules.llvm_ops import streams
+from tvm_disc.schedules.past_caches import far_elems
+from tvm_disc.target.isa import isa_of
 
 RNG = np.random.default_rng(0)
 SHAPES = [(1, 1), (1, 9), (1, 64), (3, 64), (7, 1024), (8, 1008), (5, 48), (64, 640), (9, 257),
@@ -54,6 +59,18 @@ def program(name: str, dtype: str = "float32", threads: int = 1) -> Any:
     return tvm_disc.build(relay.Function([x, y], CASES[name][0](x, y)), options=options)
 
 
+def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of a kernel that touches 4 KiB do not fit the caches."""
+    memory = Memory(far_bytes=4096)
+    monkeypatch.setattr("tvm_disc.compile.memory_for", lambda processor: memory)
+
+
+def stores_past(exe: Any) -> bool:
+    """Whether a program stores past the caches exactly if its target can."""
+    able = streams(isa_of(resolve_target()), 64)
+    return ("vmovnt" in exe.source("asm")) == able
+
+
 def check(name: str, exe: Any, shape: tuple[int, int], dtype: str, offset: int) -> None:
     """Results in memory that begins so many elements after a line."""
     x, y = (RNG.standard_normal(shape).astype(dtype) for _ in "xy")
@@ -74,8 +91,9 @@ def check(name: str, exe: Any, shape: tuple[int, int], dtype: str, offset: int) 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_every_shape_and_place(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_caches, "FAR_BYTES", 4096)
+    small_caches(monkeypatch)
     exe = program(name, threads=threads)
+    assert stores_past(exe)
     for shape in SHAPES if name.startswith(("relu", "add", "two")) else SHAPES[:-1]:
         for offset in (0, 4, 15, 16):
             check(name, exe, shape, "float32", offset)
@@ -84,20 +102,22 @@ def test_every_shape_and_place(name: str, threads: int, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("name", ["relu", "softmax", "norm of a sum"])
 def test_results_larger_than_the_caches(name: str) -> None:
     exe = program(name, threads=2)
-    elems = past_caches.far_elems(2)
+    far_bytes = machine_of(resolve_target(), tvm_disc.Options()).memory.far_bytes
+    elems = far_elems(far_bytes, 2)
     for shape in ((512, elems // 512), (elems // 1008 + 1, 1008), (elems // 257 + 1, 257)):
         check(name, exe, shape, "float32", 0)
 
 
 def test_other_types_are_stored_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_caches, "FAR_BYTES", 4096)
+    small_caches(monkeypatch)
     exe = program("add", "float64")
     check("add", exe, (64, 640), "float64", 0)
     assert "vmovnt" not in exe.source("asm")
 
 
-def test_who_stores_past_the_caches() -> None:
-    target = {"kind": "llvm", "mcpu": "skylake-avx512"}
+@pytest.mark.parametrize("mcpu", ["skylake-avx512", "znver3"])
+def test_who_stores_past_the_caches(mcpu: str) -> None:
+    target = {"kind": "llvm", "mcpu": mcpu}
 
     def stores(source: Any, *inputs: Any) -> int:
         exe = tvm_disc.build(relay.Function(list(inputs), source), target=target)

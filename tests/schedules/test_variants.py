@@ -16,7 +16,7 @@ from tvm_disc.schedules import tree as trees
 from tvm_disc.schedules.choose import analytic, fit
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_tile import Isa, default_tile
+from tvm_disc.schedules.gemm_tile import default_tile
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.grow import Limits, grow, keep, losses
 from tvm_disc.schedules.kernel import GAP_BYTES, _part_bytes
@@ -24,6 +24,7 @@ from tvm_disc.schedules.points import evaluate, sample
 from tvm_disc.schedules.tree import Leaf, Split
 from tvm_disc.schedules.variant import Knobs, Need, Plan, feasible, variants_of
 from tvm_disc.shape import Solver
+from tvm_disc.target.isa import Isa
 
 
 @dataclass(frozen=True)

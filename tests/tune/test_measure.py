@@ -15,12 +15,12 @@ from tvm import tirx
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_tile import isa_of
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.schedules.signature import describe_group, group_key, template_hash
 from tvm_disc.schedules.variant import Need
 from tvm_disc.shape import Solver
+from tvm_disc.target.isa import isa_of
 from tvm_disc.tune.entry import build_bench
 from tvm_disc.tune.measure import (
     Effort,

@@ -183,7 +183,8 @@ def _conv_plan(
 ) -> Plan:
     node, dtype = view.node, _dtypes(view)[0]
     shape = ConvShape.of(node, view.groups, bool(weights))
-    cut_with = partial(ConvCut, shape, tile, _itemsize(dtype), machine.threads)
+    near = machine.memory.weights_bytes
+    cut_with = partial(ConvCut, shape, tile, _itemsize(dtype), machine.threads, near)
     cut = cut_with()
 
     def emit(body: Body) -> None:

@@ -36,7 +36,6 @@ Expr: TypeAlias = Any
 Store = Callable[..., Any]
 
 _DEPTH = 512  # rows of the im2col matrix that exist at a time
-_NEAR_BYTES = 256 << 10  # weights of a task that stay in the second-level cache beside a panel
 _SMALL_IMAGE = 512  # images of fewer pixels share panels
 _ROW_BLOCKS = 5  # a task has up to so many times the row blocks of a product's
 _LEAST_BLOCKS = 4  # row blocks for which a panel is worth filling
@@ -108,7 +107,10 @@ class ConvShape:
 
 
 class ConvCut:
-    """How the work is cut; ``keep`` names what is not literal."""
+    """How the work is cut; ``keep`` names what is not literal.
+
+    Weights of a task of up to ``near_bytes`` stay near the core beside a panel.
+    """
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class ConvCut:
         tile: GemmTile,
         itemsize: int,
         threads: int,
+        near_bytes: int,
         keep: Callable[[str, Index], Index] = lambda _name, value: value,
     ) -> None:
         self.per = depth_of(shape.channels, shape.taps)
@@ -126,7 +129,7 @@ class ConvCut:
         self.base_rows, self.extra_rows = divmod(shape.outs, self.blocks)
         groups_m = -(-self.blocks // (tile.m_blocks * _ROW_BLOCKS))
         most_blocks = -(-self.blocks // groups_m)
-        near = most_blocks * tile.m_r * self.row * itemsize <= _NEAR_BYTES
+        near = most_blocks * tile.m_r * self.row * itemsize <= near_bytes
         self.one_by_one = self.k_blocks == 1 and near
         # Sizes of the grid of tasks, at run time.
         images, pixels = known(shape.images), known(shape.pixels)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tvm_disc.target.processor import Processor
+
+TURN_TILES = 32
+
 
 @dataclass(frozen=True)
 class CostModel:
@@ -22,7 +26,8 @@ class CostModel:
         task_ns, row_ns: entering a task of a product, and of anything else.
         exp_ns: one score of an attention between its products.
         store_ns, pack_ns: storing a sum, and copying an element into another layout.
-        near_bytes, far_byte_ns: the second-level cache, and a byte from beyond it.
+        near_bytes, far_byte_ns: what one operand may take of the second-level cache, and a byte
+            from beyond it.
         vendor_call_ns, vendor_elem_ns, vendor_fma_ns: a call of a BLAS, an element of its operands
             and result, a multiply-add. Without measured times a call is never worth it.
     """
@@ -57,8 +62,31 @@ class Memory:
     Attributes:
         turn_tiles: a transpose goes in runs of so many tiles along the result's rows, where these
             are the longer ones; with 0, always along the operand's, and it asks for lines early.
+        ask_bytes: it asks from so many bytes of results on.
         stream_bytes: results of transposes from so many bytes on go past the caches.
+        far_bytes: so do those of rows and loops, from so many bytes of operands and results on.
+        weights_bytes: weights of a task of a convolution that stay near the core beside a panel.
+        scores_bytes: what an attention in stages leaves between them at most.
     """
 
     turn_tiles: int = 0
+    ask_bytes: int = 1 << 20
     stream_bytes: int = 3 << 20
+    far_bytes: int = 32 << 20
+    weights_bytes: int = 256 << 10
+    scores_bytes: int = 8 << 20
+
+    @staticmethod
+    def of(processor: Processor) -> Memory:
+        """By caches and registers alone, where nothing was measured."""
+        caches = processor.caches
+        return Memory(
+            # Without stores of whole lines to hide, a run along the longer side is enough.
+            turn_tiles=0 if processor.isa.masks else TURN_TILES,
+            ask_bytes=caches.l2_bytes,
+            # An operand and a result: half of the last level, the rest is for others.
+            stream_bytes=caches.last_bytes // 4,
+            far_bytes=caches.last_bytes,
+            weights_bytes=caches.l2_bytes // 4,
+            scores_bytes=caches.last_bytes // 4,
+        )

@@ -54,14 +54,13 @@ from tvm_disc.schedules.gemm_spec import (
 )
 from tvm_disc.schedules.gemm_tile import (
     GemmTile,
-    Isa,
     default_tile,
-    isa_of,
     pack_a_constant,
     pack_b_constant,
     pack_b_quads,
     packed_row_elems,
 )
+from tvm_disc.target.isa import Isa, isa_of
 
 FEW_COLUMNS, SHALLOW = 8, 64  # more steps of K along few columns are worth another kernel
 

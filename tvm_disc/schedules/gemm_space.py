@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvm_disc.schedules.gemm_tile import GemmTile, Isa, default_tile
+from tvm_disc.schedules.gemm_tile import GemmTile, default_tile
 from tvm_disc.schedules.variant import Knobs
+from tvm_disc.target.isa import Isa
 
 FINE_BLOCKS, FINE_PANELS = 4, 2  # a smaller task: more of them for the threads
 

@@ -8,54 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tvm_disc.target.isa import Isa
+
 _VECTOR_BYTES = 64  # cache line; a packed row of A starts on one
-
-_AVX512_CPUS = ("skylake-avx512", "cascadelake", "cooperlake", "icelake", "cannonlake",
-                "tigerlake", "rocketlake", "sapphirerapids", "emeraldrapids", "graniterapids",
-                "x86-64-v4", "znver4", "znver5")  # fmt: skip
-_AVX2_CPUS = ("haswell", "broadwell", "skylake", "x86-64-v3", "znver1", "znver2", "znver3",
-              "alderlake", "raptorlake", "meteorlake", "core-avx2", "arrowlake")  # fmt: skip
-
-_QUAD_CPUS = ("cascadelake", "cooperlake", "icelake", "tigerlake", "rocketlake", "sapphirerapids",
-              "emeraldrapids", "graniterapids", "znver4", "znver5")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Isa:
-    """What the register file offers.
-
-    ``lanes_f32``: float32 elements in one vector; ``registers``: vector registers; ``fma``:
-    whether a fused multiply-add exists; ``quads``: whether one instruction adds four products of
-    bytes to each int32 (VNNI). It says nothing of floats, so machines that differ in it are equal.
-    """
-
-    lanes_f32: int
-    registers: int
-    fma: bool
-    quads: bool = field(default=False, compare=False)
-
-
-def isa_of(target: Any) -> Isa:
-    """Vector width and register count of a TVM ``llvm`` target (its mtriple, mcpu, mattr)."""
-    attrs: Mapping[str, Any] = target.attrs
-    mcpu = str(attrs.get("mcpu", ""))
-    mattr = {str(a) for a in attrs.get("mattr", [])}
-    triple = str(attrs.get("mtriple", ""))
-    if any(part in triple for part in ("aarch64", "arm64")):
-        return Isa(lanes_f32=4, registers=32, fma=True)
-    wide = mcpu.startswith(_AVX512_CPUS) or "+avx512dq" in mattr
-    if wide and "-avx512dq" not in mattr:
-        quads = mcpu.startswith(_QUAD_CPUS) or "+avx512vnni" in mattr
-        return Isa(lanes_f32=16, registers=32, fma=True, quads=quads and "-avx512vnni" not in mattr)
-    if (mcpu.startswith((*_AVX512_CPUS, *_AVX2_CPUS)) or "+avx2" in mattr) and "-avx2" not in mattr:
-        return Isa(lanes_f32=8, registers=16, fma=True)
-    return Isa(lanes_f32=4, registers=16, fma=False)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from tvm_disc.relay_passes.graph import Node, free_symbols
 from tvm_disc.schedules.cost_model import CostModel, Memory
 from tvm_disc.schedules.emit import Block, Buffer
 from tvm_disc.schedules.gemm_micro import MicroKernels
-from tvm_disc.schedules.gemm_tile import Isa
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.records import Records
 from tvm_disc.shape import Likely, Solver
+from tvm_disc.target.isa import Isa
 
 Expr: TypeAlias = Any
 

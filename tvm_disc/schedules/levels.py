@@ -1,21 +1,22 @@
-"""Shipped records: what was measured for each level of x86-64, so that no build needs tuning.
+"""Shipped constants: what was measured, on top of what the description of a machine says.
 
-A file holds the constants of the analytical model, fitted to the times of whole kernels on a
-processor, and how its memory wants to be walked, if not as by default. A build takes the file of
-its target's processor, by LLVM's name, where there is one; else that of the level that the target's
-features are of. Others take the constants of :class:`CostModel` and :class:`Memory` as they stand.
+Two kinds of files. That of a level of x86-64 holds what code for its registers takes, fitted to the
+times of whole kernels: speeds, no sizes. That of a processor, by LLVM's name, holds what was
+measured on it. A build takes sizes from the description of its target
+(:mod:`tvm_disc.target`), speeds from its level, and what its processor's own file has before both.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tvm_disc.schedules.cost_model import CostModel, Memory
-from tvm_disc.schedules.gemm_tile import Isa
+from tvm_disc.target.isa import Isa
+from tvm_disc.target.processor import Processor
 
 FOLDER = Path(__file__).parent / "shipped"
 LEVELS = {
@@ -23,23 +24,26 @@ LEVELS = {
     Isa(8, 16, True): "x86-64-v3",
     Isa(4, 16, False): "x86-64-v2",
 }
+_FIELDS = tuple(f.name for f in fields(CostModel))
 
 
-def model_for(isa: Isa, processor: str = "") -> CostModel:
-    """The analytical model of a processor, else of its level; the plain one where none is known."""
-    constants = _shipped(isa, processor).get("model", {})
-    return CostModel(
-        **{f.name: float(constants[f.name]) for f in fields(CostModel) if f.name in constants}
-    )
+def model_for(processor: Processor) -> CostModel:
+    """The analytical model of a processor."""
+    known = {
+        "near_bytes": processor.caches.l2_bytes / 2,
+        **shipped(LEVELS.get(processor.isa, "")).get("model", {}),
+        **shipped(processor.name).get("model", {}),
+    }
+    return CostModel(**{name: float(known[name]) for name in _FIELDS if name in known})
 
 
-def memory_for(isa: Isa, processor: str = "") -> Memory:
-    """How the memory of a processor, else of its level, wants to be walked."""
-    return Memory(**_shipped(isa, processor).get("memory", {}))
+def memory_for(processor: Processor) -> Memory:
+    """How the memory of a processor wants to be walked."""
+    return replace(Memory.of(processor), **shipped(processor.name).get("memory", {}))
 
 
 @cache
-def _shipped(isa: Isa, processor: str) -> dict[str, Any]:
-    names = (processor, LEVELS.get(isa))
-    paths = [path for name in names if name and (path := FOLDER / f"{name}.json").is_file()]
-    return dict(json.loads(paths[0].read_text(encoding="utf-8"))) if paths else {}
+def shipped(name: str) -> dict[str, Any]:
+    """The file of a processor or a level; empty where there is none."""
+    path = FOLDER / f"{name}.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if name and path.is_file() else {}

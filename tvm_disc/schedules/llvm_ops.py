@@ -9,6 +9,9 @@ LLVM their definitions. What exists depends on the target: templates are emitted
     remainder x less the nearest multiple of a power of two (``vreduceps``)
     lookup    one of sixteen floats, by the low four bits of an index (``vpermps``)
     stream    a store past the caches, without reading the line first (``vmovntps``)
+
+The last needs registers of 32 bytes only: of vectors that are whole lines, the halves of a line are
+stored one after the other. The others are AVX-512's.
 """
 
 from __future__ import annotations
@@ -16,16 +19,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, TypeAlias
 
 from tvm import tirx
 from tvm.ir import StringImm
 
-from tvm_disc.schedules.gemm_tile import Isa, isa_of
+from tvm_disc.target.isa import Isa, isa_of
 
 Expr: TypeAlias = Any
 
-LANES = 16  # of the registers these operations work on
+LANES = 16  # of the registers these operations work on, and of a line of cache
+STREAMS_FROM = 8  # lanes of a register of which two fill a line
 TABLE = 16  # entries of a lookup
 REMAINDERS = (2,)  # digits for which there is a remainder
 _WIDTHS = tuple(LANES * k for k in range(1, 9))
@@ -51,6 +56,17 @@ def has_native(lanes: int) -> bool:
 def natively(isa: Isa, lanes: int) -> bool:
     """Whether code for ``isa`` has them."""
     return isa.lanes_f32 == LANES and lanes in _WIDTHS
+
+
+def can_stream(lanes: int) -> bool:
+    """Whether float32 vectors of ``lanes`` can be stored past the caches here."""
+    isa = _isa.get()
+    return isa is not None and streams(isa, lanes)
+
+
+def streams(isa: Isa, lanes: int) -> bool:
+    """Whether code for ``isa`` can: whole lines, without a fence for each."""
+    return isa.lanes_f32 >= STREAMS_FROM and lanes in _WIDTHS
 
 
 def scale(x: Expr, n: Expr) -> Expr:
@@ -92,16 +108,24 @@ def _lanes(x: Expr) -> int:
 
 def link(func: Any, target: Any) -> Any:
     """``func`` with the definitions that its module's calls need on ``target``."""
-    if isa_of(target).lanes_f32 != LANES:
+    isa = isa_of(target)
+    if isa.lanes_f32 < STREAMS_FROM:
         return func
-    library = StringImm(_library())
+    library = StringImm(_library() if isa.lanes_f32 == LANES else _stores())
     return func.with_body(
         tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", library, func.body)
     )
 
 
+@cache
+def _stores() -> str:
+    """What goes past the caches."""
+    return "\n".join([_FENCE, *(_STREAM.replace("WIDTH", str(w)) for w in _WIDTHS)])
+
+
+@cache
 def _library() -> str:
-    parts = [_DECLARATIONS]
+    parts = [_DECLARATIONS, _stores()]
     for width in _WIDTHS:
         parts += [_parts_of(width, "float"), _parts_of(width, "i32")] if width > LANES else []
         parts.append(_in_registers("scale", ("float", "float"), width, _SCALE))
@@ -110,7 +134,6 @@ def _library() -> str:
             instruction = _REMAINDER.replace("DIGITS", str(digits << 4))
             parts.append(_in_registers(f"remainder{digits}", ("float",), width, instruction))
         parts.append(_in_registers("lookup", (None, "i32"), width, _LOOKUP))
-        parts.append(_STREAM.replace("WIDTH", str(width)))
     return "\n".join(parts)
 
 
@@ -122,6 +145,8 @@ declare <16 x float> @llvm.x86.avx512.mask.range.ps.512(
 declare <16 x float> @llvm.x86.avx512.mask.reduce.ps.512(
   <16 x float>, i32, <16 x float>, i16, i32)
 declare <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>, <16 x i32>)
+"""
+_FENCE = """
 declare void @llvm.x86.sse.sfence()
 define linkonce_odr void @disc.fence() alwaysinline {
   call void @llvm.x86.sse.sfence()
@@ -197,6 +222,7 @@ def _part(lines: list[str], name: str, kind: str, width: int, part: int) -> str:
 
 
 __all__ = [
+    "can_stream",
     "clamp",
     "fence",
     "has_native",
@@ -206,5 +232,6 @@ __all__ = [
     "remainder",
     "scale",
     "stream",
+    "streams",
     "tuned_for",
 ]

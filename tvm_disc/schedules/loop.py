@@ -24,7 +24,7 @@ from tvm_disc.schedules.emit import Block, Buffer, first_lanes, i64, index_var, 
 from tvm_disc.schedules.index import IndexSpace, add, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.past_caches import PastCaches
+from tvm_disc.schedules.past_caches import PastCaches, far_elems
 from tvm_disc.schedules.rows import is_vectorizable
 from tvm_disc.schedules.vectors import Vectors, to_next_line
 from tvm_disc.shape import Solver
@@ -72,7 +72,7 @@ class _Loop:
 
     def __init__(self, group: Group, solver: Solver, machine: Machine) -> None:
         self.group, self.solver, self.lanes = group, solver, machine.lanes
-        self.threads = machine.threads
+        self.threads, self.far_bytes = machine.threads, machine.memory.far_bytes
         self.domain = tuple(group.outputs[0].shape)
         self.vector = is_vectorizable(group)
         self.unrolled = _unrolled(group)
@@ -140,7 +140,8 @@ class _Loop:
         same = [n for n in (*self.group.params, *self.group.outputs)
                 if self.solver.known_same_shape(n.shape, self.domain)]  # fmt: skip
         arrays = max(len(same), 2)  # of operands that may broadcast nothing is known
-        return PastCaches.of(body.block, body.outputs, sizes, width, arrays, self.lined)
+        far = far_elems(self.far_bytes, arrays)
+        return PastCaches.of(body.block, body.outputs, sizes, width, far, self.lined)
 
     def _may_lie_anywhere(self, body: Body) -> bool:
         """Whether vectors are to begin on lines of the first result, whatever its address: one of

@@ -1,9 +1,9 @@
 """Stores past the caches, of results that the last-level cache would not hold.
 
 A store to a line that is not there reads the line first and pushes others out. Where a kernel
-touches 32 MiB, its results are gone from the caches before anything reads them: whole registers on
-whole lines go to memory directly, which moves two thirds of the bytes. A kernel asks once which it
-does.
+touches more than the last level holds, its results are gone from the caches before anything reads
+them: whole registers on whole lines go to memory directly, which moves two thirds of the bytes. A
+kernel asks once which it does.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from tvm_disc.schedules.emit import (
     i64,
     ramp,
 )
-from tvm_disc.schedules.llvm_ops import fence, has_native, stream
+from tvm_disc.schedules.llvm_ops import can_stream, fence, stream
 
 Expr: TypeAlias = Any
 
-FAR_BYTES = 32 << 20  # of operands and results: what a last-level cache holds
 
-
-def far_elems(arrays: int) -> int:
+def far_elems(far_bytes: int, arrays: int) -> int:
     """From so many elements on, so many arrays of float32 do not fit the caches together."""
-    return FAR_BYTES // (4 * arrays)
+    return max(1, far_bytes // (4 * arrays))
 
 
 class PastCaches:
@@ -70,17 +68,17 @@ class PastCaches:
         buffers: Sequence[Buffer],
         sizes: tuple[Expr, Expr],
         width: int,
-        arrays: int,
+        far: int,
         lined: bool = False,
     ) -> PastCaches | None:
         """Those of ``buffers`` that hold float32, if the target can; else None.
 
-        ``sizes`` are ``elems`` and ``row``, ``arrays`` how many of that size a kernel touches.
+        ``sizes`` are ``elems`` and ``row``; from ``far`` elements on they go past the caches.
         """
         floats = [b for b in buffers if str(b.dtype) == "float32"]
-        elems, far = sizes[0], far_elems(arrays)
+        elems = sizes[0]
         small = isinstance(elems, tirx.IntImm) and int(elems.value) < far
-        if not floats or small or not has_native(width):
+        if not floats or small or not can_stream(width):
             return None
         return PastCaches(block, floats, sizes, width, far, lined)
 

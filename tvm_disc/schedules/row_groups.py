@@ -128,7 +128,7 @@ class RowGroups:
         buffers = [self.body.outputs[i] for i in work.written_once()
                    if work.group.outputs[i] in large]  # fmt: skip
         width = work.lanes * UNROLLED_VECTORS
-        return PastCaches.of(self.block, buffers, (product(full), length), width, work.arrays)
+        return PastCaches.of(self.block, buffers, (product(full), length), width, work.far)
 
     def _loops(self, first: Expr, count: Expr, stage: int, ahead: Expr) -> None:
         """A stage's loop over each row of the group."""

@@ -53,8 +53,8 @@ class RowWork:
     """What the walks of one group share: the group, its domain and stages, and the vectors.
 
     ``spare`` are the kept nodes that lie in scratch, as elements of ``scratch_dtype``. ``lent`` are
-    those that lie where an output will, or in scratch, where outputs go past the caches; that
-    depends on how many ``arrays`` of the domain's size there are.
+    those that lie where an output will, or in scratch, where outputs go past the caches: domains
+    of at least ``far`` elements.
     """
 
     group: Group
@@ -64,7 +64,7 @@ class RowWork:
     spare: list[Node]
     scratch_dtype: str
     lent: list[Node] = field(default_factory=list)
-    arrays: int = 2
+    far: int = 0
 
     def reductions(self, stage: int) -> list[Node]:
         """What the loop of a stage reduces."""

@@ -32,7 +32,7 @@ from tvm_disc.schedules.emit import (
 )
 from tvm_disc.schedules.index import IndexSpace, at_least_one, mul, product
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
-from tvm_disc.schedules.llvm_ops import natively
+from tvm_disc.schedules.llvm_ops import streams
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.past_caches import far_elems
 from tvm_disc.schedules.row_groups import RowGroups
@@ -89,8 +89,8 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     dtype = "float64" if any(bytes_of(n.dtype) == 8 for n in spare) else "float32"
     domain = row_domain(group)
     work = RowWork(group, domain, sched, machine.lanes, spare, dtype)
-    arrays = work.streams(solver)
-    rows = _Rows(replace(work, lent=_lent(work, machine, arrays), arrays=arrays), solver)
+    far = far_elems(machine.memory.far_bytes, work.streams(solver))
+    rows = _Rows(replace(work, lent=_lent(work, machine, far), far=far), solver)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     width = machine.lanes * UNROLLED_VECTORS
     length, steps = product(domain.inner), 0
@@ -107,8 +107,8 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
         each = group_scratch(rows.work, length)
         scratch = mul(each, len(spare))
         if rows.work.lent:
-            far = i64(product(domain.full)) >= far_elems(arrays)
-            scratch = scratch + tirx.Select(far, each * len(rows.work.lent), i64(0))
+            large = i64(product(domain.full)) >= far
+            scratch = scratch + tirx.Select(large, each * len(rows.work.lent), i64(0))
         walk = "rows, small ones across" if rows.small_rows() else "rows"
         steps = tirx.floordiv(tasks * tirx.min(i64(length), i64(SHORT)) + (SHORT - 1), i64(SHORT))
     return Plan(
@@ -126,11 +126,11 @@ def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
     )
 
 
-def _lent(work: RowWork, machine: Machine, arrays: int) -> list[Node]:
+def _lent(work: RowWork, machine: Machine, far: int) -> list[Node]:
     """The kept nodes that lie where an output will, unless outputs go past the caches."""
     sched, size = work.sched, product(work.domain.full)
-    small = isinstance(size, tirx.IntImm) and int(size.value) < far_elems(arrays)
-    if work.domain.tail or small or not natively(machine.isa, machine.lanes * UNROLLED_VECTORS):
+    small = isinstance(size, tirx.IntImm) and int(size.value) < far
+    if work.domain.tail or small or not streams(machine.isa, machine.lanes * UNROLLED_VECTORS):
         return []
     guests = [n for n in sched.kept if sched.storage[n] is not None and n not in work.group.outputs]
     return [n for n in guests if n.dtype == "float32"]

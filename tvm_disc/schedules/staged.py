@@ -35,8 +35,6 @@ Planner: TypeAlias = Callable[[Group], Plan]
 
 DOUBT = 1.15  # of whether a group should be cut
 MOST_ROWS = 64  # more of them fill the threads as they are
-# Scores grow with the square of the length and with the batch; beyond a cache they gain nothing.
-SCORES_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -75,17 +73,20 @@ def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) 
     try:
         found = staged(group, cuts, plan)
         if group.kind == "attention":
-            found = replace(found, needs=(*found.needs, _scores_fit(found)))
+            fit = _scores_fit(found, machine.memory.scores_bytes)
+            found = replace(found, needs=(*found.needs, fit))
         return [found]
     except Unsupported:
         return []
 
 
-def _scores_fit(plan: Plan) -> Need:
+def _scores_fit(plan: Plan, most: int) -> Need:
+    """Scores grow with the square of the length and with the batch; beyond a cache they gain
+    nothing."""
     size: Expr = i64(0)
     for node in {id(t): t for s in plan.stages for t in s.targets}.values():
         size = add(size, mul(product(node.shape), tvm.DataType(node.dtype).bits // 8))
-    return Need(f"the scores take at most {SCORES_BYTES >> 20} MiB", i64(size) <= SCORES_BYTES)
+    return Need(f"the scores take at most {most / 2**20:g} MiB", i64(size) <= most)
 
 
 def attention_cuts(group: Group, solver: Solver) -> list[Cut]:

@@ -31,7 +31,6 @@ Place: TypeAlias = "tuple[Expr, ...]"  # along the operand's rows, and the resul
 
 RUN_TILES = 16  # tiles one after another: neighbouring lines of few rows
 FETCH_TILES = 2  # to the tile whose lines are asked for
-FAR_BYTES = 1 << 20  # beyond it operands are not in a nearby cache: their lines are asked for early
 
 
 class Side(NamedTuple):
@@ -211,7 +210,7 @@ class TileRuns:
         with low.loop("i", count) as i:
             a, b = block.number("a", at[0] + i * step_a), block.number("b", at[1] + i * step_b)
             if self._asks():
-                with block.when(self._bytes() >= FAR_BYTES), low.scope():
+                with block.when(self._bytes() >= self.memory.ask_bytes), low.scope():
                     self._fetch_next(outer, a, b)
             self._tile(outer, a, b, stream)
 

@@ -18,7 +18,7 @@ import tvm
 from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.schedules.emit import Block, byte_offset, const
 from tvm_disc.schedules.gemm_micro import ramp, splat, vload, vstore
-from tvm_disc.schedules.gemm_tile import Isa
+from tvm_disc.target.isa import Isa
 
 Expr: TypeAlias = Any
 

@@ -1,0 +1,46 @@
+"""The caches of processors that code is compiled for elsewhere, by LLVM's names; from manuals.
+
+Of last levels that are cut into slices, a usual number of slices; of caches that differ between
+models of one name, the smaller ones.
+"""
+
+from __future__ import annotations
+
+from tvm_disc.target.caches import Caches
+from tvm_disc.target.isa import Isa
+
+_K, _M = 1 << 10, 1 << 20
+# Beginnings of names; the first that fits counts.
+_KNOWN: tuple[tuple[tuple[str, ...], Caches], ...] = (
+    (("znver1",), Caches(32 * _K, 512 * _K, 8 * _M, 4)),
+    (("znver2",), Caches(32 * _K, 512 * _K, 16 * _M, 4)),
+    (("znver3",), Caches(32 * _K, 512 * _K, 32 * _M, 8)),
+    (("znver4",), Caches(32 * _K, 1 * _M, 32 * _M, 8)),
+    (("znver5",), Caches(48 * _K, 1 * _M, 32 * _M, 8)),
+    (("haswell", "broadwell", "core-avx2"), Caches(32 * _K, 256 * _K, 20 * _M, 8)),
+    (("skylake-avx512", "skylake_avx512", "skx", "cascadelake", "cooperlake"),
+     Caches(32 * _K, 1 * _M, 33 * _M, 24)),
+    (("skylake",), Caches(32 * _K, 256 * _K, 8 * _M, 4)),
+    (("icelake-server",), Caches(48 * _K, 1280 * _K, 48 * _M, 32)),
+    (("icelake", "rocketlake"), Caches(48 * _K, 512 * _K, 8 * _M, 4)),
+    (("tigerlake",), Caches(48 * _K, 1280 * _K, 12 * _M, 4)),
+    (("alderlake",), Caches(48 * _K, 1280 * _K, 24 * _M, 8)),
+    (("raptorlake", "meteorlake", "arrowlake"), Caches(48 * _K, 2 * _M, 24 * _M, 8)),
+    (("sapphirerapids",), Caches(48 * _K, 2 * _M, 60 * _M, 32)),
+    (("emeraldrapids", "graniterapids"), Caches(48 * _K, 2 * _M, 160 * _M, 32)),
+    (("neoverse-n1", "neoverse-v1", "neoverse-n2"), Caches(64 * _K, 1 * _M, 32 * _M, 64)),
+    (("neoverse-v2",), Caches(64 * _K, 1 * _M, 64 * _M, 64)),
+    (("cortex-a76",), Caches(64 * _K, 512 * _K, 2 * _M, 4)),
+)  # fmt: skip
+
+
+def known_caches(name: str) -> Caches | None:
+    """Those of a processor, if the table has it."""
+    return next((c for names, c in _KNOWN if name and name.startswith(names)), None)
+
+
+def caches_of_level(isa: Isa) -> Caches:
+    """Those of a usual server with such registers."""
+    if isa.masks:
+        return Caches(32 * _K, 1 * _M, 32 * _M, 8)
+    return Caches(32 * _K, 512 * _K, 16 * _M, 4)

@@ -1,0 +1,47 @@
+"""One frozen description of a machine, of this one as the system reports it or of one by name.
+
+It holds what a machine is. What is measured on one, or chosen for it, rests on this and lives with
+the kernels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_disc.target.caches import Caches
+from tvm_disc.target.isa import Isa, isa_of
+from tvm_disc.target.known import caches_of_level, known_caches
+from tvm_disc.target.report import caches_here, cores_here
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A machine.
+
+    Attributes:
+        name: LLVM's of the processor, or of a level; empty where none was given.
+        isa: instruction sets and vector registers.
+        caches: sizes, sharing and line.
+        cores: that a process may run on.
+    """
+
+    name: str
+    isa: Isa
+    caches: Caches
+    cores: int
+
+
+def processor_of(target: Any, here: bool = False) -> Processor:
+    """The machine of a TVM ``llvm`` target; if ``here``, this one, whatever its name.
+
+    Of another machine's caches a table knows the usual ones, by name or else by level.
+    """
+    name, isa = str(target.attrs.get("mcpu", "")), isa_of(target)
+    known = known_caches(name)
+    caches = known or caches_of_level(isa)
+    cores = int(target.attrs.get("num-cores", 0))
+    if here:
+        caches = caches_here(caches, named=known is not None)
+        cores = cores or cores_here()
+    return Processor(name, isa, caches, cores or caches.last_cores)

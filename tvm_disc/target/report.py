@@ -1,0 +1,115 @@
+"""What the system reports of the machine that this process runs on.
+
+Linux describes every cache of every core in files; where a sandbox hides these, the C library
+knows sizes, but not who shares a cache. What nobody tells is as in a description by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tvm_disc.target.caches import Caches
+
+CORES = Path("/sys/devices/system/cpu")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_LEAST, _MOST = 4 << 10, 4 << 30  # of a cache that is believed
+
+
+def cores_here() -> int:
+    """The cores that this process may run on."""
+    return len(_allowed()) or os.cpu_count() or 1
+
+
+def caches_here(
+    default: Caches,
+    named: bool = False,
+    files: Path = CORES,
+    ask: Callable[[str], int] | None = None,
+) -> Caches:
+    """The caches of a core of ours, from ``files``, else as the C library answers to ``ask``.
+
+    What neither tells is the ``default``'s. If that is of this processor by name (``named``), its
+    last level is believed before the C library's, which counts those of the whole socket as one.
+    """
+    levels = _levels(files / f"cpu{min(_allowed(), default=0)}" / "cache")
+    if 1 in levels and len(levels) > 1:
+        return _from_levels(levels)
+    number = ask or _configured
+    line = number("SC_LEVEL1_DCACHE_LINESIZE")
+    l2 = _believed(number("SC_LEVEL2_CACHE_SIZE")) or default.l2_bytes
+    last = 0 if named else _believed(number("SC_LEVEL3_CACHE_SIZE"))
+    return replace(
+        default,
+        l1_bytes=_believed(number("SC_LEVEL1_DCACHE_SIZE")) or default.l1_bytes,
+        l2_bytes=l2,
+        last_bytes=max(last or default.last_bytes, l2),
+        line_bytes=line if 16 <= line <= 1024 else default.line_bytes,
+    )
+
+
+@dataclass(frozen=True)
+class _Level:
+    size: int
+    sharers: int
+    line: int
+
+
+def _from_levels(levels: dict[int, _Level]) -> Caches:
+    """Cores count by their first levels: threads of a core share that."""
+    first, last = levels[1], levels[max(levels)]
+    second = levels.get(2, last)
+    return Caches(
+        first.size,
+        second.size // max(1, second.sharers // first.sharers),
+        last.size,
+        max(1, last.sharers // first.sharers),
+        first.line,
+    )
+
+
+def _levels(folder: Path) -> dict[int, _Level]:
+    """The caches of data that a core's folder describes, by level; those that it does whole."""
+    found: dict[int, _Level] = {}
+    for index in sorted(folder.glob("index*")):
+        try:
+            text = {name: (index / name).read_text().strip() for name in _FILES}
+            size = int(text["size"][:-1]) * _UNITS[text["size"][-1]]
+            line, level = int(text["coherency_line_size"]), int(text["level"])
+            sharers = len(_cores(text["shared_cpu_list"]))
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+        if text["type"] in ("Data", "Unified") and _believed(size) and line > 0 and sharers:
+            found[level] = _Level(size, sharers, line)
+    return found
+
+
+_FILES = ("level", "type", "size", "coherency_line_size", "shared_cpu_list")
+
+
+def _cores(text: str) -> set[int]:
+    """The numbers of a list such as ``0-3,8``."""
+    found: set[int] = set()
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        found.update(range(int(low), int(high or low) + 1))
+    return found
+
+
+def _allowed() -> set[int]:
+    """The cores that Linux lets this process run on; none where nobody tells."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return set(affinity(0)) if affinity is not None else set()
+
+
+def _configured(name: str) -> int:
+    try:
+        return os.sysconf(name)
+    except (ValueError, OSError):
+        return 0
+
+
+def _believed(size: int) -> int:
+    return size if _LEAST <= size <= _MOST else 0
