@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.processor import needs
 from tvm_disc.__main__ import main
+from tvm_disc.processor import PLAIN
 
 TINY = """#[version = "0.0.5"]
 def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
@@ -138,6 +140,28 @@ def test_signature_of_a_saved_program(library: str, model: str, capsys: Capture)
     text = capsys.readouterr().out
     assert text.startswith("(x: float32[") and ") -> (float32[" in text
     assert "not a program saved by tvm_disc" in refusal(["signature", model], capsys)
+
+
+@needs(*PLAIN["x86_64"]["x86-64-v2"])
+@pytest.mark.parametrize(
+    "targets",
+    [["--target", "x86-64-v2,x86-64"], ["--target", "llvm -mcpu=x86-64", "--target", "x86-64-v2"]],
+    ids=["a list", "one by one"],
+)
+def test_several_targets(model: str, targets: list[str], tmp_path: Path, capsys: Capture) -> None:
+    path = str(tmp_path / "levels.so")
+    assert main(["build", model, "-o", path, *targets]) == 0
+    capsys.readouterr()
+    assert main(["signature", path]) == 0
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert lines == ["compiled for", "  x86-64", "  x86-64-v2: runs"]
+    assert main(["run", path, "--random", "x=2x4,y=2x4", "--level", "x86-64"]) == 0
+    assert "output 0: float32[2, 4]" in capsys.readouterr().out
+    assert main(["explain", path, "--level", "x86-64"]) == 0
+    assert "  x86-64: runs\n  x86-64-v2\n" in capsys.readouterr().out
+    assert refusal(["run", path, "--level", "znver9"], capsys) == (
+        "level: the program has none called 'znver9'; it has x86-64, x86-64-v2"
+    )
 
 
 def test_help_names_the_commands(capsys: Capture) -> None:

@@ -49,6 +49,16 @@ def test_every_feature_of_every_cpu_is_known() -> None:
     assert sorted(name for name in unknown if not TUNING.match(name)) == []
 
 
+def test_the_sets_of_aarch64_have_names_of_llvm() -> None:
+    plain = {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}
+    known: set[str] = set()
+    for cpu in llvm("llvm_get_cpu_archlist", tvm.target.Target(plain)):
+        target = tvm.target.Target({**plain, "mcpu": str(cpu)})
+        known |= {str(f) for f in llvm("llvm_get_cpu_features", target)}
+    only_asked_for = {"f32mm", "f64mm", "sve2p1"}  # no CPU of LLVM's has them by default
+    assert set(processor.AARCH64) - known == only_asked_for
+
+
 @only_x86
 def test_llvm_can_be_asked_for_every_set() -> None:
     assert set(processor.X86) <= {

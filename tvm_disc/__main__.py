@@ -24,6 +24,7 @@ from tvm_disc.debug import format_timings
 from tvm_disc.errors import BadInput, DiscError
 from tvm_disc.options import Options
 from tvm_disc.relay.files import located
+from tvm_disc.runtime.code import level_lines, levels_in
 from tvm_disc.tune import tune
 from tvm_disc.tune.tune import POINTS
 
@@ -66,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser("run", help="run a model on given or random inputs")
     _model_arguments(run, "a model, or what `tvm-disc build` saved (.so)")
+    _level_argument(run)
     _input_arguments(run)
     run.add_argument("--repeat", type=_positive, metavar="N", help="time N calls after the first")
     run.add_argument("--output", type=Path, metavar="FILE.npz", help="save the outputs")
@@ -73,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
     explain = commands.add_parser("explain", help="what was fused, what was not, and why")
     _model_arguments(explain, "a model, or what `tvm-disc build` saved (.so)")
+    _level_argument(explain)
     explain.add_argument(
         "--shape",
         action="append",
@@ -87,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
     profile = commands.add_parser("profile", help="where the time of a call goes, per kernel")
     _model_arguments(profile, "a model, or what `tvm-disc build` saved (.so)")
+    _level_argument(profile)
     _input_arguments(profile)
     profile.add_argument("--repeat", type=_positive, default=10, metavar="N", help="calls timed")
     profile.add_argument("--json", type=Path, metavar="FILE", help="also as JSON")
@@ -120,7 +124,13 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("model", type=Path, help=what)
     group = parser.add_argument_group("compilation")
     group.add_argument("--params", type=Path, metavar="FILE", help="weights by parameter name")
-    group.add_argument("--target", help="a TVM target; default: this machine")
+    group.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="TARGET",
+        help="a TVM target or a CPU, default: this machine; repeat, or a,b,c, for several in one",
+    )
     group.add_argument(
         "--constraint",
         action="append",
@@ -137,6 +147,10 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     group.add_argument("--records", type=Path, metavar="FILE", help="times to choose variants by")
     group.add_argument("--timings", action="store_true", help="print seconds per stage")
     parser.add_argument("--traceback", action="store_true", help="show where an error came from")
+
+
+def _level_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--level", metavar="CPU", help="the one of several targets to run")
 
 
 def _input_arguments(parser: argparse.ArgumentParser) -> None:
@@ -200,7 +214,7 @@ def _tune(args: argparse.Namespace) -> None:
         records=args.records,
         shapes=args.log or _dims(args.dims),
         params=None if args.params is None else _params(args.params),
-        target=args.target,
+        target=_targets(args.target),
         constraints=tuple(args.constraint),
         options=Options(threads=args.threads, fuse=not args.no_fuse),
         points=args.points,
@@ -236,7 +250,8 @@ def _profile(args: argparse.Namespace) -> None:
 
 
 def _signature(args: argparse.Namespace) -> None:
-    print(signature_text(read_manifest(args.model)))
+    manifest = read_manifest(args.model)
+    print("\n".join([signature_text(manifest), *level_lines(levels_in(manifest))]))
 
 
 # --- models ----------------------------------------------------------------------------------
@@ -250,11 +265,12 @@ def _compile(args: argparse.Namespace, load: bool) -> tvm_disc.Executable:
         versions=not args.no_versions,
         records=args.records,
         load=load,
+        level=getattr(args, "level", None),
     )
     exe = tvm_disc.build(
         args.model,
         params=None if args.params is None else _params(args.params),
-        target=args.target,
+        target=_targets(args.target),
         constraints=tuple(args.constraint),
         options=Options.from_env(options),
     )
@@ -282,7 +298,16 @@ def _load(args: argparse.Namespace) -> tvm_disc.Executable:
             raise BadInput(f"--{option} has no effect on {args.model}, which is compiled already")
     if not args.model.is_file():
         raise FileNotFoundError(2, "No such file", str(args.model))
-    return tvm_disc.load(args.model)
+    return tvm_disc.load(args.model, args.level)
+
+
+def _targets(texts: Sequence[str]) -> Any:
+    """``["a,b"]`` and ``["a", "b"]`` as a list, one target as it is; None where none is given."""
+    found: list[str] = []
+    for text in texts:
+        # Options of a target have commas of their own.
+        found += [text] if " " in text or "{" in text else text.split(",")
+    return found if len(found) > 1 else found[0] if found else None
 
 
 def _params(path: Path) -> Any:

@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import relax
 
 from tvm_disc import errors
-from tvm_disc.codegen.build import emit_tir, uses_workers
+from tvm_disc.codegen.build import emit_levels, uses_workers
 from tvm_disc.codegen.forms import program_launches
 from tvm_disc.codegen.formula import workspace_formula
 from tvm_disc.codegen.host_abi import plain_dim
@@ -30,6 +30,7 @@ from tvm_disc.codegen.target import (
     has_threads,
     level_of,
     resolve_target,
+    resolve_targets,
     runs_here,
     triple_of,
 )
@@ -51,7 +52,7 @@ from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
-from tvm_disc.runtime.code import Code
+from tvm_disc.runtime.code import Code, number_of
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.levels import memory_for, model_for
@@ -86,7 +87,8 @@ def build(
         source: a Relay module, function, text or JSON, or the path of such a file; a Relax module;
             an ONNX model or its path; a ``torch.export.ExportedProgram``.
         params: inputs of ``main``, by name, that become constants.
-        target: a TVM CPU target; this machine by default.
+        target: a TVM CPU target; this machine by default. Several, as a list, make one program
+            for all of them, which runs the best that the processor has where it is loaded.
         constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
         options: see :class:`Options`.
 
@@ -96,23 +98,24 @@ def build(
     global compilations
     options = Options.from_env(options)
     trace = Trace(options.debug, options.dump_dir)
-    front = prepare(source, params, target, constraints, options, trace)
+    targets = resolve_targets(target)
+    number = number_of([level_of(t) for t in targets], options.level)
+    graph = fused_graph(source, params, constraints, options, trace)
+    fronts = [with_kernels(graph, t, options, trace) for t in targets]
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
-        tir, constants = emit_tir(front.programs, front.machine)
+        modules, constants = emit_levels([(f.programs, f.machine) for f in fronts])
         trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
-        trace.show("program.tir.py", tir)
+        for tir in modules:
+            trace.show("program.tir.py", tir)
     with trace.stage("machine code"):
-        compiled = compile_tir(tir, front.target)
-        trace.say(CODE, lambda: str(compiled.inspect_source("ll")))
+        compiled = [compile_tir(m, f.target) for m, f in zip(modules, fronts, strict=True)]
+        trace.say(CODE, lambda: "\n".join(str(m.inspect_source("ll")) for m in compiled))
     compilations += 1
-    manifest = describe(front.programs, front.versions, front.library, front.refused)
-    manifest["levels"] = [level_of(front.target)._asdict()]
-    own_threads = uses_workers(front.programs, front.machine)
-    manifest["threads"] = triple_of(front.target.attrs) if own_threads else ""
-    threads = home_of_process if manifest["threads"] else int
-    exe = Executable(Code([compiled], manifest, None, saved=False), constants, home=threads)
-    if options.load and runs_here(front.target):
+    manifest = describe_levels(fronts)
+    home = home_of_process if manifest["threads"] else int
+    exe = Executable(Code(compiled, manifest, options.level, saved=False), constants, home=home)
+    if options.load and runs_here(targets[number]):
         # LLVM generates code when it is first asked for; a first call should not wait for it.
         with trace.stage("load"):
             exe.ready()
@@ -140,7 +143,29 @@ def prepare(
     options: Options,
     trace: Trace,
 ) -> Prepared:
-    """The first half of :func:`build`: from the source to a program of kernels."""
+    """The first half of :func:`build` for one target: from the source to a program of kernels."""
+    resolved = resolve_target(target)
+    return with_kernels(
+        fused_graph(source, params, constraints, options, trace), resolved, options, trace
+    )
+
+
+@dataclass
+class Fused:
+    """A program whose groups are planned, before anything of a target is known."""
+
+    versions: Sequence[Imported]  # the special version first, the general one last
+    refused: Sequence[Any]
+
+
+def fused_graph(
+    source: Source,
+    params: Mapping[str, np.ndarray] | None,
+    constraints: Sequence[str],
+    options: Options,
+    trace: Trace,
+) -> Fused:
+    """The passes over the graph."""
     with trace.stage("read"):
         module = read(source)
     with trace.stage("import"):
@@ -165,12 +190,16 @@ def prepare(
     # Kernels choose between equal and broadcast dims themselves: a version must save a kernel.
     if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
         fused, refused = fused[-1:], refused[-1:]
-    resolved = resolve_target(target)
-    machine = machine_of(resolved, options)
+    return Fused(fused, refused[0])
+
+
+def with_kernels(graph: Fused, target: Any, options: Options, trace: Trace) -> Prepared:
+    """The kernels of a program for a resolved target."""
+    machine = machine_of(target, options)
     library = KernelLibrary(Solver, machine, {})
     with trace.stage("kernels"):
         # The special version first: the kernels that both need get its names.
-        programs = [lower_program(v.mod, v.solver, library) for v in fused]
+        programs = [lower_program(v.mod, v.solver, library) for v in graph.versions]
         for program in programs:
             program.verify = options.verify
         trace.say(
@@ -178,7 +207,7 @@ def prepare(
             f"kernels: {len(library.kernels())}, calls in the program: "
             f"{len(program_launches(programs[0]))}",
         )
-    return Prepared(programs, fused, library, machine, resolved, refused[0])
+    return Prepared(programs, graph.versions, library, machine, target, graph.refused)
 
 
 def machine_of(target: Any, options: Options) -> Machine:
@@ -306,6 +335,19 @@ def import_versions(
     if special is None:
         return [general]
     return [replace(special[0], premises=special[1]), general]
+
+
+def describe_levels(fronts: Sequence[Prepared]) -> dict[str, Any]:
+    """What the program for the last target tells, and of each target what differs from it."""
+    found = [describe(f.programs, f.versions, f.library, f.refused) for f in fronts]
+    common = found[-1]
+    levels = [
+        {**level_of(f.target)._asdict(), **{k: v for k, v in own.items() if v != common[k]}}
+        for f, own in zip(fronts, found, strict=True)
+    ]
+    own_threads = any(uses_workers(f.programs, f.machine) for f in fronts)
+    threads = triple_of(fronts[-1].target.attrs) if own_threads else ""
+    return {**common, "levels": levels, "threads": threads}
 
 
 def describe(

@@ -53,6 +53,8 @@ class Options:
             of the same group use them as they are.
         load: generate the machine code within ``build`` where the target is this machine; False
             leaves that to the first call, which a program that is only saved does not need.
+        level: of a program for several targets, the one to run, such as ``x86-64-v2``; None takes
+            the best that this processor has.
         debug: how much a build tells on standard error, 0 .. 5.
 
     raises: BadOption if a value is out of range.
@@ -66,6 +68,7 @@ class Options:
     records: str | Path | None = field(default=None, metadata={**_CODE, **_env("DISC_RECORDS")})
     dispatch: str | Path | None = field(default=None, metadata=_CODE)
     load: bool = True
+    level: str | None = None
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 
     def __post_init__(self) -> None:

@@ -137,6 +137,7 @@ AARCH64: Mapping[str, Hwcap] = {
     "cssc": Hwcap(1, 1 << 34),
     "sve2p1": Hwcap(1, 1 << 36),
     "mops": Hwcap(1, 1 << 43),
+    "rcpc3": Hwcap(1, 1 << 46),
 }
 SETS: Mapping[str, Mapping[str, Cpuid] | Mapping[str, Hwcap]] = {"x86_64": X86, "aarch64": AARCH64}
 

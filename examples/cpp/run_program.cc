@@ -1,6 +1,8 @@
-// Runs a program of one float32 matrix on several row counts: run_program MODEL.so COLUMNS ROWS...
+// Runs a program of one float32 matrix on several row counts:
+//   run_program [--level CPU] MODEL.so COLUMNS ROWS...
 #include <cstdlib>
 #include <iostream>
+#include <string>
 #include <vector>
 
 #include "tvm_disc.h"
@@ -41,14 +43,21 @@ void Run(const tvm_disc::Program& program, int64_t rows, int64_t columns) {
 }
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::cerr << "usage: run_program MODEL.so COLUMNS ROWS..." << std::endl;
+  std::vector<std::string> words(argv + 1, argv + argc);
+  std::string level;
+  if (words.size() > 1 && words[0] == "--level") {
+    level = words[1];
+    words.erase(words.begin(), words.begin() + 2);
+  }
+  if (words.size() < 2) {
+    std::cerr << "usage: run_program [--level CPU] MODEL.so COLUMNS ROWS..." << std::endl;
     return 2;
   }
   try {
-    tvm_disc::Program program(argv[1]);
+    tvm_disc::Program program(words[0], level);
     std::cout << program.signature() << std::endl;
-    for (int k = 3; k < argc; ++k) Run(program, std::atoll(argv[k]), std::atoll(argv[2]));
+    if (program.levels().size() > 1) std::cout << "level " << program.level() << std::endl;
+    for (size_t k = 2; k < words.size(); ++k) Run(program, std::stoll(words[k]), std::stoll(words[1]));
   } catch (const std::exception& error) {
     std::cerr << "error: " << error.what() << std::endl;
     return 1;

@@ -7,10 +7,13 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace tvm_disc {
 
@@ -20,12 +23,18 @@ class Program {
  public:
   // Throws std::runtime_error if the file is no program, one of another ABI version, or one that
   // this processor does not run: the message says what it lacks, and what to build instead.
-  explicit Program(const std::string& path) : module_(Load(path, &signature_)) {
-    main_ = module_->GetFunction("main").value();
+  // Of a program for several processors the best runs that this one can, or `level`, by name.
+  explicit Program(const std::string& path, const std::string& level = "")
+      : module_(Load(path, &signature_, &levels_)), level_(Choose(path, level)) {
+    main_ = module_->GetFunction("main_level_" + std::to_string(level_)).value();
   }
 
   // Names, dtypes and shapes, such as "(x: float32[n, 16]) -> (float32[n, 10])".
   const std::string& signature() const { return signature_; }
+
+  // What the program was compiled for, by LLVM's names, the best last; and the one that runs.
+  const std::vector<std::string>& levels() const { return levels_; }
+  const std::string& level() const { return levels_[level_]; }
 
   // Inputs in the signature's order, as ffi::Tensor or DLTensor*; the result is a tensor, or an
   // array where there are several. Follow the inputs by a tensor for each result to have them
@@ -36,7 +45,8 @@ class Program {
   }
 
  private:
-  static tvm::ffi::Module Load(const std::string& path, std::string* signature) {
+  static tvm::ffi::Module Load(const std::string& path, std::string* signature,
+                               std::vector<std::string>* levels) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(dlerror());
     auto abi = static_cast<const int32_t*>(dlsym(library, "tvm_disc_abi"));
@@ -50,17 +60,28 @@ class Program {
                                "; compile the model again");
     }
     *signature = text;
-    tvm::ffi::Module module = tvm::ffi::Module::LoadFromFile(path);
+    std::istringstream lines(static_cast<const char*>(dlsym(library, "tvm_disc_levels")));
+    for (std::string line; std::getline(lines, line);) levels->push_back(line);
+    return tvm::ffi::Module::LoadFromFile(path);
+  }
+
+  int64_t Choose(const std::string& path, const std::string& level) const {
+    auto found = std::find(levels_.begin(), levels_.end(), level);
+    if (!level.empty() && found == levels_.end()) {
+      throw std::runtime_error(path + ": has no level called " + level);
+    }
     try {
-      module->GetFunction("tvm_disc_check").value()(-1);
+      int64_t wanted = level.empty() ? -1 : found - levels_.begin();
+      return module_->GetFunction("tvm_disc_check").value()(wanted).cast<int64_t>();
     } catch (const tvm::ffi::Error& error) {
       throw std::runtime_error(path + ": " + error.message());
     }
-    return module;
   }
 
   std::string signature_;
+  std::vector<std::string> levels_;
   tvm::ffi::Module module_;
+  int64_t level_;
   tvm::ffi::Function main_{nullptr};
 };
 

@@ -12,6 +12,7 @@ import tvm
 
 import tvm_disc
 from tests.models import mlp, mlp_reference
+from tests.processor import run_on
 from tvm_disc.codegen.target import host_cpu, resolve_target
 from tvm_disc.errors import ArtifactError, Unsupported, WrongProcessor
 
@@ -71,6 +72,7 @@ def test_refused_in_words(target: Any, message: str) -> None:
 def test_a_cpu_without_wide_vectors() -> None:
     exe = tvm_disc.build(mlp(), target="llvm -mcpu=x86-64-v3")
     assert "zmm" not in exe.source("asm")
+    run_on("x86-64-v3")
     for n in (1, 5, 17, 100):
         x = np.random.default_rng(n).standard_normal((n, 16)).astype("float32")
         np.testing.assert_allclose(exe(x), mlp_reference(x), rtol=1e-4, atol=1e-5)

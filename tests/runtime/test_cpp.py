@@ -15,9 +15,10 @@ import pytest
 
 import tvm_disc
 from tests.models import function, mlp, mlp_reference, rows
+from tests.processor import absent_for, needs
 from tvm_disc import relay
 from tvm_disc.codegen import export
-from tvm_disc.processor import HIDDEN, architecture
+from tvm_disc.processor import HIDDEN, PLAIN, architecture
 
 MISSING = [tool for tool in ("cmake", "g++") if shutil.which(tool) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
@@ -96,3 +97,22 @@ def test_another_processor_is_refused(program: Path, tmp_path: Path) -> None:
     assert found.stdout == ""
     assert found.stderr.startswith(f"error: {path}: this processor lacks avx, ")
     assert '(for x86-64-v3); build the program with target="llvm -mcpu=x86-64' in found.stderr
+
+
+@needs(*PLAIN["x86_64"]["x86-64-v2"])
+def test_several_levels(program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "levels.so"
+    tvm_disc.build(mlp(), target=["x86-64", "x86-64-v2", "x86-64-v4"]).save(path)
+    best = "x86-64-v2" if absent_for("x86-64-v4") else "x86-64-v4"
+    results = []
+    for level, words in ((best, []), ("x86-64", ["--level", "x86-64"])):
+        done = run(program, *words, path, 16, 1, 7)
+        assert done.returncode == 0, done.stderr
+        _, name, *lines = done.stdout.splitlines()
+        assert name == f"level {level}"
+        results.append([float(line.partition(", sum ")[2]) for line in lines])
+    np.testing.assert_allclose(*results, rtol=1e-4)
+    found = run(program, "--level", "znver9", path, 16, 1)
+    assert found.stderr == f"error: {path}: has no level called znver9\n"
+    found = run(program, "--level", "x86-64-v4", path, 16, 1, **{HIDDEN: "avx512*"})
+    assert "this processor lacks avx512f" in found.stderr

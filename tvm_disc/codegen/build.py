@@ -81,8 +81,25 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     Args:
         versions: the program; or a special version of it, then the general one.
     """
-    arrays, places = _shared([p.constants for p in versions])
+    [tir], section = emit_levels([(versions, machine)])
+    return tir, section
+
+
+def emit_levels(
+    levels: Sequence[tuple[Sequence[Program], Machine]],
+) -> tuple[list[Any], np.ndarray]:
+    """A TIR module for each machine, and one constant section for all of them."""
+    arrays, places = _shared([p.constants for versions, _ in levels for p in versions])
     section, offsets = layout_constants(arrays)
+    found = iter([[offsets[place] for place in own] for own in places])
+    modules = [
+        _emit(programs, machine, [next(found) for _ in programs]) for programs, machine in levels
+    ]
+    return modules, section
+
+
+def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[int]]) -> Any:
+    """The module; ``own`` is where each version finds its constants."""
     slot = GlobalVar(STATE_SLOT)
     functions: dict[Any, Any] = {}
     for program in versions:
@@ -101,7 +118,6 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
     functions[GlobalVar(POOL)] = _pool(slot)
     errors = Errors()
     names: dict[Any, Any] = {}
-    own = [[offsets[place] for place in found] for found in places]
     main = GlobalVar(ENTRY)
     heaped = any(program.heaped for program in versions)
     if heaped:
@@ -114,7 +130,7 @@ def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.nda
         functions[RAISE] = raise_function(errors)
     if takes_numpy(versions[-1]):
         functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
-    return tvm.IRModule(functions), section
+    return tvm.IRModule(functions)
 
 
 def uses_workers(versions: Sequence[Program], machine: Machine) -> bool:

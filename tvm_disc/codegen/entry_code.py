@@ -3,6 +3,7 @@
     __tvm_ffi_NAME            one of the program's functions, of the best level that runs here
     __tvm_ffi_NAME_level_K    the same of level K
     __tvm_ffi_tvm_disc_check  (K) -> the level that runs; K, or the best one where K is -1
+    tvm_disc_levels           the names of the levels, a line each
 
 When the library is loaded, a constructor asks the processor, once, and sets tables of addresses.
 Until then, and where a level does not run here, they hold functions that raise the error: code of a
@@ -50,6 +51,7 @@ def entry_source(levels: Sequence[Level], entries: Sequence[str], threads: bool)
         level_count=len(levels),
         entry_count=len(entries),
         names=", ".join(json.dumps(level.name) for level in levels),
+        level_text=json.dumps("\n".join(level.name for level in levels)),
         needs=_lists([level.sets for level in levels], known),
         plain_names=", ".join(json.dumps(n) for n in processor.PLAIN.get(architecture, {"": ()})),
         plain_needs=_lists(list(processor.PLAIN.get(architecture, {"": ()}).values()), known),
@@ -109,16 +111,30 @@ typedef struct {
 static const Set kSets[] = {
   %s
 };
+/* The registers of a leaf, asked for once: the host of a virtual machine answers, slowly. */
+static const uint32_t* Leaf(uint32_t leaf, uint32_t subleaf) {
+  static struct { uint32_t leaf, subleaf, r[4]; } known[16];
+  static int count = 0;
+  for (int k = 0; k < count; ++k) {
+    if (known[k].leaf == leaf && known[k].subleaf == subleaf) return known[k].r;
+  }
+  if (count == 16) --count;
+  uint32_t* r = known[count].r;
+  known[count].leaf = leaf;
+  known[count++].subleaf = subleaf;
+  if (!__get_cpuid_count(leaf, subleaf, &r[0], &r[1], &r[2], &r[3])) memset(r, 0, 16);
+  return r;
+}
 static int Reported(const Set* set) {
-  uint32_t r[4], low = 0, high;
   if (set->state) {
     /* Whether the system saves the registers: OSXSAVE, then XCR0. */
-    if (!__get_cpuid(1, &r[0], &r[1], &r[2], &r[3]) || !(r[2] >> 27 & 1)) return 0;
+    uint32_t low, high;
+    if (!(Leaf(1, 0)[2] >> 27 & 1)) return 0;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     if ((low & set->state) != set->state) return 0;
   }
-  if (!__get_cpuid_count(set->leaf, set->subleaf, &r[0], &r[1], &r[2], &r[3])) return 0;
-  return (r[set->reg] >> set->bit & (set->least > 1 ? 255u : 1u)) >= set->least;
+  uint32_t value = Leaf(set->leaf, set->subleaf)[set->reg] >> set->bit;
+  return (value & (set->least > 1 ? 255u : 1u)) >= set->least;
 }"""
 
 _AARCH64 = """
@@ -171,6 +187,7 @@ extern void TVMFFIErrorSetRaisedFromCStr(const char* kind, const char* message);
 {code}
 {threads}
 static const char* const kNames[] = {{{names}}};
+const char tvm_disc_levels[] = {level_text};
 static const int8_t kNeeds[]{needs};
 static const char* const kPlainNames[] = {{{plain_names}}};
 static const int8_t kPlainNeeds[]{plain_needs};

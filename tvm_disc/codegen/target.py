@@ -12,6 +12,7 @@ import tvm
 
 from tvm_disc import processor
 from tvm_disc.errors import Unsupported
+from tvm_disc.schedules.gemm_tile import isa_of
 
 # TVM gives every buffer variable its own alias type and callees others. When LLVM inlines a
 # kernel into its caller the two names of one scratch buffer then count as different memory, and
@@ -45,6 +46,32 @@ def instruction_sets(target: Any) -> list[str]:
     return [name for name in known if name in found]
 
 
+def resolve_targets(target: Any = None) -> list[Any]:
+    """What :func:`resolve_target` makes of one target, or of each of a list.
+
+    They come in the order of what they can do, of which a program takes the last that runs: by the
+    width of their vectors, then by the number of their instruction sets, then as given.
+
+    Raises:
+        Unsupported: see there; or no target, several architectures, or one target twice.
+    """
+    if not isinstance(target, (list, tuple)):
+        return [resolve_target(target)]
+    if not target:
+        raise Unsupported("target: expected at least one CPU, found an empty list")
+    resolved = [resolve_target(t) for t in target]
+    levels = [level_of(t) for t in resolved]
+    architectures = {level.architecture for level in levels}
+    if len(architectures) > 1:
+        found = ", ".join(sorted(architectures))
+        raise Unsupported(f"target: one library is for one architecture, found {found}")
+    names = [level.name for level in levels]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Unsupported(f"target: {twice} is given twice")
+    return sorted(resolved, key=lambda t: (isa_of(t).lanes_f32, len(instruction_sets(t))))
+
+
 def level_of(target: Any) -> processor.Level:
     """A resolved target, as a saved program and its user call it."""
     own = [str(a) for a in target.attrs.get("mattr", []) if str(a) not in _ATTRIBUTES]
@@ -75,7 +102,8 @@ def triple_of(attrs: Any) -> str:
 def resolve_target(target: Any = None) -> Any:
     """A TVM target from None (this machine), a string, a dict or a target.
 
-    A string is the classic form with options, or JSON; ``-mcpu=native`` is this machine's CPU.
+    A string is the classic form with options, JSON, or the name of a CPU; ``-mcpu=native`` is this
+    machine's CPU.
 
     Where none is given, the environment variable ``DISC_TARGET`` takes the place of this machine,
     for instance ``llvm -mcpu=x86-64-v3``.
@@ -104,9 +132,17 @@ def resolve_target(target: Any = None) -> Any:
         raise Unsupported(f"target: {str(error).split('. Target creation')[0]}") from error
 
 
+def _cpus(triple: str) -> list[str]:
+    """The CPUs that LLVM knows of an architecture."""
+    machine = tvm.target.Target({"kind": "llvm", "mtriple": triple})
+    return [str(c) for c in tvm.get_global_func("target.llvm_get_cpu_archlist")(machine)]
+
+
 def _as_dict(target: Any) -> dict[str, Any]:
     if isinstance(target, dict):
         return dict(target)
+    if isinstance(target, (list, tuple)):
+        raise Unsupported(f"target: expected one, found {len(target)}; only build takes several")
     if not isinstance(target, str):
         return {"kind": str(target.kind.name), **dict(target.attrs)}
     if target.lstrip().startswith("{"):
@@ -115,8 +151,11 @@ def _as_dict(target: Any) -> dict[str, Any]:
         except ValueError as error:
             raise Unsupported(f"target: {target!r} is not JSON: {error}") from error
     words = shlex.split(target)
+    if len(words) == 1 and words[0] == "llvm":
+        return host_target()
     if len(words) == 1:
-        return host_target() if words[0] == "llvm" else {"kind": words[0]}
+        cpu = words[0] == "native" or words[0] in _cpus(triple_of({}))
+        return {"kind": "llvm", "mcpu": words[0]} if cpu else {"kind": words[0]}
     return _parse(words)
 
 
@@ -158,8 +197,7 @@ def _known_cpu(given: dict[str, Any]) -> dict[str, Any]:
         attributes = [*host.get("mattr", []), *given.get("mattr", [])]
         return {**given, **host, **({"mattr": attributes} if attributes else {})}
     triple = triple_of(given)
-    machine = tvm.target.Target({"kind": "llvm", "mtriple": triple})
-    cpus = [str(c) for c in tvm.get_global_func("target.llvm_get_cpu_archlist")(machine)]
+    cpus = _cpus(triple)
     if cpus and str(cpu) not in cpus:
         near = difflib.get_close_matches(str(cpu), cpus, n=3) or cpus[-3:]
         raise Unsupported(

@@ -28,34 +28,32 @@ class Code:
         self, modules: Sequence[Any], manifest: Mapping[str, Any], wanted: str | None, saved: bool
     ) -> None:
         self.modules, self.manifest, self.saved = modules, manifest, saved
-        rows = manifest["levels"]
-        self.levels = [Level(r["name"], r["architecture"], tuple(r["sets"])) for r in rows]
-        self.wanted, self.number = wanted, self._number(wanted)
-
-    def _number(self, wanted: str | None) -> int:
-        names = [level.name for level in self.levels]
-        if wanted is not None and wanted not in names:
-            raise BadOption(
-                f"level: the program has none called {wanted!r}; it has {', '.join(names)}"
-            )
-        if wanted is not None:
-            return names.index(wanted)
-        here = [k for k, level in enumerate(self.levels) if level.runs_here]
-        return here[-1] if here else len(names) - 1
+        self.levels = levels_in(manifest)
+        self.wanted, self.number = wanted, number_of(self.levels, wanted)
 
     def check(self) -> None:
-        """Ask whether the level runs here; a saved program asks the processor itself.
+        """Ask whether the level runs here; a saved program asks the processor itself, and chooses.
 
         Raises:
             WrongProcessor: it does not; where there are several and none was asked for, none does.
         """
         if self.saved:
             try:
-                self.modules[0][CHECK](-1 if self.wanted is None else self.number)
+                self.number = self.modules[0][CHECK](-1 if self.wanted is None else self.number)
             except Exception as error:
                 raise WrongProcessor(str(error)) from None
-        else:
-            processor.best_of(self.levels if self.wanted is None else [self.levels[self.number]])
+        elif not self.level.runs_here:
+            processor.best_of(self.levels if self.wanted is None else [self.level])
+            processor.best_of([self.level])  # a better one has been chosen, and hidden since
+
+    @property
+    def level(self) -> Level:
+        """The level that runs."""
+        return self.levels[self.number]
+
+    def lines(self) -> list[str]:
+        """:func:`level_lines` of the program."""
+        return level_lines(self.levels, self.number)
 
     @property
     def module(self) -> Any:
@@ -69,3 +67,46 @@ class Code:
     def function(self, name: str) -> Any:
         """A packed function of the level."""
         return self.module[f"{name}_level_{self.number}" if self.saved else name]
+
+
+def levels_in(manifest: Mapping[str, Any]) -> list[Level]:
+    """The levels that a program was compiled for."""
+    return [Level(v["name"], v["architecture"], tuple(v["sets"])) for v in manifest["levels"]]
+
+
+def number_of(levels: Sequence[Level], wanted: str | None) -> int:
+    """The level of that name; where none is asked for the best that runs here, if any does.
+
+    Raises:
+        BadOption: there is no such level.
+    """
+    names = [level.name for level in levels]
+    if wanted is None:
+        best = _best(levels)
+        return len(names) - 1 if best is None else best
+    if wanted not in names:
+        raise BadOption(f"level: the program has none called {wanted!r}; it has {', '.join(names)}")
+    return names.index(wanted)
+
+
+def level_lines(levels: Sequence[Level], running: int | None = None) -> list[str]:
+    """What a user wants to know of several levels: which runs, and what others lack.
+
+    Args:
+        running: the level that was chosen; None takes the best that runs here.
+    """
+    if len(levels) == 1:
+        return []
+    running = _best(levels) if running is None else running
+    lines = ["compiled for"]
+    for number, level in enumerate(levels):
+        other = level.architecture != processor.architecture()
+        absent = [level.architecture] if other else processor.lacks(level.sets)
+        note = f": lacks {', '.join(absent)}" if absent else ": runs" if number == running else ""
+        lines.append(f"  {level.name}{note}")
+    return lines
+
+
+def _best(levels: Sequence[Level]) -> int | None:
+    """The last level that runs here."""
+    return next((k for k in reversed(range(len(levels))) if levels[k].runs_here), None)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import textwrap
 import threading
 import time
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -47,8 +45,8 @@ from tvm_disc.runtime.arrays import (
     not_direct,
     remember,
 )
-from tvm_disc.runtime.calls import table
 from tvm_disc.runtime.code import Code
+from tvm_disc.runtime.explain import explanation
 from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
@@ -126,6 +124,16 @@ class Executable:
     def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
         """(name, dims, dtype) of every input, in order."""
         return [(n, tuple(d), t) for n, d, t in self._manifest["inputs"]]
+
+    @property
+    def levels(self) -> list[str]:
+        """The processors that the program was compiled for, by LLVM's names, the best last."""
+        return [level.name for level in self._code.levels]
+
+    @property
+    def level(self) -> str:
+        """The one of ``levels`` that runs."""
+        return self._code.level.name
 
     @property
     def kernels(self) -> list[str]:
@@ -408,39 +416,10 @@ class Executable:
         dims = None if shapes is None else self._bind(shapes)
         if picture is not None:
             draw(self._manifest["calls"], self._manifest["refused"], Path(picture), dims)
-        counts = Counter(self.launches)
-        lines = [f"{len(self.launches)} kernel calls, {len(self.kernels)} kernels", ""]
-        lines += self._versions()
-        lines += [f"workspace bytes: {self._manifest['workspace_bytes']}", ""]
-        for k in self._manifest["kernels"]:
-            lines.append(f"  {k['name']} ({k['kind']}, called {counts[k['name']]} times)")
-            lines += textwrap.wrap(
-                " + ".join(k["ops"]), 92, initial_indent="      ", subsequent_indent="      "
-            )
-            lines += [f"      {key}: {value}" for key, value in k["notes"].items()]
-        lines += ["", "calls in order", *table(self._manifest["calls"], dims)]
-        refused = self._manifest["refused"]
-        lines += ["", self._manifest["shapes"]]
-        if self._manifest["premises"]:
-            lines += ["", "general version", self._manifest["general"]["shapes"]]
-        lines += ["", "not fused"]
-        lines += [f"  {r}" for r in refused] or ["  nothing was refused"]
+        lines = explanation(self._manifest, self._code.lines(), dims)
         if shapes is not None:
             lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
         return "\n".join(lines)
-
-    def _versions(self) -> list[str]:
-        """The premises of the program above, and what serves calls that break them."""
-        premises, general = self._manifest["premises"], self._manifest["general"]
-        if not premises:
-            return []
-        lines = [f"special version, {len(premises)} comparisons per call, where"]
-        lines += [f"  {p}" for p in premises]
-        lines += [f"general version otherwise, {len(general['launches'])} kernel calls"]
-        lines += textwrap.wrap(
-            " ".join(general["launches"]), 92, initial_indent="  ", subsequent_indent="  "
-        )
-        return [*lines, ""]
 
     def profile(self, *args: Array, repeat: int = 10, **kwargs: Array) -> Profile:
         """Time calls kernel by kernel; the first one, which warms up, is not counted.
@@ -486,15 +465,20 @@ class Executable:
         return str(self._code.module.inspect_source(kind))
 
 
-def load(path: str | Path) -> Executable:
+def load(path: str | Path, level: str | None = None) -> Executable:
     """Load a saved program.
+
+    Args:
+        level: of a program for several targets, the one to run, such as ``x86-64-v2``; by default
+            the best that this processor has.
 
     Raises:
         ArtifactError: the file is missing, not ours, or of another version.
-        WrongProcessor: it was compiled for another processor.
+        WrongProcessor: it, or that level, was compiled for another processor.
+        BadOption: it has no such level.
     """
     manifest = read_manifest(Path(path))
-    code = Code([tvm.runtime.load_module(str(path))], manifest, None, saved=True)
+    code = Code([tvm.runtime.load_module(str(path))], manifest, level, saved=True)
     try:
         code.check()
     except WrongProcessor as error:
