@@ -35,6 +35,12 @@ TUNING = re.compile(
 only_x86 = pytest.mark.skipif(processor.architecture() != "x86_64", reason="asks CPUID")
 
 
+@pytest.fixture(autouse=True)
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is hidden here but by a test itself."""
+    monkeypatch.delenv(processor.HIDDEN, raising=False)
+
+
 def llvm(name: str, *args: Any) -> Any:
     return tvm.get_global_func(f"target.{name}")(*args)
 

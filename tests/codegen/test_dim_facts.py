@@ -55,8 +55,8 @@ def test_a_whole_number_of_vectors_has_no_masked_rest(function: Any) -> None:
 
 
 def test_a_whole_number_of_steps_has_no_second_loop() -> None:
-    assert "jt" in bodies(relu(), ["s % 16 == 0"])
-    assert "jt" not in bodies(relu(), ["s % 64 == 0"])
+    assert "jt" in bodies(relu(), [f"s % {LANES} == 0"])
+    assert "jt" not in bodies(relu(), [f"s % {4 * LANES} == 0"])
 
 
 @pytest.mark.parametrize("function", [relu, rows])

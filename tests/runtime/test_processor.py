@@ -19,7 +19,7 @@ from tests.processor import needs, run_on
 from tvm_disc import processor
 from tvm_disc.errors import WrongProcessor
 from tvm_disc.processor import HIDDEN
-from tvm_disc.tune.tune import require_machine
+from tvm_disc.tune.entry import require_machine
 
 pytestmark = pytest.mark.skipif(processor.architecture() != "x86_64", reason="about x86-64")
 X = np.ones((3, 16), "float32")

@@ -12,7 +12,7 @@ import tvm
 
 from tvm_disc import processor
 from tvm_disc.errors import Unsupported
-from tvm_disc.schedules.gemm_tile import isa_of
+from tvm_disc.target.isa import isa_of
 
 # TVM gives every buffer variable its own alias type and callees others. When LLVM inlines a
 # kernel into its caller the two names of one scratch buffer then count as different memory, and

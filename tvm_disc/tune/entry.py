@@ -16,10 +16,12 @@ from tvm.ir import GlobalVar
 
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.packed import Arguments, packed
-from tvm_disc.codegen.target import triple_of
+from tvm_disc.codegen.target import level_of, resolve_target, triple_of
 from tvm_disc.codegen.threads.glue import install_launch, with_glue
 from tvm_disc.codegen.threads.home import THREADS
 from tvm_disc.codegen.threads.module import thread_functions
+from tvm_disc.errors import WrongProcessor
+from tvm_disc.processor import best_of
 from tvm_disc.schedules.choose import Choice
 from tvm_disc.schedules.emit import Block, call
 from tvm_disc.schedules.group import Group, Machine
@@ -46,6 +48,7 @@ class Bench:
     kernels: list[Kernel]
     names: list[str]
     machine: Machine
+    target: Any
     module: Any = None
 
     def gauge(self, module: Any, device: Any) -> Gauge:
@@ -78,7 +81,7 @@ def build_bench(
             functions.update(kernel.funcs)
             functions[GlobalVar(names[-1])] = _entry(kernel, names[-1])
         first = [c.variants[0] if isinstance(c, Choice) else c for c in wanted]
-        benches.append(Bench(group, first, kernels, names, machine))
+        benches.append(Bench(group, first, kernels, names, machine, target))
     functions.update(machine.micro.functions)
     if has_workers(machine):
         # A library has them too: it may be loaded on another machine, by the runtime alone.
@@ -131,3 +134,23 @@ def _entry(kernel: Kernel, name: str) -> Any:
         block.eval(call(kernel.entry, *values))
 
     return packed(name, emit)
+
+
+def require_machine(target: Any, remote_cpu: str | None) -> None:
+    """Ask whether what measures runs code for ``target``: this machine, or others of one CPU.
+
+    Raises:
+        WrongProcessor: it does not.
+    """
+    level = level_of(target)
+    if remote_cpu is None:
+        best_of([level])
+        return
+    own = {k: target.attrs[k] for k in ("mtriple",) if k in target.attrs}
+    theirs = level_of(resolve_target({"kind": "llvm", "mcpu": remote_cpu, **own}))
+    absent = [name for name in level.sets if name not in theirs.sets]
+    if absent:
+        raise WrongProcessor(
+            f"the machines' processor, {remote_cpu}, lacks {', '.join(absent)} (for {level.name}); "
+            f'tune with target="llvm -mcpu={remote_cpu}"'
+        )

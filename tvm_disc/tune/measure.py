@@ -20,7 +20,7 @@ from tvm_disc.schedules.emit import i64, storage_dtype
 from tvm_disc.schedules.points import evaluate
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.schedules.vendor import calls_vendor, expose
-from tvm_disc.tune.entry import Bench, has_workers, use_workers
+from tvm_disc.tune.entry import Bench, has_workers, require_machine, use_workers
 from tvm_disc.tune.gauge import CROWDED, STOLEN, Host, Wait
 
 Expr: TypeAlias = Any
@@ -386,5 +386,10 @@ def _bind(thread: int, cores: set[int]) -> None:
 
 
 def local_session(bench: Bench) -> Session:
-    """Measure in this process."""
+    """Measure in this process.
+
+    Raises:
+        WrongProcessor: this machine does not run the code.
+    """
+    require_machine(bench.target, None)
     return Session(bench, bench.module, tvm.cpu(0), vendor=expose(), local=True)

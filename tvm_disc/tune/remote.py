@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_disc.errors import ArtifactError
-from tvm_disc.tune.entry import Bench
+from tvm_disc.tune.entry import Bench, require_machine
 from tvm_disc.tune.measure import Session
 
 
@@ -68,7 +68,12 @@ class Fleet:
         return names.pop()
 
     def sessions(self, benches: Sequence[Bench]) -> list[list[Session]]:
-        """For each machine, a session for each bench; all benches are of one module."""
+        """For each machine, a session for each bench; all benches are of one module.
+
+        Raises:
+            WrongProcessor: the machines do not run the code.
+        """
+        require_machine(benches[0].target, self.cpu_name())
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "variants.so"
             benches[0].module.export_library(str(path))

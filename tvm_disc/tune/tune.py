@@ -14,12 +14,10 @@ from tqdm import tqdm
 from tvm import tirx
 
 from tvm_disc.codegen.program import Define, If, Launch, Loop, Program, Region
-from tvm_disc.codegen.target import level_of, resolve_target
 from tvm_disc.compile import Prepared, context_of, prepare
 from tvm_disc.debug import Trace
-from tvm_disc.errors import Unsupported, WrongProcessor
+from tvm_disc.errors import Unsupported
 from tvm_disc.options import Options
-from tvm_disc.processor import best_of
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_micro import MicroKernels
@@ -32,7 +30,7 @@ from tvm_disc.schedules.signature import group_key
 from tvm_disc.schedules.variant import Variant
 from tvm_disc.schedules.vendor import calls_vendor, expose
 from tvm_disc.shape import Solver
-from tvm_disc.tune.entry import build_bench
+from tvm_disc.tune.entry import build_bench, require_machine
 from tvm_disc.tune.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tune.remote import Fleet, Remote
 from tvm_disc.tune.shapes import Shapes, Weights, program_points
@@ -256,26 +254,6 @@ def _same_variants(task: Task, machine: Machine) -> list[Variant]:
     wanted = {v.key for v in task.variants}
     space = variant_space(task.group, Solver(), machine)
     return [v for v in space.variants if v.key in wanted]
-
-
-def require_machine(target: Any, remote_cpu: str | None) -> None:
-    """Ask whether what measures runs code for ``target``: this machine, or others of one CPU.
-
-    Raises:
-        WrongProcessor: it does not.
-    """
-    level = level_of(target)
-    if remote_cpu is None:
-        best_of([level])
-        return
-    own = {k: target.attrs[k] for k in ("mtriple",) if k in target.attrs}
-    theirs = level_of(resolve_target({"kind": "llvm", "mcpu": remote_cpu, **own}))
-    absent = [name for name in level.sets if name not in theirs.sets]
-    if absent:
-        raise WrongProcessor(
-            f"the machines' processor, {remote_cpu}, lacks {', '.join(absent)} (for {level.name}); "
-            f'tune with target="llvm -mcpu={remote_cpu}"'
-        )
 
 
 def _lanes(
