@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.codegen.target import resolve_target
+from tvm_disc.errors import WrongProcessor
+from tvm_disc.processor import architecture
 from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.group import Group, Machine
@@ -74,6 +77,13 @@ def test_a_variant_that_must_not_run_is_not(session: Session) -> None:
     finally:
         plan.needs = before
     assert set(times) == {math.inf}
+
+
+def test_code_for_another_processor_is_not_timed(session: Session) -> None:
+    other = "x86_64" if architecture() == "aarch64" else "aarch64"
+    target = resolve_target({"kind": "llvm", "mtriple": f"{other}-linux-gnu"})
+    with pytest.raises(WrongProcessor, match=f"the program is for {other}, this machine is"):
+        local_session(replace(session.bench, target=target))
 
 
 def test_the_key_of_a_group_forgets_names() -> None:
