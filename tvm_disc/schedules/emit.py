@@ -37,8 +37,16 @@ STACK_LIMIT_BYTES = 1008  # TVM promotes smaller constant allocations to the sta
 
 
 def i64(value: int | Expr) -> Expr:
-    """``value`` as an int64 expression; an expression is returned as it is."""
-    return tirx.IntImm(INDEX, value) if isinstance(value, int) else value
+    """``value`` as an int64 expression; an expression, which must be one already, is itself.
+
+    Sizes are Python ints where a dim is known and expressions elsewhere, and TVM takes two ints
+    for int32: a choice between them would not fit any function of ours, as only LLVM would say.
+    """
+    if isinstance(value, int):
+        return tirx.IntImm(INDEX, value)
+    if element_dtype(value) != INDEX:
+        raise TypeError(f"a size or an index must be {INDEX}, found {dtype_of(value)}: {value}")
+    return value
 
 
 def const(value: float | int | bool, dtype: str) -> Expr:

@@ -138,6 +138,11 @@ def most(x: Index, y: Index) -> Index:
     return max(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.max(i64(x), i64(y))
 
 
+def choice(condition: Expr, x: Index, y: Index) -> Expr:
+    """One of two sizes."""
+    return tirx.Select(condition, i64(x), i64(y))
+
+
 def is_one(x: Index) -> bool:
     """Whether a size is the literal 1."""
     return (isinstance(x, int) and x == 1) or (isinstance(x, tirx.IntImm) and int(x.value) == 1)
@@ -243,13 +248,13 @@ class Plan:
         apart = tirx.all(i64(groups) >= ROW_TASKS, i64(groups) >= whole[0] * whole[1])
         pays = i64(self.k) * n <= i64(self.m) * SHARED_LINE
         ragged = tirx.truncmod(i64(n), i64(line)) > 0
-        chosen = keep("by_rows", tirx.Select(tirx.all(apart, pays, ragged), i64(1), i64(0)))
+        chosen = keep("by_rows", choice(tirx.all(apart, pays, ragged), 1, 0))
         return tirx.all(i64(self.groups_n) > 1, i64(chosen) > 0)
 
     def tasks(self, batch: Index) -> Index:
         """Number of independent tasks."""
         groups = batch * self.groups_m * self.groups_n
-        return groups if self.by_rows is None else tirx.Select(self.by_rows, self.blocks, groups)
+        return groups if self.by_rows is None else choice(self.by_rows, self.blocks, groups)
 
     def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Index], Index]) -> Span:
         """What a body does of the tasks ``[lo, hi)``: rows of tiles are put together again."""
@@ -260,7 +265,7 @@ class Plan:
         per = cheap_cdiv(hi - lo, most(groups, 1))
 
         def either(name: str, here: Index, there: Index) -> Index:
-            return bind(name, tirx.Select(rows, i64(here), i64(there)))
+            return bind(name, choice(rows, here, there))
 
         return Span(
             either("first_task", 0, lo),
@@ -312,7 +317,7 @@ def last_columns(spec: GemmSpec, tile: GemmTile) -> Index:
     rest = n - div(n, lanes) * lanes
     inner, tiles = inner_cost((m, rest, k), lanes, 1)
     few = tirx.all(n > lanes, n <= _NARROW * lanes, rest <= lanes // 2, m >= tile.m_r)
-    return tirx.Select(tirx.all(few, inner < tiles), rest, i64(0))
+    return choice(tirx.all(few, inner < tiles), rest, 0)
 
 
 def has_masks(vector_bytes: int, dtype: str) -> bool:
