@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from tvm import tirx
 
 from benchmarks import vecmath as bench
 from tests import processor
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.schedules import llvm_ops, vecmath
+from tvm_disc.schedules import division, llvm_ops, vecmath
 from tvm_disc.target.isa import Isa
 
 AVX512 = Isa(lanes_f32=16, registers=32, fma=True)
@@ -98,7 +99,13 @@ def test_portable_code_calls_nothing() -> None:
         assert "disc.lookup.v16" in str(vecmath.erf(x))
 
 
-def test_link_leaves_other_targets_alone() -> None:
-    func = tirx.PrimFunc([], tirx.Evaluate(tirx.const(0)))
+def test_link_adds_only_what_is_called() -> None:
     plain: Any = resolve_target("llvm -mcpu=x86-64-v2")
-    assert llvm_ops.link(func, plain).same_as(func)
+    name = tvm.ir.GlobalVar("f")
+    empty = tirx.PrimFunc([], tirx.Evaluate(tirx.const(0)))
+    mod = llvm_ops.link(tvm.IRModule({name: empty}), plain)
+    assert mod[name].same_as(empty)
+    divides = tirx.PrimFunc([], tirx.Evaluate(division.floor_mod(*[tirx.const(7, "int32")] * 2)))
+    mod = llvm_ops.link(tvm.IRModule({name: divides}), plain)
+    assert "@disc.div.floor_mod.int32.v1(" in mod[name].body.value.value
+    assert "floor_divide" not in mod[name].body.value.value

@@ -21,8 +21,6 @@ LOWERING = (
 
 def compile_tir(mod: Any, target: Any) -> Any:
     """Lower and compile a TIR module for a CPU target."""
-    name, first = next(iter(mod.functions_items()))
-    mod.update_func(name, link(first, target))
-    mod = T.BindTarget(target.with_host(target))(mod)
+    mod = T.BindTarget(target.with_host(target))(link(mod, target))
     mod = tvm.transform.Sequential([p() for p in LOWERING])(mod)
     return tvm.get_global_func("target.build.llvm")(mod, target)

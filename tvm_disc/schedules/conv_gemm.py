@@ -370,7 +370,8 @@ class ConvBody:
         plane = source.plane
         at = item * channels * plane + pixel + n_r + mine * blk * line
         address, step = tirx.address_of(self.ops.data[self._bind("ahead", at)]), mine * plane
-        chunks = -(-outs // channels) if channels <= outs else 0
+        # A panel narrower than a line has no further line to fetch of a row.
+        chunks = -(-outs // channels) if lines and channels <= outs else 0
         beside = [x for x in (*self.ops.writes, *self.ops.reads) if x.dtype == self.ops.data.dtype]
         for number, buffer in enumerate(beside if chunks else ()):
             job = self._bind("job", blk - (lines + 1 + number * lines * chunks))

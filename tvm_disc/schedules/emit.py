@@ -250,19 +250,11 @@ def byte_offset(data: Expr, offset_bytes: Expr | int, dtype: str) -> Expr:
     return tirx.call_intrin(kind, "tirx.handle_add_byte_offset", data, i64(offset_bytes))
 
 
-def _opaque(value: Expr) -> Expr:
-    """A choice between floats, or a loop's index as a float, as TVM's analyzer can bear it.
-
-    It takes either for an interval, and fails to multiply that by a variable. It does not look
-    behind a reinterpretation of the bits, which costs nothing.
-    """
-    if not isinstance(value, tirx.Select | tirx.Cast) or element_dtype(value) not in _SAME_WIDTH:
-        return value
-    bits = with_lanes(_SAME_WIDTH[element_dtype(value)], value)
-    return tirx.reinterpret(dtype_of(value), tirx.reinterpret(bits, value))
+def _is_float(value: Expr) -> bool:
+    return str(getattr(value.ty, "dtype", "")).startswith("float")
 
 
-_SAME_WIDTH = {"float16": "int16", "float32": "int32", "float64": "int64"}
+_LEAVES = (tirx.IntImm, tirx.FloatImm, tirx.Var, tvm.ir.TensorLoad)
 
 
 class Block:
@@ -295,36 +287,42 @@ class Block:
             return value
         if str(getattr(value.ty, "dtype", "")).startswith("boolx"):
             # TVM's analyzer cannot bind a vector of truth values: they are kept as bytes.
-            cell = self.alloc(name, lanes_of(value), "int8")
-            at = ramp(i64(0), lanes_of(value))
-            self.store(cell, at, tirx.Cast(with_lanes("int8", value), value))
-            return tirx.NE(cell[at], const(0, with_lanes("int8", value)))
-        chosen = isinstance(value, tirx.Select) and element_dtype(value).startswith("float")
-        if whole or chosen or contains_let(value):
-            # TVM's analyzer takes a variable for its definition, so that functions of functions
-            # grow exponentially; and it cannot bind one to a value that binds others inside.
-            cell = self.alloc(name, lanes_of(value), element_dtype(value))
-            at = ramp(i64(0), lanes_of(value)) if lanes_of(value) > 1 else i64(0)
-            self.store(cell, at, value)
-            value = cell[at]
+            return tirx.NE(
+                self._by_memory(name, tirx.Cast(with_lanes("int8", value), value)),
+                const(0, with_lanes("int8", value)),
+            )
+        if whole or _is_float(value) or contains_let(value):
+            return self.number(name, value)
         var = tirx.Var(name, value.ty)
-        self.add(S.Bind(var, _opaque(value)))
+        self.add(S.Bind(var, value))
         return var
 
     def number(self, name: str, value: Expr) -> Var:
-        """An int64 :meth:`bind` by way of memory, which LLVM removes.
+        """A :meth:`bind` of numbers by way of memory, which LLVM removes.
 
-        TVM's analyzer takes a variable for its definition: quotients, minima and products of one
-        another cost it minutes.
+        TVM takes a variable for its definition wherever it looks, and it does so while it writes
+        every single statement: a chain in which each value is used twice takes it 2^n steps,
+        quotients, minima and products of one another minutes. It does not look behind memory.
         """
-        cell = self.alloc(name, 1, INDEX)
-        self.store(cell, 0, value)
-        return self.bind(name, cell[i64(0)])
+        if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
+            return value
+        var = tirx.Var(name, value.ty)
+        kept = not isinstance(value, _LEAVES)
+        self.add(S.Bind(var, self._by_memory(name, value) if kept else value))
+        return var
+
+    def _by_memory(self, name: str, value: Expr) -> Expr:
+        cell = self.alloc(name, lanes_of(value), element_dtype(value))
+        at = lane_index(lanes_of(value))
+        self.store(cell, at, value)
+        return cell[at]
 
     def flatten(self, value: Expr) -> Expr:
         """``let`` expressions at the root of ``value`` become statements."""
         while isinstance(value, tirx.Let):
-            self.add(S.Bind(value.var, self.flatten(value.value)))
+            inner = self.flatten(value.value)
+            kept = _is_float(inner) and not isinstance(inner, _LEAVES)
+            self.add(S.Bind(value.var, self._by_memory("let", inner) if kept else inner))
             value = value.body
         return value
 

@@ -12,6 +12,7 @@ symbolic dims, scratch memory, which variant runs and on how many threads) is co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeAlias
@@ -108,7 +109,8 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
                 with tuned_for(machine.isa):
                     funcs[gv] = _body_function(part.group, part.plan, solver, symbols)
     entry = GlobalVar(group.name)
-    funcs[entry] = _Driver(group, choice, symbols, bodies).function()
+    some = _some_element(group.outputs, solver)
+    funcs[entry] = _Driver(group, choice, symbols, bodies).function(some)
     plan = choice.variants[0].plan
     return Kernel(
         group.name,
@@ -125,6 +127,20 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
         choice,
         group,
     )
+
+
+def _some_element(outputs: Sequence[Node], solver: Solver) -> Expr | None:
+    """Whether any result has an element, None if that is known.
+
+    Loops around an empty one would run for as long as its other dims are.
+    """
+    tests: list[Expr] = []
+    for node in outputs:
+        open_dims = [d for d in node.shape if not solver.known_le(1, d)]
+        if not open_dims:
+            return None
+        tests.append(reduce(tirx.And, [i64(d) > 0 for d in dict.fromkeys(open_dims)]))
+    return reduce(tirx.Or, tests)
 
 
 def _parts(group: Group, plan: Plan) -> tuple[Stage, ...]:
@@ -274,9 +290,10 @@ class _Driver:
         self.threads = index_var("threads")
         self.block = Block()
 
-    def function(self) -> Any:
-        """The kernel's entry."""
-        self._tree(self.choice.tree)
+    def function(self, some: Expr) -> Any:
+        """The kernel's entry, which does nothing unless ``some`` element is to be computed."""
+        with nullcontext() if some is None else self.block.when(Sizes(self.block).plain(some)):
+            self._tree(self.choice.tree)
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.threads]
         return prim_func(params, self.block.stmt())
 

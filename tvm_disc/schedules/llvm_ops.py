@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 from tvm.ir import StringImm
 
+from tvm_disc.schedules.division import definitions, used_in
 from tvm_disc.target.isa import Isa, isa_of
 
 Expr: TypeAlias = Any
@@ -106,15 +107,18 @@ def _lanes(x: Expr) -> int:
     return int(str(x.ty.dtype).partition("x")[2] or 1)
 
 
-def link(func: Any, target: Any) -> Any:
-    """``func`` with the definitions that its module's calls need on ``target``."""
-    isa = isa_of(target)
-    if isa.lanes_f32 < STREAMS_FROM:
-        return func
-    library = StringImm(_library() if isa.lanes_f32 == LANES else _stores())
-    return func.with_body(
-        tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", library, func.body)
-    )
+def link(mod: Any, target: Any) -> Any:
+    """``mod`` with the definitions that its calls need on ``target``."""
+    functions = dict(mod.functions_items())
+    texts, isa = [definitions(used_in(functions.values()))], isa_of(target)
+    if isa.lanes_f32 >= STREAMS_FROM:
+        texts.append(_library() if isa.lanes_f32 == LANES else _stores())
+    library = "\n".join(t for t in texts if t)
+    if library:
+        name, func = next(iter(functions.items()))
+        body = tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", StringImm(library), func.body)
+        mod.update_func(name, func.with_body(body))
+    return mod
 
 
 @cache

@@ -155,6 +155,8 @@ class Lowering:
             # TVM has no variables for vectors of bits; as floats its analyzer leaves them alone.
             one, zero = (const(k, with_lanes("float32", value)) for k in (1.0, 0.0))
             return truth(self.block.bind(name, tirx.Select(value, one, zero)))
+        if element_dtype(value) != "bool":
+            value = self.block.number(name, self.block.flatten(value))
         return self.block.bind(name, value)
 
     def resolve(self, exprs: Sequence[Expr]) -> None:

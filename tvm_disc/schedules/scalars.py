@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.schedules import vecmath
+from tvm_disc.schedules import division, vecmath
 from tvm_disc.schedules.emit import (
     BFLOAT16,
     const,
@@ -31,44 +31,13 @@ def is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
-def _quotient(of_floats: Binary, of_integers: Binary) -> Binary:
-    """A quotient of floats or of integers; integers divided by zero give zero, as in NumPy."""
+def _by_kind(of_floats: Binary, of_integers: Binary) -> Binary:
+    """A quotient or remainder of floats or of integers."""
 
     def fn(a: Expr, b: Expr) -> Expr:
-        if is_float(dtype_of(a)):
-            return of_floats(a, b)
-        return _total(a, b, of_integers, const(0, dtype_of(a)) - a)
+        return (of_floats if is_float(dtype_of(a)) else of_integers)(a, b)
 
     return fn
-
-
-def _remainder(of_floats: Binary, of_integers: Binary) -> Binary:
-    def fn(a: Expr, b: Expr) -> Expr:
-        if is_float(dtype_of(a)):
-            return of_floats(a, b)
-        return _total(a, b, of_integers, const(0, dtype_of(a)))
-
-    return fn
-
-
-def _total(a: Expr, b: Expr, fn: Binary, by_minus_one: Expr) -> Expr:
-    """An integer division without the operands that trap: zero, and the least number by -1."""
-    literal = _literal_divisor(b)
-    if literal is not None and literal not in (0, -1):
-        return fn(a, b)
-    dtype = dtype_of(a)
-    zero, one = const(0, dtype), const(1, dtype)
-    by_zero = tirx.EQ(b, zero)
-    if dtype.startswith("u"):
-        return tirx.Select(by_zero, zero, fn(a, tirx.Select(by_zero, one, b)))
-    negated = tirx.EQ(b, const(-1, dtype))
-    safe = tirx.Select(tirx.Or(by_zero, negated), one, b)
-    return tirx.Select(by_zero, zero, tirx.Select(negated, by_minus_one, fn(a, safe)))
-
-
-def _literal_divisor(b: Expr) -> int | None:
-    value = b.value if isinstance(b, tirx.Broadcast) else b
-    return int(value.value) if isinstance(value, tirx.IntImm) else None
 
 
 def _float_floor_mod(a: Expr, b: Expr) -> Expr:
@@ -194,10 +163,10 @@ BINARY: Mapping[str, Callable[..., Expr]] = {
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: a * b,
-    "divide": _quotient(lambda a, b: a / b, tirx.truncdiv),
-    "floor_divide": _quotient(lambda a, b: tirx.floor(a / b), tirx.floordiv),
-    "floor_mod": _remainder(_float_floor_mod, tirx.floormod),
-    "mod": _remainder(_float_trunc_mod, tirx.truncmod),
+    "divide": _by_kind(lambda a, b: a / b, division.trunc_divide),
+    "floor_divide": _by_kind(lambda a, b: tirx.floor(a / b), division.floor_divide),
+    "floor_mod": _by_kind(_float_floor_mod, division.floor_mod),
+    "mod": _by_kind(_float_trunc_mod, division.trunc_mod),
     "maximum": maximum,
     "minimum": minimum,
     "equal": _comparison(lambda a, b: tirx.EQ(a, b)),

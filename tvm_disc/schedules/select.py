@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvm_disc.errors import Unsupported, WhyNot
+from tvm_disc.relay_passes.graph import Node
 from tvm_disc.schedules.attention import plan_attention
 from tvm_disc.schedules.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.contract import plan_conv, plan_dot
+from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
 from tvm_disc.schedules.learn import choose_measured, import_choice
 from tvm_disc.schedules.loop import plan_loop
@@ -66,7 +68,7 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
         Unsupported: no template does.
     """
     refused: list[WhyNot] = []
-    for name, template in POLICY[group.kind]:
+    for name, template in _templates(group, solver):
         answer = template(group, solver, machine)
         if isinstance(answer, WhyNot):
             refused.append(answer)
@@ -82,6 +84,29 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
     raise Unsupported(f"{group.name}: no template takes this group ({reasons})")
 
 
+def _templates(group: Group, solver: Solver) -> tuple[tuple[str, Template], ...]:
+    """In the order in which they are asked; a product of nothing is left to the last, which adds
+    without packing anything."""
+    policy = POLICY[group.kind]
+    if group.kind in ("dot", "conv") and any(_is_empty(p, solver) for p in group.params):
+        policy = policy[-1:]
+    return (("empty", plan_empty), *policy)
+
+
+def _is_empty(node: Node, solver: Solver) -> bool:
+    return any(solver.const(d) == 0 for d in node.shape)
+
+
+def plan_empty(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """Nothing to do: no result has an element, whatever the inputs.
+
+    It comes before all others, so that no template divides by an extent of zero.
+    """
+    if all(_is_empty(node, solver) for node in group.outputs):
+        return Plan(i64(0), i64(0), lambda body: None)
+    return WhyNot("empty", "a result may have elements")
+
+
 def _complete(plan: Plan, name: str, group: Group) -> Plan:
     """The plan with what the template left to be filled in."""
     moved = moved_bytes(group) if isinstance(plan.moved, int) else plan.moved
@@ -95,7 +120,7 @@ def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
     Raises:
         Unsupported: no template does.
     """
-    for name, template in POLICY[part.kind]:
+    for name, template in _templates(part, solver):
         answer = template(part, solver, machine)
         if not isinstance(answer, WhyNot):
             return _complete(answer[0] if isinstance(answer, list) else answer, name, part)

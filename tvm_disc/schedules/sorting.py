@@ -94,8 +94,8 @@ class _Line:
             width = self.block.bind("w", self.width[i64(0)])
             source = self.block.bind("src", self.flip[i64(0)] * self.length)
             target = self.block.bind("dst", (i64(1) - self.flip[i64(0)]) * self.length)
-            runs = tirx.floordiv(self.length + width * 2 - 1, width * 2)
-            with self.low.loop("run", self.block.bind("runs", runs)) as run:
+            runs = tirx.truncdiv(self.length + width * 2 - 1, width * 2)
+            with self.low.loop("run", self.block.number("runs", runs)) as run:
                 self._merge(self.block.bind("start", run * width * 2), width, source, target)
             self.block.store(self.width, 0, width * 2)
             self.block.store(self.flip, 0, i64(1) - self.flip[i64(0)])
@@ -152,7 +152,7 @@ def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
             block.store(first, 0, i64(0))
             block.store(last, 0, size)
             with block.loop_while(first[i64(0)] < last[i64(0)]), low.scope():
-                half = tirx.floordiv(first[i64(0)] + last[i64(0)], i64(2))
+                half = tirx.truncdiv(first[i64(0)] + last[i64(0)], i64(2))
                 middle = block.bind("middle", half)
                 here = low.settle("here", low.at(bounds, [*index[:lead], middle]))
                 after = here <= value if node.attrs["right"] else here < value

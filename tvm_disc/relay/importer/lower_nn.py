@@ -18,6 +18,9 @@ from tvm_disc.relay.importer.tensor import Tensor
 
 def matmul(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
     """``a @ b`` with the contraction dims required equal."""
+    for x in (a, b):
+        if x.rank < 2:
+            raise TypeMismatch(ctx.where(f"expected operands of rank 2 or more, found {x.rank}"))
     require_factors(ctx, a, b, dtype)
     ctx.require_eq(a.dims[-1], b.dims[-2], "the contraction dims must agree")
     batch = ctx.broadcast_dims([a.dims[:-2], b.dims[:-2]]) if max(a.rank, b.rank) > 2 else []
@@ -36,7 +39,7 @@ def require_factors(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> None:
 
 def last_two(ctx: Emitter, x: Tensor, swap: bool) -> Tensor:
     """``x``, its last two axes swapped if asked."""
-    if not swap:
+    if not swap or x.rank < 2:
         return x
     return permute(ctx, x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
 
