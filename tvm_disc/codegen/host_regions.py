@@ -263,7 +263,8 @@ class RegionEmitter:
             work: list[Expr] = [i64(0)] * 3
             if launch is not None:
                 work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
-            variant, size, flops = work
+            sizes = Sizes(self.block)
+            variant, size, flops = (sizes.plain(number) for number in work)
             self.block.eval(call(RECORD, self.profile, number, variant, start[i64(0)], size, flops))
 
     def _copy(self, copy: Copy) -> None:

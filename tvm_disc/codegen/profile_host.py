@@ -109,7 +109,10 @@ def node_flops(node: Node) -> Expr:
 
 
 def variant_number(kernel: Kernel) -> Expr:
-    """Which of its variants a kernel runs, by the questions of its tree."""
+    """Which of its variants a kernel runs, by the questions of its tree.
+
+    Choices are between values, which :class:`~tvm_disc.schedules.sizes.Sizes` can keep in memory.
+    """
     choice = kernel.choice
     if choice is None:
         return i64(0)
@@ -118,11 +121,11 @@ def variant_number(kernel: Kernel) -> Expr:
     def number(tree: Any) -> Expr:
         if not isinstance(tree, Leaf):
             asked = i64(choice.features[tree.feature][0]) < tree.at
-            return tirx.if_then_else(asked, number(tree.below), number(tree.rest))
+            return tirx.Select(asked, number(tree.below), number(tree.rest))
         needs = [need.cond for need in choice.variants[tree.variant].plan.needs]
         if not needs:
             return i64(tree.variant)
-        return tirx.if_then_else(reduce(tirx.And, needs), i64(tree.variant), i64(safe))
+        return tirx.Select(reduce(tirx.And, needs), i64(tree.variant), i64(safe))
 
     return number(choice.tree)
 
