@@ -12,7 +12,7 @@ from tvm_disc.relay_passes.attention import Attention
 from tvm_disc.schedules.attention_hidden import FEWEST_QUERIES, HiddenKeys, spread
 from tvm_disc.schedules.attention_rows import SoftmaxRows
 from tvm_disc.schedules.attention_spec import AttentionSpec, AttentionTile, Sizes
-from tvm_disc.schedules.emit import Buffer, call, const, first_lanes, i64
+from tvm_disc.schedules.emit import Buffer, call, const, first_lanes, i64, lanes_of
 from tvm_disc.schedules.gemm_inner import inner_kernel, tile_rows
 from tvm_disc.schedules.gemm_micro import MicroKernels, bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm_pack import cast, copy_contiguous, transpose_into
@@ -188,7 +188,9 @@ class AttentionBody:
     def _element(self, source: Operand, g: Expr, row: Expr, e: Expr, lanes: int) -> Expr:
         value = source.at(g, row, self.low.space.aligned(self._bind("from", e), lanes))
         self.low.resolve([value])
-        return self.b.bind("value", cast(value, self.spec.dtype, lanes))
+        value = cast(value, self.spec.dtype, lanes_of(value))
+        # A row of one element, known to be, is the same wherever it is read.
+        return self.b.bind("value", splat(value, lanes) if lanes_of(value) == 1 else value)
 
     # -- products ------------------------------------------------------------------------------
 
