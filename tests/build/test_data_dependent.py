@@ -115,6 +115,24 @@ def test_sizes_from_data(name: str) -> None:
             assert a.shape == b.shape
 
 
+def test_a_result_whose_shape_is_read_after_it_is_computed() -> None:
+    """The tensor for the caller is made before the kernel writes it, but its dims come later."""
+    _, exe = built(
+        """def @main(%x: Tensor[(?, 4), float32], %s: Tensor[(2), int64]) {
+          let %e = exp(%x);
+          let %r = dyn.reshape(%e, %s, newshape=None);
+          (%r, tanh(%r), %e) }"""
+    )
+    for rows, shape in ((3, (2, 6)), (1, (4, 1)), (7, (28, 1)), (64, (16, 16)), (5, (1, 20))):
+        x = matrix(rows, 4) + 1
+        found = exe(x, np.array(shape))
+        for a, b in zip(found, (np.exp(x), np.tanh(np.exp(x)), np.exp(x)), strict=True):
+            np.testing.assert_allclose(a.reshape(-1), b.reshape(-1), rtol=1e-6)
+        assert [a.shape for a in found] == [shape, shape, x.shape]
+    with pytest.raises(GuardFailed, match=r"must equal number \* number_1"):
+        exe(matrix(3, 4), np.array([5, 2]))
+
+
 def test_what_is_read_is_checked() -> None:
     _, exe = built(PROGRAMS["shapes of new tensors"][0])
     with pytest.raises(GuardFailed, match="the shape must be at least 0"):

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from tvm_disc.codegen.program import Copy, If, Launch, Loop, Program, Region, Storage, Value
 from tvm_disc.errors import Unsupported
+from tvm_disc.schedules.emit import i64
 
 
 def leaves(tree: Any) -> list[Value]:
@@ -24,6 +25,11 @@ def rebuild(tree: Any, values: Iterator[Any]) -> Any:
     if isinstance(tree, tuple):
         return tuple(rebuild(item, values) for item in tree)
     return next(values)
+
+
+def symbols_of(value: Value) -> set[Any]:
+    """The symbols in the dims of a value."""
+    return {v for d in value.shape for v in tirx.analysis.undefined_vars(i64(d))}
 
 
 def written_in(region: Region, storage: Storage) -> bool:

@@ -134,8 +134,7 @@ class _Lowerer(ObjectLowerer):
     def _returned(self, value: Value, position: int, earlier: Sequence[Value]) -> Value:
         """A value the caller receives: its temporary becomes the output, anything else a copy."""
         storage = value.storage
-        own = storage.home is Home.CELL and storage in self.values
-        if storage.home is Home.WORKSPACE or own:
+        if self.may_be_returned(value):
             storage.home, storage.position = Home.OUTPUT, position
             returned = Value(value.shape, value.dtype, storage)
             first = first_write(self.region, storage)

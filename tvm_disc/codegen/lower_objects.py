@@ -25,7 +25,7 @@ from tvm_disc.codegen.boxes import (
     Unbox,
     View,
 )
-from tvm_disc.codegen.forms import leaves, only_repacks
+from tvm_disc.codegen.forms import leaves, only_repacks, symbols_of
 from tvm_disc.codegen.heap import MAX_ARGS, MAX_RESULTS
 from tvm_disc.codegen.program import (
     AllocOutput,
@@ -91,6 +91,18 @@ class ObjectLowerer:
     def settle_guards(self) -> None:
         """Emit the guards whose symbols are bound by now."""
         raise NotImplementedError
+
+    def may_be_returned(self, value: Value) -> bool:
+        """Whether a value can be computed straight into a tensor for the caller.
+
+        That tensor is allocated before the first write: the dims of a view of it may be bound
+        only later.
+        """
+        storage = value.storage
+        if storage.home not in (Home.WORKSPACE, Home.CELL) or storage not in self.values:
+            return False
+        bound = self.at_entry | symbols_of(self.values[storage])
+        return symbols_of(value) <= bound
 
     # -- boxes ---------------------------------------------------------------------------------
 
