@@ -155,7 +155,7 @@ def strided_slice(
     axes: Any = None,
     slice_mode: str = "end",
 ) -> Call:
-    """``strided_slice``; with a computed bound the ``dyn`` form, negative starts made positive."""
+    """``strided_slice``; with a computed bound the ``dyn`` form, bounds alike."""
     begin, end, strides = known(begin), known(end), known(strides)
     if not any(map(is_expr, (begin, end, strides))):
         return call(
@@ -169,15 +169,9 @@ def strided_slice(
         )
     if axes is not None:
         raise ValueError("strided_slice: axes cannot be given together with computed bounds")
-    rank = _length(begin, end, strides)
-    steps = [1] * rank if strides is None else strides
-    first, last, step = (_bound(v) for v in (begin, end, steps))
-    sizes = call("cast_like", (call("shape_of", (data,)), first))
-    limits = call("slice_like", (sizes, first))
-    negative = call("less", (first, call("cast_like", (const(0), first))))
-    first = call("where", (negative, call("add", (first, limits)), first))
-    first = call("where", (call("greater_equal", (first, limits)), limits, first))
-    return call("dyn.strided_slice", (data, first, last, step), slice_mode=slice_mode)
+    # A stride given once holds for every axis.
+    bounds = (_bound(v) for v in (begin, end, [1] if strides is None else strides))
+    return call("dyn.strided_slice", (data, *bounds), slice_mode=slice_mode)
 
 
 def _bound(value: Any) -> Expr:
@@ -186,11 +180,6 @@ def _bound(value: Any) -> Expr:
 
 def _ints(value: Any) -> Any:
     return (int(value),) if isinstance(value, (int, np.integer)) else value
-
-
-def _length(*bounds: Any) -> int:
-    known_lengths = [len(b) for b in bounds if b is not None and not is_expr(b)]
-    return known_lengths[0] if known_lengths else 1
 
 
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:

@@ -189,9 +189,12 @@ class Emitter:
         if tensor.dtype != "int64":
             numbers = self.emit(R.astype(numbers, "int64"), [i64(count)], "int64").expr
         zero = relax.const(np.int64(0), "int64")
+        # Of the least integer there is no opposite.
+        least = relax.const(np.int64(1 - 2**63), "int64")
+        bounded = self.emit(R.maximum(numbers, least), [i64(count)], "int64").expr
         parts = [
             self.emit(R.maximum(x, zero), [i64(count)], "int64").expr
-            for x in (numbers, self.emit(R.negative(numbers), [i64(count)], "int64").expr)
+            for x in (numbers, self.emit(R.negative(bounded), [i64(count)], "int64").expr)
         ]
         both = self.emit(R.concat(parts, 0), [i64(2 * count)], "int64").expr
         raw = self.bind(R.tensor_to_shape(both), relax.ShapeType(ndim=2 * count))

@@ -10,9 +10,11 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64
-from tvm_disc.relay.importer.lower_tensor import Args, Attrs, Rule
+from tvm_disc.relay.importer.lower_tensor import Args, Attrs, Rule, apply, cast
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.relay.importer.values import is_number
+from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
+
+BEYOND = 1 << 60  # more than any dim
 
 
 def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -> Tensor:
@@ -38,40 +40,34 @@ def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -
 def _strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     if len(args) > 1:
-        bounds = [ctx.shape_arg(a, "a slice bound") for a in args[1:4]]
-        begin, end, strides = (*bounds, [])[:3]
+        begin, end, strides = (*(_numbers(ctx, a) for a in args[1:4]), [])[:3]
     else:
         begin, end = list(attrs["begin"]), list(attrs["end"])
         strides = list(attrs["strides"] or [])
-    axes = [ctx.axis(a, x.rank) for a in (attrs["axes"] or range(len(begin)))]
-    strides = strides * len(axes) if len(strides) == 1 else strides
-    strides = strides + [1] * (len(axes) - len(strides))
-    where = {}
-    for k, axis in enumerate(axes):
-        size_mode = attrs["slice_mode"] == "size"
-        if not size_mode and not is_number(strides[k]):
+    sized = attrs["slice_mode"] == "size"
+    where: dict[int, tuple[Any, Any, int]] = {}
+    for given, first, last, step in slice_lists(ctx, begin, end, strides, attrs["axes"]):
+        axis = ctx.axis(given, x.rank)
+        if axis in where:
+            raise TypeMismatch(ctx.where(f"axis {axis} is cut twice"))
+        if sized:
+            where[axis] = _sized_extent(ctx, x.dims[axis], first, last)
+        elif is_number(step):
+            where[axis] = slice_extent(ctx, x.dims[axis], first, last, int(step))
+        else:
             raise Unsupported(ctx.where("a stride that is known only at run time"))
-        step = 1 if size_mode else int(strides[k])
-        stop: Any = None if k >= len(end) else end[k]
-        start = 0 if begin[k] is None and step > 0 else begin[k]
-        if size_mode:
-            start, stop = _sized(ctx, x.dims[axis], start, stop)
-        where[axis] = slice_extent(ctx, x.dims[axis], start, stop, step)
     return sliced(ctx, x, where)
 
 
-def _sized(ctx: Emitter, dim: Any, begin: Any, size: Any) -> tuple[Any, Any]:
-    """(begin, end) of a slice given by its length; a negative length means up to the border."""
-    if not is_number(size) or not is_number(begin):
-        first, length = ctx.dim(begin), ctx.dim(size)
-        first = tirx.Select(first < 0, first + dim, first)
-        return first, tirx.Select(length < 0, dim, first + tirx.max(length, i64(0)))
-    if size < 0:
-        return begin, None
-    if begin >= 0 or begin + size < 0:
-        return begin, begin + size
-    # From -2 on, 2 elements end at the border, not at position 0.
-    return begin, dim + int(begin) + int(size)
+def _numbers(ctx: Emitter, bounds: Tensor) -> list[Any]:
+    """The elements of a tensor of bounds; those beyond any operand are brought nearer, so that
+    no sum of them overflows."""
+    if value_of(bounds) is not None or "int" not in bounds.dtype:
+        return ctx.shape_arg(bounds, "a slice bound")
+    wide = cast(ctx, bounds, "int64")
+    low, high = (ctx.scalar(v, "int64") for v in (-BEYOND, BEYOND))
+    near = apply(ctx, R.minimum, apply(ctx, R.maximum, wide, low), high)
+    return ctx.read_numbers(near, "a slice bound")
 
 
 def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tuple[Any, Any, int]:
@@ -83,36 +79,61 @@ def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tup
     if step == 0:
         raise TypeMismatch(ctx.where("a slice step of 0"))
     low, high = (i64(0), dim) if step > 0 else (i64(-1), dim - 1)
-    first = high if begin is None else _bound(ctx, begin, dim, low, high)
-    last = high if end is None else _bound(ctx, end, dim, low, high)
-    if end is None and step < 0:
-        last = i64(-1)
-    span = last - first if step > 0 else first - last
+    first, last = (low, high) if step > 0 else (high, low)
+    if begin is not None:
+        first = _bound(ctx, begin, dim, low, high)
+    if end is not None:
+        last = _bound(ctx, end, dim, low, high)
+    length = tirx.max(last - first if step > 0 else first - last, i64(0))
     k = abs(step)
-    length = tirx.max(span, i64(0))
     if k > 1:
         length = tirx.floordiv(length + (k - 1), i64(k))
     return first, length, step
 
 
+def _sized_extent(ctx: Emitter, dim: Any, begin: Any, size: Any) -> tuple[Any, Any, int]:
+    """(begin, length, stride) of a slice given by its length; a negative one means all the rest."""
+    first = i64(0) if begin is None else _position(ctx, begin, dim)
+    if size is None or (is_number(size) and size < 0):
+        last = dim
+    else:
+        # As first + size, which might overflow.
+        last = first + tirx.min(ctx.dim(size), dim - first)
+        if not is_number(size):
+            last = tirx.Select(ctx.dim(size) < 0, dim, last)
+    low, high = (_clamped(ctx, p, i64(0), dim) for p in (first, last))
+    return low, tirx.max(high - low, i64(0)), 1
+
+
 def _bound(ctx: Emitter, value: Any, dim: Any, low: Any, high: Any) -> Any:
     if is_number(value) and abs(int(value)) >= 2**31 - 1:
         return high if value > 0 else low
+    return _clamped(ctx, _position(ctx, value, dim), low, high)
+
+
+def _position(ctx: Emitter, value: Any, dim: Any) -> Any:
+    """A position that counts from the end where it is negative, wrapped once."""
     position = ctx.dim(value)
-    if is_number(value) and value < 0:
-        position = dim + int(value)
-    elif not is_number(value) and ctx.solver.known_le(i64(0), position) is not True:
-        position = tirx.Select(position < 0, position + dim, position)
+    if is_number(value):
+        return dim + int(value) if value < 0 else position
+    if ctx.solver.known_le(i64(0), position) is True:
+        return position
+    return tirx.Select(position < 0, position + dim, position)
+
+
+def _clamped(ctx: Emitter, position: Any, low: Any, high: Any) -> Any:
     return ctx.solver.simplify(tirx.min(tirx.max(position, low), high))
 
 
 def _slice_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, like = args
-    axes = attrs["axes"] or range(x.rank)
     where = {}
-    for a in (ctx.axis(a, x.rank) for a in axes):
-        ctx.solver.require_le(like.dims[a], x.dims[a], ctx.where(f"axis {a} is cut"))
-        where[a] = (i64(0), like.dims[a], 1)
+    for a in attrs["axes"] or range(min(x.rank, like.rank)):
+        axis = ctx.axis(a, x.rank)
+        if axis >= like.rank:
+            raise TypeMismatch(ctx.where(f"axis {a} of a model of rank {like.rank}"))
+        ctx.solver.require_le(like.dims[axis], x.dims[axis], ctx.where(f"axis {axis} is cut"))
+        where[axis] = (i64(0), like.dims[axis], 1)
     return sliced(ctx, x, where)
 
 

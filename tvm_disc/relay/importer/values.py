@@ -10,11 +10,13 @@ A rule is ``rule(ctx, args, attrs) -> object array or None``; None means "not at
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from tvm import tirx
 
+from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.tensor import Tensor
 
 Expr: TypeAlias = Any
@@ -194,29 +196,48 @@ def _gather(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None
     return np.take_along_axis(data, picks.astype(np.int64), axis=attrs["axis"])
 
 
+def slice_lists(
+    ctx: Any, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[Any], axes: Any
+) -> list[tuple[int, Any, Any, Any]]:
+    """(axis, begin, end, stride) of every axis of a slice: missing bounds are None.
+
+    Raises:
+        TypeMismatch: more bounds than axes.
+    """
+    axes = list(axes or range(max(len(begin), len(end))))
+    strides = list(strides) * len(axes) if len(strides) == 1 else list(strides)
+    if max(len(begin), len(end), len(strides)) > len(axes):
+        counts = f"{len(begin)} begins, {len(end)} ends and {len(strides)} strides"
+        raise TypeMismatch(ctx.where(f"{counts} for {len(axes)} axes"))
+    rows = zip_longest(axes, begin, end, strides)
+    return [(int(a), b, e, 1 if s is None else s) for a, b, e, s in rows]
+
+
 def _strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     value = value_of(args[0])
     if value is None:
         return None
-    begin, end = attrs["begin"], attrs["end"]
-    strides: Sequence[int] = attrs["strides"] or ()
-    axes = attrs["axes"] or tuple(range(len(begin)))
     where: list[slice] = [slice(None)] * value.ndim
-    for k, axis in enumerate(axes):
-        step = strides[0] if len(strides) == 1 else strides[k] if k < len(strides) else 1
+    lists = slice_lists(ctx, *(attrs[k] or () for k in ("begin", "end", "strides", "axes")))
+    for given, begin, end, step in lists:
+        axis = ctx.axis(given, value.ndim)
         if attrs["slice_mode"] == "size":
-            first = begin[k] + value.shape[axis] if begin[k] < 0 else begin[k]
-            where[axis] = slice(first, None if end[k] < 0 else first + end[k])
-        else:
-            where[axis] = slice(begin[k], end[k], step)
+            size, step = value.shape[axis], 1
+            begin = 0 if begin is None else begin + size if begin < 0 else begin
+            end = size if end is None or end < 0 else max(begin + end, 0)
+            begin = max(begin, 0)
+        if step == 0:
+            return None
+        where[axis] = slice(begin, end, step)
     return np.asarray(value[tuple(where)], dtype=object)
 
 
 def _dyn_strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
-    bounds = [value_of(a) for a in args[1:4]]
-    if any(b is None or not all(is_number(x) for x in b) for b in bounds):
+    found = [value_of(a) for a in args[1:4]]
+    bounds = [[*b.reshape(-1)] for b in found if b is not None]
+    if len(bounds) < len(found) or not all(is_number(x) for b in bounds for x in b):
         return None
-    begin, end, strides = (tuple(int(x) for x in b) for b in bounds if b is not None)
+    begin, end, strides = (tuple(int(x) for x in b) for b in bounds)
     return _strided_slice(ctx, args[:1], {**attrs, "begin": begin, "end": end, "strides": strides})
 
 

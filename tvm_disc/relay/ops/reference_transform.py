@@ -101,14 +101,12 @@ def split(x: Array, *, indices_or_sections: Any, axis: int) -> tuple[Array, ...]
 
 
 def _slice(x: Array, begin: Any, end: Any, strides: Any, mode: str, axes: Any) -> Array:
-    where = range(len(begin)) if axes is None else [a % x.ndim for a in axes]
+    named = range(max(len(begin), len(end or ()))) if axes is None else axes
+    where = [a % x.ndim for a in named]
     index: list[slice] = [slice(None)] * x.ndim
     for i, axis in enumerate(where):
         step = 1 if not strides or mode == "size" else int(strides[i % len(strides)])
-        if begin[i] is None:
-            start: int | None = None
-        else:
-            start = int(begin[i])
+        start = None if i >= len(begin) or begin[i] is None else int(begin[i])
         index[axis] = slice(start, _stop(x.shape[axis], start, end, i, mode), step)
     return x[tuple(index)]
 
@@ -119,7 +117,7 @@ def _stop(size: int, start: int | None, end: Any, i: int, mode: str) -> int | No
     if value is None or mode != "size":
         return value
     first = start or 0
-    return None if value < 0 else (first + size if first < 0 else first) + value
+    return None if value < 0 else max((first + size if first < 0 else first) + value, 0)
 
 
 def strided_slice(

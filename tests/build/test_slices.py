@@ -1,0 +1,173 @@
+"""Slices in every form against NumPy, over all small dims and bounds around them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import tirx
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.lower_slice import slice_extent
+from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay_passes.propagate_context import substitute
+from tvm_disc.shape import Solver
+
+DIMS = range(5)
+STEPS = (-3, -2, -1, 1, 2, 3)
+NEAR = range(-7, 8)
+FAR = (-(2**63), -(2**31), 2**31 - 1, 2**62, 2**63 - 1)
+
+
+def number(expr: Any, **dims: Any) -> int:
+    """An expression of dims, evaluated."""
+    symbols = {v: i64(dims[v.name]) for v in tirx.analysis.undefined_vars(expr)}
+    return int(tvm.sym.Analyzer().simplify(substitute(expr, symbols)))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_bounds_known_at_compile_time(step: int) -> None:
+    """The position and length that are computed of a dim are NumPy's, for every dim."""
+    solver = Solver()
+    n = solver.symbol("n", "input 'x' axis 0")
+    bounds = (*NEAR, *FAR, None)
+    for begin, end in itertools.product(bounds, bounds):
+        first, length, _ = slice_extent(Emitter(solver), n, begin, end, step)
+        for dim in DIMS:
+            picked = range(dim)[begin:end:step]
+            found = number(i64(0) + length, n=dim)
+            assert found == len(picked), (begin, end, dim)
+            if picked:
+                assert number(i64(0) + first, n=dim) == picked[0], (begin, end, dim)
+
+
+def computed(step: int, mode: str = "end", dtype: str = "int64") -> Any:
+    """``x[:, begin:end:step]`` with bounds that only the data knows."""
+    x = relay.var("x", shape=(relay.Any(), relay.Any()))
+    begin, end = (relay.var(v, shape=(2,), dtype=dtype) for v in ("begin", "end"))
+    steps = relay.const(np.array([1, step], dtype))
+    cut = relay.strided_slice(x, begin, end, steps, slice_mode=mode)
+    return tvm_disc.build(relay.Function([x, begin, end], cut))
+
+
+def cases(bounds: Any) -> Iterator[tuple[np.ndarray, int, int]]:
+    """(operand, begin, end)."""
+    for dim in DIMS:
+        x = np.arange(2 * dim, dtype="float32").reshape(2, dim)
+        yield from ((x, b, e) for b, e in itertools.product(bounds, bounds))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_bounds_known_at_run_time(step: int) -> None:
+    exe = computed(step)
+    for x, b, e in cases((*NEAR, *FAR)):
+        found = exe(x, np.array([0, b]), np.array([2, e]))
+        np.testing.assert_array_equal(found, x[:, b:e:step], f"{x.shape} {b}:{e}")
+
+
+def test_sizes_known_at_run_time() -> None:
+    exe = computed(1, "size", "int32")
+    reference = OPS["strided_slice"].reference
+    assert reference is not None
+    for x, b, e in cases((*NEAR, -(2**31), 2**31 - 1)):
+        attrs = {"begin": (0, b), "end": (2, e), "strides": (1,), "axes": None}
+        wanted = reference(x, **attrs, slice_mode="size")
+        first = max(b + x.shape[1] if b < 0 else b, 0)
+        last = x.shape[1] if e < 0 else max((b + x.shape[1] if b < 0 else b) + e, 0)
+        np.testing.assert_array_equal(wanted, x[:, first:last])
+        found = exe(x, np.array([0, b], "int32"), np.array([2, e], "int32"))
+        np.testing.assert_array_equal(found, wanted, f"{x.shape} {b} {e}")
+
+
+LITERAL = [
+    {"begin": (1,), "end": (3,), "axes": (-1,)},
+    {"begin": (-9, 1), "end": (9, -1), "axes": (1, 0)},
+    {"begin": (5, -2), "end": (-9, -9), "strides": (-1,)},
+    {"begin": (0,), "end": (1, 2)},
+    {"begin": (0, 3), "end": (9,), "strides": (2, 1)},
+    {"begin": (-3, 1), "end": (2, 1), "slice_mode": "size"},
+    {"begin": (-9, 0), "end": (7, -1), "slice_mode": "size"},
+    {"begin": (None, 1), "end": (None, None), "strides": (-2, 1)},
+]
+
+
+def test_literal_bounds_in_one_program() -> None:
+    """Axes, strides given once, bounds that are missing, lengths: of a dim and of a number."""
+    x, y = relay.var("x", shape=(relay.Any(), relay.Any())), relay.var("y", shape=(3, 4))
+    op = relay.op.get("strided_slice")
+    full = [{"strides": (1,), "axes": None, "slice_mode": "end"} | attrs for attrs in LITERAL]
+    cuts = [relay.Call(op, [v], attrs) for v in (x, y) for attrs in full]
+    exe = tvm_disc.build(relay.Function([x, y], relay.Tuple(cuts)))
+    reference = OPS["strided_slice"].reference
+    assert reference is not None
+    fixed = np.arange(12, dtype="float32").reshape(3, 4)
+    for rows, columns in ((1, 1), (3, 4), (7, 2), (0, 5), (64, 33)):
+        given = np.arange(rows * columns, dtype="float32").reshape(rows, columns)
+        wanted = [reference(v, **attrs) for v in (given, fixed) for attrs in full]
+        for found, want in zip(exe(given, fixed), wanted, strict=True):
+            np.testing.assert_array_equal(found, want)
+
+
+def test_a_slice_of_a_shape() -> None:
+    """Slices of values that are known at compile time, with bounds in every form."""
+    x = relay.var("x", shape=(relay.Any(),) * 4)
+    shape = relay.shape_of(x, "int64")
+    op = relay.op.get("strided_slice")
+    forms = [
+        ((-9,), (2,), "end"),
+        ((1,), (9,), "end"),
+        ((-3,), (2,), "size"),
+        ((-9,), (6,), "size"),
+    ]
+    cuts = [
+        relay.Call(op, [shape], {"begin": b, "end": e, "strides": (1,), "axes": a, "slice_mode": m})
+        for b, e, m in forms
+        for a in (None, (-1,))
+    ]
+    exe = tvm_disc.build(relay.Function([x], relay.Tuple(cuts)))
+    for dims in ((1, 2, 3, 4), (5, 0, 1, 7)):
+        found = exe(np.zeros(dims, "float32"))
+        wanted = [dims[:2], dims[1:], dims[1:3], dims[:1]]
+        assert [tuple(f) for f in found] == [w for w in wanted for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"begin": (0, 0), "end": (1, 1), "axes": (1, -1)}, "axis 1 is cut twice"),
+        ({"begin": (0, 0), "end": (1,), "axes": (1,)}, "2 begins, 1 ends and 1 strides for 1 axes"),
+        ({"begin": (0,), "end": (1,), "axes": (2,)}, "axis 2 is out of range for rank 2"),
+        ({"begin": (0, 0, 0), "end": (1, 1, 1)}, "axis 2 is out of range for rank 2"),
+    ],
+)
+def test_bounds_that_fit_no_axes(attrs: dict[str, Any], message: str) -> None:
+    x = relay.var("x", shape=(relay.Any(), relay.Any()))
+    full = {"strides": (1,), "axes": None, "slice_mode": "end"} | attrs
+    call = relay.Call(relay.op.get("strided_slice"), [x], full)
+    with pytest.raises(TypeMismatch, match=message):
+        tvm_disc.build(relay.Function([x], call))
+
+
+def test_slice_like_operands_of_other_ranks() -> None:
+    """Without axes, those that both have are cut."""
+    x = relay.var("x", shape=(relay.Any(), 4, relay.Any()))
+    y, z = relay.var("y", shape=(relay.Any(), relay.Any())), relay.var("z", shape=(2, 3, 1, 5))
+    cuts = [relay.slice_like(x, y), relay.slice_like(x, y, axes=(1,)), relay.slice_like(x, z)]
+    exe = tvm_disc.build(relay.Function([x, y, z], relay.Tuple(cuts)))
+    model = np.zeros((2, 3, 1, 5), "float32")
+    for rows, cut, width in ((2, (1, 1), 1), (5, (5, 4), 7), (3, (0, 2), 2)):
+        a = np.arange(rows * 4 * width, dtype="float32").reshape(rows, 4, width)
+        found = exe(a, np.zeros(cut, "float32"), model)
+        wanted = (a[: cut[0], : cut[1]], a[:, : cut[1]], a[:2, :3, :1])
+        for got, want in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(got, want)
+    call = relay.slice_like(x, y, axes=(2,))
+    with pytest.raises(TypeMismatch, match="axis 2 of a model of rank 2"):
+        tvm_disc.build(relay.Function([x, y], call))
