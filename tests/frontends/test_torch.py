@@ -79,3 +79,43 @@ def test_models_of_16_bits(dtype: Any) -> None:
         assert got.dtype == dtype
         error = (got.float() - want).abs().max().item()
         assert error <= 0.02 * want.abs().max().item(), (b, h, w, error)
+
+
+class Indexed(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Every way to index, by numbers and by tensors, with positions from the end."""
+
+    def forward(self, x: Any, i: Any, j: Any, v: Any) -> Any:
+        line = x[:, 0, 0]
+        return (
+            x[:, -1],
+            x[-2],
+            x[:, [-1, 0]],
+            x[i],
+            x[:, i],
+            x[:, i, j],
+            x[i - 1, :, j],
+            x[:, i.reshape(-1, 1), j],
+            torch.index_select(x, 1, i + 2),
+            torch.take(x, j - 1),
+            torch.gather(x, 1, (i + 2).reshape(1, 2, 1)),
+            torch.index_put(x, (i,), v),
+            torch.index_put(line, (i,), line[j], accumulate=True),
+            torch.ops.aten.index_put(x, [i, None, j], v[:, :, 0]),
+            torch.ops.aten.index_put(x, [None, i, j], v[0, 0, :2]),
+            torch.index_fill(x, 2, i + 1, 5.0),
+        )
+
+
+def test_indices_count_from_the_end_and_go_together() -> None:
+    i, j, v = torch.tensor([-1, 0]), torch.tensor([1, -2]), torch.full((2, 3, 4), 9.0)
+
+    def given(b: int) -> tuple[Any, ...]:
+        x = torch.arange(12.0 * b).reshape(b, 3, 4)
+        return x, i, j, v
+
+    module = Indexed()
+    dims = ({0: torch.export.Dim("b", min=2)}, None, None, None)
+    exe = tvm_disc.build(torch.export.export(module, given(5), dynamic_shapes=dims))
+    for b in (2, 3, 7, 16, 65):
+        for k, (found, want) in enumerate(zip(exe(*given(b)), module(*given(b)), strict=True)):
+            assert torch.equal(found, want), (b, k)

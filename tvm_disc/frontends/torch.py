@@ -11,6 +11,7 @@ from tvm import relax
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.torch_index import CONVERTERS
 from tvm_disc.relay.call_attrs import with_dtypes
 
 RETRY_WITHOUT_DECOMPOSITION = ("expected sympy", "Cannot view a tensor")
@@ -99,10 +100,12 @@ def _is_narrow(program: Any) -> bool:
 
 
 def _imported(importer: Any, program: Any) -> Any:
+    converters = dict(CONVERTERS)
     if _is_narrow(program):
-        narrow = {name: _narrow_product(method) for name, method in NARROW_PRODUCTS.items()}
-        narrow["bmm.default"] = _batch_product
-        importer = partial(importer, custom_convert_map=narrow)
+        for name, method in NARROW_PRODUCTS.items():
+            converters[name] = _narrow_product(method)
+        converters["bmm.default"] = _batch_product
+    importer = partial(importer, custom_convert_map=converters)
     try:
         return importer(program, unwrap_unit_return_tuple=True)
     except (AssertionError, RuntimeError, ValueError, AttributeError) as error:
