@@ -14,6 +14,7 @@ import tvm_disc
 from tests.models import function, mlp, mlp_reference, rows
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, GuardFailed
+from tvm_disc.runtime.arrays import LAYOUT, arrays_are_readable
 
 RNG = np.random.default_rng(0)
 
@@ -36,6 +37,26 @@ def test_one_program_serves_every_size(net: Any, n: int) -> None:
     assert isinstance(found, np.ndarray) and found.shape == (n, 10)
     if n:
         np.testing.assert_allclose(found, mlp_reference(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("header", [3, 4, 7])
+def test_items_of_a_tuple_are_read_where_the_interpreter_has_them(net: Any, header: int) -> None:
+    x, y = RNG.standard_normal((5, 16)).astype("float32"), np.zeros((5, 10), "float32")
+    # What CPython 3.14 has before the items is no array.
+    tuples = [np.array([1, 1, 1, *[8] * (header - 3), id(a)], "int64") for a in (x, y)]
+    layout = np.array([id(np.ndarray), 8 * header], "int64")
+    net.ready()
+    assert net._direct(*(a.ctypes.data for a in (layout, *tuples))) == 0
+    np.testing.assert_allclose(y, mlp_reference(x), rtol=1e-4, atol=1e-5)
+
+
+def test_this_interpreter_is_known(net: Any) -> None:
+    # Else every call takes the long way.
+    assert arrays_are_readable()
+    net.ready()
+    inputs, outputs = (np.ones((3, 16), "float32"),), (np.zeros((3, 10), "float32"),)
+    assert net._direct(LAYOUT, id(inputs), id(outputs)) == 0
+    np.testing.assert_allclose(outputs[0], mlp_reference(inputs[0]), rtol=1e-4, atol=1e-5)
 
 
 def test_by_name_and_tuples(pair: Any) -> None:

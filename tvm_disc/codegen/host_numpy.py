@@ -1,9 +1,10 @@
 """An entry for NumPy arrays as CPython holds them: no conversion between caller and program.
 
-    direct(type, inputs, outputs) -> 0, or 1 where the arrays need the general entry
+    direct(layout, inputs, outputs) -> 0, or 1 where the arrays need the general entry
 
-All arguments are addresses of Python objects: NumPy's array type, and two tuples. The entry reads
-the fields that CPython and NumPy fix for extensions, borrows shapes and data, and calls the
+All arguments are addresses: of two words that describe the interpreter, NumPy's array type and
+where the items of a tuple begin, which versions of CPython differ in; and of two tuples. The entry
+reads the fields that CPython and NumPy fix for extensions, borrows shapes and data, and calls the
 program. The caller has made sure that its NumPy has this layout, and keeps the objects alive.
 """
 
@@ -36,7 +37,9 @@ Expr: TypeAlias = Any
 # Byte offsets in an array object, in its dtype object, in a tuple, and flag bits.
 OBJECT_TYPE, DATA, NDIM, SHAPE, DTYPE, FLAGS = 8, 16, 24, 32, 56, 64
 DTYPE_ORDER, DTYPE_NUMBER = 26, 28
-LENGTH, ITEMS = 16, 24
+LENGTH = 16
+# Byte offsets in the description of the interpreter.
+ARRAY_TYPE, ITEMS = 0, 8
 CONTIGUOUS_AND_ALIGNED = 0x101
 NATIVE_ORDERS = (ord("="), ord("|"))
 TYPE_NUMBERS = {
@@ -75,7 +78,8 @@ def direct_entry(program: Program, main: Any) -> Any:
         *(dtype for _, _, dtype in program.signature.inputs),
         *(value.dtype for value in program.outputs),
     ]
-    kind, inputs, outputs = (block.bind("at", _argument(args, k)) for k in range(3))
+    layout, inputs, outputs = (block.bind("at", _argument(args, k)) for k in range(3))
+    kind, begin = (block.bind("field", _word(layout, offset)) for offset in (ARRAY_TYPE, ITEMS))
     counts = len(program.signature.inputs), len(program.outputs)
     arrays = tirx.And(
         tirx.EQ(_word(inputs, LENGTH), i64(counts[0])),
@@ -85,7 +89,7 @@ def direct_entry(program: Program, main: Any) -> Any:
     # Only of arrays may fields be read; "and" of TIR looks at both sides.
     with block.when(block.bind("tuples", arrays)):
         objects = [
-            block.bind("object", _word(items, ITEMS + 8 * k))
+            block.bind("object", _word(items + begin, 8 * k))
             for items, length in zip((inputs, outputs), counts, strict=True)
             for k in range(length)
         ]

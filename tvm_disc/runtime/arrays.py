@@ -17,7 +17,10 @@ from tvm_disc.codegen import host_numpy
 from tvm_disc.errors import BadInput
 
 NDARRAY = np.ndarray
-ARRAY_TYPE = id(np.ndarray)
+# What the entry for NumPy arrays is told of this interpreter: CPython 3.14 has put a word before
+# the items of a tuple.
+_LAYOUT = (ctypes.c_int64 * 2)(id(np.ndarray), tuple.__basicsize__)
+LAYOUT = ctypes.addressof(_LAYOUT)
 EMPTY = np.empty
 SHAPES = operator.attrgetter("shape")
 # Shapes of inputs whose results' shapes are remembered.
@@ -37,16 +40,16 @@ def arrays_are_readable() -> bool:
     """Whether this interpreter's arrays have the layout that compiled programs read."""
     if sys.implementation.name != "cpython" or sys.byteorder != "little":
         return False
-    array = np.zeros((2, 3), "float32")
+    array, other = np.zeros((2, 3), "float32"), np.zeros(1)
     word = ctypes.c_int64.from_address
-    shape = (
-        word(id(array) + host_numpy.SHAPE).value if word(id(array) + 8).value == ARRAY_TYPE else 0
-    )
-    pair = (array, array)
+    known = word(id(array) + host_numpy.OBJECT_TYPE).value == id(np.ndarray)
+    shape = word(id(array) + host_numpy.SHAPE).value if known else 0
+    pair = (array, other)
+    items = id(pair) + tuple.__basicsize__
     return (
         shape != 0
         and word(id(pair) + host_numpy.LENGTH).value == 2
-        and word(id(pair) + host_numpy.ITEMS + 8).value == id(array)
+        and [word(items).value, word(items + 8).value] == [id(array), id(other)]
         and word(id(array) + host_numpy.DATA).value == array.ctypes.data
         and ctypes.c_int32.from_address(id(array) + host_numpy.NDIM).value == 2
         and [word(shape).value, word(shape + 8).value] == [2, 3]

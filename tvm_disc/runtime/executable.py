@@ -29,9 +29,9 @@ from tvm_disc.codegen.host_memory import (
 from tvm_disc.codegen.profile_host import COUNT, ROOM
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed, WrongProcessor
 from tvm_disc.runtime.arrays import (
-    ARRAY_TYPE,
     CONVERTERS,
     EMPTY,
+    LAYOUT,
     NDARRAY,
     SHAPES,
     arrays_are_readable,
@@ -173,7 +173,7 @@ class Executable:
                 if found is not None:
                     array = EMPTY(*found)
                     arrays = (array,)
-                    if self._direct(ARRAY_TYPE, id(args), id(arrays)) == 0:
+                    if self._direct(LAYOUT, id(args), id(arrays)) == 0:
                         return array
             elif self._results:
                 return self._on_arrays(args)
@@ -186,7 +186,7 @@ class Executable:
         except (KeyError, AttributeError, TypeError):  # a new shape, or no arrays at all
             return self._general(args)
         arrays = tuple([EMPTY(*fields) for fields in found])
-        if self._direct(ARRAY_TYPE, id(args), id(arrays)):
+        if self._direct(LAYOUT, id(args), id(arrays)):
             return self._general(args)
         return nested(arrays, self._outputs)
 
