@@ -19,6 +19,11 @@ namespace tvm_disc {
 
 constexpr int32_t kAbiVersion = 4;
 
+// The system looks for a name without a folder among its own libraries, not here.
+inline std::string FilePath(const std::string& path) {
+  return path.find('/') == std::string::npos ? "./" + path : path;
+}
+
 class Program {
  public:
   // Throws std::runtime_error if the file is no program, one of another ABI version, or one that
@@ -44,10 +49,18 @@ class Program {
     return main_(std::forward<Args>(args)...);
   }
 
+  // The same for a number of tensors that is only known at run time.
+  tvm::ffi::Any Call(const std::vector<DLTensor*>& tensors) const {
+    std::vector<tvm::ffi::AnyView> views(tensors.begin(), tensors.end());
+    tvm::ffi::Any result;
+    main_.CallPacked(views.data(), static_cast<int32_t>(views.size()), &result);
+    return result;
+  }
+
  private:
   static tvm::ffi::Module Load(const std::string& path, std::string* signature,
                                std::vector<std::string>* levels) {
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* library = dlopen(FilePath(path).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(dlerror());
     auto abi = static_cast<const int32_t*>(dlsym(library, "tvm_disc_abi"));
     auto text = static_cast<const char*>(dlsym(library, "tvm_disc_signature"));
@@ -62,7 +75,7 @@ class Program {
     *signature = text;
     std::istringstream lines(static_cast<const char*>(dlsym(library, "tvm_disc_levels")));
     for (std::string line; std::getline(lines, line);) levels->push_back(line);
-    return tvm::ffi::Module::LoadFromFile(path);
+    return tvm::ffi::Module::LoadFromFile(FilePath(path));
   }
 
   int64_t Choose(const std::string& path, const std::string& level) const {

@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
 
 import tvm_disc
 from tests.models import function, mlp, mlp_reference, rows
@@ -62,6 +62,14 @@ def test_runs_every_shape(program: Path, saved: Path) -> None:
         np.testing.assert_allclose(float(total), mlp_reference(x).sum(), rtol=1e-4)
 
 
+def test_a_name_without_a_folder_is_a_file_here(
+    program: Path, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(saved.parent)
+    done = run(program, saved.name, 16, 7)
+    assert "7x16 -> 7 10" in done.stdout, done.stderr
+
+
 def test_a_failed_guard_is_an_exception(program: Path, tmp_path: Path) -> None:
     x = rows("n", "m")
     path = tmp_path / "guarded.so"
@@ -78,7 +86,8 @@ def test_other_files_and_versions_are_refused(
     text = tmp_path / "text.so"
     text.write_text("no library")
     assert "error:" in run(program, text, 16, 1).stderr
-    assert "not a program saved by tvm_disc" in run(program, find_library("m"), 16, 1).stderr
+    other = Path(tvm_ffi.__file__).parent / "lib" / "libtvm_ffi.so"
+    assert "not a program saved by tvm_disc" in run(program, other, 16, 1).stderr
     header = (root / "examples" / "cpp" / "tvm_disc.h").read_text()
     assert f"kAbiVersion = {export.ABI_VERSION};" in header
     monkeypatch.setattr(export, "ABI_VERSION", 9)
