@@ -1,4 +1,4 @@
-# Everything from a bare Python 3.10-3.12: `make demo`, `make test`.
+# Everything from a bare Python 3.10-3.14: `make demo`, `make test`.
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first that fits is taken.
 
 VENV := .venv
@@ -9,12 +9,13 @@ PYTEST_FLAGS ?= -n 2
 # Prints the interpreter to use. A name on PATH may be a shim that does not start: try, not look.
 define FIND_PYTHON
 found=; fits() { "$$1" -c 'import sys, venv, ensurepip; \
-  sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' >/dev/null 2>&1; }; \
-for candidate in $(if $(PYTHON),'$(PYTHON)',python3.12 python3.11 python3.10 python3 python); do \
+  sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))' >/dev/null 2>&1; }; \
+for candidate in $(if $(PYTHON),'$(PYTHON)',\
+  python3.12 python3.13 python3.14 python3.11 python3.10 python3 python); do \
   if fits "$$candidate"; then found="$$candidate"; break; fi; \
 done; \
 if [ -z "$$found" ]; then \
-  echo "error: need Python 3.10, 3.11 or 3.12 with the venv module;" \
+  echo "error: need Python 3.10 to 3.14 with the venv module;" \
     "$(if $(PYTHON),PYTHON=$(PYTHON) is none,none found: set PYTHON=/path/to/python)" >&2; \
   exit 1; \
 fi
@@ -57,6 +58,10 @@ $(PY):
 $(VENV)/.%: pyproject.toml | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	@touch $@
+
+.PHONY: emulate
+emulate: $(VENV)/.test ## Run recorded models for aarch64 and levels of x86-64 in QEMU
+	$(PY) -m tests.emulation --fetch
 
 .PHONY: relay-vm
 relay-vm: ## Create .venv-relay, TVM's last release with Relay, for tutorials 4 and 5
