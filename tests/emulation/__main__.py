@@ -116,7 +116,7 @@ def is_native(arch: str) -> bool:
 
 def folder_of(arch: str) -> Path:
     """Where the wheels of another architecture are unpacked."""
-    return ROOT / "build" / "emulation" / arch
+    return ROOT / "build" / "emulation" / f"{arch}-{version(PACKAGES['tvm'])}"
 
 
 def library_of(arch: str, package: str) -> Path:
@@ -237,7 +237,11 @@ def main() -> int:
             "error: not all is there that this needs; run", *commands, sep="\n  ", file=sys.stderr
         )
         return 2
-    return 0 if emulate(processors, args.models) else 1
+    try:
+        return 0 if emulate(processors, args.models) else 1
+    except Failed as error:  # of the compiler, on what all models share
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 def emulate(processors: Sequence[Processor], models: Sequence[str]) -> bool:
