@@ -10,6 +10,7 @@ import pytest
 
 from tests.processor import needs
 from tvm_disc.__main__ import main
+from tvm_disc.errors import BadInput
 from tvm_disc.processor import PLAIN
 
 TINY = """#[version = "0.0.5"]
@@ -270,7 +271,7 @@ def test_refuses_bad_options(model: str, capsys: Capture, monkeypatch: pytest.Mo
 
 
 def test_traceback_shows_where_an_error_came_from(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(BadInput):
         main(["explain", str(tmp_path / "none.relay"), "--traceback"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +40,7 @@ from tvm_disc.frontends import read_model
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.coverage import require_operators
-from tvm_disc.relay.files import is_file_name, load_file
+from tvm_disc.relay.files import as_module, is_file_name, load_file
 from tvm_disc.relay.importer.module import Imported, import_module
 from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
@@ -58,6 +57,7 @@ from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.levels import memory_for, model_for
 from tvm_disc.schedules.records import Context, cpu_name, read_records
 from tvm_disc.schedules.signature import group_key, template_hash
+from tvm_disc.schedules.tree import read_trees
 from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver, special_version
 from tvm_disc.target.processor import processor_of
@@ -222,7 +222,7 @@ def machine_of(target: Any, options: Options) -> Machine:
         records = read_records(path, context_of(target), context_of(target, mcpu))
         if problem := records.problems(path):
             warnings.warn(problem, stacklevel=4)
-    trees = {} if options.dispatch is None else _read_trees(Path(options.dispatch))
+    trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
     processor = processor_of(target, here=runs_here(target))
     return Machine(
@@ -234,16 +234,6 @@ def machine_of(target: Any, options: Options) -> Machine:
         own_threads=has_threads(target),
         memory=memory_for(processor),
     )
-
-
-def _read_trees(path: Path) -> dict[str, Any]:
-    try:
-        trees = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"dispatch: {path}: {error}") from None
-    if not isinstance(trees, dict):
-        raise BadInput(f"dispatch: {path}: expected an object of trees by group")
-    return trees
 
 
 def context_of(target: Any, cpu: str | None = None) -> Context:
@@ -302,7 +292,7 @@ def read(source: Source) -> Any:
     if is_file_name(source):
         return load_file(source)
     if isinstance(source, str):
-        return load_json(source) if source.lstrip().startswith("{") else parse(source)
+        return as_module(load_json(source)) if source.lstrip().startswith("{") else parse(source)
     raise TypeMismatch(
         "source: expected a Relay module, function, text, JSON or file, a Relax module, an ONNX "
         f"model or file, or a torch.export.ExportedProgram, found {type(source).__name__}"

@@ -24,12 +24,20 @@ class DiscError(Exception):
 
 
 class ParseError(DiscError):
-    """The Relay text or JSON breaks the grammar; carries ``line`` and ``column`` (1-based)."""
+    """The Relay text or JSON breaks the grammar.
 
-    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(message if line == 0 else f"{line}:{column}: {message}")
-        self.line = line
-        self.column = column
+    Carries ``line`` and ``column`` (1-based; 0 if what is wrong has no place in the text),
+    ``source``, the file's name if it was one, and the bare ``message``.
+    """
+
+    def __init__(self, message: str, line: int = 0, column: int = 0, source: str = "") -> None:
+        place = [source] if source else []
+        place += [str(line), str(column)] if line else []
+        super().__init__(f"{':'.join(place)}: {message}" if place else message)
+        self.message, self.line, self.column, self.source = message, line, column, source
+
+    def __reduce__(self) -> tuple[type[ParseError], tuple[str, int, int, str]]:
+        return type(self), (self.message, self.line, self.column, self.source)
 
 
 class TypeMismatch(DiscError):

@@ -17,7 +17,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
+from tvm_disc.errors import BadInput, DiscError, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
 from tvm_disc.frontends.onnx_lstm import lstm
 
@@ -29,7 +29,7 @@ def from_onnx(model: Any) -> Any:
 
     Raises:
         Unsupported: the package `onnx` is not installed, or TVM's importer lacks an operator.
-        BadInput: there is no such file, or it holds no model.
+        BadInput: there is no such file, or it holds no model that could be imported.
     """
     require("onnx", "onnx", "from_onnx")
     import onnx
@@ -41,14 +41,20 @@ def from_onnx(model: Any) -> Any:
     if not isinstance(read, onnx.ModelProto):
         raise TypeMismatch(f"expected an ONNX model or a path, found {type(model).__name__}")
     _check(onnx, model)
-    read = plain_dims(read)
-    with repaired(onnx_frontend, folder):
-        # TVM's own entry serializes the model to check it: a third of the time to compile GPT-2.
-        importer = onnx_frontend.ONNXGraphImporter(None, "float32")
-        try:
+    try:
+        read = plain_dims(read)
+        with repaired(onnx_frontend, folder):
+            # TVM's own entry serializes the model to check it: a third of GPT-2's compilation.
+            importer = onnx_frontend.ONNXGraphImporter(None, "float32")
             return importer.from_onnx(read.graph, _opset(read))
-        except tvm.error.OpNotImplemented as error:
-            raise Unsupported(f"TVM cannot import this ONNX model: {error}") from error
+    except DiscError:
+        raise
+    except tvm.error.OpNotImplemented as error:
+        raise Unsupported(f"TVM cannot import this ONNX model: {error}") from error
+    except Exception as error:  # of any class: the importer trusts what it reads
+        what = f"{type(error).__name__}: {str(error)[:400]}"
+        hint = "onnx.checker.check_model may say what is wrong with it"
+        raise BadInput(f"TVM cannot import this ONNX model ({what}); {hint}") from error
 
 
 def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tvm_disc.errors import BadInput, ParseError
 
+from .expr import Expr
 from .json_reader import load_json
 from .module import IRModule
 from .parser import parse
@@ -27,8 +28,7 @@ def load_file(path: str | os.PathLike[str]) -> IRModule:
     """The module of a file in Relay's text form, or in JSON if its name ends so.
 
     Raises:
-        OSError: it cannot be opened.
-        BadInput: it is not text.
+        BadInput: it cannot be read, or is not text.
         ParseError: at a line and column of the file.
     """
     path = Path(path)
@@ -37,7 +37,24 @@ def load_file(path: str | os.PathLike[str]) -> IRModule:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise BadInput(f"{path}: expected Relay text or JSON, found a binary file") from None
-        return load_json(text) if path.suffix == ".json" else parse(text)
+        except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+            why = (error.strerror if isinstance(error, OSError) else None) or error
+            raise BadInput(f"{path}: {why}") from None
+        return as_module(load_json(text)) if path.suffix == ".json" else parse(text)
+
+
+def as_module(loaded: object) -> IRModule:
+    """What JSON held, if it is a module or the body of one.
+
+    Raises:
+        ParseError: it is anything else that Relay saved.
+    """
+    if isinstance(loaded, Expr):
+        return IRModule.from_expr(loaded)
+    if not isinstance(loaded, IRModule):
+        found = type(loaded).__name__
+        raise ParseError(f"the root of the graph: expected a module or a function, found {found}")
+    return loaded
 
 
 @contextmanager
@@ -46,5 +63,4 @@ def located(path: Path) -> Iterator[None]:
     try:
         yield
     except ParseError as error:
-        separator = ":" if error.line else ": "
-        raise ParseError(f"{path}{separator}{error}") from error
+        raise ParseError(error.message, error.line, error.column, str(path)) from error

@@ -21,21 +21,31 @@ def load_json(text: str) -> Any:
     graph = LegacyGraph(text)
     loaded = graph.decode(graph.root)
     if isinstance(loaded, Expr):
-        return finish(loaded)
+        return finish(loaded, graph)
     if isinstance(loaded, IRModule):
         for func in loaded.functions.values():
-            finish(func)
+            finish(func, graph)
     return loaded
 
 
-def finish(root: Expr) -> Expr:
-    """Complete, in place, the attributes of every call decoded under ``root``."""
+def finish(root: Expr, graph: LegacyGraph) -> Expr:
+    """Complete, in place, the attributes of every call of ``graph`` under ``root``."""
     for node in post_order(root):
         if isinstance(node, Call):
-            node.attrs = call_attrs(node.op, node.attrs)
+            try:
+                node.attrs = call_attrs(node.op, node.attrs)
+            except ParseError as error:
+                raise ParseError(f"{graph.place(node)}: {error}") from None
         elif isinstance(node, Function):
-            node.attrs = {k: plain_value(v) for k, v in node.attrs.items()}
+            node.attrs = _function_attrs(node.attrs)
     return root
+
+
+def _function_attrs(attrs: Attrs) -> Attrs:
+    try:
+        return {k: plain_value(v) for k, v in attrs.items()}
+    except AttrError as error:
+        raise ParseError(f"attributes of a function in the graph: {error}") from None
 
 
 def call_attrs(op: Expr, given: Attrs) -> Attrs:

@@ -64,12 +64,18 @@ def _int_imm(get: Get, raw: Raw) -> int | bool:
 
 def _module(get: Get, raw: Raw) -> IRModule:
     attrs = get("attrs")
-    types = {data.header.name: data for data in (get("type_definitions") or {}).values()}
+    definitions = (get("type_definitions") or {}).values()
+    for data in definitions:
+        if not isinstance(data, ty.TypeData):
+            raise ParseError(f"type_definitions: expected data types, found {type(data).__name__}")
+    types = {data.header.name: data for data in definitions}
     module = IRModule({}, types, attrs if isinstance(attrs, dict) else None)
     for name, func in (get("functions") or {}).items():
         if not isinstance(func, ex.Function):
             label = getattr(func, "type_key", type(func).__name__)
-            raise ParseError(f"@{name.name_hint} is not a Relay function but {label}")
+            raise ParseError(f"@{getattr(name, 'name_hint', name)} is not a function but {label}")
+        if not isinstance(name, ex.GlobalVar):
+            raise ParseError(f"functions: expected names of functions, found {str(name)[:80]!r}")
         module[name] = func
     return module
 

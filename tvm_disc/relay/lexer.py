@@ -19,20 +19,21 @@ _TOKEN = re.compile(
   | (?P<line_comment>//[^\n]*)
   | (?P<comment>/\*)
   | (?P<string>"[^"\n]*")
-  | (?P<graph>%\d+(?![A-Za-z_/]))
+  | (?P<graph>%[0-9]+(?![A-Za-z_/]))
   | (?P<local>%{_ID})
   | (?P<global>@{_ID})
   | (?P<float>(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf)f(?:16|32|64)?(?!\w)
       |\d+(?:\.\d*(?:[eE][+-]?\d+)?|[eE][+-]?\d+)(?!\w))
   | (?P<int>\d+(?:[iu](?:8|16|32|64))?(?!\w))
-  | (?P<proj>\.\d+)
+  | (?P<proj>\.[0-9]+)
   | (?P<name>[A-Za-z_]{_ID.replace("+", "*")}(?:\.[A-Za-z_]{_ID.replace("+", "*")})*)
   | (?P<punct>->|=>|==|!=|<=|>=|[-+*/<>=(){{}}\[\],;:?.!])
     """,
     re.VERBOSE,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-_SPAN = re.compile(r"span=(.*):(\d+):(\d+)\s*$", re.DOTALL)
+_SPAN = re.compile(r"span=(.*):(\d{1,9}):(\d{1,9})\s*$", re.DOTALL)
+_LONGEST_NUMBER = 400  # characters; what Python takes long to read, and refuses, is longer
 _HEADER = re.compile(r'\s*#\[version\s*=\s*"([^"]*)"\]')
 _METADATA = re.compile(r"^#\[metadata\]", re.MULTILINE)
 _OPERAND = frozenset(("graph", "local", "global", "float", "int", "proj", "name", "string"))
@@ -54,6 +55,7 @@ class Source:
     tokens: list[Token] = field(default_factory=list)
     spans: dict[int, Span] = field(default_factory=dict)  # by index of the token before
     metadata: str = ""
+    metadata_pos: int = 0
     lines: list[int] = field(default_factory=list)
 
     def position(self, pos: int) -> tuple[int, int]:
@@ -80,7 +82,8 @@ def tokenize(text: str, need_header: bool) -> Source:
     end = len(text)
     found = _METADATA.search(text, pos)
     if found:
-        end, source.metadata = found.start(), text[found.end() :]
+        end, source.metadata_pos = found.start(), found.end()
+        source.metadata = text[found.end() :]
     while pos < end:
         match = _TOKEN.match(text, pos, end)
         if match is None:
@@ -91,6 +94,9 @@ def tokenize(text: str, need_header: bool) -> Source:
             pos = _skip_comment(source, pos, end)
             continue
         pos = match.end()
+        if kind in ("int", "float", "proj") and pos - match.start() > _LONGEST_NUMBER:
+            length = pos - match.start()
+            raise source.error(f"expected a number, found {length} digits", match.start())
         if kind not in ("space", "line_comment"):
             _append(source.tokens, Token(kind, match.group(), match.start()))
     source.tokens.append(Token("end", "", end))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import math
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +15,7 @@ from ..errors import ParseError, Unsupported
 
 _ARRAY_MAGIC = 0xDD5E40F096B4A13F
 _LIST_MAGIC = 0xF7E58D4F05049CB7
+_MOST_DIMS = 32
 _HEADER = struct.Struct("<QQiiiBBH")
 _KINDS = {0: "i", 1: "u", 2: "f"}
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 1}
@@ -34,7 +35,9 @@ def decode_array(data: bytes, offset: int = 0) -> tuple[NDArray[Any], int]:
     except struct.error as error:
         raise ParseError(f"a stored tensor is cut short: {error}") from None
     dtype = _dtype(code, bits, lanes)
-    count = int(np.prod(shape, dtype=np.int64))
+    if ndim > _MOST_DIMS or any(d < 0 for d in shape):
+        raise ParseError(f"a stored tensor has the shape {str(shape)[:80]}")
+    count = math.prod(shape)
     if nbytes != count * dtype.itemsize or offset + nbytes > len(data):
         raise ParseError(
             f"a stored tensor of shape {shape} and type {dtype} says {nbytes} bytes, "
@@ -56,11 +59,13 @@ def encode_array(array: NDArray[Any]) -> bytes:
     return head + struct.pack(f"<{array.ndim}qq", *array.shape, array.nbytes) + little.tobytes()
 
 
-def decode_base64(text: str) -> NDArray[Any]:
+def decode_base64(text: object) -> NDArray[Any]:
     """The tensor in one ``b64ndarrays`` entry of a JSON file."""
+    if not isinstance(text, str):
+        raise ParseError(f"a stored tensor is not base64: found {type(text).__name__}")
     try:
         return decode_array(base64.b64decode(text, validate=True))[0]
-    except binascii.Error as error:
+    except ValueError as error:
         raise ParseError(f"a stored tensor is not base64: {error}") from None
 
 
@@ -79,16 +84,22 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
         for _ in range(count):
             (length,) = struct.unpack_from("<Q", data, offset)
             names.append(data[offset + 8 : offset + 8 + length].decode("utf-8"))
-            offset += 8 + length
+            offset = min(offset + 8 + length, len(data))
         (arrays,) = struct.unpack_from("<Q", data, offset)
     except struct.error as error:
         raise ParseError(f"a parameter file is cut short: {error}") from None
+    except UnicodeDecodeError:
+        place = f"byte {offset + 8}"
+        raise ParseError(f"a parameter file: {place}: the name of a tensor is no text") from None
     if arrays != count:
         raise ParseError(f"a parameter file has {count} names and {arrays} tensors")
     offset += 8
     params = {}
     for name in names:
-        params[name], offset = decode_array(data, offset)
+        try:
+            params[name], offset = decode_array(data, offset)
+        except ParseError as error:
+            raise ParseError(f"a parameter file: byte {offset}: '{name}': {error}") from None
     return params
 
 

@@ -30,7 +30,7 @@ class Metadata:
         if index >= len(entries):
             raise ParseError(f"meta[{key}][{index}] does not exist; {key} has {len(entries)}")
         found = self._graph.decode(entries[index])
-        return finish(found) if isinstance(found, Expr) else found
+        return finish(found, self._graph) if isinstance(found, Expr) else found
 
 
 class TokenStream:
@@ -43,7 +43,11 @@ class TokenStream:
         try:
             self.metadata = Metadata(source.metadata, meta_table)
         except ParseError as error:
-            raise ParseError(f"in #[metadata]: {error}") from None
+            line, column = source.position(source.metadata_pos)
+            if error.line:  # within the section
+                column = error.column if error.line > 1 else column + error.column - 1
+                line += error.line - 1
+            raise ParseError(f"in #[metadata]: {error.message}", line, column) from None
 
     @property
     def token(self) -> Token:

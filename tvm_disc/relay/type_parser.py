@@ -15,7 +15,6 @@ from .lexer import Token
 from .module import IRModule
 from .token_stream import TokenStream
 
-_DTYPE = re.compile(r"(?:u?int|float|bfloat|bool|handle|custom)\d*(?:x\d+)?$")
 _INT = re.compile(r"(-?\d+)(?:([iu])(\d+))?$")
 _FLOAT = re.compile(r"(-?[^f]+|-?inf)(?:f(\d*))?$")
 
@@ -64,7 +63,7 @@ class TypeParser(TokenStream):
                 return scope[name]
         if name in self.types:
             return ty.TypeCall(self.types[name], self._type_args())
-        if _DTYPE.match(name):
+        if ty.is_dtype(name):
             return ty.scalar_type(name)
         if name == "Ref" and self.at("["):
             (value,) = self._type_args()
@@ -121,7 +120,7 @@ class TypeParser(TokenStream):
             dims = self._dims()
         self.expect(",", "between the shape and the element type")
         dtype = self.expect_kind("name", "an element type")
-        if not _DTYPE.match(dtype.text):
+        if not ty.is_dtype(dtype.text):
             self.fail(f"unknown element type {dtype.text!r}", dtype)
         self.expect("]", "after the element type")
         return ty.TensorType(tuple(dims), dtype.text)
@@ -147,6 +146,8 @@ class TypeParser(TokenStream):
         text = self.expect_kind("int", "a dimension: a number, ? or meta[...]").text
         if not text.isdigit():
             self.fail(f"a dimension is a plain non-negative number, not {text}", token)
+        if len(text) > 19 or int(text) >= 1 << 63:
+            self.fail("a dimension is less than 2**63", token)
         return int(text)
 
     def _meta_type(self) -> ty.Type:

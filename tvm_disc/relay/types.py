@@ -7,8 +7,14 @@ is known about it.  Use ``structural_equal`` to compare types the way Relay comp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+
+_DTYPE = re.compile(
+    r"(?:u?int(?:1|2|4|8|16|32|64)|float(?:16|32|64|4_\w+|6_\w+|8_\w+)|bfloat16|bool|handle)"
+    r"(?:x[1-9][0-9]{0,3})?"
+)
 
 DIM_OPS = {
     "Add": "+",
@@ -125,7 +131,14 @@ def as_dim(value: object) -> Dim:
     number = int(value.__index__())
     if number < 0:
         raise ValueError(f"a dimension cannot be negative, found {number}")
+    if number >= 1 << 63:
+        raise ValueError("a dimension is less than 2**63")
     return number
+
+
+def is_dtype(name: object) -> bool:
+    """Whether this is the name of an element type."""
+    return isinstance(name, str) and _DTYPE.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
@@ -140,7 +153,10 @@ class TensorType(Type):
         if not isinstance(shape, Iterable):  # a lone number is a common slip
             raise TypeError(f"a shape is a sequence of dimensions, found {shape!r}")
         object.__setattr__(self, "shape", tuple(as_dim(d) for d in shape))
-        object.__setattr__(self, "dtype", str(self.dtype))
+        dtype = str(self.dtype)
+        if not is_dtype(dtype):
+            raise ValueError(f"expected an element type such as float32 or int64, found {dtype!r}")
+        object.__setattr__(self, "dtype", dtype)
 
 
 @dataclass(frozen=True)

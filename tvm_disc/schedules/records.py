@@ -125,7 +125,7 @@ def read_records(path: Path, context: Context, *others: Context) -> Records:
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         data = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(data, Mapping) or any(k not in data for k in _FIELDS):
         return None

@@ -7,11 +7,17 @@ b*s < 48 ?
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from tvm_disc.errors import BadInput
+
 Expr: TypeAlias = Any
+DEEPEST = 64  # questions on a path of a tree that is read from a file
+_FORM = '{"run": ...} or {"if": text, "below": integer, "then": ..., "else": ...}'
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,40 @@ def to_json(tree: Tree, features: Sequence[str], variants: Sequence[Any]) -> dic
         "then": to_json(tree.below, features, variants),
         "else": to_json(tree.rest, features, variants),
     }
+
+
+def read_trees(path: Path) -> dict[str, Any]:
+    """Trees by group as a file has them; groups without a choice are left out.
+
+    Raises:
+        BadInput: the file cannot be read, or something in it is no tree.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"dispatch: {path}: {error}") from None
+    if not isinstance(found, dict):
+        raise BadInput(f"dispatch: {path}: expected an object of trees by group")
+    for group, tree in found.items():
+        if tree != {}:
+            _check_form(tree, f"dispatch: {path}: group {group[:80]!r}")
+    return {group: tree for group, tree in found.items() if tree}
+
+
+def _check_form(tree: Any, where: str) -> None:
+    stack = [(tree, 0)]
+    while stack:
+        node, level = stack.pop()
+        if level > DEEPEST:
+            raise BadInput(f"{where}: expected at most {DEEPEST} questions on a path")
+        if isinstance(node, dict) and "run" in node:
+            continue
+        fits = isinstance(node, dict) and {"if", "below", "then", "else"} <= set(node)
+        fits = fits and isinstance(node["if"], str)
+        at = node["below"] if fits else None
+        if not isinstance(at, int) or abs(at) >= 1 << 63:
+            raise BadInput(f"{where}: expected {_FORM}, found {str(node)[:80]}")
+        stack += [(node["then"], level + 1), (node["else"], level + 1)]
 
 
 def from_json(data: Mapping[str, Any], features: Sequence[str], variants: Sequence[Any]) -> Tree:

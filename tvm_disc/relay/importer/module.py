@@ -24,6 +24,7 @@ from tvm_disc.relay.importer.external import Describer, External
 from tvm_disc.relay.importer.functions import MAX_DEPTH, Entry
 from tvm_disc.relay.importer.inputs import declare
 from tvm_disc.relay.importer.kinds import Hole, Kinds, TupleKind, WideKey, Wider, joined
+from tvm_disc.relay.importer.operands import check_operands, lowered
 from tvm_disc.relay.importer.positions import counted
 from tvm_disc.relay.importer.scopes import (
     Bottom,
@@ -75,6 +76,9 @@ def import_module(
         TypeMismatch: operands that do not fit.
         ShapeConflict: dims that can never agree.
     """
+    if "main" not in mod:
+        names = ", ".join(f"@{g.name_hint}" for g in mod.get_global_vars()) or "none"
+        raise TypeMismatch(f"expected a module with a function @main; its functions: {names}")
     main = mod["main"]
     if not isinstance(main, ast.Function):
         raise Unsupported("the module's 'main' is not a function")
@@ -332,6 +336,7 @@ class _Importer(Branches):
                 raise TypeMismatch(
                     self.ctx.where(f"argument {k}: expected a tensor, found {found}")
                 )
+        check_operands(self.ctx, row, args)
         if row.value is not None:
             value = row.value(self.ctx, args, call.attrs)
             if value is not None:
@@ -342,7 +347,7 @@ class _Importer(Branches):
         known = decided(self.ctx, name, args)
         if known is not None:
             return known
-        result = row.lower(self.ctx, args, call.attrs)
+        result = lowered(self.ctx, row, args, call.attrs)
         return counted(self.ctx, name, args, ranged(self.ctx, name, args, result))
 
     def _value_dtype(self, name: str, args: list[Any], attrs: Mapping[str, Any]) -> str:

@@ -193,7 +193,7 @@ ROWS: tuple[OpRow, ...] = (
     ),
     OpRow(
         "dyn.strided_slice",
-        ("data", "begin", "end", "strides", "slice_mode"),
+        ("data", "begin", "end", "strides"),
         {
             "begin": REQUIRED,
             "end": REQUIRED,

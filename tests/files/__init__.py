@@ -1,0 +1,1 @@
+"""Files that were damaged: mutations of what is recorded, by format."""

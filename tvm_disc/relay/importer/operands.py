@@ -1,0 +1,70 @@
+"""Operands of a call against what its operator takes, before and after its rule sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.relay.importer.context import Emitter
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.ops.row import OpRow
+
+# Arguments that hold positions. `one_hot` compares its indices, and those may be anything.
+_POSITIONS = ("indices", "sparse_indices", "sparse_indptr", "box_indices", "*indices")
+_COMPARED = ("one_hot", "dyn.one_hot", "vision.non_max_suppression")
+# What a rule raises that was written for operands of other ranks or attributes of other types.
+_UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def check_operands(ctx: Emitter, row: OpRow, args: Sequence[Any]) -> None:
+    """Refuse a call with another number of operands, tuples for tensors, or positions that are
+    no integers.
+
+    Raises:
+        TypeMismatch: with the operator, its place in the source and the argument.
+    """
+    if len(args) != len(row.args):
+        names = ", ".join(n.lstrip("*") for n in row.args) or "none"
+        raise TypeMismatch(
+            ctx.where(f"expected {len(row.args)} operands ({names}), found {len(args)}")
+        )
+    for name, whole, arg in zip(row.args, row.tuple_args, args, strict=True):
+        if isinstance(arg, tuple) != whole:
+            expected, found = ("a tuple", "a tensor") if whole else ("a tensor", "a tuple")
+            raise TypeMismatch(
+                ctx.where(f"operand '{name.lstrip('*')}': expected {expected}, found {found}")
+            )
+        if name in _POSITIONS and row.name not in _COMPARED:
+            for tensor in arg if isinstance(arg, tuple) else (arg,):
+                _check_integers(ctx, name.lstrip("*"), tensor)
+
+
+def _check_integers(ctx: Emitter, name: str, tensor: Any) -> None:
+    if isinstance(tensor, Tensor) and not tensor.dtype.startswith(("int", "uint")):
+        raise TypeMismatch(
+            ctx.where(f"operand '{name}': expected integers, found {tensor.dtype}; cast them")
+        )
+
+
+def lowered(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """What the operator's rule makes of a call.
+
+    Raises:
+        TypeMismatch: the rule has no answer for operands or attributes like these.
+    """
+    assert row.lower is not None
+    try:
+        return row.lower(ctx, args, attrs)
+    except _UNFIT as error:
+        types = ", ".join(_shown(a) for a in args)
+        given = ", ".join(f"{k}={str(v)[:40]}" for k, v in attrs.items())
+        raise TypeMismatch(
+            ctx.where(f"it does not take ({types}) with {given or 'no attributes'}: {error}")
+        ) from error
+
+
+def _shown(arg: Any) -> str:
+    if isinstance(arg, tuple):
+        return f"({', '.join(_shown(a) for a in arg)})"
+    return f"{arg.dtype}[{', '.join(map(str, arg.dims))}]" if isinstance(arg, Tensor) else "?"
