@@ -26,6 +26,7 @@ from .errors import BadOption
 __all__ = ["ENVIRONMENT", "Options"]
 
 MAX_DEBUG = 5
+MOST_THREADS = 1 << 16
 
 
 # Metadata of a field: whether it changes the generated code, and its environment variable.
@@ -72,10 +73,22 @@ class Options:
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 
     def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 1:
-            raise BadOption(f"threads: expected at least 1, found {self.threads}")
+        if self.threads is not None:
+            _integer("threads", self.threads)
+            if self.threads < 1:
+                raise BadOption(f"threads: expected at least 1, found {self.threads}")
+            if self.threads > MOST_THREADS:
+                raise BadOption(f"threads: expected at most {MOST_THREADS}, found {self.threads}")
+        _integer("debug", self.debug)
         if not 0 <= self.debug <= MAX_DEBUG:
             raise BadOption(f"debug: expected 0 .. {MAX_DEBUG}, found {self.debug}")
+        for name in ("fuse", "versions", "verify", "load"):
+            if not isinstance(getattr(self, name), bool):
+                raise BadOption(f"{name}: expected True or False, found {getattr(self, name)!r}")
+        for name in ("dump_dir", "records", "dispatch"):
+            path = getattr(self, name)
+            if path is not None and not isinstance(path, str | os.PathLike):
+                raise BadOption(f"{name}: expected a path, found {path!r}")
 
     @classmethod
     def from_env(
@@ -88,6 +101,8 @@ class Options:
         raises: BadOption, naming the variable, if its value does not parse or is out of range.
         """
         base = cls() if base is None else base
+        if not isinstance(base, cls):
+            raise BadOption(f"options: expected tvm_disc.Options, found {type(base).__name__}")
         environ = os.environ if environ is None else environ
         for name, (option, parse) in ENVIRONMENT.items():
             text = environ.get(name, "")
@@ -104,6 +119,11 @@ class Options:
         """The options that change the generated code, as (name, value) pairs."""
         changing = (f.name for f in fields(self) if f.metadata.get("changes_code"))
         return tuple((name, getattr(self, name)) for name in changing)
+
+
+def _integer(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadOption(f"{name}: expected an integer, found {value!r}")
 
 
 _DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Options)}

@@ -3,13 +3,18 @@
 #define TVM_DISC_H_
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -19,15 +24,11 @@ namespace tvm_disc {
 
 constexpr int32_t kAbiVersion = 4;
 
-// The system looks for a name without a folder among its own libraries, not here.
-inline std::string FilePath(const std::string& path) {
-  return path.find('/') == std::string::npos ? "./" + path : path;
-}
-
 class Program {
  public:
-  // Throws std::runtime_error if the file is no program, one of another ABI version, or one that
-  // this processor does not run: the message says what it lacks, and what to build instead.
+  // Throws std::runtime_error if the file is no program, not all of one, one of another ABI version,
+  // or one that this processor does not run: the message says what it lacks, and what to build
+  // instead. A program that was saved over a loaded one is loaded beside it.
   // Of a program for several processors the best runs that this one can, or `level`, by name.
   explicit Program(const std::string& path, const std::string& level = "")
       : module_(Load(path, &signature_, &levels_)), level_(Choose(path, level)) {
@@ -58,9 +59,61 @@ class Program {
   }
 
  private:
+  // The file while it is checked and loaded: as one open file, whatever its path comes to mean,
+  // and under a name of its own, because the system's loader gives an old library for a known name.
+  class File {
+   public:
+    explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_NONBLOCK)) {
+      if (fd_ < 0) throw std::runtime_error(path + ": " + std::strerror(errno));
+      const char* where = std::getenv("TMPDIR");
+      folder_ = std::string(where != nullptr ? where : "/tmp") + "/tvm_disc.XXXXXX";
+      struct stat status;
+      std::string problem;
+      if (fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
+        problem = "not a program saved by tvm_disc";
+      } else if (!Whole(status.st_size)) {
+        problem = "not a program saved by tvm_disc, or not all of one; save or copy it again";
+      } else if (mkdtemp(folder_.data()) == nullptr) {
+        problem = "no temporary folder: " + folder_;
+      } else if (symlink(("/proc/self/fd/" + std::to_string(fd_)).c_str(), name().c_str()) != 0) {
+        rmdir(folder_.c_str());
+        problem = "no temporary name: " + name();
+      }
+      if (problem.empty()) return;
+      close(fd_);
+      throw std::runtime_error(path + ": " + problem);
+    }
+    ~File() {
+      unlink(name().c_str());
+      rmdir(folder_.c_str());
+      close(fd_);
+    }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+
+    std::string name() const { return folder_ + "/program.so"; }
+
+   private:
+    // Whether the file ends in a trailer that gives its length. The trailer's checksums are compared
+    // by Python's load.
+    bool Whole(int64_t size) const {
+      char trailer[36];
+      uint64_t library, manifest;
+      if (pread(fd_, trailer, sizeof(trailer), size - 36) != 36) return false;
+      std::memcpy(&library, trailer + 16, 8);
+      std::memcpy(&manifest, trailer + 24, 8);
+      return std::memcmp(trailer, "tvm_disc", 8) == 0 &&
+             library + manifest + 36 == static_cast<uint64_t>(size);
+    }
+
+    int fd_;
+    std::string folder_;
+  };
+
   static tvm::ffi::Module Load(const std::string& path, std::string* signature,
                                std::vector<std::string>* levels) {
-    void* library = dlopen(FilePath(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+    const File file(path);
+    void* library = dlopen(file.name().c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(dlerror());
     auto abi = static_cast<const int32_t*>(dlsym(library, "tvm_disc_abi"));
     auto text = static_cast<const char*>(dlsym(library, "tvm_disc_signature"));
@@ -75,7 +128,7 @@ class Program {
     *signature = text;
     std::istringstream lines(static_cast<const char*>(dlsym(library, "tvm_disc_levels")));
     for (std::string line; std::getline(lines, line);) levels->push_back(line);
-    return tvm::ffi::Module::LoadFromFile(FilePath(path));
+    return tvm::ffi::Module::LoadFromFile(file.name());
   }
 
   int64_t Choose(const std::string& path, const std::string& level) const {

@@ -81,13 +81,17 @@ def test_a_failed_guard_is_an_exception(program: Path, tmp_path: Path) -> None:
 
 
 def test_other_files_and_versions_are_refused(
-    program: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: Path, saved: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = tmp_path / "text.so"
     text.write_text("no library")
     assert "error:" in run(program, text, 16, 1).stderr
     other = Path(tvm_ffi.__file__).parent / "lib" / "libtvm_ffi.so"
     assert "not a program saved by tvm_disc" in run(program, other, 16, 1).stderr
+    part = tmp_path / "part.so"
+    part.write_bytes(saved.read_bytes()[:-1000])
+    assert "not all of one; save or copy it again" in run(program, part, 16, 1).stderr
+    assert "No such file" in run(program, tmp_path / "none.so", 16, 1).stderr
     header = (root / "examples" / "cpp" / "tvm_disc.h").read_text()
     assert f"kAbiVersion = {export.ABI_VERSION};" in header
     monkeypatch.setattr(export, "ABI_VERSION", 9)

@@ -1,4 +1,4 @@
-"""One shared library: machine code, the constant section and the manifest.
+"""One shared library: machine code and the constant section; the manifest follows in the file.
 
 The constants are linked in as they are and bound by a constructor when the library is loaded, so
 that a process with nothing but TVM's runtime can call ``main`` at once, and several processes
@@ -7,19 +7,25 @@ share the pages.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import tvm
 from tvm.support import cc
 
+from tvm_disc.codegen.artifact import (
+    Trailer,
+    append_manifest,
+    opened,
+    read_description,
+    replacing,
+)
 from tvm_disc.codegen.elf import Symbol, rename_symbols
 from tvm_disc.codegen.entry_code import PREFIX, entry_source, own_name
 from tvm_disc.codegen.threads.module import threads_module
@@ -27,11 +33,15 @@ from tvm_disc.errors import ArtifactError
 from tvm_disc.processor import Level
 
 ABI_VERSION = 4
-MANIFEST_SYMBOL = "tvm_disc_manifest"
 ABI_SYMBOL = "tvm_disc_abi"
 SIGNATURE_SYMBOL = "tvm_disc_signature"
 COMPILERS = ("cc", "gcc", "clang")
 _PLAIN = {"x86_64": ["-march=x86-64"], "aarch64": ["-march=armv8-a"]}
+# What the runtime reads of every manifest.
+_REQUIRED = (
+    *("inputs", "outputs", "results", "direct", "kernels", "launches"),
+    *("calls", "shapes", "levels", "threads"),
+)
 
 _SOURCE = """
 #include <stdint.h>
@@ -46,10 +56,6 @@ _SECTION = """
 tvm_disc_constants:
 .incbin "{constants}"
 .byte 0
-.globl {symbol}
-{symbol}:
-.incbin "{manifest}"
-.byte 0
 .section .note.GNU-stack,"",@progbits
 """
 
@@ -61,31 +67,31 @@ def export(
     path: Path,
     compiler: str | None = None,
 ) -> None:
-    """Write a self-contained shared library.
+    """Write a self-contained shared library; one that is there already is replaced as a whole.
 
     Args:
         modules: the machine code, one for each of the manifest's levels.
 
     Raises:
-        ArtifactError: no folder for it, no C compiler to link with, or that failed.
+        ArtifactError: no place to write to, no C compiler to link with, or that failed.
     """
-    if not path.resolve().parent.is_dir():
-        raise ArtifactError(f"{path}: there is no folder {path.resolve().parent}")
     known = COMPILERS if compiler is None else (compiler,)
     compiler = next((c for c in known if shutil.which(c)), None)
     if compiler is None:
         raise ArtifactError(
             f"saving needs a C compiler to link with; found none of {', '.join(known)}"
         )
-    with tempfile.TemporaryDirectory() as folder:
+    with replacing(path) as library, tempfile.TemporaryDirectory() as folder:
         objects, entries = _code_objects(Path(folder), modules)
         if manifest["threads"]:
             objects.append(_threads_object(Path(folder), manifest["threads"]))
         objects += _objects(compiler, Path(folder), constants, manifest, entries)
         try:
-            cc.cross_compiler(compiler)(str(path), objects)
+            cc.cross_compiler(compiler)(str(library), objects)
         except RuntimeError as error:
             raise ArtifactError(f"{compiler} could not link {path}: {error}") from None
+        saved = {"abi": ABI_VERSION, "tvm": tvm.__version__, **manifest}
+        append_manifest(library, saved, ABI_VERSION)
 
 
 def _code_objects(folder: Path, modules: Sequence[Any]) -> tuple[list[str], list[str]]:
@@ -120,10 +126,9 @@ def _objects(
     manifest: Mapping[str, Any],
     entries: Sequence[str],
 ) -> list[str]:
-    data, text = folder / "constants.bin", folder / "manifest.json"
+    data = folder / "constants.bin"
     constants.tofile(data)
-    text.write_text(json.dumps({"abi": ABI_VERSION, "tvm": tvm.__version__, **manifest}))
-    section = _SECTION.format(constants=data, manifest=text, symbol=MANIFEST_SYMBOL)
+    section = _SECTION.format(constants=data)
     source = _SOURCE.format(
         abi_symbol=ABI_SYMBOL,
         abi=ABI_VERSION,
@@ -158,28 +163,30 @@ def signature_text(manifest: Mapping[str, Any]) -> str:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a saved program, without running it.
+    """The manifest of a saved program, for whatever processor, without loading it.
 
     Raises:
-        ArtifactError: the file is missing, no library, not ours, or of another ABI version.
+        ArtifactError: the file is missing, not ours, damaged, or of another ABI version.
     """
-    if not path.exists():
-        raise ArtifactError(f"{path}: no such file")
-    try:
-        library = ctypes.CDLL(str(path.resolve()))
-        text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, MANIFEST_SYMBOL)))
-    except (OSError, ValueError) as error:
-        raise ArtifactError(f"{path}: not a program saved by tvm_disc ({error})") from None
-    manifest: dict[str, Any] = json.loads(text)
-    if manifest.get("abi") != ABI_VERSION:
+    with opened(path) as file:
+        return checked_manifest(path, file)[0]
+
+
+def checked_manifest(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], Trailer]:
+    """The manifest and the trailer of a file that this package can load."""
+    manifest, trailer = read_description(path, file)
+    if trailer.abi != ABI_VERSION:
         raise ArtifactError(
-            f"{path}: saved with ABI version {manifest.get('abi')}, this package reads "
+            f"{path}: saved with ABI version {trailer.abi}, this package reads "
             f"version {ABI_VERSION}; compile the model again"
         )
-    saved, found = manifest["tvm"], tvm.__version__
+    missing = [key for key in ("tvm", *_REQUIRED) if key not in manifest]
+    if missing:
+        raise ArtifactError(f"{path}: the program's description lacks {', '.join(missing)}")
+    saved, found = str(manifest["tvm"]), tvm.__version__
     if saved.split(".")[:2] != found.split(".")[:2]:
         raise ArtifactError(
             f"{path}: saved for apache-tvm {saved}, this process has {found}; compile the model "
             "again, or install the version it was saved for"
         )
-    return manifest
+    return manifest, trailer

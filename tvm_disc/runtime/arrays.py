@@ -117,6 +117,16 @@ def as_tensor(array: Any) -> Any:
     return tvm_ffi.from_dlpack(array.view(np.uint16))._create_view(array.shape, "bfloat16")
 
 
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's type of the program's, bfloat16 too, which NumPy has from a package."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    import ml_dtypes
+
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
+
+
 # What turns a TVM tensor into the caller's kind of tensor, by the type of the first input.
 CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: as_array}
 

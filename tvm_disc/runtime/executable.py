@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import tvm
 
-from tvm_disc.codegen.export import export, read_manifest, signature_text
+from tvm_disc.codegen.export import export, signature_text
 from tvm_disc.codegen.formula import evaluate
 from tvm_disc.codegen.host_abi import BIND, DIRECT, ENTRY, POOL
 from tvm_disc.codegen.host_memory import (
@@ -28,6 +27,7 @@ from tvm_disc.codegen.host_memory import (
 )
 from tvm_disc.codegen.profile_host import COUNT, ROOM
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed, WrongProcessor
+from tvm_disc.options import MOST_THREADS
 from tvm_disc.runtime.arrays import (
     CONVERTERS,
     EMPTY,
@@ -47,9 +47,19 @@ from tvm_disc.runtime.arrays import (
 )
 from tvm_disc.runtime.code import Code
 from tvm_disc.runtime.explain import explanation
+from tvm_disc.runtime.inputs import (
+    MOST,
+    PLAIN_TYPES,
+    bound_dims,
+    check_types,
+    described,
+    integer,
+    prepared,
+)
 from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
+from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
 from tvm_disc.schedules.vendor import expose
 
@@ -77,6 +87,7 @@ class Executable:
         self._main: Callable[..., Any] = self._first_call
         self._manifest = code.description()
         self._constants = constants
+        self._saved: Saved | None = None
         self.timings = dict(timings)
         self._outputs: Any = self._manifest["outputs"]
         self._names: list[str] = [name for name, _, _ in self.signature]
@@ -89,6 +100,11 @@ class Executable:
 
     def __repr__(self) -> str:
         return f"<tvm_disc program {signature_text(self._manifest)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, or copied, as the bytes of the library that ``save`` writes."""
+        data = as_bytes(self.save) if self._saved is None else self._saved.read()
+        return _restored, (data, self.timings, self._code.wanted)
 
     def ready(self) -> None:
         """Make the machine code ready now; otherwise the first call does, which then takes longer.
@@ -115,7 +131,8 @@ class Executable:
             function(BIND)(self._constants.ctypes.data, self._home())
         if self._manifest.get("vendor"):
             expose()
-        weakref.finalize(self, function(POOL), 0, 0)
+        # Not at the exit of the process, which gives memory back by itself.
+        weakref.finalize(self, function(POOL), 0, 0).atexit = False
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = function(DIRECT)
         self._main = main
@@ -203,6 +220,7 @@ class Executable:
         """A call that takes or gives boxed values, already flat."""
         if out is not None:
             raise BadInput("out: a program that takes or returns data types allocates its results")
+        check_types(self._names, args)
         try:
             result = self._main(*args)
         except ArtifactError:
@@ -215,6 +233,8 @@ class Executable:
 
     def _general(self, args: tuple[Array, ...]) -> Any:
         """A call with any kind of tensor."""
+        if not PLAIN_TYPES.issuperset(map(type, args)):
+            check_types(self._names, args)
         try:
             result = self._main(*args)
         except ArtifactError:
@@ -235,6 +255,7 @@ class Executable:
         count = len(self._manifest["results"])
         if len(outputs) != count:
             raise BadInput(f"out: expected {count} tensors, found {len(outputs)}")
+        check_types(self._names, args)
         try:
             self._main(*args, *outputs)
         except ArtifactError:
@@ -292,47 +313,27 @@ class Executable:
             expected = ", ".join(self._names)
             raise BadInput(f"expected {len(self._names)} inputs ({expected}), found {len(args)}")
         if isinstance(error, MemoryError):
-            raise MemoryError(f"out of memory for {self._found(args)}") from None
-        prepared = [as_tensor(self._prepare(k, a)) for k, a in enumerate(args)]
+            raise MemoryError(f"out of memory for {described(self._names, args)}") from None
+        converted = [as_tensor(a) for a in self._prepared(args)]
         for k, tensor in enumerate(outputs):
             check_writable(k, tensor)
         written = [as_tensor(x) for x in outputs]
-        pairs = zip((*prepared, *written), (*args, *outputs), strict=True)
+        pairs = zip((*converted, *written), (*args, *outputs), strict=True)
         if any(p is not a for p, a in pairs):
             try:
-                return self._main(*prepared, *written)
+                return self._main(*converted, *written)
             except Exception as again:
                 error = again
         if isinstance(error, MemoryError):
-            raise MemoryError(f"out of memory for {self._found(args)}") from None
-        message = f"{error}; found {self._found(prepared, outputs)}"
+            raise MemoryError(f"out of memory for {described(self._names, args)}") from None
+        message = f"{error}; found {described(self._names, converted, outputs)}"
         bad = isinstance(error, TypeError | BufferError) or "expected" in str(error)
         kind = BadInput if bad or "shares memory" in str(error) else GuardFailed
         raise kind(message) from None
 
-    def _prepare(self, position: int, value: Array) -> Array:
-        name, _, dtype = self.signature[position]
-        if isinstance(value, int | float | bool | list | tuple | np.generic):
-            return np.ascontiguousarray(np.asarray(value, dtype=dtype)).reshape(np.shape(value))
-        if isinstance(value, np.ndarray):
-            if value.dtype.kind not in "biufcV":
-                raise BadInput(f"input '{name}': expected dtype {dtype}, found {value.dtype}")
-            plain = value.flags.c_contiguous and value.flags.writeable
-            return value if plain else np.array(value, order="C")
-        if hasattr(value, "contiguous"):
-            return value.detach().contiguous()
-        if not hasattr(value, "__dlpack__"):
-            raise BadInput(f"input '{name}': expected a tensor, found {type(value).__name__}")
-        return value
-
-    def _found(self, args: Sequence[Array], outputs: Sequence[Array] = ()) -> str:
-        named = [*zip(self._names, args, strict=True)]
-        named += [(f"output {k}", tensor) for k, tensor in enumerate(outputs)]
-        parts = []
-        for name, value in named:
-            dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
-            parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
-        return ", ".join(parts)
+    def _prepared(self, args: Sequence[Array]) -> list[Array]:
+        signature = self._manifest["inputs"]
+        return [prepared(n, t, a) for (n, _, t), a in zip(signature, args, strict=True)]
 
     def keep_memory(self, limit_bytes: int, results_bytes: int | None = None) -> None:
         """Give all idle memory back to the system, and keep at most this much from now on.
@@ -344,8 +345,9 @@ class Executable:
             results_bytes: for results that nobody holds any more; as much as ``limit_bytes`` if
                 left out, at first 256 MiB.
         """
-        limit = max(0, limit_bytes)
-        self._call_pool(limit, limit if results_bytes is None else max(0, results_bytes))
+        limit = integer("limit_bytes", limit_bytes, 0, MOST)
+        results = limit if results_bytes is None else results_bytes
+        self._call_pool(limit, integer("results_bytes", results, 0, MOST))
 
     def memory_statistics(self) -> dict[str, int]:
         """Workspace ``requests`` so far, ``misses`` that went to the system, bytes ``kept``, and
@@ -363,8 +365,7 @@ class Executable:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        if count < 1:
-            raise BadInput(f"threads: expected at least 1, found {count}")
+        count = integer("threads", count, 1, MOST_THREADS)
         words = self._state()
         words[THREADS] = count
 
@@ -385,18 +386,7 @@ class Executable:
         Raises:
             BadInput: a shape is missing or has the wrong rank.
         """
-        return evaluate(self._manifest["workspace_bytes"], self._bind(shapes))
-
-    def _bind(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        dims: dict[str, int] = {}
-        for name, declared, _ in self.signature:
-            if name not in shapes or len(shapes[name]) != len(declared):
-                found = list(shapes[name]) if name in shapes else "nothing"
-                expected = ", ".join(declared)
-                raise BadInput(f"shape of '{name}': expected [{expected}], found {found}")
-            for dim, size in zip(declared, shapes[name], strict=True):
-                dims.setdefault(dim, int(size))
-        return dims
+        return evaluate(self._manifest["workspace_bytes"], bound_dims(self.signature, shapes))
 
     def explain(
         self,
@@ -413,7 +403,7 @@ class Executable:
             BadInput: a shape does not fit, or the picture's ending is unknown.
             Unsupported: a picture is asked for and matplotlib is not installed.
         """
-        dims = None if shapes is None else self._bind(shapes)
+        dims = None if shapes is None else bound_dims(self.signature, shapes)
         if picture is not None:
             draw(self._manifest["calls"], self._manifest["refused"], Path(picture), dims)
         lines = explanation(self._manifest, self._code.lines(), dims)
@@ -429,13 +419,13 @@ class Executable:
         """
         args = self._flat(args, kwargs)
         self._general(args)  # tells what is wrong with the arguments, and warms up
-        prepared = [self._prepare(k, a) for k, a in enumerate(args)]
+        converted = [as_tensor(a) for a in self._prepared(args)]
         record = new_record(max(64, 4 * len(self.launches)))
         found = Profile()
         while len(found.calls) < repeat:
             record[COUNT] = 0
             start = time.perf_counter_ns()
-            self._main(*prepared, record.ctypes.data)
+            self._main(*converted, record.ctypes.data)
             python_ns = time.perf_counter_ns() - start
             if record[COUNT] > record[ROOM]:  # a loop ran more kernels than there is room for
                 record = new_record(2 * int(record[COUNT]))
@@ -456,7 +446,7 @@ class Executable:
         Raises:
             ArtifactError: this program was loaded, or nothing can link it.
         """
-        if self._constants is None:
+        if self._saved is not None or self._constants is None:
             raise ArtifactError("a loaded program cannot be saved again; copy its file")
         export(self._code.modules, self._constants, self._code.manifest, Path(path), compiler)
 
@@ -473,14 +463,26 @@ def load(path: str | Path, level: str | None = None) -> Executable:
             the best that this processor has.
 
     Raises:
-        ArtifactError: the file is missing, not ours, or of another version.
+        ArtifactError: the file is missing, not ours, damaged, or of another version.
         WrongProcessor: it, or that level, was compiled for another processor.
         BadOption: it has no such level.
     """
-    manifest = read_manifest(Path(path))
-    code = Code([tvm.runtime.load_module(str(path))], manifest, level, saved=True)
+    return _of_file(load_saved(Path(path)), level)
+
+
+def _restored(data: bytes, timings: Mapping[str, float], level: str | None) -> Executable:
+    """A program from its pickled form."""
+    return _of_file(load_bytes(data), level, timings)
+
+
+def _of_file(
+    saved: Saved, level: str | None, timings: Mapping[str, float] | None = None
+) -> Executable:
+    code = Code([saved.module], saved.manifest, level, saved=True)
     try:
         code.check()
     except WrongProcessor as error:
-        raise WrongProcessor(f"{path}: {error}") from None
-    return Executable(code)
+        raise WrongProcessor(f"{saved.path}: {error}") from None
+    exe = Executable(code, timings=timings or {})
+    exe._saved = saved
+    return exe

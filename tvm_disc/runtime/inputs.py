@@ -1,0 +1,152 @@
+"""What a call may be given: Python numbers and tensors of any library, and refusals by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import BadInput
+from tvm_disc.runtime.arrays import numpy_dtype
+
+MOST = 2**63 - 1  # what programs count with
+_NUMBERS = "biuf"  # kinds of NumPy's dtypes, each fits into those after it
+_SAMPLE = 40  # characters of a value in a message
+# Types whose values are what they seem; others are looked at once.
+PLAIN_TYPES: set[type] = {np.ndarray}
+
+
+def check_types(names: Sequence[str], args: Sequence[Any]) -> None:
+    """Refuse arrays of which programs would read a part only, by DLPack.
+
+    Raises:
+        BadInput: an input is a masked array.
+    """
+    for name, value in zip(names, args, strict=False):
+        if isinstance(value, np.ma.MaskedArray):
+            raise BadInput(
+                f"input '{name}': expected a tensor, found a masked array, whose mask has no "
+                "meaning here; give x.filled(value)"
+            )
+        PLAIN_TYPES.add(type(value))
+
+
+def prepared(name: str, dtype: str, value: Any) -> Any:
+    """A tensor that programs can read, for whatever stands for one.
+
+    Raises:
+        BadInput: nothing does, or numbers do not fit ``dtype``.
+    """
+    if isinstance(value, int | float | bool | list | tuple | np.generic):
+        return _converted(name, dtype, value)
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind not in "biufcV":
+            raise BadInput(f"input '{name}': expected dtype {dtype}, found {value.dtype}")
+        plain = value.flags.c_contiguous and value.flags.writeable
+        return value if plain else np.array(value, order="C")
+    if callable(getattr(value, "contiguous", None)) and hasattr(value, "detach"):
+        try:
+            return value.detach().contiguous()
+        except RuntimeError as error:
+            raise BadInput(f"input '{name}': expected a dense tensor: {error}") from None
+    if not hasattr(value, "__dlpack__"):
+        hint = "; numpy.asarray makes one of it" if _has_buffer(value) else ""
+        raise BadInput(f"input '{name}': expected a tensor, found {type(value).__name__}{hint}")
+    return value
+
+
+def _has_buffer(value: Any) -> bool:
+    return isinstance(value, bytes | bytearray | memoryview) or hasattr(value, "__array__")
+
+
+def _converted(name: str, dtype: str, value: Any) -> Any:
+    """Numbers of Python as an array of ``dtype`` that holds the same ones."""
+    try:
+        given = np.asarray(value)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        given = np.asarray(None)
+    if given.dtype.kind not in _NUMBERS and given.dtype.name != "bfloat16" and given.size:
+        raise BadInput(
+            f"input '{name}': expected {dtype} numbers in lists of equal lengths, "
+            f"found {_shown(value)}"
+        )
+    target = numpy_dtype(dtype)
+    with np.errstate(all="ignore"):
+        array = given.astype(target, order="C")
+    if given.size and not _fit(given, array):
+        raise BadInput(
+            f"input '{name}': expected {dtype} numbers, found {_shown(value)}, which would "
+            "change; convert it yourself if that is meant"
+        )
+    return array
+
+
+def _fit(given: np.ndarray, array: np.ndarray) -> bool:
+    """Whether numbers are the same after a conversion, up to the rounding of floats."""
+    kind = array.dtype.kind
+    if kind not in "biu":
+        return bool(np.isfinite(array)[np.isfinite(given)].all())
+    least, most = (0, 1) if kind == "b" else (np.iinfo(array.dtype).min, np.iinfo(array.dtype).max)
+    whole = given.dtype.kind in "biu"
+    return whole and least <= int(given.min()) and int(given.max()) <= most
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # ValueError: an integer of too many digits
+        text = "..."
+    return f"{type(value).__name__} {text[:_SAMPLE]}{'...' if len(text) > _SAMPLE else ''}"
+
+
+def described(names: Sequence[str], args: Sequence[Any], outputs: Sequence[Any] = ()) -> str:
+    """``x: float32[3, 4], y: int`` for messages."""
+    named = [*zip(names, args, strict=True)]
+    named += [(f"output {k}", tensor) for k, tensor in enumerate(outputs)]
+    parts = []
+    for name, value in named:
+        dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+        parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
+    return ", ".join(parts)
+
+
+def integer(what: str, value: Any, least: int, most: int) -> int:
+    """``value`` as an integer of a range.
+
+    Raises:
+        BadInput: it is none.
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise BadInput(f"{what}: expected an integer, found {_shown(value)}")
+    if value < least:
+        raise BadInput(f"{what}: expected at least {least}, found {value}")
+    if value > most:
+        raise BadInput(f"{what}: expected at most {most}, found {_shown(value)}")
+    return int(value)
+
+
+def bound_dims(
+    signature: Sequence[tuple[str, Sequence[str], str]], shapes: Mapping[str, Sequence[int]]
+) -> dict[str, int]:
+    """The dims of a signature by name, from the shapes of inputs.
+
+    Raises:
+        BadInput: a shape is missing, unknown, of the wrong rank, or no sizes.
+    """
+    if not isinstance(shapes, Mapping):
+        raise BadInput(f"shapes: expected a shape by input name, found {_shown(shapes)}")
+    known = [name for name, _, _ in signature]
+    if unknown := [str(name) for name in shapes if name not in known]:
+        raise BadInput(f"shapes: unknown input {', '.join(unknown)}; expected {', '.join(known)}")
+    dims: dict[str, int] = {}
+    for name, declared, _ in signature:
+        shape = shapes.get(name)
+        fits = isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str)
+        if shape is None or not fits or len(shape) != len(declared):
+            found = "nothing" if shape is None else list(shape) if fits else _shown(shape)
+            expected = ", ".join(declared)
+            raise BadInput(f"shape of '{name}': expected [{expected}], found {found}")
+        for axis, (dim, size) in enumerate(zip(declared, shape, strict=True)):
+            dims.setdefault(dim, integer(f"shape of '{name}', axis {axis}", size, 0, MOST))
+    return dims

@@ -1,0 +1,116 @@
+"""Saved programs into this process, and programs as bytes.
+
+The system's loader knows a library by its name and by its inode, and gives an old one for either.
+So every file is loaded under a name of its own, and a file that was written over in place since it
+was loaded is loaded from a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import tvm_ffi
+
+from tvm_disc.codegen.artifact import check_library, machine_name, opened
+from tvm_disc.codegen.export import checked_manifest
+from tvm_disc.errors import ArtifactError
+
+# Checksum of what this process has loaded of each file, by device and inode.
+_LOADED: dict[tuple[int, int], int] = {}
+_LOADING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A library in this process, and the file that it is from."""
+
+    path: Path
+    crc: int
+    manifest: Mapping[str, Any]
+    module: Any
+
+    def read(self) -> bytes:
+        """The bytes of the file.
+
+        Raises:
+            ArtifactError: the file is no longer what was loaded.
+        """
+        with opened(self.path) as file:
+            _, trailer = checked_manifest(self.path, file)
+            if trailer.library_crc != self.crc:
+                raise ArtifactError(
+                    f"{self.path}: another program was saved here since this one was loaded, "
+                    "which can no longer be pickled or copied"
+                )
+            file.seek(0)
+            return file.read()
+
+
+def load_saved(path: Path) -> Saved:
+    """Check a saved program from end to end and load it.
+
+    Raises:
+        ArtifactError: the file is missing, not ours, damaged, of another version or processor.
+    """
+    with opened(path) as file, _LOADING:
+        manifest, trailer = checked_manifest(path, file)
+        check_library(path, file, trailer)
+        machine = machine_name(file)
+        if machine != platform.machine():
+            raise ArtifactError(
+                f"{path}: saved for {machine}, this machine is {platform.machine()}; save it with "
+                "a target and a compiler for this one"
+            )
+        status = os.fstat(file.fileno())
+        key = (status.st_dev, status.st_ino)
+        fresh = _LOADED.setdefault(key, trailer.library_crc) == trailer.library_crc
+        return Saved(path.resolve(), trailer.library_crc, manifest, _module(path, file, fresh))
+
+
+def _module(path: Path, file: IO[bytes], fresh: bool) -> Any:
+    """The library of an open file, under a name that no other has had."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
+            name = Path(folder) / "program.so"
+            if fresh:
+                # Not the path, which may be another file by now.
+                name.symlink_to(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+            else:
+                file.seek(0)
+                with name.open("wb") as copy:
+                    shutil.copyfileobj(file, copy, 1 << 20)
+            return tvm_ffi.load_module(str(name))
+    except (OSError, RuntimeError) as error:
+        raise ArtifactError(f"{path}: cannot be loaded: {error}") from None
+
+
+def load_bytes(data: bytes) -> Saved:
+    """A program from the bytes of its file, which is kept beside as long as the program is."""
+    handle, name = tempfile.mkstemp(prefix="tvm_disc.", suffix=".so")
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    saved = load_saved(Path(name))
+    weakref.finalize(saved, _remove, name, os.getpid())
+    return saved
+
+
+def as_bytes(save: Callable[[Path], None]) -> bytes:
+    """What ``save`` writes."""
+    with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
+        path = Path(folder) / "program.so"
+        save(path)
+        return path.read_bytes()
+
+
+def _remove(name: str, owner: int) -> None:
+    if os.getpid() == owner:  # not in a child that was forked
+        Path(name).unlink(missing_ok=True)
