@@ -95,11 +95,12 @@ def test_accuracy_vectorized_loop(name: str) -> None:
     check(name, bench.build(vecmath.MATH[name], lanes=16))
 
 
+@pytest.mark.parametrize("mcpu", [None, pytest.param("x86-64-v2", marks=need_v2)])
 @pytest.mark.parametrize("name", CORE)
-def test_accuracy_under_reassociation(name: str) -> None:
+def test_accuracy_under_reassociation(name: str, mcpu: str | None) -> None:
     """Reduction kernels are compiled with these flags, and hold these functions."""
     flags = {f"fast-math-{f}": True for f in ("reassoc", "contract", "nsz")}
-    module = bench.build(vecmath.MATH[name], bench.host_target(**flags))
+    module = bench.build(vecmath.MATH[name], bench.host_target(mcpu, **flags))
     check(name, module, signed_zero=False)
 
 

@@ -279,9 +279,10 @@ def log1p_of(b: Body, v: Expr, extra: Expr | None = None) -> Expr:
     mantissa = b.i(b.fmt.mantissa)
     k = b.let("k", tirx.shift_right(b.bits(v + b.c(1.0)) - b.i(b.fmt.sqrt_half), mantissa))
     shift = b.let("ks", b.shifted(k))
-    # 2^-k * (1+v) - 1 without rounding: both parts are exact.
+    # 2^-k * (1+v) - 1 without rounding: both parts are exact. Where k is 0 the second is 0: without
+    # an instruction for product and sum, LLVM may take the sum apart and add v to the -1.
     four = b.float_of(b.shifted(b.i(b.fmt.bias + 2)) - shift)
-    rest = b.fma(b.c(0.25), four, b.c(-1.0))
+    rest = b.select(tirx.EQ(k, b.i(0)), b.c(0.0), b.fma(b.c(0.25), four, b.c(-1.0)))
     f = b.let("f", b.float_of(b.bits(v) - shift) + rest)
     e = b.cast(k, b.fmt.name)
     return b.log_join(b.let("e", e if extra is None else e + extra), f, b.log1p_tail(f))
