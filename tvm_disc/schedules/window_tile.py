@@ -82,12 +82,12 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
         return "a window too large to be written out"
     if geometry(node, rank).strides[-1] > _MOST_STRIDE:
         return "a stride above two"
+    if static_dim(node.shape[-1]) == 1:
+        return "a vector of outputs would be one number"
     summed = node.op.startswith("relax.nn.conv") or "avg" in node.op
     sums = node.dtype if summed else data.dtype
     if (data.dtype, sums) not in _TYPES or not has_masks(machine.lanes * 4, data.dtype):
         return f"no masked vectors of {data.dtype}"
-    if static_dim(node.shape[-1]) == 1:
-        return "a vector of outputs would be one number"
     if data not in group.params:
         return "an input that is computed on the way"
     if any(n is not node and not _lanewise(n) for n in group.nodes):
