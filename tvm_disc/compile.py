@@ -17,7 +17,7 @@ from tvm import relax
 from tvm_disc import errors
 from tvm_disc.codegen.build import emit_levels, uses_workers
 from tvm_disc.codegen.forms import program_launches
-from tvm_disc.codegen.formula import workspace_formula
+from tvm_disc.codegen.formula import under, workspace_formula
 from tvm_disc.codegen.host_abi import plain_dim
 from tvm_disc.codegen.host_numpy import takes_numpy
 from tvm_disc.codegen.kernels import KernelLibrary
@@ -350,7 +350,7 @@ def describe(
     program, general, premises = programs[0], programs[-1], versions[0].premises
     workspace = workspace_formula(program.region)
     for premise in premises:
-        workspace = f"(({workspace}) if {premise.text} else ({workspace_formula(general.region)}))"
+        workspace = under(premise.text, workspace, workspace_formula(general.region))
     return {
         "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
         "outputs": program.output_tree,

@@ -14,10 +14,10 @@ import tvm_disc
 from tests.models import function, rows
 from tvm_disc import compile, relay
 from tvm_disc.codegen import build
-from tvm_disc.codegen.formula import evaluate, formula, workspace_formula
+from tvm_disc.codegen.formula import evaluate, formula, under, workspace_formula
 from tvm_disc.codegen.memory import lifetimes, plan_region
 from tvm_disc.codegen.placement import best_order, overlaps, pack, rounded, supports
-from tvm_disc.codegen.program import Copy, Home, Region, Storage
+from tvm_disc.codegen.program import Copy, Home, Region, Slot, Storage
 from tvm_disc.errors import Unsupported
 
 
@@ -118,6 +118,39 @@ def test_formula_refuses_what_is_no_size() -> None:
         formula(tirx.exp(tirx.Var("x", "float32")))
     with pytest.raises(ValueError, match="not arithmetic"):
         evaluate("[n]", {"n": 1})
+
+
+def test_a_formula_grows_with_the_plan_and_no_faster() -> None:
+    """Every size is made of the one before, twice, and lives beside all of them."""
+    n, one = tirx.Var("n", "int64"), tirx.IntImm("int64", 1)
+    sizes: list[Any] = [n]
+    for _ in range(60):
+        sizes.append(tirx.max(sizes[-1] + one, tirx.floordiv(sizes[-1] * 3, one * 2)))
+    region, storages = chain(sizes)
+    plan_region(region, used_later=storages[:30])
+    text = workspace_formula(region)
+    assert len(text) < 200 * len(sizes)
+    other = under("n > 3", text, "align(n)")
+    for dim in (0, 1, 7):
+        known = [dim]
+        for _ in range(60):
+            known.append(max(known[-1] + 1, known[-1] * 3 // 2))
+        least = sum(map(rounded, known[:30]))
+        assert least <= evaluate(text, {"n": dim}) <= sum(map(rounded, known))
+        assert evaluate(other, {"n": dim}) == (
+            evaluate(text, {"n": dim}) if dim > 3 else rounded(dim)
+        )
+
+
+def test_as_many_stacks_as_there_are_orders() -> None:
+    """Slots that stand on any two of those below: 2^n ways down, each of another height."""
+    dims = [tirx.Var(f"d{k}", "int64") for k in range(40)]
+    slots = [Slot(d, tuple(j for j in (k - 1, k - 2) if j >= 0)) for k, d in enumerate(dims)]
+    text = workspace_formula(Region([], slots=slots))
+    ends = [0, 0]
+    for k in range(40):
+        ends.append(max(ends[-2:]) + rounded(k * 64))
+    assert evaluate(text, {f"d{k}": k * 64 for k in range(40)}) == ends[-1]
 
 
 def test_a_chain_of_kernels_keeps_two_tensors() -> None:

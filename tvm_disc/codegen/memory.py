@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from tvm import tirx
 
-from tvm_disc.codegen.formula import evaluate, formula
+from tvm_disc.codegen.formula import Formulas
 from tvm_disc.codegen.placement import best_order, overlaps, rounded, sample_dims, supports
 from tvm_disc.codegen.program import (
     Copy,
@@ -28,7 +27,6 @@ from tvm_disc.codegen.program import (
     Storage,
 )
 from tvm_disc.errors import Unsupported
-from tvm_disc.schedules.emit import i64
 
 Expr: TypeAlias = Any
 
@@ -110,14 +108,17 @@ def _assign(region: Region, lives: Sequence[Life]) -> None:
 
 
 def _order(sizes: Sequence[Expr], clashes: Sequence[Sequence[int]]) -> list[int]:
+    shared = Formulas()
     try:
-        texts = [formula(size) for size in sizes]
+        texts = [shared.text(size) for size in sizes]
     except Unsupported:  # a size that only the program can compute: as the storages come
         return list(range(len(sizes)))
-    names = sorted({v.name for s in sizes for v in tirx.analysis.undefined_vars(i64(s))})
-    samples = list(sample_dims(names))
     # The layers of a model repeat few sizes.
-    known = {t: [rounded(evaluate(t, dims)) for dims in samples] for t in dict.fromkeys(texts)}
+    distinct = list(dict.fromkeys(texts))
+    columns = [
+        [rounded(v) for v in shared.values(distinct, d)] for d in sample_dims(sorted(shared.dims))
+    ]
+    known = dict(zip(distinct, zip(*columns, strict=True), strict=True))
     rows = [known[text] for text in texts]
     return best_order(np.array(rows, "int64").reshape(len(sizes), -1), clashes)
 

@@ -16,7 +16,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.relay.kernel_ops import REINTERPRET
 from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.graph import Node, is_one, static_dim
-from tvm_disc.schedules import vecmath
+from tvm_disc.schedules import division, vecmath
 from tvm_disc.schedules.emit import (
     const,
     dtype_of,
@@ -189,13 +189,18 @@ def _strided_slice(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(node.inputs[0], at)
 
 
-def _clamp(low: Lowering, position: Expr, extent: Any, mode: str) -> Expr:
-    position, extent, zero = same_lanes(cast(position, "int64"), i64(extent), i64(0))
+COUNTED = "fast"  # negative positions count from the end; others are kept inside
+
+
+def _clamp(position: Expr, extent: Any, mode: str) -> Expr:
+    """A position inside of an axis, whatever it was; an empty axis is not read."""
+    position, extent, zero, one = same_lanes(cast(position, "int64"), i64(extent), i64(0), i64(1))
+    last = tirx.max(extent, one) - one
     if mode == "wrap":
-        return tirx.floormod(position, extent)
-    if mode == "fast":
-        return position
-    return tirx.max(tirx.min(position, extent - const(1, dtype_of(extent))), zero)
+        return division.floor_mod(position, extent)
+    if mode != "clip":
+        position = tirx.Select(position < zero, position + extent, position)
+    return tirx.max(tirx.min(position, last), zero)
 
 
 def _take(low: Lowering, node: Node, index: Index) -> Expr:
@@ -203,11 +208,11 @@ def _take(low: Lowering, node: Node, index: Index) -> Expr:
     mode, axis = node.attrs.get("mode") or "clip", node.attrs["axis"]
     picks_rank = len(picks.shape)
     if axis is None:
-        flat = _clamp(low, low.at(picks, list(index)), product(data.shape), mode)
+        flat = _clamp(low.at(picks, list(index)), product(data.shape), mode)
         return low.at(data, low.space.split(_named(low, flat), data.shape))
     axis %= len(data.shape)
     chosen = low.at(picks, list(index)[axis : axis + picks_rank])
-    row = _named(low, _clamp(low, chosen, data.shape[axis], mode))
+    row = _named(low, _clamp(chosen, data.shape[axis], mode))
     return low.at(data, [*index[:axis], row, *index[axis + picks_rank :]])
 
 
@@ -219,15 +224,8 @@ def _gather_elements(low: Lowering, node: Node, index: Index) -> Expr:
     data, picks = node.inputs
     axis = (node.attrs["axis"] or 0) % len(data.shape)
     at = list(index)
-    at[axis] = _named(low, _wrap_negative(low.at(picks, list(index)), data.shape[axis]))
+    at[axis] = _named(low, _clamp(low.at(picks, list(index)), data.shape[axis], COUNTED))
     return low.at(data, at)
-
-
-def _wrap_negative(position: Expr, extent: Any) -> Expr:
-    """Negative positions count from the end; the result is clamped into the operand."""
-    position, extent, zero = same_lanes(cast(position, "int64"), i64(extent), i64(0))
-    wrapped = tirx.Select(position < zero, position + extent, position)
-    return tirx.max(tirx.min(wrapped, extent - const(1, dtype_of(extent))), zero)
 
 
 def _gather_nd(low: Lowering, node: Node, index: Index) -> Expr:
@@ -241,7 +239,7 @@ def _gather_nd(low: Lowering, node: Node, index: Index) -> Expr:
     at = list(index)[:batch]
     for k in range(depth):
         position = low.at(picks, [*head, i64(k)])
-        at.append(_named(low, _wrap_negative(position, data.shape[batch + k])))
+        at.append(_named(low, _clamp(position, data.shape[batch + k], COUNTED)))
     return low.at(data, [*at, *index[lead:]])
 
 

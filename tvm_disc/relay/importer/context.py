@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,9 @@ Dim: TypeAlias = Any
 def i64(value: int) -> Expr:
     """An int64 literal."""
     return tirx.IntImm("int64", value)
+
+
+PICKING = ("relax.take", "relax.gather_elements", "relax.gather_nd")
 
 
 class Emitter:
@@ -93,10 +97,35 @@ class Emitter:
             raise Unsupported(self.where(f"{what} must be known at compile time, found {dim}"))
         return value
 
+    def require_some(self, axes: Sequence[tuple[int, Dim]], wanted: Sequence[Dim]) -> None:
+        """Axes that positions pick from have elements, if any is wanted."""
+        if any(self.literal(d) == 0 for d in wanted):
+            return
+        for axis, dim in axes:
+            nothing = [tirx.EQ(d, i64(0)) for d in wanted if not self.solver.known_le(i64(1), d)]
+            where = self.where(f"positions along axis {axis}")
+            text = f"{where}: there is nothing to pick, {self.solver.name_of(dim)} is 0"
+            self.solver.require(reduce(tirx.Or, nothing, dim >= 1), where, text)
+
+    def require_picked(self, call: Expr, data: Sequence[Dim], wanted: Sequence[Dim]) -> None:
+        """What reads by position does not read an empty axis: every position is kept inside of
+        its axis, which must have an inside. Both sources of calls ask here."""
+        name = getattr(call.op, "name", "")
+        if name == "relax.gather_nd":
+            batch, depth = int(call.attrs.batch_dims), self.literal(call.args[1].ty.shape[-1])
+            picked = list(enumerate(data))[batch : batch + depth] if depth is not None else []
+        else:
+            axis = call.attrs.axis
+            places = range(len(data)) if axis is None else [int(axis) % len(data)]
+            picked = [(a, data[a]) for a in places]
+        self.require_some(picked, wanted)
+
     # -- emission ------------------------------------------------------------------------------
 
     def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
         """Bind ``call`` to a fresh variable of a tensor type."""
+        if getattr(call.op, "name", "") in PICKING:
+            self.require_picked(call, call.args[0].ty.shape.values, dims)
         ty = relax.TensorType([self.solver.simplify(d) for d in dims], dtype)
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
 

@@ -26,10 +26,16 @@ from tvm_disc.relay.importer.positions import reads_in_order
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
 
+MODES = ("clip", "wrap", "fast")
+
 
 def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     data, picks = args
     axis, mode = attrs["axis"], attrs["mode"]
+    if mode not in MODES:
+        raise TypeMismatch(ctx.where(f"mode: expected one of {', '.join(MODES)}, found {mode!r}"))
+    if "int" not in picks.dtype:
+        raise TypeMismatch(ctx.where(f"positions: expected integers, found {picks.dtype}"))
     if attrs["batch_dims"]:
         return _take_batched(ctx, data, picks, attrs)
     if axis is None:
@@ -52,7 +58,7 @@ def rows(ctx: Emitter, data: Tensor, picks: Tensor, axis: int, mode: str = "clip
         if ctx.same(count, data.dims[axis]):
             return ctx.reshape(data, dims)
         ctx.solver.wish_eq(count, data.dims[axis], ctx.where("positions read all of it in order"))
-    call = R.take(ctx.expr(data), ctx.expr(picks), axis, "wrap" if mode == "wrap" else "clip")
+    call = R.take(ctx.expr(data), ctx.expr(picks), axis, mode)
     return ctx.emit(call, dims, data.dtype)
 
 
@@ -77,6 +83,8 @@ def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Te
     size = number(ctx, data.dims[axis], picks.dtype)
     if attrs["mode"] == "wrap":
         where = apply(ctx, R.floor_mod, picks, size)
+    elif attrs["mode"] == "fast":
+        where = picks  # as the gather reads it
     else:
         last = apply(ctx, R.subtract, size, ctx.scalar(1, picks.dtype))
         where = apply(ctx, R.minimum, picks, last)
@@ -95,8 +103,11 @@ def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Te
 def _pick_one(ctx: Emitter, data: Tensor, axis: int, position: int, mode: str) -> Tensor:
     """A literal index is a slice, which costs nothing."""
     dim = data.dims[axis]
+    ctx.require_some([(axis, dim)], [d for a, d in enumerate(data.dims) if a != axis])
     if mode == "wrap":
-        where = tirx.floormod(i64(position), dim)
+        where = tirx.floormod(i64(position), tirx.max(dim, i64(1)))
+    elif mode == "fast" and position < 0:
+        where = tirx.max(dim + position, i64(0))
     else:
         where = tirx.max(tirx.min(i64(position), dim - 1), i64(0))
     row = sliced(ctx, data, {axis: (where, i64(1), 1)})

@@ -1,0 +1,164 @@
+"""Reads and writes by position stay inside of their operand, for every position and every dim.
+
+An index into an axis without elements is refused by name, unless nothing is asked for. Tensors lie
+between pages that may not be touched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.errors import GuardFailed, TypeMismatch
+
+N = relay.Any()
+PAGE = mmap.PAGESIZE
+LIBC = ctypes.CDLL(None)
+Pick = Callable[[Any, Any], Any]
+
+
+@contextmanager
+def between_pages(*values: np.ndarray) -> Iterator[list[np.ndarray]]:
+    """Copies that begin or end where memory ends; an empty one has no byte."""
+    kept, placed = [], []
+    for k, value in enumerate(values):
+        size = -(-value.nbytes // PAGE) * PAGE
+        memory = mmap.mmap(-1, size + 2 * PAGE)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        for at in (start, start + PAGE + size):
+            assert LIBC.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(PAGE), 0) == 0
+            kept.append(at)
+        offset = PAGE + (0 if k % 2 else size - value.nbytes)
+        copy = np.frombuffer(memory, value.dtype, value.size, offset).reshape(value.shape)
+        copy[...] = value
+        placed.append(copy)
+    try:
+        yield placed
+    finally:
+        for at in kept:
+            LIBC.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(PAGE), 3)
+
+
+def built(pick: Pick, data: tuple[Any, ...], picks: tuple[Any, ...]) -> Any:
+    """A program that picks from float32 data."""
+    x, i = relay.var("x", shape=data), relay.var("i", shape=picks, dtype="int32")
+    return tvm_disc.build(relay.Function([x, i], pick(x, i)))
+
+
+def place(mode: str, position: int, size: int) -> int:
+    """Which element a position means."""
+    if mode == "wrap":
+        return position % size
+    if mode == "fast" and position < 0:
+        position += size
+    return min(max(position, 0), size - 1)
+
+
+POSITIONS = (-(2**31), -100, -3, -1, 0, 1, 2, 5, 100, 2**31 - 1)
+
+
+def _add_one(x: Any) -> Any:
+    return relay.add(x, relay.const(np.float32(1)))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("mode", ["clip", "wrap", "fast"])
+def test_take(mode: str, axis: int | None, fused: bool) -> None:
+    def pick(x: Any, i: Any) -> Any:
+        taken = relay.take(_add_one(x) if fused else x, i, axis=axis, mode=mode)
+        return _add_one(taken) if fused else taken
+
+    executable = built(pick, (N, N), (N,))
+    for shape, count in itertools.product([(0, 3), (3, 0), (0, 0), (1, 1), (2, 3)], (0, 10)):
+        data = np.arange(7, 7 + np.prod(shape), dtype="float32").reshape(shape)
+        picks = np.array(POSITIONS[:count], "int32")
+        size = data.size if axis is None else shape[axis]
+        lines = 1 if axis is None else shape[1 - axis]
+        with between_pages(data, picks) as placed:
+            if size == 0 and count * lines:
+                with pytest.raises(GuardFailed, match=r"take.*axis \d.*nothing to pick"):
+                    executable(*placed)
+                continue
+            found = executable(*placed)
+        if size:
+            inside = [place(mode, int(p), size) for p in picks]
+            wanted = np.take(data, np.array(inside, int), axis=axis)
+            np.testing.assert_array_equal(found, wanted + 2 * fused)
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [("clip", 0), ("wrap", 3), ("fast", 3)])
+def test_take_the_last(mode: str, wanted: int) -> None:
+    x = relay.var("x", shape=(N, 4))
+    last = relay.take(x, relay.const(np.int32(-1)), axis=1, mode=mode)
+    value = np.arange(8, dtype="float32").reshape(2, 4)
+    np.testing.assert_array_equal(
+        tvm_disc.build(relay.Function([x], last))(value), value[:, wanted]
+    )
+
+
+@pytest.mark.parametrize("options", [{"mode": "foo"}, {"mode": ""}])
+def test_an_unknown_mode_is_refused(options: Any) -> None:
+    with pytest.raises(TypeMismatch, match="mode: expected one of clip, wrap, fast, found"):
+        built(lambda x, i: relay.take(x, i, axis=0, **options), (N, 3), (N,))
+
+
+def test_positions_are_integers() -> None:
+    x, i = relay.var("x", shape=(N,)), relay.var("i", shape=(N,))
+    with pytest.raises(TypeMismatch, match="positions: expected integers, found float32"):
+        tvm_disc.build(relay.Function([x, i], relay.take(x, i, axis=0)))
+
+
+def test_the_largest_of_nothing_picks_nothing() -> None:
+    x = relay.var("x", shape=(N,))
+    executable = tvm_disc.build(relay.Function([x], relay.take(x, relay.argmax(x, axis=0), 0)))
+    assert executable(np.array([1, 5, 2], "float32")) == 5
+    with pytest.raises(GuardFailed, match="nothing to pick"):
+        executable(np.zeros(0, "float32"))
+
+
+def _scattered(x: Any, i: Any) -> Any:
+    updates = relay.cast(relay.multiply(i, i), "float32")
+    return relay.scatter_elements(x, i, updates, axis=0, reduction="add")
+
+
+def _cut(x: Any, i: Any) -> Any:
+    ends = [relay.take(i, relay.const(np.array([k])), 0, mode="fast") for k in (0, -1)]
+    return relay.strided_slice(x, *ends)
+
+
+ELSE: dict[str, tuple[Pick, tuple[Any, ...], bool]] = {
+    "gather": (lambda x, i: relay.gather(x, 0, i), (N, N), True),
+    "gather_nd": (lambda x, i: relay.gather_nd(x, relay.reshape(i, (1, -1))), (N, N), True),
+    "adv_index": (lambda x, i: relay.adv_index([x, relay.reshape(i, (-1,))]), (N, N), True),
+    "take one": (lambda x, i: relay.take(x, relay.const(np.int32(7)), axis=0), (N, N), True),
+    "scatter": (_scattered, (N, N), False),
+    "slice": (lambda x, i: _cut(relay.reshape(x, (-1,)), relay.reshape(i, (-1,))), (N, N), False),
+}
+
+
+@pytest.mark.parametrize("name", ELSE)
+def test_others(name: str) -> None:
+    pick, dims, refuses = ELSE[name]
+    executable = built(pick, (N, N), dims)
+    for rows, columns in ((0, 1), (0, 2), (1, 1), (3, 2)):
+        data = np.ones((rows, columns), "float32")
+        for pair in itertools.product(POSITIONS, repeat=2):
+            picks = np.array(pair, "int32").reshape(2, 1)[:, :columns]
+            with between_pages(data, picks) as placed:
+                if refuses and not rows:
+                    with pytest.raises(GuardFailed, match="nothing to pick"):
+                        executable(*placed)
+                    break
+                found = executable(*placed)
+            if refuses:
+                assert (found == 1).all()
