@@ -16,7 +16,7 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.expr import Span
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
-from tvm_disc.shape import Solver
+from tvm_disc.shape import Guard, Solver
 
 Expr: TypeAlias = Any
 Dim: TypeAlias = Any
@@ -27,6 +27,8 @@ def i64(value: int) -> Expr:
     return tirx.IntImm("int64", value)
 
 
+MOST_ELEMENTS = 1 << 47  # what a processor can address
+MOST_NUMBER = 1 << 62
 PICKING = ("relax.take", "relax.gather_elements", "relax.gather_nd")
 
 
@@ -42,6 +44,8 @@ class Emitter:
         self.sequences: list[list[Any]] = [[]]
         self.span: Span | None = None
         self.operator = ""
+        self._read: set[Any] = set()  # symbols of numbers read from data
+        self._roomy: set[Any] = set()  # sizes made of them that were asked for
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
 
     # -- questions -----------------------------------------------------------------------------
@@ -127,7 +131,25 @@ class Emitter:
         if getattr(call.op, "name", "") in PICKING:
             self.require_picked(call, call.args[0].ty.shape.values, dims)
         ty = relax.TensorType([self.solver.simplify(d) for d in dims], dtype)
+        self._require_room(ty.shape.values)
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
+
+    def _require_room(self, dims: Sequence[Dim]) -> None:
+        """A tensor whose size is made of numbers that were read: they do not overflow together."""
+        if not self._read or not dims:
+            return
+        names = {v: None for d in dims for v in tirx.analysis.undefined_vars(d)}
+        if self._read.isdisjoint(names) or (key := self.solver.key(product(dims))) in self._roomy:
+            return
+        self._roomy.add(key)
+        total, tests = tirx.max(dims[0], i64(1)), []
+        for dim in dims[1:]:
+            dim = tirx.max(dim, i64(1))
+            tests.append(total <= tirx.floordiv(i64(MOST_ELEMENTS), dim))
+            total = total * dim
+        text = self.where(f"a tensor of shape ({', '.join(map(str, dims))}) is too large")
+        fits = tirx.all(*tests, total <= MOST_ELEMENTS)
+        self.solver.guards.append(Guard(fits, text, tuple(names), text))
 
     def bind(self, call: Expr, ty: Any) -> Any:
         """Bind ``call`` to a fresh variable of type ``ty``."""
@@ -199,15 +221,18 @@ class Emitter:
 
     # -- shapes --------------------------------------------------------------------------------
 
-    def shape_arg(self, tensor: Tensor, what: str) -> list[Any]:
-        """The elements of a 1-d shape tensor; data-dependent ones are refused by name."""
+    def shape_arg(self, tensor: Tensor, what: str, limited: bool = True) -> list[Any]:
+        """The elements of a 1-d shape tensor, as :meth:`read_numbers` has those of data."""
         value = value_of(tensor)
-        return self.read_numbers(tensor, what) if value is None else list(value.reshape(-1))
+        if value is not None:
+            return list(value.reshape(-1))
+        return self.read_numbers(tensor, what, limited)
 
-    def read_numbers(self, tensor: Tensor, what: str) -> list[Any]:
+    def read_numbers(self, tensor: Tensor, what: str, limited: bool = True) -> list[Any]:
         """The elements of an integer tensor that only the data knows, read when they are there.
 
         A symbol is never negative, so each element is the difference of two, one of them zero.
+        Sizes are ``limited``, so that sums of them cannot overflow; what is cut off need not be.
         """
         count = self.static(product(tensor.dims), f"the number of elements of {what}")
         if "int" not in tensor.dtype:
@@ -217,19 +242,23 @@ class Emitter:
         numbers = self.reshape(tensor, [i64(count)]).expr
         if tensor.dtype != "int64":
             numbers = self.emit(R.astype(numbers, "int64"), [i64(count)], "int64").expr
-        zero = relax.const(np.int64(0), "int64")
-        # Of the least integer there is no opposite.
-        least = relax.const(np.int64(1 - 2**63), "int64")
-        bounded = self.emit(R.maximum(numbers, least), [i64(count)], "int64").expr
+        zero, least = (relax.const(np.int64(k), "int64") for k in (0, -MOST_NUMBER))
+        # The least number has no opposite.
+        numbers = self.emit(R.maximum(numbers, least), [i64(count)], "int64").expr
         parts = [
             self.emit(R.maximum(x, zero), [i64(count)], "int64").expr
-            for x in (numbers, self.emit(R.negative(bounded), [i64(count)], "int64").expr)
+            for x in (numbers, self.emit(R.negative(numbers), [i64(count)], "int64").expr)
         ]
         both = self.emit(R.concat(parts, 0), [i64(2 * count)], "int64").expr
         raw = self.bind(R.tensor_to_shape(both), relax.ShapeType(ndim=2 * count))
         source = self.where(f"{what}, read from data")
         symbols = [self.solver.symbol("number", source) for _ in range(2 * count)]
         self.match(raw, relax.ShapeType(symbols))
+        self._read.update(symbols)
+        if limited:
+            most = tirx.all(*(s <= MOST_ELEMENTS for s in symbols))
+            text = self.where(f"{what} must lie within 2**47")
+            self.solver.guards.append(Guard(most, text, tuple(symbols), text))
         pairs = zip(symbols[:count], symbols[count:], strict=True)
         return [above - below for above, below in pairs]
 

@@ -184,7 +184,7 @@ def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """A scatter at the row-major positions of the slice."""
     x, part = args[:2]
     ctx.same_dtype([x, part])
-    begin, end, strides = (ctx.shape_arg(a, "a slice bound") for a in args[2:5])
+    begin, end, strides = (ctx.shape_arg(a, "a slice bound", limited=False) for a in args[2:5])
     if not all(is_number(s) for s in strides):
         raise Unsupported(ctx.where("a stride that is known only at run time"))
     strides = list(strides) + [1] * (x.rank - len(strides))

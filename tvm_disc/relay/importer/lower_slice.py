@@ -63,11 +63,11 @@ def _numbers(ctx: Emitter, bounds: Tensor) -> list[Any]:
     """The elements of a tensor of bounds; those beyond any operand are brought nearer, so that
     no sum of them overflows."""
     if value_of(bounds) is not None or "int" not in bounds.dtype:
-        return ctx.shape_arg(bounds, "a slice bound")
+        return ctx.shape_arg(bounds, "a slice bound", limited=False)
     wide = cast(ctx, bounds, "int64")
     low, high = (ctx.scalar(v, "int64") for v in (-BEYOND, BEYOND))
     near = apply(ctx, R.minimum, apply(ctx, R.maximum, wide, low), high)
-    return ctx.read_numbers(near, "a slice bound")
+    return ctx.read_numbers(near, "a slice bound", limited=False)
 
 
 def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tuple[Any, Any, int]:
