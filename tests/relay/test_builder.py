@@ -131,6 +131,19 @@ def test_more_dyn_forms() -> None:
     assert cut.op.name == "dyn.strided_slice" and cut.args[1:3] == (SHAPE, SHAPE)
 
 
+def test_matrix_set_diag_names_its_diagonals_and_their_sides() -> None:
+    band = relay.matrix_set_diag(X, X, k=(-1, 2), align="LEFT_RIGHT")
+    assert band.attrs == {
+        "k1": -1,
+        "k2": 2,
+        "super_diag_right_align": False,
+        "sub_diag_right_align": True,
+    }
+    assert relay.matrix_set_diag(X, X, 1).attrs["k2"] == 1
+    with pytest.raises(ValueError, match="align such as 'RIGHT_LEFT', found 'RIGHT'"):
+        relay.matrix_set_diag(X, X, 0, "RIGHT")
+
+
 def test_python_defaults_differ_from_the_operators() -> None:
     assert relay.nn.leaky_relu(X).attrs["alpha"] == 0.01
     assert relay.nn.batch_matmul(X, X).attrs["transpose_b"] is True

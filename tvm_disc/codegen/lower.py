@@ -234,6 +234,7 @@ class _Lowerer(ObjectLowerer):
             number = declared if fresh else tirx.Var("number", "int64")
             self.defined.add(number)
             self.region.instructions.append(ReadDim(number, value.storage, k))
+            self.region.instructions.append(Guard(number >= 0, "a size in the data is negative"))
             if not fresh:
                 cond = tirx.EQ(number, i64(declared))
                 self.region.instructions.append(Guard(cond, f"expected {declared}"))

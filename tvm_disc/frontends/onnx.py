@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -83,26 +85,40 @@ def _opset(model: Any) -> int:
 
 
 def plain_dims(model: Any) -> Any:
-    """Input dims named by an expression (`2*h`) get a plain name of their own.
+    """Input dims without a name, or whose name is no identifier (`2*h`), get one of their own.
 
-    TVM never solves an equation for a symbol, so a symbol must occur alone in some input.
+    TVM never solves an equation for a symbol, so a symbol must occur alone in some input; and
+    sizes are computed from the names.
     """
-    named = [
-        dim
-        for value in model.graph.input
-        for dim in value.type.tensor_type.shape.dim
-        if dim.dim_param and not dim.dim_param.isidentifier()
-    ]
-    if not named:
+    if all(_is_plain(dim) for dim in _dims(model.graph.input)):
         return model
-    renames = {d.dim_param: f"dim_{k}" for k, d in enumerate(named)}
     copy = type(model)()
     copy.CopyFrom(model)
-    for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in renames:
-                dim.dim_param = renames[dim.dim_param]
+    taken = {dim.dim_param for dim in _dims(copy.graph.input)}
+    fresh = (name for k in count() if (name := f"dim_{k}") not in taken)
+    renames: dict[str, str] = {}
+    for dim in _dims(copy.graph.input):
+        if not dim.dim_param and not _is_plain(dim):
+            dim.dim_param = next(fresh)
+        elif not _is_plain(dim):
+            renames.setdefault(dim.dim_param, next(fresh))
+    for dim in _dims((*copy.graph.input, *copy.graph.output, *copy.graph.value_info)):
+        if dim.dim_param in renames:
+            dim.dim_param = renames[dim.dim_param]
     return copy
+
+
+def _dims(values: Any) -> Iterator[Any]:
+    """Every dim that is declared."""
+    for value in values:
+        yield from value.type.tensor_type.shape.dim
+
+
+def _is_plain(dim: Any) -> bool:
+    """Whether a dim is a number or has a name that can stand in a formula."""
+    if dim.HasField("dim_value"):
+        return bool(dim.dim_value >= 0)
+    return bool(dim.dim_param.isidentifier() and not iskeyword(dim.dim_param))
 
 
 @contextmanager
@@ -175,6 +191,68 @@ def _reshape(frontend: Any, original: Any) -> Any:
     return convert
 
 
+def _expand(frontend: Any, original: Any) -> Any:
+    """`Expand` broadcasts both ways: where 1 is asked for, a dim stays as it is."""
+
+    def convert(cls: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        x, dims = inputs[0], getattr(inputs[0].ty, "shape", None)
+        target = _wanted(bb, frontend.get_constant(inputs[1], params))
+        if not isinstance(dims, relax.ShapeExpr) or target is None:
+            return original(cls, bb, inputs, attr, params)
+        have, rank = list(dims.values), max(len(dims.values), len(target))
+        one = tirx.IntImm("int64", 1)
+        have = [one] * (rank - len(have)) + have
+        target = [one] * (rank - len(target)) + target
+        wide = [_both_ways(d, t) for d, t in zip(have, target, strict=True)]
+        return relax.op.broadcast_to(x, relax.ShapeExpr(wide))
+
+    return convert
+
+
+def _both_ways(dim: Any, wanted: Any) -> Any:
+    one = tirx.IntImm("int64", 1)
+    if isinstance(wanted, tirx.IntImm):
+        return dim if int(wanted) in (1, -1) else wanted
+    if isinstance(dim, tirx.IntImm) and int(dim) == 1:
+        return wanted
+    return tirx.Select(tirx.EQ(wanted, one), dim, wanted)
+
+
+def _wanted(bb: Any, shape: Any) -> list[Any] | None:
+    """The dims that a shape operand asks for; those that only the data knows are read then."""
+    if isinstance(shape, tvm.ir.GenericConst):
+        return [tirx.IntImm("int64", int(v)) for v in shape.value.numpy().reshape(-1)]
+    if isinstance(shape, relax.ShapeExpr):
+        return list(shape.values)
+    if tvm.ir.is_prim_expr(shape):
+        return [shape]
+    length = shape.ty.shape.values if isinstance(shape.ty.shape, relax.ShapeExpr) else []
+    if len(length) != 1 or not isinstance(length[0], tirx.IntImm):
+        return None
+    dims = [tirx.Var(f"wanted_{k}", "int64") for k in range(int(length[0]))]
+    read = bb.emit(relax.op.tensor_to_shape(shape))
+    bb.match_cast(read, relax.ShapeType(dims))
+    return dims
+
+
+def _where(frontend: Any, original: Any) -> Any:
+    """`Where` of a dim and of a tensor: the dim is a tensor, too."""
+
+    def convert(cls: Any, bb: Any, inputs: Any, attr: Any, params: Any) -> Any:
+        if any(isinstance(x.ty, relax.TensorType) for x in inputs):
+            inputs = [_as_tensor(bb, x) for x in inputs]
+        return original(cls, bb, inputs, attr, params)
+
+    return convert
+
+
+def _as_tensor(bb: Any, x: Any) -> Any:
+    if not tvm.ir.is_prim_expr(x):
+        return x
+    line = bb.normalize(relax.op.shape_to_tensor(relax.ShapeExpr([x])))
+    return bb.normalize(relax.op.reshape(line, relax.ShapeExpr([])))
+
+
 def _resize(frontend: Any, original: Any) -> Any:
     """`Resize` of an image to a size computed from dims, which TVM takes for integers."""
 
@@ -208,6 +286,8 @@ def _words(attr: Any, name: str) -> str:
 REPAIRS = (
     ("Range", "_impl_v12", _range),
     ("Reshape", "_impl_v13", _reshape),
+    ("Expand", "_impl_v13", _expand),
+    ("Where", "_impl_v16", _where),
     ("Resize", "_impl_v18", _resize),
 )
 

@@ -182,6 +182,19 @@ def _ints(value: Any) -> Any:
     return (int(value),) if isinstance(value, (int, np.integer)) else value
 
 
+def matrix_set_diag(
+    data: ExprLike, diagonal: ExprLike, k: Any = 0, align: str = "RIGHT_LEFT"
+) -> Call:
+    """Diagonals ``k``, one or the first and last, replaced; ``align`` tells to which side of
+    their rows those above and those below are pushed: ``"LEFT_RIGHT"`` and so on."""
+    low, high = (k, k) if isinstance(k, (int, np.integer)) else (k[0], k[-1])
+    above, _, below = align.partition("_")
+    if not {above, below} <= {"LEFT", "RIGHT"}:
+        raise ValueError(f"matrix_set_diag: expected align such as 'RIGHT_LEFT', found {align!r}")
+    sides = {"super_diag_right_align": above == "RIGHT", "sub_diag_right_align": below == "RIGHT"}
+    return call("matrix_set_diag", (data, diagonal), k1=int(low), k2=int(high), **sides)
+
+
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:
     """``start, start + step, ...`` below ``stop``; one argument means from 0."""
     if stop is None:

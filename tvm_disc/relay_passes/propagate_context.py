@@ -15,7 +15,7 @@ from tvm import relax, tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.relay.importer.values import is_number, value_of
+from tvm_disc.relay.importer.values import is_number, objects, value_of
 from tvm_disc.relay_passes.graph import is_tensor, literal_value
 
 Expr: TypeAlias = Any
@@ -175,6 +175,31 @@ class Context(Emitter):
             dims.append(self.simplify(self.fresh[key]))
         tensor = relax.TensorType(dims, ty.dtype)
         return Known(tuple(dims), str(ty.dtype), self.match(lost.expr, tensor))
+
+    def scalar_tensor(self, operand: Any) -> Any:
+        """A scalar expression as a tensor of rank 0; other operands as they are."""
+        if not isinstance(operand, Prim):
+            return operand
+        expr, dtype = operand.expr, str(operand.expr.ty.dtype)
+        if isinstance(expr, tirx.IntImm | tirx.FloatImm):
+            return self.scalar(expr.value, dtype)
+        if dtype == "int64":
+            return Known((), dtype, value=objects([self.number(expr)], ()))
+        if isinstance(expr, tirx.Cast):
+            inner = self.scalar_tensor(Prim(expr.value))
+            return self.emit(relax.op.astype(self.expr(inner), dtype), (), dtype)
+        raise Unsupported(self.where(f"the scalar {expr} of {dtype} among tensors"))
+
+    def as_tensors(self, value: Any) -> Any:
+        """A value with the shapes and numbers in it as tensors of int64."""
+        if isinstance(value, ShapeValue):
+            items = [self.number(d) for d in value.dims]
+            return Known((i64(len(items)),), "int64", value=objects(items, (len(items),)))
+        if isinstance(value, Tuple_):
+            fields = tuple(self.as_tensors(f) for f in value.fields)
+            same = all(a is b for a, b in zip(fields, value.fields, strict=True))
+            return value if same else Tuple_(fields)
+        return self.scalar_tensor(value)
 
     # -- emission ------------------------------------------------------------------------------
 

@@ -340,14 +340,14 @@ def _bound(ctx: Context, x: Any) -> Any:
     return item if str(item.ty.dtype) == "int64" else None
 
 
-_ELEMENTWISE = [
+ELEMENTWISE = [
     row.name.removeprefix("relax.")
     for row in ROWS
     if row.cls is OpClass.ELEMWISE and row.name not in ("relax.clip", "relax.astype")
 ]
 
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
     **INDEX_RULES,
     "reshape": _reshape,
     "broadcast_to": _broadcast_to,
@@ -371,4 +371,4 @@ RULES: Mapping[str, Rule] = {
     "arange": _arange,
 }
 
-__all__ = ["RULES", "again", "tensors"]
+__all__ = ["ELEMENTWISE", "RULES", "again", "tensors"]

@@ -23,7 +23,7 @@ from tvm_disc.relay_passes.propagate_context import (
 )
 from tvm_disc.relay_passes.propagate_elements import annotate
 from tvm_disc.relay_passes.propagate_finish import drop_dead, sequence
-from tvm_disc.relay_passes.propagate_rules import RULES
+from tvm_disc.relay_passes.propagate_rules import ELEMENTWISE, RULES
 from tvm_disc.relay_passes.propagate_values import evaluate
 
 
@@ -46,7 +46,7 @@ class Walker:
             ctx.env[p] = Prim(var) if tvm.ir.is_prim_expr(p) else ctx.describe(var, ty)
             self._define(ty)
         self.inputs |= self.defined
-        return self._sequence(func.body)
+        return self._sequence(func.body, not ctx.portable)
 
     def _merged_type(self, ty: Any) -> Any:
         if not self.merged:
@@ -75,7 +75,8 @@ class Walker:
 
     # -- sequences -----------------------------------------------------------------------------
 
-    def _sequence(self, seq: Any) -> tuple[list[Any], Any]:
+    def _sequence(self, seq: Any, given_back: bool = False) -> tuple[list[Any], Any]:
+        """(blocks, body); a shape that is ``given_back`` to the caller is a tensor."""
         ctx = self.context
         blocks = []
         body = seq.body
@@ -85,24 +86,25 @@ class Walker:
             for binding in block.bindings:
                 self._binding(binding)
             if k == len(seq.blocks) - 1:
-                body = self._result(body, ctx.dataflow)
+                body = self._result(body, ctx.dataflow, given_back)
             flow = ctx.dataflow and ctx.portable
             made = relax.DataflowBlock if flow else relax.BindingBlock
             blocks.append(made(ctx.sequences.pop()))
         ctx.dataflow = False
         if not seq.blocks:
             ctx.sequences.append([])
-            body = self._result(body, False)
+            body = self._result(body, False, given_back)
             blocks = [relax.BindingBlock(ctx.sequences.pop())]
         return blocks, body
 
-    def _result(self, body: Any, dataflow: bool) -> Any:
+    def _result(self, body: Any, dataflow: bool, given_back: bool) -> Any:
         """The value of a sequence, in a variable that is visible outside its block."""
         ctx = self.context
         ctx.name = str(getattr(body, "name", "result"))
         # A result whose shape is unknown stays so: its reader binds the dims.
         value = ctx.env.get(body) if isinstance(body, tvm.ir.Var) else None
-        expr = ctx.raw(ctx.operand(body) if value is None else value)
+        value = ctx.operand(body) if value is None else value
+        expr = ctx.raw(ctx.as_tensors(value) if given_back else value)
         hidden = dataflow and ctx.portable
         if isinstance(expr, tvm.ir.Var) and not (hidden and isinstance(expr, relax.DataflowVar)):
             return expr
@@ -188,6 +190,8 @@ class Walker:
         is_op = isinstance(call.op, tvm.ir.Op)
         ctx.operator = str(call.op.name).removeprefix("relax.") if is_op else ""
         args = [ctx.operand(a) for a in call.args]
+        if ctx.operator in ELEMENTWISE:
+            args = [ctx.scalar_tensor(a) for a in args]
         if is_op:
             value = evaluate(ctx, call, args)
             if value is not None:
