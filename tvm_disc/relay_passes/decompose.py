@@ -15,6 +15,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax import op as R
 
+from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.resize import resize
 
 Expr: TypeAlias = Any
@@ -87,7 +88,7 @@ def _align(emit: Any, param: Expr, axes: list[int], x: Expr) -> Expr:
         shape = shape[rank - len(axes) :]
         if all(a.same_as(b) for a, b in zip(shape, param.ty.shape.values, strict=True)):
             return param
-    return emit(R.reshape(param, relax.ShapeExpr(shape)))
+    return emit(reshape_call(param, shape))
 
 
 def _rms_norm(emit: Any, call: Any) -> Expr:
@@ -122,9 +123,11 @@ def _group_norm(emit: Any, call: Any) -> Expr:
     shape = list(x.ty.shape.values)
     axis %= len(shape)
     split = [*shape[:axis], groups, tvm.tirx.floordiv(shape[axis], groups), *shape[axis + 1 :]]
-    grouped = emit(R.reshape(x, relax.ShapeExpr(split)))
+    grouped = emit(reshape_call(x, split))
     axes = [axis + 1, *(int(a) % len(shape) + 1 for a in call.attrs.axes)]
-    y = emit(R.reshape(_normalize(emit, grouped, axes, float(call.attrs.epsilon)), x.ty.shape))
+    y = emit(
+        reshape_call(_normalize(emit, grouped, axes, float(call.attrs.epsilon)), x.ty.shape.values)
+    )
     gamma, beta = (_align(emit, p, [axis], x) for p in (gamma, beta))
     return _affine(emit, y, gamma, beta, bool(call.attrs.center), bool(call.attrs.scale))
 
@@ -220,7 +223,7 @@ def _global_pool(reduce: Callable[..., Expr]) -> Rule:
 
 
 def _batch_flatten(emit: Any, call: Any) -> Expr:
-    return R.reshape(call.args[0], call.ty.shape)
+    return reshape_call(call.args[0], call.ty.shape.values)
 
 
 def _dropout_value(emit: Any, call: Any) -> Expr:
@@ -300,7 +303,7 @@ class _Decomposer(relax.PyExprMutator):  # type: ignore[misc]
         shape = getattr(ty, "shape", None)
         if shape is None or tvm_ffi.structural_equal(shape, result.ty.shape):
             return result
-        return self.builder_.normalize(R.reshape(self.builder_.emit(result), shape))
+        return self.builder_.normalize(reshape_call(self.builder_.emit(result), shape.values))
 
 
 def DecomposeComposite() -> Any:

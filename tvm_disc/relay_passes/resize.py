@@ -18,6 +18,8 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax import op as R
 
+from tvm_disc.relay.importer.context import reshape_call
+
 Expr: TypeAlias = Any
 Emit: TypeAlias = Callable[[Expr], Expr]
 
@@ -70,7 +72,7 @@ def _weighted(emit: Emit, x: Expr, where: Expr, axis: int, alpha: float | None) 
     total: Expr = None
     for k, weight in enumerate(weights):
         picks = emit(R.add(start, _const(first + k, "int64"))) if first + k else start
-        along = emit(R.reshape(weight, relax.ShapeExpr(shape)))
+        along = emit(reshape_call(weight, shape))
         if str(x.ty.dtype) != F32:
             along = emit(R.astype(along, str(x.ty.dtype)))
         term = emit(R.multiply(emit(R.take(x, picks, axis, "clip")), along))

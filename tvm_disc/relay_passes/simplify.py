@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.relax import op as R
 
+from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.axes import permutation
 from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.dot_merge import merge_dots
@@ -77,7 +78,7 @@ def _permute_ones(out: Sequence_, node: Node) -> Node | None:
 
 
 def _reshape(out: Sequence_, source: Node, like: Node) -> Node:
-    call = R.reshape(operand_expr(source), relax.ShapeExpr(list(like.shape)))
+    call = reshape_call(operand_expr(source), like.shape)
     return out.emit(call, like.shape, like.dtype, like)
 
 

@@ -32,6 +32,12 @@ MOST_NUMBER = 1 << 62
 PICKING = ("relax.take", "relax.gather_elements", "relax.gather_nd")
 
 
+def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:
+    """``x`` under the shape ``dims``. TVM's own function takes a dim of 0 for a code."""
+    op = tvm.ir.Op.get("relax.reshape")
+    return tvm.ir.Call(op, [x, relax.ShapeExpr(list(dims))])
+
+
 class Emitter:
     """Appends Relax bindings of known type to the innermost open sequence.
 
@@ -202,8 +208,7 @@ class Emitter:
         dims = [self.solver.simplify(x) for x in items]
         vector = self.emit(R.shape_to_tensor(relax.ShapeExpr(dims)), [i64(len(dims))], "int64")
         if len(tensor.dims) != 1:
-            shape = relax.ShapeExpr(list(tensor.dims))
-            vector = self.emit(R.reshape(vector.expr, shape), tensor.dims, "int64")
+            vector = self.emit(reshape_call(vector.expr, tensor.dims), tensor.dims, "int64")
         if tensor.dtype != "int64":
             cast = R.astype(vector.expr, tensor.dtype)
             vector = self.emit(cast, tensor.dims, tensor.dtype)
@@ -277,7 +282,7 @@ class Emitter:
         dims = [self.solver.simplify(d) for d in dims]
         if len(dims) == x.rank and all(a.same_as(b) for a, b in zip(dims, x.dims, strict=True)):
             return x
-        call = R.reshape(self.expr(x), relax.ShapeExpr(dims))
+        call = reshape_call(self.expr(x), dims)
         return self.emit(call, dims, x.dtype)
 
     def require_same_elements(self, x: Tensor, dims: Sequence[Dim]) -> None:

@@ -76,7 +76,7 @@ def _decode(
             dims.append(_source_dim(ctx, x, source) * _source_dim(ctx, x, source + 1))
             source += 2
         elif code == -4:
-            pair = _split_pair(ctx, _source_dim(ctx, x, source), codes[k + 1], codes[k + 2])
+            pair = _split_pair(ctx, _source_dim(ctx, x, source), codes[k + 1 : k + 3])
             dims.extend(pair)
             source += 1
             k += 2
@@ -92,12 +92,21 @@ def _source_dim(ctx: Emitter, x: Tensor, axis: int) -> Any:
     return x.dims[axis]
 
 
-def _split_pair(ctx: Emitter, dim: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    if a == -1:
-        return tirx.floordiv(dim, ctx.dim(b)), ctx.dim(b)
-    if b == -1:
-        return ctx.dim(a), tirx.floordiv(dim, ctx.dim(a))
-    return ctx.dim(a), ctx.dim(b)
+def _split_pair(ctx: Emitter, dim: Any, pair: Sequence[Any]) -> tuple[Any, Any]:
+    """The two dims that -4 makes of one; one of them may be inferred."""
+    known = [p for p in pair if not is_number(p) or p > 0]
+    if len(pair) != 2 or not known or any(is_number(p) and p <= 0 and p != -1 for p in pair):
+        found = ", ".join(map(str, pair)) or "nothing"
+        message = f"expected two dims after -4, of which one may be -1, found {found}"
+        raise TypeMismatch(ctx.where(message))
+    if len(known) == 2:
+        return ctx.dim(pair[0]), ctx.dim(pair[1])
+    size, part = ctx.literal(dim), known[0]
+    if size is not None and is_number(part) and size % part:
+        raise TypeMismatch(ctx.where(f"{part} does not divide the dim of {size} that -4 splits"))
+    rest = tirx.floordiv(dim, ctx.dim(part))
+    first = not is_number(pair[0]) or pair[0] > 0
+    return (ctx.dim(part), rest) if first else (rest, ctx.dim(part))
 
 
 def _inferred(ctx: Emitter, x: Tensor, dims: list[Any], infer: int) -> Any:

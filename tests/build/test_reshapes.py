@@ -1,0 +1,72 @@
+"""Reshapes: every code, dims of 0, and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.errors import ShapeConflict, TypeMismatch
+
+N = None  # a dim that only the run time knows
+
+
+def call(x: Any, codes: tuple[int, ...], allow_zero: bool) -> Any:
+    attrs = {"newshape": codes, "allowzero": allow_zero}
+    return relay.Call(relay.op.get("reshape"), [x], attrs)
+
+
+def variable(shape: tuple[int | None, ...], name: str) -> Any:
+    return relay.var(name, shape=tuple(relay.Any() if d is None else d for d in shape))
+
+
+# The operand's type, its run-time dims, codes, whether 0 is a dim, what the result's dims are.
+LEGAL = [
+    ((N, 0), (5, 0), (2, 3, 0), True, (2, 3, 0)),
+    ((0, N), (0, 7), (0, 0, 0), True, (0, 0, 0)),
+    ((N, N), (0, 4), (3, 0, 2), True, (3, 0, 2)),
+    ((N, 0, 3), (4, 0, 3), (0, 0, 3, 1), False, (4, 0, 3, 1)),
+    ((2, 0), (2, 0), (0, -1), False, (2, 0)),
+    ((0, 3), (0, 3), (-1, 5), False, (0, 5)),
+    ((N, N), (4, 3), (-4, 2, -1, 0), False, (2, 2, 3)),
+    ((N, 6), (5, 6), (0, -4, -1, 3), False, (5, 2, 3)),
+    ((N, N, N), (2, 3, 5), (-3, -2), False, (6, 5)),
+    ((N, N), (2, 3), (-2, 1, 1), False, (2, 3, 1, 1)),
+    ((N,), (1,), (), False, ()),
+    ((), (), (-1,), False, (1,)),
+]
+
+
+def test_every_code_in_one_program() -> None:
+    inputs = [variable(row[0], f"x{k}") for k, row in enumerate(LEGAL)]
+    given = [np.arange(np.prod(row[1]), dtype="float32").reshape(row[1]) for row in LEGAL]
+    out = [call(relay.exp(x), row[2], row[3]) for x, row in zip(inputs, LEGAL, strict=True)]
+    exe = tvm_disc.build(relay.Function(inputs, relay.Tuple(out)))
+    for found, x, row in zip(exe(*given), given, LEGAL, strict=True):
+        np.testing.assert_allclose(found, np.exp(x).reshape(row[4]), 1e-6, err_msg=str(row))
+        assert found.shape == row[4]
+
+
+@pytest.mark.parametrize(
+    ("shape", "codes", "error", "message"),
+    [
+        ((N, N), (3, -4), TypeMismatch, "two dims after -4, of which one may be -1, found nothing"),
+        ((N, N), (-4, 2), TypeMismatch, "two dims after -4, of which one may be -1, found 2"),
+        ((N, N), (-4, -1, -1, 0), TypeMismatch, "one may be -1, found -1, -1"),
+        ((N, 6), (-4, -2, 2, 0), TypeMismatch, "one may be -1, found -2, 2"),
+        ((N, 6), (-4, 0, 2, 0), TypeMismatch, "one may be -1, found 0, 2"),
+        ((N, 6), (0, -4, -1, 4), TypeMismatch, "4 does not divide the dim of 6 that -4 splits"),
+        ((N, N), (-3, -3), TypeMismatch, "refers to axis 2 of rank 2"),
+        ((), (0,), TypeMismatch, "refers to axis 0 of rank 0"),
+        ((N, N), (-5,), TypeMismatch, "unknown reshape code -5"),
+        ((N, 3), (2, 2), ShapeConflict, "a reshape must keep the element count"),
+        ((2, 3), (-1, 4), ShapeConflict, "a reshape must keep the element count"),
+    ],
+)
+def test_refusals(shape: Any, codes: Any, error: type[Exception], message: str) -> None:
+    x = variable(shape, "x")
+    with pytest.raises(error, match=message):
+        tvm_disc.build(relay.Function([x], call(x, codes, False)))
