@@ -70,3 +70,29 @@ def test_refusals(shape: Any, codes: Any, error: type[Exception], message: str) 
     x = variable(shape, "x")
     with pytest.raises(error, match=message):
         tvm_disc.build(relay.Function([x], call(x, codes, False)))
+
+
+def test_arithmetic_on_shapes_that_is_not_defined() -> None:
+    """Computed at compile time as kernels compute it, or refused."""
+    x = relay.var("x", shape=(relay.Any(), 4))
+    shape = relay.shape_of(x, "int64")
+    zeros = relay.const(np.array([0, 0]))
+    four = relay.const(np.array([4, 4]))
+    out = [
+        relay.divide(four, zeros),
+        relay.floor_divide(four, zeros),
+        relay.floor_mod(four, zeros),
+        relay.reshape(shape, (-1, 2)),
+    ]
+    exe = tvm_disc.build(relay.Function([x], relay.Tuple(out)))
+    for n in (0, 1, 5):
+        found = exe(np.zeros((n, 4), "float32"))
+        for f, want in zip(found, ([0, 0], [0, 0], [0, 0], [[n, 4]]), strict=True):
+            np.testing.assert_array_equal(f, want)
+    for codes, error in (
+        ((3,), ShapeConflict),
+        ((0, 0, 0), TypeMismatch),
+        ((-1, 3), ShapeConflict),
+    ):
+        with pytest.raises(error, match="reshape"):
+            tvm_disc.build(relay.Function([x], relay.reshape(shape, codes)))

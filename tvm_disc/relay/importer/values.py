@@ -76,7 +76,8 @@ def _elementwise(
 
 
 def _trunc_div(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    """By zero it is zero, as in kernels."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0
 
 
 def _where(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
@@ -151,10 +152,13 @@ def _reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | Non
     shape = attrs["newshape"]
     if value is None or any(not is_number(d) or d < -1 for d in shape):
         return None
-    shape = [
-        value.shape[k] if d == 0 and not attrs["allowzero"] else d for k, d in enumerate(shape)
-    ]
-    return value.reshape(shape)
+    copied = dict(enumerate(() if attrs["allowzero"] else value.shape))
+    shape = [copied.get(k, 0) if d == 0 else d for k, d in enumerate(shape)]
+    known = int(np.prod([d for d in shape if d != -1], dtype=np.int64))
+    if -1 in shape and known and shape.count(-1) == 1:
+        shape[shape.index(-1)] = value.size // known
+    fits = min(shape, default=0) >= 0 and int(np.prod(shape, dtype=np.int64)) == value.size
+    return value.reshape(shape) if fits else None
 
 
 def _dyn_reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
@@ -181,7 +185,7 @@ def _stack(ctx: Any, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
 
 def _take(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     data, picks = value_of(args[0]), value_of(args[1])
-    if data is None or picks is None or attrs["batch_dims"]:
+    if data is None or picks is None or attrs["batch_dims"] or not data.size:
         return None
     if not all(is_number(p) for p in picks.reshape(-1)):
         return None
@@ -189,9 +193,16 @@ def _take(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     return np.asarray(np.take(data, picks.astype(np.int64), axis=attrs["axis"], mode=mode))
 
 
+def _inside(picks: np.ndarray, size: int) -> bool:
+    """Whether positions are known and exist; those that do not are the kernels' to refuse."""
+    return all(is_number(p) and -size <= p < size for p in picks.reshape(-1))
+
+
 def _gather(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     data, picks = value_of(args[0]), value_of(args[1])
-    if data is None or picks is None or not all(is_number(p) for p in picks.reshape(-1)):
+    if data is None or picks is None or picks.ndim != data.ndim:
+        return None
+    if not _inside(picks, data.shape[attrs["axis"]]):
         return None
     return np.take_along_axis(data, picks.astype(np.int64), axis=attrs["axis"])
 
@@ -288,7 +299,7 @@ def _scatter_elements(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndar
     data, picks, updates = (value_of(a) for a in args[:3])
     if data is None or picks is None or updates is None or data.ndim != 1:
         return None
-    if attrs["reduction"] != "update" or not all(is_number(p) for p in picks):
+    if attrs["reduction"] != "update" or not _inside(picks, len(data)):
         return None
     result: np.ndarray = data.copy()
     for p, u in zip(picks, updates, strict=True):
@@ -340,8 +351,8 @@ VALUES: Mapping[str, ValueRule] = {
     "subtract": _elementwise(lambda a, b: a - b, lambda a, b: a - b, 2),
     "multiply": _elementwise(_mul, _mul, 2),
     "divide": _elementwise(_trunc_div, tirx.truncdiv, 2),
-    "floor_divide": _elementwise(lambda a, b: a // b, tirx.floordiv, 2),
-    "floor_mod": _elementwise(lambda a, b: a % b, tirx.floormod, 2),
+    "floor_divide": _elementwise(lambda a, b: a // b if b else 0, tirx.floordiv, 2),
+    "floor_mod": _elementwise(lambda a, b: a % b if b else 0, tirx.floormod, 2),
     "maximum": _elementwise(max, tirx.max, 2),
     "minimum": _elementwise(min, tirx.min, 2),
     "negative": _elementwise(lambda a: -a, lambda a: as_expr(0) - a, 1),
