@@ -41,6 +41,7 @@ from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.coverage import require_operators
 from tvm_disc.relay.files import as_module, is_file_name, load_file
+from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import Imported, import_module
 from tvm_disc.relay.json_reader import load_json
 from tvm_disc.relay.module import IRModule
@@ -60,6 +61,7 @@ from tvm_disc.schedules.signature import group_key, template_hash
 from tvm_disc.schedules.tree import read_trees
 from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver, special_version
+from tvm_disc.shape.constraints import check_constraints
 from tvm_disc.target.processor import processor_of
 
 Source: TypeAlias = Any
@@ -166,6 +168,7 @@ def fused_graph(
     trace: Trace,
 ) -> Fused:
     """The passes over the graph."""
+    params, constraints = check_params(params or {}), check_constraints(constraints)
     with trace.stage("read"):
         module = read(source)
     with trace.stage("import"):

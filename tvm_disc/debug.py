@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from .errors import BadOption
+
 __all__ = [
     "CODE",
     "FACTS",
@@ -110,13 +112,16 @@ class Dumper:
         """Write ``thing`` under the next number; ``name`` carries the suffix.  Returns the path."""
         if self.directory is None:
             return None
-        if not self._written:
-            self._start(self.directory)
-        path = self.directory / f"{len(self._written):02d}_{name}"
-        path.write_text(text_of(thing).rstrip("\n") + "\n", encoding="utf-8")
-        self._written.append(path.name)
-        index = "".join(f"{written}\n" for written in self._written)
-        (self.directory / INDEX).write_text(index, encoding="utf-8")
+        try:
+            if not self._written:
+                self._start(self.directory)
+            path = self.directory / f"{len(self._written):02d}_{name}"
+            path.write_text(text_of(thing).rstrip("\n") + "\n", encoding="utf-8")
+            self._written.append(path.name)
+            index = "".join(f"{written}\n" for written in self._written)
+            (self.directory / INDEX).write_text(index, encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadOption(f"dump_dir: {self.directory} cannot be written: {error}") from None
         return path
 
     @staticmethod

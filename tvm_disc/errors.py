@@ -3,6 +3,7 @@
 DiscError
 ├── ParseError          the Relay text or JSON is not what the grammar says
 ├── TypeMismatch        the program is well formed but its types do not fit
+│   └── BadNode         a Relay node was made of the wrong things
 ├── ShapeConflict       two facts about shapes contradict each other
 ├── Unsupported         the program is legal, this release cannot compile it
 ├── GuardFailed         a run-time input breaks a fact the program was compiled under
@@ -42,6 +43,13 @@ class ParseError(DiscError):
 
 class TypeMismatch(DiscError):
     """Operand types do not fit an operator."""
+
+
+class BadNode(TypeMismatch, TypeError, ValueError):
+    """A node, a type or a constant of Relay was made of the wrong things.
+
+    Also the ``TypeError`` and ``ValueError`` that Relay's own builder raises.
+    """
 
 
 class ShapeConflict(DiscError):

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from .errors import BadOption
+from .errors import BadInput, BadOption
 
-__all__ = ["ENVIRONMENT", "Options"]
+__all__ = ["ENVIRONMENT", "Options", "file_path"]
 
 MAX_DEBUG = 5
 MOST_THREADS = 1 << 16
@@ -119,6 +119,13 @@ class Options:
         """The options that change the generated code, as (name, value) pairs."""
         changing = (f.name for f in fields(self) if f.metadata.get("changes_code"))
         return tuple((name, getattr(self, name)) for name in changing)
+
+
+def file_path(what: str, value: object) -> Path:
+    """``value`` as a path; BadInput if it is none."""
+    if not isinstance(value, str | os.PathLike) or isinstance(value, bytes):
+        raise BadInput(f"{what}: expected a path, found {value!r}")
+    return Path(value)
 
 
 def _integer(name: str, value: object) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 _TOKENS = re.compile(rb"\w+|\s+|.", re.DOTALL)
@@ -96,13 +97,13 @@ def _changed(root: Any, rng: random.Random) -> Any:
     key, other = rng.choice(keys), rng.choice(keys)
     kind = rng.randrange(6)
     if kind <= 1:
-        holder[key] = rng.choice(VALUES)
+        holder[key] = deepcopy(rng.choice(VALUES))
     elif kind == 2:
         del holder[key]
     elif kind == 3:
-        holder[key], holder[other] = holder[other], holder[key]
+        holder[key], holder[other] = deepcopy(holder[other]), deepcopy(holder[key])
     elif isinstance(holder, list):
-        holder.insert(key, rng.choice((holder[other], rng.choice(VALUES))))
+        holder.insert(key, deepcopy(rng.choice((holder[other], rng.choice(VALUES)))))
     else:
         holder[rng.choice(("x", "data", "attrs", str(other)))] = holder.pop(key)
     return root

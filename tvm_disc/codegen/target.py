@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import shlex
 from typing import Any
 
@@ -23,6 +24,10 @@ _LLVM_OPTIONS = ("-enable-tbaa:bool=false", "-inline-instr-cost:int=400")
 # longer for code of the same speed.
 _OPT_LEVEL = 2
 # LLVM tunes server CPUs to 256-bit vectors; our kernels are written for the full width.
+_ARCHITECTURE = re.compile(
+    r"(x86_64|amd64|i[3-6]86|aarch64(_be|_32)?|arm64e?|arm\w*|thumb\w*|riscv(32|64)|hexagon|wasm(32|64)"
+    r"|powerpc\w*|ppc\w*|s390x|loongarch(32|64)|mips\w*)(-|$)"
+)
 _ATTRIBUTES = ("-prefer-256-bit",)
 
 
@@ -117,7 +122,7 @@ def resolve_target(target: Any = None) -> Any:
     given = _as_dict(target)
     if given.get("kind") != "llvm":
         raise Unsupported(f"target: expected an llvm target, found {given.get('kind')!r}")
-    given = _known_cpu(given)
+    given = _known_cpu(_known_triple(given))
     x86 = "mtriple" not in given or "x86" in str(given["mtriple"])
     attributes = [str(a) for a in given.get("mattr", [])]
     if x86:
@@ -143,14 +148,22 @@ def _as_dict(target: Any) -> dict[str, Any]:
         return dict(target)
     if isinstance(target, (list, tuple)):
         raise Unsupported(f"target: expected one, found {len(target)}; only build takes several")
-    if not isinstance(target, str):
+    if isinstance(target, tvm.target.Target):
         return {"kind": str(target.kind.name), **dict(target.attrs)}
+    if not isinstance(target, str) or not target.strip():
+        raise Unsupported(
+            f"target: expected a text such as 'llvm -mcpu=x86-64-v3', a dict or a TVM target, "
+            f"found {target!r}"
+        )
     if target.lstrip().startswith("{"):
         try:
             return dict(json.loads(target))
-        except ValueError as error:
-            raise Unsupported(f"target: {target!r} is not JSON: {error}") from error
-    words = shlex.split(target)
+        except (ValueError, RecursionError) as error:
+            raise Unsupported(f"target: {target[:80]!r} is not JSON: {error}") from error
+    try:
+        words = shlex.split(target)
+    except ValueError as error:
+        raise Unsupported(f"target: {target!r}: {error}") from None
     if len(words) == 1 and words[0] == "llvm":
         return host_target()
     if len(words) == 1:
@@ -177,6 +190,8 @@ def _parse(words: list[str]) -> dict[str, Any]:
 def _value(key: str, text: str, kind: str) -> Any:
     """What the text of an option says, as TVM types it."""
     if kind.startswith("Array"):
+        if not all(text.split(",")):
+            raise Unsupported(f"target: -{key} takes a list such as +a,+b, found {text!r}")
         return text.split(",")
     if kind == "bool" and text.lower() in ("", "0", "1", "false", "true"):
         return text.lower() not in ("0", "false")
@@ -185,6 +200,17 @@ def _value(key: str, text: str, kind: str) -> Any:
     if kind in ("bool", "int"):
         raise Unsupported(f"target: -{key} takes a value of type {kind}, found {text!r}")
     return text
+
+
+def _known_triple(given: dict[str, Any]) -> dict[str, Any]:
+    """The target, if LLVM may make code for its triple: of others TVM finds out by crashing."""
+    triple = given.get("mtriple")
+    if triple is not None and not _ARCHITECTURE.match(str(triple)):
+        raise Unsupported(
+            f"target: expected an architecture such as x86_64 or aarch64 in -mtriple, "
+            f"found {str(triple)!r}"
+        )
+    return given
 
 
 def _known_cpu(given: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import BadNode
 from .attrs import AttrError, complete_attrs
 from .expr import (
     AttrValue,
@@ -96,10 +97,14 @@ def var(
     dtype: str = "float32",
 ) -> Var:
     """A variable.  With ``shape``, a tensor of it; without any annotation, of inferred type."""
+    if not isinstance(name_hint, str):
+        raise BadNode(f"the name of a variable is a text, found {name_hint!r}")
+    if not isinstance(type_annotation, Type | str | None):
+        raise BadNode(f"variable '{name_hint}': expected a relay type, found {type_annotation!r}")
     if type_annotation is not None and shape is not None:
-        raise ValueError("relay.var takes a type annotation or a shape, not both")
+        raise BadNode("relay.var takes a type annotation or a shape, not both")
     if shape is not None:
-        return Var(name_hint, TensorType(tuple(shape), dtype))
+        return Var(name_hint, TensorType(shape, dtype))  # type: ignore[arg-type]
     if isinstance(type_annotation, str):
         return Var(name_hint, TensorType((), type_annotation))
     return Var(name_hint, type_annotation)
@@ -110,13 +115,22 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 
     As in Relay, int64 becomes int32 and float64 becomes float32 unless ``dtype`` says otherwise.
     """
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of several lengths
+        array = np.asarray(None)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-        raise TypeError(f"a constant holds numbers or bools, found {value!r}")
-    if dtype is not None:
-        return Constant(array.astype(dtype))
+        raise BadNode(f"a constant holds numbers or bools, found {str(value)[:80]!r}")
     narrow = {"int64": "int32", "float64": "float32"}.get(array.dtype.name)
-    return Constant(array.astype(narrow) if narrow else array)
+    if dtype is None and narrow is None:
+        return Constant(array)
+    try:
+        made = array.astype(dtype or narrow)
+    except TypeError:
+        raise BadNode(f"a constant has an element type such as float32, found {dtype!r}") from None
+    if array.dtype.kind in "iuf" and made.dtype.kind in "iu" and not np.array_equal(array, made):
+        raise BadNode(f"{str(value)[:80]} does not fit {made.dtype}; say another dtype")
+    return Constant(made)
 
 
 class ScopeBuilder:
@@ -186,7 +200,7 @@ class _Frame:
 def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
     """A call of an operator with every attribute filled in.
 
-    raises: TypeError naming the operator for wrong arguments or attributes.
+    raises: BadNode naming the operator for wrong arguments or attributes.
     """
     row = OPS[name]
     given = {**PYTHON_DEFAULTS.get(name, {}), **attrs}
@@ -194,12 +208,12 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
         given.setdefault("padding", row.attrs["padding"])
     for key, value in given.items():
         if _holds_expr(value):
-            raise TypeError(f"{name}: attribute {key!r} must be numbers, found {value!r}")
+            raise BadNode(f"{name}: attribute {key!r} must be numbers, found {value!r}")
         given[key] = _listed(name, key, value)
     try:
         return Call(get_op(name), tuple(map(as_expr, args)), complete_attrs(row, given))
     except AttrError as error:
-        raise TypeError(str(error)) from None
+        raise BadNode(str(error)) from None
 
 
 def op_function(name: str) -> OpFunction:
@@ -210,15 +224,15 @@ def op_function(name: str) -> OpFunction:
     def build(*args: Any, **kwargs: Any) -> Call:
         if len(args) > len(names) + len(row.attrs):
             limit = len(names) + len(row.attrs)
-            raise TypeError(f"{name} takes at most {limit} arguments, found {len(args)}")
+            raise BadNode(f"{name} takes at most {limit} arguments, found {len(args)}")
         given = dict(zip([*names, *row.attrs], args, strict=False))
         twice = sorted(given.keys() & kwargs.keys())
         if twice:
-            raise TypeError(f"{name} got {twice[0]!r} twice")
+            raise BadNode(f"{name} got {twice[0]!r} twice")
         given.update(kwargs)
         missing = [n for n in names if n not in given]
         if missing:
-            raise TypeError(f"{name} needs argument {missing[0]!r}; {name}({', '.join(names)})")
+            raise BadNode(f"{name} needs argument {missing[0]!r}; {name}({', '.join(names)})")
         operands = [
             _tuple_arg(given.pop(n)) if many else given.pop(n)
             for n, many in zip(names, row.tuple_args, strict=False)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tvm_disc.errors import BadNode
+from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import import_module
 from tvm_disc.relay.module import IRModule
 
@@ -22,4 +24,6 @@ def to_relax(mod: IRModule, params: Mapping[str, np.ndarray] | None = None) -> A
     Raises:
         Unsupported, TypeMismatch, ShapeConflict: with the place in the source.
     """
-    return import_module(mod, params).mod
+    if not isinstance(mod, IRModule):
+        raise BadNode(f"expected a relay.IRModule, found {type(mod).__name__}")
+    return import_module(mod, check_params(params or {})).mod

@@ -7,7 +7,7 @@ int, float, bool, str, None and tuples of those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import BadNode
 from .types import FuncType, IncompleteType, Type, TypeVar
 
 AttrValue = Any
@@ -178,9 +179,14 @@ class Function(Expr):
         attrs: Mapping[str, AttrValue] | None = None,
         span: Span | None = None,
     ) -> None:
+        if not isinstance(params, Iterable):
+            raise BadNode(f"function parameters are a sequence of relay.Var, found {params!r}")
+        params = tuple(params)
+        if len({id(p) for p in params}) < len(params):
+            raise BadNode("a function parameter is given twice; each is a relay.Var of its own")
         for param in params:
             if not isinstance(param, Var):
-                raise TypeError(f"a function parameter is a relay.Var, found {param!r}")
+                raise BadNode(f"a function parameter is a relay.Var, found {param!r}")
         self.params = tuple(params)
         self.body = as_expr(body)
         self.ret_type = ret_type
@@ -210,6 +216,8 @@ class Let(Expr):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.var, Var):
+            raise BadNode(f"let binds a relay.Var, found {self.var!r}")
         self.value, self.body = as_expr(self.value), as_expr(self.body)
 
 
@@ -236,6 +244,9 @@ class Tuple(Expr):
     span: Span | None = None
 
     def __post_init__(self) -> None:
+        fields: object = self.fields
+        if not isinstance(fields, Iterable):
+            raise BadNode(f"a tuple is made of a sequence of expressions, found {fields!r}")
         self.fields = tuple(as_expr(f) for f in self.fields)
 
     def __len__(self) -> int:
@@ -258,8 +269,11 @@ class TupleGetItem(Expr):
 
     def __post_init__(self) -> None:
         self.tuple_value = as_expr(self.tuple_value)
+        index: object = self.index
+        if not isinstance(index, int | np.integer):
+            raise BadNode(f"a tuple index is an integer, found {index!r}")
         if self.index < 0:
-            raise ValueError(f"a tuple index cannot be negative, found {self.index}")
+            raise BadNode(f"a tuple index cannot be negative, found {self.index}")
 
 
 @dataclass(eq=False)
@@ -391,7 +405,7 @@ def _binary(op: str, lhs: Expr, rhs: ExprLike) -> Call:
     return Call(get_op(op), (lhs, as_expr(rhs)))
 
 
-def _not_an_expr(value: object) -> TypeError:
+def _not_an_expr(value: object) -> BadNode:
     if isinstance(value, (int, float, np.ndarray, np.generic)):
-        return TypeError(f'convert "{value}" with `const` first')
-    return TypeError(f"expected a Relay expression, found {type(value).__name__} {value!r}")
+        return BadNode(f'convert "{value}" with `const` first')
+    return BadNode(f"expected a Relay expression, found {type(value).__name__} {value!r}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..errors import ParseError
+from ..errors import BadNode, ParseError
 from . import legacy_nodes
 from .attrs import Opaque, plain_kind
 from .expr import Array, Call
@@ -203,7 +203,9 @@ def _at(place: str) -> Iterator[None]:
         raise ParseError(f"{place}: {error.message}") from None
 
 
-def _json(text: str) -> Any:
+def _json(text: object) -> Any:
+    if not isinstance(text, str):
+        raise BadNode(f"expected the text of a JSON graph, found {type(text).__name__}")
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..errors import ParseError
+from ..errors import BadNode, ParseError
 from .expr import Span
 
 VERSION = "0.0.5"
@@ -76,6 +76,8 @@ class Source:
 
 def tokenize(text: str, need_header: bool) -> Source:
     """Cut ``text`` into tokens; ParseError on a missing or wrong version and bad characters."""
+    if not isinstance(text, str):
+        raise BadNode(f"expected Relay text, found {type(text).__name__}")
     source = Source(text)
     source.lines = [0, *(m.end() for m in re.finditer("\n", text))]
     pos = _header(source, need_header)

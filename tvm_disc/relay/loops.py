@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..errors import BadNode
 from .expr import Expr, ExprLike, Function, If, Let, Tuple, Var
 
 
@@ -20,7 +21,7 @@ def while_loop(
     loop = Var("while_loop")
     values = list(loop_bodies(*loop_vars))
     if len(values) != len(loop_vars):
-        raise ValueError(f"{len(loop_vars)} loop variables, but the body gives {len(values)}")
+        raise BadNode(f"{len(loop_vars)} loop variables, but the body gives {len(values)}")
     body = If(
         cond(*loop_vars),  # type: ignore[arg-type]
         loop(*values),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..errors import Unsupported
+from ..errors import BadNode, Unsupported
 from .expr import Constructor, Expr, Function, GlobalVar
 from .printer import astext
 from .types import GlobalTypeVar, TypeData
@@ -30,6 +30,9 @@ class IRModule:
         self.attrs: dict[str, Any] = dict(attrs or {})
         self._globals: dict[str, GlobalVar] = {}
         self._constructors: dict[str, Constructor] = {}
+        for what, given in (("functions", functions), ("type_definitions", type_definitions)):
+            if given is not None and not isinstance(given, Mapping):
+                raise BadNode(f"{what}: expected a mapping by name, found {type(given).__name__}")
         for data in (type_definitions or {}).values():
             self.add_type(data)
         for name, func in (functions or {}).items():
@@ -39,7 +42,7 @@ class IRModule:
     def from_expr(expr: Expr) -> IRModule:
         """A module whose ``main`` is ``expr``; free variables become parameters."""
         if not isinstance(expr, Expr):
-            raise TypeError(f"expected a Relay expression, found {type(expr).__name__}")
+            raise BadNode(f"expected a Relay expression, found {type(expr).__name__}")
         func = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
         return IRModule({"main": func})
 
@@ -48,7 +51,7 @@ class IRModule:
 
     def __setitem__(self, key: str | GlobalVar, func: Expr) -> None:
         if not isinstance(func, Expr):
-            raise TypeError(f"expected a relay.Function, found {type(func).__name__}")
+            raise BadNode(f"expected a relay.Function, found {type(func).__name__}")
         if not isinstance(func, Function):
             func = Function(free_vars(func), func)
         name = _name(key)

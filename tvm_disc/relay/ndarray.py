@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ParseError, Unsupported
+from ..errors import BadNode, ParseError, Unsupported
 
 _ARRAY_MAGIC = 0xDD5E40F096B4A13F
 _LIST_MAGIC = 0xF7E58D4F05049CB7
@@ -76,6 +76,9 @@ def encode_base64(array: NDArray[Any]) -> str:
 
 def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
     """Read a ``.params`` file: parameter names to tensors; ParseError if it is not one."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        found = type(data).__name__
+        raise BadNode(f"expected the bytes of a parameter file, found {found}")
     try:
         magic, _, count = struct.unpack_from("<QQQ", data, 0)
         if magic != _LIST_MAGIC:
@@ -105,6 +108,8 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
     """Write a ``.params`` file, readable by TVM's ``load_param_dict`` as well."""
+    if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
+        raise BadNode(f"expected arrays by name, found {str(params)[:80]}")
     parts = [struct.pack("<QQQ", _LIST_MAGIC, 0, len(params))]
     for name in params:
         raw = name.encode("utf-8")

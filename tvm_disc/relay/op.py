@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import BadNode
 from .builder import call, const, op_function
 from .expr import Call, Constant, Expr, ExprLike, Op, TupleWrapper, as_expr, get_op
 from .ops.table import OPS
@@ -168,7 +169,7 @@ def strided_slice(
             slice_mode=slice_mode,
         )
     if axes is not None:
-        raise ValueError("strided_slice: axes cannot be given together with computed bounds")
+        raise BadNode("strided_slice: axes cannot be given together with computed bounds")
     # A stride given once holds for every axis.
     bounds = (_bound(v) for v in (begin, end, [1] if strides is None else strides))
     return call("dyn.strided_slice", (data, *bounds), slice_mode=slice_mode)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ..errors import BadNode
 from . import types as ty
 from .attrs import ARGUMENT_ATTRS
 from .expr import (
@@ -58,6 +59,9 @@ def astext(value: IRModule | Expr | ty.Type, show_meta_data: bool = True) -> str
     printer = _Printer()
     if isinstance(value, ty.Type):
         return printer.type(value)
+    if not hasattr(value, "type_definitions") and not isinstance(value, Expr):
+        found = type(value).__name__
+        raise BadNode(f"expected a relay module, expression or type, found {found}")
     body = printer.expression(value) if isinstance(value, Expr) else printer.module(value)
     if not show_meta_data:
         return body + (f"\n{_NO_META}" if printer.meta else "")

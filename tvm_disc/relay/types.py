@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ..errors import BadNode
+
 _DTYPE = re.compile(
     r"(?:u?int(?:1|2|4|8|16|32|64)|float(?:16|32|64|4_\w+|6_\w+|8_\w+)|bfloat16|bool|handle)"
     r"(?:x[1-9][0-9]{0,3})?"
@@ -100,7 +102,7 @@ class DimOp(DimExpr):
 
     def __post_init__(self) -> None:
         if self.op not in DIM_OPS:
-            raise ValueError(f"unknown dimension operator {self.op!r}; known: {sorted(DIM_OPS)}")
+            raise BadNode(f"unknown dimension operator {self.op!r}; known: {sorted(DIM_OPS)}")
 
     def __repr__(self) -> str:
         sign = DIM_OPS[self.op]
@@ -127,12 +129,12 @@ def as_dim(value: object) -> Dim:
     if isinstance(value, DimExpr):
         return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"a dimension is an int, relay.Any() or a size variable, found {value!r}")
+        raise BadNode(f"a dimension is an int, relay.Any() or a size variable, found {value!r}")
     number = int(value.__index__())
     if number < 0:
-        raise ValueError(f"a dimension cannot be negative, found {number}")
+        raise BadNode(f"a dimension cannot be negative, found {number}")
     if number >= 1 << 63:
-        raise ValueError("a dimension is less than 2**63")
+        raise BadNode("a dimension is less than 2**63")
     return number
 
 
@@ -151,11 +153,11 @@ class TensorType(Type):
     def __post_init__(self) -> None:
         shape: object = self.shape
         if not isinstance(shape, Iterable):  # a lone number is a common slip
-            raise TypeError(f"a shape is a sequence of dimensions, found {shape!r}")
+            raise BadNode(f"a shape is a sequence of dimensions, found {shape!r}")
         object.__setattr__(self, "shape", tuple(as_dim(d) for d in shape))
         dtype = str(self.dtype)
         if not is_dtype(dtype):
-            raise ValueError(f"expected an element type such as float32 or int64, found {dtype!r}")
+            raise BadNode(f"expected an element type such as float32 or int64, found {dtype!r}")
         object.__setattr__(self, "dtype", dtype)
 
 

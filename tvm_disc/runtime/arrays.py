@@ -68,6 +68,8 @@ def check_writable(position: int, tensor: Any) -> None:
         raise BadInput(f"output {position}: expected a tensor to write into, found a read-only one")
     if not hasattr(tensor, "__dlpack__"):
         raise BadInput(f"output {position}: expected a tensor, found {type(tensor).__name__}")
+    if isinstance(tensor, np.ma.MaskedArray):
+        raise BadInput(f"output {position}: expected a tensor, found a masked array")
 
 
 def leaves(tree: Any) -> list[Any]:

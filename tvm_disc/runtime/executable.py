@@ -27,7 +27,7 @@ from tvm_disc.codegen.host_memory import (
 )
 from tvm_disc.codegen.profile_host import COUNT, ROOM
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed, WrongProcessor
-from tvm_disc.options import MOST_THREADS
+from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
     CONVERTERS,
     EMPTY,
@@ -51,9 +51,10 @@ from tvm_disc.runtime.inputs import (
     MOST,
     PLAIN_TYPES,
     bound_dims,
-    check_types,
+    check_arguments,
     described,
     integer,
+    ordered,
     prepared,
 )
 from tvm_disc.runtime.objects import Codec
@@ -180,7 +181,7 @@ class Executable:
         if self._codec is not None:
             return self._boxed(self._codec.flatten(args, kwargs), out)
         if kwargs:
-            args = self._ordered(args, kwargs)
+            args = ordered(self._names, args, kwargs)
         if out is not None:
             return self._write(args, out)
         if args and type(args[0]) is NDARRAY:
@@ -220,7 +221,7 @@ class Executable:
         """A call that takes or gives boxed values, already flat."""
         if out is not None:
             raise BadInput("out: a program that takes or returns data types allocates its results")
-        check_types(self._names, args)
+        check_arguments(self._names, args)
         try:
             result = self._main(*args)
         except ArtifactError:
@@ -233,8 +234,9 @@ class Executable:
 
     def _general(self, args: tuple[Array, ...]) -> Any:
         """A call with any kind of tensor."""
-        if not PLAIN_TYPES.issuperset(map(type, args)):
-            check_types(self._names, args)
+        # More arguments have a meaning to the program: memory to write to.
+        if len(args) != len(self._names) or not PLAIN_TYPES.issuperset(map(type, args)):
+            check_arguments(self._names, args)
         try:
             result = self._main(*args)
         except ArtifactError:
@@ -255,7 +257,9 @@ class Executable:
         count = len(self._manifest["results"])
         if len(outputs) != count:
             raise BadInput(f"out: expected {count} tensors, found {len(outputs)}")
-        check_types(self._names, args)
+        check_arguments(self._names, args)
+        for k, tensor in enumerate(outputs):
+            check_writable(k, tensor)
         try:
             self._main(*args, *outputs)
         except ArtifactError:
@@ -272,9 +276,12 @@ class Executable:
     @contextmanager
     def record_shapes(self, path: str | Path) -> Iterator[None]:
         """Count the input shapes of the calls inside, and append them to a log for ``tune``."""
-        with self._binding:
-            if self._main == self._first_call:
-                self._bind_code()
+        target = file_path("record_shapes", path)
+        try:
+            target.open("a").close()  # before anything is counted that could not be written
+        except OSError as error:
+            raise BadInput(f"record_shapes: {target}: {error.strerror or error}") from None
+        self.ready()
         log = ShapeLog(self._main, self._names)
         kept = self._main, self._direct, self._results
         # Without results of known shape every call goes through the log.
@@ -283,40 +290,19 @@ class Executable:
             yield
         finally:
             self._main, self._direct, self._results = kept
-            log.write(Path(path))
+            log.write(target)
 
     def _flat(self, args: tuple[Array, ...], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
         """The arguments in the program's own form."""
         if self._codec is not None:
             return self._codec.flatten(args, kwargs)
-        return self._ordered(args, kwargs) if kwargs else args
-
-    def _ordered(self, args: Sequence[Array], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
-        if not args and len(kwargs) == len(self._names):
-            try:
-                return tuple([kwargs[name] for name in self._names])
-            except KeyError:
-                pass  # told below, by name
-        unknown = [k for k in kwargs if k not in self._names]
-        twice = [n for n in self._names[: len(args)] if n in kwargs]
-        rest = self._names[len(args) :]
-        missing = [n for n in rest if n not in kwargs]
-        for problem, names in (("unknown", unknown), ("repeated", twice), ("missing", missing)):
-            if names:
-                expected = ", ".join(self._names)
-                raise BadInput(f"{problem} input {', '.join(names)}; expected {expected}")
-        return (*args, *(kwargs[n] for n in rest))
+        return ordered(self._names, args, kwargs) if kwargs else args
 
     def _recover(self, args: Sequence[Array], outputs: Sequence[Array], error: Exception) -> Any:
         """Second try with what the fast path does not take; else the error in the user's terms."""
-        if len(args) != len(self._names):
-            expected = ", ".join(self._names)
-            raise BadInput(f"expected {len(self._names)} inputs ({expected}), found {len(args)}")
         if isinstance(error, MemoryError):
             raise MemoryError(f"out of memory for {described(self._names, args)}") from None
         converted = [as_tensor(a) for a in self._prepared(args)]
-        for k, tensor in enumerate(outputs):
-            check_writable(k, tensor)
         written = [as_tensor(x) for x in outputs]
         pairs = zip((*converted, *written), (*args, *outputs), strict=True)
         if any(p is not a for p, a in pairs):
@@ -373,9 +359,7 @@ class Executable:
         return (ctypes.c_int64 * STATE_WORDS).from_address(self._call_pool(-1, -1))
 
     def _call_pool(self, limit: int, results: int) -> int:
-        with self._binding:
-            if self._main == self._first_call:
-                self._bind_code()
+        self.ready()
         return int(self._code.function(POOL)(limit, results))
 
     def workspace_bytes(self, shapes: Mapping[str, Sequence[int]]) -> int:
@@ -405,7 +389,8 @@ class Executable:
         """
         dims = None if shapes is None else bound_dims(self.signature, shapes)
         if picture is not None:
-            draw(self._manifest["calls"], self._manifest["refused"], Path(picture), dims)
+            path = file_path("picture", picture)
+            draw(self._manifest["calls"], self._manifest["refused"], path, dims)
         lines = explanation(self._manifest, self._code.lines(), dims)
         if shapes is not None:
             lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
@@ -417,6 +402,7 @@ class Executable:
         Any program can be profiled, a loaded one too: the timers are part of it, and a call that
         does not ask for them passes a branch per kernel.
         """
+        repeat = integer("repeat", repeat, 1, MOST)
         args = self._flat(args, kwargs)
         self._general(args)  # tells what is wrong with the arguments, and warms up
         converted = [as_tensor(a) for a in self._prepared(args)]
@@ -448,11 +434,17 @@ class Executable:
         """
         if self._saved is not None or self._constants is None:
             raise ArtifactError("a loaded program cannot be saved again; copy its file")
-        export(self._code.modules, self._constants, self._code.manifest, Path(path), compiler)
+        if not isinstance(compiler, str | None):
+            raise BadInput(f"compiler: expected the name of a C compiler, found {compiler!r}")
+        target = file_path("save", path)
+        export(self._code.modules, self._constants, self._code.manifest, target, compiler)
 
     def source(self, kind: str = "ll") -> str:
         """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
-        return str(self._code.module.inspect_source(kind))
+        try:
+            return str(self._code.module.inspect_source(kind))
+        except (RuntimeError, TypeError):
+            raise BadInput(f"source: expected 'll' or 'asm', found {kind!r}") from None
 
 
 def load(path: str | Path, level: str | None = None) -> Executable:
@@ -467,7 +459,7 @@ def load(path: str | Path, level: str | None = None) -> Executable:
         WrongProcessor: it, or that level, was compiled for another processor.
         BadOption: it has no such level.
     """
-    return _of_file(load_saved(Path(path)), level)
+    return _of_file(load_saved(file_path("load", path)), level)
 
 
 def _restored(data: bytes, timings: Mapping[str, float], level: str | None) -> Executable:

@@ -17,19 +17,45 @@ _SAMPLE = 40  # characters of a value in a message
 PLAIN_TYPES: set[type] = {np.ndarray}
 
 
-def check_types(names: Sequence[str], args: Sequence[Any]) -> None:
-    """Refuse arrays of which programs would read a part only, by DLPack.
+def check_arguments(names: Sequence[str], args: Sequence[Any]) -> None:
+    """Refuse another number of inputs, and arrays of which DLPack gives a part only.
 
     Raises:
-        BadInput: an input is a masked array.
+        BadInput: there are more or fewer, or one is a masked array.
     """
-    for name, value in zip(names, args, strict=False):
+    if len(args) != len(names):
+        raise BadInput(f"expected {len(names)} inputs ({', '.join(names)}), found {len(args)}")
+    for name, value in zip(names, args, strict=True):
         if isinstance(value, np.ma.MaskedArray):
             raise BadInput(
                 f"input '{name}': expected a tensor, found a masked array, whose mask has no "
                 "meaning here; give x.filled(value)"
             )
         PLAIN_TYPES.add(type(value))
+
+
+def ordered(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """Inputs by position and by name in the order of ``names``.
+
+    Raises:
+        BadInput: one is unknown, given twice or missing.
+    """
+    if not args and len(kwargs) == len(names):
+        try:
+            return tuple([kwargs[name] for name in names])
+        except KeyError:
+            pass  # told below, by name
+    unknown = [k for k in kwargs if k not in names]
+    twice = [n for n in names[: len(args)] if n in kwargs]
+    rest = names[len(args) :]
+    missing = [n for n in rest if n not in kwargs]
+    for problem, found in (("unknown", unknown), ("repeated", twice), ("missing", missing)):
+        if found:
+            expected = ", ".join(names)
+            raise BadInput(f"{problem} input {', '.join(found)}; expected {expected}")
+    return (*args, *(kwargs[n] for n in rest))
 
 
 def prepared(name: str, dtype: str, value: Any) -> Any:
@@ -148,5 +174,8 @@ def bound_dims(
             expected = ", ".join(declared)
             raise BadInput(f"shape of '{name}': expected [{expected}], found {found}")
         for axis, (dim, size) in enumerate(zip(declared, shape, strict=True)):
-            dims.setdefault(dim, integer(f"shape of '{name}', axis {axis}", size, 0, MOST))
+            number = integer(f"shape of '{name}', axis {axis}", size, 0, MOST)
+            if dim.isdecimal() and number != int(dim):
+                raise BadInput(f"shape of '{name}': expected {dim} on axis {axis}, found {number}")
+            dims.setdefault(dim, number)
     return dims

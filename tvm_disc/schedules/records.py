@@ -105,7 +105,10 @@ def read_records(path: Path, context: Context, *others: Context) -> Records:
     if not path.exists():
         return records
     wanted = [asdict(c) for c in (context, *others)]
-    lines = path.read_bytes().split(b"\n")
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise BadInput(f"records: {path}: {error.strerror or error}") from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -140,8 +143,11 @@ class Journal:
 
     def __init__(self, path: Path, context: Context) -> None:
         self._context = asdict(context)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[bytes] = path.open("ab")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: IO[bytes] = path.open("ab")
+        except OSError as error:
+            raise BadInput(f"records: {path}: {error.strerror or error}") from None
         if self._file.tell() and not _ends_line(path):
             self._file.write(b"\n")  # after a line that was cut off
 

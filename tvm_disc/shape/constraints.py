@@ -21,10 +21,10 @@ from typing import Any, NoReturn
 
 from tvm import tirx
 
-from tvm_disc.errors import ParseError
+from tvm_disc.errors import BadInput, ParseError
 
 _TOKEN = re.compile(
-    r"\s*(?:(\d+)|([A-Za-z_][\w:]*(?:\.[A-Za-z_][\w:/]*)*(?:\.\d+)?)|(==|!=|<=|>=|//|[-+*%<>(),\[\]]))"
+    r"\s*(?:([0-9]+)|([A-Za-z_][\w:]*(?:\.[A-Za-z_][\w:/]*)*(?:\.\d+)?)|(==|!=|<=|>=|//|[-+*%<>(),\[\]]))"
 )
 _RELATIONS: dict[str, Any] = {
     "==": tirx.EQ, "!=": tirx.NE, "<=": tirx.LE, "<": tirx.LT, ">=": tirx.GE, ">": tirx.GT,
@@ -37,6 +37,25 @@ class Likely:
 
     expr: Any
     values: tuple[int, ...]
+
+
+_DEEPEST = 50  # parentheses and signs inside each other
+
+
+def check_constraints(constraints: object) -> tuple[str, ...]:
+    """The texts of constraints.
+
+    Raises:
+        BadInput: they are no sequence of texts.
+    """
+    texts = tuple(constraints) if isinstance(constraints, list | tuple | set) else (None,)
+    for text in texts:
+        if not isinstance(text, str):
+            found = repr(constraints if text is None else text)[:80]
+            raise BadInput(
+                f'constraints: expected a list of texts such as "1 <= b <= 64", found {found}'
+            )
+    return texts
 
 
 def parse_constraint(
@@ -60,6 +79,7 @@ class _Parser:
         self.names = names
         self.tokens: list[tuple[str, str, int]] = []
         self.at = 0
+        self.depth = 0
         self._tokenize()
 
     def _tokenize(self) -> None:
@@ -70,6 +90,8 @@ class _Parser:
                 column = pos + len(self.text[pos:]) - len(self.text[pos:].lstrip())
                 self._fail(f"unexpected '{self.text[column]}'", column)
             kind = ("int", "name", "op")[(match.lastindex or 1) - 1]
+            if kind == "int" and (len(match[1]) > 19 or int(match[1]) >= 1 << 63):
+                self._fail("expected a number less than 2**63", match.start(1))
             self.tokens.append(
                 (kind, match.group(match.lastindex or 1), match.start(match.lastindex or 1))
             )
@@ -167,6 +189,14 @@ class _Parser:
         return out
 
     def _factor(self) -> Any:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self._fail("nested too deeply")
+        found = self._inner_factor()
+        self.depth -= 1
+        return found
+
+    def _inner_factor(self) -> Any:
         if self._peek() == "-":
             self.at += 1
             return tirx.IntImm("int64", 0) - self._factor()

@@ -22,6 +22,25 @@ Inputs: TypeAlias = Sequence[tuple[str, Sequence[Any], str]]
 UNTOLD_DIM = 1024  # the largest value tried of a dim of which nothing is said
 
 
+def check_shapes(shapes: object, weights: object, points: object, budget_s: object) -> None:
+    """Refuse what is of none of the accepted types.
+
+    Raises:
+        BadInput: one of the arguments is.
+    """
+    if not isinstance(shapes, Mapping | str | Path | None):
+        raise BadInput(
+            f"shapes: expected values by dim name or the path of a log, found {shapes!r}"
+        )
+    if not isinstance(weights, Mapping | None):
+        raise BadInput(f"weights: expected weights by dim name, found {weights!r}")
+    if not isinstance(points, int) or isinstance(points, bool) or points < 1:
+        raise BadInput(f"points: expected an integer of at least 1, found {points!r}")
+    seconds = isinstance(budget_s, int | float) and not isinstance(budget_s, bool)
+    if budget_s is not None and not (seconds and float(budget_s) >= 0):  # type: ignore[arg-type]
+        raise BadInput(f"budget_s: expected seconds, found {budget_s!r}")
+
+
 def program_points(
     inputs: Inputs, solver: Solver, shapes: Shapes, weights: Weights, count: int
 ) -> list[dict[Any, int]]:
@@ -66,7 +85,7 @@ def _choices(
         if name not in names:
             known = ", ".join(sorted(names))
             raise BadInput(f"shapes: there is no dim {name!r}; the dims are {known}")
-        chosen = sorted({int(v) for v in given})
+        chosen = sorted(set(given)) if _sizes(given) else []
         if not chosen or chosen[0] < 1:
             raise BadInput(f"shapes: {name}: expected values of at least 1, found {given}")
         found[names[name]] = chosen
@@ -79,6 +98,15 @@ def _choices(
     return found
 
 
+def _sizes(values: Any) -> bool:
+    """Whether these are integers that dims can be."""
+    listed = isinstance(values, Sequence | set | np.ndarray) and not isinstance(values, str)
+    return listed and all(
+        isinstance(v, int | np.integer) and not isinstance(v, bool) and 0 <= v < 1 << 63
+        for v in values
+    )
+
+
 def _draws(
     values: Mapping[Any, list[int]],
     symbols: Sequence[Any],
@@ -86,6 +114,7 @@ def _draws(
     count: int,
 ) -> list[tuple[int, ...]]:
     """Corners first, then a mix of even draws and draws from the logarithms."""
+    _check_weights(values, weights)
     rng = np.random.default_rng(0)
     if not symbols:
         return [()]
@@ -95,13 +124,26 @@ def _draws(
         for s in symbols:
             options = values[s]
             odds = weights.get(str(s.name))
-            if odds is not None and len(odds) != len(options):
-                raise BadInput(
-                    f"weights: {s.name}: expected {len(options)} weights, found {len(odds)}"
-                )
             row.append(_draw(rng, options, odds, even=turn % 2 == 0))
         draws.append(tuple(row))
     return draws
+
+
+def _check_weights(values: Mapping[Any, list[int]], weights: Mapping[str, Sequence[float]]) -> None:
+    counts = {str(s.name): len(options) for s, options in values.items()}
+    for name, odds in weights.items():
+        if name not in counts:
+            known = ", ".join(sorted(counts))
+            raise BadInput(f"weights: there is no dim {name!r}; the dims are {known}")
+        try:
+            numbers = np.asarray(odds, np.float64)
+        except (TypeError, ValueError):
+            numbers = np.asarray(np.nan)
+        if numbers.ndim != 1 or len(numbers) != counts[name]:
+            found = len(numbers) if numbers.ndim == 1 else repr(odds)[:80]
+            raise BadInput(f"weights: {name}: expected {counts[name]} weights, found {found}")
+        if not (np.isfinite(numbers).all() and (numbers >= 0).all() and numbers.sum() > 0):
+            raise BadInput(f"weights: {name}: expected weights of at least 0, found {odds}")
 
 
 def _draw(
@@ -150,16 +192,20 @@ def _from_log(
 ) -> list[dict[Any, int]]:
     """The shapes of a log, the most frequent first."""
     seen: dict[tuple[int, ...], int] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"shapes: {path}: {error}") from None
+    for number, line in enumerate(lines, 1):
         try:
             entry = json.loads(line)
-            shapes, calls = entry["shapes"], int(entry.get("calls", 1))
-        except (ValueError, KeyError, TypeError):
+            shapes, calls = dict(entry["shapes"]), int(entry.get("calls", 1))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             continue  # a log in production may be cut off
         point: dict[Any, int] = {}
         for name, dims, _ in inputs:
-            found = shapes.get(name)
-            if found is None or len(found) != len(dims):
+            found: Any = shapes.get(name)
+            if not _sizes(found) or len(found) != len(dims):
                 expected = ", ".join(n for n, _, _ in inputs)
                 raise BadInput(f"{path}:{number}: expected the shapes of {expected}")
             point.update({d: int(v) for d, v in zip(dims, found, strict=True) if d in symbols})

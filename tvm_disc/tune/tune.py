@@ -16,8 +16,8 @@ from tvm import tirx
 from tvm_disc.codegen.program import Define, If, Launch, Loop, Program, Region
 from tvm_disc.compile import Prepared, context_of, prepare
 from tvm_disc.debug import Trace
-from tvm_disc.errors import Unsupported
-from tvm_disc.options import Options
+from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.options import Options, file_path
 from tvm_disc.schedules.cost_model import CostModel
 from tvm_disc.schedules.emit import i64
 from tvm_disc.schedules.gemm_micro import MicroKernels
@@ -33,7 +33,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench, require_machine
 from tvm_disc.tune.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tune.remote import Fleet, Remote
-from tvm_disc.tune.shapes import Shapes, Weights, program_points
+from tvm_disc.tune.shapes import Shapes, Weights, check_shapes, program_points
 from tvm_disc.tune.surprise import surprising
 
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
@@ -130,11 +130,15 @@ def tune(
         BadInput: shapes that name no dim of the program, or a file that holds no records.
     """
     start = time.monotonic()
+    check_shapes(shapes, weights, points, budget_s)
+    file = file_path("records", records)
+    if not isinstance(effort, Effort | None):
+        raise BadInput(f"effort: expected an Effort, found {effort!r}")
     options = replace(Options.from_env(options), records=None)
     front = prepare(source, params, target, constraints, options, Trace(0, None))
     vendor = remote is None and expose()
     tasks = tasks_of(front, input_shapes(front, shapes, weights, points), vendor)
-    result = Tuned(Path(records))
+    result = Tuned(file)
     deadline = None if budget_s is None else start + budget_s
     known = measure_tasks(front, tasks, result, effort or Effort(), deadline, progress, remote)
     for task in tasks:

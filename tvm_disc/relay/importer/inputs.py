@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 from tvm import relax, tirx
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.shape import Likely, Solver, parse_constraint
+
+# What a caller can give: element types that arrays have.
+_DTYPES = frozenset(
+    ["bool", "bfloat16", *(f"float{b}" for b in (16, 32, 64))]
+    + [f"{sign}int{b}" for sign in ("", "u") for b in (8, 16, 32, 64)]
+)
 
 DIM_OPS: Mapping[str, Any] = {
     "Add": lambda a, b: a + b,
@@ -26,6 +32,27 @@ DIM_OPS: Mapping[str, Any] = {
     "Max": tirx.max,
     "Min": tirx.min,
 }
+
+
+def check_params(params: object) -> dict[str, Any]:
+    """Values of inputs by name.
+
+    Raises:
+        BadInput: they are no arrays by name.
+    """
+    if not isinstance(params, Mapping):
+        found = type(params).__name__
+        raise BadInput(f"params: expected a mapping of input names to arrays, found {found}")
+    for name, value in params.items():
+        if not isinstance(name, str):
+            raise BadInput(f"params: expected names of inputs, found {name!r}")
+        numbers = hasattr(value, "dtype") and hasattr(value, "shape")
+        if not numbers or getattr(value.dtype, "kind", "f") not in "biufV":
+            what = getattr(value, "dtype", type(value).__name__)
+            raise BadInput(f"params: '{name}': expected an array of numbers, found {what}")
+        if isinstance(value, np.ma.MaskedArray):
+            raise BadInput(f"params: '{name}': expected an array, found a masked one")
+    return dict(params)
 
 
 class Inputs:
@@ -43,7 +70,11 @@ class Inputs:
         """An input whose value is given at compile time."""
         ty = param.type_annotation
         if isinstance(ty, rt.TensorType) and (
-            ty.dtype != str(array.dtype) or len(ty.shape) != array.ndim
+            ty.dtype != str(array.dtype)
+            or len(ty.shape) != len(array.shape)
+            or any(
+                isinstance(d, int) and d != n for d, n in zip(ty.shape, array.shape, strict=True)
+            )
         ):
             raise TypeMismatch(
                 f"param '{param.name_hint}': expected {ty}, found {array.dtype}{array.shape}"
@@ -57,6 +88,11 @@ class Inputs:
             raise Unsupported(
                 f"input '{param.name_hint}': expected a tensor type, found {ty}; "
                 "an input is a tensor, a tuple or a data type"
+            )
+        if ty.dtype not in _DTYPES:
+            raise Unsupported(
+                f"input '{param.name_hint}': expected bools or numbers of 8 to 64 bits, "
+                f"found {ty.dtype}"
             )
         dims = [
             self._dim(
