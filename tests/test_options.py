@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
@@ -85,5 +86,5 @@ def test_options_do_not_change() -> None:
 
 
 def test_every_field_is_documented() -> None:
-    text = Options.__doc__ or ""
-    assert [f.name for f in fields(Options) if f"        {f.name}: " not in text] == []
+    text = inspect.getdoc(Options) or ""  # since Python 3.13 the compiler takes indentation away
+    assert [f.name for f in fields(Options) if f"\n    {f.name}: " not in text] == []
