@@ -216,6 +216,18 @@ def test_sizes_known_to_be_zero(family: str, rng: np.random.Generator) -> None:
     check(of, program, served, rng)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int64"])
+def test_a_reshape_to_a_dim_known_to_be_zero(dtype: str) -> None:
+    """TVM's reshape takes a 0 for the operand's dim at the same place."""
+    x = relay.var("x", shape=(3, 0), dtype=dtype)
+    results = [relay.expand_dims(x, 1, 2), relay.expand_dims(x, 0), relay.reshape(x, (0, 0, 5))]
+    shapes = [
+        r.shape
+        for r in tvm_disc.build(relay.Function([x], relay.Tuple(results)))(np.zeros((3, 0), dtype))
+    ]
+    assert shapes == [(3, 1, 1, 0), (1, 3, 0), (3, 0, 5)]
+
+
 def test_a_size_of_another_width_is_refused() -> None:
     """TVM makes an int32 of a choice between two Python ints."""
     choice = tirx.Select(index_var("n") > 3, 1, 2)
