@@ -22,6 +22,7 @@ Expr: TypeAlias = Any
 
 # The state, in 64-bit words.
 CONSTANTS, FREE, LIMIT, KEPT, REQUESTS, MISSES, MUTEX, BLOCKS = 0, 1, 2, 3, 4, 5, 8, 24
+MUTEX_WORDS = 8
 # Threads that a kernel may use.
 THREADS = 6
 # Where the workers of the process have their state (``codegen.threads``), or 0.

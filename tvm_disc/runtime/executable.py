@@ -47,6 +47,7 @@ from tvm_disc.runtime.arrays import (
 )
 from tvm_disc.runtime.code import Code
 from tvm_disc.runtime.explain import explanation
+from tvm_disc.runtime.forks import unlock_in_children
 from tvm_disc.runtime.inputs import (
     MOST,
     PLAIN_TYPES,
@@ -137,6 +138,7 @@ class Executable:
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = function(DIRECT)
         self._main = main
+        unlock_in_children(self)
 
     @property
     def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
@@ -357,6 +359,10 @@ class Executable:
 
     def _state(self) -> ctypes.Array[ctypes.c_int64]:
         return (ctypes.c_int64 * STATE_WORDS).from_address(self._call_pool(-1, -1))
+
+    def _state_address(self) -> int:
+        """Of a program that was bound."""
+        return int(self._code.function(POOL)(-1, -1))
 
     def _call_pool(self, limit: int, results: int) -> int:
         self.ready()
