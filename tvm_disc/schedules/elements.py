@@ -392,9 +392,9 @@ def _integer_power(low: Lowering, base: Expr, exponent: Expr) -> Expr:
         block.store(total, at, tirx.Select(odd, total[at] * square[at], total[at]))
         block.store(square, at, square[at] * square[at])
         block.store(rest, at, tirx.shift_right(rest[at], one))
-    unit = tirx.Or(tirx.EQ(base, one), tirx.EQ(base, const(-1, dtype)))
     if element.startswith("u"):
         return total[at]
+    unit = tirx.Or(tirx.EQ(base, one), tirx.EQ(base, const(-1, dtype)))
     odd = tirx.NE(tirx.bitwise_and(exponent, one), zero)
     inverse = tirx.Select(unit, tirx.Select(odd, base, one), zero)
     return tirx.Select(exponent < zero, inverse, total[at])

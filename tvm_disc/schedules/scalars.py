@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+import tvm
 from tvm import tirx
 
 from tvm_disc.schedules import division, vecmath
@@ -40,6 +41,11 @@ def _by_kind(of_floats: Binary, of_integers: Binary) -> Binary:
     return fn
 
 
+def _literal_integer(b: Expr) -> int | None:
+    value = b.value if isinstance(b, tirx.Broadcast) else b
+    return int(value.value) if isinstance(value, tirx.IntImm) else None
+
+
 def _float_floor_mod(a: Expr, b: Expr) -> Expr:
     return a - tirx.floor(a / b) * b
 
@@ -68,12 +74,67 @@ def _as_number(x: Expr) -> Expr:
 
 def _sign(x: Expr) -> Expr:
     d = dtype_of(x)
-    one, zero, minus = const(1, d), const(0, d), const(-1, d)
+    one, zero = const(1, d), const(0, d)
+    if d.startswith("u"):
+        return tirx.Select(x > zero, one, zero)
+    minus = const(-1, d)
     return tirx.Select(x > zero, one, tirx.Select(x < zero, minus, x if is_float(d) else zero))
 
 
+def _negative(x: Expr) -> Expr:
+    dtype = dtype_of(x)
+    if dtype.startswith("u"):
+        # TVM takes what it knows to be at most 0 and at least 0 for 0.
+        return tirx.bitwise_not(x) + const(1, dtype)
+    return -x if is_float(dtype) else const(0, dtype) - x
+
+
 def _abs(x: Expr) -> Expr:
-    return tirx.abs(x)
+    return x if element_dtype(x) == "bool" else tirx.abs(x)
+
+
+def _either(of_truths: Binary, of_numbers: Binary) -> Binary:
+    """As NumPy adds and multiplies truth values."""
+
+    def fn(a: Expr, b: Expr) -> Expr:
+        return (of_truths if element_dtype(a) == "bool" else of_numbers)(a, b)
+
+    return fn
+
+
+def _left_shift(a: Expr, b: Expr) -> Expr:
+    """Zero from as many bits on as there are."""
+    inside = _shifts_inside(b)
+    if inside is None:
+        return tirx.shift_left(a, b)
+    zero = const(0, dtype_of(a))
+    return tirx.Select(inside, tirx.shift_left(a, tirx.Select(inside, b, zero)), zero)
+
+
+def _right_shift(a: Expr, b: Expr) -> Expr:
+    """The sign alone from as many bits on as there are."""
+    inside = _shifts_inside(b)
+    if inside is None:
+        return tirx.shift_right(a, b)
+    dtype = dtype_of(a)
+    if dtype.startswith("u"):
+        zero = const(0, dtype)
+        return tirx.Select(inside, tirx.shift_right(a, tirx.Select(inside, b, zero)), zero)
+    most = const(_bits(a) - 1, dtype)
+    return tirx.shift_right(a, tirx.Select(inside, b, most))
+
+
+def _shifts_inside(b: Expr) -> Expr | None:
+    """Whether less is shifted than there are bits, without which LLVM gives anything."""
+    literal = _literal_integer(b)
+    if literal is not None and 0 <= literal < _bits(b):
+        return None
+    dtype = dtype_of(b)
+    return tirx.And(b >= const(0, dtype), b < const(_bits(b), dtype))
+
+
+def _bits(x: Expr) -> int:
+    return int(tvm.DataType(element_dtype(x)).bits)
 
 
 def is_number(x: Expr) -> Expr:
@@ -160,9 +221,9 @@ def _largest(x: Expr) -> Expr:
 
 
 BINARY: Mapping[str, Callable[..., Expr]] = {
-    "add": lambda a, b: a + b,
+    "add": _either(tirx.Or, lambda a, b: a + b),
     "subtract": lambda a, b: a - b,
-    "multiply": lambda a, b: a * b,
+    "multiply": _either(tirx.And, lambda a, b: a * b),
     "divide": _by_kind(lambda a, b: a / b, division.trunc_divide),
     "floor_divide": _by_kind(lambda a, b: tirx.floor(a / b), division.floor_divide),
     "floor_mod": _by_kind(_float_floor_mod, division.floor_mod),
@@ -181,13 +242,13 @@ BINARY: Mapping[str, Callable[..., Expr]] = {
     "bitwise_and": tirx.bitwise_and,
     "bitwise_or": tirx.bitwise_or,
     "bitwise_xor": tirx.bitwise_xor,
-    "left_shift": tirx.shift_left,
-    "right_shift": tirx.shift_right,
+    "left_shift": _left_shift,
+    "right_shift": _right_shift,
     "where": lambda c, a, b: tirx.Select(_truth(c), a, b),
 }
 
 UNARY: Mapping[str, Callable[[Expr], Expr]] = {
-    "negative": lambda x: const(0, dtype_of(x)) - x if not is_float(dtype_of(x)) else -x,
+    "negative": _negative,
     "abs": _abs,
     "floor": lambda x: tirx.floor(x) if is_float(dtype_of(x)) else x,
     "ceil": lambda x: tirx.ceil(x) if is_float(dtype_of(x)) else x,

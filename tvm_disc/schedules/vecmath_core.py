@@ -24,7 +24,7 @@ operand on NaN.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -150,6 +150,21 @@ def narrow(x: Expr, dtype: str) -> Expr:
     rounded = tirx.Select(is_number, rounded, tirx.const(0x7FC0, uint))
     result = tirx.reinterpret(dtype + suffix, tirx.Cast("uint16" + suffix, rounded))
     return tirx.Let(wide, x, tirx.Let(bits, tirx.reinterpret(uint, wide), result))
+
+
+def libm(name: str) -> Callable[[Expr], Expr]:
+    """The function of C's mathematics library, called for every lane."""
+
+    def fn(x: Expr) -> Expr:
+        dtype, lanes = dtype_of(x)
+        if lanes == 1:
+            return tirx.call_pure_extern(dtype, name, x)
+        b = Body(x)
+        picks = [tirx.IntImm("int32", k) for k in range(lanes)]
+        parts = [tirx.call_pure_extern(dtype, name, tirx.Shuffle([b.x], [k])) for k in picks]
+        return b.done(tirx.Shuffle(parts, picks))
+
+    return fn
 
 
 class Body:

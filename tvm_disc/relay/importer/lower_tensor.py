@@ -45,6 +45,19 @@ def binary(build: Callable[[Any, Any], Any], dtype: str | None = None) -> Rule:
     return rule
 
 
+def only_on(kind: str, accepts: Callable[[str], bool], rule: Rule) -> Rule:
+    """``rule``, for operands of a kind of dtype."""
+
+    def checked(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
+        for x in args:
+            if not accepts(x.dtype):
+                message = f"expected {kind}, found {x.dtype}; cast it first"
+                raise TypeMismatch(ctx.where(message))
+        return rule(ctx, args, attrs)
+
+    return checked
+
+
 def apply(ctx: Emitter, build: Callable[..., Any], *args: Tensor, dtype: str = "") -> Tensor:
     """An element-wise operator on operands that are broadcast against each other."""
     exprs, dims = ctx.operands(args)
@@ -343,73 +356,66 @@ def _shape_of(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     raise TypeMismatch(ctx.where("shape_of is always a compile-time value"))
 
 
-_UNARY = [
-    "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "ceil",
-    "cos",
-    "cosh",
-    "erf",
-    "exp",
-    "floor",
-    "log",
-    "negative",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "trunc",
-    "bitwise_not",
-    "logical_not",
-]
-_BINARY = [
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "floor_divide",
-    "maximum",
-    "minimum",
-    "power",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "left_shift",
-    "right_shift",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "floor_mod",
-    "mod",
-]
+_REAL = (
+    "acos acosh asin asinh atan atanh cos cosh erf exp log rsqrt sigmoid sin sinh sqrt tan tanh"
+).split()
+_UNARY = "abs ceil floor trunc".split()
+_BINARY = "add maximum minimum multiply".split()
+_ARITHMETIC = "divide floor_divide floor_mod mod power subtract".split()
 _COMPARE = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
+
+
+def _on_floats(rule: Rule) -> Rule:
+    return only_on("floats", is_float, rule)
+
+
+def _on_numbers(rule: Rule) -> Rule:
+    return only_on("numbers", lambda dtype: dtype != "bool", rule)
+
+
+def _on_truths(rule: Rule) -> Rule:
+    return only_on("truth values", lambda dtype: dtype == "bool", rule)
+
+
+def _on_bits(rule: Rule) -> Rule:
+    return only_on("integers or truth values", lambda dtype: not is_float(dtype), rule)
+
+
+def _on_integers(rule: Rule) -> Rule:
+    return only_on("integers", lambda dtype: "int" in dtype, rule)
+
 
 LOWER: Mapping[str, Rule] = {
     **{name: unary(getattr(R, name)) for name in _UNARY},
+    **{name: _on_floats(unary(getattr(R, name))) for name in _REAL},
+    **{name: _on_numbers(unary(getattr(R, name))) for name in ("negative", "sign")},
     **{name: binary(getattr(R, name)) for name in _BINARY},
+    **{name: _on_numbers(binary(getattr(R, name))) for name in _ARITHMETIC},
+    **{
+        f"bitwise_{name}": _on_bits(binary(getattr(R, f"bitwise_{name}")))
+        for name in ("and", "or", "xor")
+    },
+    "bitwise_not": _on_bits(unary(R.bitwise_not)),
+    **{
+        f"logical_{name}": _on_truths(binary(getattr(R, f"logical_{name}")))
+        for name in ("and", "or", "xor")
+    },
+    "logical_not": _on_truths(unary(R.logical_not)),
+    **{name: _on_integers(binary(getattr(R, name))) for name in ("left_shift", "right_shift")},
     **{name: binary(getattr(R, name), "bool") for name in _COMPARE},
     **{name: unary(getattr(R, name), "bool") for name in ("isnan", "isinf", "isfinite")},
-    "trunc_divide": _trunc_divide,
+    "trunc_divide": _on_numbers(_trunc_divide),
     "round": _round,
-    "trunc_mod": binary(R.mod),
-    "fast_exp": unary(R.exp),
-    "fast_erf": unary(R.erf),
-    "fast_tanh": unary(R.tanh),
-    "log2": _log_base(2.0),
-    "log10": _log_base(10.0),
+    "trunc_mod": _on_numbers(binary(R.mod)),
+    "fast_exp": _on_floats(unary(R.exp)),
+    "fast_erf": _on_floats(unary(R.erf)),
+    "fast_tanh": _on_floats(unary(R.tanh)),
+    "log2": _on_floats(_log_base(2.0)),
+    "log10": _on_floats(_log_base(10.0)),
     "where": _where,
     "cast": _cast,
     "cast_like": _cast_like,
-    "clip": _clip,
+    "clip": _on_numbers(_clip),
     "copy": identity,
     "annotation.stop_fusion": identity,
     "annotation.checkpoint": identity,

@@ -71,6 +71,8 @@ def sigmoid(x: Array) -> Array:
 
 def round_half_away(x: Array) -> Array:
     """Relay's ``round``: halves go away from zero (NumPy's go to even)."""
+    if x.dtype.kind in "iub":
+        return x
     return np.asarray(np.sign(x) * np.floor(np.abs(x) + 0.5)).astype(x.dtype)
 
 

@@ -1,0 +1,126 @@
+"""Every element-wise operator of the table on every dtype: right, or refused while importing."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from ml_dtypes import bfloat16
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.relay.importer.module import import_module
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.ops import broadcast, tensor
+from tvm_disc.relay.ops.row import OpRow, Pattern
+
+FLOATS = {"float64": 1e-13, "float32": 4e-7, "float16": 1e-3, "bfloat16": 8e-3}
+INTEGERS = [f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)]
+DTYPES = [*FLOATS, *INTEGERS, "bool"]
+# One of each kind and width of register; the table's samples are float32 and int32.
+COMPILED = ["float64", "float16", "bfloat16", "int8", "int64", "uint8", "uint64", "bool"]
+ROWS = [
+    row
+    for row in (*tensor.ROWS, *broadcast.ROWS)
+    if row.pattern in (Pattern.ELEMWISE, Pattern.BROADCAST)
+    and 1 <= len(row.args) <= 2
+    and row.samples
+    and row.name not in ("full", "cast", "cast_like", "broadcast_to_like", "trilu", "full_like")
+]
+# What an operator is not defined for.
+REAL = set(
+    "acos acosh asin asinh atan atanh cos cosh erf exp fast_erf fast_exp fast_tanh log log10 log2 "
+    "rsqrt sigmoid sin sinh sqrt tan tanh".split()
+)
+BITS = set("bitwise_and bitwise_not bitwise_or bitwise_xor left_shift right_shift".split())
+SHIFTS = {"left_shift", "right_shift"}
+NO_TRUTHS = set(
+    "clip divide floor_divide floor_mod mod negative power sign subtract trunc_divide "
+    "trunc_mod".split()
+)
+
+
+def is_refused(name: str, dtype: str) -> bool:
+    if name.startswith("logical_"):
+        return dtype != "bool"
+    if dtype in FLOATS:
+        return name in BITS
+    return name in REAL or (dtype == "bool" and name in NO_TRUTHS | SHIFTS)
+
+
+def function(row: OpRow, dtype: str, tag: str = "x") -> tuple[list[Any], Any]:
+    """(inputs, call) of an operator on vectors."""
+    params = [
+        relay.var(f"{tag}{k}", shape=(relay.Any(),), dtype=dtype) for k, _ in enumerate(row.args)
+    ]
+    sample = row.samples[0]
+    return params, relay.Call(relay.op.get(row.name), params, {**row.attrs, **sample.attrs})
+
+
+def elements(row: OpRow, k: int, dtype: str, n: int) -> np.ndarray:
+    """Operand ``k``: within what the operator is defined for."""
+    rng = np.random.default_rng(n + 7 * k)
+    if dtype == "bool":
+        return rng.integers(0, 2, n).astype(bool)
+    low, high = row.samples[0].ranges.get(k, (-3, 3))
+    if dtype in FLOATS:
+        return rng.uniform(low, high, n).astype(bfloat16 if dtype == "bfloat16" else dtype)
+    kind = np.iinfo(dtype)
+    if row.name in SHIFTS and k == 1:
+        return rng.integers(0, kind.bits + 3, n).astype(dtype)
+    if row.name == "power":
+        return rng.integers(0 if k else max(kind.min, -2), 5, n).astype(dtype)
+    values = rng.integers(kind.min, kind.max, n, dtype, endpoint=True)
+    small = rng.random(n) < 0.5
+    values[small] = rng.integers(max(kind.min, -3), 4, n)[small].astype(dtype)
+    if "div" in row.name or "mod" in row.name:
+        # By 0, and the least number by -1: not defined.
+        least = (values == kind.min) & (kind.min < 0)
+        values[(values == 0) | least | (values == np.array(-1).astype(dtype))] = 2
+    return values
+
+
+def wanted(row: OpRow, given: list[np.ndarray], dtype: str) -> np.ndarray:
+    """NumPy's result, for narrow floats of the same numbers in float64."""
+    attrs = {**row.attrs, **row.samples[0].attrs}
+    assert row.reference is not None
+    wide = [x.astype("float64") for x in given] if dtype in FLOATS else given
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        result = row.reference(*wide, **attrs)
+    return np.asarray(result)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_not_defined_is_refused(dtype: str) -> None:
+    for row in ROWS:
+        if is_refused(row.name, dtype):
+            params, call = function(row, dtype)
+            with pytest.raises(TypeMismatch, match=rf"^{row.name}: expected .*found {dtype}"):
+                import_module(IRModule.from_expr(relay.Function(params, call)))
+
+
+@pytest.mark.parametrize("dtype", COMPILED)
+def test_every_operator_on(dtype: str) -> None:
+    rows = [row for row in ROWS if not is_refused(row.name, dtype)]
+    built = [function(row, dtype, f"{row.name}_") for row in rows]
+    inputs = [p for params, _ in built for p in params]
+    exe = tvm_disc.build(relay.Function(inputs, relay.Tuple([call for _, call in built])))
+    for n in (1, 0, 7, 64, 131):
+        given = [[elements(row, k, dtype, n) for k, _ in enumerate(row.args)] for row in rows]
+        found = exe(*(x for xs in given for x in xs))
+        for row, xs, value in zip(rows, given, found, strict=True):
+            compare(f"{row.name} of {dtype}", np.asarray(value), wanted(row, xs, dtype), dtype)
+
+
+def compare(what: str, found: np.ndarray, want: np.ndarray, dtype: str) -> None:
+    if dtype not in FLOATS or want.dtype == bool:
+        assert found.dtype == want.dtype, what
+        np.testing.assert_array_equal(found, want, what)
+        return
+    assert str(found.dtype) == dtype, what
+    tol = FLOATS[dtype]
+    np.testing.assert_allclose(found.astype("float64"), want, tol, tol, err_msg=what)
