@@ -50,7 +50,7 @@ ARGUMENTS = [
     ({"constraints": ["(" * 5000]}, ParseError, "column 51: nested too deeply"),
     ({"constraints": ["n > ²"]}, ParseError, "column 5: unexpected '²'"),
     ({"target": 5}, Unsupported, "target: expected a text .* found 5"),
-    ({"target": [1]}, Unsupported, r"target: expected a text .* found \[1\]"),
+    ({"target": [1]}, Unsupported, r"target: expected a text .* found 1"),
     ({"target": " "}, Unsupported, "target: expected a text .* found ' '"),
     ({"target": 'llvm "'}, Unsupported, "No closing quotation"),
     ({"target": '{"a":' * 5000}, Unsupported, "is not JSON"),

@@ -114,7 +114,7 @@ def test_an_unknown_mode_is_refused(options: Any) -> None:
 
 def test_positions_are_integers() -> None:
     x, i = relay.var("x", shape=(N,)), relay.var("i", shape=(N,))
-    with pytest.raises(TypeMismatch, match="positions: expected integers, found float32"):
+    with pytest.raises(TypeMismatch, match="expected integers, found float32"):
         tvm_disc.build(relay.Function([x, i], relay.take(x, i, axis=0)))
 
 
@@ -162,3 +162,18 @@ def test_others(name: str) -> None:
                 found = executable(*placed)
             if refuses:
                 assert (found == 1).all()
+
+
+@pytest.mark.parametrize("literal", [False, True])
+def test_a_branch_that_is_not_taken_asks_for_nothing(literal: bool) -> None:
+    x, c = relay.var("x", shape=(N, 3)), relay.var("c", shape=(), dtype="bool")
+    i = relay.const(np.int32(0)) if literal else relay.var("i", shape=(), dtype="int32")
+    inputs = [x, c] if literal else [x, c, i]
+    picked = relay.If(c, relay.take(x, i, axis=0), relay.sum(x, axis=0))
+    executable = tvm_disc.build(relay.Function(inputs, picked))
+    some, nothing = np.arange(6, dtype="float32").reshape(2, 3), np.zeros((0, 3), "float32")
+    more = [] if literal else [np.int32(0)]
+    np.testing.assert_array_equal(executable(some, np.bool_(True), *more), some[0])
+    np.testing.assert_array_equal(executable(nothing, np.bool_(False), *more), np.zeros(3))
+    with pytest.raises(GuardFailed, match="positions along axis 0: there is nothing to pick"):
+        executable(nothing, np.bool_(True), *more)

@@ -19,6 +19,7 @@ from tvm_disc.codegen.host_abi import element_bytes
 from tvm_disc.codegen.kernels import KernelLibrary
 from tvm_disc.codegen.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.ownership import place_counts
+from tvm_disc.codegen.picks import pick_guards
 from tvm_disc.codegen.program import (
     AllocOutput,
     Box,
@@ -296,6 +297,7 @@ class _Lowerer(ObjectLowerer):
         if static_dim(kernel.scratch_bytes) != 0:
             size = self.library.scratch_bytes(kernel, given)
             scratch = self._located(size, f"scratch_{self.counter}")
+        self.region.instructions += pick_guards(kernel.nodes, given, self.solver)
         self.region.instructions.append(
             Launch(
                 kernel,

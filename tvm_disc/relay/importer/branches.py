@@ -22,9 +22,11 @@ class Branches(Loops):
 
     def _branch(self, run: Callable[[], Any]) -> tuple[list[Any], Any]:
         self.ctx.sequences.append([])
+        self.ctx.nested += 1
         try:
             value = run()
         finally:
+            self.ctx.nested -= 1
             bindings = self.ctx.sequences.pop()
         return bindings, value
 

@@ -48,6 +48,8 @@ class Emitter:
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
         self.sequences: list[list[Any]] = [[]]
+        # Open branches and functions: what they need may not be asked of a call that is none.
+        self.nested = 0
         self.span: Span | None = None
         self.operator = ""
         self._read: set[Any] = set()  # symbols of numbers read from data
@@ -108,8 +110,11 @@ class Emitter:
         return value
 
     def require_some(self, axes: Sequence[tuple[int, Dim]], wanted: Sequence[Dim]) -> None:
-        """Axes that positions pick from have elements, if any is wanted."""
-        if any(self.literal(d) == 0 for d in wanted):
+        """Axes that positions pick from have elements, if any is wanted.
+
+        In a branch the kernel's launch asks (``codegen.picks``), as it may never come to that.
+        """
+        if self.nested or any(self.literal(d) == 0 for d in wanted):
             return
         for axis, dim in axes:
             nothing = [tirx.EQ(d, i64(0)) for d in wanted if not self.solver.known_le(i64(1), d)]

@@ -241,6 +241,7 @@ class Functions(Objects):
         for c in old.values():
             inner = self._parameter_like(c.original)
             entry.frame.captures[id(c.original)] = Captured(c.original, c.owner, inner)
+        self.ctx.nested += 1
         try:
             scope = self.typed_scope(entry.closure, node)
             params: list[Any] = []
@@ -262,6 +263,7 @@ class Functions(Objects):
                 out = self.tied(value, kind)
             bindings = self.ctx.sequences.pop()
         finally:
+            self.ctx.nested -= 1
             self.ctx.sequences, self.frame = saved, outer
         params += [e for c in entry.frame.captures.values() for e in _inner_exprs(c.inner)]
         body = relax.SeqExpr([relax.BindingBlock(bindings)], out)

@@ -99,6 +99,7 @@ class Loops(Functions):
             params.append(scope.variables[p].expr)
         gv = relax.GlobalVar(name)
         self.looping.append((func, gv, frame, result))
+        self.ctx.nested += 1
         try:
             value = self.evaluate(func.body, scope)
             if isinstance(value, Bottom):
@@ -108,6 +109,7 @@ class Loops(Functions):
             bindings = self.ctx.sequences.pop()
         finally:
             self.looping.pop()
+            self.ctx.nested -= 1
             self.ctx.sequences, self.frame = saved, outer
         if any(isinstance(c.inner, Boxed) for c in frame.captures.values()):
             raise NotALoop

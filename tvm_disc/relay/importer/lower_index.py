@@ -42,7 +42,10 @@ def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         data, axis = ctx.reshape(data, [product(data.dims)]), 0
     axis = ctx.axis(axis, data.rank)
     literal = value_of(picks)
-    if literal is not None and literal.ndim == 0 and is_number(literal.item()):
+    row = literal is not None and literal.ndim == 0 and is_number(literal.item())
+    # In a branch a slice of what may be empty would not be asked for.
+    if row and (not ctx.nested or ctx.solver.known_le(i64(1), data.dims[axis])):
+        assert literal is not None
         return _pick_one(ctx, data, axis, int(literal.item()), mode)
     return rows(ctx, data, picks, axis, mode)
 
