@@ -1,7 +1,6 @@
 """Kernels that read by position: an axis of no elements has none to read.
 
-Importers ask for elements where a program begins, if every call comes to the kernel. A launch in a
-branch or a function asks itself, so that a call which never comes to it is not refused.
+Each launch asks, where it stands: a call which never comes to it is not refused.
 """
 
 from __future__ import annotations

@@ -18,16 +18,9 @@ Args: TypeAlias = Sequence[Any]
 def _take(ctx: Context, call: Any, args: Args) -> Any:
     """Positions of known range stay inside: proved, or a guard on the dims they come from."""
     data, picks = args[:2]
-    if not isinstance(data, Tensor) or not isinstance(picks, Known):
-        return
-    if call.attrs.axis is None:
-        ctx.require_picked(call, data.dims, picks.dims)
-        return
-    axis = ctx.axis(int(call.attrs.axis), data.rank)
-    dims = [*data.dims[:axis], *picks.dims, *data.dims[axis + 1 :]]
-    ctx.require_picked(call, data.dims, dims)
-    if str(call.attrs.mode) == "fast":
-        inside(ctx, picks, data.dims[axis])
+    known = isinstance(data, Tensor) and isinstance(picks, Known)
+    if known and call.attrs.axis is not None and str(call.attrs.mode) == "fast":
+        inside(ctx, picks, data.dims[ctx.axis(int(call.attrs.axis), data.rank)])
 
 
 def inside(ctx: Context, picks: Known, dim: Any) -> None:
@@ -41,19 +34,12 @@ def _gather_elements(ctx: Context, call: Any, args: Args) -> Any:
     """A gather along one axis by positions of known range."""
     data, picks = args[:2]
     if isinstance(data, Tensor) and isinstance(picks, Known):
-        axis = ctx.axis(int(call.attrs.axis), data.rank)
-        ctx.require_picked(call, data.dims, picks.dims)
-        inside(ctx, picks, data.dims[axis])
+        inside(ctx, picks, data.dims[ctx.axis(int(call.attrs.axis), data.rank)])
 
 
 def _gather_nd(ctx: Context, call: Any, args: Args) -> Any:
     data, picks = args[:2]
-    if not isinstance(data, Tensor) or not isinstance(picks, Known):
-        return None
-    batch, depth = int(call.attrs.batch_dims), ctx.literal(picks.dims[-1])
-    if depth is not None:
-        ctx.require_picked(call, data.dims, [*picks.dims[:-1], *data.dims[batch + depth :]])
-    if picks.axes is None:
+    if not isinstance(data, Tensor) or not isinstance(picks, Known) or picks.axes is None:
         return None
     if int(call.attrs.batch_dims) or ctx.literal(picks.dims[-1]) != len(picks.axes):
         return None
@@ -95,7 +81,6 @@ def _as_gather_nd(
     n = len(columns)
     joined = ctx.emit(R.concat(columns, len(dims)), [*dims, i64(n)], fields[0].dtype)
     result = [*dims, *data.dims[n:]]
-    ctx.require_some(list(enumerate(data.dims))[:n], result)
     return ctx.emit(R.gather_nd(ctx.raw(data), joined.expr, 0), result, dtype)
 
 

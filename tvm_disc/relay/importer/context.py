@@ -29,7 +29,6 @@ def i64(value: int) -> Expr:
 
 MOST_ELEMENTS = 1 << 47  # what a processor can address
 MOST_NUMBER = 1 << 62
-PICKING = ("relax.take", "relax.gather_elements", "relax.gather_nd")
 
 
 def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:
@@ -110,11 +109,11 @@ class Emitter:
         return value
 
     def require_some(self, axes: Sequence[tuple[int, Dim]], wanted: Sequence[Dim]) -> None:
-        """Axes that positions pick from have elements, if any is wanted.
+        """Axes that slices at literal positions read have elements, if any is wanted.
 
-        In a branch the kernel's launch asks (``codegen.picks``), as it may never come to that.
+        Of positions in memory the launch of the kernel asks (``codegen.picks``).
         """
-        if self.nested or any(self.literal(d) == 0 for d in wanted):
+        if any(self.literal(d) == 0 for d in wanted):
             return
         for axis, dim in axes:
             nothing = [tirx.EQ(d, i64(0)) for d in wanted if not self.solver.known_le(i64(1), d)]
@@ -122,25 +121,10 @@ class Emitter:
             text = f"{where}: there is nothing to pick, {self.solver.name_of(dim)} is 0"
             self.solver.require(reduce(tirx.Or, nothing, dim >= 1), where, text)
 
-    def require_picked(self, call: Expr, data: Sequence[Dim], wanted: Sequence[Dim]) -> None:
-        """What reads by position does not read an empty axis: every position is kept inside of
-        its axis, which must have an inside. Both sources of calls ask here."""
-        name = getattr(call.op, "name", "")
-        if name == "relax.gather_nd":
-            batch, depth = int(call.attrs.batch_dims), self.literal(call.args[1].ty.shape[-1])
-            picked = list(enumerate(data))[batch : batch + depth] if depth is not None else []
-        else:
-            axis = call.attrs.axis
-            places = range(len(data)) if axis is None else [int(axis) % len(data)]
-            picked = [(a, data[a]) for a in places]
-        self.require_some(picked, wanted)
-
     # -- emission ------------------------------------------------------------------------------
 
     def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
         """Bind ``call`` to a fresh variable of a tensor type."""
-        if getattr(call.op, "name", "") in PICKING:
-            self.require_picked(call, call.args[0].ty.shape.values, dims)
         ty = relax.TensorType([self.solver.simplify(d) for d in dims], dtype)
         self._require_room(ty.shape.values)
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
