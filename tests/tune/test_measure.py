@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +29,6 @@ from tvm_disc.tune.measure import (
     compare,
     local_session,
     still_open,
-    threads_apart,
 )
 
 QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0)
@@ -100,33 +97,6 @@ def test_groups_that_differ_have_other_keys() -> None:
 
     keys = {key(), key(op="relax.tanh"), key(dtype="float64"), key(attrs={"axis": 1})}
     assert len(keys) == 4
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no threads")
-def test_threads_have_cores_of_their_own_while_they_are_timed() -> None:
-    end = threading.Event()
-    threads = [threading.Thread(target=end.wait) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    own, found = threading.get_native_id(), [t.native_id or 0 for t in threads]
-    before = {t: os.sched_getaffinity(t) for t in (own, *found)}
-    try:
-        with threads_apart():
-            mine = os.sched_getaffinity(0)
-            others = [os.sched_getaffinity(t) for t in found]
-            made = threading.Thread(target=end.wait)
-            made.start()
-        if len(before[own]) > 1:
-            assert len(mine) == 1 and all(len(o) == 1 and not o & mine for o in others)
-            assert len(set.union(*others)) == min(3, len(before[own]) - 1)
-        assert {t: os.sched_getaffinity(t) for t in before} == before
-        assert os.sched_getaffinity(made.native_id or 0) == before[own]
-        with threads_apart(wanted=False):
-            assert os.sched_getaffinity(0) == before[own]
-    finally:
-        end.set()
-        for thread in (*threads, made):
-            thread.join()
 
 
 def test_one_slow_time_does_not_give_a_variant_up(

@@ -72,11 +72,14 @@ def test_trees_go_out_and_in_as_json(records: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(again(x), mlp_reference(x), rtol=1e-5)
 
 
+LEAF = {"run": {"family": "row", "knobs": {}, "parts": 1}}
+
+
 @pytest.mark.parametrize(
     ("tree", "message"),
     [
         ({"run": {"family": "x"}}, "no variant"),
-        ({"if": "x_9", "below": 1, "then": {}, "else": {}}, "no quantity 'x_9'"),
+        ({"if": "x_9", "below": 1, "then": LEAF, "else": LEAF}, "no quantity 'x_9'"),
     ],
 )
 def test_trees_of_something_else_are_refused(tree: Any, message: str, tmp_path: Path) -> None:

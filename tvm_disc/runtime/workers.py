@@ -13,12 +13,11 @@ def statistics() -> dict[str, int]:
     """What the process's workers do now; empty before the first program that has parallel kernels.
 
     ``workers`` that were started, the ``cores`` that callers and workers may use together, workers
-    that are ``spinning`` or ``parked``, calls that are ``active``, ``launches`` so far, and how
-    many of the next ones will ``skip`` asking for help.
+    that are ``spinning`` or ``parked``, calls that are ``active``, and ``launches`` so far.
     """
     address = tvm.get_global_func(home.NAME, allow_missing=True)
     if address is None:
         return {}
     words = (ctypes.c_int64 * state.SLOTS).from_address(address() + state.PAGE_BYTES)
-    names = ("WORKERS", "CORES", "SPINNING", "PARKED", "ACTIVE", "LAUNCHES", "SKIP")
+    names = ("WORKERS", "CORES", "SPINNING", "PARKED", "ACTIVE", "LAUNCHES")
     return {name.lower(): words[getattr(state, name)] for name in names}

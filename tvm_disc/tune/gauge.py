@@ -24,7 +24,8 @@ Expr: TypeAlias = Any
 
 NAME = "gauge"
 SPARE = 8  # registers that the sums leave
-TURNS = 2000  # about 20 us
+TURNS = 16000  # about 20 us
+WAKE = 16  # launches in which a worker that sleeps has begun
 FLOAT_BYTES = 4
 CROWDED = 1.3  # times longer on all threads than on one: they have no core each
 POLL_S = 0.005  # between looks whether they have cores again
@@ -77,9 +78,15 @@ class Gauge:
         memory = np.ones(threads * sums(isa) * isa.lanes_f32, "float32")
         self._memory = tvm.runtime.tensor(memory, device)
         self._time: Callable[..., Any] = module.time_evaluator(NAME, device, number=4, repeat=1)
+        self._again: Callable[..., Any] = module.time_evaluator(NAME, device, number=WAKE, repeat=1)
+
+    def wake(self) -> None:
+        """Have the workers awake: one that sleeps takes as long to begin as many a kernel."""
+        self._again(self._memory, self.threads, TURNS)
 
     def crowding(self) -> float:
         """Time on all threads over that on one: 1 where each has a core of its own."""
+        self.wake()
         alone, all_of_them = (
             float(self._time(self._memory, parts, TURNS).mean) for parts in (1, self.threads)
         )

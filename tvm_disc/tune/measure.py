@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -131,26 +128,25 @@ class Session:
         rounds, end = 0, time.monotonic() + effort.patience_s
         wait = Wait(self.gauge, effort.wait_s, Host() if self.local else None)
         beaten: list[tuple[int, int, float]] = []  # variant, a better one, how much slower
-        with threads_apart(self.local):
-            live = []
-            for k, (number, each) in numbers.items():
-                for _ in range(HOPELESS_AGAIN):
-                    if each > effort.hopeless * best:  # it, or another process
-                        each = min(each, self._round(k, args(k), dims, number, effort))
-                if each <= effort.hopeless * best:
-                    live.append(k)
-                else:
-                    samples[k].append(each)
-            while live and rounds < effort.most_rounds:
-                wait.until_calm()
-                for k in live:
-                    samples[k].append(self._round(k, args(k), dims, numbers[k][0], effort))
-                rounds += 1
-                live = still_open(samples, live, beaten, effort)
-                if rounds < fewest:
-                    continue
-                if time.monotonic() > end + wait.waited_s or not _disagree(samples, live, effort):
-                    break
+        live = []
+        for k, (number, each) in numbers.items():
+            for _ in range(HOPELESS_AGAIN):
+                if each > effort.hopeless * best:  # it, or another process
+                    each = min(each, self._round(k, args(k), dims, number, effort))
+            if each <= effort.hopeless * best:
+                live.append(k)
+            else:
+                samples[k].append(each)
+        while live and rounds < effort.most_rounds:
+            wait.until_calm()
+            for k in live:
+                samples[k].append(self._round(k, args(k), dims, numbers[k][0], effort))
+            rounds += 1
+            live = still_open(samples, live, beaten, effort)
+            if rounds < fewest:
+                continue
+            if time.monotonic() > end + wait.waited_s or not _disagree(samples, live, effort):
+                break
         for k, found in samples.items():
             times[k] = float(np.quantile(found, effort.quantile))
         if rounds:
@@ -176,6 +172,8 @@ class Session:
         self, k: int, args: Sequence[Any], dims: Sequence[int], number: int, effort: Effort
     ) -> float:
         time.sleep(effort.pause_s)
+        if self.gauge is not None and self.bench.variants[k].run.parts > 1:
+            self.gauge.wake()
         return self._once(k, args, dims, number)
 
     def _once(self, k: int, args: Sequence[Any], dims: Sequence[int], number: int) -> float:
@@ -332,57 +330,6 @@ def _disagree(samples: Mapping[int, list[float]], live: Sequence[int], effort: E
     times, errors = compare([samples[k] for k in live], effort.quantile)
     near = 1.1 * min(times)
     return any(e > effort.disagreement for t, e in zip(times, errors, strict=True) if t < near)
-
-
-@contextmanager
-def threads_apart(wanted: bool = True) -> Iterator[None]:
-    """Give this thread and the runtime's workers cores of their own, as far as there are cores.
-
-    A worker that was woken on the caller's core stays there until the scheduler looks again, and
-    until then the two take turns: on two cores of a virtual machine threads then gained nothing for
-    milliseconds, after every pause. Threads that are older than this module are left alone: those
-    of a BLAS spin as well, and would share a core with a worker all the time.
-    """
-    own = threading.get_native_id()
-    cores = sorted(_affinity(own)) if wanted else []
-    if len(cores) < 2:
-        yield
-        return
-    others = [t for t in _threads() if t != own and t not in _ELDER]
-    before = {t: _affinity(t) for t in (own, *others)}
-    _bind(own, {cores[0]})
-    for number, thread in enumerate(others):
-        _bind(thread, {cores[1 + number % (len(cores) - 1)]})
-    try:
-        yield
-    finally:
-        for thread in _threads():  # one that was made inside has this one's core
-            _bind(thread, before.get(thread, set(cores)))
-
-
-def _threads() -> list[int]:
-    """The threads of this process, oldest first, where the system says."""
-    try:
-        return sorted(map(int, os.listdir("/proc/self/task")))
-    except OSError:
-        return []
-
-
-_ELDER = frozenset(_threads())
-
-
-def _affinity(thread: int) -> set[int]:
-    """The cores that a thread may use; none if it has ended, or the system does not say."""
-    try:
-        return os.sched_getaffinity(thread)
-    except (AttributeError, OSError):
-        return set()
-
-
-def _bind(thread: int, cores: set[int]) -> None:
-    with suppress(OSError):
-        if cores:
-            os.sched_setaffinity(thread, cores)
 
 
 def local_session(bench: Bench) -> Session:

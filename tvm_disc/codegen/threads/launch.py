@@ -3,9 +3,11 @@
 The caller asks for help, does the first part, and claims others until none is left; then it waits
 for those that a worker has begun.
 
-Help that does not come, or that is begun and then held up by another process, costs more than it
-brings: after either the next launches ask nobody, twice as many each time, and fewer again when
-help comes (exponential backoff, as for collisions on a shared line: Metcalfe and Boggs, 1976).
+Offering parts costs next to nothing where a worker looks; waking one costs the caller microseconds,
+and a part that is begun and then held up by another process costs a time slice. Both follow what
+they lately brought. Wakes come in pauses that double until help comes. After a part that was held
+up the caller stays alone, four times as long each time, and half as long again for each launch that
+is helped (exponential backoff, as for collisions on a shared line: Metcalfe and Boggs, 1976).
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from tvm_disc.codegen.threads.atomics import (
 from tvm_disc.codegen.threads.cores import current_core, look_at_cores, read_quota
 from tvm_disc.codegen.threads.home import LAUNCH_NAME, own_home, pool_of, spawn
 from tvm_disc.codegen.threads.state import (
-    BACKOFF,
+    ALONE_NS,
+    ALONE_UNTIL,
     BODY,
     BUSY,
     CLOSURE,
@@ -40,16 +43,16 @@ from tvm_disc.codegen.threads.state import (
     LAUNCHES,
     MADE,
     MAKING,
-    MISSED,
     MOST_PARTS,
+    NEXT_WAKE,
     PARKED,
     READY,
     SIGNAL,
-    SKIP,
     SLOT_COUNT,
     SPINNING,
     TICKET,
     WAITING,
+    WAKE_PAUSE,
     WORKERS,
     slot_address,
     ticket,
@@ -69,8 +72,8 @@ LOOK_AGAIN = 256
 SPIN_TURNS = 1 << 10
 # A part that was begun, and took so much longer than those of the caller, was held up.
 HELD_UP_TIMES, HELD_UP_NS = 2, 100_000
-MISSED_IN_A_ROW = 8
-SHORTEST_BACKOFF, LONGEST_BACKOFF = 8, 1024
+LEAST_PAUSE_NS, MOST_PAUSE_NS = 100_000, 20_000_000
+LEAST_ALONE_NS, MOST_ALONE_NS = 5_000_000, 320_000_000
 RETRY, NONE = -2, -1
 
 
@@ -169,10 +172,12 @@ def _open() -> Any:
         look_at_cores(block, pool)
     cores = load(word(pool, CORES))
     helpers = block.bind("helpers", tirx.min(parts, block.bind("cores", cores)) - 1)
-    skip = block.bind("skip", load(word(pool, SKIP)))
-    with block.when(skip > 0):
-        block.eval(store(word(pool, SKIP), skip - 1))
-    with block.when(tirx.And(skip <= 0, helpers > 0)):
+    alone = block.alloc("alone", 1, "int64")
+    block.store(alone, 0, load(word(pool, ALONE_UNTIL)))
+    with block.when(alone[i64(0)] > 0), block.when(now_ns() >= alone[i64(0)]):
+        block.store(alone, 0, i64(0))
+        block.eval(store(word(pool, ALONE_UNTIL), i64(0)))
+    with block.when(tirx.And(alone[i64(0)] <= 0, helpers > 0)):
         _hire(block, home, pool, helpers)
         slot = _free_slot(block, pool)
         with block.when(tirx.NE(slot[i64(0)], i64(0))):
@@ -224,11 +229,18 @@ def _offer(block: Block, slot: Expr, work: tuple[Expr, Expr, Expr]) -> None:
 
 
 def _call_for(block: Block, pool: Expr, helpers: Expr) -> None:
-    """Have idle workers look; those that sleep are woken where not enough others look already."""
+    """Have idle workers look; those that sleep are woken where too few look, and if it is time."""
     block.eval(fetch_add(word(pool, SIGNAL), i64(1)))
     missing = block.bind("missing", helpers - load(word(pool, SPINNING)))
     with block.when(missing > 0), block.when(load(word(pool, PARKED)) > 0):
-        block.eval(futex_wake(word(pool, SIGNAL), missing))
+        now = block.bind("now", now_ns())
+        with block.when(now >= load(word(pool, NEXT_WAKE))):
+            pause_ns = tirx.max(load(word(pool, WAKE_PAUSE)), i64(LEAST_PAUSE_NS))
+            pause_ns = block.bind("pause", pause_ns)
+            block.eval(store(word(pool, NEXT_WAKE), now + pause_ns))
+            longer = tirx.min(pause_ns * 2, i64(MOST_PAUSE_NS))
+            block.eval(store(word(pool, WAKE_PAUSE), longer))
+            block.eval(futex_wake(word(pool, SIGNAL), missing))
 
 
 def _finish() -> Any:
@@ -247,14 +259,9 @@ def _finish() -> Any:
         block.store(held_up, 0, tirx.Cast("int64", late))
     block.eval(store(word(slot, BUSY), i64(0)))
     with block.when(tirx.NE(held_up[i64(0)], i64(0))):
-        _back_off(block, pool, 4)
+        _stay_alone(block, pool)
     with block.otherwise(), block.when(mine < parts):
         _helped(block, pool)
-    with block.when(tirx.EQ(mine, parts)):
-        missed = block.bind("missed", load(word(pool, MISSED)) + 1)
-        block.eval(store(word(pool, MISSED), missed))
-        with block.when(missed >= MISSED_IN_A_ROW):
-            _back_off(block, pool, 2)
     return prim_func([slot, parts, mine, start], block.stmt())
 
 
@@ -273,19 +280,18 @@ def _wait(block: Block, slot: Expr, parts: Expr) -> None:
                 block.eval(futex_wait(word(slot, DONE), done))
 
 
-def _back_off(block: Block, pool: Expr, times: int) -> None:
-    backoff = block.bind("backoff", tirx.max(load(word(pool, BACKOFF)), i64(SHORTEST_BACKOFF)))
-    block.eval(store(word(pool, SKIP), backoff))
-    longer = tirx.min(backoff * times, i64(LONGEST_BACKOFF))
-    block.eval(store(word(pool, BACKOFF), longer))
-    block.eval(store(word(pool, MISSED), i64(MISSED_IN_A_ROW)))
+def _stay_alone(block: Block, pool: Expr) -> None:
+    alone = tirx.max(load(word(pool, ALONE_NS)), i64(LEAST_ALONE_NS))
+    alone = block.bind("alone", alone)
+    block.eval(store(word(pool, ALONE_UNTIL), now_ns() + alone))
+    block.eval(store(word(pool, ALONE_NS), tirx.min(alone * 4, i64(MOST_ALONE_NS))))
 
 
 def _helped(block: Block, pool: Expr) -> None:
-    block.eval(store(word(pool, MISSED), i64(0)))
-    backoff = block.bind("backoff", load(word(pool, BACKOFF)))
-    with block.when(backoff > 0):
-        block.eval(store(word(pool, BACKOFF), tirx.truncdiv(backoff, 2)))
+    block.eval(store(word(pool, WAKE_PAUSE), i64(LEAST_PAUSE_NS)))
+    alone = block.bind("alone", load(word(pool, ALONE_NS)))
+    with block.when(alone > 0):
+        block.eval(store(word(pool, ALONE_NS), tirx.truncdiv(alone, 2)))
 
 
 def _prepare() -> Any:

@@ -31,7 +31,9 @@ MASK_WORDS = 16  # as the C library's cpu_set_t
 SIGNAL = 24  # counts launches; idle workers wait for it to change
 SPINNING, PARKED = 32, 33  # workers that look at SIGNAL, and that sleep on it
 ACTIVE = 40  # calls of programs
-SKIP, BACKOFF, MISSED, LAUNCHES = 48, 49, 50, 51
+# When workers may be woken again, and how long after that; until when nobody is asked for help, and
+# for how long the next time; nanoseconds.
+NEXT_WAKE, WAKE_PAUSE, ALONE_UNTIL, ALONE_NS, LAUNCHES = 48, 49, 50, 51, 52
 SLOTS = 64
 SLOT_COUNT, SLOT_WORDS = 16, 16
 TICKET, BODY, CLOSURE, CORE = 0, 1, 2, 3

@@ -49,7 +49,7 @@ from tvm_disc.schedules.emit import Block, Buffer, call, i64, index_var
 
 Expr: TypeAlias = Any
 
-LEAST_LOOK_NS, MOST_LOOK_NS = 20_000, 2_000_000
+LEAST_LOOK_NS, MOST_LOOK_NS = 100_000, 2_000_000
 # Turns between two looks at the clock.
 TURNS = 16
 # Between two looks at the clock lies so much only if another process had the core.
