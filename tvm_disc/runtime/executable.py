@@ -138,7 +138,7 @@ class Executable:
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = function(DIRECT)
         self._main = main
-        unlock_in_children(self)
+        unlock_in_children(self, int(function(POOL)(-1, -1)))
 
     @property
     def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
@@ -359,10 +359,6 @@ class Executable:
 
     def _state(self) -> ctypes.Array[ctypes.c_int64]:
         return (ctypes.c_int64 * STATE_WORDS).from_address(self._call_pool(-1, -1))
-
-    def _state_address(self) -> int:
-        """Of a program that was bound."""
-        return int(self._code.function(POOL)(-1, -1))
 
     def _call_pool(self, limit: int, results: int) -> int:
         self.ready()

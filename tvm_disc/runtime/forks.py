@@ -12,27 +12,31 @@ from tvm_disc.codegen.host_memory import MUTEX, MUTEX_WORDS
 
 
 class Program(Protocol):
-    """What holds a lock of Python's, and one in the state of its machine code."""
+    """What holds a lock of Python's."""
 
     _binding: threading.Lock
 
-    def _state_address(self) -> int: ...
+
+# With where the state of its machine code lies, which holds another: a child that asked the runtime
+# for it would find that one's locks held.
+_PROGRAMS: weakref.WeakKeyDictionary[Program, int] = weakref.WeakKeyDictionary()
 
 
-_PROGRAMS: weakref.WeakSet[Program] = weakref.WeakSet()
+def unlock_in_children(program: Program, state: int) -> None:
+    """Whatever other threads do when this process forks, the child can call the program.
 
-
-def unlock_in_children(program: Program) -> None:
-    """Whatever other threads do when this process forks, the child can call the program."""
-    _PROGRAMS.add(program)
+    Args:
+        state: the address of the state of its machine code.
+    """
+    _PROGRAMS[program] = state
 
 
 def _unlock() -> None:
-    for program in _PROGRAMS:
+    for program, state in _PROGRAMS.items():
         program._binding = threading.Lock()
         # A mutex that is all zeros is one that nobody holds. What it guards is counters and lists
         # of blocks: half of a change loses a block at worst.
-        ctypes.memset(program._state_address() + 8 * MUTEX, 0, 8 * MUTEX_WORDS)
+        ctypes.memset(state + 8 * MUTEX, 0, 8 * MUTEX_WORDS)
 
 
 if hasattr(os, "register_at_fork"):
