@@ -73,7 +73,7 @@ SPIN_TURNS = 1 << 10
 # A part that was begun, and took so much longer than those of the caller, was held up.
 HELD_UP_TIMES, HELD_UP_NS = 2, 100_000
 LEAST_PAUSE_NS, MOST_PAUSE_NS = 100_000, 20_000_000
-LEAST_ALONE_NS, MOST_ALONE_NS = 5_000_000, 320_000_000
+LEAST_ALONE_NS, MOST_ALONE_NS = 200_000, 40_000_000
 RETRY, NONE = -2, -1
 
 
