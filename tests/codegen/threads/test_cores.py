@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Iterator
@@ -18,9 +19,9 @@ from tests.processor import linux_with_cores
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.codegen.target import has_threads, resolve_target
-from tvm_disc.codegen.threads.cores import STEP_ASIDE, step_aside
+from tvm_disc.codegen.threads.cores import LEAVE, STEP_ASIDE, cores_functions
 from tvm_disc.codegen.threads.glue import share_of, with_glue
-from tvm_disc.codegen.threads.state import ACTIVE, CORES, MASK, MASK_WORDS, PAGE_BYTES
+from tvm_disc.codegen.threads.state import ACTIVE, BLIND, CORES, MASK, PAGE_BYTES, SLOTS
 from tvm_disc.schedules.emit import Block, call
 
 needs_two = linux_with_cores(2)
@@ -28,7 +29,15 @@ needs_two = linux_with_cores(2)
 
 @cache
 def compiled() -> Any:
-    """``step(pool, core)``: 1 if this thread stays in the caller's way; ``share(home, most)``."""
+    """``leave(pool, thread, core)``: 1 if there is no other core; ``step(pool, core)``: 1 if this
+    thread stays in the caller's way; ``share(home, most)``."""
+
+    def leave(block: Block, arguments: Arguments) -> Any:
+        out = block.alloc("out", 1, "int64")
+        thread, core = (tirx.Cast("int32", arguments.integer(k)) for k in (1, 2))
+        address = tirx.reinterpret("int64", out.data)
+        block.eval(call(LEAVE, arguments.integer(0), thread, core, address))
+        return out[tirx.IntImm("int64", 0)]
 
     def step(block: Block, arguments: Arguments) -> Any:
         out = block.alloc("out", 1, "int64")
@@ -42,19 +51,20 @@ def compiled() -> Any:
         return share_of(block, home, most)
 
     functions = {
+        **cores_functions(),
+        GlobalVar("leave"): packed("leave", leave),
         GlobalVar("step"): with_glue(packed("step", step)),
         GlobalVar("share"): packed("share", share),
-        STEP_ASIDE: step_aside(),
     }
     return compile_tir(tvm.IRModule(functions), resolve_target())
 
 
-def step(callers: set[int], core: int) -> int:
-    """``step_aside`` on this thread, of a caller that may use ``callers``."""
-    pool = np.zeros(MASK + MASK_WORDS, "int64")
+def pool_for(callers: set[int]) -> Any:
+    """A pool whose last caller may use these cores."""
+    pool = np.zeros(SLOTS, "int64")
     for number in callers:
         pool[MASK + number // 64] |= np.int64(1) << np.int64(number % 64)
-    return int(compiled()["step"](pool.ctypes.data, core))
+    return pool
 
 
 @pytest.fixture
@@ -65,48 +75,86 @@ def cores() -> Iterator[list[int]]:
     os.sched_setaffinity(0, before)
 
 
-def on_another_thread(own: set[int], callers: set[int], core: int) -> tuple[set[int], int]:
-    """Where a thread bound to ``own`` may run after it stepped aside, and if it is in the way."""
-    found = []
-
-    def run() -> None:
-        os.sched_setaffinity(0, own)
-        in_the_way = step(callers, core)
-        found.append((set(os.sched_getaffinity(0)), in_the_way))
-
-    thread = threading.Thread(target=run)
+def leave(own: set[int], callers: set[int], core: int) -> tuple[set[int], int]:
+    """Where a thread bound to ``own`` may run after it left a core, and if there is no other."""
+    found, begun, done = [], threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (begun.set(), done.wait()))
     thread.start()
-    thread.join()
-    return found[0]
+    begun.wait()
+    try:
+        os.sched_setaffinity(thread.native_id, own)
+        none = int(compiled()["leave"](pool_for(callers).ctypes.data, thread.native_id, core))
+        found = set(os.sched_getaffinity(thread.native_id))
+    finally:
+        done.set()
+        thread.join()
+    return found, none
 
 
 @needs_two
-def test_all_cores_of_both_but_the_callers(cores: list[int]) -> None:
+def test_all_cores_of_the_callers_but_one(cores: list[int]) -> None:
     every = set(cores)
     for core in cores:
-        assert on_another_thread({core}, every, core) == (every - {core}, 0)
-        assert on_another_thread(every, every, core) == (every - {core}, 0)
-        assert on_another_thread(every, set(), core) == (every - {core}, 0)
+        assert leave({core}, every, core) == (every - {core}, 0)
+        assert leave(every, every, core) == (every - {core}, 0)
 
 
 @needs_two
-def test_on_the_only_core_of_both_a_worker_is_in_the_way(cores: list[int]) -> None:
+def test_the_only_core_of_the_callers_cannot_be_left(cores: list[int]) -> None:
     first, second = cores[:2]
-    assert on_another_thread({first}, {first}, first) == ({first}, 1)
-    assert on_another_thread({first, second}, {first}, first) == ({second}, 0)
+    assert leave({first}, {first}, first) == ({first}, 1)
+    assert leave({first, second}, {first}, first) == ({first, second}, 1)
 
 
 @needs_two
-def test_a_core_that_no_thread_has_changes_nothing(cores: list[int]) -> None:
+def test_a_core_that_no_caller_has_changes_nothing(cores: list[int]) -> None:
     for core in (1 << 9, 1 << 10, 1 << 30, -1):
-        assert on_another_thread(set(cores), set(cores), core) == (set(cores), 0)
+        assert leave(set(cores), set(cores), core) == (set(cores), 0)
+    first, second = cores[:2]
+    assert leave({first}, {second}, first) == ({first}, 0)
+
+
+def step(pool: Any, own: set[int], core: int | None) -> tuple[set[int], int, int]:
+    """Where this thread may run after it stepped aside, if it is in the way, and its core then;
+    without a core the one that it is on."""
+    os.sched_setaffinity(0, own)
+    here = libc().sched_getcpu() if core is None else core
+    in_the_way = int(compiled()["step"](pool.ctypes.data, here))
+    there = libc().sched_getcpu()
+    return set(os.sched_getaffinity(0)), in_the_way, int(there != here)
+
+
+@cache
+def libc() -> Any:
+    """The C library."""
+    return ctypes.CDLL(None)
 
 
 @needs_two
-def test_a_core_that_this_thread_may_not_use_changes_nothing(cores: list[int]) -> None:
-    """A sandbox may say that all threads are on one core: they are not asked to leave it again."""
+def test_a_worker_on_its_callers_core_goes_elsewhere_and_may_use_all(cores: list[int]) -> None:
+    pool = pool_for(set(cores))
+    for core in cores:
+        assert step(pool, {core}, core) == (set(cores), 0, 1)
+    assert not pool[BLIND]
+
+
+@needs_two
+def test_a_worker_elsewhere_stays(cores: list[int]) -> None:
     first, second = cores[:2]
-    assert on_another_thread({second}, set(cores), first) == ({second}, 0)
+    assert step(pool_for(set(cores)), {second}, first) == ({second}, 0, 1)
+
+
+@needs_two
+def test_a_worker_on_the_only_core_is_in_the_way(cores: list[int]) -> None:
+    first = cores[0]
+    assert step(pool_for({first}), {first}, first) == ({first}, 1, 0)
+
+
+@needs_two
+def test_where_cores_are_not_told_apart_nobody_steps_aside(cores: list[int]) -> None:
+    pool, first = pool_for(set(cores)), cores[0]
+    pool[BLIND] = 1
+    assert step(pool, {first}, first) == ({first}, 0, 0)
 
 
 @pytest.mark.parametrize(

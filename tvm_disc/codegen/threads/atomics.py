@@ -16,9 +16,11 @@ Expr: TypeAlias = Any
 
 # Arguments of the futex system call: private to the process.
 _WAIT, _WAKE = 128, 129
-# The number of the futex system call; every newer architecture of Linux has the second.
+# Numbers of system calls; every newer architecture of Linux has the second.
 _FUTEX = {"x86_64": 202}
 _FUTEX_ELSE = 98
+_GETTID = {"x86_64": 186}
+_GETTID_ELSE = 178
 _PAUSE = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
     "aarch64": (
@@ -68,6 +70,10 @@ define linkonce_odr i64 @disc.wake(i64 %at, i64 %count) {
   %s = call i64 (i64, ...) @syscall(i64 FUTEX, i64 %at, i64 WAKE, i64 %count, i64 0, i64 0, i64 0)
   ret i64 %s
 }
+define linkonce_odr i64 @disc.thread() {
+  %s = call i64 (i64, ...) @syscall(i64 GETTID)
+  ret i64 %s
+}
 define linkonce_odr i64 @disc.now() {
   %time = alloca [2 x i64], align 8
   %s = call i32 @clock_gettime(i32 1, ptr %time)
@@ -103,6 +109,7 @@ def system_library(triple: str) -> Any:
         "PAUSE_DECLARATION": declaration,
         "PAUSE_CALL": instruction,
         "FUTEX": str(_FUTEX.get(machine, _FUTEX_ELSE)),
+        "GETTID": str(_GETTID.get(machine, _GETTID_ELSE)),
         "WAIT": str(_WAIT),
         "WAKE": str(_WAKE),
     }
@@ -145,6 +152,11 @@ def futex_wait(address: Expr, seen: Expr) -> Expr:
 def futex_wake(address: Expr, count: Expr) -> Expr:
     """Wake at most ``count`` of those that wait for a word."""
     return O.call_extern("int64", "disc.wake", address, count)
+
+
+def thread_number() -> Expr:
+    """The system's number of this thread."""
+    return O.call_extern("int64", "disc.thread")
 
 
 def now_ns() -> Expr:

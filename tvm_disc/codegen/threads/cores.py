@@ -1,10 +1,11 @@
 """Which cores a thread may use, and workers that leave their caller's core.
 
 A worker that sleeps may be woken on the core of the caller that wakes it, however many cores are
-free, and would stay there until the scheduler looks again, a tick or more later: until then the two
-take turns. Bound to one core each, workers would meet a caller that is not bound. Here a worker
-that finds itself on the caller's core asks for all the others, and keeps them, so that after the
-next pause it wakes elsewhere; the caller is left alone.
+free (to Linux, an idle core of a virtual machine looks as if the host had taken it away); then the
+two take turns until the scheduler looks again, a tick or more later. Bound to cores for good,
+workers would meet a caller that has moved. Here the caller asks the others of its cores for a
+worker just before it wakes it, and the worker, once it runs there, for all of them; so does a
+worker that finds itself on the core of its caller, who is left alone.
 """
 
 from __future__ import annotations
@@ -16,13 +17,21 @@ from tvm.ir import GlobalVar, StringImm
 from tvm.tirx import op as O
 
 from tvm_disc.codegen.threads.atomics import load, store
-from tvm_disc.codegen.threads.state import CORES, MASK, MASK_WORDS, QUOTA, word
+from tvm_disc.codegen.threads.state import (
+    BLIND,
+    CORES,
+    MASK,
+    MASK_WORDS,
+    QUOTA,
+    word,
+)
 from tvm_disc.schedules.emit import Block, Buffer, call, i64, index_var, prim_func, scalar_var
 
 Expr: TypeAlias = Any
 
-LOOK, STEP_ASIDE, READ_QUOTA = (
-    GlobalVar(f"tvm_disc_{name}") for name in ("look_at_cores", "step_aside", "read_quota")
+LOOK, LEAVE, SETTLE, STEP_ASIDE, READ_QUOTA = (
+    GlobalVar(f"tvm_disc_{name}")
+    for name in ("look_at_cores", "leave_core", "settle", "step_aside", "read_quota")
 )
 MASK_BYTES = 8 * MASK_WORDS
 # Processor time that a container may use: quota and period in microseconds, in the two versions of
@@ -34,7 +43,13 @@ TEXT_BYTES = 64
 
 def cores_functions() -> dict[Any, Any]:
     """The private functions of this module."""
-    return {LOOK: _look(), STEP_ASIDE: step_aside(), READ_QUOTA: _read_quota()}
+    return {
+        LOOK: _look(),
+        LEAVE: leave_core(),
+        SETTLE: _settle(),
+        STEP_ASIDE: step_aside(),
+        READ_QUOTA: _read_quota(),
+    }
 
 
 def current_core() -> Expr:
@@ -42,12 +57,10 @@ def current_core() -> Expr:
     return O.call_extern("int32", "sched_getcpu")
 
 
-def _affinity(verb: str, cores: Any) -> Expr:
-    """``get`` or ``set`` the cores of this thread; 0 or more, or -1 where the system refuses."""
+def _affinity(verb: str, thread: Expr, cores: Any) -> Expr:
+    """``get`` or ``set`` the cores of a thread, 0 for this one; 0 or more, or -1 if refused."""
     size = tirx.IntImm("uint64", MASK_BYTES)
-    return O.call_extern(
-        "int32", f"sched_{verb}affinity", tirx.IntImm("int32", 0), size, cores.data
-    )
+    return O.call_extern("int32", f"sched_{verb}affinity", thread, size, cores.data)
 
 
 def _look() -> Any:
@@ -59,7 +72,8 @@ def _look() -> Any:
     block.store(count, 0, i64(0))
     with block.loop("k", MASK_WORDS) as k:
         block.store(mine, k, i64(0))
-    with block.when(_affinity("get", mine) >= 0), block.loop("k", MASK_WORDS) as k:
+    own = tirx.IntImm("int32", 0)
+    with block.when(_affinity("get", own, mine) >= 0), block.loop("k", MASK_WORDS) as k:
         block.eval(store(pool + k * 8 + 8 * MASK, mine[k]))
         block.store(count, 0, count[i64(0)] + tirx.popcount(mine[k]))
     quota = block.bind("quota", load(word(pool, QUOTA)))
@@ -69,36 +83,65 @@ def _look() -> Any:
     return prim_func([pool], block.stmt())
 
 
-def step_aside() -> Any:
-    """``(pool, core, out)``: 1 if this thread stays in the way of its caller on ``core``, else 0.
+def leave_core() -> Any:
+    """``(pool, thread, core, out)``: a thread, 0 for this one, leaves one of the callers' cores.
 
-    It may use the cores that it or the last caller may, but ``core``. Where the system says no
-    cores, or has more than a set, or this thread may not use ``core`` already (some sandboxes tell
-    every thread the same number), it stays and is in nobody's way.
+    ``out`` becomes 1 if there is no other.
     """
-    pool, core, out = index_var("pool"), scalar_var("core", "int32"), index_var("out")
+    pool, out = index_var("pool"), index_var("out")
+    thread, core = (scalar_var(n, "int32") for n in ("thread", "core"))
     block = Block()
-    mine = block.alloc("mine", MASK_WORDS, "int64")
+    others = block.alloc("others", MASK_WORDS, "int64")
     block.eval(store(out, i64(0)))
     own = block.bind("own", tirx.Cast("int64", tirx.truncdiv(core, 64)))
     shift = tirx.Cast("int64", tirx.truncmod(core, 64))
     bit = block.bind("bit", tirx.shift_left(i64(1), shift))
     with (
         block.when(tirx.all(core >= 0, core < 64 * MASK_WORDS)),
-        block.when(_affinity("get", mine) >= 0),
-        block.when(tirx.NE(tirx.bitwise_and(mine[own], bit), i64(0))),
+        block.when(tirx.NE(tirx.bitwise_and(load(pool + own * 8 + 8 * MASK), bit), i64(0))),
     ):
         some = block.alloc("some", 1, "int64")
         block.store(some, 0, i64(0))
         with block.loop("k", MASK_WORDS) as k:
-            theirs = block.bind("theirs", load(pool + k * 8 + 8 * MASK))
             left = tirx.Select(tirx.EQ(k, own), tirx.bitwise_not(bit), i64(-1))
-            block.store(mine, k, tirx.bitwise_and(tirx.bitwise_or(mine[k], theirs), left))
-            block.store(some, 0, tirx.bitwise_or(some[i64(0)], mine[k]))
+            block.store(others, k, tirx.bitwise_and(load(pool + k * 8 + 8 * MASK), left))
+            block.store(some, 0, tirx.bitwise_or(some[i64(0)], others[k]))
         with block.when(tirx.EQ(some[i64(0)], i64(0))):
             block.eval(store(out, i64(1)))
         with block.otherwise():
-            block.eval(_affinity("set", mine))
+            block.eval(_affinity("set", thread, others))
+    return prim_func([pool, thread, core, out], block.stmt())
+
+
+def _settle() -> Any:
+    """``(pool)``: this thread may use all cores of the callers."""
+    pool = index_var("pool")
+    block = Block()
+    cores = block.alloc("cores", MASK_WORDS, "int64")
+    with block.loop("k", MASK_WORDS) as k:
+        block.store(cores, k, load(pool + k * 8 + 8 * MASK))
+    block.eval(_affinity("set", tirx.IntImm("int32", 0), cores))
+    return prim_func([pool], block.stmt())
+
+
+def step_aside() -> Any:
+    """``(pool, core, out)``: this thread goes elsewhere if it is on ``core``; 1 if it cannot.
+
+    Where it seems to be there still (some sandboxes tell every thread the same number) cores are
+    not looked at again.
+    """
+    pool, core, out = index_var("pool"), scalar_var("core", "int32"), index_var("out")
+    block = Block()
+    block.eval(store(out, i64(0)))
+    with (
+        block.when(tirx.EQ(core, block.bind("here", current_core()))),
+        block.when(tirx.EQ(load(word(pool, BLIND)), i64(0))),
+    ):
+        block.eval(call(LEAVE, pool, tirx.IntImm("int32", 0), core, out))
+        with block.when(tirx.EQ(load(out), i64(0))):
+            with block.when(tirx.EQ(core, block.bind("there", current_core()))):
+                block.eval(store(word(pool, BLIND), i64(1)))
+            block.eval(call(SETTLE, pool))
     return prim_func([pool, core, out], block.stmt())
 
 
@@ -134,6 +177,20 @@ def _numbers(block: Block, path: str, numbers: Buffer, first: int, count: int) -
             ten = tirx.IntImm("int32", 10)
             block.store(numbers, k, O.call_extern("int64", "strtoll", at, end.data, ten))
             at = end[i64(0)]
+
+
+def send_away(block: Block, pool: Expr, thread: Expr) -> None:
+    """Have a worker that sleeps wake on another core than that of this thread."""
+    out = block.alloc("out", 1, "int64")
+    with block.when(tirx.EQ(load(word(pool, BLIND)), i64(0))):
+        address = tirx.reinterpret("int64", out.data)
+        block.eval(call(LEAVE, pool, tirx.Cast("int32", thread), current_core(), address))
+
+
+def settle(block: Block, pool: Expr) -> None:
+    """A worker that was sent to a core may use all again."""
+    with block.when(tirx.EQ(load(word(pool, BLIND)), i64(0))):
+        block.eval(call(SETTLE, pool))
 
 
 def look_at_cores(block: Block, pool: Expr) -> None:

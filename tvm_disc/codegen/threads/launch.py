@@ -5,9 +5,10 @@ for those that a worker has begun.
 
 Offering parts costs next to nothing where a worker looks; waking one costs the caller microseconds,
 and a part that is begun and then held up by another process costs a time slice. Both follow what
-they lately brought. Wakes come in pauses that double until help comes. After a part that was held
-up the caller stays alone, four times as long each time, and half as long again for each launch that
-is helped (exponential backoff, as for collisions on a shared line: Metcalfe and Boggs, 1976).
+they lately brought. Wakes come in pauses that double until help has saved more than the last wake
+cost. After a part that was held up the caller stays alone, four times as long each time, and an
+eighth less for each launch that is helped (exponential backoff, as for collisions on a shared line:
+Metcalfe and Boggs, 1976).
 """
 
 from __future__ import annotations
@@ -29,17 +30,26 @@ from tvm_disc.codegen.threads.atomics import (
     run_part,
     store,
 )
-from tvm_disc.codegen.threads.cores import current_core, look_at_cores, read_quota
+from tvm_disc.codegen.threads.cores import (
+    current_core,
+    look_at_cores,
+    read_quota,
+    send_away,
+)
 from tvm_disc.codegen.threads.home import LAUNCH_NAME, own_home, pool_of, spawn
 from tvm_disc.codegen.threads.state import (
     ALONE_NS,
     ALONE_UNTIL,
+    ASLEEP,
     BODY,
     BUSY,
     CLOSURE,
     CORE,
     CORES,
     DONE,
+    GAIN,
+    HELD_UP,
+    HELPED,
     LAUNCHES,
     MADE,
     MAKING,
@@ -47,13 +57,19 @@ from tvm_disc.codegen.threads.state import (
     NEXT_WAKE,
     PARKED,
     READY,
+    RECORD_COUNT,
     SIGNAL,
     SLOT_COUNT,
     SPINNING,
+    STARTED,
+    THREAD,
     TICKET,
     WAITING,
+    WAKE_COST,
     WAKE_PAUSE,
+    WOKEN,
     WORKERS,
+    record_address,
     slot_address,
     ticket,
     word,
@@ -68,12 +84,13 @@ OPEN, FINISH, PREPARE = (
 )
 # Which cores the caller may use is asked again after so many launches, a power of two.
 LOOK_AGAIN = 256
-# Turns of waiting for a part that was begun, before the caller sleeps: some 30 us.
-SPIN_TURNS = 1 << 10
-# A part that was begun, and took so much longer than those of the caller, was held up.
+# A caller looks for the end of parts that were begun until they have taken so much longer than
+# those of its own; then they are held up, and it sleeps.
 HELD_UP_TIMES, HELD_UP_NS = 2, 100_000
+# Turns between two looks at the clock.
+TURNS = 16
 LEAST_PAUSE_NS, MOST_PAUSE_NS = 100_000, 20_000_000
-LEAST_ALONE_NS, MOST_ALONE_NS = 200_000, 40_000_000
+LEAST_ALONE_NS, MOST_ALONE_NS = 20_000_000, 320_000_000
 RETRY, NONE = -2, -1
 
 
@@ -173,7 +190,8 @@ def _open() -> Any:
     with block.when(tirx.EQ(tirx.bitwise_and(count, i64(LOOK_AGAIN - 1)), i64(LOOK_AGAIN - 1))):
         look_at_cores(block, pool)
     cores = load(word(pool, CORES))
-    helpers = block.bind("helpers", tirx.min(parts, block.bind("cores", cores)) - 1)
+    most = tirx.min(block.bind("cores", cores), i64(RECORD_COUNT + 1))
+    helpers = block.bind("helpers", tirx.min(parts, most) - 1)
     alone = block.alloc("alone", 1, "int64")
     block.store(alone, 0, load(word(pool, ALONE_UNTIL)))
     with block.when(alone[i64(0)] > 0), block.when(now_ns() >= alone[i64(0)]):
@@ -237,12 +255,31 @@ def _call_for(block: Block, pool: Expr, helpers: Expr) -> None:
     with block.when(missing > 0), block.when(load(word(pool, PARKED)) > 0):
         now = block.bind("now", now_ns())
         with block.when(now >= load(word(pool, NEXT_WAKE))):
-            pause_ns = tirx.max(load(word(pool, WAKE_PAUSE)), i64(LEAST_PAUSE_NS))
-            pause_ns = block.bind("pause", pause_ns)
+            worth = load(word(pool, GAIN)) > load(word(pool, WAKE_COST))
+            longer = tirx.min(load(word(pool, WAKE_PAUSE)) * 2, i64(MOST_PAUSE_NS))
+            longer = tirx.max(longer, i64(LEAST_PAUSE_NS))
+            pause_ns = block.bind("pause", tirx.Select(worth, i64(LEAST_PAUSE_NS), longer))
+            block.eval(store(word(pool, WAKE_PAUSE), pause_ns))
             block.eval(store(word(pool, NEXT_WAKE), now + pause_ns))
-            longer = tirx.min(pause_ns * 2, i64(MOST_PAUSE_NS))
-            block.eval(store(word(pool, WAKE_PAUSE), longer))
-            block.eval(futex_wake(word(pool, SIGNAL), missing))
+            block.eval(store(word(pool, GAIN), i64(0)))
+            block.eval(fetch_add(word(pool, WOKEN), i64(1)))
+            _wake(block, pool, missing)
+            block.eval(store(word(pool, WAKE_COST), now_ns() - now))
+
+
+def _wake(block: Block, pool: Expr, missing: Expr) -> None:
+    """Wake so many of the workers that sleep, on other cores than this."""
+    left = block.alloc("left", 1, "int64")
+    block.store(left, 0, missing)
+    count = block.bind("count", load(word(pool, STARTED)))
+    with block.loop("k", count) as k, block.when(left[i64(0)] > 0):
+        record = block.bind("record", record_address(pool, k))
+        with block.when(tirx.NE(load(word(record, ASLEEP)), i64(0))):
+            mine = compare_exchange(word(record, ASLEEP), i64(1), i64(0))
+            with block.when(tirx.NE(block.bind("mine", mine), i64(0))):
+                send_away(block, pool, load(word(record, THREAD)))
+                block.eval(futex_wake(word(record, ASLEEP), i64(1)))
+                block.store(left, 0, left[i64(0)] - 1)
 
 
 def _finish() -> Any:
@@ -253,28 +290,29 @@ def _finish() -> Any:
     before = block.bind("before", fetch_add(word(slot, DONE), mine))
     held_up = block.alloc("held_up", 1, "int64")
     block.store(held_up, 0, i64(0))
-    with block.when(before + mine < parts):
+    with block.when(mine < parts):
         since = block.bind("since", now_ns())
-        _wait(block, slot, parts)
-        waited = block.bind("waited", now_ns() - since)
-        late = waited > (since - start) * HELD_UP_TIMES + HELD_UP_NS
-        block.store(held_up, 0, tirx.Cast("int64", late))
+        own = block.bind("own", since - start)
+        with block.when(before + mine < parts):
+            limit = block.bind("limit", since + own * HELD_UP_TIMES + HELD_UP_NS)
+            _wait(block, slot, parts, limit, held_up)
+        with block.when(tirx.NE(held_up[i64(0)], i64(0))):
+            _stay_alone(block, pool)
+        with block.otherwise():
+            # What the others' parts would have taken here, less what was waited for them.
+            saved = tirx.truncdiv(own * (parts - mine), mine) - (now_ns() - since)
+            _helped(block, pool, saved)
     block.eval(store(word(slot, BUSY), i64(0)))
-    with block.when(tirx.NE(held_up[i64(0)], i64(0))):
-        _stay_alone(block, pool)
-    with block.otherwise(), block.when(mine < parts):
-        _helped(block, pool)
     return prim_func([slot, parts, mine, start], block.stmt())
 
 
-def _wait(block: Block, slot: Expr, parts: Expr) -> None:
-    """Wait until all parts are done: look for a while, then sleep."""
-    turns = block.alloc("turns", 1, "int64")
-    block.store(turns, 0, i64(0))
+def _wait(block: Block, slot: Expr, parts: Expr, limit: Expr, held_up: Buffer) -> None:
+    """Wait until all parts are done: look until a time, then sleep, for which ``held_up`` is 1."""
     with block.loop_while(load(word(slot, DONE)) < parts):
-        block.eval(pause())
-        block.store(turns, 0, turns[i64(0)] + 1)
-        with block.when(turns[i64(0)] > SPIN_TURNS):
+        with block.loop("turn", TURNS):
+            block.eval(pause())
+        with block.when(tirx.Or(tirx.NE(held_up[i64(0)], i64(0)), now_ns() > limit)):
+            block.store(held_up, 0, i64(1))
             # Seen by whoever ends the last part, or else its end is seen here.
             block.eval(fetch_add(word(slot, WAITING), i64(1)))
             done = block.bind("done", load(word(slot, DONE)))
@@ -283,17 +321,19 @@ def _wait(block: Block, slot: Expr, parts: Expr) -> None:
 
 
 def _stay_alone(block: Block, pool: Expr) -> None:
+    block.eval(fetch_add(word(pool, HELD_UP), i64(1)))
     alone = tirx.max(load(word(pool, ALONE_NS)), i64(LEAST_ALONE_NS))
     alone = block.bind("alone", alone)
     block.eval(store(word(pool, ALONE_UNTIL), now_ns() + alone))
     block.eval(store(word(pool, ALONE_NS), tirx.min(alone * 4, i64(MOST_ALONE_NS))))
 
 
-def _helped(block: Block, pool: Expr) -> None:
-    block.eval(store(word(pool, WAKE_PAUSE), i64(LEAST_PAUSE_NS)))
+def _helped(block: Block, pool: Expr, gain: Expr) -> None:
+    block.eval(fetch_add(word(pool, HELPED), i64(1)))
+    block.eval(fetch_add(word(pool, GAIN), gain))
     alone = block.bind("alone", load(word(pool, ALONE_NS)))
     with block.when(alone > 0):
-        block.eval(store(word(pool, ALONE_NS), tirx.truncdiv(alone, 2)))
+        block.eval(store(word(pool, ALONE_NS), alone - tirx.truncdiv(alone + 7, 8)))
 
 
 def _prepare() -> Any:

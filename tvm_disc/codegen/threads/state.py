@@ -28,16 +28,26 @@ HOME_BYTES = 2 * PAGE_BYTES
 READY, WORKERS, CORES, QUOTA = 0, 1, 2, 3
 MASK = 8  # the cores of the caller that looked last, MASK_WORDS words
 MASK_WORDS = 16  # as the C library's cpu_set_t
-SIGNAL = 24  # counts launches; idle workers wait for it to change
-SPINNING, PARKED = 32, 33  # workers that look at SIGNAL, and that sleep on it
+SIGNAL = 24  # counts launches; idle workers look for it to change
+SPINNING, PARKED = 32, 33  # workers that look at SIGNAL, and that sleep
 ACTIVE = 40  # calls of programs
+STARTED = 41  # workers that have a record
+BLIND = 42  # the system does not tell cores apart
 # When workers may be woken again, and how long after that; until when nobody is asked for help, and
 # for how long the next time; nanoseconds.
 NEXT_WAKE, WAKE_PAUSE, ALONE_UNTIL, ALONE_NS, LAUNCHES = 48, 49, 50, 51, 52
+# What the last wake cost its caller, and what help has brought since; nanoseconds.
+WAKE_COST, GAIN = 53, 54
+# Launches that workers had parts of, that one held up, that woke some.
+HELPED, HELD_UP, WOKEN = 56, 57, 58
 SLOTS = 64
 SLOT_COUNT, SLOT_WORDS = 16, 16
 TICKET, BODY, CLOSURE, CORE = 0, 1, 2, 3
 BUSY, DONE, WAITING = 8, 9, 10
+# Records of workers: the number of the thread, and whether it sleeps, on this word.
+RECORDS = SLOTS + SLOT_COUNT * SLOT_WORDS
+RECORD_COUNT, RECORD_WORDS = 256, 8
+THREAD, ASLEEP = 0, 1
 
 MAKING, MADE = 1, 2
 MOST_PARTS = (1 << 16) - 1
@@ -51,6 +61,11 @@ def word(base: Expr, number: int) -> Expr:
 def slot_address(pool: Expr, number: Expr) -> Expr:
     """Where a slot begins."""
     return pool + number * (8 * SLOT_WORDS) + 8 * SLOTS
+
+
+def record_address(pool: Expr, number: Expr) -> Expr:
+    """Where the record of a worker begins."""
+    return pool + number * (8 * RECORD_WORDS) + 8 * RECORDS
 
 
 def ticket(generation: Expr, parts: Expr) -> Expr:

@@ -13,6 +13,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
 from tvm_disc.codegen.threads.atomics import (
+    compare_exchange,
     fetch_add,
     futex_wait,
     futex_wake,
@@ -20,8 +21,10 @@ from tvm_disc.codegen.threads.atomics import (
     now_ns,
     pause,
     run_part,
+    store,
+    thread_number,
 )
-from tvm_disc.codegen.threads.cores import STEP_ASIDE, current_core
+from tvm_disc.codegen.threads.cores import STEP_ASIDE, settle
 from tvm_disc.codegen.threads.home import WORKER_NAME, pool_of
 from tvm_disc.codegen.threads.launch import (
     NONE,
@@ -33,6 +36,7 @@ from tvm_disc.codegen.threads.launch import (
     read_ticket,
 )
 from tvm_disc.codegen.threads.state import (
+    ASLEEP,
     BODY,
     CLOSURE,
     CORE,
@@ -41,7 +45,10 @@ from tvm_disc.codegen.threads.state import (
     SIGNAL,
     SLOT_COUNT,
     SPINNING,
+    STARTED,
+    THREAD,
     WAITING,
+    record_address,
     slot_address,
     word,
 )
@@ -49,7 +56,7 @@ from tvm_disc.schedules.emit import Block, Buffer, call, i64, index_var
 
 Expr: TypeAlias = Any
 
-LEAST_LOOK_NS, MOST_LOOK_NS = 100_000, 2_000_000
+LEAST_LOOK_NS, MOST_LOOK_NS = 200_000, 2_000_000
 # Turns between two looks at the clock.
 TURNS = 16
 # Between two looks at the clock lies so much only if another process had the core.
@@ -66,8 +73,11 @@ def _worker() -> Any:
     home = index_var("home")
     block = Block()
     pool = block.bind("pool", pool_of(home))
-    cells = {n: block.alloc(n, 1, "int64") for n in ("look", "found", "seen", "part")}
+    cells = {n: block.alloc(n, 1, "int64") for n in ("look", "found", "seen", "part", "woke")}
     block.store(cells["look"], 0, i64(MOST_LOOK_NS))
+    block.store(cells["woke"], 0, i64(0))
+    record = block.bind("record", record_address(pool, fetch_add(word(pool, STARTED), i64(1))))
+    block.eval(store(word(record, THREAD), thread_number()))
     with block.loop_while(pool > 0):
         block.store(cells["seen"], 0, load(word(pool, SIGNAL)))
         block.store(cells["found"], 0, i64(0))
@@ -76,7 +86,7 @@ def _worker() -> Any:
             with block.when(_has_parts(block, slot)):
                 _serve(block, pool, slot, cells)
         with block.when(tirx.EQ(cells["found"][i64(0)], i64(0))):
-            _idle(block, pool, cells)
+            _idle(block, pool, record, cells)
     block.ret(tirx.IntImm("int32", 0))
     func = tirx.PrimFunc([home], block.stmt(), PrimType("int32"))
     # The address of a thread's code is taken: not to be made a packed function.
@@ -93,8 +103,7 @@ def _serve(block: Block, pool: Expr, slot: Expr, cells: dict[str, Buffer]) -> No
     part, in_the_way = cells["part"], block.alloc("in_the_way", 1, "int64")
     block.store(in_the_way, 0, i64(0))
     core = block.bind("core", tirx.Cast("int32", load(word(slot, CORE))))
-    with block.when(tirx.EQ(core, block.bind("here", current_core()))):
-        block.eval(call(STEP_ASIDE, pool, core, tirx.reinterpret("int64", in_the_way.data)))
+    block.eval(call(STEP_ASIDE, pool, core, tirx.reinterpret("int64", in_the_way.data)))
     with block.when(tirx.EQ(in_the_way[i64(0)], i64(0))):
         block.store(part, 0, i64(RETRY))
         with block.loop_while(tirx.NE(part[i64(0)], i64(NONE))):
@@ -108,25 +117,28 @@ def _serve(block: Block, pool: Expr, slot: Expr, cells: dict[str, Buffer]) -> No
                 block.store(cells["found"], 0, i64(1))
                 env = block.bind("env", environment(block, parts))
                 block.eval(run_part(body, part[i64(0)], env, closure))
-                _done(block, slot, parts)
+                _done(block, slot, parts, cells["woke"])
 
 
-def _done(block: Block, slot: Expr, parts: Expr) -> None:
-    """One part less; the caller, if it sleeps, is woken by the last."""
+def _done(block: Block, slot: Expr, parts: Expr, woke: Buffer) -> None:
+    """One part less; the caller, if it sleeps, is woken by the last, for which ``woke`` is 1."""
     before = block.bind("before", fetch_add(word(slot, DONE), i64(1)))
     with (
         block.when(tirx.EQ(before + 1, parts)),
         block.when(tirx.NE(load(word(slot, WAITING)), i64(0))),
     ):
         block.eval(futex_wake(word(slot, DONE), i64(1)))
+        block.store(woke, 0, i64(1))
 
 
-def _idle(block: Block, pool: Expr, cells: dict[str, Buffer]) -> None:
+def _idle(block: Block, pool: Expr, record: Expr, cells: dict[str, Buffer]) -> None:
     """Until a launch comes: look at the signal, then sleep."""
     look, seen = cells["look"], block.bind("seen", cells["seen"][i64(0)])
     waiting, last = block.alloc("waiting", 1, "int64"), block.alloc("last", 1, "int64")
     start = block.bind("start", now_ns())
-    block.store(waiting, 0, i64(1))
+    # A caller that was woken may be on this core now, and wants it.
+    block.store(waiting, 0, i64(1) + cells["woke"][i64(0)])
+    block.store(cells["woke"], 0, i64(0))
     block.store(last, 0, start)
     block.eval(fetch_add(word(pool, SPINNING), i64(1)))
     with block.loop_while(tirx.EQ(waiting[i64(0)], i64(1))):
@@ -146,6 +158,20 @@ def _idle(block: Block, pool: Expr, cells: dict[str, Buffer]) -> None:
             block.store(waiting, 0, i64(0))
     block.eval(fetch_add(word(pool, SPINNING), i64(-1)))
     with block.when(tirx.EQ(waiting[i64(0)], i64(2))):
-        block.eval(fetch_add(word(pool, PARKED), i64(1)))
-        block.eval(futex_wait(word(pool, SIGNAL), seen))
-        block.eval(fetch_add(word(pool, PARKED), i64(-1)))
+        _sleep(block, pool, record, seen)
+
+
+def _sleep(block: Block, pool: Expr, record: Expr, seen: Expr) -> None:
+    """Sleep until a caller wakes this worker, unless a launch has come."""
+    asleep = word(record, ASLEEP)
+    block.eval(store(asleep, i64(1)))
+    block.eval(fetch_add(word(pool, PARKED), i64(1)))
+    awake = block.alloc("awake", 1, "int64")
+    block.store(awake, 0, i64(0))
+    with block.when(tirx.NE(load(word(pool, SIGNAL)), seen)):
+        block.store(awake, 0, compare_exchange(asleep, i64(1), i64(0)))
+    with block.when(tirx.EQ(awake[i64(0)], i64(0))):
+        with block.loop_while(tirx.NE(load(asleep), i64(0))):
+            block.eval(futex_wait(asleep, i64(1)))
+        settle(block, pool)
+    block.eval(fetch_add(word(pool, PARKED), i64(-1)))
