@@ -17,14 +17,14 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from tvm_disc import Options, build
-from tvm_disc.schedules import vendor
-from tvm_disc.schedules.choose import Choice
-from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.dispatch.choose import Choice
+from tvm_disc.schedules.dispatch.tree import Leaf
+from tvm_disc.schedules.dispatch.variant import SERIAL, Variant
+from tvm_disc.schedules.gemm import vendor
+from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.group import Body, Group, Machine
-from tvm_disc.schedules.tree import Leaf
-from tvm_disc.schedules.variant import SERIAL, Variant
-from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
 from tvm_disc.tune.entry import Bench, build_bench
 from tvm_disc.tune.measure import local_session
 

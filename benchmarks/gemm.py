@@ -44,9 +44,9 @@ import tvm
 from gemm_harness import Gemm, aligned, build, cpu, weights
 from gemm_peers import onnx_peer, openvino_peer, torch_peer
 
-from tvm_disc.schedules import dot
-from tvm_disc.schedules.emit import Block, index_var, pointer, prim_func
-from tvm_disc.schedules.gemm_micro import ramp
+from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.micro_kernel import ramp
+from tvm_disc.tir.builder import Block, index_var, pointer, prim_func
 from tvm_disc.tune.gauge import multiply_adds, sums
 
 LAYERS = [
@@ -67,14 +67,14 @@ PARTS = ("weights", "dietcode", "batch", "gemv")
 LARGE = (64, 256)  # at least so many rows, and so deep and wide: where the share of peak counts
 SHARE = 0.88
 Run = Callable[[], float]  # one timing: seconds per product
-Tuned = Callable[[int | None], dot.GemmTile]  # the tile for a known number of columns
+Tuned = Callable[[int | None], macro_kernel.GemmTile]  # the tile for a known number of columns
 Grid = list[tuple[tuple[int, int], list[int]]]  # ((K, N), values of M)
 POINTS: list[dict[str, Any]] = []
 
 
 def fma_peak(target: Any) -> Run:
     """GFLOP/s of independent multiply-adds in registers, as a function to sample it."""
-    isa = dot.isa_of(target)
+    isa = macro_kernel.isa_of(target)
     lanes, count = isa.lanes_f32, sums(isa)
     data, n = pointer("data", "float32"), index_var("n")
     block = Block()
@@ -164,7 +164,7 @@ def bench_weights(tuned: Tuned, target: Any, peak: Run, grid: Grid, rounds: int)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         spent = time.process_time() - start
         w = rng.standard_normal((k, n)).astype("float32")
-        packed = dot.pack_b_constant(w, tile)
+        packed = macro_kernel.pack_b_constant(w, tile)
         b = aligned(packed.size, "float32")
         b[:] = packed.ravel()
         print(f"# K={k} N={n}: build {spent:.2f} s of CPU")
@@ -192,7 +192,7 @@ def bench_share(tuned: Tuned, target: Any, peak: Run, sweeps: int, pause_s: floa
     for k, n in [layer for layer in LAYERS if min(layer) >= LARGE[1]]:
         tile = tuned(n)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
-        packed = dot.pack_b_constant(rng.standard_normal((k, n)).astype("float32"), tile)
+        packed = macro_kernel.pack_b_constant(rng.standard_normal((k, n)).astype("float32"), tile)
         b = aligned(packed.size, "float32")
         b[:] = packed.ravel()
         listed = [16 * t for t in LENGTHS] if (k, n) in DIETCODE else []
@@ -218,10 +218,12 @@ def _reach(shares: Any) -> str:
     return f"{int(np.sum(np.asarray(shares) >= SHARE))} of {len(shares)}"
 
 
-def attention(heads: int, width: int, second: bool, tile: dot.GemmTile, target: Any) -> Gemm:
+def attention(
+    heads: int, width: int, second: bool, tile: macro_kernel.GemmTile, target: Any
+) -> Gemm:
     """``scores = q @ k^T`` or, ``second``, ``out = scores @ v``; T is the size ``m``."""
 
-    def describe(_b: Block, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+    def describe(_b: Block, bufs: dict[str, Any], sizes: dict[str, Any]) -> macro_kernel.GemmSpec:
         t = sizes["m"]
         n, k = (width, t) if second else (t, width)
         c = bufs["c"]
@@ -231,14 +233,14 @@ def attention(heads: int, width: int, second: bool, tile: dot.GemmTile, target: 
             b.store(c, ramp((g * t + i) * n + j, lanes), v)
             return True
 
-        return dot.GemmSpec(
+        return macro_kernel.GemmSpec(
             heads,
             t,
             n,
             k,
-            a_affine=dot.Affine(bufs["a"], lambda _b, g: g * t * k, k, 1),
-            b_affine=dot.Affine(bufs["b"], lambda _b, g: g * t * width, *one),
-            direct=dot.Direct(c, lambda _b, g: g * t * n, n),
+            a_affine=macro_kernel.Affine(bufs["a"], lambda _b, g: g * t * k, k, 1),
+            b_affine=macro_kernel.Affine(bufs["b"], lambda _b, g: g * t * width, *one),
+            direct=macro_kernel.Direct(c, lambda _b, g: g * t * n, n),
             store=lambda b, g, i, j, v: b.store(c, (g * t + i) * n + j, v),
             store_vector=store_vector,
         )
@@ -293,7 +295,7 @@ def bench_gemv(tuned: Tuned, target: Any, quick: bool) -> None:
         tile = tuned(n)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         w = rng.standard_normal((k, n)).astype("float32")
-        packed = dot.pack_b_constant(w, tile)
+        packed = macro_kernel.pack_b_constant(w, tile)
         b = aligned(packed.size, "float32")
         b[:] = packed.ravel()
         dst = aligned(packed.size, "float32")
@@ -363,9 +365,9 @@ def main(args: argparse.Namespace) -> None:
     rounds = 5 if args.quick else 7
     knobs = {k: int(v) for k, v in (i.split("=") for i in args.knobs.split(",") if i)}
 
-    def tuned(n: int | None) -> dot.GemmTile:
-        base = dot.default_tile(dot.isa_of(target), "float32", n).to_json()
-        return dot.GemmTile.from_json({**base, **knobs})
+    def tuned(n: int | None) -> macro_kernel.GemmTile:
+        base = macro_kernel.default_tile(macro_kernel.isa_of(target), "float32", n).to_json()
+        return macro_kernel.GemmTile.from_json({**base, **knobs})
 
     def chosen(layers: list[tuple[int, int]], rows: list[int]) -> Grid:
         return [(layer, rows) for layer in layers if args.only in ("", "{}x{}".format(*layer))]

@@ -12,9 +12,9 @@ import tvm
 from tvm.tirx import transform as passes
 
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.schedules import dot
-from tvm_disc.schedules.emit import Block, i64, index_var, pointer, prim_func
-from tvm_disc.schedules.sizes import Sizes
+from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.tir.builder import Block, i64, index_var, pointer, prim_func
+from tvm_disc.tir.hoisted import Sizes
 
 SIZES = ("batch", "m", "n", "k")
 
@@ -55,9 +55,9 @@ class Gemm:
     """
 
     names: tuple[str, ...]
-    describe: Callable[[Block, dict[str, Any], dict[str, Any]], dot.GemmSpec]
+    describe: Callable[[Block, dict[str, Any], dict[str, Any]], macro_kernel.GemmSpec]
     target: Any
-    tile: dot.GemmTile
+    tile: macro_kernel.GemmTile
     dtype: str = "float32"
     acc_dtype: str = ""  # that of the scratch; empty: the same as ``dtype``
     lib: Any = field(init=False)
@@ -76,21 +76,21 @@ class Gemm:
             n: b.declare(f"{n}_", p, dt)
             for (n, dt), p in zip(dtypes.items(), pointers, strict=True)
         }
-        kernels = dot.MicroKernels()
+        kernels = macro_kernel.MicroKernels()
         spec = self.describe(b, buffers, sizes)
-        tasks = Sizes(b).emit("tasks", i64(dot.gemm_tasks(spec, self.tile)))
+        tasks = Sizes(b).emit("tasks", i64(macro_kernel.gemm_tasks(spec, self.tile)))
         stop = b.number("stop", tvm.tirx.min(hi, tasks))
         with b.loop("rep", repeat):
-            b.add(dot.gemm_body(spec, self.tile, kernels, buffers["scratch"], lo, stop))
+            b.add(macro_kernel.gemm_body(spec, self.tile, kernels, buffers["scratch"], lo, stop))
         params = [*pointers, *sizes.values(), lo, hi, repeat]
         query = Block()
         q = self.describe(query, {n: buffers[n] for n in buffers}, sizes)
         self.functions = dict(kernels.functions)
-        entry = dot.may_alias(prim_func(params, b.stmt(), {"global_symbol": "gemm"}))
+        entry = macro_kernel.may_alias(prim_func(params, b.stmt(), {"global_symbol": "gemm"}))
         self.functions[tvm.ir.GlobalVar("gemm")] = entry
         for name, value in (
-            ("tasks", dot.gemm_tasks(q, self.tile)),
-            ("scratch_elems", dot.gemm_scratch_elems(q, self.tile)),
+            ("tasks", macro_kernel.gemm_tasks(q, self.tile)),
+            ("scratch_elems", macro_kernel.gemm_scratch_elems(q, self.tile)),
         ):
             out = pointer("out", "int64")
             body = Block()
@@ -122,26 +122,26 @@ class Gemm:
         return run
 
 
-def weights(n: int, k: int, tile: dot.GemmTile, dtype: str = "float32") -> Any:
+def weights(n: int, k: int, tile: macro_kernel.GemmTile, dtype: str = "float32") -> Any:
     """``describe`` of ``c[m, n] = a[m, k] @ packed constant b``."""
 
-    def describe(_b: Block, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+    def describe(_b: Block, bufs: dict[str, Any], sizes: dict[str, Any]) -> macro_kernel.GemmSpec:
         c = bufs["c"]
 
         def store_vector(b: Block, g: Any, i: Any, j: Any, lanes: int, v: Any) -> bool:
             b.store(c, tvm.tirx.Ramp(i * n + j, tvm.tirx.IntImm("int64", 1), lanes), v)
             return True
 
-        return dot.GemmSpec(
+        return macro_kernel.GemmSpec(
             batch=1,
             m=sizes["m"],
             n=n,
             k=k,
             dtype=dtype,
             acc_dtype=dtype,
-            a_affine=dot.Affine(bufs["a"], lambda _b, g: g * 0, k, 1),
+            a_affine=macro_kernel.Affine(bufs["a"], lambda _b, g: g * 0, k, 1),
             b_packed=bufs["b"],
-            direct=dot.Direct(c, lambda _b, g: g * 0, n),
+            direct=macro_kernel.Direct(c, lambda _b, g: g * 0, n),
             store=lambda b, g, i, j, v: b.store(c, i * n + j, v),
             store_vector=store_vector,
         )

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tvm_disc import Options, relay
 from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
-from tvm_disc.schedules.variant import SERIAL
-from tvm_disc.schedules.vendor import calls_vendor, expose
+from tvm_disc.schedules.dispatch.variant import SERIAL
+from tvm_disc.schedules.gemm.vendor import calls_vendor, expose
 from tvm_disc.shape import Solver
 from tvm_disc.tune.entry import build_bench
 from tvm_disc.tune.measure import Effort, local_session

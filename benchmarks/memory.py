@@ -18,7 +18,7 @@ import tvm
 from tvm import relax
 
 from tvm_disc.codegen.build import emit_tir
-from tvm_disc.codegen.formula import evaluate
+from tvm_disc.codegen.plan.formula import evaluate
 from tvm_disc.compile import describe, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.options import Options

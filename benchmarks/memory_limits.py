@@ -3,9 +3,9 @@
     python benchmarks/memory_limits.py [--quick] [--write]
 
 Every program is compiled several times, with other values of one limit (``Memory`` in
-``tvm_disc/schedules/cost_model.py``), and the programs take turns on every shape, on one thread,
-between the same arrays. ``then read`` is followed by a sum over the result, as in a model: what
-went to memory must be fetched from there again. A value is the ratio of CPU times to the first
+``tvm_disc/schedules/dispatch/cost_model.py``), and the programs take turns on every shape, on one
+thread, between the same arrays. ``then read`` is followed by a sum over the result, as in a model:
+what went to memory must be fetched from there again. A value is the ratio of CPU times to the first
 program's, a median over rounds. What is not clearly better stays as it is.
 
 far_bytes      rows and loops that never store past the caches, and always: from so many bytes on,
@@ -43,10 +43,10 @@ import tvm
 
 from tvm_disc import Options, build, compile, relay
 from tvm_disc.codegen.target import host_cpu, resolve_target, runs_here
-from tvm_disc.schedules.cost_model import Memory
-from tvm_disc.schedules.levels import FOLDER, memory_for
-from tvm_disc.schedules.llvm_ops import LANES, streams
+from tvm_disc.schedules.dispatch.cost_model import Memory
+from tvm_disc.schedules.dispatch.shipped import FOLDER, memory_for
 from tvm_disc.target.processor import processor_of
+from tvm_disc.tir.llvm_ops import LANES, streams
 
 NEVER = 1 << 50
 TURN_S = 0.004

@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.encoder import encoder
 from tvm_disc import relay
 from tvm_disc.compile import import_versions, kernel_calls
+from tvm_disc.graph.nodes import free_symbols, is_tensor
 from tvm_disc.relay_passes import PropagateShapeConstraints
 from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
-from tvm_disc.relay_passes.graph import free_symbols, is_tensor
 from tvm_disc.relay_passes.simplify import Simplify
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "relax"

@@ -1,4 +1,4 @@
-"""Accuracy and speed of ``tvm_disc.schedules.vecmath`` on this machine.
+"""Accuracy and speed of ``tvm_disc.schedules.math.functions`` on this machine.
 
 python -m benchmarks.vecmath                          # ns/element against TVM and numpy
 python -m benchmarks.vecmath --all-floats exp log     # largest error over all 2^32 floats
@@ -22,10 +22,10 @@ from tvm.script import tirx as T
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import host_target as this_machine
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.schedules import vecmath
-from tvm_disc.schedules.emit import Block, index_var, pointer, prim_func, ramp
-from tvm_disc.schedules.llvm_ops import tuned_for
+from tvm_disc.schedules.math import functions
 from tvm_disc.target.isa import isa_of
+from tvm_disc.tir.builder import Block, index_var, pointer, prim_func, ramp
+from tvm_disc.tir.llvm_ops import tuned_for
 
 Array = Any
 
@@ -180,10 +180,10 @@ def all_floats(
     the compiler writes the function for vectors on this machine.
     """
     if lanes:
-        native = native_module(vecmath.MATH[name], lanes)
+        native = native_module(functions.MATH[name], lanes)
         apply = lambda x: call_native(native, x, lanes)  # noqa: E731
     else:
-        module = build(vecmath.MATH[name])
+        module = build(functions.MATH[name])
         apply = lambda x: run(module, x)  # noqa: E731
     spans = [(0, 1 << 32)]
     if between:
@@ -260,8 +260,8 @@ def bench(names: list[str], size: int = 1 << 16, rounds: int = 21) -> None:
         arrays = sample(name, size)
         arity = len(arrays)
         modules = [
-            build(vecmath.MATH[name], arity=arity),
-            build(vecmath.MATH[name], arity=arity, lanes=16),
+            build(functions.MATH[name], arity=arity),
+            build(functions.MATH[name], arity=arity, lanes=16),
             build(TVM_DEFAULT[name], arity=arity),
         ]
         tensors = [tvm.runtime.tensor(a) for a in [*arrays, arrays[0]]]
@@ -283,7 +283,7 @@ def main() -> None:
     parser.add_argument("--between", nargs=2, type=float, help="with --all-floats: bounds of |x|")
     parser.add_argument("--lanes", type=int, default=0, help="with --all-floats: as in kernels")
     parser.add_argument("--pow", type=int, metavar="COUNT", default=0)
-    parser.add_argument("--names", nargs="+", default=sorted(vecmath.MATH))
+    parser.add_argument("--names", nargs="+", default=sorted(functions.MATH))
     args = parser.parse_args()
     if args.all_floats is not None:
         for name in args.all_floats:
@@ -293,7 +293,7 @@ def main() -> None:
             print(f"{name:10} {worst:8.3f} ulp at {where!r}  ({took:.0f} s)", flush=True)
     elif args.pow:
         x, y = pow_operands(args.pow)
-        error = ulp_error(run(build(vecmath.pow, arity=2), x, y), reference("power", x, y))
+        error = ulp_error(run(build(functions.pow, arity=2), x, y), reference("power", x, y))
         at = int(np.argmax(error))
         print(f"power {error[at]:.3f} ulp at ({x[at]!r}, {y[at]!r}), {x.size} pairs")
     else:

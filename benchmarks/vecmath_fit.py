@@ -1,4 +1,4 @@
-"""Derive the polynomial coefficients of ``tvm_disc.schedules.vecmath`` (needs mpmath; run once).
+"""Derive the coefficients of ``tvm_disc.schedules.math.functions`` (needs mpmath; run once).
 
 Each row fits ``tail(u) ~ P(u)`` for a small *relative* error of the final function: Chebyshev nodes
 in 60-digit arithmetic, Lawson's iteration (least squares re-weighted by the error), coefficients

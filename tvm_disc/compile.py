@@ -16,15 +16,15 @@ from tvm import relax
 
 from tvm_disc import errors
 from tvm_disc.codegen.build import emit_levels, uses_workers
-from tvm_disc.codegen.forms import program_launches
-from tvm_disc.codegen.formula import under, workspace_formula
-from tvm_disc.codegen.host_abi import plain_dim
-from tvm_disc.codegen.host_numpy import takes_numpy
-from tvm_disc.codegen.kernels import KernelLibrary
-from tvm_disc.codegen.lower import lower_program
+from tvm_disc.codegen.host.abi import plain_dim
+from tvm_disc.codegen.host.numpy_entry import takes_numpy
 from tvm_disc.codegen.machine_code import compile_tir
-from tvm_disc.codegen.outline import outline
-from tvm_disc.codegen.program import Program
+from tvm_disc.codegen.plan.formula import under, workspace_formula
+from tvm_disc.codegen.plan.kernels import KernelLibrary
+from tvm_disc.codegen.plan.lower import lower_program
+from tvm_disc.codegen.plan.outline import outline
+from tvm_disc.codegen.plan.program import Program
+from tvm_disc.codegen.plan.tail_recursion import program_launches
 from tvm_disc.codegen.target import (
     has_threads,
     level_of,
@@ -39,14 +39,14 @@ from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import read_model
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
-from tvm_disc.relay.coverage import require_operators
 from tvm_disc.relay.files import as_module, is_file_name, load_file
 from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import Imported, import_module
-from tvm_disc.relay.json_reader import load_json
+from tvm_disc.relay.json.reader import load_json
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.object_ops import uses_boxes
-from tvm_disc.relay.parser import parse
+from tvm_disc.relay.ops.coverage import require_operators
+from tvm_disc.relay.text.parser import parse
 from tvm_disc.relay_passes.bfloat16 import WidenBFloat16
 from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.fuse import FuseDISC
@@ -54,12 +54,12 @@ from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 from tvm_disc.runtime.code import Code, number_of
 from tvm_disc.runtime.executable import Executable
+from tvm_disc.schedules.dispatch.records import Context, cpu_name, read_records
+from tvm_disc.schedules.dispatch.shipped import memory_for, model_for
+from tvm_disc.schedules.dispatch.signature import group_key, template_hash
+from tvm_disc.schedules.dispatch.tree import read_trees
+from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine
-from tvm_disc.schedules.levels import memory_for, model_for
-from tvm_disc.schedules.records import Context, cpu_name, read_records
-from tvm_disc.schedules.signature import group_key, template_hash
-from tvm_disc.schedules.tree import read_trees
-from tvm_disc.schedules.vendor import calls_vendor
 from tvm_disc.shape import Solver, special_version
 from tvm_disc.shape.constraints import check_constraints
 from tvm_disc.target.processor import processor_of

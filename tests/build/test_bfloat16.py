@@ -16,7 +16,7 @@ from tvm.relax import op as R
 import tvm_disc
 from tests.models import function, rows
 from tvm_disc import relay
-from tvm_disc.codegen.kernels import read_group
+from tvm_disc.codegen.plan.kernels import read_group
 from tvm_disc.errors import BadInput, Unsupported
 
 BF16 = ml_dtypes.bfloat16

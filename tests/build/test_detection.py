@@ -12,7 +12,7 @@ from tests.build.test_op_table import refuse
 from tvm_disc import relay
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import GuardFailed, TypeMismatch, Unsupported
-from tvm_disc.relay.ops import reference_detection as ref
+from tvm_disc.relay.ops.references import detection as ref
 
 ANY = relay.Any()
 

@@ -17,7 +17,7 @@ import pytest
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.relay.ops.reference_nn import softmax
+from tvm_disc.relay.ops.references.nn import softmax
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="protects pages through libc")
 PAGE = mmap.PAGESIZE

@@ -13,7 +13,7 @@ from tests.relay.helpers import DATA
 from tvm_disc import relay
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import ShapeConflict, TypeMismatch, Unsupported
-from tvm_disc.relay.ops import reference_qnn as ref
+from tvm_disc.relay.ops.references import qnn as ref
 
 ANY = relay.Any()
 

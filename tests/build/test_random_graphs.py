@@ -13,7 +13,7 @@ from tests.build import random_graphs
 from tests.build.random_graphs import campaign, check, compare, failure, smallest
 from tests.build.random_steps import BASIC, Maker
 from tvm_disc import relay
-from tvm_disc.schedules.loop import _Loop
+from tvm_disc.schedules.loops.template import _Loop
 
 CHUNKS, GRAPHS = 20, 5
 SECONDS_PER_CHUNK = 5.0  # on a slow machine fewer graphs are tried, at least one

@@ -13,7 +13,7 @@ import tvm_disc
 from tests.relay_passes.propagate_helpers import module
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, GuardFailed
-from tvm_disc.relay.ops.reference_nn import softmax
+from tvm_disc.relay.ops.references.nn import softmax
 from tvm_disc.relay_passes import PropagateShapeConstraints
 
 

@@ -15,7 +15,7 @@ import tvm_disc
 from tvm_disc import relay
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.context import Emitter, i64
-from tvm_disc.relay.importer.lower_slice import slice_extent
+from tvm_disc.relay.importer.lowering.slice import slice_extent
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay_passes.propagate_context import substitute
 from tvm_disc.shape import Solver

@@ -16,7 +16,7 @@ from tests.relay.test_reference_models import run
 from tvm_disc import Options, relay
 from tvm_disc.compile import compile_counter, import_versions
 from tvm_disc.errors import BadInput, GuardFailed
-from tvm_disc.relay_passes.graph import free_symbols
+from tvm_disc.graph.nodes import free_symbols
 
 
 def bert() -> relay.IRModule:

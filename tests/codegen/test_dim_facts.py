@@ -15,7 +15,7 @@ from tvm_disc.compile import machine_of, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.options import Options
 from tvm_disc.relay_passes.dim_facts import facts_about
-from tvm_disc.schedules.points import with_likely
+from tvm_disc.schedules.dispatch.sampling import with_likely
 from tvm_disc.shape import Solver
 from tvm_disc.tune.shapes import program_points
 

@@ -24,11 +24,11 @@ from tvm_disc.debug import Trace
 from tvm_disc.errors import ParseError
 from tvm_disc.frontends import from_onnx
 from tvm_disc.options import Options
-from tvm_disc.schedules import records
-from tvm_disc.schedules.learn import import_choice
+from tvm_disc.schedules.dispatch import records
+from tvm_disc.schedules.dispatch.learn import import_choice
+from tvm_disc.schedules.dispatch.signature import group_key
+from tvm_disc.schedules.dispatch.tree import read_trees
 from tvm_disc.schedules.select import variant_space
-from tvm_disc.schedules.signature import group_key
-from tvm_disc.schedules.tree import read_trees
 from tvm_disc.shape import Solver
 
 LONGEST_SEED = 70_000  # bytes; longer ones make few cases a second

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 FILE_LINES = 600
+FOLDER_FILES = 25
 FUNCTION_LINES_MEDIAN = 12
 FUNCTION_LINES_P90 = 30
 
@@ -101,3 +102,11 @@ def test_exports_are_sorted_and_exist(root: Path) -> None:
 )
 def test_the_check_sees_what_it_should(source: str, missing: list[str]) -> None:
     assert undocumented(source) == missing
+
+
+def test_folders_are_small(root: Path) -> None:
+    folders: dict[str, int] = {}
+    for path in (root / "tvm_disc").rglob("*.py"):
+        folder = str(path.parent.relative_to(root))
+        folders[folder] = folders.get(folder, 0) + 1
+    assert {folder: n for folder, n in folders.items() if n > FOLDER_FILES} == {}

@@ -17,8 +17,8 @@ import tvm
 import tvm_disc
 from tests.models import function, rows
 from tvm_disc import relay
-from tvm_disc.codegen.host_memory import KEPT_RESULTS
-from tvm_disc.codegen.host_results import KEPT_BYTES
+from tvm_disc.codegen.host.memory import KEPT_RESULTS
+from tvm_disc.codegen.host.results import KEPT_BYTES
 
 MIB = 1 << 20
 

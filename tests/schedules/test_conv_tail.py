@@ -7,8 +7,8 @@ import pytest
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.schedules.conv_tail import tail_columns
-from tvm_disc.schedules.gemm_tile import GemmTile
+from tvm_disc.schedules.conv.tail import tail_columns
+from tvm_disc.schedules.gemm.tile import GemmTile
 
 RNG = np.random.default_rng(0)
 

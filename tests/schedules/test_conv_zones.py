@@ -11,12 +11,12 @@ from tvm import tirx
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.schedules.conv_fill import Source
-from tvm_disc.schedules.conv_gemm import pack_weights
-from tvm_disc.schedules.conv_zones import Zones, more_panels, tails
-from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_tile import GemmTile
-from tvm_disc.schedules.points import evaluate
+from tvm_disc.schedules.conv.fill import Source
+from tvm_disc.schedules.conv.macro_kernel import pack_weights
+from tvm_disc.schedules.conv.zones import Zones, more_panels, tails
+from tvm_disc.schedules.dispatch.sampling import evaluate
+from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.tir.builder import i64
 
 RNG = np.random.default_rng(0)
 TILE = GemmTile(9, 48, 16)

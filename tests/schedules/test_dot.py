@@ -12,8 +12,15 @@ import tvm
 from tvm import tirx
 
 from tests.processor import run_on
-from tvm_disc.schedules import dot
-from tvm_disc.schedules.gemm_micro import KernelForm, micro_kernel, ramp, splat, vload, with_unseen
+from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.micro_kernel import (
+    KernelForm,
+    micro_kernel,
+    ramp,
+    splat,
+    vload,
+    with_unseen,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from gemm_harness import Gemm, aligned, build, cpu
@@ -24,12 +31,12 @@ CANARY = 12345.0
 RNG = np.random.default_rng(0)
 
 
-def tile_for(target: Any = HERE, dtype: str = "float32", **knobs: int) -> dot.GemmTile:
-    base = dot.default_tile(dot.isa_of(target), dtype).to_json()
-    return dot.GemmTile(**{**base, **knobs})
+def tile_for(target: Any = HERE, dtype: str = "float32", **knobs: int) -> macro_kernel.GemmTile:
+    base = macro_kernel.default_tile(macro_kernel.isa_of(target), dtype).to_json()
+    return macro_kernel.GemmTile(**{**base, **knobs})
 
 
-def small_tile(**knobs: int) -> dot.GemmTile:
+def small_tile(**knobs: int) -> macro_kernel.GemmTile:
     """Few kernels, so that fully dynamic instances build fast; every edge still occurs."""
     return tile_for(**{"m_r": 4, "n_r": 32, "m_blocks": 3, "n_panels": 2, **knobs})
 
@@ -63,14 +70,14 @@ def general(
 ) -> Any:
     """Dense row-major C; A and B in one of their forms, everything else dynamic."""
 
-    def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+    def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> macro_kernel.GemmSpec:
         batch, m, n, k = pick(sizes, static)
         a, b_, c = bufs["a"], bufs["b"], bufs["c"]
         forms: dict[str, Any] = {}
         if a_form == "rows":
-            forms["a_affine"] = dot.Affine(a, lambda _b, g: g * m * k, k, 1)
+            forms["a_affine"] = macro_kernel.Affine(a, lambda _b, g: g * m * k, k, 1)
         elif a_form == "cols":
-            forms["a_affine"] = dot.Affine(a, lambda _b, g: g * m * k, 1, m)
+            forms["a_affine"] = macro_kernel.Affine(a, lambda _b, g: g * m * k, 1, m)
         elif a_form == "row":
             forms["a_row"] = lambda _b, g, i: (a, (g * m + i) * k)
         elif a_form == "packed":
@@ -78,25 +85,25 @@ def general(
         else:
             forms["load_a"] = lambda _b, g, i, kk: a[(g * m + i) * k + kk]
         if b_form == "rows":
-            forms["b_affine"] = dot.Affine(b_, lambda _b, g: g * n * k, 1, n)
+            forms["b_affine"] = macro_kernel.Affine(b_, lambda _b, g: g * n * k, 1, n)
         elif b_form == "cols":
-            forms["b_affine"] = dot.Affine(b_, lambda _b, g: g * n * k, k, 1)
+            forms["b_affine"] = macro_kernel.Affine(b_, lambda _b, g: g * n * k, k, 1)
         elif b_form == "packed":
             forms |= {"b_packed": b_, "b_packed_batched": True}
         else:
             forms["load_b"] = lambda _b, g, kk, j: b_[(g * k + kk) * n + j]
         if direct:
-            forms["direct"] = dot.Direct(c, lambda _b, g: g * m * n, n)
-        return dot.GemmSpec(
+            forms["direct"] = macro_kernel.Direct(c, lambda _b, g: g * m * n, n)
+        return macro_kernel.GemmSpec(
             batch, m, n, k, dtype=dtype, acc_dtype=acc or dtype, **forms, **plain_store(c, m, n)
         )
 
     return describe
 
 
-def lay_out(x: np.ndarray, form: str, tile: dot.GemmTile, which: str) -> np.ndarray:
+def lay_out(x: np.ndarray, form: str, tile: macro_kernel.GemmTile, which: str) -> np.ndarray:
     if form == "packed":
-        pack = dot.pack_a_constant if which == "a" else dot.pack_b_constant
+        pack = macro_kernel.pack_a_constant if which == "a" else macro_kernel.pack_b_constant
         return np.stack([pack(one, tile) for one in x])
     return x.transpose(0, 2, 1) if form == "cols" else x
 
@@ -132,12 +139,12 @@ def check(
     assert np.all(whole[GUARD + batch * m * n :] == CANARY), shape
 
 
-def rows_of(tile: dot.GemmTile) -> list[int]:
+def rows_of(tile: macro_kernel.GemmTile) -> list[int]:
     r = tile.m_r
     return [0, 1, 2, 3, r - 1, r, r + 1, 2 * r + 1, 31, 97, 100, 127]
 
 
-def columns_of(tile: dot.GemmTile) -> list[int]:
+def columns_of(tile: macro_kernel.GemmTile) -> list[int]:
     return [1, tile.lanes, tile.n_r - 1, tile.n_r, tile.n_r + 1, 2 * tile.n_r + tile.lanes + 3]
 
 
@@ -213,7 +220,7 @@ def test_copies_of_rows_follow_the_blocks_of_k(a_form: str) -> None:
 
 def test_tiles_of_two_widths_share_a_module() -> None:
     """Kernels of packed panels know how far rows of B are apart, so widths do not share them."""
-    kernels = dot.MicroKernels()
+    kernels = macro_kernel.MicroKernels()
     tiles = [tile_for(n_r=48, m_r=4), tile_for(n_r=64, m_r=4)]
     for form, distinct in ((KernelForm(ahead=True), 2), (KernelForm(), 1)):
         assert len({kernels.get(t, "float32", 4, 3, form) for t in tiles}) == distinct
@@ -226,7 +233,7 @@ def test_no_arithmetic_on_addresses_in_the_loop_of_a_kernel(
     mcpu: str, rows: int, vectors: int, most: int
 ) -> None:
     """A step of K is multiply-adds, loads, prefetches and the few pointers that move."""
-    tile = dot.default_tile(dot.isa_of(cpu(mcpu)))
+    tile = macro_kernel.default_tile(macro_kernel.isa_of(cpu(mcpu)))
     kernel = micro_kernel(tile, "float32", rows, vectors, KernelForm(ahead=True))
     func = with_unseen(kernel).with_attr("global_symbol", "kernel")
     asm = build({tvm.ir.GlobalVar("kernel"): func}, cpu(mcpu)).inspect_source("asm")
@@ -305,7 +312,7 @@ def test_epilogue_with_bias_relu_and_permuted_store() -> None:
     heads, width, k = 3, 32, 24
     n = heads * width
 
-    def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+    def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> macro_kernel.GemmSpec:
         m, seq = sizes["m"], sizes["batch"]  # rows are (batch, seq); seq is passed as `batch`
         bias, c = bufs["bias"], bufs["c"]
 
@@ -324,9 +331,9 @@ def test_epilogue_with_bias_relu_and_permuted_store() -> None:
             finish(b, i, j, lanes, v)
             return True
 
-        return dot.GemmSpec(
+        return macro_kernel.GemmSpec(
             1, m, n, k,
-            a_affine=dot.Affine(bufs["a"], lambda _b, g: g * 0, k, 1),
+            a_affine=macro_kernel.Affine(bufs["a"], lambda _b, g: g * 0, k, 1),
             b_packed=bufs["b"],
             store=lambda b, g, i, j, v: finish(b, i, j, 1, v),
             store_vector=vector,
@@ -339,7 +346,7 @@ def test_epilogue_with_bias_relu_and_permuted_store() -> None:
         b = RNG.standard_normal((k, n)).astype("float32")
         bias = RNG.standard_normal(n).astype("float32")
         c = np.full(m * n + 8, CANARY, "float32")
-        packed = dot.pack_b_constant(b, tile)
+        packed = macro_kernel.pack_b_constant(b, tile)
         gemm.runner({"a": a, "b": packed, "bias": bias, "c": c}, batch=seq, m=m)(1)
         ref = np.maximum(a @ b + bias, 0).reshape(outer, seq, heads, width).transpose(0, 2, 1, 3)
         np.testing.assert_allclose(c[: m * n].reshape(ref.shape), ref, rtol=1e-4, atol=1e-4)
@@ -347,38 +354,40 @@ def test_epilogue_with_bias_relu_and_permuted_store() -> None:
 
 
 def test_packed_layouts() -> None:
-    tile = dot.GemmTile(m_r=2, n_r=4, lanes=2)
+    tile = macro_kernel.GemmTile(m_r=2, n_r=4, lanes=2)
     b = np.arange(15.0, dtype="float32").reshape(3, 5)
-    packed = dot.pack_b_constant(b, tile)
+    packed = macro_kernel.pack_b_constant(b, tile)
     assert packed.shape == (2, 3, 4)
     np.testing.assert_array_equal(packed[0], b[:, :4])
     np.testing.assert_array_equal(packed[1, :, 0], b[:, 4])
     assert not packed[1, :, 1:].any()
     for k in (0, 1, 16, 31, 32, 1024):
-        elems = dot.packed_row_elems(k, 4)
+        elems = macro_kernel.packed_row_elems(k, 4)
         assert elems >= k and elems % 16 == 0 and (elems // 16) % 2 == 1
-    assert dot.pack_a_constant(np.ones((3, 32), "float32"), tile).shape == (3, 48)
+    assert macro_kernel.pack_a_constant(np.ones((3, 32), "float32"), tile).shape == (3, 48)
 
 
 def test_tiles_follow_the_registers() -> None:
-    isa = dot.isa_of(tvm.target.Target({"kind": "llvm", "mcpu": "cascadelake"}))
-    assert isa == dot.Isa(16, 32, True)
-    assert dot.isa_of(tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"})).lanes_f32 == 8
+    isa = macro_kernel.isa_of(tvm.target.Target({"kind": "llvm", "mcpu": "cascadelake"}))
+    assert isa == macro_kernel.Isa(16, 32, True)
+    assert (
+        macro_kernel.isa_of(tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"})).lanes_f32 == 8
+    )
     for lanes, registers in ((16, 32), (8, 16), (4, 32), (4, 16)):
         for dtype in ("float32", "float64"):
-            tile = dot.default_tile(dot.Isa(lanes, registers, True), dtype)
+            tile = macro_kernel.default_tile(macro_kernel.Isa(lanes, registers, True), dtype)
             assert tile.m_r * tile.vectors + tile.vectors + 1 <= registers
-            assert dot.GemmTile.from_json(tile.to_json()) == tile
+            assert macro_kernel.GemmTile.from_json(tile.to_json()) == tile
     with pytest.raises(ValueError, match="multiple of lanes"):
-        dot.GemmTile(m_r=2, n_r=5, lanes=2)
+        macro_kernel.GemmTile(m_r=2, n_r=5, lanes=2)
 
 
 def test_missing_operand_is_reported() -> None:
-    spec = dot.GemmSpec(1, 4, 4, 4, store=lambda *_: None)
+    spec = macro_kernel.GemmSpec(1, 4, 4, 4, store=lambda *_: None)
     scratch = tirx.decl_buffer((64,), "float32")
     tile = tile_for()
     with pytest.raises(ValueError, match="given in no form"):
-        dot.gemm_body(spec, tile, dot.MicroKernels(), scratch, 0, 1)
+        macro_kernel.gemm_body(spec, tile, macro_kernel.MicroKernels(), scratch, 0, 1)
 
 
 SMALL = (0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17)
@@ -395,7 +404,7 @@ SMALL = (0, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17)
 def test_small_products_in_every_way(b_form: str, mcpu: str, dtype: str) -> None:
     """Few tiles, columns that share vectors, lines, inner products: sizes around all borders."""
     target = cpu(mcpu)
-    tile = small_tile(lanes=dot.isa_of(target).lanes_f32 * 4 // np.dtype(dtype).itemsize)
+    tile = small_tile(lanes=macro_kernel.isa_of(target).lanes_f32 * 4 // np.dtype(dtype).itemsize)
     describe = general({}, "rows", b_form, dtype, direct=True)
     gemm = Gemm(("a", "b", "c"), describe, target, tile, dtype)
     assert any("gemm_narrow" in f.name_hint for f in gemm.functions)
@@ -412,14 +421,14 @@ def test_a_column_that_is_no_row() -> None:
     """One column of a matrix of many: B's rows are far apart, and it is gathered first."""
     wide, k = 5, 40
 
-    def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> dot.GemmSpec:
+    def describe(_b: Any, bufs: dict[str, Any], sizes: dict[str, Any]) -> macro_kernel.GemmSpec:
         a, b_, c = bufs["a"], bufs["b"], bufs["c"]
         m, n = sizes["m"], sizes["n"]
-        return dot.GemmSpec(
+        return macro_kernel.GemmSpec(
             1, m, n, k,
-            a_affine=dot.Affine(a, lambda _b, g: g * 0, k, 1),
-            b_affine=dot.Affine(b_, lambda _b, g: g * 0 + 2, 1, sizes["batch"]),
-            direct=dot.Direct(c, lambda _b, g: g * 0, n),
+            a_affine=macro_kernel.Affine(a, lambda _b, g: g * 0, k, 1),
+            b_affine=macro_kernel.Affine(b_, lambda _b, g: g * 0 + 2, 1, sizes["batch"]),
+            direct=macro_kernel.Direct(c, lambda _b, g: g * 0, n),
             **plain_store(c, m, n),
         )  # fmt: skip
 

@@ -8,9 +8,9 @@ from tvm import tirx
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.schedules.gemm_spec import Affine, Direct, GemmSpec, last_columns
-from tvm_disc.schedules.gemm_tile import GemmTile
-from tvm_disc.schedules.points import evaluate
+from tvm_disc.schedules.dispatch.sampling import evaluate
+from tvm_disc.schedules.gemm.partition import Affine, Direct, GemmSpec, last_columns
+from tvm_disc.schedules.gemm.tile import GemmTile
 
 RNG = np.random.default_rng(0)
 COLUMNS = (*range(1, 60), 64, 65, 72, 73, 97, 113, 128, 255, 256, 257, 264)

@@ -13,16 +13,16 @@ from tvm import tirx
 from tvm_disc.codegen.target import host_cpu, resolve_target
 from tvm_disc.compile import machine_of
 from tvm_disc.options import Options
-from tvm_disc.schedules.cost import cost_table
-from tvm_disc.schedules.cost_model import CostModel, Memory
-from tvm_disc.schedules.emit import i64
+from tvm_disc.schedules.dispatch.cost import cost_table
+from tvm_disc.schedules.dispatch.cost_model import CostModel, Memory
+from tvm_disc.schedules.dispatch.shipped import FOLDER, LEVELS, memory_for, model_for, shipped
+from tvm_disc.schedules.dispatch.variant import Plan, Variant, variants_of
 from tvm_disc.schedules.group import Machine
-from tvm_disc.schedules.levels import FOLDER, LEVELS, memory_for, model_for, shipped
-from tvm_disc.schedules.variant import Plan, Variant, variants_of
 from tvm_disc.target.caches import Caches
 from tvm_disc.target.isa import Isa
 from tvm_disc.target.known import caches_of_level, known_caches
 from tvm_disc.target.processor import Processor
+from tvm_disc.tir.builder import i64
 from tvm_disc.tune.calibrate import OF_THREADS, Sample, calibrate
 
 FUTURE = Processor("nobody knows", Isa(8, 16, True), Caches(1 << 15, 3 << 20, 99 << 20), 2)

@@ -12,8 +12,9 @@ from tvm import tirx
 from benchmarks import vecmath as bench
 from tests import processor
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.schedules import division, llvm_ops, vecmath
+from tvm_disc.schedules.math import functions
 from tvm_disc.target.isa import Isa
+from tvm_disc.tir import division, llvm_ops
 
 AVX512 = Isa(lanes_f32=16, registers=32, fma=True)
 need_avx512 = processor.needs(*processor.AVX512)
@@ -37,22 +38,22 @@ SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 88.72284, 88.7229, -103.
 def test_accuracy(name: str, lanes: int) -> None:
     x = sample()
     error = bench.ulp_error(
-        bench.run_native(vecmath.MATH[name], x, lanes), bench.reference(name, x)
+        bench.run_native(functions.MATH[name], x, lanes), bench.reference(name, x)
     )
-    assert error.max() <= vecmath.ULP_BOUND[name], x[int(np.argmax(error))]
+    assert error.max() <= functions.ULP_BOUND[name], x[int(np.argmax(error))]
 
 
 @need_avx512
 def test_erf_is_one_beyond_its_table() -> None:
     x = np.linspace(3.875, 100, 1024, dtype=np.float32)
-    assert (bench.run_native(vecmath.erf, x, 64) == 1).all()
-    assert (bench.run_native(vecmath.erf, -x, 64) == -1).all()
+    assert (bench.run_native(functions.erf, x, 64) == 1).all()
+    assert (bench.run_native(functions.erf, -x, 64) == -1).all()
 
 
 @need_avx512
 def test_gelu_formula_is_finite() -> None:
     x = sample()
-    got = bench.run_native(lambda v: v * vecmath.erf(v), x, 16)
+    got = bench.run_native(lambda v: v * functions.erf(v), x, 16)
     finite = np.isfinite(x)
     assert np.isfinite(got[finite]).all()
 
@@ -62,7 +63,7 @@ def test_gelu_formula_is_finite() -> None:
     "name,instruction", [("exp", "vscalefps"), ("erf", "vpermps"), ("erf", "vreduceps")]
 )
 def test_becomes_one_instruction(name: str, instruction: str) -> None:
-    text = bench.native_module(vecmath.MATH[name], 64).inspect_source("asm")
+    text = bench.native_module(functions.MATH[name], 64).inspect_source("asm")
     assert instruction in text
     assert "disc." not in text
 
@@ -93,10 +94,10 @@ def test_absent_elsewhere(isa: Isa | None, lanes: int) -> None:
 
 def test_portable_code_calls_nothing() -> None:
     x = tirx.Var("x", "float32x16")
-    assert "disc." not in str(vecmath.exp(x))
+    assert "disc." not in str(functions.exp(x))
     with llvm_ops.tuned_for(AVX512):
-        assert "disc.scale.v16" in str(vecmath.exp(x))
-        assert "disc.lookup.v16" in str(vecmath.erf(x))
+        assert "disc.scale.v16" in str(functions.exp(x))
+        assert "disc.lookup.v16" in str(functions.erf(x))
 
 
 def test_link_adds_only_what_is_called() -> None:

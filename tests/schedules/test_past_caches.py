@@ -11,10 +11,10 @@ import tvm_disc
 from tvm_disc import relay
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import machine_of
-from tvm_disc.schedules.cost_model import Memory
-from tvm_disc.schedules.llvm_ops import streams
-from tvm_disc.schedules.past_caches import far_elems
+from tvm_disc.schedules.dispatch.cost_model import Memory
 from tvm_disc.target.isa import isa_of
+from tvm_disc.tir.llvm_ops import streams
+from tvm_disc.tir.non_temporal import far_elems
 
 RNG = np.random.default_rng(0)
 SHAPES = [(1, 1), (1, 9), (1, 64), (3, 64), (7, 1024), (8, 1008), (5, 48), (64, 640), (9, 257),

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from tvm_disc.compile import build
+from tvm_disc.graph.nodes import Node
 from tvm_disc.options import Options
-from tvm_disc.relay_passes.graph import Node
 from tvm_disc.runtime.executable import Executable
-from tvm_disc.schedules.accumulate import fold_rows
-from tvm_disc.schedules.emit import Block, index_var
 from tvm_disc.schedules.group import Group
-from tvm_disc.schedules.row_short import short_widths
-from tvm_disc.schedules.row_stages import RowShape, Schedule
-from tvm_disc.schedules.row_walks import RowWork
+from tvm_disc.schedules.rows.accumulate import fold_rows
+from tvm_disc.schedules.rows.loops import RowWork
+from tvm_disc.schedules.rows.short import short_widths
+from tvm_disc.schedules.rows.stages import RowShape, Schedule
 from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import Block, index_var
 
 # Groups that are full, have one row, end in part of one; rows too long for a group of several.
 COUNTS = (1, 2, 7, 8, 9, 17)

@@ -14,8 +14,8 @@ from tvm_disc.codegen.build import emit_tir
 from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
 from tvm_disc.options import Options
-from tvm_disc.schedules.emit import Block, i64
-from tvm_disc.schedules.sizes import Sizes
+from tvm_disc.tir.builder import Block, i64
+from tvm_disc.tir.hoisted import Sizes
 
 
 def half(x: Any) -> Any:

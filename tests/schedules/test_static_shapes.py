@@ -18,7 +18,7 @@ from tvm import tirx
 import tvm_disc
 from tests.processor import absent_for
 from tvm_disc import Options, relay
-from tvm_disc.schedules.emit import i64, index_var
+from tvm_disc.tir.builder import i64, index_var
 
 LEVELS = {"x86-64-v2": "xmm", "x86-64-v3": "ymm", "x86-64-v4": "zmm"}  # the widest registers
 

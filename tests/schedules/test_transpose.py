@@ -9,9 +9,9 @@ from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import build
 from tvm_disc.options import Options
 from tvm_disc.runtime.executable import Executable
-from tvm_disc.schedules.cost_model import Memory
-from tvm_disc.schedules.llvm_ops import LANES, streams
+from tvm_disc.schedules.dispatch.cost_model import Memory
 from tvm_disc.target.isa import isa_of
+from tvm_disc.tir.llvm_ops import LANES, streams
 
 
 def program(params: str, body: str) -> Executable:

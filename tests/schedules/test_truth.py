@@ -6,10 +6,10 @@ from tvm import tirx
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.schedules.emit import Block, truth
-from tvm_disc.schedules.index import IndexSpace
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import Block, truth
+from tvm_disc.tir.index import IndexSpace
 
 LENGTHS = (0, 1, 7, 15, 16, 37, 64, 1031)
 

@@ -11,20 +11,20 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.relay_passes.graph import Node
-from tvm_disc.schedules import tree as trees
-from tvm_disc.schedules.choose import analytic, fit
-from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_tile import default_tile
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.dispatch import tree as trees
+from tvm_disc.schedules.dispatch.choose import analytic, fit
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.sampling import evaluate, sample
+from tvm_disc.schedules.dispatch.tree import Leaf, Split
+from tvm_disc.schedules.dispatch.tree_fit import Limits, grow, keep, losses
+from tvm_disc.schedules.dispatch.variant import Knobs, Need, Plan, feasible, variants_of
+from tvm_disc.schedules.gemm.tile import default_tile
 from tvm_disc.schedules.group import Group, Machine
-from tvm_disc.schedules.grow import Limits, grow, keep, losses
 from tvm_disc.schedules.kernel import GAP_BYTES, _part_bytes
-from tvm_disc.schedules.points import evaluate, sample
-from tvm_disc.schedules.tree import Leaf, Split
-from tvm_disc.schedules.variant import Knobs, Need, Plan, feasible, variants_of
 from tvm_disc.shape import Solver
 from tvm_disc.target.isa import Isa
+from tvm_disc.tir.builder import i64
 
 
 @dataclass(frozen=True)

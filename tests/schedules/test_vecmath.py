@@ -26,9 +26,9 @@ from benchmarks import vecmath as bench
 from tests.processor import needs
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.processor import PLAIN
-from tvm_disc.schedules import vecmath
+from tvm_disc.schedules.math import functions
 
-UNARY = sorted(set(vecmath.MATH) - {"power"})
+UNARY = sorted(set(functions.MATH) - {"power"})
 # One function for each technique of the bodies, where all of them would be slow to build.
 CORE = ("acos", "asinh", "erf", "exp", "gelu_erf", "log10", "log1p", "sin", "tanh")
 F64_OURS = ("exp", "log", "sigmoid", "tanh")
@@ -56,7 +56,7 @@ def floats(mantissas: int, seed: int = 0) -> Any:
 @functools.cache
 def serial(name: str, mcpu: str | None = None) -> Any:
     arity = 2 if name == "power" else 1
-    return bench.build(vecmath.MATH[name], bench.host_target(mcpu), arity=arity)
+    return bench.build(functions.MATH[name], bench.host_target(mcpu), arity=arity)
 
 
 need_v3 = needs(*PLAIN["x86_64"]["x86-64-v3"])
@@ -70,7 +70,7 @@ def check(name: str, module: Any, mantissas: int = 128, signed_zero: bool = True
     if not signed_zero:
         error[(got == 0) & (want == 0)] = 0
     at = int(np.argmax(error))
-    assert error[at] <= vecmath.ULP_BOUND[name], f"{name}({x[at]!r}): {error[at]} ulp"
+    assert error[at] <= functions.ULP_BOUND[name], f"{name}({x[at]!r}): {error[at]} ulp"
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -92,7 +92,7 @@ def test_accuracy_without_fma(name: str) -> None:
 
 @pytest.mark.parametrize("name", CORE)
 def test_accuracy_vectorized_loop(name: str) -> None:
-    check(name, bench.build(vecmath.MATH[name], lanes=16))
+    check(name, bench.build(functions.MATH[name], lanes=16))
 
 
 @pytest.mark.parametrize("mcpu", [None, pytest.param("x86-64-v2", marks=need_v2)])
@@ -100,7 +100,7 @@ def test_accuracy_vectorized_loop(name: str) -> None:
 def test_accuracy_under_reassociation(name: str, mcpu: str | None) -> None:
     """Reduction kernels are compiled with these flags, and hold these functions."""
     flags = {f"fast-math-{f}": True for f in ("reassoc", "contract", "nsz")}
-    module = bench.build(vecmath.MATH[name], bench.host_target(mcpu, **flags))
+    module = bench.build(functions.MATH[name], bench.host_target(mcpu, **flags))
     check(name, module, signed_zero=False)
 
 
@@ -108,11 +108,11 @@ def test_accuracy_under_reassociation(name: str, mcpu: str | None) -> None:
 def test_pow_accuracy(lanes: int) -> None:
     x, y = bench.pow_operands(1 << 15)
     error = bench.ulp_error(
-        bench.run(bench.build(vecmath.pow, arity=2, lanes=lanes), x, y),
+        bench.run(bench.build(functions.pow, arity=2, lanes=lanes), x, y),
         bench.reference("power", x, y),
     )
     at = int(np.argmax(error))
-    assert error[at] <= vecmath.ULP_BOUND["power"], f"pow({x[at]!r}, {y[at]!r}): {error[at]} ulp"
+    assert error[at] <= functions.ULP_BOUND["power"], f"pow({x[at]!r}, {y[at]!r}): {error[at]} ulp"
 
 
 @pytest.mark.parametrize("mcpu", [None, pytest.param("x86-64-v2", marks=need_v2)])
@@ -120,13 +120,13 @@ def test_pow_special_values(mcpu: str | None) -> None:
     x, y = (g.ravel() for g in np.meshgrid(SPECIAL, SPECIAL))
     error = bench.ulp_error(bench.run(serial("power", mcpu), x, y), bench.reference("power", x, y))
     at = int(np.argmax(error))
-    assert error[at] <= vecmath.ULP_BOUND["power"], f"pow({x[at]!r}, {y[at]!r}): {error[at]} ulp"
+    assert error[at] <= functions.ULP_BOUND["power"], f"pow({x[at]!r}, {y[at]!r}): {error[at]} ulp"
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, -1.0, 0.5, -0.5, 2.5])
 def test_pow_constant_exponent(exponent: float) -> None:
     x = floats(64)
-    got = bench.run(bench.build(lambda v: vecmath.pow(v, T.float32(exponent))), x)
+    got = bench.run(bench.build(lambda v: functions.pow(v, T.float32(exponent))), x)
     error = bench.ulp_error(got, bench.reference("power", x, np.full_like(x, exponent)))
     at = int(np.argmax(error))
     assert error[at] <= 2, f"pow({x[at]!r}, {exponent}): {error[at]} ulp"
@@ -134,7 +134,7 @@ def test_pow_constant_exponent(exponent: float) -> None:
 
 def test_pow_square_is_one_product() -> None:
     x = tirx.Var("x", "float32")
-    square = vecmath.pow(x, 2.0)
+    square = functions.pow(x, 2.0)
     assert "fma" not in str(square) and str(square).count("*") == 1
 
 
@@ -149,7 +149,7 @@ def foreign_calls(asm: str) -> set[str]:
 
 
 @need_v3
-@pytest.mark.parametrize("name", sorted(vecmath.MATH))
+@pytest.mark.parametrize("name", sorted(functions.MATH))
 @pytest.mark.parametrize("mcpu", [None, "x86-64-v3"])
 def test_serial_loop_is_vectorised(name: str, mcpu: str | None) -> None:
     asm = asm_of(serial(name, mcpu))
@@ -165,7 +165,7 @@ def test_the_check_for_calls_sees_libm() -> None:
 
 @pytest.mark.parametrize("name", [*CORE, "power"])
 def test_vector_typed_expression(name: str) -> None:
-    fn = vecmath.MATH[name]
+    fn = functions.MATH[name]
     arity = 2 if name == "power" else 1
 
     @T.prim_func(s_tir=True)
@@ -180,7 +180,7 @@ def test_vector_typed_expression(name: str) -> None:
     module = tvm.compile(tvm.IRModule({"main": main}), target=bench.host_target())
     x, y = floats(16), floats(16, seed=1)
     error = bench.ulp_error(bench.run(module, x, y), bench.reference(name, *[x, y][:arity]))
-    assert error.max() <= vecmath.ULP_BOUND[name]
+    assert error.max() <= functions.ULP_BOUND[name]
 
 
 @pytest.mark.parametrize("name", F64_OURS)
@@ -202,7 +202,7 @@ def test_float64(name: str) -> None:
             "tanh": lambda: np.tanh(wide),
             "sigmoid": lambda: np.exp(np.minimum(wide, 0)) / (1 + np.exp(-np.abs(wide))),
         }[name]()
-        got = bench.run(bench.build(vecmath.MATH[name], dtype="float64"), x)
+        got = bench.run(bench.build(functions.MATH[name], dtype="float64"), x)
         near = want.astype(np.float64)
         error = np.abs(got - want) / np.maximum(np.spacing(np.abs(near)), 5e-324)
         special = ~np.isfinite(near) | (near == 0)
@@ -218,7 +218,7 @@ def test_float64_fallback(name: str) -> None:
     if name == "acosh":
         x = x + 1
     args = [x, x * 3][:arity]
-    got = bench.run(bench.build(vecmath.MATH[name], arity=arity, dtype="float64"), *args)
+    got = bench.run(bench.build(functions.MATH[name], arity=arity, dtype="float64"), *args)
     np.testing.assert_allclose(got, bench.reference(name, *args), rtol=1e-13)
 
 
@@ -227,7 +227,7 @@ def test_float16(name: str) -> None:
     x = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(np.float16)
     arity = 2 if name == "power" else 1
     args = [x, x[::-1].copy()][:arity]
-    got = bench.run(bench.build(vecmath.MATH[name], arity=arity, dtype="float16"), *args)
+    got = bench.run(bench.build(functions.MATH[name], arity=arity, dtype="float16"), *args)
     with np.errstate(all="ignore"):
         want = bench.reference(name, *args).astype(np.float16)
         gap = np.abs(got.view(np.int16).astype(int) - want.view(np.int16))
@@ -237,7 +237,7 @@ def test_float16(name: str) -> None:
 
 def test_float16_constant_exponent() -> None:
     x = np.linspace(0.1, 9, 64).astype(np.float16)
-    fn = lambda v: vecmath.pow(v, 0.5)  # noqa: E731
+    fn = lambda v: functions.pow(v, 0.5)  # noqa: E731
     got = bench.run(bench.build(fn, dtype="float16"), x)
     assert np.array_equal(got, np.sqrt(x))
 
@@ -248,7 +248,7 @@ def test_bfloat16(name: str) -> None:
     x = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(ml_dtypes.bfloat16)
     arity = 2 if name == "power" else 1
     args = [x, x[::-1].copy()][:arity]
-    fn = vecmath.MATH[name]
+    fn = functions.MATH[name]
     got = bench.run(bench.build(fn, arity=arity, dtype="bfloat16", lanes=16), *args)
     with np.errstate(all="ignore"):
         want = bench.reference(name, *args).astype(np.float32).astype(ml_dtypes.bfloat16)
@@ -264,7 +264,7 @@ def test_constant_arguments(name: str) -> None:
     constants = np.array([0.75, 1.5, 0.0, -200.0], np.float32)
 
     def fn(v: Any) -> Any:
-        first, *rest = (vecmath.MATH[name](T.float32(float(c))) for c in constants)
+        first, *rest = (functions.MATH[name](T.float32(float(c))) for c in constants)
         for index, value in enumerate(rest):
             first = tirx.Select(v > T.float32(index + 0.5), value, first)
         return first
@@ -277,26 +277,26 @@ def test_constant_arguments(name: str) -> None:
 def test_argument_is_evaluated_once(name: str) -> None:
     x = tirx.Var("x", "float32")
     loads = []
-    expr = vecmath.MATH[name](tirx.ceil(x))
+    expr = functions.MATH[name](tirx.ceil(x))
     tvm_ffi.structural_walk(expr, (tvm.ir.Var, lambda v: loads.append(v) or None))
     assert sum(1 for v in loads if v.same_as(x)) == 1
 
 
-@pytest.mark.parametrize("name", sorted(vecmath.MATH))
+@pytest.mark.parametrize("name", sorted(functions.MATH))
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "int64"])
 def test_refuses_types_that_are_not_floating(name: str, dtype: str) -> None:
     x = tirx.Var("x", dtype)
     with pytest.raises(TypeMismatch, match=f"expects a floating point operand.*found {dtype}"):
-        vecmath.MATH[name](*[x, x][: 2 if name == "power" else 1])
+        functions.MATH[name](*[x, x][: 2 if name == "power" else 1])
 
 
 def test_pow_refuses_mixed_types() -> None:
     with pytest.raises(TypeMismatch, match="one type, found float32 and float64"):
-        vecmath.pow(tirx.Var("x", "float32"), tirx.Var("y", "float64"))
+        functions.pow(tirx.Var("x", "float32"), tirx.Var("y", "float64"))
 
 
 def test_tables_agree() -> None:
-    assert set(vecmath.MATH) == set(vecmath.ULP_BOUND)
-    assert set(bench.REFERENCE) == set(vecmath.MATH)
-    assert max(vecmath.ULP_BOUND.values()) <= 4
-    assert len(vecmath.__all__) == len(set(vecmath.__all__))
+    assert set(functions.MATH) == set(functions.ULP_BOUND)
+    assert set(bench.REFERENCE) == set(functions.MATH)
+    assert max(functions.ULP_BOUND.values()) <= 4
+    assert len(functions.__all__) == len(set(functions.__all__))

@@ -9,11 +9,11 @@ import pytest
 import tvm
 from tvm.ir import GlobalVar
 
+from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
-from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.schedules.emit import Block, byte_offset, i64, ramp
-from tvm_disc.schedules.vectors import Vectors, to_next_line
+from tvm_disc.tir.builder import Block, byte_offset, i64, ramp
+from tvm_disc.tir.vector_split import Vectors, to_next_line
 
 LANES = 16
 

@@ -20,17 +20,17 @@ from tvm_disc import Options, relay
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
-from tvm_disc.relay_passes.graph import Node
-from tvm_disc.schedules import vendor
-from tvm_disc.schedules.choose import analytic
-from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.emit import i64
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.dispatch.choose import analytic
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Variant, feasible
+from tvm_disc.schedules.gemm import vendor
+from tvm_disc.schedules.gemm.vendor import calls_vendor, plan_vendor
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.select import variant_space
-from tvm_disc.schedules.variant import SERIAL, Plan, Variant, feasible
-from tvm_disc.schedules.vendor import calls_vendor, plan_vendor
 from tvm_disc.shape import Solver
 from tvm_disc.target.isa import isa_of
+from tvm_disc.tir.builder import i64
 from tvm_disc.tune.entry import build_bench
 from tvm_disc.tune.measure import Effort, local_session
 

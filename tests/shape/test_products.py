@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tvm_disc.errors import ShapeConflict
-from tvm_disc.schedules.points import evaluate
+from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.shape import Solver
 
 NAMES = "abcd"

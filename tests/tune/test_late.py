@@ -12,8 +12,8 @@ import pytest
 
 from tests.models import mlp
 from tvm_disc.options import Options
-from tvm_disc.schedules.records import Records
-from tvm_disc.schedules.variant import SERIAL, Run
+from tvm_disc.schedules.dispatch.records import Records
+from tvm_disc.schedules.dispatch.variant import SERIAL, Run
 from tvm_disc.tune.measure import LATE_NS, Effort, Timing, disturbance, late_ns
 
 tuning: Any = sys.modules["tvm_disc.tune.tune"]  # the package has a function of that name

@@ -13,12 +13,12 @@ import tvm_disc
 from tvm_disc import Options, relay
 from tvm_disc.compile import context_of, prepare
 from tvm_disc.debug import Trace
-from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.learn import choose_measured, library_known
-from tvm_disc.schedules.records import Journal, Record
-from tvm_disc.schedules.tree import leaves
-from tvm_disc.schedules.variant import SERIAL, Variant
-from tvm_disc.schedules.vendor import calls_vendor, expose
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.learn import choose_measured, library_known
+from tvm_disc.schedules.dispatch.records import Journal, Record
+from tvm_disc.schedules.dispatch.tree import leaves
+from tvm_disc.schedules.dispatch.variant import SERIAL, Variant
+from tvm_disc.schedules.gemm.vendor import calls_vendor, expose
 from tvm_disc.shape import Solver
 from tvm_disc.tune.tune import Task, tasks_of
 

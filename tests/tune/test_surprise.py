@@ -10,7 +10,7 @@ import pytest
 
 from tests.models import mlp
 from tvm_disc.options import Options
-from tvm_disc.schedules.cost import cost_table
+from tvm_disc.schedules.dispatch.cost import cost_table
 from tvm_disc.tune.surprise import MOST, surprise, surprising
 
 tuning: Any = sys.modules["tvm_disc.tune.tune"]

@@ -9,14 +9,14 @@ import pytest
 from tvm import tirx
 
 from tvm_disc.codegen.target import resolve_target
-from tvm_disc.relay_passes.graph import Node
-from tvm_disc.schedules.choose import Choice, group_features
-from tvm_disc.schedules.emit import i64
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.dispatch.choose import Choice, group_features
+from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree, depth
+from tvm_disc.schedules.dispatch.variant import MOST_VARIANTS, SERIAL, Knobs, Need, Plan, Variant
 from tvm_disc.schedules.group import Group, Machine
-from tvm_disc.schedules.tree import Leaf, Split, Tree, depth
-from tvm_disc.schedules.variant import MOST_VARIANTS, SERIAL, Knobs, Need, Plan, Variant
 from tvm_disc.shape import Solver
 from tvm_disc.target.isa import isa_of
+from tvm_disc.tir.builder import i64
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 

@@ -13,9 +13,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.emit_function import object_functions, raise_function
-from tvm_disc.codegen.emit_host import HostEmitter
-from tvm_disc.codegen.host_abi import (
+from tvm_disc.codegen.host.abi import (
     BIND,
     DIRECT,
     ENTRY,
@@ -24,7 +22,9 @@ from tvm_disc.codegen.host_abi import (
     static_cell,
     void_pointer,
 )
-from tvm_disc.codegen.host_memory import (
+from tvm_disc.codegen.host.entry import HostEmitter
+from tvm_disc.codegen.host.functions import object_functions, raise_function
+from tvm_disc.codegen.host.memory import (
     LIMIT,
     RESULT_LIMIT,
     TRIM,
@@ -32,17 +32,17 @@ from tvm_disc.codegen.host_memory import (
     new_state,
     state_of,
 )
-from tvm_disc.codegen.host_numpy import direct_entry, takes_numpy
-from tvm_disc.codegen.host_objects import RAISE, Errors
-from tvm_disc.codegen.host_results import result_functions
-from tvm_disc.codegen.memory import plan_region
-from tvm_disc.codegen.packed import Arguments, packed
-from tvm_disc.codegen.placement import ALIGNMENT_BYTES
-from tvm_disc.codegen.profile_host import profile_functions
-from tvm_disc.codegen.program import Program
+from tvm_disc.codegen.host.numpy_entry import direct_entry, takes_numpy
+from tvm_disc.codegen.host.packed import Arguments, packed
+from tvm_disc.codegen.host.profile import profile_functions
+from tvm_disc.codegen.host.results import result_functions
+from tvm_disc.codegen.objects.code import RAISE, Errors
+from tvm_disc.codegen.plan.memory import plan_region
+from tvm_disc.codegen.plan.placement import ALIGNMENT_BYTES
+from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.threads.glue import with_glue
-from tvm_disc.schedules.emit import Block, call, prim_func
 from tvm_disc.schedules.kernel import Machine
+from tvm_disc.tir.builder import Block, call, prim_func
 
 
 @dataclass

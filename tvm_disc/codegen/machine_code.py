@@ -7,7 +7,7 @@ from typing import Any
 import tvm
 from tvm.tirx import transform as T
 
-from tvm_disc.schedules.llvm_ops import link
+from tvm_disc.tir.llvm_ops import link
 
 # Statement simplification is left out on purpose: it would inline the bindings by which kernels
 # share values, and everything else it does LLVM does as well. Vector code is written as such.

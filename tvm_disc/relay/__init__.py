@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from typing import Any as _Anything
 
+from tvm_disc.relay.json.reader import load_json
+from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
+from tvm_disc.relay.text.printer import astext
+
 from . import builder, dyn, expr, image, loops, nn, op, qnn, vision
 from . import types as ty
 from .adt import ConstructorValue, from_list, to_list
@@ -40,12 +44,9 @@ from .expr import (
     TupleWrapper,
     Var,
 )
-from .json_reader import load_json
 from .module import IRModule
 from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
-from .parser import fromtext, parse, parse_expr
-from .printer import astext
 from .structural import structural_equal
 from .types import (
     Any,

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tvm_disc.errors import BadInput, ParseError
+from tvm_disc.relay.json.reader import load_json
+from tvm_disc.relay.text.parser import parse
 
 from .expr import Expr
-from .json_reader import load_json
 from .module import IRModule
-from .parser import parse
 
 SUFFIXES = (".relay", ".txt", ".json")
 

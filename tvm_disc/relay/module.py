@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tvm_disc.relay.text.printer import astext
+
 from ..errors import BadNode, Unsupported
 from .expr import Constructor, Expr, Function, GlobalVar
-from .printer import astext
 from .types import GlobalTypeVar, TypeData
 from .visit import free_vars
 

@@ -15,12 +15,13 @@ import tvm
 from tvm import relax
 from tvm.relax import op as R
 
+from tvm_disc.graph.core_ops import BFLOAT16
 from tvm_disc.relay.call_attrs import fields_of, with_dtypes
 from tvm_disc.relay.kernel_ops import REINTERPRET
 
 Expr: TypeAlias = Any
 
-BFLOAT16, WIDE = "bfloat16", "float32"
+WIDE = "float32"
 
 # Elements are moved or converted as they are.
 MOVES = frozenset(

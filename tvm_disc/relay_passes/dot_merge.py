@@ -18,8 +18,8 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.relax import op as R
 
-from tvm_disc.relay_passes.core_ops import OpClass
-from tvm_disc.relay_passes.graph import Node, const_node, static_dim
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, const_node, static_dim
 from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr
 
 

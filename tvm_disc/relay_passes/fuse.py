@@ -17,19 +17,12 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.errors import WhyNot
+from tvm_disc.graph.core_ops import CORE
+from tvm_disc.graph.nodes import Node, free_symbols, is_tensor, like_blocks, link_users, read_call
 from tvm_disc.relay.object_ops import has_effect
-from tvm_disc.relay_passes.core_ops import CORE
 from tvm_disc.relay_passes.dim_facts import facts_about
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_plan import plan_fusion
-from tvm_disc.relay_passes.graph import (
-    Node,
-    free_symbols,
-    is_tensor,
-    like_blocks,
-    link_users,
-    read_call,
-)
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tvm_disc.errors import WhyNot
-from tvm_disc.relay_passes.attention import Attention
-from tvm_disc.relay_passes.graph import Node
+from tvm_disc.graph.attention import Attention
+from tvm_disc.graph.nodes import Node
 
 
 @dataclass(eq=False)

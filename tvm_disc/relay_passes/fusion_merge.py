@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tvm_disc.errors import WhyNot
-from tvm_disc.relay_passes.axes import permutation, reduced_axes
-from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.graph.axes import permutation, reduced_axes
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.relay_passes.fusion_groups import GroupPlan
 from tvm_disc.relay_passes.fusion_relations import CHEAP_COST, GUARDED, Relations
-from tvm_disc.relay_passes.graph import Node, is_one
 
 MAX_GROUP_NODES = 96
 # Tensors that one loop reads and writes: related groups save loads, strangers only a launch.

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import WhyNot
-from tvm_disc.relay_passes.attention import feeds_scores, find_attention, is_lanewise
-from tvm_disc.relay_passes.axes import is_contiguous, permutation, reduced_axes
-from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.graph.attention import feeds_scores, find_attention, is_lanewise
+from tvm_disc.graph.axes import is_contiguous, permutation, reduced_axes
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_merge import MAX_GROUP_NODES, merge_groups
 from tvm_disc.relay_passes.fusion_relations import (
@@ -26,7 +27,6 @@ from tvm_disc.relay_passes.fusion_relations import (
     kind_of,
     picks_by,
 )
-from tvm_disc.relay_passes.graph import Node, is_one
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any

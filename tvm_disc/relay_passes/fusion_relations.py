@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tvm_disc.relay_passes.core_ops import OpClass
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.relay_passes.fusion_groups import GroupPlan, Homes
-from tvm_disc.relay_passes.graph import Node, static_dim
 from tvm_disc.shape import Solver
 
 # An inlined producer may be evaluated this many plain operations' worth of extra times.

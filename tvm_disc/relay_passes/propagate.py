@@ -18,7 +18,7 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.relay_passes.graph import is_tensor
+from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay_passes.propagate_context import Context, substitute
 from tvm_disc.relay_passes.propagate_finish import drop_dead, emit_guards, return_type, sequence
 from tvm_disc.relay_passes.propagate_walk import Walker

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from tvm_disc.relay_passes.graph import is_tensor
+from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.shape.facts import Guard
 
 CHECKS = "guard"

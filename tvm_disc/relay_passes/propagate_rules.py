@@ -15,12 +15,12 @@ from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch
+from tvm_disc.graph.core_ops import ROWS, OpClass
 from tvm_disc.relay.importer.context import i64
-from tvm_disc.relay.importer.lower_slice import slice_extent, sliced
-from tvm_disc.relay.importer.lower_transform import reshape_to
+from tvm_disc.relay.importer.lowering.slice import slice_extent, sliced
+from tvm_disc.relay.importer.lowering.transform import reshape_to
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
-from tvm_disc.relay_passes.core_ops import ROWS, OpClass
 from tvm_disc.relay_passes.propagate_context import Context, Known, Prim, Tuple_, as_dims
 from tvm_disc.relay_passes.propagate_index import INDEX_RULES
 

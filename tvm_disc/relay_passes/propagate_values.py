@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from tvm import relax
 
+from tvm_disc.graph.nodes import plain
 from tvm_disc.relay.importer.context import i64
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import MAX_VALUE_ELEMENTS, VALUES, is_number
-from tvm_disc.relay_passes.graph import plain
 from tvm_disc.relay_passes.propagate_context import Context, Known, Prim, ShapeValue, Tuple_
 
 Args: TypeAlias = Sequence[Any]

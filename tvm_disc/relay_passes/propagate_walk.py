@@ -10,8 +10,8 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.errors import DiscError, TypeMismatch
+from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.relay_passes.graph import is_tensor
 from tvm_disc.relay_passes.propagate_context import (
     Context,
     Known,

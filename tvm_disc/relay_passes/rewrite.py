@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import relax
 
-from tvm_disc.relay_passes.core_ops import CORE
-from tvm_disc.relay_passes.graph import Node, is_tensor, like_blocks, link_users, read_call
+from tvm_disc.graph.core_ops import CORE
+from tvm_disc.graph.nodes import Node, is_tensor, like_blocks, link_users, read_call
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any

@@ -11,11 +11,11 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.relax import op as R
 
+from tvm_disc.graph.axes import permutation
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, const_node, is_one, is_tensor, static_dim
 from tvm_disc.relay.importer.context import reshape_call
-from tvm_disc.relay_passes.axes import permutation
-from tvm_disc.relay_passes.core_ops import OpClass
 from tvm_disc.relay_passes.dot_merge import merge_dots
-from tvm_disc.relay_passes.graph import Node, const_node, is_one, is_tensor, static_dim
 from tvm_disc.relay_passes.hoist import hoist_products
 from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, rewrite_function
 from tvm_disc.shape import Solver

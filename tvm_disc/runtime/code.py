@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_disc import processor
-from tvm_disc.codegen.host_abi import CHECK
+from tvm_disc.codegen.host.abi import CHECK
 from tvm_disc.errors import BadOption, WrongProcessor
 from tvm_disc.processor import Level
 

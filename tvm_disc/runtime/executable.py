@@ -15,17 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.codegen.export import export, signature_text
-from tvm_disc.codegen.formula import evaluate
-from tvm_disc.codegen.host_abi import BIND, DIRECT, ENTRY, POOL
-from tvm_disc.codegen.host_memory import (
-    KEPT,
-    MISSES,
-    REQUESTS,
-    RESULTS,
-    STATE_WORDS,
-    THREADS,
-)
-from tvm_disc.codegen.profile_host import COUNT, ROOM
+from tvm_disc.codegen.host.abi import BIND, DIRECT, ENTRY, POOL
+from tvm_disc.codegen.host.memory import KEPT, MISSES, REQUESTS, RESULTS, STATE_WORDS, THREADS
+from tvm_disc.codegen.host.profile import COUNT, ROOM
+from tvm_disc.codegen.plan.formula import evaluate
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed, WrongProcessor
 from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
@@ -63,7 +56,7 @@ from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
-from tvm_disc.schedules.vendor import expose
+from tvm_disc.schedules.gemm.vendor import expose
 
 Array: TypeAlias = Any
 

@@ -1,6 +1,7 @@
 """Boxed values at the border: from Python to the flat form and back.
 
-The form is described in ``codegen/heap_io.py``; the manifest says what a program takes and returns.
+The form is described in ``codegen/objects/flat.py``; the manifest says what a program takes and
+returns.
 """
 
 from __future__ import annotations

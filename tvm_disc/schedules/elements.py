@@ -13,11 +13,21 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.graph.axes import permutation
+from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.relay.kernel_ops import REINTERPRET
-from tvm_disc.relay_passes.axes import permutation
-from tvm_disc.relay_passes.graph import Node, is_one, static_dim
-from tvm_disc.schedules import division, vecmath
-from tvm_disc.schedules.emit import (
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.math import functions
+from tvm_disc.schedules.scalars import (
+    BINARY,
+    UNARY,
+    cast,
+    is_float,
+    maximum,
+    minimum,
+)
+from tvm_disc.tir import division
+from tvm_disc.tir.builder import (
     const,
     dtype_of,
     element_dtype,
@@ -30,16 +40,7 @@ from tvm_disc.schedules.emit import (
     stored,
     with_lanes,
 )
-from tvm_disc.schedules.index import add, mul, product
-from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.scalars import (
-    BINARY,
-    UNARY,
-    cast,
-    is_float,
-    maximum,
-    minimum,
-)
+from tvm_disc.tir.index import add, mul, product
 
 Expr: TypeAlias = Any
 Index: TypeAlias = Sequence[Any]
@@ -366,7 +367,7 @@ def _triangle(keep: Callable[[Expr, Expr], Expr]) -> Rule:
 def _power(low: Lowering, node: Node, index: Index) -> Expr:
     base, exponent = same_lanes(*_operands(low, node, index))
     if is_float(node.dtype):
-        return vecmath.pow(base, exponent)
+        return functions.pow(base, exponent)
     return _integer_power(low, base, exponent)
 
 

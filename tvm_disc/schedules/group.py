@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tvm_disc.relay_passes.graph import Node, free_symbols
-from tvm_disc.schedules.cost_model import CostModel, Memory
-from tvm_disc.schedules.emit import Block, Buffer
-from tvm_disc.schedules.gemm_micro import MicroKernels
+from tvm_disc.graph.nodes import Node, free_symbols
+from tvm_disc.schedules.dispatch.cost_model import CostModel, Memory
+from tvm_disc.schedules.dispatch.records import Records
+from tvm_disc.schedules.gemm.micro_kernel import MicroKernels
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.records import Records
 from tvm_disc.shape import Likely, Solver
 from tvm_disc.target.isa import Isa
+from tvm_disc.tir.builder import Block, Buffer
 
 Expr: TypeAlias = Any
 

@@ -22,9 +22,15 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import GlobalVar
 
-from tvm_disc.relay_passes.graph import Node, static_dim
-from tvm_disc.schedules.choose import Choice
-from tvm_disc.schedules.emit import (
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.dispatch.choose import Choice
+from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
+from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Stage, Variant
+from tvm_disc.schedules.gemm.micro_kernel import may_alias
+from tvm_disc.schedules.group import Body, Group, Machine
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import (
     Block,
     Buffer,
     byte_offset,
@@ -35,15 +41,9 @@ from tvm_disc.schedules.emit import (
     prim_func,
     storage_dtype,
 )
-from tvm_disc.schedules.gemm_micro import may_alias
-from tvm_disc.schedules.group import Body, Group, Machine
-from tvm_disc.schedules.index import IndexSpace, add, mul, product
-from tvm_disc.schedules.llvm_ops import tuned_for
-from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.sizes import Sizes
-from tvm_disc.schedules.tree import Leaf, Split, Tree
-from tvm_disc.schedules.variant import SERIAL, Plan, Stage, Variant
-from tvm_disc.shape import Solver
+from tvm_disc.tir.hoisted import Sizes
+from tvm_disc.tir.index import IndexSpace, add, mul, product
+from tvm_disc.tir.llvm_ops import tuned_for
 
 Expr: TypeAlias = Any
 

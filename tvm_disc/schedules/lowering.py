@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.relay_passes.graph import Node, is_one
-from tvm_disc.schedules.emit import (
+from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import (
     Block,
     Buffer,
     const,
@@ -30,9 +31,8 @@ from tvm_disc.schedules.emit import (
     value_dtype,
     with_lanes,
 )
-from tvm_disc.schedules.index import IndexSpace
-from tvm_disc.schedules.past_caches import PastCaches
-from tvm_disc.shape import Solver
+from tvm_disc.tir.index import IndexSpace
+from tvm_disc.tir.non_temporal import PastCaches
 
 Expr: TypeAlias = Any
 Index: TypeAlias = Sequence[Any]

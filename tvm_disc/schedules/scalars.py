@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import tirx
 
-from tvm_disc.schedules import division, vecmath
-from tvm_disc.schedules.emit import (
+from tvm_disc.schedules.math import functions
+from tvm_disc.tir import division
+from tvm_disc.tir.builder import (
     BFLOAT16,
     const,
     dtype_of,
@@ -263,5 +264,5 @@ UNARY: Mapping[str, Callable[[Expr], Expr]] = {
         tirx.abs(x) <= _largest(x) if is_float(dtype_of(x)) else const(True, "bool")
     ),
     "nn.relu": _relu,
-    **{name: vecmath.MATH[name] for name in vecmath.MATH if name not in ("power", "pow")},
+    **{name: functions.MATH[name] for name in functions.MATH if name not in ("power", "pow")},
 }

@@ -7,27 +7,27 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tvm_disc.errors import Unsupported, WhyNot
-from tvm_disc.relay_passes.graph import Node
-from tvm_disc.schedules.attention import plan_attention
-from tvm_disc.schedules.choose import Choice, analytic, moved_bytes
-from tvm_disc.schedules.contract import plan_conv, plan_dot
-from tvm_disc.schedules.emit import i64
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.attention.template import plan_attention
+from tvm_disc.schedules.conv.window import plan_window
+from tvm_disc.schedules.conv.window_tile import plan_window_tile
+from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
+from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
+from tvm_disc.schedules.dispatch.signature import group_key
+from tvm_disc.schedules.dispatch.variant import Variant, feasible, variants_of
+from tvm_disc.schedules.gemm.plan import plan_conv, plan_dot
+from tvm_disc.schedules.gemm.vendor import FAMILY, plan_vendor
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
-from tvm_disc.schedules.learn import choose_measured, import_choice
-from tvm_disc.schedules.loop import plan_loop
-from tvm_disc.schedules.reduce import plan_reduce
-from tvm_disc.schedules.rows import plan_rows
-from tvm_disc.schedules.scatter import plan_scatter
-from tvm_disc.schedules.signature import group_key
-from tvm_disc.schedules.sorting import plan_search, plan_sort
-from tvm_disc.schedules.special import plan_special
-from tvm_disc.schedules.staged import staged_plans
-from tvm_disc.schedules.transpose import plan_transpose
-from tvm_disc.schedules.variant import Variant, feasible, variants_of
-from tvm_disc.schedules.vendor import FAMILY, plan_vendor
-from tvm_disc.schedules.window import plan_window
-from tvm_disc.schedules.window_tile import plan_window_tile
+from tvm_disc.schedules.loops.fallback import plan_reduce
+from tvm_disc.schedules.loops.template import plan_loop
+from tvm_disc.schedules.multi_stage import staged_plans
+from tvm_disc.schedules.opaque.scatter import plan_scatter
+from tvm_disc.schedules.opaque.sorting import plan_search, plan_sort
+from tvm_disc.schedules.opaque.table import plan_special
+from tvm_disc.schedules.rows.template import plan_rows
+from tvm_disc.schedules.transpose.template import plan_transpose
 from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
 
 Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | WhyNot"]
 

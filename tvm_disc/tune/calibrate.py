@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.schedules.cost import cost_table
-from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.points import KnownPoints, Values
-from tvm_disc.schedules.variant import Variant
+from tvm_disc.schedules.dispatch.cost import cost_table
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.sampling import KnownPoints, Values
+from tvm_disc.schedules.dispatch.variant import Variant
 
 FACTORS = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 ROUNDS = 12

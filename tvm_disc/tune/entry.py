@@ -14,21 +14,21 @@ import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar
 
+from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
-from tvm_disc.codegen.packed import Arguments, packed
 from tvm_disc.codegen.target import level_of, resolve_target, triple_of
 from tvm_disc.codegen.threads.glue import install_launch, with_glue
 from tvm_disc.codegen.threads.home import THREADS
 from tvm_disc.codegen.threads.module import thread_functions
 from tvm_disc.errors import WrongProcessor
 from tvm_disc.processor import best_of
-from tvm_disc.schedules.choose import Choice
-from tvm_disc.schedules.emit import Block, call
+from tvm_disc.schedules.dispatch.choose import Choice
+from tvm_disc.schedules.dispatch.tree import Leaf
+from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.kernel import Kernel, build_kernel
-from tvm_disc.schedules.tree import Leaf
-from tvm_disc.schedules.variant import Variant
 from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import Block, call
 from tvm_disc.tune.gauge import NAME, Gauge, gauge_function
 
 Expr: TypeAlias = Any

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import tvm
 
-from tvm_disc.codegen.packed import Arguments, packed
-from tvm_disc.schedules.emit import Block, byte_offset, const
-from tvm_disc.schedules.gemm_micro import ramp, splat, vload, vstore
+from tvm_disc.codegen.host.packed import Arguments, packed
+from tvm_disc.schedules.gemm.micro_kernel import ramp, splat, vload, vstore
 from tvm_disc.target.isa import Isa
+from tvm_disc.tir.builder import Block, byte_offset, const
 
 Expr: TypeAlias = Any
 

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.errors import BadInput, Unsupported
-from tvm_disc.schedules.points import LARGEST_DIM, bounds, evaluate
+from tvm_disc.schedules.dispatch.sampling import LARGEST_DIM, bounds, evaluate
 from tvm_disc.shape import Solver
 
 Shapes: TypeAlias = "Mapping[str, Sequence[int]] | str | Path | None"

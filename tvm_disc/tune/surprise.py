@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tvm_disc.schedules.cost_model import CostModel
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.learn import Times, left_out, time_table
+from tvm_disc.schedules.dispatch.sampling import Values
+from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.group import Group
-from tvm_disc.schedules.learn import Times, left_out, time_table
-from tvm_disc.schedules.points import Values
-from tvm_disc.schedules.variant import Variant
 from tvm_disc.shape import Solver
 
 FEWEST = 16  # points of which a regressor learns what is usual

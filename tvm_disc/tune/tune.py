@@ -13,23 +13,23 @@ import numpy as np
 from tqdm import tqdm
 from tvm import tirx
 
-from tvm_disc.codegen.program import Define, If, Launch, Loop, Program, Region
+from tvm_disc.codegen.plan.program import Define, If, Launch, Loop, Program, Region
 from tvm_disc.compile import Prepared, context_of, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.options import Options, file_path
-from tvm_disc.schedules.cost_model import CostModel
-from tvm_disc.schedules.emit import i64
-from tvm_disc.schedules.gemm_micro import MicroKernels
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.learn import held_out_error
+from tvm_disc.schedules.dispatch.records import Journal, Record, Records, read_records
+from tvm_disc.schedules.dispatch.sampling import evaluate
+from tvm_disc.schedules.dispatch.signature import group_key
+from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.gemm.micro_kernel import MicroKernels
+from tvm_disc.schedules.gemm.vendor import calls_vendor, expose
 from tvm_disc.schedules.group import Group, Machine
-from tvm_disc.schedules.learn import held_out_error
-from tvm_disc.schedules.points import evaluate
-from tvm_disc.schedules.records import Journal, Record, Records, read_records
 from tvm_disc.schedules.select import variant_space
-from tvm_disc.schedules.signature import group_key
-from tvm_disc.schedules.variant import Variant
-from tvm_disc.schedules.vendor import calls_vendor, expose
 from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
 from tvm_disc.tune.entry import build_bench, require_machine
 from tvm_disc.tune.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tune.remote import Fleet, Remote

@@ -25,7 +25,7 @@ from tvm_disc.codegen.threads.state import (
     QUOTA,
     word,
 )
-from tvm_disc.schedules.emit import Block, Buffer, call, i64, index_var, prim_func, scalar_var
+from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var, prim_func, scalar_var
 
 Expr: TypeAlias = Any
 

@@ -16,7 +16,7 @@ from tvm.tirx import op as O
 from tvm_disc.codegen.threads.atomics import fetch_add, load, words_library
 from tvm_disc.codegen.threads.home import pool_of
 from tvm_disc.codegen.threads.state import ACTIVE, CORES, LAUNCH_CODE, word
-from tvm_disc.schedules.emit import Block, i64
+from tvm_disc.tir.builder import Block, i64
 
 Expr: TypeAlias = Any
 

@@ -14,8 +14,8 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType, StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.host_abi import ANY_PADDING, ANY_TYPE, ANY_VALUE, INTEGER, i32, void_pointer
-from tvm_disc.codegen.packed import Arguments, packed
+from tvm_disc.codegen.host.abi import ANY_PADDING, ANY_TYPE, ANY_VALUE, INTEGER, i32, void_pointer
+from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.threads.atomics import load, store
 from tvm_disc.codegen.threads.state import (
     HOME_BYTES,
@@ -25,7 +25,7 @@ from tvm_disc.codegen.threads.state import (
     WORKER,
     word,
 )
-from tvm_disc.schedules.emit import Block, call, i64, index_var, prim_func
+from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
 
 Expr: TypeAlias = Any
 

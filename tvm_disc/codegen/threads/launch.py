@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
-from tvm_disc.codegen.host_abi import void_pointer
+from tvm_disc.codegen.host.abi import void_pointer
 from tvm_disc.codegen.threads.atomics import (
     compare_exchange,
     fetch_add,
@@ -74,7 +74,7 @@ from tvm_disc.codegen.threads.state import (
     ticket,
     word,
 )
-from tvm_disc.schedules.emit import Block, Buffer, call, i64, index_var, prim_func
+from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var, prim_func
 
 Expr: TypeAlias = Any
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from tvm_disc.schedules.emit import i64
+from tvm_disc.tir.builder import i64
 
 Expr: TypeAlias = Any
 

@@ -52,7 +52,7 @@ from tvm_disc.codegen.threads.state import (
     slot_address,
     word,
 )
-from tvm_disc.schedules.emit import Block, Buffer, call, i64, index_var
+from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var
 
 Expr: TypeAlias = Any
 

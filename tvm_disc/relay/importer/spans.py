@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.relay.importer.context import Emitter
-from tvm_disc.relay.importer.lower_tensor import filled
-from tvm_disc.relay.importer.lower_transform import broadcast_dims_to
+from tvm_disc.relay.importer.lowering.tensor import filled
+from tvm_disc.relay.importer.lowering.transform import broadcast_dims_to
 from tvm_disc.relay.importer.positions import least, line_of
 from tvm_disc.relay.importer.tensor import Tensor
 

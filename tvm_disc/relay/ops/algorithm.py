@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import reference_transform as ref
+from tvm_disc.relay.ops.references import transform as ref
+
 from .row import REQUIRED, OpRow, Pattern, Sample
 
 ROWS: tuple[OpRow, ...] = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from . import reference_nn as nn
-from . import reference_transform as ref
+from tvm_disc.relay.ops.references import nn as nn
+from tvm_disc.relay.ops.references import transform as ref
+
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import resize_attrs
 

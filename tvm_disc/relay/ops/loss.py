@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import reference_loss as ref
+from tvm_disc.relay.ops.references import loss as ref
+
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import conv_attrs, pool_attrs
 

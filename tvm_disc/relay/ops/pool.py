@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from . import reference_nn as ref
+from tvm_disc.relay.ops.references import nn as ref
+
 from .row import OpRow, Pattern, Sample
 from .window_attrs import pool_attrs
 

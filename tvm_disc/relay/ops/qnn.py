@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import reference_qnn as ref
+from tvm_disc.relay.ops.references import qnn as ref
+
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import conv_attrs, pool_attrs
 

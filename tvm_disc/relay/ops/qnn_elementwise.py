@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from . import reference_qnn as ref
+from tvm_disc.relay.ops.references import qnn as ref
+
 from .qnn import INT8, PARAMS, UINT8, params
 from .row import REQUIRED, OpRow, Pattern, Sample
 

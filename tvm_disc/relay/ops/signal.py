@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import reference_signal as ref
+from tvm_disc.relay.ops.references import signal as ref
+
 from .row import OpRow, Pattern, Sample
 
 ROWS: tuple[OpRow, ...] = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from . import reference_sparse as ref
+from tvm_disc.relay.ops.references import sparse as ref
+
 from .row import REQUIRED, OpRow, Pattern, Sample
 
 _DENSE = ((1, 3, 3), (5, 7, 4), (17, 9, 64))

@@ -7,14 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tvm_disc.relay.importer.rules import LOWER, VALUES
-
-from . import (
+from tvm_disc.relay.ops import (
     algorithm,
     broadcast,
     conv,
-    detection,
     dyn,
-    image_vision,
     indexing,
     layout,
     loss,
@@ -25,13 +22,13 @@ from . import (
     qnn_elementwise,
     random,
     reduce,
-    region,
-    sampling,
     signal,
     sparse,
     tensor,
     transform,
 )
+from tvm_disc.relay.ops.vision import detection, image, region, sampling
+
 from .row import OpRow
 
 FAMILIES: tuple[tuple[OpRow, ...], ...] = (
@@ -45,7 +42,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     nn.ROWS,
     conv.ROWS,
     pool.ROWS,
-    image_vision.ROWS,
+    image.ROWS,
     detection.ROWS,
     signal.ROWS,
     region.ROWS,

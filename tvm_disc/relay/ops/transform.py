@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from . import reference as elem
-from . import reference_transform as ref
+from tvm_disc.relay.ops.references import elementwise as elem
+from tvm_disc.relay.ops.references import transform as ref
+
 from .row import REQUIRED, OpRow, Pattern, Sample
 
 ROWS: tuple[OpRow, ...] = (

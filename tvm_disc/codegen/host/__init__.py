@@ -1,0 +1,1 @@
+"""The host program as TIR: entry checks, guards, memory, regions, results."""

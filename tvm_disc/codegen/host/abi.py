@@ -1,0 +1,68 @@
+"""The runtime's calling convention: struct fields, type codes, names of entry points."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import tirx
+from tvm.ir import PointerType, PrimType
+
+from tvm_disc.tir.builder import Block, Buffer, call, i64, storage_dtype
+
+Expr: TypeAlias = Any
+
+# Fields of the runtime's structs, as tvm_struct_get numbers them (TVMStructFieldKind).
+DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET, DEVICE_TYPE = 1, 2, 3, 4, 5, 6, 7, 8, 10
+ANY_TYPE, ANY_PADDING, ANY_VALUE, INT64_ELEM = 13, 14, 15, 17
+TENSOR_OBJECT, TENSOR_HEADER_BYTES = 70, 24
+INTEGER, DL_TENSOR = 1, 7
+DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+CPU = 1
+ENTRY = "main"
+BIND = "tvm_disc_bind"
+POOL = "tvm_disc_pool"
+DIRECT = "tvm_disc_direct"
+CHECK = "tvm_disc_check"  # of saved programs: whether they run here
+STATE_SLOT = "tvm_disc_state_slot"
+
+
+def void_pointer() -> Any:
+    """The type of an untyped pointer."""
+    return PointerType(PrimType("void"), "global")
+
+
+def i32(value: int) -> Expr:
+    """An int32 literal."""
+    return tirx.IntImm("int32", value)
+
+
+def dtype_fields(dtype: str) -> tuple[int, int]:
+    """(DLPack type code, bits) of a dtype."""
+    if dtype == "bool":
+        return DTYPE_CODES["bool"], 8
+    kind = dtype.rstrip("0123456789")
+    return DTYPE_CODES[kind], int(dtype[len(kind) :])
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of one element in memory."""
+    return max(1, int(tvm.DataType(storage_dtype(dtype)).bits) // 8)
+
+
+def static_cell(block: Block, slot: Any) -> Buffer:
+    """The program's static variable, which holds the address of its state."""
+    where = block.alloc("where", 1, "int64")
+    block.eval(call(slot, where.data))
+    address = tirx.reinterpret(PointerType(PrimType("int64"), "global"), where[i64(0)])
+    return block.declare("static", block.bind("static_at", address), "int64")
+
+
+def as_pointer(bits: Expr) -> Expr:
+    """An int64 address as an untyped pointer."""
+    return tirx.reinterpret(void_pointer(), bits)
+
+
+def plain_dim(dim: Expr) -> str:
+    """A dim as text."""
+    return str(dim.value) if isinstance(dim, tirx.IntImm) else str(dim)

@@ -1,0 +1,192 @@
+"""The host program as one TIR function: entry checks, dims, guards, memory, calls, outputs.
+
+It is written directly in TVM's packed calling convention, so that the compiled library needs
+nothing but TVM's runtime and no interpreter stands between the caller and the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import PrimType
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import (
+    ANY_TYPE,
+    ANY_VALUE,
+    ENTRY,
+    INTEGER,
+    as_pointer,
+    element_bytes,
+    i32,
+    plain_dim,
+    static_cell,
+    void_pointer,
+)
+from tvm_disc.codegen.host.memory import CONSTANTS, state_of
+from tvm_disc.codegen.host.outputs import OutputEmitter
+from tvm_disc.codegen.host.profile import WHOLE_CALL, kernel_numbers
+from tvm_disc.codegen.objects.code import Errors
+from tvm_disc.codegen.plan.program import HostFunction, Program
+from tvm_disc.codegen.threads.glue import install_launch
+from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import product
+
+Expr: TypeAlias = Any
+# Calls that read more, or need a workspace, take long enough to share threads with others.
+COUNTED_BYTES = 16 << 10
+
+
+class HostEmitter(OutputEmitter):
+    """Emits a :class:`Program`, or versions of one: the first that a call's dims fit serves it.
+
+    Args:
+        versions: each program with the offsets of its constants; the last one takes every call.
+        own_threads: whether kernels run on the workers of ``codegen.threads``.
+    """
+
+    def __init__(
+        self,
+        versions: Sequence[tuple[Program, Sequence[int]]],
+        slot_gv: Any,
+        functions: Mapping[HostFunction, Any],
+        errors: Errors,
+        own_threads: bool = False,
+    ) -> None:
+        super().__init__(*versions[-1], functions, errors)
+        self.own_threads = own_threads
+        self.versions = versions
+        self.slot_gv = slot_gv
+        self.self_handle = tirx.Var("self_handle", void_pointer())
+        self.num_args = tirx.Var("num_args", "int32")
+        self.null = self.args
+        self.kernel_numbers = kernel_numbers(versions[-1][0].kernels)
+
+    def function(self) -> Any:
+        """The packed entry function."""
+        self._read_arity()
+        for i in range(len(self.program.inputs)):
+            self._read_input(i)
+        for program, offsets in self.versions[:-1]:
+            # Every call passes here: all comparisons, then one branch.
+            with self.block.when(reduce(tirx.And, [c for c, _ in self._checks(program)])):
+                self._serve(program, offsets)
+        program, offsets = self.versions[-1]
+        # What can be refused at once is refused before any memory is taken.
+        for cond, message in self._checks(program):
+            self._assert(cond, message)
+        self._serve(program, offsets)
+        func = tirx.PrimFunc(
+            [self.self_handle, self.args, self.num_args, self.result],
+            self.block.stmt(),
+            PrimType("int32"),
+        )
+        attrs = {
+            "calling_conv": 1,
+            "global_symbol": f"__tvm_ffi_{ENTRY}",
+            "tirx.is_entry_func": True,
+        }
+        for key, value in attrs.items():
+            func = func.with_attr(key, value)
+        return func
+
+    def _serve(self, program: Program, offsets: Sequence[int]) -> None:
+        self.program, self.offsets = program, offsets
+        self.outputs, self.allocated = {}, []
+        self._load_state()
+        self._prepare_results()
+        with self._timed(i64(WHOLE_CALL)):
+            if program.heaped:
+                self.start_heap()
+            self._open_region(program.region)
+            self._begin(program)
+            self._instructions(program.region)
+            self._count_call(-1)
+            self.counted = None
+            self._close_region()
+            if program.heaped:
+                self.stop_heap(program.verify)
+        self._return_results()
+        self.block.ret(i32(0))
+
+    def _begin(self, program: Program) -> None:
+        """Count the call, if the program splits kernels and the call is not over at once."""
+        if not (self.own_threads and any(k.parallel for k in program.kernels)):
+            return
+        install_launch(self.block, self._home())
+        read = [
+            product(dims) * element_bytes(dtype)
+            for (_, _, dtype), dims in zip(program.signature.inputs, self.input_dims, strict=True)
+        ]
+        _, large, _ = self.workspaces[-1]
+        much = reduce(tirx.Add, read, i64(0)) > COUNTED_BYTES
+        self.counted = self.block.bind("counted", much if large is None else tirx.Or(large, much))
+        self._count_call(1)
+
+    # -- entry ---------------------------------------------------------------------------------
+
+    def _read_arity(self) -> None:
+        """Arguments are the inputs, then all outputs or none, then perhaps the profile."""
+        inputs, outputs = len(self.program.inputs), len(self.program.outputs)
+        block = self.block
+        names = ", ".join(n for n, _, _ in self.program.signature.inputs)
+        last = tirx.max(self.num_args - 1, i32(0))
+        kind = block.alloc("kind", 1, "int32")
+        block.store(kind, 0, i32(0))
+        with block.when(self.num_args > inputs):
+            block.store(kind, 0, O.tvm_struct_get(self.args, last, i32(ANY_TYPE), "int32"))
+        profiled = block.bind("profiled", tirx.EQ(kind[i64(0)], i32(INTEGER)))
+        tensors = block.bind("tensors", self.num_args - tirx.Cast("int32", profiled))
+        self.into = block.bind("into", tirx.EQ(tensors, i32(inputs + max(1, outputs))))
+        fits = tirx.Or(tirx.EQ(tensors, i32(inputs)), self.into)
+        self._assert(fits, f"expected {inputs} inputs ({names})", "TypeError")
+        self._find_profile(profiled, last)
+
+    def _find_profile(self, profiled: Expr, last: Expr) -> None:
+        address = self.block.alloc("profile", 1, "int64")
+        self.block.store(address, 0, i64(0))
+        with self.block.when(profiled):
+            value = O.tvm_struct_get(self.args, last, i32(ANY_VALUE), "int64")
+            self.block.store(address, 0, value)
+        self.profile = self.block.bind("profile", address[i64(0)])
+
+    def _read_input(self, position: int) -> None:
+        name, shape, dtype = self.program.signature.inputs[position]
+        where = f"input '{name}'"
+        handle = self._tensor_handle(position, where)
+        self._check_kind(handle, len(shape), dtype, where)
+        dims = self._dims(handle, len(shape))
+        self._check_compact(handle, dims, where)
+        self.inputs.append(self.block.bind(f"data{position}", self._data(handle)))
+        self.input_dims.append(dims)
+
+    def _checks(self, program: Program) -> list[tuple[Expr, str]]:
+        """Bind the symbols of the inputs; what must hold of a call, and the message if not."""
+        known: set[Any] = set()
+        pending: list[tuple[Expr, Expr, str]] = []
+        for (name, shape, _), dims in zip(program.signature.inputs, self.input_dims, strict=True):
+            for axis, (declared, actual) in enumerate(zip(shape, dims, strict=True)):
+                if isinstance(declared, tirx.Var) and declared not in known:
+                    known.add(declared)
+                    self.block.define(declared, actual)
+                else:
+                    pending.append((declared, actual, f"input '{name}' axis {axis}"))
+        checks = [
+            (tirx.EQ(actual, i64(declared)), f"{where}: expected {plain_dim(declared)}")
+            for declared, actual, where in pending
+        ]
+        return checks + [(g.cond, g.message) for g in program.region.take_guards()]
+
+    def _load_state(self) -> None:
+        cell = static_cell(self.block, self.slot_gv)
+        self._assert(
+            tirx.NE(cell[i64(0)], i64(0)),
+            "the program is not initialised: load it with tvm_disc.load",
+            "RuntimeError",
+        )
+        state = state_of(self.block, cell)
+        self.state = state.data
+        self.constants = self.block.bind("constants", as_pointer(state[i64(CONSTANTS)]))

@@ -1,0 +1,141 @@
+"""Host functions on boxed values as TIR: registers in, registers out, tail calls as jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, PrimType, StringImm
+from tvm.tirx import op as O
+from tvm.tirx import stmt as S
+
+from tvm_disc.codegen.host.abi import ANY_VALUE, as_pointer, i32, void_pointer
+from tvm_disc.codegen.host.profile import kernel_numbers
+from tvm_disc.codegen.objects.code import DISPATCH, RAISE, Errors, ObjectEmitter, address_on_stack
+from tvm_disc.codegen.objects.flat import io_functions
+from tvm_disc.codegen.objects.heap import STACK_BYTES, TOO_DEEP, Reg, heap_functions, word_pointer
+from tvm_disc.codegen.objects.refcount import Invoke, last_calls
+from tvm_disc.codegen.plan.program import AllocOutput, HostFunction, Program
+from tvm_disc.tir.builder import Block, call, i64, prim_func
+
+Expr: TypeAlias = Any
+
+
+class FunctionEmitter(ObjectEmitter):
+    """Emits one :class:`HostFunction` as ``(heap) -> int32``."""
+
+    def __init__(
+        self,
+        function: HostFunction,
+        constant_offsets: Sequence[int],
+        functions: Mapping[HostFunction, Any],
+        errors: Errors,
+        numbers: Mapping[str, int],
+    ) -> None:
+        super().__init__(constant_offsets, functions, errors)
+        self.source, self.kernel_numbers = function, numbers
+        self.heap = tirx.Var("heap", word_pointer())
+        self.regs = self.block.declare("regs", self.heap, "int64")
+        self.null = self.block.bind("null", tirx.reinterpret(void_pointer(), self.heap))
+        self.params: list[Any] = []
+        self.again: Any = None
+
+    def leave(self) -> None:
+        """Return: the caller looks at ``Reg.ERROR``."""
+        self.block.ret(i32(0))
+
+    def _assert(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
+        with self.block.when(tirx.Not(cond)):
+            self.stop(self.errors.code(kind, message))
+
+    def function(self) -> Any:
+        """The TIR function."""
+        block = self.block
+        here = address_on_stack(self)
+        with block.when(tirx.GT(self.regs[i64(Reg.STACK)] - here, i64(STACK_BYTES))):
+            self.stop(TOO_DEEP)
+        self.constants = block.bind("constants", as_pointer(self.regs[i64(Reg.CONSTANTS)]))
+        self.profile = block.bind("profile", self.regs[i64(Reg.PROFILE)])
+        state = tirx.reinterpret(word_pointer(), self.regs[i64(Reg.STATE)])
+        self.state = block.bind("state", state)
+        args = [block.bind("arg", self.regs[i64(Reg.ARGS + k)]) for k in self._positions()]
+        if all(c.callee is not self.source for c in last_calls(self.source.region)):
+            self.boxes.update(zip(self.source.params, args, strict=True))
+            self._body()
+            return prim_func([self.heap], block.stmt())
+        self.params = [block.alloc("param", 1, "int64") for _ in args]
+        for cell, arg in zip(self.params, args, strict=True):
+            block.store(cell, 0, arg)
+        self.again = block.alloc("again", 1, "int64")
+        block.store(self.again, 0, i64(1))
+        with block.loop_while(tirx.NE(self.again[i64(0)], i64(0))):
+            block.store(self.again, 0, i64(0))
+            for box, cell in zip(self.source.params, self.params, strict=True):
+                self.boxes[box] = block.bind("now", cell[i64(0)])
+            self._body()
+        return prim_func([self.heap], block.stmt())
+
+    def _body(self) -> None:
+        for instruction in self.source.prologue:
+            self._instruction(instruction, self.source.region)
+        self._region(self.source.region)
+
+    def _positions(self) -> range:
+        return range(len(self.source.params))
+
+    def invoke_last(self, instruction: Invoke) -> None:
+        """A call of itself is a jump to the beginning."""
+        if instruction.callee is not self.source:
+            super().invoke_last(instruction)
+            return
+        for cell, box in zip(self.params, instruction.args, strict=True):
+            self.block.store(cell, 0, self.boxes[box])
+        self.block.store(self.again, 0, i64(1))
+
+    def alloc_output(self, instruction: AllocOutput) -> None:
+        """Only the entry function returns tensors."""
+        raise AssertionError("an output inside a function")
+
+
+def object_functions(
+    program: Program, constant_offsets: Sequence[int], errors: Errors
+) -> tuple[dict[HostFunction, Any], dict[Any, Any]]:
+    """(name of every host function, all functions that boxed values need)."""
+    names = {f: GlobalVar(f"host_{f.name}") for f in program.functions}
+    numbers = kernel_numbers(program.kernels)
+    made: dict[Any, Any] = {**heap_functions(), **io_functions()}
+    for f in program.functions:
+        emitter = FunctionEmitter(f, constant_offsets, names, errors, numbers)
+        made[names[f]] = emitter.function()
+    made[DISPATCH] = _dispatch(names)
+    return names, made
+
+
+def _dispatch(names: Mapping[HostFunction, Any]) -> Any:
+    """``(heap)``: make the call in ``Reg.NEXT``, and the calls that it ends with."""
+    heap = tirx.Var("heap", word_pointer())
+    block = Block()
+    regs = block.declare("regs", heap, "int64")
+    with block.loop_while(tirx.NE(regs[i64(Reg.NEXT)], i64(0))):
+        chosen = block.bind("chosen", regs[i64(Reg.NEXT)])
+        block.store(regs, Reg.NEXT, i64(0))
+        for function, gv in names.items():
+            with block.when(tirx.EQ(chosen, i64(function.index))):
+                block.eval(call(gv, heap))
+    return prim_func([heap], block.stmt())
+
+
+def raise_function(errors: Errors) -> Any:
+    """The packed function ``(code)``: raise the error of that code."""
+    names = ("self_handle", "args")
+    self_handle, args = (tirx.Var(n, void_pointer()) for n in names)
+    result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
+    block = Block()
+    code = block.bind("code", O.tvm_struct_get(args, i32(0), i32(ANY_VALUE), "int64"))
+    for number, kind, message in errors.rows:
+        block.add(S.AssertStmt(tirx.NE(code, i64(number)), StringImm(kind), [StringImm(message)]))
+    block.ret(i32(0))
+    func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
+    func = func.with_attr("calling_conv", 1)
+    return func.with_attr("global_symbol", f"__tvm_ffi_{RAISE.name_hint}")

@@ -1,0 +1,235 @@
+"""Memory of a running program: a pool of workspaces that all its calls share.
+
+A program has one state, made when it is loaded: where its constants are, a few blocks that calls
+have given back, and its last large results (``host_results``). A call takes the smallest block that
+fits, or asks the system for a new one in place of the largest kept. All of it is compiled code over
+the C library, so that running out of memory is an answer and not an exception in the middle of a
+kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import as_pointer, static_cell, void_pointer
+from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
+
+Expr: TypeAlias = Any
+
+# The state, in 64-bit words.
+CONSTANTS, FREE, LIMIT, KEPT, REQUESTS, MISSES, MUTEX, BLOCKS = 0, 1, 2, 3, 4, 5, 8, 24
+MUTEX_WORDS = 8
+# Threads that a kernel may use.
+THREADS = 6
+# Where the workers of the process have their state (``codegen.threads``), or 0.
+HOME = 7
+KEPT_BLOCKS = 16
+# Results: bytes of them that are kept at most and now, and the one that is to go next.
+RESULT_LIMIT, RESULTS, NEXT_RESULT = 21, 22, 23
+RESULT_ENTRIES = BLOCKS + 2 * KEPT_BLOCKS
+KEPT_RESULTS = 16
+STATE_WORDS = RESULT_ENTRIES + 2 * KEPT_RESULTS
+DEFAULT_LIMIT_BYTES = 1 << 30
+DEFAULT_RESULT_BYTES = 256 << 20
+# In front of every block: its size, and the address that the system gave.
+HEADER_BYTES = 64
+TAKE, GIVE, TRIM, DROP, TENSOR = (
+    GlobalVar(f"tvm_disc_{name}")
+    for name in ("take", "give", "trim_blocks", "drop_results", "new_tensor")
+)
+
+
+def memory_functions() -> dict[Any, Any]:
+    """The private functions of the pool, which every program contains."""
+    return {
+        TAKE: _take(),
+        GIVE: _give(),
+        TRIM: _trim(),
+    }
+
+
+def words(name: str) -> Any:
+    """A parameter that points to 64-bit words."""
+    return tirx.Var(name, PointerType(PrimType("int64"), "global"))
+
+
+def _address(data: Any, word: int) -> Expr:
+    return O.call_intrin(void_pointer(), "tirx.handle_add_byte_offset", data, i64(8 * word))
+
+
+def bits_of(pointer: Expr) -> Expr:
+    """An address as an integer."""
+    return tirx.reinterpret("int64", pointer)
+
+
+def allocate(size_bytes: Expr) -> Expr:
+    """The system's answer to a request, null if there is no memory."""
+    return O.call_extern("handle", "malloc", tirx.Cast("uint64", i64(size_bytes)))
+
+
+def release(address: Expr) -> Expr:
+    """Give an address back to the system; 0 is ignored."""
+    return O.call_extern("int32", "free", as_pointer(address))
+
+
+def aligned(address: Expr) -> Expr:
+    """The next multiple of 64."""
+    return tirx.bitwise_and(address + 63, i64(-64))
+
+
+def lock(block: Block, state: Any, verb: str) -> None:
+    """``lock`` or ``unlock`` the program's mutex."""
+    block.eval(O.call_extern("int32", f"pthread_mutex_{verb}", _address(state, MUTEX)))
+
+
+def new_state(block: Block, slot: Any, constants: Expr, home: Expr, threads: int) -> Buffer:
+    """Make the program's state, once."""
+    cell = static_cell(block, slot)
+    with block.when(tirx.EQ(cell[i64(0)], i64(0))):
+        words = tirx.Cast("uint64", i64(STATE_WORDS))
+        made = O.call_extern("handle", "calloc", words, tirx.Cast("uint64", i64(8)))
+        block.store(cell, 0, bits_of(block.bind("made", made)))
+        state = state_of(block, cell)
+        mutex = _address(state.data, MUTEX)
+        block.eval(O.call_extern("int32", "pthread_mutex_init", mutex, as_pointer(i64(0))))
+        block.store(state, LIMIT, i64(DEFAULT_LIMIT_BYTES))
+        block.store(state, RESULT_LIMIT, i64(DEFAULT_RESULT_BYTES))
+        block.store(state, THREADS, i64(threads))
+        free = O.call_extern("handle", "dlsym", as_pointer(i64(0)), StringImm("free"))
+        block.store(state, FREE, bits_of(block.bind("free", free)))
+    state = state_of(block, cell)
+    block.store(state, CONSTANTS, constants)
+    block.store(state, HOME, home)
+    return state
+
+
+def state_of(block: Block, cell: Buffer) -> Buffer:
+    """The state behind the program's static variable."""
+    kind = PointerType(PrimType("int64"), "global")
+    return block.declare(
+        "state", block.bind("state", tirx.reinterpret(kind, cell[i64(0)])), "int64"
+    )
+
+
+# -- the pool -------------------------------------------------------------------------------------
+
+
+def _take() -> Any:
+    """``take(state, size_bytes, out)``: a block of at least that size, or 0."""
+    state_ptr, size, out_ptr = words("state"), tirx.Var("size", "int64"), words("out")
+    block = Block()
+    state, out = block.declare("s", state_ptr, "int64"), block.declare("o", out_ptr, "int64")
+    best, largest = block.alloc("best", 1, "int64"), block.alloc("largest", 1, "int64")
+    victim = block.alloc("victim", 1, "int64")
+    for cell, value in ((best, -1), (largest, 0), (victim, 0), (out, 0)):
+        block.store(cell, 0, i64(value))
+    lock(block, state_ptr, "lock")
+    block.store(state, REQUESTS, state[i64(REQUESTS)] + 1)
+    with block.loop("k", KEPT_BLOCKS) as k:
+        _consider(block, state, k, size, best, largest)
+    with block.when(best[i64(0)] >= 0):
+        block.store(out, 0, _removed(block, state, best[i64(0)]))
+    with block.otherwise():
+        block.store(state, MISSES, state[i64(MISSES)] + 1)
+        block.store(victim, 0, _removed(block, state, largest[i64(0)]))
+    lock(block, state_ptr, "unlock")
+    with block.when(best[i64(0)] < 0):
+        _give_back(block, victim[i64(0)])
+        _request(block, state_ptr, size, out)
+    return prim_func([state_ptr, size, out_ptr], block.stmt())
+
+
+def _consider(
+    block: Block, state: Buffer, k: Expr, size: Expr, best: Buffer, largest: Buffer
+) -> None:
+    """Remember block ``k`` if it is the smallest that fits, or the largest of all."""
+    room = block.bind("room", _room(state, k))
+    with block.when(room > _room(state, largest[i64(0)])):
+        block.store(largest, 0, k)
+    with block.when(room >= tirx.max(size, i64(1))):
+        first = best[i64(0)] < 0
+        chosen = tirx.max(best[i64(0)], i64(0))
+        with block.when(tirx.Or(first, room < _room(state, chosen))):
+            block.store(best, 0, k)
+
+
+def _room(state: Buffer, k: Expr) -> Expr:
+    return state[i64(BLOCKS + 1) + k * 2]
+
+
+def _removed(block: Block, state: Buffer, k: Expr) -> Expr:
+    """Take kept block ``k`` out of the pool; its address, 0 if there is none."""
+    k = block.bind("k", k)
+    found = block.bind("found", state[i64(BLOCKS) + k * 2])
+    block.store(state, KEPT, state[i64(KEPT)] - _room(state, k))
+    block.store(state, i64(BLOCKS) + k * 2, i64(0))
+    block.store(state, i64(BLOCKS + 1) + k * 2, i64(0))
+    return found
+
+
+def _header(block: Block, address: Expr) -> Buffer:
+    kind = PointerType(PrimType("int64"), "global")
+    at = block.bind("header", tirx.reinterpret(kind, address - HEADER_BYTES))
+    return block.declare("h", at, "int64")
+
+
+def _give_back(block: Block, address: Expr) -> None:
+    with block.when(tirx.NE(address, i64(0))):
+        block.eval(release(_header(block, address)[i64(1)]))
+
+
+def _request(block: Block, state: Any, size: Expr, out: Buffer) -> None:
+    """A new block from the system; if it has none, all kept blocks are given back first."""
+    raw = block.alloc("raw", 1, "int64")
+    total = size + (HEADER_BYTES + 64)
+    block.store(raw, 0, bits_of(block.bind("got", allocate(total))))
+    with block.when(tirx.EQ(raw[i64(0)], i64(0))):
+        block.eval(call(TRIM, state))
+        block.store(raw, 0, bits_of(block.bind("again", allocate(total))))
+    with block.when(tirx.NE(raw[i64(0)], i64(0))):
+        address = block.bind("address", aligned(raw[i64(0)]) + HEADER_BYTES)
+        header = _header(block, address)
+        block.store(header, 0, size)
+        block.store(header, 1, raw[i64(0)])
+        block.store(out, 0, address)
+
+
+def _give() -> Any:
+    """``give(state, address)``: back to the pool, or to the system where the pool is full."""
+    state_ptr, address = words("state"), tirx.Var("address", "int64")
+    block = Block()
+    state = block.declare("s", state_ptr, "int64")
+    size = block.bind("size", _header(block, address)[i64(0)])
+    place = block.alloc("place", 1, "int64")
+    block.store(place, 0, i64(-1))
+    lock(block, state_ptr, "lock")
+    with block.loop("k", KEPT_BLOCKS) as k, block.when(tirx.EQ(state[i64(BLOCKS) + k * 2], i64(0))):
+        block.store(place, 0, k)
+    with block.when(state[i64(KEPT)] + size > state[i64(LIMIT)]):
+        block.store(place, 0, i64(-1))
+    with block.when(place[i64(0)] >= 0):
+        k = block.bind("k", place[i64(0)])
+        block.store(state, i64(BLOCKS) + k * 2, address)
+        block.store(state, i64(BLOCKS + 1) + k * 2, size)
+        block.store(state, KEPT, state[i64(KEPT)] + size)
+    lock(block, state_ptr, "unlock")
+    with block.when(place[i64(0)] < 0):
+        _give_back(block, address)
+    return prim_func([state_ptr, address], block.stmt())
+
+
+def _trim() -> Any:
+    """``trim(state)``: give every kept block back to the system, and let go of every result."""
+    state_ptr = words("state")
+    block = Block()
+    state = block.declare("s", state_ptr, "int64")
+    lock(block, state_ptr, "lock")
+    with block.loop("k", KEPT_BLOCKS) as k:
+        _give_back(block, _removed(block, state, k))
+    lock(block, state_ptr, "unlock")
+    block.eval(call(DROP, state_ptr))
+    return prim_func([state_ptr], block.stmt())

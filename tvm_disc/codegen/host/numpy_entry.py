@@ -1,0 +1,183 @@
+"""An entry for NumPy arrays as CPython holds them: no conversion between caller and program.
+
+    direct(layout, inputs, outputs) -> 0, or 1 where the arrays need the general entry
+
+All arguments are addresses: of two words that describe the interpreter, NumPy's array type and
+where the items of a tuple begin, which versions of CPython differ in; and of two tuples. The entry
+reads the fields that CPython and NumPy fix for extensions, borrows shapes and data, and calls the
+program. The caller has made sure that its NumPy has this layout, and keeps the objects alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import PointerType, PrimType
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import (
+    ANY_PADDING,
+    ANY_TYPE,
+    ANY_VALUE,
+    DIRECT,
+    DL_TENSOR,
+    INT64_ELEM,
+    INTEGER,
+    dtype_fields,
+    i32,
+    void_pointer,
+)
+from tvm_disc.codegen.plan.program import Program
+from tvm_disc.tir.builder import Block, Buffer, call, i64
+
+Expr: TypeAlias = Any
+
+# Byte offsets in an array object, in its dtype object, in a tuple, and flag bits.
+OBJECT_TYPE, DATA, NDIM, SHAPE, DTYPE, FLAGS = 8, 16, 24, 32, 56, 64
+DTYPE_ORDER, DTYPE_NUMBER = 26, 28
+LENGTH = 16
+# Byte offsets in the description of the interpreter.
+ARRAY_TYPE, ITEMS = 0, 8
+CONTIGUOUS_AND_ALIGNED = 0x101
+NATIVE_ORDERS = (ord("="), ord("|"))
+TYPE_NUMBERS = {
+    "bool": (0,),
+    "int8": (1,),
+    "uint8": (2,),
+    "int16": (3,),
+    "uint16": (4,),
+    "int32": (5,),
+    "uint32": (6,),
+    "int64": (7, 9),
+    "uint64": (8, 10),
+    "float32": (11,),
+    "float64": (12,),
+    "float16": (23,),
+}
+DL_WORDS = 6
+
+
+def takes_numpy(program: Program) -> bool:
+    """Whether every tensor has a dtype of NumPy and results have shapes that inputs decide."""
+    inputs, outputs = program.signature.inputs, program.outputs
+    known = {d for _, shape, _ in inputs for d in shape if isinstance(d, tirx.Var)}
+    dims = [i64(d) for value in outputs for d in value.shape]
+    free = {v for d in dims for v in tirx.analysis.undefined_vars(d)}
+    dtypes = [*(t for _, _, t in inputs), *(value.dtype for value in outputs)]
+    return bool(inputs) and bool(outputs) and free <= known and set(dtypes) <= set(TYPE_NUMBERS)
+
+
+def direct_entry(program: Program, main: Any) -> Any:
+    """The entry as a packed function; ``main`` is the program's function."""
+    self_handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
+    result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
+    block = Block()
+    dtypes = [
+        *(dtype for _, _, dtype in program.signature.inputs),
+        *(value.dtype for value in program.outputs),
+    ]
+    layout, inputs, outputs = (block.bind("at", _argument(args, k)) for k in range(3))
+    kind, begin = (block.bind("field", _word(layout, offset)) for offset in (ARRAY_TYPE, ITEMS))
+    counts = len(program.signature.inputs), len(program.outputs)
+    arrays = tirx.And(
+        tirx.EQ(_word(inputs, LENGTH), i64(counts[0])),
+        tirx.EQ(_word(outputs, LENGTH), i64(counts[1])),
+    )
+    _answer(block, result, i64(1))
+    # Only of arrays may fields be read; "and" of TIR looks at both sides.
+    with block.when(block.bind("tuples", arrays)):
+        objects = [
+            block.bind("object", _word(items + begin, 8 * k))
+            for items, length in zip((inputs, outputs), counts, strict=True)
+            for k in range(length)
+        ]
+        _call_on_arrays(block, main, [self_handle, kind, objects, dtypes, result])
+    block.ret(i32(0))
+    func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
+    return func.with_attr("calling_conv", 1).with_attr("global_symbol", f"__tvm_ffi_{DIRECT}")
+
+
+def _argument(args: Expr, k: int) -> Expr:
+    return O.tvm_struct_get(args, i32(k), i32(ANY_VALUE), "int64")
+
+
+def _answer(block: Block, result: Expr, value: Expr, kind: int = INTEGER) -> None:
+    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(kind)))
+    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_PADDING), i32(0)))
+    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_VALUE), value))
+
+
+def _word(address: Expr, offset: int) -> Expr:
+    """The eight bytes at ``address + offset``."""
+    pointer = tirx.reinterpret(PointerType(PrimType("int64"), "global"), address + offset)
+    return O.tvm_struct_get(pointer, i32(0), i32(INT64_ELEM), "int64")
+
+
+def _call_on_arrays(block: Block, main: Any, parts: Sequence[Any]) -> None:
+    self_handle, kind, objects, dtypes, result = parts
+    arrays = _all([tirx.EQ(_word(at, OBJECT_TYPE), kind) for at in objects])
+    with block.when(block.bind("arrays", arrays)):
+        fits = _all([_readable(at, dtype) for at, dtype in zip(objects, dtypes, strict=True)])
+        with block.when(block.bind("fits", fits)):
+            _call(block, main, [self_handle, objects, dtypes, result])
+
+
+def _all(conditions: Sequence[Expr]) -> Expr:
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = tirx.And(result, condition)
+    return result
+
+
+def _call(block: Block, main: Any, parts: Sequence[Any]) -> None:
+    self_handle, objects, dtypes, result = parts
+    anys = block.bind("anys", O.tvm_stack_alloca("tvm_ffi_any", len(dtypes)))
+    for k, (at, dtype) in enumerate(zip(objects, dtypes, strict=True)):
+        _borrow(block, anys, k, at, dtype)
+    answer = block.bind("answer", O.tvm_stack_alloca("tvm_ffi_any", 1))
+    _answer(block, answer, i64(0), kind=0)
+    count = i32(len(dtypes))
+    status = block.bind("status", call(main, self_handle, anys, count, answer))
+    # A refused call is made again by the general entry, which tells why.
+    _answer(block, result, tirx.Cast("int64", tirx.NE(status, i32(0))))
+
+
+def _readable(at: Expr, dtype: str) -> Expr:
+    """Whether the array has the dtype and the layout that the program reads."""
+    flags = tirx.bitwise_and(_word(at, FLAGS), i64(CONTIGUOUS_AND_ALIGNED))
+    plain = tirx.EQ(flags, i64(CONTIGUOUS_AND_ALIGNED))
+    numbers = _word(_word(at, DTYPE), DTYPE_NUMBER - 4)
+    number = tirx.shift_right(numbers, i64(32))
+    order = tirx.bitwise_and(tirx.shift_right(numbers, i64(8 * (DTYPE_ORDER - 24))), i64(255))
+    known = _any_of(number, TYPE_NUMBERS[dtype])
+    return tirx.And(plain, tirx.And(known, _any_of(order, NATIVE_ORDERS)))
+
+
+def _any_of(value: Expr, choices: tuple[int, ...]) -> Expr:
+    found = tirx.EQ(value, i64(choices[0]))
+    for choice in choices[1:]:
+        found = tirx.Or(found, tirx.EQ(value, i64(choice)))
+    return found
+
+
+def _borrow(block: Block, anys: Expr, k: int, at: Expr, dtype: str) -> None:
+    """A DLTensor on the stack that describes the array, as argument ``k``."""
+    tensor: Buffer = block.alloc(f"tensor{k}", DL_WORDS, "int64")
+    code, bits = dtype_fields(dtype)
+    ndim = tirx.bitwise_and(_word(at, NDIM), i64(0xFFFFFFFF))
+    fields = (
+        _word(at, DATA),
+        i64(1),
+        tirx.bitwise_or(ndim, i64((code | bits << 8 | 1 << 16) << 32)),
+        _word(at, SHAPE),
+        i64(0),
+        i64(0),
+    )
+    for j, value in enumerate(fields):
+        block.store(tensor, j, value)
+    block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_TYPE), i32(DL_TENSOR)))
+    block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_PADDING), i32(0)))
+    pointer = tirx.reinterpret(void_pointer(), tensor.data)
+    block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_VALUE), pointer))

@@ -1,0 +1,252 @@
+"""Results of the host program: tensors it allocates, or tensors the caller passes.
+
+With as many arguments as inputs the program returns new tensors; with an output tensor more for
+each result it writes into those and returns nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import PointerType, PrimType, StringImm
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import (
+    ANY_PADDING,
+    ANY_TYPE,
+    ANY_VALUE,
+    BITS,
+    BYTE_OFFSET,
+    CODE,
+    CPU,
+    DATA,
+    DEVICE_TYPE,
+    DL_TENSOR,
+    INT64_ELEM,
+    NDIM,
+    SHAPE,
+    STRIDES,
+    TENSOR_HEADER_BYTES,
+    TENSOR_OBJECT,
+    as_pointer,
+    dtype_fields,
+    element_bytes,
+    i32,
+    plain_dim,
+    void_pointer,
+)
+from tvm_disc.codegen.host.memory import TENSOR
+from tvm_disc.codegen.objects.code import Errors, ObjectEmitter
+from tvm_disc.codegen.plan.memory import touched
+from tvm_disc.codegen.plan.program import AllocOutput, Home, HostFunction, Program, Value
+from tvm_disc.tir.builder import call, i64
+from tvm_disc.tir.index import product
+
+Expr: TypeAlias = Any
+
+
+class OutputEmitter(ObjectEmitter):
+    """Emits what concerns tensors of the caller: reading them, making them, giving them back."""
+
+    def __init__(
+        self,
+        program: Program,
+        constant_offsets: Sequence[int],
+        functions: Mapping[HostFunction, Any],
+        errors: Errors,
+    ) -> None:
+        super().__init__(constant_offsets, functions, errors)
+        self.program = program
+        self.args = tirx.Var("args", void_pointer())
+        self.result = tirx.Var("result", void_pointer())
+        self.into: Expr = None  # whether the caller passes the outputs
+        self.allocated: list[int] = []
+        self.input_dims: list[list[Expr]] = []
+
+    # -- tensors of the caller ------------------------------------------------------------------
+
+    def _tensor_handle(self, position: int, where: str) -> Expr:
+        block = self.block
+        at = i32(position)
+        kind = block.bind("kind", O.tvm_struct_get(self.args, at, i32(ANY_TYPE), "int32"))
+        # A tensor object, a borrowed DLTensor*, nothing else.
+        self._assert(
+            tirx.Or(tirx.EQ(kind, i32(TENSOR_OBJECT)), tirx.EQ(kind, i32(DL_TENSOR))),
+            f"{where}: expected a tensor",
+            "TypeError",
+        )
+        raw = block.bind("raw", O.tvm_struct_get(self.args, at, i32(ANY_VALUE), void_pointer()))
+        skip = tirx.Select(tirx.EQ(kind, i32(TENSOR_OBJECT)), i32(TENSOR_HEADER_BYTES), i32(0))
+        return block.bind("tensor", O.handle_add_byte_offset(raw, skip))
+
+    def _field(self, handle: Expr, field: int, dtype: Any) -> Expr:
+        return O.tvm_struct_get(handle, i32(0), i32(field), dtype)
+
+    def _check_kind(self, handle: Expr, rank: int, dtype: str, where: str) -> None:
+        code, bits = dtype_fields(dtype)
+        ndim = self._field(handle, NDIM, "int32")
+        self._assert(tirx.EQ(ndim, i32(rank)), f"{where}: expected {rank} dims")
+        fits = tirx.And(
+            tirx.EQ(self._field(handle, CODE, "uint8"), tirx.IntImm("uint8", code)),
+            tirx.EQ(self._field(handle, BITS, "uint8"), tirx.IntImm("uint8", bits)),
+        )
+        self._assert(fits, f"{where}: expected dtype {dtype}", "TypeError")
+        self._assert(
+            tirx.EQ(self._field(handle, DEVICE_TYPE, "int32"), i32(CPU)),
+            f"{where}: expected a tensor on the CPU",
+        )
+
+    def _dims(self, handle: Expr, rank: int) -> list[Expr]:
+        if rank == 0:
+            return []
+        p64 = PointerType(PrimType("int64"), "global")
+        shape = self.block.bind("shape", self._field(handle, SHAPE, p64))
+        return [
+            self.block.bind(f"d{a}", O.tvm_struct_get(shape, i32(a), i32(INT64_ELEM), "int64"))
+            for a in range(rank)
+        ]
+
+    def _check_compact(self, handle: Expr, dims: list[Expr], where: str) -> None:
+        if not dims:
+            return
+        p64 = PointerType(PrimType("int64"), "global")
+        strides = self.block.bind("strides", self._field(handle, STRIDES, p64))
+        with self.block.when(tirx.Not(tirx.isnullptr(strides))):
+            expected: Expr = i64(1)
+            total = product(dims)
+            for axis in reversed(range(len(dims))):
+                stride = O.tvm_struct_get(strides, i32(axis), i32(INT64_ELEM), "int64")
+                # A dim of one has no stride to speak of, and an empty tensor none at all.
+                free = tirx.Or(dims[axis] <= 1, tirx.EQ(total, i64(0)))
+                self._assert(
+                    tirx.Or(free, tirx.EQ(stride, expected)),
+                    f"{where}: expected a compact row-major tensor",
+                    "BufferError",
+                )
+                expected = self.block.bind("step", expected * dims[axis])
+
+    def _data(self, handle: Expr) -> Expr:
+        data = self._field(handle, DATA, void_pointer())
+        start = self._field(handle, BYTE_OFFSET, "uint64")
+        return O.handle_add_byte_offset(data, tirx.Cast("int64", start))
+
+    # -- results --------------------------------------------------------------------------------
+
+    def _prepare_results(self) -> None:
+        count = max(1, len(self.program.outputs))
+        self.single = isinstance(self.program.output_tree, int)
+        if self.single:
+            self.any_list = self.result
+        else:
+            self.any_list = self.block.bind("fields", O.tvm_stack_alloca("tvm_ffi_any", count))
+            for k in range(count):
+                self._clear(self.any_list, k)
+
+    def _clear(self, anys: Expr, k: int) -> None:
+        self._set_any(anys, k, 0, i64(0))
+
+    def _set_any(self, anys: Expr, k: int, kind: int, value: Expr) -> None:
+        self.block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_TYPE), i32(kind)))
+        self.block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_PADDING), i32(0)))
+        self.block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_VALUE), value))
+
+    def alloc_output(self, instruction: AllocOutput) -> None:
+        """A returned tensor of the value's run-time shape: new, or the caller's own."""
+        value, block = instruction.value, self.block
+        k = value.storage.position
+        dims = [block.bind("od", i64(d)) for d in value.shape]
+        data = block.alloc(f"data{k}", 1, "int64")
+        with block.when(self.into):
+            self._accept(instruction, dims, data)
+        with block.otherwise():
+            self._make(value, dims, data)
+        self.allocated.append(k)
+        self.outputs[k] = block.bind(f"out{k}", as_pointer(data[i64(0)]))
+
+    def _make(self, value: Value, dims: list[Expr], data: Any) -> None:
+        block, k, rank = self.block, value.storage.position, len(dims)
+        code, bits = dtype_fields(value.dtype)
+        kind = ((code | bits << 8 | 1 << 16) << 32) | rank
+        sizes = block.alloc("sizes", max(1, rank), "int64")
+        for axis, dim in enumerate(dims):
+            block.store(sizes, axis, dim)
+        made = block.alloc("made", 2, "int64")
+        size_bytes = product(dims) * element_bytes(value.dtype)
+        block.eval(
+            call(TENSOR, self.state, i64(kind), sizes.data, i64(rank), size_bytes, made.data)
+        )
+        self._assert(tirx.NE(made[i64(0)], i64(0)), "out of memory", "MemoryError")
+        self._set_any(self.any_list, k, TENSOR_OBJECT, made[i64(0)])
+        block.store(data, 0, made[i64(1)])
+
+    def _accept(self, instruction: AllocOutput, dims: list[Expr], data: Any) -> None:
+        """Check a tensor of the caller: kind, shape, layout, and that nothing needed is in it."""
+        value = instruction.value
+        k = value.storage.position
+        where = f"output {k}"
+        handle = self._tensor_handle(len(self.program.inputs) + k, where)
+        self._check_kind(handle, len(dims), value.dtype, where)
+        found = self._dims(handle, len(dims))
+        for axis, (expected, dim) in enumerate(zip(dims, found, strict=True)):
+            text = plain_dim(value.shape[axis])
+            self._assert(tirx.EQ(dim, expected), f"{where} axis {axis}: expected {text}")
+        self._check_compact(handle, found, where)
+        begin = self.block.bind("begin", tirx.reinterpret("int64", self._data(handle)))
+        self.block.store(data, 0, begin)
+        end = self.block.bind("end", begin + product(found) * element_bytes(value.dtype))
+        for name, first, last in self._needed(instruction):
+            apart = tirx.Or(tirx.Or(last <= begin, end <= first), begin >= end)
+            self._assert(apart, f"{where}: shares memory with {name}, which is still needed")
+
+    def _needed(self, instruction: AllocOutput) -> list[tuple[str, Expr, Expr]]:
+        """(name, begin, end) of the caller's tensors that are read or written from here on."""
+        instructions = self.program.region.instructions
+        later = instructions[instructions.index(instruction) :]
+        used = {s.position for i in later for s in touched(i) if s.home is Home.INPUT}
+        found = []
+        for k, (name, _, dtype) in enumerate(self.program.signature.inputs):
+            # A box may lie in any input.
+            if k in used or self.program.boxed:
+                size = product(self.input_dims[k]) * element_bytes(dtype)
+                begin = tirx.reinterpret("int64", self.inputs[k])
+                found.append((f"input '{name}'", begin, begin + size))
+        for k in self.allocated:
+            value = self.program.outputs[k]
+            begin = tirx.reinterpret("int64", self.outputs[k])
+            size = product([i64(d) for d in value.shape]) * element_bytes(value.dtype)
+            found.append((f"output {k}", begin, begin + size))
+        return found
+
+    def _abandon_outputs(self) -> None:
+        """Release what was allocated for the caller, before an error."""
+        with self.block.when(tirx.Not(self.into)):
+            for k in self.allocated:
+                self.block.eval(O.anylist_resetitem(self.any_list, i32(k)))
+                self._clear(self.any_list, k)
+
+    def _return_results(self) -> None:
+        if not self.single:
+            with self.block.when(tirx.Not(self.into)):
+                self._pack(self.program.output_tree, self.result, 0)
+
+    def _pack(self, tree: Any, target: Expr, position: int) -> None:
+        """Build nested arrays bottom-up; leaves are positions in the output list."""
+        count = max(1, len(tree))
+        parts = self.block.bind("parts", O.tvm_stack_alloca("tvm_ffi_any", count))
+        items = []
+        for k, item in enumerate(tree):
+            if isinstance(item, int):
+                items.append(O.anylist_getitem(self.any_list, i32(item)))
+            else:
+                self._clear(parts, k)
+                self._pack(item, parts, k)
+                items.append(O.anylist_getitem(parts, i32(k)))
+        packed = O.anylist_setitem_call_packed(
+            target, i32(position), StringImm("ffi.Array"), *items
+        )
+        self.block.eval(packed)
+        for k, item in enumerate(tree):
+            owner, index = (self.any_list, item) if isinstance(item, int) else (parts, k)
+            self.block.eval(O.anylist_resetitem(owner, i32(index)))

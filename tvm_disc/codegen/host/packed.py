@@ -1,0 +1,68 @@
+"""Small packed functions: called by name, with tensors and integers, here or through TVM's RPC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import PrimType
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import (
+    ANY_PADDING,
+    ANY_TYPE,
+    ANY_VALUE,
+    BYTE_OFFSET,
+    DATA,
+    INTEGER,
+    TENSOR_HEADER_BYTES,
+    TENSOR_OBJECT,
+    i32,
+    void_pointer,
+)
+from tvm_disc.tir.builder import Block, byte_offset
+
+Expr: TypeAlias = Any
+
+
+@dataclass
+class Arguments:
+    """What a packed function was called with."""
+
+    block: Block
+    handle: Any
+
+    def integer(self, position: int) -> Expr:
+        """An int64."""
+        return O.tvm_struct_get(self.handle, i32(position), i32(ANY_VALUE), "int64")
+
+    def data(self, position: int, dtype: str) -> Expr:
+        """The address of the first element of a tensor."""
+        block = self.block
+        kind = O.tvm_struct_get(self.handle, i32(position), i32(ANY_TYPE), "int32")
+        raw = O.tvm_struct_get(self.handle, i32(position), i32(ANY_VALUE), void_pointer())
+        skip = tirx.Select(tirx.EQ(kind, i32(TENSOR_OBJECT)), i32(TENSOR_HEADER_BYTES), i32(0))
+        tensor = block.bind("tensor", O.handle_add_byte_offset(raw, skip))
+        data = O.tvm_struct_get(tensor, i32(0), i32(DATA), void_pointer())
+        start = O.tvm_struct_get(tensor, i32(0), i32(BYTE_OFFSET), "uint64")
+        first = block.bind("data", O.handle_add_byte_offset(data, tirx.Cast("int64", start)))
+        return byte_offset(first, 0, dtype)
+
+
+def packed(name: str, emit: Callable[[Block, Arguments], Any]) -> Any:
+    """The packed function ``name``; ``emit`` gives the integer it returns, or None."""
+    self_handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
+    count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
+    block = Block()
+    value = emit(block, Arguments(block, args))
+    kind = 0 if value is None else INTEGER
+    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(kind)))
+    block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_PADDING), i32(0)))
+    if value is not None:
+        block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_VALUE), value))
+    block.ret(i32(0))
+    func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
+    func = func.with_attr("calling_conv", 1)
+    return func.with_attr("global_symbol", f"__tvm_ffi_{name}")

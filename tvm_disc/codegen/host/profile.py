@@ -1,0 +1,145 @@
+"""What the host program records of a call on request: when each kernel ran, and its work.
+
+A call that carries the address of a record as a last, integer argument is timed; any other call
+pays a branch that is never taken. Work is counted in the dims that the kernel was called with, so
+that loops and sizes that are computed on the way count as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, PointerType, PrimType
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import element_bytes, i32
+from tvm_disc.codegen.plan.kernels import substitute
+from tvm_disc.codegen.plan.program import Launch
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.dispatch.tree import Leaf
+from tvm_disc.schedules.kernel import Kernel
+from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.tir.index import product
+
+Expr: TypeAlias = Any
+
+# The record, in 64-bit words: events so far, room for events, the running event's start, events.
+COUNT, ROOM, EVENTS = 0, 1, 8
+# An event: kernel number, or -1 for the whole call; variant; nanoseconds; work.
+FIELDS = ("kernel", "variant", "start", "end", "bytes", "flops")
+WHOLE_CALL = -1
+MONOTONIC_CLOCK = 1
+
+NOW, RECORD = GlobalVar("tvm_disc_now"), GlobalVar("tvm_disc_record")
+
+
+def profile_functions() -> dict[Any, Any]:
+    """The private functions behind timed calls."""
+    return {NOW: _now(), RECORD: _record()}
+
+
+def _words(name: str) -> Any:
+    return tirx.Var(name, PointerType(PrimType("int64"), "global"))
+
+
+def _now() -> Any:
+    """``now(out)``: nanoseconds of a clock that only goes forward."""
+    out_ptr = _words("out")
+    block = Block()
+    out = block.declare("o", out_ptr, "int64")
+    time = block.alloc("time", 2, "int64")
+    block.eval(O.call_extern("int32", "clock_gettime", i32(MONOTONIC_CLOCK), time.data))
+    block.store(out, 0, time[i64(0)] * 1_000_000_000 + time[i64(1)])
+    return prim_func([out_ptr], block.stmt())
+
+
+def _record() -> Any:
+    """``record(address, kernel, variant, start, bytes, flops)``: an event that ends now."""
+    names = ("address", "kernel", "variant", "start", "bytes", "flops")
+    address, kernel, variant, start, size, flops = (tirx.Var(n, "int64") for n in names)
+    block = Block()
+    end = block.alloc("end", 1, "int64")
+    block.eval(call(NOW, end.data))
+    pointer = tirx.reinterpret(PointerType(PrimType("int64"), "global"), address)
+    record = block.declare("r", block.bind("record", pointer), "int64")
+    count = block.bind("count", record[i64(COUNT)])
+    block.store(record, COUNT, count + 1)
+    with block.when(count < record[i64(ROOM)]):
+        values = (kernel, variant, start, end[i64(0)], size, flops)
+        for k, value in enumerate(values):
+            block.store(record, count * len(FIELDS) + (EVENTS + k), value)
+    return prim_func([address, kernel, variant, start, size, flops], block.stmt())
+
+
+# -- work -----------------------------------------------------------------------------------------
+
+
+def launch_bytes(launch: Launch) -> Expr:
+    """Bytes that a kernel must read and write: its operands and results, each once."""
+    kernel = launch.kernel
+    sizes = [product(n.shape) * element_bytes(n.dtype) for n in (*kernel.params, *kernel.outputs)]
+    return _in_call_dims(launch, reduce(lambda a, b: a + b, sizes, i64(0)))
+
+
+def launch_flops(launch: Launch) -> Expr:
+    """Operations of a kernel; a multiply-add counts as two, an element of a map as its cost."""
+    work = [node_flops(node) for node in launch.kernel.nodes]
+    return _in_call_dims(launch, reduce(lambda a, b: a + b, work, i64(0)))
+
+
+def node_flops(node: Node) -> Expr:
+    """Operations of one operator, in the dims of its shapes."""
+    row, elements = node.row, product([i64(d) for d in node.shape])
+    if row is None or row.cls in (OpClass.VIEW, OpClass.INJECTIVE):
+        return i64(0)
+    if row.cls is OpClass.DOT:
+        return elements * 2 * i64(node.inputs[0].shape[-1])
+    if row.cls is OpClass.CONV and "kernel_layout" in node.attrs:
+        weight = node.inputs[1].shape
+        outputs = str(node.attrs["kernel_layout"]).index("O")
+        window = [i64(d) for axis, d in enumerate(weight) if axis != outputs]
+        return elements * 2 * product(window)
+    if row.cls in (OpClass.REDUCE, OpClass.CONV):
+        return product([i64(d) for d in node.inputs[0].shape]) * row.cost
+    return elements * row.cost
+
+
+def variant_number(kernel: Kernel) -> Expr:
+    """Which of its variants a kernel runs, by the questions of its tree.
+
+    Choices are between values, which :class:`~tvm_disc.tir.hoisted.Sizes` can keep in memory.
+    """
+    choice = kernel.choice
+    if choice is None:
+        return i64(0)
+    safe = next((k for k, v in enumerate(choice.variants) if v.safe), 0)
+
+    def number(tree: Any) -> Expr:
+        if not isinstance(tree, Leaf):
+            asked = i64(choice.features[tree.feature][0]) < tree.at
+            return tirx.Select(asked, number(tree.below), number(tree.rest))
+        needs = [need.cond for need in choice.variants[tree.variant].plan.needs]
+        if not needs:
+            return i64(tree.variant)
+        return tirx.Select(reduce(tirx.And, needs), i64(tree.variant), i64(safe))
+
+    return number(choice.tree)
+
+
+def launch_variant(launch: Launch) -> Expr:
+    """The variant that a launch runs."""
+    return _in_call_dims(launch, variant_number(launch.kernel))
+
+
+def _in_call_dims(launch: Launch, expr: Expr) -> Expr:
+    values = dict(zip(launch.kernel.symbols, launch.symbols, strict=True))
+    return substitute(i64(expr), {k: i64(v) for k, v in values.items()})
+
+
+def kernel_numbers(kernels: Sequence[Kernel]) -> dict[str, int]:
+    """The number by which events name a kernel."""
+    return {kernel.name: k for k, kernel in enumerate(kernels)}

@@ -1,0 +1,254 @@
+"""New tensors for results, and the memory of earlier results that nobody holds any more.
+
+A program keeps a reference to its last large results. When that reference is the only one left,
+the consumer is done, and a later call takes the tensor for a result of nearly the same size:
+memory fresh from the system would cost a page fault for every few kilobytes that a kernel writes.
+Nothing happens when a consumer lets go, so a result may outlive the program. Tensors that are still
+held are never touched; what the program lets go of is freed by whoever holds it last.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import PointerType, PrimType
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import as_pointer, i32
+from tvm_disc.codegen.host.memory import (
+    DROP,
+    FREE,
+    KEPT_RESULTS,
+    NEXT_RESULT,
+    RESULT_ENTRIES,
+    RESULT_LIMIT,
+    RESULTS,
+    TENSOR,
+    TRIM,
+    aligned,
+    allocate,
+    bits_of,
+    lock,
+    release,
+    words,
+)
+from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
+
+Expr: TypeAlias = Any
+
+# A managed tensor is followed by its shape, then by its data.
+MANAGED_WORDS = 10
+# A tensor object in words: strong references and, above them, weak ones; from DATA on a DLTensor.
+REFERENCES, DATA, KIND, SHAPE, STRIDES = 0, 3, 5, 6, 7
+ONE_REFERENCE = 1 << 32 | 1
+
+# Smaller memory comes from the allocator's own lists, and is not fresh.
+KEPT_BYTES = 128 << 10
+# A tensor may be taken for a result that is smaller by this share of the result.
+SLACK = 4
+# From this size on the page faults of a new tensor take longer than most kernels that fill it.
+HUGE_BYTES = 4 << 20
+PAGE_BYTES, MADV_HUGEPAGE = 4096, 14
+
+
+def result_functions() -> dict[Any, Any]:
+    """The private functions of results, which every program contains."""
+    return {TENSOR: _new_tensor(), DROP: _drop()}
+
+
+def _new_tensor() -> Any:
+    """``new_tensor(state, kind, dims, ndim, size_bytes, out)``: ``out`` = (tensor, data) or zeros.
+
+    The managed tensor of DLPack, its shape and its data are one request to the system, and the
+    system's own ``free`` releases it. ``kind`` is (dtype << 32) + ndim as it lies in memory.
+    """
+    state_ptr, dims_ptr, out_ptr = words("state"), words("dims"), words("out")
+    kind, ndim, size = (tirx.Var(n, "int64") for n in ("kind", "ndim", "size"))
+    block = Block()
+    state, out = block.declare("s", state_ptr, "int64"), block.declare("o", out_ptr, "int64")
+    dims = block.declare("d", dims_ptr, "int64")
+    block.store(out, 0, i64(0))
+    kept = block.bind("kept", tirx.And(size >= KEPT_BYTES, size <= state[i64(RESULT_LIMIT)]))
+    with block.when(kept):
+        _reuse(block, state, (kind, size), out)
+        with block.when(tirx.NE(out[i64(0)], i64(0))):
+            _reshape(block, out[i64(0)], dims, ndim)
+    with block.when(tirx.EQ(out[i64(0)], i64(0))):
+        with block.when(kept):
+            _make_room(block, state, size)
+        _make(block, state, (kind, dims, ndim, size), out)
+        with block.when(tirx.And(kept, tirx.NE(out[i64(0)], i64(0)))):
+            _keep(block, state, out[i64(0)], size)
+    return prim_func([state_ptr, kind, dims_ptr, ndim, size, out_ptr], block.stmt())
+
+
+def _make(block: Block, state: Buffer, wanted: tuple[Any, ...], out: Buffer) -> None:
+    """A tensor in memory from the system; without any, all kept memory is given back first."""
+    kind, dims, ndim, size = wanted
+    raw = block.alloc("raw", 1, "int64")
+    block.store(raw, 0, i64(0))
+    with block.when(tirx.And(size >= 0, size < i64(1 << 62))):
+        total = ndim * 8 + size + (8 * MANAGED_WORDS + 64)
+        block.store(raw, 0, bits_of(block.bind("got", allocate(total))))
+        with block.when(tirx.EQ(raw[i64(0)], i64(0))):
+            block.eval(call(TRIM, state.data))
+            block.store(raw, 0, bits_of(block.bind("again", allocate(total))))
+    with block.when(tirx.NE(raw[i64(0)], i64(0))):
+        base = block.bind("base", raw[i64(0)])
+        managed = _at(block, base)
+        data = block.bind("data", aligned(base + ndim * 8 + 8 * MANAGED_WORDS))
+        if sys.platform == "linux":
+            with block.when(size >= HUGE_BYTES):
+                block.eval(_prefer_huge_pages(base, total))
+        shape = block.bind("shape", base + 8 * MANAGED_WORDS)
+        fields = (1, 0, state[i64(FREE)], 0, data, 1, kind, shape, 0, 0)
+        for k, value in enumerate(fields):
+            block.store(managed, k, i64(value))
+        with block.loop("axis", ndim) as axis:
+            block.store(managed, i64(MANAGED_WORDS) + axis, dims[axis])
+        block.store(out, 1, data)
+        status = O.call_extern(
+            "int32",
+            "TVMFFITensorFromDLPackVersioned",
+            as_pointer(base),
+            i32(0),
+            i32(0),
+            out.data,
+        )
+        with block.when(tirx.NE(block.bind("status", status), i32(0))):
+            block.store(out, 0, i64(0))
+            block.eval(release(base))
+
+
+def _prefer_huge_pages(address: Expr, size_bytes: Expr) -> Expr:
+    """Advice for a large fresh block: a fault for each 2 MiB instead of each 4 KiB."""
+    begin = tirx.floordiv(address + (PAGE_BYTES - 1), i64(PAGE_BYTES)) * PAGE_BYTES
+    count = tirx.Cast("uint64", address + size_bytes - begin)
+    return O.call_extern("int32", "madvise", as_pointer(begin), count, i32(MADV_HUGEPAGE))
+
+
+def _at(block: Block, address: Expr) -> Buffer:
+    """The words at an address."""
+    kind = PointerType(PrimType("int64"), "global")
+    return block.declare("words", block.bind("words", tirx.reinterpret(kind, address)), "int64")
+
+
+def _entry(k: Expr) -> Expr:
+    return i64(RESULT_ENTRIES) + k * 2
+
+
+def _idle(block: Block, tensor: Expr) -> Expr:
+    """Whether only the program holds a tensor.
+
+    Nobody else can take a reference then. The count is read without a barrier: whatever is written
+    into the tensor depends on it, and a processor does not write on a guess.
+    """
+    return tirx.EQ(_at(block, tensor)[i64(REFERENCES)], i64(ONE_REFERENCE))
+
+
+def _reuse(block: Block, state: Buffer, wanted: tuple[Expr, Expr], out: Buffer) -> None:
+    """The smallest tensor that is idle, of the kind and large enough, with a reference more."""
+    kind, size = wanted
+    room = block.alloc("room", 1, "int64")
+    block.store(room, 0, size + tirx.truncdiv(size, i64(SLACK)) + 1)
+    lock(block, state.data, "lock")
+    with block.loop("k", KEPT_RESULTS) as k:
+        tensor = block.bind("tensor", state[_entry(k)])
+        found = block.bind("found", state[_entry(k) + 1])
+        # An empty entry has no room at all.
+        with block.when(tirx.And(found >= size, found < room[i64(0)])):
+            same = tirx.EQ(_at(block, tensor)[i64(KIND)], kind)
+            with block.when(tirx.And(same, _idle(block, tensor))):
+                block.store(room, 0, found)
+                block.store(out, 0, tensor)
+    with block.when(tirx.NE(out[i64(0)], i64(0))):
+        block.eval(_count(out[i64(0)], "IncRef"))
+        block.store(out, 1, _at(block, out[i64(0)])[i64(DATA)])
+    lock(block, state.data, "unlock")
+
+
+def _count(tensor: Expr, verb: str) -> Expr:
+    return O.call_extern("int32", f"TVMFFIObject{verb}", as_pointer(tensor))
+
+
+def _reshape(block: Block, tensor: Expr, dims: Buffer, ndim: Expr) -> None:
+    fields = _at(block, tensor)
+    shape, strides = _at(block, fields[i64(SHAPE)]), _at(block, fields[i64(STRIDES)])
+    step = block.alloc("step", 1, "int64")
+    block.store(step, 0, i64(1))
+    with block.loop("k", ndim) as k:
+        axis = block.bind("axis", ndim - 1 - k)
+        block.store(shape, axis, dims[axis])
+        block.store(strides, axis, step[i64(0)])
+        block.store(step, 0, step[i64(0)] * dims[axis])
+
+
+def _make_room(block: Block, state: Buffer, size: Expr) -> None:
+    """Let go of results until one of ``size`` bytes fits; those first that nobody else holds."""
+    gone = _none_gone(block)
+    lock(block, state.data, "lock")
+    for any_result in (False, True):
+        with block.loop("j", KEPT_RESULTS) as j:
+            k = block.bind("k", tirx.truncmod(state[i64(NEXT_RESULT)] + j, i64(KEPT_RESULTS)))
+            full = state[i64(RESULTS)] + size > state[i64(RESULT_LIMIT)]
+            with block.when(tirx.And(tirx.NE(state[_entry(k)], i64(0)), full)):
+                idle = tirx.const(True, "bool") if any_result else _idle(block, state[_entry(k)])
+                with block.when(idle):
+                    _let_go(block, state, k, gone)
+    lock(block, state.data, "unlock")
+    _release_all(block, gone)
+
+
+def _keep(block: Block, state: Buffer, tensor: Expr, size: Expr) -> None:
+    """Keep a reference to a new tensor, in place of the oldest, if it still fits the limit."""
+    gone, place = _none_gone(block), block.alloc("place", 1, "int64")
+    lock(block, state.data, "lock")
+    with block.when(state[i64(RESULTS)] + size <= state[i64(RESULT_LIMIT)]):
+        block.store(place, 0, state[i64(NEXT_RESULT)])
+        with block.loop("k", KEPT_RESULTS) as k, block.when(tirx.EQ(state[_entry(k)], i64(0))):
+            block.store(place, 0, k)
+        k = block.bind("k", place[i64(0)])
+        _let_go(block, state, k, gone)
+        block.eval(_count(tensor, "IncRef"))
+        block.store(state, _entry(k), tensor)
+        block.store(state, _entry(k) + 1, size)
+        block.store(state, RESULTS, state[i64(RESULTS)] + size)
+        block.store(state, NEXT_RESULT, tirx.truncmod(k + 1, i64(KEPT_RESULTS)))
+    lock(block, state.data, "unlock")
+    _release_all(block, gone)
+
+
+def _none_gone(block: Block) -> Buffer:
+    gone = block.alloc("gone", KEPT_RESULTS, "int64")
+    with block.loop("k", KEPT_RESULTS) as k:
+        block.store(gone, k, i64(0))
+    return gone
+
+
+def _let_go(block: Block, state: Buffer, k: Expr, gone: Buffer) -> None:
+    """Take entry ``k`` out; its reference is dropped after the lock, for that may unmap pages."""
+    block.store(gone, k, state[_entry(k)])
+    block.store(state, RESULTS, state[i64(RESULTS)] - state[_entry(k) + 1])
+    block.store(state, _entry(k), i64(0))
+    block.store(state, _entry(k) + 1, i64(0))
+
+
+def _release_all(block: Block, gone: Buffer) -> None:
+    with block.loop("k", KEPT_RESULTS) as k, block.when(tirx.NE(gone[k], i64(0))):
+        block.eval(_count(gone[k], "DecRef"))
+
+
+def _drop() -> Any:
+    """``drop(state)``: keep no result any more."""
+    state_ptr = words("state")
+    block = Block()
+    state = block.declare("s", state_ptr, "int64")
+    gone = _none_gone(block)
+    lock(block, state_ptr, "lock")
+    with block.loop("k", KEPT_RESULTS) as k:
+        _let_go(block, state, k, gone)
+    lock(block, state_ptr, "unlock")
+    _release_all(block, gone)
+    return prim_func([state_ptr], block.stmt())

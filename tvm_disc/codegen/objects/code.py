@@ -1,0 +1,417 @@
+"""Host code on boxed values: blocks, counts, branches, calls, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import as_pointer, element_bytes
+from tvm_disc.codegen.host.regions import RegionEmitter
+from tvm_disc.codegen.objects.flat import DECODE, ENCODE, MEASURE
+from tvm_disc.codegen.objects.heap import (
+    ALLOC,
+    BASE_ERRORS,
+    FREE,
+    NO_ERROR,
+    RELEASE,
+    START,
+    TENSOR_FLAG,
+    Reg,
+    Word,
+    data_offset,
+    is_block,
+    word_pointer,
+    words,
+)
+from tvm_disc.codegen.objects.refcount import (
+    BoxCopy,
+    BoxInstruction,
+    Choose,
+    Decode,
+    Drop,
+    Dup,
+    Encode,
+    Fail,
+    GetField,
+    HasTag,
+    Invoke,
+    MakeClosure,
+    MakeNode,
+    Measure,
+    Return,
+    SetField,
+    Unbox,
+    View,
+    last_calls,
+)
+from tvm_disc.codegen.plan.program import (
+    Box,
+    Home,
+    HostFunction,
+    Instruction,
+    Region,
+    Storage,
+    Value,
+)
+from tvm_disc.tir.builder import Buffer, byte_offset, call, i64
+from tvm_disc.tir.index import mul, product
+
+Expr: TypeAlias = Any
+DISPATCH, RAISE = GlobalVar("tvm_disc_dispatch"), GlobalVar("tvm_disc_raise")
+BLOCK_HEADER_BYTES = 64
+
+
+class Errors:
+    """What can go wrong at run time, by code."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, str, str]] = list(BASE_ERRORS)
+
+    def code(self, kind: str, message: str) -> int:
+        """The code of an error."""
+        for code, k, m in self.rows:
+            if (k, m) == (kind, message):
+                return code
+        self.rows.append((len(self.rows) + 1, kind, message))
+        return len(self.rows)
+
+
+class ObjectEmitter(RegionEmitter):
+    """Emits instructions on boxes. ``heap`` is None in programs without them."""
+
+    def __init__(
+        self,
+        constant_offsets: Sequence[int],
+        functions: Mapping[HostFunction, Any],
+        errors: Errors,
+    ) -> None:
+        super().__init__(constant_offsets)
+        self.host_functions, self.errors = functions, errors
+        self.heap: Any = None
+        self.regs: Buffer = None
+        self.boxes: dict[Box, Expr] = {}
+        self.emitters: dict[type, Callable[[Any], None]] = {
+            Unbox: self._unbox,
+            View: self._view,
+            BoxCopy: self._box_copy,
+            MakeNode: lambda i: self._new_node(i.target, i.tag, i.fields),
+            MakeClosure: lambda i: self._closure(i),
+            GetField: self._get_field,
+            SetField: self._set_field,
+            Choose: self._choose,
+            Invoke: self._invoke,
+            Return: self._return,
+            Fail: lambda i: self.stop(self.errors.code("ValueError", i.message)),
+            Dup: lambda i: self._dup(self.boxes[i.box], i.box.value is not None),
+            Drop: lambda i: self._drop(self.boxes[i.box], i.box.value is not None),
+            Decode: self._decode,
+            Measure: self._measure,
+            Encode: self._encode,
+        }
+
+    # -- the heap of the entry function --------------------------------------------------------
+
+    def start_heap(self) -> None:
+        """Begin a heap."""
+        cell = self.block.alloc("heap_cell", 1, "int64")
+        self.block.eval(call(START, self.state, cell.data))
+        address = self.block.bind("heap_at", cell[i64(0)])
+        self._assert(tirx.NE(address, i64(0)), "out of memory", "MemoryError")
+        self.heap = self.block.bind("heap", tirx.reinterpret(word_pointer(), address))
+        self.regs = self.block.declare("regs", self.heap, "int64")
+        self.block.store(self.regs, Reg.STACK, address_on_stack(self))
+        self.block.store(self.regs, Reg.CONSTANTS, tirx.reinterpret("int64", self.constants))
+        self.block.store(self.regs, Reg.PROFILE, self.profile)
+
+    def stop_heap(self, verify: bool) -> None:
+        """Give the heap back; with ``verify`` it must be empty."""
+        live = self.block.bind("live", self.regs[i64(Reg.LIVE)])
+        self.block.eval(call(RELEASE, self.heap))
+        self.heap = None
+        if verify:
+            self._assert(tirx.EQ(live, i64(0)), "blocks are left at the end of the call")
+
+    def _abandon(self) -> None:
+        if self.heap is None:
+            super()._abandon()
+            return
+        self.block.eval(call(RELEASE, self.heap))
+        if self.allocated:
+            self._abandon_outputs()
+        self._count_call(-1)
+
+    # -- errors --------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Leave with the error in ``Reg.ERROR``."""
+        code = self.block.bind("code", self.regs[i64(Reg.ERROR)])
+        self._abandon()
+        self.block.eval(raised(code, self.null))
+
+    def stop(self, code: int) -> None:
+        """Leave with an error."""
+        self.block.store(self.regs, Reg.ERROR, i64(code))
+        self.leave()
+
+    def _check_error(self) -> None:
+        with self.block.when(tirx.NE(self.regs[i64(Reg.ERROR)], i64(NO_ERROR))):
+            self.leave()
+
+    # -- memory --------------------------------------------------------------------------------
+
+    def _block(self, size_bytes: Expr) -> Expr:
+        out = self.block.alloc("out", 1, "int64")
+        self.block.eval(call(ALLOC, self.heap, i64(size_bytes), out.data))
+        made = self.block.bind("block", out[i64(0)])
+        with self.block.when(tirx.EQ(made, i64(0))):
+            self.leave()
+        return made
+
+    def _alloc(self, size_bytes: Expr) -> Expr:
+        if self.heap is None:
+            return super()._alloc(size_bytes)
+        made = self._block(i64(size_bytes) + BLOCK_HEADER_BYTES)
+        return self.block.bind("ws", as_pointer(made + BLOCK_HEADER_BYTES))
+
+    def _free(self, pointer: Expr) -> None:
+        if self.heap is None:
+            super()._free(pointer)
+            return
+        address = tirx.reinterpret("int64", pointer) - BLOCK_HEADER_BYTES
+        self.block.eval(call(FREE, self.heap, address))
+
+    def _place(self, storage: Storage) -> Expr:
+        return self.places[storage] if storage.home is Home.BOX else super()._place(storage)
+
+    def _settle(self, storage: Storage) -> None:
+        if storage.home is not Home.BOX:
+            super()._settle(storage)
+        elif storage not in self.places:
+            assert storage.box is not None and storage.box.value is not None
+            self._tensor(storage.box, storage.box.value, storage)
+
+    def _tensor(self, box: Box, value: Value, storage: Storage) -> None:
+        """A block for a tensor whose elements come later."""
+        size = mul(product(value.shape), element_bytes(value.dtype))
+        start = data_offset(len(value.shape))
+        made = self._block(i64(size) + start)
+        data = self.block.bind("elements", made + start)
+        self._header(made, value, 0, i64(0), data)
+        self.boxes[box] = made
+        self.places[storage] = self.block.bind(storage.name, as_pointer(data))
+
+    def _header(self, made: Expr, value: Value, children: int, owner: Expr, data: Expr) -> None:
+        fields = words(self.block, made)
+        tag = TENSOR_FLAG + element_bytes(value.dtype) * 256 + len(value.shape)
+        rows = [(Word.TAG, i64(tag)), (Word.CHILDREN, i64(children)), (Word.OWNER, owner)]
+        rows += [(Word.DATA, data)]
+        rows += [(Word.DIMS + a, i64(d)) for a, d in enumerate(value.shape)]
+        for word, content in rows:
+            self.block.store(fields, word, content)
+
+    # -- instructions --------------------------------------------------------------------------
+
+    def _instruction(self, instruction: Instruction, region: Region) -> None:
+        if isinstance(instruction, BoxInstruction):
+            self.emitters[type(instruction)](instruction)
+        else:
+            super()._instruction(instruction, region)
+
+    def _unbox(self, instruction: Unbox) -> None:
+        fields = words(self.block, self.boxes[instruction.box])
+        for axis, symbol in enumerate(instruction.binds):
+            if symbol is not None:
+                self.block.define(symbol, fields[i64(Word.DIMS + axis)])
+        data = self.block.bind("data", as_pointer(fields[i64(Word.DATA)]))
+        self.places[instruction.value.storage] = data
+
+    def _view(self, instruction: View) -> None:
+        value, owner = instruction.value, instruction.owner
+        at = self.block.bind("at", tirx.reinterpret("int64", self._place(value.storage)))
+        made = self._block(i64((Word.DIMS + len(value.shape)) * 8))
+        held = i64(0) if owner is None else self.boxes[owner]
+        self._header(made, value, 0 if owner is None else 1, held, at)
+        self.boxes[instruction.target] = made
+
+    def _box_copy(self, instruction: BoxCopy) -> None:
+        value = instruction.value
+        copy = Storage(Home.BOX, i64(0), "copy", box=instruction.target)
+        self._tensor(instruction.target, value, copy)
+        source = self.block.declare("from", self._typed(value.storage, "int8"), "int8")
+        target = self.block.declare("to", byte_offset(self.places[copy], 0, "int8"), "int8")
+        size = mul(product(value.shape), element_bytes(value.dtype))
+        with self.block.loop("b", i64(size)) as b:
+            self.block.store(target, b, source[b])
+
+    def _new_node(self, target: Box, tag: int, fields: Sequence[Box]) -> None:
+        if not fields:
+            self.boxes[target] = i64(2 * tag + 1)
+            return
+        made = self._block(i64((Word.FIRST + len(fields)) * 8))
+        inner = words(self.block, made)
+        self.block.store(inner, Word.TAG, i64(tag))
+        self.block.store(inner, Word.CHILDREN, i64(len(fields)))
+        for k, child in enumerate(fields):
+            self.block.store(inner, Word.FIRST + k, self.boxes[child])
+        self.boxes[target] = made
+
+    def _closure(self, instruction: MakeClosure) -> None:
+        self._new_node(instruction.target, instruction.function.index, instruction.captures)
+
+    def _get_field(self, instruction: GetField) -> None:
+        fields = words(self.block, self.boxes[instruction.source])
+        child = self.block.bind("child", fields[i64(Word.FIRST + instruction.index)])
+        self.boxes[instruction.target] = child
+        self._dup(child, instruction.target.value is not None)
+
+    def _set_field(self, instruction: SetField) -> None:
+        fields = words(self.block, self.boxes[instruction.source])
+        old = self.block.bind("old", fields[i64(Word.FIRST)])
+        self.block.store(fields, Word.FIRST, self.boxes[instruction.value])
+        self._drop(old)
+
+    def _dup(self, address: Expr, tensor: bool = False) -> None:
+        """One reference more; ``tensor`` if it is known to be one, which is always a block."""
+        if isinstance(address, tirx.IntImm):
+            return
+        with nullcontext() if tensor else self.block.when(is_block(address)):
+            fields = words(self.block, address)
+            self.block.store(fields, Word.COUNT, fields[i64(Word.COUNT)] + 1)
+
+    def _drop(self, address: Expr, tensor: bool = False) -> None:
+        if isinstance(address, tirx.IntImm):
+            return
+        with nullcontext() if tensor else self.block.when(is_block(address)):
+            fields = words(self.block, address)
+            left = self.block.bind("left", fields[i64(Word.COUNT)] - 1)
+            self.block.store(fields, Word.COUNT, left)
+            with self.block.when(tirx.EQ(left, i64(0))):
+                self.block.eval(call(FREE, self.heap, address))
+
+    # -- branches ------------------------------------------------------------------------------
+
+    def _choose(self, instruction: Choose) -> None:
+        cells = [self.block.alloc("chosen", 1, "int64") for _ in instruction.outcomes]
+        taken = self._taken(instruction.cond)
+        with self.block.when(taken):
+            self._chosen(instruction.then_region, cells)
+        with self.block.otherwise():
+            self._chosen(instruction.else_region, cells)
+        for box, cell in zip(instruction.outcomes, cells, strict=True):
+            self.boxes[box] = self.block.bind("outcome", cell[i64(0)])
+
+    def _taken(self, cond: Storage | HasTag) -> Expr:
+        if isinstance(cond, Storage):
+            return self._condition(cond)
+        address = self.boxes[cond.box]
+        if cond.plain:
+            return self.block.bind("taken", tirx.EQ(address, i64(2 * cond.tag + 1)))
+        cell = self.block.alloc("tag", 1, "int64")
+        self.block.store(cell, 0, i64(-1))
+        with self.block.when(is_block(address)):
+            self.block.store(cell, 0, words(self.block, address)[i64(Word.TAG)])
+        return self.block.bind("taken", tirx.EQ(cell[i64(0)], i64(cond.tag)))
+
+    def _chosen(self, region: Region, cells: Sequence[Buffer]) -> None:
+        self._open_region(region)
+        for instruction in region.instructions:
+            self._instruction(instruction, region)
+        if region.instructions and isinstance(region.instructions[-1], Fail):
+            self.open_cells.pop()
+            self.workspaces.pop()
+            return
+        for box, cell in zip(region.boxes, cells, strict=True):
+            self.block.store(cell, 0, self.boxes[box])
+        self._close_region()
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def _push(self, instruction: Invoke) -> int:
+        """Put arguments where the callee finds them; how many."""
+        for k, box in enumerate(instruction.args):
+            self.block.store(self.regs, Reg.ARGS + k, self.boxes[box])
+        count = len(instruction.args)
+        if isinstance(instruction.callee, Box):
+            address = self.boxes[instruction.callee]
+            self._push_captures(address, count)
+        return count
+
+    def _push_captures(self, address: Expr, count: int) -> None:
+        """What a closure captures follows its arguments; its function goes into ``Reg.NEXT``."""
+        next_ = Reg.NEXT
+        self.block.store(self.regs, next_, tirx.shift_right(address, i64(1)))
+        with self.block.when(is_block(address)):
+            fields = words(self.block, address)
+            self.block.store(self.regs, next_, fields[i64(Word.TAG)])
+            with self.block.loop("k", fields[i64(Word.CHILDREN)]) as k:
+                child = self.block.bind("child", fields[Word.FIRST + k])
+                self._dup(child)
+                self.block.store(self.regs, Reg.ARGS + count + k, child)
+        self._drop(address)
+
+    def _invoke(self, instruction: Invoke) -> None:
+        callee = instruction.callee
+        if instruction.last:
+            self.invoke_last(instruction)
+            return
+        self._push(instruction)
+        if isinstance(callee, HostFunction):
+            self.block.eval(call(self.host_functions[callee], self.heap))
+            if any(c.callee is not callee for c in last_calls(callee.region)):
+                with self.block.when(tirx.NE(self.regs[i64(Reg.NEXT)], i64(0))):
+                    self.block.eval(call(DISPATCH, self.heap))
+        else:
+            self.block.eval(call(DISPATCH, self.heap))
+        self._check_error()
+        for k, box in enumerate(instruction.results):
+            self.boxes[box] = self.block.bind("got", self.regs[i64(Reg.RESULTS + k)])
+
+    def invoke_last(self, instruction: Invoke) -> None:
+        """A call that replaces the caller: whoever called it makes the call (a trampoline)."""
+        self._push(instruction)
+        if isinstance(instruction.callee, HostFunction):
+            self.block.store(self.regs, Reg.NEXT, i64(instruction.callee.index))
+
+    def _return(self, instruction: Return) -> None:
+        for k, box in enumerate(instruction.boxes):
+            self.block.store(self.regs, Reg.RESULTS + k, self.boxes[box])
+
+    # -- the border ----------------------------------------------------------------------------
+
+    def _decode(self, instruction: Decode) -> None:
+        out = self.block.alloc("out", 1, "int64")
+        codes = self._typed(instruction.codes.storage, "int64")
+        blob = tirx.reinterpret("int64", self._place(instruction.blob.storage))
+        self.block.eval(call(DECODE, self.heap, codes, blob, out.data))
+        self._check_error()
+        self.boxes[instruction.target] = self.block.bind("input", out[i64(0)])
+
+    def _measure(self, instruction: Measure) -> None:
+        out = self.block.alloc("sizes", 2, "int64")
+        self.block.eval(call(MEASURE, self.heap, self.boxes[instruction.source], out.data))
+        self._check_error()
+        self.block.define(instruction.words, out[i64(0)])
+        self.block.define(instruction.blob_bytes, out[i64(1)])
+
+    def _encode(self, instruction: Encode) -> None:
+        codes = self._typed(instruction.codes.storage, "int64")
+        blob = self._typed(instruction.blob.storage, "int8")
+        root = self.boxes[instruction.source]
+        self.block.eval(call(ENCODE, self.heap, root, codes, blob))
+
+
+def raised(code: Expr, null: Expr) -> Expr:
+    """A call that raises: the caller returns with the error."""
+    return O.call_cpacked(str(RAISE.name_hint), code, null)
+
+
+def address_on_stack(emitter: RegionEmitter) -> Expr:
+    """Roughly where the stack is now."""
+    probe = emitter.block.alloc("probe", 1, "int64")
+    emitter.block.store(probe, 0, i64(0))
+    return emitter.block.bind("here", tirx.reinterpret("int64", O.address_of(probe[i64(0)])))

@@ -1,0 +1,281 @@
+"""Instructions on blocks with reference counts.
+
+``consumed`` boxes give their reference away, ``used`` ones are only looked at, ``made`` ones come
+with a reference of their own. :mod:`ownership` inserts ``Dup`` and ``Drop`` accordingly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tvm_disc.codegen.plan.program import Box, HostFunction, Instruction, Region, Storage, Value
+
+Expr: TypeAlias = Any
+
+
+@dataclass(eq=False)
+class BoxInstruction(Instruction):
+    """Base of the instructions on boxes."""
+
+    @property
+    def consumed(self) -> list[Box]:
+        """Boxes whose reference it takes."""
+        return []
+
+    @property
+    def used(self) -> list[Box]:
+        """Boxes it looks at."""
+        return []
+
+    @property
+    def made(self) -> list[Box]:
+        """Boxes it defines."""
+        return []
+
+
+@dataclass(eq=False)
+class Unbox(BoxInstruction):
+    """Look into a box that holds a tensor; symbols in ``binds`` get its dims."""
+
+    value: Value
+    box: Box
+    binds: list[Any]  # one symbol per dim, or None
+
+    @property
+    def used(self) -> list[Box]:
+        return [self.box]
+
+
+@dataclass(eq=False)
+class View(BoxInstruction):
+    """Box a tensor that lies elsewhere: in ``owner``, which is kept alive, or in memory that
+    outlives the call."""
+
+    target: Box
+    value: Value
+    owner: Box | None
+
+    @property
+    def consumed(self) -> list[Box]:
+        return [] if self.owner is None else [self.owner]
+
+    @property
+    def made(self) -> list[Box]:
+        return [self.target]
+
+    def reads(self) -> list[Storage]:
+        return [self.value.storage]
+
+
+@dataclass(eq=False)
+class BoxCopy(BoxInstruction):
+    """Box a copy of a tensor."""
+
+    target: Box
+    value: Value
+
+    @property
+    def made(self) -> list[Box]:
+        return [self.target]
+
+    def reads(self) -> list[Storage]:
+        return [self.value.storage]
+
+
+@dataclass(eq=False)
+class MakeNode(BoxInstruction):
+    """A node with a tag and fields; without fields it is a number, not a block."""
+
+    target: Box
+    tag: int
+    fields: list[Box]
+
+    @property
+    def consumed(self) -> list[Box]:
+        return self.fields
+
+    @property
+    def made(self) -> list[Box]:
+        return [self.target]
+
+
+@dataclass(eq=False)
+class MakeClosure(BoxInstruction):
+    """A function and what it captures."""
+
+    target: Box
+    function: HostFunction
+    captures: list[Box]
+
+    @property
+    def consumed(self) -> list[Box]:
+        return self.captures
+
+    @property
+    def made(self) -> list[Box]:
+        return [self.target]
+
+
+@dataclass(eq=False)
+class GetField(BoxInstruction):
+    """A field of a node, or the content of a reference."""
+
+    target: Box
+    source: Box
+    index: int
+
+    @property
+    def used(self) -> list[Box]:
+        return [self.source]
+
+    @property
+    def made(self) -> list[Box]:
+        return [self.target]
+
+
+@dataclass(eq=False)
+class SetField(BoxInstruction):
+    """Replace the content of a reference."""
+
+    source: Box
+    value: Box
+
+    @property
+    def consumed(self) -> list[Box]:
+        return [self.value]
+
+    @property
+    def used(self) -> list[Box]:
+        return [self.source]
+
+
+@dataclass(eq=False)
+class HasTag:
+    """A condition: which constructor made a node; ``plain`` ones have no fields."""
+
+    box: Box
+    tag: int
+    plain: bool
+
+
+@dataclass(eq=False)
+class Choose(BoxInstruction):
+    """Run one of two regions; the boxes they yield become ``outcomes``."""
+
+    cond: Storage | HasTag
+    then_region: Region
+    else_region: Region
+    outcomes: list[Box] = field(default_factory=list)
+
+    @property
+    def used(self) -> list[Box]:
+        return [self.cond.box] if isinstance(self.cond, HasTag) else []
+
+    @property
+    def made(self) -> list[Box]:
+        return self.outcomes
+
+    def regions(self) -> list[Region]:
+        return [self.then_region, self.else_region]
+
+    def reads(self) -> list[Storage]:
+        return [self.cond] if isinstance(self.cond, Storage) else []
+
+
+@dataclass(eq=False)
+class Invoke(BoxInstruction):
+    """Call a function, or a closure; ``last`` calls replace the caller."""
+
+    callee: HostFunction | Box
+    args: list[Box]
+    results: list[Box]
+    last: bool = False
+
+    @property
+    def consumed(self) -> list[Box]:
+        return [*self.args, self.callee] if isinstance(self.callee, Box) else self.args
+
+    @property
+    def made(self) -> list[Box]:
+        return self.results
+
+
+def last_calls(region: Region) -> list[Invoke]:
+    """The calls of a function's body that replace it."""
+    found = [i for i in region.instructions if isinstance(i, Invoke) and i.last]
+    return found + [c for i in region.instructions for r in i.regions() for c in last_calls(r)]
+
+
+@dataclass(eq=False)
+class Return(BoxInstruction):
+    """Give the results to the caller."""
+
+    boxes: list[Box]
+
+    @property
+    def consumed(self) -> list[Box]:
+        return self.boxes
+
+
+@dataclass(eq=False)
+class Fail(BoxInstruction):
+    """Stop with an error; every block is released with the heap."""
+
+    message: str
+
+
+@dataclass(eq=False)
+class Decode(BoxInstruction):
+    """Build an input from its flat form."""
+
+    target: Box
+    codes: Value
+    blob: Value
+
+    @property
+    def made(self) -> list[Box]:
+        return [self.target]
+
+    def reads(self) -> list[Storage]:
+        return [self.codes.storage, self.blob.storage]
+
+
+@dataclass(eq=False)
+class Measure(BoxInstruction):
+    """Bind how long the flat form of a result is: words of codes, bytes of tensors."""
+
+    source: Box
+    words: Any
+    blob_bytes: Any
+
+    @property
+    def used(self) -> list[Box]:
+        return [self.source]
+
+
+@dataclass(eq=False)
+class Encode(BoxInstruction):
+    """Write the flat form of the result that was measured last."""
+
+    source: Box
+    codes: Value
+    blob: Value
+
+    @property
+    def used(self) -> list[Box]:
+        return [self.source]
+
+
+@dataclass(eq=False)
+class Dup(BoxInstruction):
+    """One more reference."""
+
+    box: Box
+
+
+@dataclass(eq=False)
+class Drop(BoxInstruction):
+    """One reference less; the last one frees the block and what only it held."""
+
+    box: Box

@@ -1,0 +1,1 @@
+"""The host program before it is code: order, ownership, memory, kernels."""

@@ -1,0 +1,273 @@
+"""Sizes as text: an integer expression over dims that anyone can read and evaluate."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.codegen.plan.placement import rounded, tops
+from tvm_disc.codegen.plan.program import Region
+from tvm_disc.errors import Unsupported
+
+Expr: TypeAlias = Any
+
+MAX_STACKS = 8  # that may be the highest, in one expression
+READABLE = 4000  # characters of one expression
+LONG = 40  # characters of a part that has a name
+
+_OPERATORS: dict[type, str] = {
+    tirx.Add: "+",
+    tirx.Sub: "-",
+    tirx.Mul: "*",
+    tirx.FloorDiv: "//",
+    tirx.Div: "//",
+    tirx.FloorMod: "%",
+    tirx.Mod: "%",
+    tirx.EQ: "==",
+    tirx.NE: "!=",
+    tirx.LT: "<",
+    tirx.LE: "<=",
+    tirx.GT: ">",
+    tirx.GE: ">=",
+    tirx.And: "and",
+    tirx.Or: "or",
+}
+
+
+def formula(expr: Expr) -> str:
+    """An integer expression in Python's syntax.
+
+    Raises:
+        Unsupported: an expression that is not arithmetic on dims.
+    """
+    return _text(expr, formula)
+
+
+def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
+    """An expression over the texts that ``inner`` has for its operands."""
+    if isinstance(expr, int):
+        return str(expr)
+    if isinstance(expr, tirx.IntImm):
+        return str(int(expr.value))
+    if isinstance(expr, tirx.Var):
+        return str(expr.name)
+    if isinstance(expr, tirx.Max | tirx.Min):
+        name = "max" if isinstance(expr, tirx.Max) else "min"
+        return f"{name}({inner(expr.a)}, {inner(expr.b)})"
+    if isinstance(expr, tirx.Select):
+        taken, other = inner(expr.true_value), inner(expr.false_value)
+        return f"({taken} if {inner(expr.condition)} else {other})"
+    symbol = _OPERATORS.get(type(expr))
+    if symbol is None:
+        raise Unsupported(f"no formula for {expr}")
+    return f"({inner(expr.a)} {symbol} {inner(expr.b)})"
+
+
+class Formulas:
+    """Formulas of many expressions that share parts: what is long has a name, and is told once.
+
+    The sizes of a model's kernels are made of one another's: written out, they grow exponentially
+    with its depth.
+
+    Attributes:
+        steps: ``name = text``, each over the names before it.
+        dims: the variables met.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.dims: set[str] = set()
+        self._names: dict[str, str] = {}
+        self._texts: dict[int, str] = {}
+        self._seen: list[Expr] = []  # alive, so that no other object takes its place
+        self._lengths: dict[str, int] = {}
+
+    def text(self, expr: Expr) -> str:
+        """The formula of an expression.
+
+        Raises:
+            Unsupported: an expression that is not arithmetic on dims.
+        """
+        if isinstance(expr, int):
+            return str(expr)
+        if (key := hash(expr)) not in self._texts:
+            self._seen.append(expr)
+            if isinstance(expr, tirx.Var):
+                self.dims.add(str(expr.name))
+            self._texts[key] = self._named(_text(expr, self.text))
+        return self._texts[key]
+
+    def _named(self, text: str) -> str:
+        if len(text) < LONG:
+            return text
+        if text not in self._names:
+            name = self._names[text] = f"_t{len(self._names)}"
+            parts = re.findall(r"\b_t\d+\b", text)
+            self._lengths[name] = len(text) + sum(self._lengths.get(p, 0) for p in parts)
+            self.steps.append(f"{name} = {text}")
+        return self._names[text]
+
+    def whole(self, text: str) -> int:
+        """How long a formula would be without names."""
+        return self._lengths.get(text, len(text))
+
+    def values(self, texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
+        """The values of formulas."""
+        known = _after(self.steps, dims)
+        return [int(_value(_parsed(text), known)) for text in texts]
+
+
+def workspace_formula(region: Region) -> str:
+    """Bytes of a region's workspace: the highest stack of slots, each slot rounded up.
+
+    One expression while that is short. Otherwise parts of it, and the end of each slot, have
+    names: ``_a0 = align(4*n); _s0 = _a0; _s1 = _s0 + _a0; max(_s1, ...)``.
+    """
+    shared = Formulas()
+    sizes = [shared.text(slot.size_bytes) for slot in region.slots]
+    if sum(map(shared.whole, dict.fromkeys(sizes))) > READABLE:
+        return _in_steps(region, shared.steps, sizes)
+    stacks: list[list[Counter[str]]] = []
+    for slot in region.slots:
+        below = [stack for k in slot.above for stack in stacks[k]] or [Counter[str]()]
+        size = formula(slot.size_bytes)
+        stacks.append(_highest([stack + Counter([size]) for stack in below]))
+        if len(stacks[-1]) > MAX_STACKS:
+            return _in_steps(region, shared.steps, sizes)
+    highest = _highest([stack for k in tops(region.slots) for stack in stacks[k]])
+    sums = [" + ".join(f"{n} * align({size})" for size, n in s.items()) for s in highest]
+    return _tidied(_largest(sums) or "0")
+
+
+def _in_steps(region: Region, steps: Sequence[str], sizes: Sequence[str]) -> str:
+    """The end of every slot by name, then the highest."""
+    named: dict[str, str] = {}
+    for size in sizes:
+        named.setdefault(size, f"_a{len(named)}")
+    steps = [*steps, *(f"{name} = align({size})" for size, name in named.items())]
+    for k, (slot, size) in enumerate(zip(region.slots, sizes, strict=True)):
+        ground = _largest([f"_s{j}" for j in slot.above])
+        steps.append(f"_s{k} = " + (f"{ground} + " if ground else "") + named[size])
+    return "; ".join([*steps, _largest([f"_s{k}" for k in tops(region.slots)])])
+
+
+def _largest(texts: Sequence[str]) -> str:
+    return f"max({', '.join(texts)})" if len(texts) > 1 else "".join(texts)
+
+
+def under(condition: str, one: str, other: str) -> str:
+    """One formula where a condition on dims holds, else the other."""
+    (*first, yes), (*second, no) = (t.split("; ") for t in (one, _renamed(other)))
+    return "; ".join([*first, *second, f"(({yes}) if {condition} else ({no}))"])
+
+
+def _renamed(text: str) -> str:
+    """The names of steps, such that they are no other formula's."""
+    names = [step.partition(" = ")[0] for step in text.split("; ")[:-1]]
+    for name in names:
+        text = re.sub(rf"\b{name}\b", f"{name}_", text)
+    return text
+
+
+def _tidied(text: str) -> str:
+    return ast.unparse(_tidy(ast.parse(text, mode="eval").body))
+
+
+def _tidy(node: ast.AST) -> ast.expr:
+    return _Tidy().visit(node)  # type: ignore[no-any-return]
+
+
+class _Tidy(ast.NodeTransformer):
+    """Known numbers computed, factors of one left out."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        left, right = node.left, node.right
+        if isinstance(node.op, ast.Mult) and isinstance(left, ast.Constant) and left.value == 1:
+            return right
+        if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
+            return ast.Constant(_value(node, {}))
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if all(isinstance(a, ast.Constant) for a in node.args):
+            return ast.Constant(_value(node, {}))
+        return node
+
+
+def _highest(stacks: Sequence[Counter[str]]) -> list[Counter[str]]:
+    """The stacks that are not part of another."""
+    kept: list[Counter[str]] = []
+    for stack in sorted(stacks, key=lambda s: -s.total()):
+        if not any(stack <= other for other in kept):
+            kept.append(stack)
+    return kept
+
+
+_EVALUATE: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {"max": max, "min": min, "align": rounded}
+
+
+def evaluate(text: str, dims: Mapping[str, int]) -> int:
+    """The value of a formula; only arithmetic is understood."""
+    *steps, last = text.split("; ")
+    return int(_value(_parsed(last), _after(steps, dims)))
+
+
+def _after(steps: Sequence[str], dims: Mapping[str, int]) -> dict[str, int]:
+    """Dims, and what steps name."""
+    known = dict(dims)
+    for step in steps:
+        name, _, text = step.partition(" = ")
+        with suppress(ZeroDivisionError):  # under a condition that does not hold
+            known[name] = int(_value(_parsed(text), known))
+    return known
+
+
+@lru_cache(maxsize=1 << 14)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _value(node: ast.expr, dims: Mapping[str, int]) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return dims[node.id]
+    if isinstance(node, ast.BinOp):
+        return _EVALUATE[type(node.op)](_value(node.left, dims), _value(node.right, dims))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, dims)
+    if isinstance(node, ast.Compare):
+        return _EVALUATE[type(node.ops[0])](
+            _value(node.left, dims), _value(node.comparators[0], dims)
+        )
+    if isinstance(node, ast.BoolOp):
+        combine = all if isinstance(node.op, ast.And) else any
+        return combine(_value(v, dims) for v in node.values)
+    if isinstance(node, ast.IfExp):
+        return _value(node.body if _value(node.test, dims) else node.orelse, dims)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _FUNCTIONS[node.func.id](*(_value(a, dims) for a in node.args))
+    raise ValueError(f"not arithmetic: {ast.dump(node)}")

@@ -1,0 +1,169 @@
+"""The kernels of a program: one per distinct group, however often it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.nodes import Node, link_users, read_call, tensor_type
+from tvm_disc.relay_passes.bfloat16 import MOVES, PRODUCTS
+from tvm_disc.schedules.group import solver_of
+from tvm_disc.schedules.kernel import Group, Kernel, Machine
+from tvm_disc.schedules.opaque.nonzero import nonzero_kernels
+from tvm_disc.schedules.select import make_kernel
+from tvm_disc.shape import Solver, parse_constraint
+
+Expr: TypeAlias = Any
+
+
+def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
+    """The group of an outlined function, and its declared symbols in argument order."""
+    lookup: dict[Any, Node] = {}
+    params: list[Node] = []
+    declared: list[Any] = []
+    for p in func.params:
+        if isinstance(p.ty, relax.ShapeType):
+            declared = list(p.ty.values)
+            continue
+        shape, dtype = tensor_type(p.ty)
+        lookup[p] = Node("param", (), shape, dtype, var=p)
+        params.append(lookup[p])
+    nodes: list[Node] = []
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, tvm.ir.Tuple) or value in lookup:
+                continue
+            node = read_call(binding.var, value, lookup)
+            lookup[binding.var] = node
+            nodes.append(node)
+    _refuse_narrow(nodes)
+    link_users([*params, *nodes])
+    outputs = [lookup[v] for v in _output_vars(func)]
+    for node in outputs:
+        node.is_output = True
+    group = Group(name, str(func.attrs["disc.kind"]), nodes, params, outputs, _anchor(func, nodes))
+    group.constants = frozenset(params[int(k)] for k in func.attrs["disc.constants"])
+    names = {f"d{k}": symbol for k, symbol in enumerate(declared)}
+    texts = func.attrs.get("disc.facts", ())
+    group.facts = tuple(parse_constraint(str(t), names.get, names) for t in texts)
+    return group, declared
+
+
+def _refuse_narrow(nodes: Sequence[Node]) -> None:
+    """No template computes in bfloat16: a user's pass may have made an operator that does."""
+    for node in nodes:
+        dtypes = (
+            (node.dtype,) if node.op in PRODUCTS else (node.dtype, *(x.dtype for x in node.inputs))
+        )
+        if "bfloat16" in dtypes and node.op not in MOVES:
+            raise Unsupported(
+                f"{node.op.removeprefix('relax.')}: no kernel computes in bfloat16; cast its "
+                "operands to float32, and its result back"
+            )
+
+
+def _output_vars(func: Any) -> list[Any]:
+    body = func.body.body
+    bound = {b.var: b.value for block in func.body.blocks for b in block.bindings}
+    value = bound.get(body, body)
+    if isinstance(value, tvm.ir.Tuple):
+        return list(value.fields)
+    return [body]
+
+
+def _anchor(func: Any, nodes: Sequence[Node]) -> Node | None:
+    index = func.attrs.get("disc.anchor", None)
+    return None if index is None else nodes[int(index)]
+
+
+class KernelLibrary:
+    """Builds kernels on demand and shares equal ones.
+
+    Groups are equal when their functions are, up to the names of symbols and variables.
+    """
+
+    def __init__(
+        self, solver_factory: Callable[[], Solver], machine: Machine, constants: Mapping[Any, Any]
+    ) -> None:
+        self._solver_factory = solver_factory
+        self.machine = machine
+        self._constants = constants
+        self._by_hash: dict[int, list[tuple[Any, Kernel]]] = {}
+        self._by_var: dict[Any, Kernel] = {}
+        self._declared: dict[str, list[Any]] = {}
+        self._kernels: dict[str, Kernel] = {}
+        self._nonzero: dict[tuple[int, str], tuple[Kernel, Kernel, list[Any]]] = {}
+
+    def kernels(self) -> list[Kernel]:
+        """Every kernel built so far."""
+        return list(self._kernels.values())
+
+    def declared(self, kernel: Kernel) -> list[Any]:
+        """The symbols of a kernel in the order in which calls give them."""
+        return self._declared[kernel.name]
+
+    def kernel(self, gv: Any, func: Any) -> Kernel:
+        """The kernel of group function ``func``."""
+        if gv in self._by_var:
+            return self._by_var[gv]
+        key = tvm_ffi.structural_hash(func, map_free_vars=True)
+        for other, kernel in self._by_hash.get(key, []):
+            if tvm_ffi.structural_equal(func, other, map_free_vars=True):
+                self._by_var[gv] = kernel
+                return kernel
+        group, declared = read_group(self._fresh(str(gv.name_hint)), func)
+        kernel = make_kernel(group, solver_of(group), self.machine)
+        self._add(kernel, declared)
+        self._by_hash.setdefault(key, []).append((func, kernel))
+        self._by_var[gv] = kernel
+        return kernel
+
+    def _fresh(self, name: str) -> str:
+        """A name of its own: versions of a program name their groups alike."""
+        number = 1
+        unique = name
+        while unique in self._kernels:
+            number += 1
+            unique = f"{name}_v{number}"
+        return unique
+
+    def _add(self, kernel: Kernel, declared: list[Any]) -> None:
+        self._kernels[kernel.name] = kernel
+        self._declared[kernel.name] = declared
+
+    def scratch_bytes(self, kernel: Kernel, values: Mapping[Any, Expr]) -> Expr:
+        """Scratch of one call in the caller's dims."""
+        return substitute(kernel.scratch_bytes, values)
+
+    def resolve_constant(self, arg: Any) -> Any:
+        """The literal behind an operand that a kernel wants packed."""
+        constant = arg if isinstance(arg, tvm.ir.GenericConst) else self._constants.get(arg)
+        if constant is None:
+            raise Unsupported(f"operand {arg} must be a constant to be packed")
+        return constant
+
+    def nonzero(self, shape: Sequence[Expr], dtype: str) -> tuple[Kernel, Kernel, list[Expr]]:
+        """The counting and the filling kernel of ``nonzero`` for a rank and dtype."""
+        key = (len(shape), dtype)
+        if key not in self._nonzero:
+            made = nonzero_kernels(*key, self._solver_factory(), self.machine)
+            count, fill, declared, size = made
+            self._add(count, declared)
+            self._add(fill, [*declared, size])
+            self._nonzero[key] = (count, fill, declared)
+        count, fill, _ = self._nonzero[key]
+        return count, fill, list(shape)
+
+
+def substitute(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
+    """``expr`` with symbols replaced."""
+    return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda v: values.get(v, v)), order="post")
+
+
+__all__ = ["KernelLibrary", "read_group", "substitute"]

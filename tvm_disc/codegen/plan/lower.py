@@ -1,0 +1,509 @@
+"""From a fused Relax module to a host program: where tensors live, which kernel runs when.
+
+Views share their operand's storage. Tail-recursive functions become loops. What a function
+returns is written straight into a tensor allocated for the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.codegen.host.abi import element_bytes
+from tvm_disc.codegen.plan.kernels import KernelLibrary
+from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
+from tvm_disc.codegen.plan.ownership import place_counts
+from tvm_disc.codegen.plan.picks import pick_guards
+from tvm_disc.codegen.plan.program import (
+    AllocOutput,
+    Box,
+    Carried,
+    Cell,
+    Copy,
+    Define,
+    Guard,
+    Home,
+    If,
+    Launch,
+    Loop,
+    Outcome,
+    Program,
+    ReadDim,
+    Region,
+    Signature,
+    Storage,
+    Value,
+)
+from tvm_disc.codegen.plan.tail_recursion import (
+    calls,
+    first_write,
+    leaves,
+    loop_form,
+    rebuild,
+    written_in,
+)
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.core_ops import CORE, OpClass
+from tvm_disc.graph.nodes import is_tensor, literal_value, static_dim
+from tvm_disc.relay.object_ops import is_general, is_object, object_op
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import mul, product
+
+Expr: TypeAlias = Any
+
+
+def lower_program(mod: Any, solver: Solver, library: KernelLibrary) -> Program:
+    """The host program of ``mod["main"]``; every group function has become a kernel call."""
+    return _Lowerer(mod, solver, library).main()
+
+
+class _Lowerer(ObjectLowerer):
+    def __init__(self, mod: Any, solver: Solver, library: KernelLibrary) -> None:
+        super().__init__(dict(mod.functions_items()))
+        self.mod, self.solver, self.library = mod, solver, library
+        self.region = Region()
+        self.env: dict[Any, Any] = {}  # Relax var -> Value, or a tuple of them
+        self.defined: set[Any] = set()
+        self.constants: list[Any] = []
+        self.constant_of: dict[Any, Value] = {}
+        self.counter = 0
+        self.at_entry = set()
+        self.settled: set[int] = set()  # guards that stand somewhere
+
+    # -- entry ---------------------------------------------------------------------------------
+
+    def main(self) -> Program:
+        func = self.mod["main"]
+        inputs: list[Value] = []
+        for p in func.params:
+            if is_object(p.ty):
+                inputs += self.input_box(p, len(inputs))[0]
+            else:
+                inputs.append(self._input(len(inputs), p))
+        for value in inputs:
+            self.defined.update(d for d in value.shape if isinstance(d, tirx.Var))
+        self.settle_guards()
+        self.at_entry = set(self.defined)
+        result = self.sequence(func.body)
+        outputs: list[Value] = []
+        tree = self._outputs(result, outputs)
+        names = [(v.storage.name, v.shape, v.dtype) for v in inputs]
+        body = self.region
+        functions = self.lower_waiting()
+        self.region = body
+        if self.boxed:
+            place_counts(body, [])
+            for function in functions:
+                place_counts(function.region, function.params)
+        return Program(
+            Signature(names, [(v.shape, v.dtype) for v in outputs]),
+            self.region,
+            inputs,
+            outputs,
+            tree,
+            self.constants,
+            self.library.kernels(),
+            functions=functions,
+            boxed=self.boxed,
+        )
+
+    def settle_guards(self) -> None:
+        """Emit the guards whose symbols are bound by now: the first place where they can stand."""
+        for guard in self.solver.guards:
+            if id(guard) in self.settled or not all(s in self.defined for s in guard.symbols):
+                continue
+            self.settled.add(id(guard))
+            self.region.instructions.append(Guard(guard.cond, guard.message))
+
+    def _input(self, position: int, param: Any) -> Value:
+        if not is_tensor(param.ty):
+            raise Unsupported(f"input '{param.name}': expected a tensor, found {param.ty}")
+        shape, dtype = tuple(param.ty.shape.values), str(param.ty.dtype)
+        storage = Storage(Home.INPUT, i64(0), str(param.name), position=position)
+        value = Value(shape, dtype, storage)
+        self.env[param] = value
+        return value
+
+    def _outputs(self, result: Any, outputs: list[Value]) -> Any:
+        if isinstance(result, tuple):
+            return tuple(self._outputs(r, outputs) for r in result)
+        if isinstance(result, Box):
+            outputs += self.output_box(result, len(outputs))
+            return (len(outputs) - 2, len(outputs) - 1)
+        outputs.append(self._returned(result, len(outputs), outputs))
+        return len(outputs) - 1
+
+    def _returned(self, value: Value, position: int, earlier: Sequence[Value]) -> Value:
+        """A value the caller receives: its temporary becomes the output, anything else a copy."""
+        storage = value.storage
+        if self.may_be_returned(value):
+            storage.home, storage.position = Home.OUTPUT, position
+            returned = Value(value.shape, value.dtype, storage)
+            first = first_write(self.region, storage)
+            self.region.instructions.insert(first, AllocOutput(returned))
+            return returned
+        target = Storage(Home.OUTPUT, storage.size_bytes, f"out{position}", position=position)
+        returned = Value(value.shape, value.dtype, target)
+        self.region.instructions.append(AllocOutput(returned))
+        self.region.instructions.append(Copy(storage, target, self._bytes(value)))
+        return returned
+
+    # -- values --------------------------------------------------------------------------------
+
+    def _bytes(self, value: Value) -> Expr:
+        return mul(product(value.shape), element_bytes(value.dtype))
+
+    def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
+        self.counter += 1
+        size = self.solver.simplify(mul(product(shape), element_bytes(dtype)))
+        storage = self._located(size, f"{name}_{self.counter}")
+        value = self.values[storage] = Value(tuple(shape), dtype, storage)
+        if storage.home is Home.CELL and self.boxed:
+            storage.home, storage.box = Home.BOX, Box(storage.name, value)
+        return value
+
+    def _located(self, size: Expr, name: str) -> Storage:
+        """A place in the workspace; of its own where the workspace begins before its size."""
+        if all(v in self.at_entry for v in tirx.analysis.undefined_vars(i64(size))):
+            return Storage(Home.WORKSPACE, size, name)
+        return Storage(Home.CELL, size, name, cell=Cell(name))
+
+    def _constant(self, expr: Any) -> Value:
+        found = self.constant_of.get(expr)
+        if found is None:
+            array = np.asarray(literal_value(expr), order="C")
+            shape = tuple(i64(int(d)) for d in array.shape)
+            found = Value(shape, str(expr.ty.dtype), self._constant_storage(array))
+            self.constant_of[expr] = found
+        return found
+
+    def _constant_storage(self, array: Any) -> Storage:
+        self.constants.append(array)
+        position = len(self.constants) - 1
+        return Storage(Home.CONSTANT, i64(array.nbytes), f"const{position}", position=position)
+
+    def value(self, expr: Any) -> Any:
+        if isinstance(expr, tvm.ir.GenericConst):
+            return self._constant(expr)
+        if isinstance(expr, tvm.ir.Tuple):
+            return tuple(self.value(f) for f in expr.fields)
+        if isinstance(expr, tvm.ir.TupleGetItem):
+            whole = self.value(expr.tuple_value)
+            return whole if isinstance(whole, Dead) else whole[int(expr.index)]
+        if expr in self.env:
+            return self.env[expr]
+        raise Unsupported(f"{type(expr).__name__} where a value is expected: {expr}")
+
+    # -- sequences -----------------------------------------------------------------------------
+
+    def sequence(self, seq: Any) -> Any:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self.binding(binding)
+        return self.value(seq.body)
+
+    def binding(self, binding: Any) -> None:
+        var = binding.var
+        if isinstance(binding, relax.MatchCast):
+            self.env[var] = self._match(self.value(binding.value), binding.ty)
+            return
+        value = binding.value
+        if isinstance(value, tvm.ir.Call):
+            self.env[var] = self._call(var, value)
+        elif isinstance(value, relax.If):
+            self.env[var] = self.choose(var, value) if self.boxed else self._branch(value)
+        elif isinstance(value, relax.ShapeExpr):
+            self.env[var] = value
+        else:
+            self.env[var] = self.value(value)
+
+    def _match(self, value: Any, ty: Any) -> Any:
+        """``match_cast``: new symbols are bound, known ones compared."""
+        if isinstance(value, tuple):
+            return tuple(self._match(v, t) for v, t in zip(value, ty.fields, strict=True))
+        if isinstance(ty, relax.ShapeType):
+            return self._read_numbers(value, ty)
+        if isinstance(value, Dead | Box) or ty.shape is None:
+            return value
+        for axis, (declared, actual) in enumerate(zip(ty.shape.values, value.shape, strict=True)):
+            self._unify(declared, actual, f"axis {axis} of {value.storage.name}")
+        return Value(tuple(ty.shape.values), value.dtype, value.storage)
+
+    def _read_numbers(self, value: Any, ty: Any) -> Any:
+        """The elements of a tensor as dims."""
+        for k, declared in enumerate(ty.values):
+            fresh = isinstance(declared, tirx.Var) and declared not in self.defined
+            number = declared if fresh else tirx.Var("number", "int64")
+            self.defined.add(number)
+            self.region.instructions.append(ReadDim(number, value.storage, k))
+            self.region.instructions.append(Guard(number >= 0, "a size in the data is negative"))
+            if not fresh:
+                cond = tirx.EQ(number, i64(declared))
+                self.region.instructions.append(Guard(cond, f"expected {declared}"))
+        self.settle_guards()
+        return value
+
+    def _unify(self, declared: Expr, actual: Expr, where: str) -> None:
+        if isinstance(declared, tirx.Var) and declared not in self.defined:
+            self.defined.add(declared)
+            self.region.instructions.append(Define(declared, actual))
+            self.settle_guards()
+        elif not self.solver.known_eq(declared, actual):
+            cond = tirx.EQ(i64(declared), i64(actual))
+            self.region.instructions.append(Guard(cond, f"{where}: expected {declared}"))
+
+    def _call(self, var: Any, call: Any) -> Any:
+        if isinstance(call.op, tvm.ir.GlobalVar):
+            func = self.functions[call.op]
+            if func.attrs is not None and "disc.kind" in func.attrs:
+                return self._launch(var, call, func)
+            if is_general(func):
+                return self.call_general(var, call)
+            if calls(func.body, call.op):
+                return self._recursive(call, func)
+            return self._inline(call, func)
+        if object_op(call) is not None:
+            return self.object(var, call)
+        name = str(call.op.name)
+        row = CORE.get(name)
+        if row is not None and row.cls is OpClass.VIEW:
+            source = self.value(call.args[0])
+            return Value(tuple(var.ty.shape.values), source.dtype, source.storage)
+        if name == "relax.tensor_to_shape":
+            return self.value(call.args[0])
+        if name == "relax.nonzero":
+            return self._nonzero(self.value(call.args[0]))
+        raise Unsupported(f"operator {name} was left outside every fused group")
+
+    # -- kernels -------------------------------------------------------------------------------
+
+    def _launch(self, var: Any, call: Any, func: Any) -> Any:
+        kernel = self.library.kernel(call.op, func)
+        tensors = [a for a in call.args if not isinstance(a, relax.ShapeExpr)]
+        shape_args = [a for a in call.args if isinstance(a, relax.ShapeExpr)]
+        symbols = list(shape_args[0].values) if shape_args else []
+        values = [self._packed(kernel, k, a) for k, a in enumerate(tensors)]
+        types = list(var.ty.fields) if not is_tensor(var.ty) else [var.ty]
+        outputs = [self._temp(t.shape.values, str(t.dtype), kernel.name) for t in types]
+        self._emit_launch(kernel, values, outputs, symbols)
+        return outputs[0] if is_tensor(var.ty) else tuple(outputs)
+
+    def _emit_launch(
+        self, kernel: Any, values: Sequence[Value], outputs: Sequence[Value], symbols: list[Expr]
+    ) -> None:
+        # The kernel lists its symbols in its own order; the call gives them by declaration.
+        given = dict(zip(self.library.declared(kernel), symbols, strict=True))
+        ordered = [given[s] for s in kernel.symbols]
+        scratch = None
+        if static_dim(kernel.scratch_bytes) != 0:
+            size = self.library.scratch_bytes(kernel, given)
+            scratch = self._located(size, f"scratch_{self.counter}")
+        self.region.instructions += pick_guards(kernel.nodes, given, self.solver)
+        self.region.instructions.append(
+            Launch(
+                kernel,
+                [v.storage for v in values],
+                [v.storage for v in outputs],
+                ordered,
+                scratch,
+            )
+        )
+
+    def _packed(self, kernel: Any, position: int, arg: Any) -> Value:
+        """A kernel operand; a weight that the kernel wants in another layout is packed now."""
+        pack = kernel.packed.get(kernel.params[position])
+        if pack is None:
+            value = self.value(arg)
+            assert isinstance(value, Value)
+            return value
+        constant = self.library.resolve_constant(arg)
+        key = (constant, kernel.name, position)
+        found = self.constant_of.get(key)
+        if found is None:
+            array = np.asarray(pack(literal_value(constant)), order="C")
+            shape = tuple(i64(int(d)) for d in array.shape)
+            found = Value(shape, str(array.dtype), self._constant_storage(array))
+            self.constant_of[key] = found
+        return found
+
+    def _nonzero(self, source: Value) -> Value:
+        """Two kernels: the first counts, the second fills; the count becomes a dim."""
+        count, fill, symbols = self.library.nonzero(source.shape, source.dtype)
+        total = self._temp((i64(1),), "int64", "count")
+        self._emit_launch(count, [source], [total], symbols)
+        size = tirx.Var("nonzero", "int64")
+        self.region.instructions.append(ReadDim(size, total.storage))
+        self.defined.add(size)
+        self.settle_guards()
+        value = self._owned((i64(len(source.shape)), size), "int64", "positions")
+        self._emit_launch(fill, [source], [value], [*symbols, size])
+        return value
+
+    def _owned(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
+        self.counter += 1
+        size = mul(product(shape), element_bytes(dtype))
+        storage = Storage(Home.CELL, size, name, cell=Cell(f"{name}_{self.counter}"))
+        return Value(tuple(shape), dtype, storage)
+
+    # -- control flow --------------------------------------------------------------------------
+
+    def _inline(self, call: Any, func: Any) -> Any:
+        for param, arg in zip(func.params, call.args, strict=True):
+            value = self.value(arg)
+            self.env[param] = self._match(value, param.ty)
+        return self.sequence(func.body)
+
+    def within(self, region: Region, run: Callable[[], Any]) -> Any:
+        """``run()`` with its instructions in ``region``; what it defines ends there."""
+        outer, self.region = self.region, region
+        known, settled, entry = set(self.defined), set(self.settled), self.at_entry
+        self.at_entry = known
+        try:
+            return run()
+        finally:
+            self.region, self.defined, self.settled = outer, known, settled
+            self.at_entry = entry
+
+    def _branch(self, node: Any) -> Any:
+        cond = self.value(node.cond)
+        regions = Region(), Region()
+        results = [
+            self.within(r, partial(self.sequence, b))
+            for r, b in zip(regions, (node.true_branch, node.false_branch), strict=True)
+        ]
+        found = [leaves(r) for r in results]
+        for region, values in zip(regions, found, strict=True):
+            region.results = [self._escape(region, v) for v in values]
+        outcomes = [
+            self._outcome(a, b) for a, b in zip(regions[0].results, regions[1].results, strict=True)
+        ]
+        self.region.instructions.append(If(cond.storage, *regions, outcomes))
+        return rebuild(results[0], iter([o.value for o in outcomes]))
+
+    def _escape(self, region: Region, value: Value) -> Value:
+        """A value that outlives its region needs a block of its own."""
+        storage = value.storage
+        if storage.home is Home.WORKSPACE and written_in(region, storage):
+            storage.home, storage.cell = Home.CELL, Cell(storage.name)
+        return value
+
+    def _outcome(self, a: Value, b: Value | None = None) -> Outcome:
+        dims: list[Any] = []
+        for axis, dim in enumerate(a.shape):
+            other = dim if b is None else b.shape[axis]
+            same = static_dim(dim) is not None and static_dim(dim) == static_dim(other)
+            if not same and self._visible(dim) and self._visible(other):
+                same = bool(self.solver.known_eq(dim, other))
+            dims.append(None if same else tirx.Var("dim", "int64"))
+        shape = tuple(d if v is None else v for d, v in zip(a.shape, dims, strict=True))
+        self.defined.update(v for v in dims if v is not None)
+        value = self._owned(shape, a.dtype, "chosen")
+        return Outcome(value, dims)
+
+    def _visible(self, dim: Expr) -> bool:
+        if isinstance(dim, tirx.IntImm):
+            return True
+        names = [dim] if isinstance(dim, tirx.Var) else tirx.analysis.undefined_vars(dim)
+        return all(v in self.defined for v in names)
+
+    def _recursive(self, call: Any, func: Any) -> Any:
+        """A tail-recursive function as a loop."""
+        header_seq, chosen, tail = loop_form(func, call.op)
+        branch = chosen.value
+        pairs = zip(func.params, call.args, strict=True)
+        carried = [self._carried(p, self.value(a)) for p, a in pairs]
+        outer_defined = set(self.defined)
+        for c in carried:
+            self.defined.update(d for d in c.dims if d is not None)
+        header, body, leave = Region(), Region(), Region()
+        outer, self.region = self.region, header
+        settled, entry = set(self.settled), self.at_entry
+        self.at_entry = set(self.defined)
+        self.settle_guards()
+        for binding in header_seq:
+            self.binding(binding)
+        cond = self.value(branch.cond)
+        recurse_first = calls(branch.true_branch, call.op)
+        again = branch.true_branch if recurse_first else branch.false_branch
+        done = branch.false_branch if recurse_first else branch.true_branch
+        next_values = self._step_values(body, again, call.op, carried)
+        result = self._exit(leave, done, chosen.var, tail, func.body.body)
+        leave.results = [self._escape(header, self._escape(leave, v)) for v in leaves(result)]
+        body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
+        self.region, self.defined, self.settled = outer, outer_defined, settled
+        self.at_entry = entry
+        outcomes = [self._outcome(v) for v in leave.results]
+        loop = Loop(carried, header, cond.storage, body, leave, outcomes, until=not recurse_first)
+        self.region.instructions.append(loop)
+        return rebuild(result, iter([o.value for o in outcomes]))
+
+    def _exit(self, region: Region, seq: Any, var: Any, tail: Sequence[Any], out: Any) -> Any:
+        """The leaving branch, and the repacking of its result that follows the branch."""
+
+        def run() -> Any:
+            self.env[var] = self.sequence(seq)
+            for binding in tail:
+                self.binding(binding)
+            return self.value(out)
+
+        return self.within(region, run)
+
+    def _carried(self, param: Any, initial: Value) -> Carried:
+        self.counter += 1
+        storage = Storage(Home.CELL, i64(0), str(param.name))
+        storage.cell = Cell(f"{param.name}_{self.counter}")
+        dims: list[Any] = []
+        seen: set[Any] = set()
+        for declared, actual in zip(param.ty.shape.values, initial.shape, strict=True):
+            if isinstance(declared, tirx.Var) and declared not in self.defined | seen:
+                dims.append(declared)
+                seen.add(declared)
+            else:
+                dims.append(None)
+                self._unify(declared, actual, f"input '{param.name}' of a loop")
+        value = Value(tuple(param.ty.shape.values), initial.dtype, storage)
+        self.env[param] = value
+        return Carried(value, dims, initial)
+
+    def _step_values(self, body: Region, seq: Any, gv: Any, carried: list[Carried]) -> list[Value]:
+        result = self.within(body, lambda: self._step(seq, gv, carried))
+        if result is None:
+            raise Unsupported(f"{gv.name_hint}: the recursive call is not in tail position")
+        return list(result)
+
+    def _step(self, seq: Any, gv: Any, carried: list[Carried]) -> list[Value] | None:
+        result: list[Value] | None = None
+        for block in seq.blocks:
+            for binding in block.bindings:
+                call = binding.value if isinstance(binding, relax.VarBinding) else None
+                if (
+                    isinstance(call, tvm.ir.Call)
+                    and isinstance(call.op, tvm.ir.GlobalVar)
+                    and (call.op.same_as(gv))
+                ):
+                    result = self._next_values(call, carried)
+                elif result is None:
+                    self.binding(binding)
+        return result
+
+    def _next_values(self, call: Any, carried: list[Carried]) -> list[Value]:
+        values: list[Value] = []
+        homes = {c.value.storage: k for k, c in enumerate(carried)}
+        for k, arg in enumerate(call.args):
+            value = self.value(arg)
+            twice = any(v.storage is value.storage for v in values)
+            if homes.get(value.storage, k) != k or twice:
+                value = self._copied(value)
+            values.append(value)
+        return values
+
+    def _copied(self, value: Value) -> Value:
+        target = self._owned(value.shape, value.dtype, "copy")
+        self.region.instructions.append(Copy(value.storage, target.storage, self._bytes(value)))
+        return target

@@ -1,0 +1,380 @@
+"""Lowering of boxed values: data types, references, closures, calls and branches among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.codegen.objects.heap import MAX_ARGS, MAX_RESULTS
+from tvm_disc.codegen.objects.refcount import (
+    BoxCopy,
+    Choose,
+    Decode,
+    Encode,
+    Fail,
+    GetField,
+    HasTag,
+    Invoke,
+    MakeClosure,
+    MakeNode,
+    Measure,
+    Return,
+    SetField,
+    Unbox,
+    View,
+)
+from tvm_disc.codegen.plan.program import (
+    AllocOutput,
+    Box,
+    Home,
+    HostFunction,
+    Region,
+    Storage,
+    Value,
+)
+from tvm_disc.codegen.plan.tail_recursion import leaves, only_repacks, symbols_of
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.nodes import is_tensor
+from tvm_disc.relay.object_ops import is_general, needs_boxes, object_op
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+
+Expr: TypeAlias = Any
+
+
+class Dead:
+    """The value of code that is never reached."""
+
+
+class ObjectLowerer:
+    """What a lowerer does with boxed values.
+
+    Attributes:
+        boxed: whether the program needs them at all.
+    """
+
+    solver: Solver
+    region: Region
+    env: dict[Any, Any]
+    defined: set[Any]
+    at_entry: set[Any]  # symbols bound when the workspace of the region is taken
+    counter: int
+
+    def __init__(self, functions: dict[Any, Any]) -> None:
+        self.functions = functions
+        self.boxed = any(
+            needs_boxes(f) for f in functions.values() if isinstance(f, relax.Function)
+        )
+        self.host_functions: dict[Any, HostFunction] = {}
+        self.waiting: list[tuple[HostFunction, Any]] = []
+        self.values: dict[Storage, Value] = {}  # what was computed into a storage
+
+    def sequence(self, seq: Any) -> Any:
+        """Lower a sequence; its value."""
+        raise NotImplementedError
+
+    def binding(self, binding: Any) -> None:
+        """Lower one binding."""
+        raise NotImplementedError
+
+    def value(self, expr: Any) -> Any:
+        """The value of an operand."""
+        raise NotImplementedError
+
+    def within(self, region: Region, run: Any) -> Any:
+        """``run()`` with its instructions in ``region``; what it defines ends there."""
+        raise NotImplementedError
+
+    def settle_guards(self) -> None:
+        """Emit the guards whose symbols are bound by now."""
+        raise NotImplementedError
+
+    def may_be_returned(self, value: Value) -> bool:
+        """Whether a value can be computed straight into a tensor for the caller.
+
+        That tensor is allocated before the first write: the dims of a view of it may be bound
+        only later.
+        """
+        storage = value.storage
+        if storage.home not in (Home.WORKSPACE, Home.CELL) or storage not in self.values:
+            return False
+        bound = self.at_entry | symbols_of(self.values[storage])
+        return symbols_of(value) <= bound
+
+    # -- boxes ---------------------------------------------------------------------------------
+
+    def _box(self, name: str) -> Box:
+        self.counter += 1
+        return Box(f"{name}_{self.counter}")
+
+    def _add(self, instruction: Any) -> None:
+        self.region.instructions.append(instruction)
+
+    def boxes(self, value: Any) -> Box:
+        """The box of a value, made now if it has none."""
+        if isinstance(value, Box):
+            return value
+        if isinstance(value, tuple):
+            return self._node(0, [self.boxes(v) for v in value])
+        assert isinstance(value, Value)
+        storage = value.storage
+        if storage.home is Home.WORKSPACE and storage in self.values:
+            # Nobody has an address of it yet: it is computed straight into a box.
+            storage.home, storage.box = Home.BOX, self._box(storage.name)
+            storage.box.value = self.values[storage]
+        if storage.home is Home.BOX:
+            assert storage.box is not None
+            held = storage.box.value
+            if held is not None and self._same(held, value):
+                return storage.box
+        target = self._box("box")
+        if storage.home in (Home.BOX, Home.INPUT, Home.CONSTANT):
+            self._add(View(target, value, storage.box))
+        else:
+            self._add(BoxCopy(target, value))
+        return target
+
+    def _same(self, a: Value, b: Value) -> bool:
+        return len(a.shape) == len(b.shape) and all(
+            x is y or bool(self.solver.known_eq(x, y))
+            for x, y in zip(a.shape, b.shape, strict=True)
+        )
+
+    def _node(self, tag: int, fields: list[Box]) -> Box:
+        target = self._box("node")
+        self._add(MakeNode(target, tag, fields))
+        return target
+
+    def opened(self, box: Box, ty: Any) -> Any:
+        """What a box holds, by its Relax type."""
+        if not is_tensor(ty):
+            return box
+        dims = list(ty.shape.values) if ty.shape is not None else [None] * int(ty.ndim)
+        binds: list[Any] = []
+        for k, dim in enumerate(dims):
+            if dim is None:
+                dims[k] = tirx.Var("dim", "int64")
+            new = isinstance(dims[k], tirx.Var) and dims[k] not in self.defined
+            binds.append(dims[k] if new else None)
+            self.defined.update(b for b in binds if b is not None)
+        storage = Storage(Home.BOX, i64(0), box.name, box=box)
+        value = Value(tuple(dims), str(ty.dtype), storage)
+        box.value = value
+        self._add(Unbox(value, box, binds))
+        self.settle_guards()
+        return value
+
+    def _spread(self, found: Iterator[Box], ty: Any) -> Any:
+        """Boxes as a value of a Relax type."""
+        if isinstance(ty, relax.TupleType):
+            return tuple(self._spread(found, f) for f in ty.fields)
+        return self.opened(next(found), ty)
+
+    # -- operations ----------------------------------------------------------------------------
+
+    def object(self, var: Any, call: Any) -> Any:
+        """The value of an operation on boxed values."""
+        name, args = object_op(call), list(call.args)
+        if name == "construct":
+            return self._node(int(args[0].value), [self.boxes(self.value(a)) for a in args[1:]])
+        if name == "has_tag":
+            node = self.value(args[2])
+            return HasTag(node, int(args[0].value), bool(args[1].value))
+        if name == "field":
+            return self._field(self.value(args[1]), int(args[0].value), var.ty)
+        if name == "closure":
+            function = self.host_function(args[0])
+            target = self._box("closure")
+            captures = [self.boxes(self.value(a)) for a in args[1:]]
+            self._add(MakeClosure(target, function, captures))
+            return target
+        if name == "apply":
+            callee = self.value(args[0])
+            return self._invoke(callee, args[1:], var.ty)
+        if name == "ref":
+            return self._node(0, [self.boxes(self.value(args[0]))])
+        if name == "read":
+            return self._field(self.value(args[0]), 0, var.ty)
+        if name == "write":
+            cell, content = self.value(args[0]), self.boxes(self.value(args[1]))
+            self._add(SetField(cell, content))
+            return ()
+        assert name == "fail", name
+        self._add(Fail(str(args[0].value)))
+        return Dead()
+
+    def _field(self, source: Box, index: int, ty: Any) -> Any:
+        target = self._box("field")
+        self._add(GetField(target, source, index))
+        return self.opened(target, ty)
+
+    def _invoke(self, callee: Any, args: Sequence[Any], ty: Any) -> Any:
+        boxes = [self.boxes(self.value(a)) for a in args]
+        results = [self._box("result") for _ in _leaf_types(ty)]
+        self._add(Invoke(callee, boxes, results))
+        return self._spread(iter(results), ty)
+
+    # -- functions -----------------------------------------------------------------------------
+
+    def call_general(self, var: Any, call: Any) -> Any:
+        """A call of a function on boxed values."""
+        return self._invoke(self.host_function(call.op), call.args, var.ty)
+
+    def host_function(self, gv: Any) -> HostFunction:
+        """The function of that name; its body is lowered later."""
+        if gv not in self.host_functions:
+            func = self.functions[gv]
+            params = [Box(str(p.name)) for p in func.params]
+            results = len(_leaf_types(func.ret_ty))
+            if len(params) > MAX_ARGS or results > MAX_RESULTS:
+                raise Unsupported(
+                    f"function {gv.name_hint}: at most {MAX_ARGS} arguments and {MAX_RESULTS} "
+                    "results (tuples taken apart, captured values counted)"
+                )
+            index = len(self.host_functions) + 1
+            made = HostFunction(index, str(gv.name_hint), params, results)
+            self.host_functions[gv] = made
+            self.waiting.append((made, func))
+        return self.host_functions[gv]
+
+    def lower_waiting(self) -> list[HostFunction]:
+        """Lower every function that is reached."""
+        while self.waiting:
+            made, func = self.waiting.pop()
+            self.region, self.defined = Region(), set()
+            for box, p in zip(made.params, func.params, strict=True):
+                self.env[p] = self.opened(box, p.ty)
+            made.prologue = self.region.instructions
+            self.region, self.at_entry = made.region, set(self.defined)
+            self._tail(func.body)
+        return list(self.host_functions.values())
+
+    def _tail(self, seq: Any) -> None:
+        """A sequence in tail position: calls at its end replace the caller."""
+        bindings = [b for block in seq.blocks for b in block.bindings]
+        last = len(bindings) - 1
+        while last >= 0 and only_repacks(bindings[last]):
+            last -= 1
+        final = bindings[last] if last >= 0 else None
+        if final is None or not _passes_on(final.var, bindings[last + 1 :], seq.body):
+            result = self.sequence(seq)
+            if not _ended(self.region):
+                self._add(Return([self.boxes(v) for v in leaves(result)]))
+            return
+        for b in bindings[:last]:
+            self.binding(b)
+        self._tail_binding(final, bindings[last + 1 :], seq.body)
+
+    def _tail_binding(self, final: Any, rest: Sequence[Any], body: Any) -> None:
+        value = final.value
+        if isinstance(value, relax.If):
+            regions = Region(), Region()
+            cond = self.condition(value.cond)
+            for region, branch in zip(
+                regions, (value.true_branch, value.false_branch), strict=True
+            ):
+                self.within(region, lambda b=branch: self._tail(b))
+            self._add(Choose(cond, *regions))
+            return
+        called = isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.GlobalVar)
+        if called and is_general(self.functions[value.op]):
+            self._last(self.host_function(value.op), value.args)
+        elif object_op(value) == "apply":
+            self._last(self.value(value.args[0]), value.args[1:])
+        else:
+            for b in (final, *rest):
+                self.binding(b)
+            if not _ended(self.region):
+                self._add(Return([self.boxes(v) for v in leaves(self.value(body))]))
+
+    def _last(self, callee: Any, args: Sequence[Any]) -> None:
+        self._add(Invoke(callee, [self.boxes(self.value(a)) for a in args], [], last=True))
+
+    # -- branches ------------------------------------------------------------------------------
+
+    def condition(self, expr: Any) -> Any:
+        """What a branch asks: a tag, or a boolean in memory."""
+        cond = self.value(expr)
+        return cond if isinstance(cond, HasTag) else cond.storage
+
+    def choose(self, var: Any, node: Any) -> Any:
+        """A branch whose results are boxes."""
+        types = _leaf_types(var.ty)
+        cond = self.condition(node.cond)
+        regions = Region(), Region()
+        for region, branch in zip(regions, (node.true_branch, node.false_branch), strict=True):
+            self.within(region, lambda r=region, b=branch: self._yield(r, b))
+        outcomes = [self._box("chosen") for _ in types]
+        self._add(Choose(cond, *regions, outcomes))
+        return self._spread(iter(outcomes), var.ty)
+
+    def _yield(self, region: Region, branch: Any) -> None:
+        result = self.sequence(branch)
+        if not _ended(region):
+            region.boxes = [self.boxes(v) for v in leaves(result)]
+
+    # -- the border of the program -------------------------------------------------------------
+
+    def input_box(self, param: Any, position: int) -> tuple[list[Value], Box]:
+        """An input in its flat form, two tensors, and the box made of it."""
+        name, box = str(param.name), self._box(str(param.name))
+        flat = []
+        for k, (part, dtype) in enumerate((("codes", "int64"), ("blob", "uint8"))):
+            size = tirx.Var(f"{name}_{part}", "int64")
+            self.defined.add(size)
+            storage = Storage(Home.INPUT, i64(0), f"{name}.{part}", position=position + k)
+            flat.append(Value((size,), dtype, storage))
+        self._add(Decode(box, *flat))
+        self.env[param] = box
+        return flat, box
+
+    def output_box(self, box: Box, position: int) -> list[Value]:
+        """A returned box in its flat form."""
+        words, size = tirx.Var("words", "int64"), tirx.Var("blob_bytes", "int64")
+        self._add(Measure(box, words, size))
+        flat = []
+        for k, (dim, dtype) in enumerate(((words, "int64"), (size, "uint8"))):
+            storage = Storage(Home.OUTPUT, i64(0), f"out{position + k}", position=position + k)
+            flat.append(Value((dim,), dtype, storage))
+            self._add(AllocOutput(flat[-1]))
+        self._add(Encode(box, *flat))
+        return flat
+
+
+def _leaf_types(ty: Any) -> list[Any]:
+    if isinstance(ty, relax.TupleType):
+        return [t for f in ty.fields for t in _leaf_types(f)]
+    return [ty]
+
+
+def _ended(region: Region) -> bool:
+    return bool(region.instructions) and isinstance(region.instructions[-1], Fail)
+
+
+def _passes_on(var: Any, rest: Sequence[Any], body: Any) -> bool:
+    """Whether a sequence yields exactly what ``var`` holds."""
+    env: dict[Any, Any] = {var: _tree(var.ty, ())}
+
+    def look(expr: Any) -> Any:
+        if isinstance(expr, tvm.ir.Tuple):
+            return tuple(look(f) for f in expr.fields)
+        if isinstance(expr, tvm.ir.TupleGetItem):
+            inner = look(expr.tuple_value)
+            return inner[int(expr.index)] if isinstance(inner, tuple) else None
+        return env.get(expr)
+
+    for binding in rest:
+        env[binding.var] = look(binding.value)
+    return bool(look(body) == env[var])
+
+
+def _tree(ty: Any, path: tuple[int, ...]) -> Any:
+    if isinstance(ty, relax.TupleType):
+        return tuple(_tree(f, (*path, k)) for k, f in enumerate(ty.fields))
+    return ("leaf", path)
+
+
+__all__ = ["Dead", "ObjectLowerer"]

@@ -1,0 +1,150 @@
+"""The memory plan: which values of a region may share bytes, although no size is known.
+
+Storages that never live at the same time may share bytes. Where each begins is computed from the
+dims at run time (see ``placement``), so a region needs one workspace request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.codegen.plan.formula import Formulas
+from tvm_disc.codegen.plan.placement import best_order, overlaps, rounded, sample_dims, supports
+from tvm_disc.codegen.plan.program import (
+    Copy,
+    Home,
+    If,
+    Instruction,
+    Launch,
+    Loop,
+    ReadDim,
+    Region,
+    Slot,
+    Storage,
+)
+from tvm_disc.errors import Unsupported
+
+Expr: TypeAlias = Any
+
+
+@dataclass
+class Life:
+    """A storage, and the first and last step of its region that touches it."""
+
+    storage: Storage
+    first: int
+    last: int
+
+
+def plan_region(region: Region, used_later: Sequence[Storage] = ()) -> None:
+    """Assign a slot to every workspace storage that ``region`` writes, and plan inner regions.
+
+    Args:
+        used_later: storages read by regions that run while this one's workspace is still open.
+    """
+    for instruction in region.instructions:
+        _plan_inner(instruction)
+    _assign(region, lifetimes(region, used_later))
+
+
+def lifetimes(region: Region, used_later: Sequence[Storage] = ()) -> list[Life]:
+    """The workspace storages that ``region`` writes: first and last step, in order of the first."""
+    lives: dict[Storage, Life] = {}
+    for step, instruction in enumerate(region.instructions):
+        for storage in written(instruction):
+            if storage.home is Home.WORKSPACE:
+                lives.setdefault(storage, Life(storage, step, step))
+        for storage in touched(instruction):
+            if storage in lives:
+                lives[storage].last = step
+    for storage in (*used_later, *(v.storage for v in region.results)):
+        if storage in lives:
+            lives[storage].last = len(region.instructions)
+    return sorted(lives.values(), key=lambda x: x.first)
+
+
+def _plan_inner(instruction: Instruction) -> None:
+    if isinstance(instruction, If):
+        plan_region(instruction.then_region)
+        plan_region(instruction.else_region)
+    elif isinstance(instruction, Loop):
+        later = [s for r in (instruction.body, instruction.exit) for s in _touched_in(r)]
+        plan_region(instruction.header, [*later, instruction.cond])
+        plan_region(instruction.body)
+        plan_region(instruction.exit)
+    for region in instruction.regions():
+        plan_region(region)
+
+
+def _touched_in(region: Region) -> list[Storage]:
+    found = [s for i in region.instructions for s in touched(i)]
+    return [*found, *(v.storage for v in region.results)]
+
+
+def written(instruction: Instruction) -> list[Storage]:
+    """The storages an instruction itself writes."""
+    if isinstance(instruction, Launch):
+        scratch = [instruction.scratch] if instruction.scratch is not None else []
+        return [*instruction.outputs, *scratch]
+    return [instruction.target] if isinstance(instruction, Copy) else []
+
+
+def _assign(region: Region, lives: Sequence[Life]) -> None:
+    """Give every storage a slot of its own; those alive at once stand on each other."""
+    if not lives:
+        return
+    clashes = overlaps([(life.first, life.last) for life in lives])
+    order = _order([life.storage.size_bytes for life in lives], clashes)
+    below = supports(order, clashes)
+    index = {i: k for k, i in enumerate(order)}
+    for k, i in enumerate(order):
+        storage = lives[i].storage
+        storage.slot = k
+        region.slots.append(Slot(storage.size_bytes, tuple(index[j] for j in below[i])))
+
+
+def _order(sizes: Sequence[Expr], clashes: Sequence[Sequence[int]]) -> list[int]:
+    shared = Formulas()
+    try:
+        texts = [shared.text(size) for size in sizes]
+    except Unsupported:  # a size that only the program can compute: as the storages come
+        return list(range(len(sizes)))
+    # The layers of a model repeat few sizes.
+    distinct = list(dict.fromkeys(texts))
+    columns = [
+        [rounded(v) for v in shared.values(distinct, d)] for d in sample_dims(sorted(shared.dims))
+    ]
+    known = dict(zip(distinct, zip(*columns, strict=True), strict=True))
+    rows = [known[text] for text in texts]
+    return best_order(np.array(rows, "int64").reshape(len(sizes), -1), clashes)
+
+
+def _inner_regions(instruction: Instruction) -> list[Region]:
+    if isinstance(instruction, If):
+        return [instruction.then_region, instruction.else_region]
+    if isinstance(instruction, Loop):
+        return [instruction.header, instruction.body, instruction.exit]
+    return instruction.regions()
+
+
+def touched(instruction: Instruction) -> list[Storage]:
+    """Every storage an instruction reads or writes, inner regions included."""
+    found = list(instruction.reads())
+    if isinstance(instruction, Launch):
+        found += [*instruction.inputs, *instruction.outputs]
+        found += [instruction.scratch] if instruction.scratch is not None else []
+    elif isinstance(instruction, Copy):
+        found += [instruction.source, instruction.target]
+    elif isinstance(instruction, ReadDim):
+        found.append(instruction.source)
+    elif isinstance(instruction, If):
+        found.append(instruction.cond)
+    elif isinstance(instruction, Loop):
+        found += [c.initial.storage for c in instruction.carried]
+    for region in _inner_regions(instruction):
+        found += _touched_in(region)
+    return found

@@ -1,0 +1,121 @@
+"""The calls of a program as data: what ``explain`` tells and draws."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import tirx
+
+from tvm_disc.codegen.plan.formula import formula
+from tvm_disc.codegen.plan.kernels import substitute
+from tvm_disc.codegen.plan.program import Copy, Home, If, Launch, Loop, Program, Region, Storage
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.kernel import Kernel
+
+Expr: TypeAlias = Any
+
+# Operators that read a part of their first operand.
+_PARTIAL = (
+    "relax.take",
+    "relax.gather_elements",
+    "relax.gather_nd",
+    "relax.strided_slice",
+)
+
+
+def outline(program: Program) -> list[dict[str, Any]]:
+    """Every kernel call as written, in order: those of ``main``, then those of each function on
+    boxed values.
+
+    ``function`` is the name of such a function. ``reads`` has an entry per operand: the position of
+    the call that computed it, the name of an input, "constant", or "earlier" for a value from
+    elsewhere. ``bytes`` is a formula over dims: what the call reads and writes at least, each
+    operand counted once.
+    """
+    calls: list[dict[str, Any]] = []
+    _add(calls, program.region, "")
+    for function in program.functions:
+        _add(calls, function.region, function.name)
+    return calls
+
+
+def _add(calls: list[dict[str, Any]], region: Region, function: str) -> None:
+    writer: dict[Storage, int] = {}
+    for step in _steps(region):
+        if isinstance(step, Copy):
+            if step.source in writer:
+                writer[step.target] = writer[step.source]
+            continue
+        kernel = step.kernel
+        calls.append(
+            {
+                "kernel": kernel.name,
+                "function": function,
+                "kind": kernel.kind,
+                "ops": [n.op.removeprefix("relax.") for n in kernel.nodes],
+                "reads": [_origin(s, writer) for s in step.inputs],
+                "bytes": _moved(kernel, dict(zip(kernel.symbols, step.symbols, strict=True))),
+            }
+        )
+        writer.update(dict.fromkeys(step.outputs, len(calls) - 1))
+
+
+def _steps(region: Region) -> Iterator[Launch | Copy]:
+    for step in region.instructions:
+        if isinstance(step, Launch | Copy):
+            yield step
+        elif isinstance(step, If):
+            yield from _steps(step.then_region)
+            yield from _steps(step.else_region)
+        elif isinstance(step, Loop):
+            for inner in (step.header, step.body, step.exit):
+                yield from _steps(inner)
+        for inner in step.regions():
+            yield from _steps(inner)
+
+
+def _origin(storage: Storage, writer: Mapping[Storage, int]) -> int | str:
+    if storage in writer:
+        return writer[storage]
+    if storage.home is Home.CONSTANT:
+        return "constant"
+    return storage.name if storage.home is Home.INPUT else "earlier"
+
+
+def _moved(kernel: Kernel, values: Mapping[Any, Expr]) -> str:
+    users: dict[Node, list[Node]] = {}
+    for node in kernel.nodes:
+        for x in dict.fromkeys(node.inputs):
+            users.setdefault(x, []).append(node)
+    total: Expr = tirx.IntImm("int64", 0)
+    for param in kernel.params:
+        total = total + _read(param, users.get(param, []))
+    for node in kernel.outputs:
+        total = total + _size(node)
+    try:
+        text = formula(tvm.sym.Analyzer().simplify(substitute(total, values)))
+        return ast.unparse(ast.parse(text, mode="eval").body)
+    except Unsupported:
+        return "?"
+
+
+def _read(param: Node, users: list[Node]) -> Expr:
+    """Bytes of an operand, or of the parts of it that are read if these are fewer."""
+    whole = _size(param)
+    if not users or not all(u.op in _PARTIAL and u.inputs[0] is param for u in users):
+        return whole
+    parts: Expr = tirx.IntImm("int64", 0)
+    for user in users:
+        parts = parts + _size(user)
+    return tirx.min(whole, parts)
+
+
+def _size(node: Node) -> Expr:
+    total: Expr = tirx.IntImm("int64", max(1, int(tvm.DataType(node.dtype).bits) // 8))
+    for dim in node.shape:
+        total = total * dim
+    return total

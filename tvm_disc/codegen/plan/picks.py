@@ -1,0 +1,52 @@
+"""Kernels that read by position: an axis of no elements has none to read.
+
+Each launch asks, where it stands: a call which never comes to it is not refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from typing import Any, TypeAlias
+
+import tvm_ffi
+from tvm import tirx
+
+from tvm_disc.codegen.plan.program import Guard
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+
+Expr: TypeAlias = Any
+
+
+def pick_guards(nodes: list[Node], given: Mapping[Any, Expr], solver: Solver) -> Iterator[Guard]:
+    """What must hold where a kernel of ``nodes`` is launched with the dims ``given``."""
+    for node in nodes:
+        for axis in _picked_axes(node):
+            dim = solver.simplify(_at(node.inputs[0].shape[axis], given))
+            if solver.known_le(i64(1), dim):
+                continue
+            wanted = [_at(d, given) for d in node.shape]
+            nothing = [tirx.EQ(d, i64(0)) for d in wanted if not solver.known_le(i64(1), d)]
+            text = (
+                f"{node.op.removeprefix('relax.')}: positions along axis {axis}: there is nothing "
+                f"to pick, {solver.name_of(dim)} is 0"
+            )
+            yield Guard(reduce(tirx.Or, nothing, dim >= 1), text)
+
+
+def _picked_axes(node: Node) -> list[int]:
+    """The axes of its operand that a node reads at positions."""
+    if node.op == "relax.gather_nd":
+        batch, depth = int(node.attrs["batch_dims"]), static_dim(node.inputs[1].shape[-1])
+        return list(range(batch, batch + (depth or 0)))
+    if node.op in ("relax.take", "relax.gather_elements"):
+        axis, rank = node.attrs["axis"], len(node.inputs[0].shape)
+        return list(range(rank)) if axis is None else [int(axis) % rank]
+    return []
+
+
+def _at(dim: Expr, given: Mapping[Any, Expr]) -> Expr:
+    """A dim of a kernel as its caller has it."""
+    return tvm_ffi.structural_map(i64(dim), (tirx.Var, lambda v: given.get(v, v)), order="post")

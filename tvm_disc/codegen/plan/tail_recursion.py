@@ -1,0 +1,118 @@
+"""Forms that the host program recognises: nested results, tail recursion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.codegen.plan.program import Copy, If, Launch, Loop, Program, Region, Storage, Value
+from tvm_disc.errors import Unsupported
+from tvm_disc.tir.builder import i64
+
+
+def leaves(tree: Any) -> list[Value]:
+    """The tensors of a nested result, in order."""
+    if isinstance(tree, tuple):
+        return [leaf for item in tree for leaf in leaves(item)]
+    return [tree]
+
+
+def rebuild(tree: Any, values: Iterator[Any]) -> Any:
+    """``tree`` with its tensors replaced, in order."""
+    if isinstance(tree, tuple):
+        return tuple(rebuild(item, values) for item in tree)
+    return next(values)
+
+
+def symbols_of(value: Value) -> set[Any]:
+    """The symbols in the dims of a value."""
+    return {v for d in value.shape for v in tirx.analysis.undefined_vars(i64(d))}
+
+
+def written_in(region: Region, storage: Storage) -> bool:
+    """Whether an instruction of ``region`` itself writes ``storage``."""
+    for instruction in region.instructions:
+        if isinstance(instruction, Launch) and storage in instruction.outputs:
+            return True
+        if isinstance(instruction, Copy) and instruction.target is storage:
+            return True
+    return False
+
+
+def calls(expr: Any, gv: Any) -> bool:
+    """Whether ``expr`` calls ``gv``."""
+    found = False
+
+    def look(e: Any) -> None:
+        nonlocal found
+        if isinstance(e, tvm.ir.Call) and isinstance(e.op, tvm.ir.GlobalVar):
+            found = found or bool(e.op.same_as(gv))
+
+    relax.analysis.post_order_visit(expr, look)
+    return found
+
+
+def loop_form(func: Any, gv: Any) -> tuple[list[Any], Any, list[Any]]:
+    """(bindings before the branch, its binding, what repacks its result) of a tail recursion
+    ``f(x) = ...; if c then f(y) else z``."""
+    bindings = [b for block in func.body.blocks for b in block.bindings]
+    position = next(
+        (
+            k
+            for k, b in enumerate(bindings)
+            if isinstance(b, relax.VarBinding)
+            and isinstance(b.value, relax.If)
+            and calls(b.value, gv)
+        ),
+        None,
+    )
+    tail = [] if position is None else bindings[position + 1 :]
+    if position is None or not all(only_repacks(b) for b in tail):
+        raise Unsupported(
+            f"function {gv.name_hint}: only tail recursion of the form "
+            "'if (cond) { f(next) } else { result }' is compiled in this release"
+        )
+    return bindings[:position], bindings[position], tail
+
+
+def only_repacks(binding: Any) -> bool:
+    """Whether a binding only takes a tuple apart or puts it together."""
+    if isinstance(binding, relax.MatchCast):
+        return True
+    kinds = (tvm.ir.Tuple, tvm.ir.TupleGetItem, tvm.ir.Var)
+    return isinstance(binding.value, kinds)
+
+
+def program_launches(program: Program) -> list[str]:
+    """The kernel calls of a program: those of ``main``, then those of each function on boxes."""
+    regions = [program.region, *(f.region for f in program.functions)]
+    return [name for region in regions for name in launches(region)]
+
+
+def launches(region: Region) -> list[str]:
+    """The kernel calls of a program as written: a loop's or branch's kernels once each."""
+    names: list[str] = []
+    for instruction in region.instructions:
+        if isinstance(instruction, Launch):
+            names.append(instruction.kernel.name)
+        elif isinstance(instruction, If):
+            names += launches(instruction.then_region) + launches(instruction.else_region)
+        elif isinstance(instruction, Loop):
+            for inner in (instruction.header, instruction.body, instruction.exit):
+                names += launches(inner)
+        for region in instruction.regions():
+            names += launches(region)
+    return names
+
+
+def first_write(region: Region, storage: Storage) -> int:
+    """The position of the instruction that first writes a storage."""
+    for k, instruction in enumerate(region.instructions):
+        if isinstance(instruction, Launch) and storage in instruction.outputs:
+            return k
+        if isinstance(instruction, Copy) and instruction.target is storage:
+            return k
+    raise AssertionError(f"{storage.name} is never written")

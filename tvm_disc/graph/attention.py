@@ -1,0 +1,202 @@
+"""Attention in a graph: two matmuls with a softmax between them.
+
+    scores  = matmul(Q, K^T)
+    masked  = any element-wise chain over the scores (scale, bias, masks)
+    weights = softmax(masked), as core operators over the last axis
+    result  = matmul(weights, V)
+
+The parts are found by what the nodes compute and from where, whatever the front end: views that
+keep the last two axes may stand anywhere, and any operand of the chain may be broadcast. Inner
+values must not be read from outside, because the kernel never has them all in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.axes import reduced_axes
+from tvm_disc.graph.core_ops import BFLOAT16, OpClass
+from tvm_disc.graph.nodes import Node
+from tvm_disc.shape import Solver
+
+DTYPES = ("float16", "float32", "float64")
+# The algebra of a softmax with a running maximum: exp(a - c) = exp(a - b) * exp(b - c).
+_QUOTIENT, _PRODUCT, _EXP, _SHIFT, _MAX, _SUM = (
+    f"relax.{n}" for n in ("divide", "multiply", "exp", "subtract", "max", "sum")
+)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The parts of one attention.
+
+    Attributes:
+        scores: the matmul of queries and keys.
+        masked: what the softmax takes, ``scores`` itself if there is no chain.
+        chain: the nodes after ``scores`` up to ``masked``, in program order.
+        softmax: the nodes of the softmax, the maximum first.
+        views: the views between the softmax and ``result``, and roundings to bfloat16.
+        result: the matmul of weights and values.
+    """
+
+    scores: Node
+    masked: Node
+    chain: tuple[Node, ...]
+    softmax: tuple[Node, ...]
+    views: tuple[Node, ...]
+    result: Node
+
+    def nodes(self) -> list[Node]:
+        """Every part, in program order."""
+        parts = (self.scores, *self.chain, *self.softmax, *self.views, self.result)
+        return sorted(dict.fromkeys(parts), key=lambda n: n.index)
+
+
+def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
+    """The attention that ends in matmul ``result``; None if it multiplies no softmax."""
+    views: list[Node] = []
+    weights = result.inputs[0]
+    while weights.cls is OpClass.VIEW or _rounds(weights):
+        views.append(weights)
+        weights = weights.inputs[0]
+    softmax = _softmax(weights)
+    if softmax is None:
+        return None
+    masked = softmax[0].inputs[0]
+    path = _path(masked, solver)
+    if isinstance(path, str):
+        return WhyNot(f"{result.name} as attention", path)
+    scores, chain = path
+    found = Attention(scores, masked, tuple(chain), softmax, tuple(views), result)
+    reason = _refusal(found, solver)
+    return found if reason is None else WhyNot(f"{result.name} as attention", reason)
+
+
+def _rounds(node: Node) -> bool:
+    """Whether a node only rounds to bfloat16, which the weights inside a kernel need not be."""
+    return node.op == "relax.astype" and node.dtype == BFLOAT16
+
+
+def _softmax(weights: Node) -> tuple[Node, ...] | None:
+    """The nodes from the maximum over the last axis to the weights, in program order."""
+    parts = _normalised(weights)
+    if parts is None:
+        return None
+    top, total, scaling = parts
+    if top.op != _EXP or total.op != _SUM or total.inputs[0] is not top:
+        return None
+    shifted = top.inputs[0]
+    if shifted.op != _SHIFT:
+        return None
+    x, peak = shifted.inputs
+    if peak.op != _MAX or peak.inputs[0] is not x:
+        return None
+    last = (len(x.shape) - 1,)
+    if reduced_axes(peak) != last or reduced_axes(total) != last:
+        return None
+    return peak, shifted, top, total, *scaling
+
+
+def _normalised(weights: Node) -> tuple[Node, Node, tuple[Node, ...]] | None:
+    """(dividend, divisor, nodes of the division): ``a / b`` or ``a * (1 / b)``."""
+    if weights.op == _QUOTIENT:
+        return weights.inputs[0], weights.inputs[1], (weights,)
+    if weights.op != _PRODUCT:
+        return None
+    for top, inverse in (weights.inputs, weights.inputs[::-1]):
+        if inverse.op == _QUOTIENT and _is_one(inverse.inputs[0]):
+            return top, inverse.inputs[1], (inverse, weights)
+    return None
+
+
+def _is_one(node: Node) -> bool:
+    return node.is_scalar_const and node.value is not None and float(node.value.item()) == 1.0
+
+
+def _path(masked: Node, solver: Solver) -> tuple[Node, list[Node]] | str:
+    """The one matmul whose every element flows, in place, into ``masked``; and the way."""
+    ends: dict[Node, None] = {}
+    reaches: dict[Node, bool] = {}
+
+    def visit(node: Node) -> bool:
+        if node not in reaches:
+            reaches[node] = False
+            if node.cls is OpClass.DOT:
+                ends[node] = None
+                reaches[node] = True
+            elif node.cls in (OpClass.ELEMWISE, OpClass.VIEW):
+                answers = [visit(x) for x in node.inputs if same_matrix(x, node, solver)]
+                reaches[node] = any(answers)
+        return reaches[node]
+
+    visit(masked)
+    if not ends:
+        return "the softmax is not over an element-wise chain from a matmul"
+    if len(ends) > 1:
+        return "several matmuls flow into one softmax"
+    chain = [n for n, yes in reaches.items() if yes and n.cls is not OpClass.DOT]
+    return next(iter(ends)), sorted(chain, key=lambda n: n.index)
+
+
+def same_matrix(source: Node, node: Node, solver: Solver) -> bool:
+    """Whether an element keeps its place in the last two axes, and its batch in row-major order."""
+    if min(len(source.shape), len(node.shape)) < 2:
+        return False
+    last = zip(source.shape[-2:], node.shape[-2:], strict=True)
+    return all(solver.known_eq(a, b) for a, b in last) and bool(
+        solver.known_same_elements(list(source.shape[:-2]), list(node.shape[:-2]))
+    )
+
+
+def _refusal(found: Attention, solver: Solver) -> str | None:
+    parts = found.nodes()
+    kinds = {n.dtype for n in parts if n.dtype != BFLOAT16 or n is found.result}
+    if kinds != {found.result.dtype} or not kinds <= set(DTYPES):
+        return f"its parts are not all of one dtype out of {', '.join(DTYPES)}"
+    if any(len(x.shape) < 2 for m in (found.scores, found.result) for x in m.inputs):
+        return "a vector operand"
+    if not all(same_matrix(v.inputs[0], v, solver) for v in found.views):
+        return "a view regroups the rows of the softmax"
+    for node in parts:
+        if node is found.result:
+            continue
+        if node.is_output:
+            return f"{node.name} is an output"
+        outside = next((u for u in node.users if u not in parts), None)
+        if outside is not None:
+            return f"{node.name} is read by {outside.name} as well"
+    return None
+
+
+def feeds_scores(found: Attention, node: Node, inside: Callable[[Node], bool]) -> bool:
+    """Whether ``node`` is an operand of the element-wise chain, not of one of the matmuls."""
+    work: list[Node] = [node]
+    seen: set[Node] = set()
+    while work:
+        n = work.pop()
+        for user in n.users:
+            if user in found.chain or user in found.softmax:
+                return True
+            if inside(user) and user not in seen and user.cls is not OpClass.DOT:
+                seen.add(user)
+                work.append(user)
+    return False
+
+
+def is_lanewise(node: Node) -> bool:
+    """Whether vectors of an element-wise node can be computed, some lanes past the end."""
+    if node.cls is not OpClass.ELEMWISE:
+        return False
+    if node.dtype == "bool":
+        return node.op == "relax.astype" or all(x.dtype == "bool" for x in node.inputs)
+    return node.dtype in (*DTYPES, BFLOAT16)
+
+
+def operands(found: Attention) -> Sequence[Node]:
+    """Q, K transposed, V."""
+    return (*found.scores.inputs, found.result.inputs[1])
+
+
+__all__ = ["Attention", "feeds_scores", "find_attention", "is_lanewise", "operands", "same_matrix"]

@@ -1,0 +1,200 @@
+"""A light, typed view of a Relax binding list: the form in which passes and templates reason.
+
+Relax nodes cross a foreign-function boundary at every attribute; a plan asks for operators, shapes
+and users thousands of times. :func:`read_sequence` walks a Relax sequence once and yields plain
+Python nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.core_ops import CORE, CoreOp, OpClass
+
+Expr: TypeAlias = Any
+Dim: TypeAlias = Any  # an int64 PrimExpr
+
+
+@dataclass(eq=False)
+class Node:
+    """One value. ``op`` is a core operator's name, ``param``, ``const``, or another Relax form.
+
+    Invariant: ``inputs`` are the tensor operands in order; scalar operands (slice bounds, target
+    shapes, clip limits) are in ``prims``. ``shape`` is a tuple of int64 expressions. ``after`` are
+    the nodes that read from data the symbols which this one mentions.
+    """
+
+    op: str
+    inputs: tuple[Node, ...]
+    shape: tuple[Dim, ...]
+    dtype: str
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    prims: tuple[Any, ...] = ()
+    var: Any = None
+    expr: Any = None
+    value: np.ndarray | None = None  # the literal of a ``const``
+    users: list[Node] = field(default_factory=list)
+    is_output: bool = False
+    index: int = -1
+    after: tuple[Node, ...] = ()
+
+    @property
+    def row(self) -> CoreOp | None:
+        """The operator's table row, None for parameters, constants and control flow."""
+        return CORE.get(self.op)
+
+    @property
+    def cls(self) -> OpClass | None:
+        """The operator's class."""
+        row = CORE.get(self.op)
+        return None if row is None else row.cls
+
+    @property
+    def name(self) -> str:
+        """A printable name."""
+        return self.op if self.var is None else str(self.var.name)
+
+    @property
+    def is_scalar_const(self) -> bool:
+        """A literal of one element, which kernels embed."""
+        return self.value is not None and self.value.size == 1
+
+    def __repr__(self) -> str:
+        shape = ", ".join(str(d) for d in self.shape)
+        return f"{self.name}: {self.op}[({shape}), {self.dtype}]"
+
+
+def tensor_type(ty: Any) -> tuple[tuple[Dim, ...], str]:
+    """Shape and dtype of a Relax tensor type; a lost shape is an error here, not a guess."""
+    if not isinstance(ty, relax.TensorType):
+        raise Unsupported(f"expected a tensor, found {ty}")
+    if ty.shape is None or not isinstance(ty.shape, relax.ShapeExpr):
+        raise Unsupported(f"the shape of a value of type {ty} is unknown after propagation")
+    return tuple(ty.shape.values), str(ty.dtype)
+
+
+def is_tensor(ty: Any) -> bool:
+    """Whether a Relax type is a tensor type."""
+    return isinstance(ty, relax.TensorType)
+
+
+def read_call(var: Any, call: Any, lookup: Mapping[Any, Node]) -> Node:
+    """The node of a call to a core operator bound to ``var``."""
+    row = CORE[str(call.op.name)]
+    inputs: list[Node] = []
+    prims: list[Any] = []
+    for arg in call.args:
+        _read_operand(arg, lookup, inputs, prims)
+    attrs = {name: plain(getattr(call.attrs, name)) for name in row.attrs}
+    shape, dtype = tensor_type(var.ty if var is not None else call.ty)
+    return Node(row.name, tuple(inputs), shape, dtype, attrs, tuple(prims), var, call)
+
+
+def _read_operand(
+    arg: Any, lookup: Mapping[Any, Node], inputs: list[Node], prims: list[Any]
+) -> None:
+    if isinstance(arg, relax.ShapeExpr):
+        prims.append(tuple(arg.values))
+    elif isinstance(arg, tvm.ir.Tuple):
+        if all(is_tensor(f.ty) for f in arg.fields):
+            inputs.extend(operand(f, lookup) for f in arg.fields)
+        else:
+            prims.append(tuple(arg.fields))
+    elif is_tensor(arg.ty):
+        inputs.append(operand(arg, lookup))
+    else:
+        prims.append(arg)
+
+
+def operand(arg: Any, lookup: Mapping[Any, Node]) -> Node:
+    """The node an operand refers to; literals become ``const`` nodes."""
+    if isinstance(arg, tvm.ir.GenericConst):
+        return const_node(arg)
+    node = lookup.get(arg)
+    if node is None:
+        raise Unsupported(f"operand {arg} is not a tensor known at this point")
+    return node
+
+
+def const_node(expr: Any) -> Node:
+    """A ``const`` node holding the literal's value as a NumPy array."""
+    value = literal_value(expr)
+    dtype = str(expr.ty.dtype)
+    shape = tuple(tirx.IntImm("int64", int(d)) for d in value.shape)
+    return Node("const", (), shape, dtype, expr=expr, value=value)
+
+
+def literal_value(expr: Any) -> np.ndarray[Any, Any]:
+    """The elements of a literal, not copied: every pass reads the weights. Do not write."""
+    try:
+        return np.from_dlpack(expr.value)
+    except RuntimeError:  # a type that NumPy itself does not have
+        return np.asarray(expr.value.numpy())
+
+
+def plain(value: Any) -> Any:
+    """An attribute as a plain Python value; symbolic expressions stay expressions."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tirx.IntImm):
+        return int(value.value)
+    if isinstance(value, tirx.FloatImm):
+        return float(value.value)
+    if isinstance(value, Sequence) or type(value).__name__ == "Array":
+        return tuple(plain(v) for v in value)
+    if isinstance(value, tvm.ir.PrimType) or type(value).__name__ in ("dtype", "DataType"):
+        return str(value)
+    if hasattr(value, "value") and isinstance(value, tvm.ir.StringImm):
+        return str(value.value)
+    return value
+
+
+def link_users(nodes: Iterable[Node]) -> None:
+    """Fill ``users`` and ``index`` from ``inputs``, in order."""
+    listed = list(nodes)
+    for i, node in enumerate(listed):
+        node.index = i
+        node.users = []
+    for node in listed:
+        for source in dict.fromkeys(node.inputs):
+            source.users.append(node)
+
+
+def like_blocks(blocks: Sequence[Any], bindings: Sequence[Any]) -> list[Any]:
+    """``bindings`` as one block of the kind that ``blocks`` are: dataflow variables may be bound
+    in dataflow blocks only."""
+    dataflow = bool(blocks) and all(isinstance(b, relax.DataflowBlock) for b in blocks)
+    return [(relax.DataflowBlock if dataflow else relax.BindingBlock)(list(bindings))]
+
+
+def static_dim(dim: Any) -> int | None:
+    """The value of a literal dim."""
+    if isinstance(dim, int):
+        return dim
+    return int(dim.value) if isinstance(dim, tirx.IntImm) else None
+
+
+def is_one(dim: Any) -> bool:
+    """Whether a dim is the literal 1, the only dim that broadcasts."""
+    return static_dim(dim) == 1
+
+
+def free_symbols(exprs: Iterable[Any]) -> list[Any]:
+    """The symbolic variables of dims, each once, in order of appearance."""
+    seen: dict[Any, None] = {}
+    for e in exprs:
+        if isinstance(e, int | tirx.IntImm):
+            continue
+        if isinstance(e, tirx.Var):
+            seen.setdefault(e)
+            continue
+        for v in tirx.analysis.undefined_vars(e):
+            seen.setdefault(v)
+    return list(seen)

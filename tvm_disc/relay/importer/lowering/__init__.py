@@ -1,0 +1,1 @@
+"""How each Relay operator becomes core operators, by family."""

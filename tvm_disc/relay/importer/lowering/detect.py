@@ -1,0 +1,264 @@
+"""Import rules: selection of detected boxes.
+
+A suppression kernel says which boxes stay; everything around it is sorting, compaction and
+gathers, which fuse with their neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.order import order, picked
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, iota, number
+from tvm_disc.relay.importer.lowering.transform import permute
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.kernel_ops import kernel_call
+
+LARGEST = np.iinfo(np.int64).max
+
+
+def column(ctx: Emitter, x: Tensor, k: int) -> Tensor:
+    """Element ``k`` of the last axis."""
+    size = ctx.literal(x.dims[-1])
+    if k < 0 or (size is not None and k >= size):
+        raise TypeMismatch(ctx.where(f"column {k} of boxes of {x.dims[-1]} values"))
+    part = sliced(ctx, x, {x.rank - 1: (i64(k), i64(1), 1)})
+    return ctx.reshape(part, x.dims[:-1])
+
+
+def compare(ctx: Emitter, build: Any, a: Tensor, b: Tensor | float) -> Tensor:
+    """A comparison, against a number of the same type or a tensor."""
+    other = b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype)
+    return apply(ctx, build, a, other, dtype="bool")
+
+
+def both(ctx: Emitter, a: Tensor, b: Tensor) -> Tensor:
+    """Both conditions hold."""
+    return apply(ctx, R.logical_and, a, b)
+
+
+def choose(ctx: Emitter, cond: Tensor, a: Tensor, b: Tensor | float) -> Tensor:
+    """``a`` where the condition holds, else ``b``."""
+    return apply(ctx, R.where, cond, a, b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype))
+
+
+def total(ctx: Emitter, flags: Tensor, dtype: str) -> Tensor:
+    """How many of the last axis hold."""
+    call = R.sum(ctx.expr(cast(ctx, flags, dtype)), [flags.rank - 1])
+    return ctx.emit(call, flags.dims[:-1], dtype)
+
+
+def compaction(ctx: Emitter, keep: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(places, filled, count): for each place of the last axis of ``[b, n]``, which of the
+    elements that are kept, in their order, moves there; whether one does; how many, ``[b]``."""
+    batch, size = keep.dims
+    dims = [batch, size + 1]
+    found = ctx.emit(kernel_call("disc.compact", [ctx.expr(keep)], dims, "int64"), dims, "int64")
+    places = sliced(ctx, found, {1: (i64(0), size, 1)})
+    count = sliced(ctx, found, {1: (size, i64(1), 1)})
+    line = ctx.reshape(iota(ctx, size), [i64(1), size])
+    return places, compare(ctx, R.less, line, count), ctx.reshape(count, [batch])
+
+
+def batch_rows(ctx: Emitter, x: Tensor, places: Tensor) -> Tensor:
+    """Rows of ``x[b, n, ...]`` at ``places[b, m]``."""
+    coords = ctx.reshape(places, [*places.dims, i64(1)])
+    dims = [*places.dims, *x.dims[2:]]
+    return ctx.emit(R.gather_nd(ctx.expr(x), ctx.expr(coords), 1), dims, x.dtype)
+
+
+def rows_of(ctx: Emitter, flags: Tensor) -> Tensor:
+    """``[b, n]`` as ``[b, n, 1]``."""
+    return ctx.reshape(flags, [*flags.dims, i64(1)])
+
+
+def _boxes_of(ctx: Emitter, data: Tensor, what: str = "boxes") -> None:
+    if data.rank != 3:
+        raise TypeMismatch(ctx.where(f"expected {what} of rank 3, found rank {data.rank}"))
+    if data.dtype != "float32":
+        raise Unsupported(ctx.where(f"{what} of {data.dtype}; cast them to float32"))
+
+
+def _get_valid_counts(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
+    data, threshold = args
+    _boxes_of(ctx, data)
+    score = column(ctx, data, int(attrs["score_index"]))
+    if attrs["score_threshold"] is not None:
+        threshold = ctx.scalar(float(attrs["score_threshold"]), data.dtype)
+    keep = compare(ctx, R.greater, score, cast(ctx, threshold, data.dtype))
+    kind = int(attrs["id_index"])
+    if kind >= 0:
+        keep = both(ctx, keep, compare(ctx, R.greater_equal, column(ctx, data, kind), 0))
+    places, full, count = compaction(ctx, keep)
+    boxes = choose(ctx, rows_of(ctx, full), batch_rows(ctx, data, places), -1)
+    found = choose(ctx, full, cast(ctx, places, "int32"), -1)
+    return cast(ctx, count, "int32"), boxes, found
+
+
+def suppress(
+    ctx: Emitter,
+    rule: str,
+    boxes: Tensor,
+    lists: Sequence[Tensor],
+    limits: Sequence[Tensor],
+    classes: Tensor | None = None,
+    any_class: bool = False,
+) -> Tensor:
+    """Which boxes stay. ``lists`` are (scores, order, valid) by batch entry and class, ``limits``
+    (how many, what overlap)."""
+    scores, places, valid = lists
+    for one, other in zip(scores.dims, places.dims, strict=True):
+        ctx.require_eq(one, other, "scores and order must agree")
+    ctx.require_eq(boxes.dims[0], places.dims[0], "the batch dims of boxes and scores must agree")
+    ctx.require_eq(boxes.dims[1], places.dims[2], "there must be one score for each box")
+    limit, threshold = (ctx.reshape(x, []) for x in limits)
+    operands = [boxes, scores, places, valid, cast(ctx, limit, "int64")]
+    operands += [cast(ctx, threshold, boxes.dtype), *([classes] if classes else [])]
+    exprs = [ctx.expr(x) for x in operands]
+    call = kernel_call("disc.suppress", exprs, places.dims, "bool", rule=rule, any_class=any_class)
+    return ctx.emit(call, places.dims, "bool")
+
+
+def _non_max_suppression(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
+    data, valid, indices, limit, threshold = args
+    _boxes_of(ctx, data)
+    batch, size = data.dims[:2]
+    ctx.require_eq(valid.dims[0], batch, "there must be one count for each batch entry")
+    score = column(ctx, data, int(attrs["score_index"]))
+    line = ctx.reshape(iota(ctx, size), [i64(1), size])
+    most = apply(ctx, R.minimum, cast(ctx, valid, "int64"), number(ctx, size, "int64"))
+    inside = compare(ctx, R.less, line, ctx.reshape(most, [batch, i64(1)]))
+    by_score = order(ctx, choose(ctx, inside, score, -np.inf), 1, False)
+    if int(attrs["top_k"]) > 0:
+        most = apply(ctx, R.minimum, most, ctx.scalar(int(attrs["top_k"]), "int64"))
+    kind, start = int(attrs["id_index"]), int(attrs["coord_start"])
+    corners = sliced(ctx, data, {2: (i64(start), i64(4), 1)})
+    lists = [ctx.reshape(x, [batch, i64(1), size]) for x in (score, by_score)]
+    lists.append(ctx.reshape(apply(ctx, R.maximum, most, ctx.scalar(0, "int64")), [batch, i64(1)]))
+    classes = column(ctx, data, kind) if kind >= 0 else None
+    force = bool(attrs["force_suppress"])
+    kept = suppress(ctx, "relay", corners, lists, (limit, threshold), classes, force)
+    kept = ctx.reshape(kept, [batch, size])
+    # Without a threshold everything stays as it is.
+    active = compare(ctx, R.greater, ctx.reshape(threshold, []), 0)
+    kept = choose(ctx, active, kept, inside)
+    places = choose(ctx, active, by_score, line)
+    if attrs["return_indices"]:
+        return _kept_indices(ctx, kept, places, indices)
+    out = choose(ctx, rows_of(ctx, kept), batch_rows(ctx, data, places), -1)
+    if not attrs["invalid_to_bottom"]:
+        return out
+    moved, full, _ = compaction(ctx, compare(ctx, R.greater_equal, column(ctx, out, 0), 0))
+    return choose(ctx, rows_of(ctx, full), batch_rows(ctx, out, moved), -1)
+
+
+def _kept_indices(
+    ctx: Emitter, kept: Tensor, places: Tensor, indices: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The given numbers of the boxes that stay, first ones first, and how many they are."""
+    names = picked(ctx, cast(ctx, indices, "int32"), places, 1)
+    kept = both(ctx, kept, compare(ctx, R.greater_equal, names, 0))
+    moved, full, count = compaction(ctx, kept)
+    found = choose(ctx, full, picked(ctx, names, moved, 1), -1)
+    return found, ctx.reshape(cast(ctx, count, "int32"), [kept.dims[0], i64(1)])
+
+
+def _all_class(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
+    boxes, scores, limit, threshold, least = args
+    _boxes_of(ctx, boxes)
+    _boxes_of(ctx, scores, "scores")
+    batch, classes, size = scores.dims
+    by_score = order(ctx, scores, 2, False)
+    sorted_ = picked(ctx, scores, by_score, 2)
+    above = compare(ctx, R.greater, sorted_, cast(ctx, ctx.reshape(least, []), scores.dtype))
+    threshold = ctx.reshape(threshold, [])
+    active = cast(ctx, compare(ctx, R.greater, threshold, 0), "int64")
+    valid = apply(ctx, R.multiply, total(ctx, above, "int64"), active)
+    most = cast(ctx, ctx.reshape(limit, []), "int64")
+    most = choose(ctx, compare(ctx, R.greater, most, 0), most, LARGEST)
+    kept = suppress(ctx, "onnx", boxes, (scores, by_score, valid), (most, threshold))
+    if attrs["output_format"] == "onnx":
+        return _onnx_boxes(ctx, kept, by_score)
+    if attrs["output_format"] != "tensorflow":
+        raise TypeMismatch(ctx.where(f"output_format {attrs['output_format']!r}"))
+    flat = [batch, product([classes, size])]
+    places, full, count = compaction(ctx, ctx.reshape(kept, flat))
+    class_of = apply(ctx, R.floor_divide, places, number(ctx, size, "int64"))
+    box = picked(ctx, ctx.reshape(by_score, flat), places, 1)
+    columns = [rows_of(ctx, choose(ctx, full, x, 0)) for x in (class_of, box)]
+    joined = R.concat([ctx.expr(c) for c in columns], 2)
+    found = choose(ctx, full, picked(ctx, ctx.reshape(sorted_, flat), places, 1), 0)
+    return ctx.emit(joined, [*flat, i64(2)], "int64"), found, count
+
+
+def _flat(ctx: Emitter, kept: Tensor) -> Tensor:
+    return ctx.reshape(kept, [kept.dims[0], product(kept.dims[1:])])
+
+
+def _onnx_boxes(ctx: Emitter, kept: Tensor, by_score: Tensor) -> tuple[Tensor, Tensor]:
+    """(batch, class, box) of every box that stays, then zeros; and their number."""
+    _, classes, size = kept.dims
+    every = [i64(1), product(kept.dims)]
+    flags = ctx.reshape(kept, every)
+    places, full, found = compaction(ctx, flags)
+    row = apply(ctx, R.floor_divide, places, number(ctx, size, "int64"))
+    count = number(ctx, classes, "int64")
+    batch, class_ = (apply(ctx, f, row, count) for f in (R.floor_divide, R.floor_mod))
+    box = picked(ctx, ctx.reshape(by_score, every), places, 1)
+    columns = [
+        ctx.reshape(choose(ctx, full, x, 0), [every[1], i64(1)]) for x in (batch, class_, box)
+    ]
+    joined = ctx.emit(R.concat([ctx.expr(c) for c in columns], 1), [every[1], i64(3)], "int64")
+    return joined, found
+
+
+def _regular(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
+    """Class after class, then the best of all classes together."""
+    boxes, scores = args
+    _boxes_of(ctx, boxes)
+    _boxes_of(ctx, scores, "scores")
+    batch, size, columns = scores.dims
+    classes, most = i64(int(attrs["num_classes"])), i64(int(attrs["max_detections"]))
+    ctx.solver.require_le(i64(1), size, ctx.where("there must be a box"))
+    ctx.solver.require_le(classes, columns, ctx.where("there must be a score for each class"))
+    by_column = permute(ctx, scores, [0, 2, 1])
+    by_class = sliced(ctx, by_column, {1: (columns - classes, classes, 1)})
+    least = float(attrs["score_threshold"])
+    valid = compare(ctx, R.greater_equal, by_class, least)
+    by_score = order(ctx, choose(ctx, valid, by_class, -np.inf), 2, False)
+    limits = (
+        ctx.scalar(int(attrs["max_detections_per_class"]), "int64"),
+        ctx.scalar(float(attrs["iou_threshold"]), boxes.dtype),
+    )
+    lists = (by_class, by_score, total(ctx, valid, "int64"))
+    kept = _flat(ctx, suppress(ctx, "tflite", boxes, lists, limits))
+    flat = _flat(ctx, picked(ctx, by_class, by_score, 2))
+    best = order(ctx, choose(ctx, kept, flat, -np.inf), 1, False)
+    line = iota(ctx, most)
+    first = R.take(ctx.expr(best), ctx.expr(line), 1, "clip")
+    places = ctx.emit(first, [batch, most], "int64")
+    count = apply(ctx, R.minimum, total(ctx, kept, "int64"), number(ctx, most, "int64"))
+    full = compare(ctx, R.less, ctx.reshape(line, [i64(1), most]), rows_of(ctx, count))
+    class_of = apply(ctx, R.floor_divide, places, number(ctx, size, "int64"))
+    corners = batch_rows(ctx, boxes, picked(ctx, _flat(ctx, by_score), places, 1))
+    return (
+        choose(ctx, rows_of(ctx, full), corners, 0),
+        cast(ctx, choose(ctx, full, class_of, 0), "float32"),
+        choose(ctx, full, picked(ctx, flat, places, 1), 0),
+        cast(ctx, count, "int32"),
+    )
+
+
+LOWER: Mapping[str, Rule] = {
+    "vision.get_valid_counts": _get_valid_counts,
+    "vision.non_max_suppression": _non_max_suppression,
+    "vision.all_class_non_max_suppression": _all_class,
+    "vision.regular_non_max_suppression": _regular,
+}

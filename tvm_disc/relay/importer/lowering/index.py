@@ -1,0 +1,317 @@
+"""Import rules: elements picked and placed by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.tensor import (
+    Args,
+    Attrs,
+    Rule,
+    apply,
+    cast,
+    filled,
+    iota,
+    number,
+)
+from tvm_disc.relay.importer.lowering.transform import permute
+from tvm_disc.relay.importer.positions import reads_in_order
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.values import is_number, value_of
+
+MODES = ("clip", "wrap", "fast")
+
+
+def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    data, picks = args
+    axis, mode = attrs["axis"], attrs["mode"]
+    if mode not in MODES:
+        raise TypeMismatch(ctx.where(f"mode: expected one of {', '.join(MODES)}, found {mode!r}"))
+    if "int" not in picks.dtype:
+        raise TypeMismatch(ctx.where(f"positions: expected integers, found {picks.dtype}"))
+    if attrs["batch_dims"]:
+        return _take_batched(ctx, data, picks, attrs)
+    if axis is None:
+        data, axis = ctx.reshape(data, [product(data.dims)]), 0
+    axis = ctx.axis(axis, data.rank)
+    literal = value_of(picks)
+    row = literal is not None and literal.ndim == 0 and is_number(literal.item())
+    # In a branch a slice of what may be empty would not be asked for.
+    if row and (not ctx.nested or ctx.solver.known_le(i64(1), data.dims[axis])):
+        assert literal is not None
+        return _pick_one(ctx, data, axis, int(literal.item()), mode)
+    return rows(ctx, data, picks, axis, mode)
+
+
+def rows(ctx: Emitter, data: Tensor, picks: Tensor, axis: int, mode: str = "clip") -> Tensor:
+    """``data`` read along ``axis`` at the positions ``picks``."""
+    dims = [*data.dims[:axis], *picks.dims, *data.dims[axis + 1 :]]
+    size = ctx.literal(data.dims[axis])
+    if picks.span is not None and size and 0 <= picks.span[0] == picks.span[1] < size:
+        return _one_row(ctx, data, axis, picks.span[0], dims)
+    if reads_in_order(ctx, picks):
+        count = product(picks.dims)
+        if ctx.same(count, data.dims[axis]):
+            return ctx.reshape(data, dims)
+        ctx.solver.wish_eq(count, data.dims[axis], ctx.where("positions read all of it in order"))
+    call = R.take(ctx.expr(data), ctx.expr(picks), axis, mode)
+    return ctx.emit(call, dims, data.dtype)
+
+
+def _one_row(ctx: Emitter, data: Tensor, axis: int, position: int, dims: list[Any]) -> Tensor:
+    """The same row for every position is that row, broadcast."""
+    row = sliced(ctx, data, {axis: (i64(position), i64(1), 1)})
+    ones = [i64(1)] * (len(dims) - data.rank + 1)
+    line = ctx.reshape(row, [*data.dims[:axis], *ones, *data.dims[axis + 1 :]])
+    return ctx.broadcast(line, dims, full=True)
+
+
+def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Tensor:
+    """Each batch entry of ``data`` is read at its own positions."""
+    batch = ctx.axis(attrs["batch_dims"], picks.rank + 1)
+    if attrs["axis"] is None:
+        raise Unsupported(ctx.where("batch_dims without an axis"))
+    axis = ctx.axis(attrs["axis"], data.rank)
+    if axis < batch:
+        raise TypeMismatch(ctx.where(f"axis {axis} lies within the {batch} batch dims"))
+    for a in range(batch):
+        ctx.require_eq(data.dims[a], picks.dims[a], f"batch axis {a} must agree")
+    size = number(ctx, data.dims[axis], picks.dtype)
+    if attrs["mode"] == "wrap":
+        where = apply(ctx, R.floor_mod, picks, size)
+    elif attrs["mode"] == "fast":
+        where = picks  # as the gather reads it
+    else:
+        last = apply(ctx, R.subtract, size, ctx.scalar(1, picks.dtype))
+        where = apply(ctx, R.minimum, picks, last)
+        where = apply(ctx, R.maximum, where, ctx.scalar(0, picks.dtype))
+    middle = list(range(batch, axis))
+    moved = permute(ctx, data, [*range(batch), axis, *middle, *range(axis + 1, data.rank)])
+    coords = ctx.reshape(where, [*where.dims, i64(1)])
+    dims = [*picks.dims, *moved.dims[batch + 1 :]]
+    found = ctx.emit(R.gather_nd(ctx.expr(moved), ctx.expr(coords), batch), dims, data.dtype)
+    free = list(range(batch, picks.rank))
+    inner = [picks.rank + k for k in range(len(middle))]
+    rest = range(picks.rank + len(middle), found.rank)
+    return permute(ctx, found, [*range(batch), *inner, *free, *rest])
+
+
+def _pick_one(ctx: Emitter, data: Tensor, axis: int, position: int, mode: str) -> Tensor:
+    """A literal index is a slice, which costs nothing."""
+    dim = data.dims[axis]
+    ctx.require_some([(axis, dim)], [d for a, d in enumerate(data.dims) if a != axis])
+    if mode == "wrap":
+        where = tirx.floormod(i64(position), tirx.max(dim, i64(1)))
+    elif mode == "fast" and position < 0:
+        where = tirx.max(dim + position, i64(0))
+    else:
+        where = tirx.max(tirx.min(i64(position), dim - 1), i64(0))
+    row = sliced(ctx, data, {axis: (where, i64(1), 1)})
+    return ctx.reshape(row, [*data.dims[:axis], *data.dims[axis + 1 :]])
+
+
+def _gather(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    data, picks = args
+    axis = ctx.axis(attrs["axis"] or 0, data.rank)
+    _require_inside(ctx, picks, data, axis)
+    call = R.gather_elements(ctx.expr(data), ctx.expr(picks), axis)
+    return ctx.emit(call, picks.dims, data.dtype)
+
+
+def _require_inside(ctx: Emitter, picks: Tensor, data: Tensor, axis: int) -> None:
+    """Positions given per element: on every other axis they must not reach past the operand."""
+    if picks.rank != data.rank:
+        raise TypeMismatch(
+            ctx.where(f"expected indices of rank {data.rank}, found rank {picks.rank}")
+        )
+    for a in range(data.rank):
+        if a != axis:
+            ctx.solver.require_le(
+                picks.dims[a], data.dims[a], ctx.where(f"axis {a} of the indices")
+            )
+
+
+def _gather_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Relay's coordinate axis is the first of the indices, Relax's the last."""
+    data, picks = args
+    batch = int(attrs["batch_dims"])
+    depth = ctx.static(picks.dims[0], "the first dim of the indices")
+    if batch + depth > data.rank:
+        raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {data.rank - batch}"))
+    for a in range(batch):
+        ctx.require_eq(picks.dims[1 + a], data.dims[a], f"batch axis {a} must agree")
+    moved = permute(ctx, picks, [*range(1, picks.rank), 0])
+    dims = [*picks.dims[1:], *data.dims[batch + depth :]]
+    call = R.gather_nd(ctx.expr(data), ctx.expr(moved), batch)
+    return ctx.emit(call, dims, data.dtype)
+
+
+def _adv_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """NumPy's indexing of the leading axes by tensors that broadcast against each other."""
+    data, *picks = args[0]
+    dims = ctx.broadcast_dims([p.dims for p in picks])
+    columns = [
+        ctx.reshape(cast(ctx, ctx.broadcast(p, dims, full=True), "int64"), [*dims, i64(1)])
+        for p in picks
+    ]
+    if len(columns) > 1:
+        call = R.concat([ctx.expr(c) for c in columns], len(dims))
+        coords = ctx.emit(call, [*dims, i64(len(columns))], "int64")
+    else:
+        coords = columns[0]
+    shape = [*dims, *data.dims[len(picks) :]]
+    return ctx.emit(R.gather_nd(ctx.expr(data), ctx.expr(coords)), shape, data.dtype)
+
+
+def _unravel_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    picks, shape = args
+    dims = ctx.size_arg(shape, "the shape")
+    coords, rest = [], picks
+    for dim in reversed(dims[1:]):
+        size = number(ctx, ctx.dim(dim), picks.dtype)
+        coords.append(apply(ctx, R.floor_mod, rest, size))
+        rest = apply(ctx, R.floor_divide, rest, size)
+    lines = [ctx.reshape(c, [i64(1), *picks.dims]) for c in (rest, *reversed(coords))]
+    if len(lines) == 1:
+        return lines[0]
+    call = R.concat([ctx.expr(c) for c in lines], 0)
+    return ctx.emit(call, [i64(len(lines)), *picks.dims], picks.dtype)
+
+
+def _one_hot(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, on, off = args[:3]
+    axis = ctx.axis(attrs["axis"], x.rank + 1)
+    depth = ctx.dim(ctx.size_arg(args[3], "depth")[0] if len(args) > 3 else attrs["depth"])
+    dtype = attrs["dtype"] or on.dtype
+    dims = [*x.dims[:axis], i64(1), *x.dims[axis:]]
+    line = [depth if a == axis else i64(1) for a in range(x.rank + 1)]
+    places = ctx.reshape(iota(ctx, ctx.solver.simplify(depth)), line)
+    hit = apply(ctx, R.equal, ctx.reshape(cast(ctx, x, "int64"), dims), places, dtype="bool")
+    return apply(ctx, R.where, hit, cast(ctx, on, dtype), cast(ctx, off, dtype))
+
+
+def _sequence_mask(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, valid = args
+    axis = ctx.axis(attrs["axis"], x.rank)
+    if axis > 1 or x.rank < 2:
+        raise Unsupported(ctx.where(f"axis {axis} of rank {x.rank}"))
+    ctx.require_eq(valid.dims[0], x.dims[1 - axis], "one length for every batch entry")
+    ones = [i64(1)] * (x.rank - 2)
+    steps, lengths = [x.dims[axis], i64(1)], [i64(1), valid.dims[0]]
+    places = ctx.reshape(iota(ctx, x.dims[axis]), [*(steps if axis == 0 else steps[::-1]), *ones])
+    limits = ctx.reshape(
+        cast(ctx, valid, "int64"), [*(lengths if axis == 0 else lengths[::-1]), *ones]
+    )
+    inside = apply(ctx, R.less, places, limits, dtype="bool")
+    return apply(ctx, R.where, inside, x, ctx.scalar(float(attrs["mask_value"]), x.dtype))
+
+
+def _scatter_elements(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    data, picks, updates = args
+    axis = ctx.axis(attrs["axis"], data.rank)
+    _require_inside(ctx, picks, data, axis)
+    if updates.rank != picks.rank:
+        raise TypeMismatch(
+            ctx.where(f"expected updates of rank {picks.rank}, found rank {updates.rank}")
+        )
+    for a, (u, p) in enumerate(zip(updates.dims, picks.dims, strict=True)):
+        ctx.require_eq(u, p, f"axis {a} of indices and updates")
+
+    def scatter(into: Tensor, values: Tensor, reduction: str) -> Tensor:
+        operands = [ctx.expr(t) for t in (into, picks, values)]
+        call = R.scatter_elements(*operands, axis=axis, reduction=reduction)
+        return ctx.emit(call, into.dims, into.dtype)
+
+    if attrs["reduction"] == "mean":
+        return _scatter_mean(ctx, data, updates, scatter)
+    return scatter(data, updates, _reduction_name(ctx, attrs["reduction"]))
+
+
+def _reduction_name(ctx: Emitter, reduction: str) -> str:
+    if reduction not in ("update", "add", "mul", "min", "max"):
+        raise Unsupported(ctx.where(f"reduction {reduction!r}"))
+    return reduction
+
+
+def _scatter_mean(ctx: Emitter, data: Tensor, updates: Tensor, scatter: Any) -> Tensor:
+    """The mean of an element and everything added to it."""
+    one = ctx.scalar(1, data.dtype)
+    total = scatter(data, updates, "add")
+    ones = filled(ctx, data.dims, one, data.dtype)
+    count = scatter(ones, filled(ctx, updates.dims, one, data.dtype), "add")
+    return apply(ctx, R.divide, total, count)
+
+
+def _scatter_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """As for ``gather_nd``, the coordinate axis comes first in Relay and last in Relax."""
+    data, picks, updates = args
+    depth = ctx.static(picks.dims[0], "the first dim of the indices")
+    if depth > data.rank:
+        raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {data.rank}"))
+    wanted = [*picks.dims[1:], *data.dims[depth:]]
+    if updates.rank != len(wanted):
+        raise TypeMismatch(
+            ctx.where(f"expected updates of rank {len(wanted)}, found rank {updates.rank}")
+        )
+    for a, (u, d) in enumerate(zip(updates.dims, wanted, strict=True)):
+        ctx.require_eq(u, d, f"axis {a} of the updates")
+    moved = permute(ctx, picks, [*range(1, picks.rank), 0])
+
+    def scatter(into: Tensor, values: Tensor, reduction: str) -> Tensor:
+        operands = [ctx.expr(t) for t in (into, moved, values)]
+        return ctx.emit(R.scatter_nd(*operands, reduction), into.dims, into.dtype)
+
+    if attrs["mode"] == "mean":
+        return _scatter_mean(ctx, data, updates, scatter)
+    return scatter(data, updates, _reduction_name(ctx, attrs["mode"]))
+
+
+def _argwhere(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    if x.rank == 0:
+        raise Unsupported(ctx.where("a tensor of rank 0"))
+    return cast(ctx, permute(ctx, nonzero(ctx, x), [1, 0]), "int32")
+
+
+def nonzero(ctx: Emitter, x: Tensor) -> Tensor:
+    """Coordinates of the elements that are not zero, ``[rank, how many]``."""
+    raw = ctx.bind(R.nonzero(ctx.expr(x)), relax.TensorType(None, "int64", ndim=2))
+    count = ctx.solver.symbol("nonzero", ctx.where("the number of non-zero elements"))
+    ctx.solver.assume(count <= product(x.dims), "at most every element is non-zero")
+    dims = [i64(x.rank), count]
+    return Tensor(tuple(dims), "int64", ctx.match(raw, relax.TensorType(dims, "int64")))
+
+
+def _trilu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, k = args
+    value = value_of(k)
+    if value is None or not is_number(value.reshape(-1)[0]):
+        raise Unsupported(ctx.where("a diagonal computed from data"))
+    build = R.triu if attrs["upper"] else R.tril
+    return ctx.emit(build(ctx.expr(x), int(value.reshape(-1)[0])), x.dims, x.dtype)
+
+
+LOWER: Mapping[str, Rule] = {
+    "take": _take,
+    "gather": _gather,
+    "gather_nd": _gather_nd,
+    "adv_index": _adv_index,
+    "unravel_index": _unravel_index,
+    "one_hot": _one_hot,
+    "dyn.one_hot": _one_hot,
+    "sequence_mask": _sequence_mask,
+    "scatter_elements": _scatter_elements,
+    "scatter_nd": _scatter_nd,
+    "scatter": lambda ctx, args, attrs: _scatter_elements(
+        ctx, args, {**attrs, "reduction": "update"}
+    ),
+    "argwhere": _argwhere,
+    "trilu": _trilu,
+}

@@ -1,0 +1,329 @@
+"""Import rules: layouts, blocks, windows and parts written in place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.order import picked
+from tvm_disc.relay.importer.lowering.slice import slice_extent, sliced
+from tvm_disc.relay.importer.lowering.tensor import (
+    Args,
+    Attrs,
+    Rule,
+    apply,
+    cast,
+    iota,
+    number,
+    reduction,
+)
+from tvm_disc.relay.importer.lowering.transform import permute
+from tvm_disc.relay.importer.lowering.window import padded
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.values import is_number
+from tvm_disc.relay.kernel_ops import reinterpret_call
+
+I64 = "int64"
+
+
+def along_axis(ctx: Emitter, vector: Tensor, axis: int, rank: int) -> Tensor:
+    """A vector laid along ``axis``."""
+    return ctx.reshape(vector, [vector.dims[0] if a == axis else i64(1) for a in range(rank)])
+
+
+# -- layouts -----------------------------------------------------------------------------------
+
+Axes = list[tuple[str, int]]  # (letter, 0) or (small letter, size of the block)
+
+
+def _axes(ctx: Emitter, layout: str) -> Axes:
+    """``NCHW4c`` as [(N, 0), (C, 0), (H, 0), (W, 0), (c, 4)]."""
+    parts = re.findall(r"([A-Z])|(\d+)([a-z])", layout)
+    found = [(big, 0) if big else (small, int(size)) for big, size, small in parts]
+    text = "".join(f"{size or ''}{letter}" for letter, size in found)
+    letters = [letter for letter, size in found if not size]
+    if text != layout or len(set(letters)) != len(letters):
+        raise TypeMismatch(
+            ctx.where(f"layout {layout!r}: expected letters and blocks as in NCHW4c")
+        )
+    if not {letter.upper() for letter, _ in found} <= set(letters):
+        raise TypeMismatch(ctx.where(f"layout {layout!r}: a block of an axis that is not there"))
+    return found
+
+
+def _factors(axes: Axes, letter: str) -> list[int]:
+    """Places of an axis and its blocks, outermost first."""
+    return [k for k, (name, _) in enumerate(axes) if name.upper() == letter]
+
+
+def _layout_transform(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x: Tensor = args[0]
+    source, target = (_axes(ctx, str(attrs[n])) for n in ("src_layout", "dst_layout"))
+    letters = [letter for letter, size in source if not size]
+    if set(letters) != {letter for letter, size in target if not size}:
+        names = f"{attrs['src_layout']!r} and {attrs['dst_layout']!r}"
+        raise TypeMismatch(ctx.where(f"layouts {names} have different axes"))
+    if x.rank != len(source):
+        raise TypeMismatch(
+            ctx.where(f"layout {attrs['src_layout']!r} for a tensor of rank {x.rank}")
+        )
+    for (letter, size), dim in zip(source, x.dims, strict=True):
+        if size:
+            ctx.require_eq(dim, i64(size), f"the block {letter} must fit the layout")
+    order = [k for letter in letters for k in _factors(source, letter)]
+    whole = [product([x.dims[k] for k in _factors(source, letter)]) for letter in letters]
+    x = ctx.reshape(permute(ctx, x, order), whole)
+    return _split_axes(ctx, x, letters, target)
+
+
+def _split_axes(ctx: Emitter, x: Tensor, letters: Sequence[str], target: Axes) -> Tensor:
+    """Axes in order as those of a layout, with its blocks."""
+    places: list[int] = []
+    dims: list[Any] = []
+    for letter, dim in zip(letters, x.dims, strict=True):
+        found = _factors(target, letter)
+        blocks = [target[k][1] for k in found if target[k][1]]
+        count = 1
+        for b in blocks:
+            count *= b
+        if count > 1:
+            ctx.solver.require_divides(
+                i64(count), dim, ctx.where(f"blocks of {count} must divide axis {letter}")
+            )
+        outer = ctx.solver.simplify(tirx.floordiv(dim, i64(count)))
+        dims += [i64(target[k][1]) if target[k][1] else outer for k in found]
+        places += found
+    split = ctx.reshape(x, dims)
+    return permute(ctx, split, [places.index(k) for k in range(len(target))])
+
+
+def _space_to_batch(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x: Tensor = args[0]
+    blocks, pads = list(attrs["block_shape"]), list(attrs["paddings"])
+    count = len(blocks)
+    pairs = [(0, 0), *((int(a), int(b)) for a, b in pads)]
+    pairs += [(0, 0)] * (x.rank - len(pairs))
+    if any(p != (0, 0) for p in pairs):
+        x = padded(ctx, x, pairs, ctx.scalar(float(attrs["pad_value"]), x.dtype))
+    dims = [x.dims[0]]
+    outer = []
+    for d, b in zip(x.dims[1 : 1 + count], blocks, strict=True):
+        ctx.solver.require_divides(
+            i64(b), d, ctx.where(f"blocks of {b} must divide the padded axis")
+        )
+        outer.append(ctx.solver.simplify(tirx.floordiv(d, i64(b))))
+        dims += [outer[-1], i64(b)]
+    rest = list(x.dims[1 + count :])
+    x = ctx.reshape(x, [*dims, *rest])
+    inner = [2 + 2 * k for k in range(count)]
+    order = [*inner, 0, *(k - 1 for k in inner), *range(1 + 2 * count, x.rank)]
+    total = product([dims[0], *map(i64, blocks)])
+    return ctx.reshape(permute(ctx, x, order), [total, *outer, *rest])
+
+
+def _batch_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x: Tensor = args[0]
+    blocks, crops = list(attrs["block_shape"]), list(attrs["crops"])
+    count, total = len(blocks), 1
+    for b in blocks:
+        total *= b
+    ctx.solver.require_divides(i64(total), x.dims[0], ctx.where(f"{total} must divide the batch"))
+    batch = ctx.solver.simplify(tirx.floordiv(x.dims[0], i64(total)))
+    outer, rest = list(x.dims[1 : 1 + count]), list(x.dims[1 + count :])
+    x = ctx.reshape(x, [*map(i64, blocks), batch, *outer, *rest])
+    pairs = [a for k in range(count) for a in (count + 1 + k, k)]
+    x = permute(ctx, x, [count, *pairs, *range(2 * count + 1, x.rank)])
+    wide = [d * b for d, b in zip(outer, blocks, strict=True)]
+    x = ctx.reshape(x, [batch, *wide, *rest])
+    where = {}
+    for k, (before, after) in enumerate(crops):
+        if before or after:
+            lost = i64(int(before) + int(after))
+            ctx.solver.require_le(lost, x.dims[1 + k], ctx.where("the crops must fit the axis"))
+            where[1 + k] = (i64(int(before)), x.dims[1 + k] - lost, 1)
+    return sliced(ctx, x, where)
+
+
+# -- windows and parts -------------------------------------------------------------------------
+
+
+def windows(ctx: Emitter, x: Tensor, axis: int, size: int, stride: int, gap: int = 1) -> Tensor:
+    """Axis ``d`` as ``[(d - reach) // stride + 1, size]``: every window, ``gap`` between taps."""
+    reach = (size - 1) * gap + 1
+    ctx.solver.require_le(i64(reach), x.dims[axis], ctx.where("the window must fit the input"))
+    count = ctx.solver.simplify(tirx.floordiv(x.dims[axis] - reach, i64(stride)) + 1)
+    begin = apply(ctx, R.multiply, iota(ctx, count), ctx.scalar(stride, I64))
+    step = apply(ctx, R.multiply, iota(ctx, i64(size)), ctx.scalar(gap, I64))
+    places = apply(ctx, R.add, ctx.reshape(begin, [count, i64(1)]), step)
+    dims = [*x.dims[:axis], count, i64(size), *x.dims[axis + 1 :]]
+    return ctx.emit(R.take(ctx.expr(x), ctx.expr(places), axis, "clip"), dims, x.dtype)
+
+
+def _sliding_window(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x: Tensor = args[0]
+    first = ctx.axis(int(attrs["axis"]), x.rank)
+    sizes, strides = list(attrs["window_shape"]), list(attrs["strides"])
+    if first + len(sizes) != x.rank or len(strides) != len(sizes):
+        raise TypeMismatch(
+            ctx.where(f"windows and strides for all {x.rank - first} axes from {first} on")
+        )
+    for k, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        x = windows(ctx, x, first + 2 * k, int(size), int(stride))
+    counts = [first + 2 * k for k in range(len(sizes))]
+    return permute(ctx, x, [*range(first), *counts, *(c + 1 for c in counts)])
+
+
+def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """A scatter at the row-major positions of the slice."""
+    x, part = args[:2]
+    ctx.same_dtype([x, part])
+    begin, end, strides = (ctx.shape_arg(a, "a slice bound", limited=False) for a in args[2:5])
+    if not all(is_number(s) for s in strides):
+        raise Unsupported(ctx.where("a stride that is known only at run time"))
+    strides = list(strides) + [1] * (x.rank - len(strides))
+    flat = ctx.scalar(0, I64)
+    for axis, dim in enumerate(x.dims):
+        start, stop = (b[axis] if axis < len(b) else None for b in (begin, end))
+        first, length, step = slice_extent(ctx, dim, start, stop, int(strides[axis]))
+        ctx.require_eq(part.dims[axis], length, f"axis {axis} of the values must fit the slice")
+        places = apply(ctx, R.multiply, iota(ctx, part.dims[axis]), ctx.scalar(step, I64))
+        places = apply(ctx, R.add, places, number(ctx, first, I64))
+        stride = number(ctx, product(x.dims[axis + 1 :]), I64)
+        line = along_axis(ctx, apply(ctx, R.multiply, places, stride), axis, x.rank)
+        flat = apply(ctx, R.add, flat, line)
+    count = product(part.dims)
+    base = ctx.reshape(x, [product(x.dims)])
+    operands = [base, ctx.reshape(flat, [count]), ctx.reshape(part, [count])]
+    call = R.scatter_elements(*map(ctx.expr, operands), axis=0, reduction="update")
+    return ctx.reshape(ctx.emit(call, base.dims, x.dtype), x.dims)
+
+
+def _reverse_sequence(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """The first elements of an axis, as many as each batch entry says, in reverse."""
+    x, lengths = args
+    axis, batch = (ctx.axis(int(attrs[n]), x.rank) for n in ("seq_axis", "batch_axis"))
+    ctx.require_eq(lengths.dims[0], x.dims[batch], "there must be a length for each batch entry")
+    size = number(ctx, x.dims[axis], I64)
+    count = along_axis(ctx, apply(ctx, R.minimum, cast(ctx, lengths, I64), size), batch, x.rank)
+    place = along_axis(ctx, iota(ctx, x.dims[axis]), axis, x.rank)
+    back = apply(ctx, R.subtract, apply(ctx, R.subtract, count, ctx.scalar(1, I64)), place)
+    inside = apply(ctx, R.less, place, count, dtype="bool")
+    source = apply(ctx, R.where, inside, back, place)
+    return picked(ctx, x, ctx.broadcast(source, x.dims, full=True), axis)
+
+
+def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Diagonals ``k1`` to ``k2``, each aligned to one side of its row in ``diagonal``."""
+    x, diagonal = args
+    low, high = int(attrs["k1"]), int(attrs["k2"])
+    band = high - low + 1
+    if x.rank < 2 or band < 1 or diagonal.rank != x.rank - (1 if band == 1 else 0):
+        raise TypeMismatch(
+            ctx.where(f"diagonals {low} to {high} of rank {diagonal.rank} for rank {x.rank}")
+        )
+    lead = x.rank - 2
+    for a in range(lead):
+        ctx.require_eq(diagonal.dims[a], x.dims[a], f"batch axis {a} must agree")
+    if band > 1:
+        ctx.require_eq(diagonal.dims[lead], i64(band), "there must be a row for each diagonal")
+    longest = diagonal.dims[-1]
+    height, width = x.dims[-2:]
+    i, j = ctx.reshape(iota(ctx, height), [height, i64(1)]), iota(ctx, width)
+    d = apply(ctx, R.subtract, j, i)
+    zero = ctx.scalar(0, I64)
+    above, below = apply(ctx, R.maximum, d, zero), apply(ctx, R.minimum, d, zero)
+    size = apply(
+        ctx,
+        R.minimum,
+        apply(ctx, R.add, below, number(ctx, height, I64)),
+        apply(ctx, R.subtract, number(ctx, width, I64), above),
+    )
+    right = _aligned_right(ctx, d, attrs)
+    shift = apply(ctx, R.subtract, number(ctx, longest, I64), size)
+    at = apply(
+        ctx, R.add, apply(ctx, R.subtract, j, above), apply(ctx, R.where, right, shift, zero)
+    )
+    row = apply(ctx, R.subtract, ctx.scalar(high, I64), d)
+    inside = [
+        apply(ctx, R.greater_equal, row, zero, dtype="bool"),
+        apply(ctx, R.less, row, ctx.scalar(band, I64), dtype="bool"),
+    ]
+    flat = apply(ctx, R.add, apply(ctx, R.multiply, row, number(ctx, longest, I64)), at)
+    lines = ctx.reshape(diagonal, [*x.dims[:lead], product([i64(band), longest])])
+    call = R.take(ctx.expr(lines), ctx.expr(flat), lead, "clip")
+    found = ctx.emit(call, x.dims, diagonal.dtype)
+    return apply(ctx, R.where, apply(ctx, R.logical_and, *inside), cast(ctx, found, x.dtype), x)
+
+
+def _aligned_right(ctx: Emitter, d: Tensor, attrs: Attrs) -> Tensor:
+    """Whether a diagonal ends where its row does."""
+    sides = [(R.greater_equal, "super_diag_right_align"), (R.less_equal, "sub_diag_right_align")]
+    zero, no = ctx.scalar(0, I64), ctx.scalar(False, "bool")
+    tests = [apply(ctx, f, d, zero, dtype="bool") if attrs[n] else no for f, n in sides]
+    return apply(ctx, R.logical_or, *tests)
+
+
+# -- others ------------------------------------------------------------------------------------
+
+
+def _collapse_sum_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Sums over the axes along which broadcasting from the shape would repeat."""
+    x: Tensor = args[0]
+    dims = [ctx.dim(d) for d in ctx.size_arg(args[1], "the shape")]
+    lead = x.rank - len(dims)
+    if lead < 0:
+        raise TypeMismatch(ctx.where(f"rank {x.rank} cannot be summed to rank {len(dims)}"))
+    axes = list(range(lead))
+    for a, d in enumerate(dims):
+        if ctx.literal(d) == 1:
+            axes.append(lead + a)
+        else:
+            ctx.require_eq(x.dims[lead + a], d, f"axis {a} is kept")
+    if not axes:
+        return x
+    over = {"axis": tuple(axes), "keepdims": True, "exclude": False}
+    total: Tensor = reduction(R.sum)(ctx, [x], over)
+    return ctx.reshape(total, dims)
+
+
+def _reinterpret(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, dtype = args[0], str(attrs["dtype"])
+    bits = [int(tvm.DataType(t).bits) for t in (x.dtype, dtype)]
+    if bits[0] != bits[1] or "bool" in (x.dtype, dtype):
+        raise TypeMismatch(
+            ctx.where(f"expected a type of as many bits as {x.dtype}, found {dtype}")
+        )
+    found: Tensor = x
+    if x.dtype == dtype:
+        return found
+    return ctx.emit(reinterpret_call(ctx.expr(x), x.dims, dtype), x.dims, dtype)
+
+
+def _hardswish(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """``x * clip(x + 3, 0, 6) / 6``."""
+    x: Tensor = args[0]
+    moved = apply(ctx, R.add, x, ctx.scalar(3, x.dtype))
+    gate = ctx.emit(R.clip(ctx.expr(moved), 0.0, 6.0), x.dims, x.dtype)
+    scaled = apply(ctx, R.multiply, x, gate)
+    return apply(ctx, R.divide, scaled, ctx.scalar(6, x.dtype))
+
+
+LOWER: Mapping[str, Rule] = {
+    "layout_transform": _layout_transform,
+    "nn.space_to_batch_nd": _space_to_batch,
+    "nn.batch_to_space_nd": _batch_to_space,
+    "sliding_window": _sliding_window,
+    "strided_set": _strided_set,
+    "reverse_sequence": _reverse_sequence,
+    "matrix_set_diag": _matrix_set_diag,
+    "collapse_sum_to": _collapse_sum_to,
+    "reinterpret": _reinterpret,
+    "hardswish": _hardswish,
+}

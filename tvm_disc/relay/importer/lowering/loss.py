@@ -1,0 +1,177 @@
+"""Import rules: losses and gradients, and a buffer of what came last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.sample import calc
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, number, reduction
+from tvm_disc.relay.importer.lowering.transform import channels_first, permute
+from tvm_disc.relay.importer.lowering.window import convolve, padding, per_axis, window_extent
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.kernel_ops import kernel_call
+
+
+def _sum(ctx: Emitter, x: Tensor) -> Tensor:
+    """Everything added up, in rows where there are several axes."""
+    flat = ctx.reshape(x, [product(x.dims)])
+    total: Tensor = reduction(R.sum)(
+        ctx, [flat], {"axis": None, "keepdims": False, "exclude": False}
+    )
+    return total
+
+
+def _negated_mean(ctx: Emitter, x: Tensor, count: Tensor) -> Tensor:
+    return apply(ctx, R.negative, calc(ctx, R.divide, _sum(ctx, x), count))
+
+
+def _cross_entropy(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """``-sum(log(predictions) * targets) / batch``."""
+    x, targets = args
+    _same_shape(ctx, x, targets)
+    logs = ctx.emit(R.log(ctx.expr(x)), x.dims, x.dtype)
+    return _negated_mean(ctx, calc(ctx, R.multiply, logs, targets), number(ctx, x.dims[0], x.dtype))
+
+
+def _cross_entropy_with_logits(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """``-sum(predictions * targets) / batch``: the predictions are logarithms."""
+    x, targets = args
+    _same_shape(ctx, x, targets)
+    return _negated_mean(ctx, calc(ctx, R.multiply, x, targets), number(ctx, x.dims[0], x.dtype))
+
+
+def _same_shape(ctx: Emitter, x: Tensor, y: Tensor) -> None:
+    ctx.same_dtype([x, y])
+    if x.rank != y.rank:
+        raise TypeMismatch(ctx.where(f"expected operands of one rank, found {x.rank}, {y.rank}"))
+    for a, (d, e) in enumerate(zip(x.dims, y.dims, strict=True)):
+        ctx.require_eq(d, e, f"axis {a} of both operands must agree")
+
+
+def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """The weighted negative prediction of each target class; nothing for the ignored class."""
+    x, targets, weights = args
+    axis = 1 if x.rank > 1 else 0
+    if targets.rank != x.rank - 1:
+        raise TypeMismatch(ctx.where(f"targets of rank {targets.rank} for rank {x.rank}"))
+    ctx.require_eq(weights.dims[0], x.dims[axis], "there must be a weight for each class")
+    others = [d for a, d in enumerate(x.dims) if a != axis]
+    for a, (d, e) in enumerate(zip(targets.dims, others, strict=True)):
+        ctx.require_eq(d, e, f"axis {a} of the targets must agree")
+    line = [*x.dims[:axis], i64(1), *x.dims[axis + 1 :]]
+    picks = ctx.reshape(targets, line)
+    call = R.gather_elements(ctx.expr(x), ctx.expr(picks), axis)
+    found = ctx.reshape(ctx.emit(call, line, x.dtype), targets.dims)
+    scale = ctx.emit(R.take(ctx.expr(weights), ctx.expr(targets), 0, "clip"), targets.dims, x.dtype)
+    ignored = ctx.scalar(int(attrs["ignore_index"]), targets.dtype)
+    counted = apply(ctx, R.not_equal, targets, ignored, dtype="bool")
+    zero = ctx.scalar(0, x.dtype)
+    scale = apply(ctx, R.where, counted, scale, zero)
+    loss = apply(ctx, R.where, counted, calc(ctx, R.multiply, found, scale), zero)
+    loss = apply(ctx, R.negative, loss)
+    kind = attrs["reduction"]
+    if kind not in ("none", "sum", "mean"):
+        raise TypeMismatch(ctx.where(f"reduction {kind!r}"))
+    if kind == "none" or x.rank == 1:
+        return calc(ctx, R.divide, loss, scale) if kind == "mean" else loss
+    total = _sum(ctx, loss)
+    return calc(ctx, R.divide, total, _sum(ctx, scale)) if kind == "mean" else total
+
+
+# -- gradients ---------------------------------------------------------------------------------
+
+
+def _pool_grad(average: bool) -> Rule:
+    """Each window gives its gradient back to its first largest element, or to all alike."""
+
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        gradient, data = args
+        layout = str(attrs["layout"])
+        x, restore = channels_first(ctx, data, layout, "NCHW")
+        given, _ = channels_first(ctx, gradient, layout, "NCHW")
+        ctx.same_dtype([x, given])
+        if any(d != 1 for d in per_axis(attrs["dilation"], 2)):
+            raise Unsupported(ctx.where(f"dilation {attrs['dilation']}"))
+        size, strides = (per_axis(attrs[n], 2) for n in ("pool_size", "strides"))
+        pads = padding(attrs["padding"], 2)
+        for k in range(2):
+            more = pads[k] + pads[2 + k] + (strides[k] - 1 if attrs["ceil_mode"] else 0)
+            count = window_extent(x.dims[2 + k], i64(size[k]), strides[k], more, 1)
+            ctx.require_eq(given.dims[2 + k], count, f"axis {2 + k} of the gradient")
+        call = kernel_call(
+            "disc.pool_grad",
+            [ctx.expr(given), ctx.expr(x)],
+            x.dims,
+            x.dtype,
+            average=average,
+            count_pads=bool(attrs.get("count_include_pad", False)),
+            pool_size=tuple(size),
+            strides=tuple(strides),
+            padding=tuple(pads),
+        )
+        return restore(ctx.emit(call, x.dims, x.dtype))
+
+    return rule
+
+
+def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """A convolution of the input by the gradient, with batch and channels exchanged, strides and
+    dilation too."""
+    gradient, data = args
+    layout, names = str(attrs["data_layout"]), str(attrs["kernel_layout"])
+    x, _ = channels_first(ctx, data, layout, "NCHW")
+    given, _ = channels_first(ctx, gradient, layout, "NCHW")
+    if sorted(names) != sorted("OIHW"):
+        raise Unsupported(ctx.where(f"kernel layout {names}"))
+    if attrs["kernel_size"] is None:
+        raise Unsupported(ctx.where("a kernel_size that is not given"))
+    if int(attrs["groups"]) != 1:
+        raise Unsupported(ctx.where(f"groups {attrs['groups']}; split the channels yourself"))
+    ctx.require_eq(x.dims[0], given.dims[0], "the batch dims must agree")
+    strides, dilation, taps = (
+        per_axis(attrs[n], 2) for n in ("strides", "dilation", "kernel_size")
+    )
+    window = (dilation, padding(attrs["padding"], 2), strides)
+    plain = {**attrs, "groups": 1}
+    images, kernel = permute(ctx, x, [1, 0, 2, 3]), permute(ctx, given, [1, 0, 2, 3])
+    found = convolve(ctx, R.nn.conv2d, images, kernel, plain, window)
+    for k in range(2):  # the windows that no stride reached are left out
+        ctx.solver.require_le(i64(taps[k]), found.dims[2 + k], ctx.where("the kernel must fit"))
+    cut = sliced(ctx, found, {2 + k: (i64(0), i64(taps[k]), 1) for k in range(2)})
+    order = ["IOHW".index(c) for c in names]
+    return permute(ctx, cut, order)
+
+
+def _fifo_buffer(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """The buffer moved on by the data, which stands at its end."""
+    data, buffer = args
+    if data.rank != buffer.rank:
+        raise TypeMismatch(
+            ctx.where(f"expected a buffer of rank {data.rank}, found rank {buffer.rank}")
+        )
+    ctx.same_dtype([data, buffer])
+    axis = ctx.axis(int(attrs["axis"]), data.rank)
+    for a in range(data.rank):
+        if a != axis:
+            ctx.require_eq(data.dims[a], buffer.dims[a], f"axis {a} must agree")
+    size = data.dims[axis]
+    ctx.solver.require_le(size, buffer.dims[axis], ctx.where("the data must fit the buffer"))
+    rest = sliced(ctx, buffer, {axis: (size, buffer.dims[axis] - size, 1)})
+    call = R.concat([ctx.expr(rest), ctx.expr(data)], axis)
+    return ctx.emit(call, buffer.dims, data.dtype)
+
+
+LOWER: Mapping[str, Rule] = {
+    "nn.cross_entropy": _cross_entropy,
+    "nn.cross_entropy_with_logits": _cross_entropy_with_logits,
+    "nn.nll_loss": _nll_loss,
+    "nn.max_pool2d_grad": _pool_grad(False),
+    "nn.avg_pool2d_grad": _pool_grad(True),
+    "nn.conv2d_backward_weight": _conv2d_backward_weight,
+    "nn.fifo_buffer": _fifo_buffer,
+}

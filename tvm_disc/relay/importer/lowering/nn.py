@@ -1,0 +1,294 @@
+"""Import rules: contractions, convolutions, pooling, normalisation and activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, filled, unary
+from tvm_disc.relay.importer.lowering.transform import permute
+from tvm_disc.relay.importer.tensor import Tensor
+
+
+def matmul(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
+    """``a @ b`` with the contraction dims required equal."""
+    for x in (a, b):
+        if x.rank < 2:
+            raise TypeMismatch(ctx.where(f"expected operands of rank 2 or more, found {x.rank}"))
+    require_factors(ctx, a, b, dtype)
+    ctx.require_eq(a.dims[-1], b.dims[-2], "the contraction dims must agree")
+    batch = ctx.broadcast_dims([a.dims[:-2], b.dims[:-2]]) if max(a.rank, b.rank) > 2 else []
+    a = ctx.broadcast(a, [*batch, *a.dims[-2:]]) if a.rank > 2 else a
+    b = ctx.broadcast(b, [*batch, *b.dims[-2:]]) if b.rank > 2 else b
+    given = dtype if not a.dtype == b.dtype == dtype else None
+    call = R.matmul(ctx.expr(a), ctx.expr(b), given)
+    return ctx.emit(call, [*batch, a.dims[-2], b.dims[-1]], dtype)
+
+
+def require_factors(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> None:
+    """Operands of a product are of one dtype; integers that are added as int32 may differ."""
+    if dtype != "int32" or not all("int" in x.dtype for x in (a, b)):
+        ctx.same_dtype([a, b])
+
+
+def last_two(ctx: Emitter, x: Tensor, swap: bool) -> Tensor:
+    """``x``, its last two axes swapped if asked."""
+    if not swap or x.rank < 2:
+        return x
+    return permute(ctx, x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
+
+
+def _out_dtype(attrs: Attrs, x: Tensor) -> str:
+    return attrs["out_dtype"] or x.dtype
+
+
+def _dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, w = args
+    return matmul(ctx, x, last_two(ctx, w, True), _out_dtype(attrs, x))
+
+
+def _matmul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    a = last_two(ctx, args[0], bool(attrs["transpose_a"]))
+    b = last_two(ctx, args[1], bool(attrs["transpose_b"]))
+    return matmul(ctx, a, b, _out_dtype(attrs, a))
+
+
+def _bias_add(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, bias = args
+    axis = ctx.axis(attrs["axis"], x.rank)
+    ctx.require_eq(x.dims[axis], bias.dims[0], f"the bias must fit axis {axis}")
+    if axis != x.rank - 1:
+        bias = along(ctx, bias, axis, x.rank)
+    return ctx.emit(R.add(ctx.expr(x), ctx.expr(bias)), x.dims, x.dtype)
+
+
+def along(ctx: Emitter, vector: Tensor, axis: int, rank: int) -> Tensor:
+    """A vector laid along ``axis`` of a tensor of rank ``rank``."""
+    dims = [vector.dims[0] if a == axis else i64(1) for a in range(rank)]
+    if vector.constant is not None:
+        return ctx.constant(vector.constant.reshape([int(d.value) for d in dims]))
+    return ctx.reshape(vector, dims)
+
+
+# -- normalisation and activations -------------------------------------------------------------
+
+
+def _over_axis(build: Callable[..., Any]) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        x = args[0]
+        return ctx.emit(build(ctx.expr(x), ctx.axis(attrs["axis"], x.rank)), x.dims, x.dtype)
+
+    return rule
+
+
+def _layer_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, gamma, beta = args
+    axis = ctx.axis(attrs["axis"], x.rank)
+    for p in (gamma, beta):
+        ctx.require_eq(x.dims[axis], p.dims[0], f"scale and shift must fit axis {axis}")
+    call = R.nn.layer_norm(
+        ctx.expr(x),
+        ctx.expr(gamma),
+        ctx.expr(beta),
+        axis,
+        float(attrs["epsilon"]),
+        bool(attrs["center"]),
+        bool(attrs["scale"]),
+    )
+    return ctx.emit(call, x.dims, x.dtype)
+
+
+def _batch_norm(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
+    """Inference: scale and shift per channel; the statistics are returned as they are."""
+    x, gamma, beta, mean, variance = args
+    axis = ctx.axis(attrs["axis"], x.rank)
+    for p in args[1:]:
+        ctx.require_eq(x.dims[axis], p.dims[0], f"statistics must fit axis {axis}")
+    eps = ctx.scalar(float(attrs["epsilon"]), variance.dtype)
+    shifted = ctx.emit(R.add(ctx.expr(variance), eps.expr), variance.dims, variance.dtype)
+    scale = ctx.emit(R.rsqrt(shifted.expr), variance.dims, variance.dtype)
+    if attrs["scale"]:
+        scale = ctx.emit(R.multiply(scale.expr, ctx.expr(gamma)), scale.dims, scale.dtype)
+    moved = ctx.emit(R.multiply(ctx.expr(mean), scale.expr), scale.dims, scale.dtype)
+    shift = ctx.emit(R.negative(moved.expr), moved.dims, moved.dtype)
+    if attrs["center"]:
+        shift = ctx.emit(R.add(shift.expr, ctx.expr(beta)), shift.dims, shift.dtype)
+    s, t = (along(ctx, v, axis, x.rank) for v in (scale, shift))
+    scaled = ctx.emit(R.multiply(ctx.expr(x), ctx.expr(s)), x.dims, x.dtype)
+    return ctx.emit(R.add(scaled.expr, ctx.expr(t)), x.dims, x.dtype), mean, variance
+
+
+def _normalized(ctx: Emitter, x: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
+    kept = [i64(1) if a in axes else d for a, d in enumerate(x.dims)]
+    mean = ctx.emit(R.mean(ctx.expr(x), list(axes), keepdims=True), kept, x.dtype)
+    centred = ctx.emit(R.subtract(ctx.expr(x), mean.expr), x.dims, x.dtype)
+    square = ctx.emit(R.multiply(centred.expr, centred.expr), x.dims, x.dtype)
+    variance = ctx.emit(R.mean(square.expr, list(axes), keepdims=True), kept, x.dtype)
+    eps = ctx.scalar(epsilon, x.dtype)
+    inverse = ctx.emit(
+        R.rsqrt(ctx.emit(R.add(variance.expr, eps.expr), kept, x.dtype).expr), kept, x.dtype
+    )
+    return ctx.emit(R.multiply(centred.expr, inverse.expr), x.dims, x.dtype)
+
+
+def _affine(ctx: Emitter, y: Tensor, args: Args, axis: int, attrs: Attrs) -> Tensor:
+    for p in args:
+        ctx.require_eq(y.dims[axis], p.dims[0], f"scale and shift must fit axis {axis}")
+    gamma, beta = (along(ctx, p, axis, y.rank) for p in args)
+    if attrs["scale"]:
+        y = ctx.emit(R.multiply(ctx.expr(y), ctx.expr(gamma)), y.dims, y.dtype)
+    if attrs["center"]:
+        y = ctx.emit(R.add(ctx.expr(y), ctx.expr(beta)), y.dims, y.dtype)
+    return y
+
+
+def _instance_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, axis = args[0], ctx.axis(attrs["axis"], args[0].rank)
+    axes = [a for a in range(1, x.rank) if a != axis]
+    y = _normalized(ctx, x, axes, float(attrs["epsilon"]))
+    return _affine(ctx, y, args[1:], axis, attrs)
+
+
+def _group_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, axis, groups = args[0], ctx.axis(attrs["axis"], args[0].rank), int(attrs["num_groups"])
+    if axis != 1:
+        raise Unsupported(ctx.where(f"group norm over axis {axis}"))
+    ctx.solver.require_divides(i64(groups), x.dims[1], ctx.where("groups must divide channels"))
+    size = ctx.solver.simplify(tirx.floordiv(x.dims[1], i64(groups)))
+    split = ctx.reshape(x, [x.dims[0], i64(groups), size, *x.dims[2:]])
+    y = _normalized(ctx, split, list(range(2, split.rank)), float(attrs["epsilon"]))
+    return _affine(ctx, ctx.reshape(y, x.dims), args[1:], axis, attrs)
+
+
+def _l2_normalize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    axes = [ctx.axis(a, x.rank) for a in attrs["axis"] or range(x.rank)]
+    kept = [i64(1) if a in axes else d for a, d in enumerate(x.dims)]
+    square = ctx.emit(R.multiply(ctx.expr(x), ctx.expr(x)), x.dims, x.dtype)
+    total = ctx.emit(R.sum(square.expr, axes, keepdims=True), kept, x.dtype)
+    eps = ctx.scalar(float(attrs["eps"]), x.dtype)
+    floor = ctx.emit(R.maximum(total.expr, eps.expr), kept, x.dtype)
+    norm = ctx.emit(R.sqrt(floor.expr), kept, x.dtype)
+    return ctx.emit(R.divide(ctx.expr(x), norm.expr), x.dims, x.dtype)
+
+
+def _leaky_relu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    return ctx.emit(R.nn.leakyrelu(ctx.expr(x), float(attrs["alpha"])), x.dims, x.dtype)
+
+
+def _prelu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, slope = args
+    axis = ctx.axis(attrs["axis"], x.rank)
+    ctx.require_eq(x.dims[axis], slope.dims[0], f"one slope for every entry of axis {axis}")
+    slope = along(ctx, slope, ctx.axis(attrs["axis"], x.rank), x.rank)
+    zero = ctx.scalar(0, x.dtype)
+    positive = ctx.emit(R.greater(ctx.expr(x), zero.expr), x.dims, "bool")
+    scaled = ctx.emit(R.multiply(ctx.expr(x), ctx.expr(slope)), x.dims, x.dtype)
+    return ctx.emit(R.where(positive.expr, ctx.expr(x), scaled.expr), x.dims, x.dtype)
+
+
+def _dropout(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
+    """Inference: the identity; the mask is all ones."""
+    x = args[0]
+    return x, filled(ctx, x.dims, ctx.scalar(1, x.dtype), x.dtype)
+
+
+def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """``x / (bias + alpha / size * sum of the neighbours' squares) ** beta``."""
+    x, size = args[0], int(attrs["size"])
+    axis, reach = ctx.axis(attrs["axis"], args[0].rank), int(attrs["size"]) // 2
+    widths = [w for a in range(x.rank) for w in ((reach, reach) if a == axis else (0, 0))]
+    dims = [d + 2 * reach if a == axis else d for a, d in enumerate(x.dims)]
+    square = apply(ctx, R.multiply, x, x)
+    padded = ctx.emit(R.nn.pad(ctx.expr(square), widths), dims, x.dtype)
+    total = sliced(ctx, padded, {axis: (i64(0), x.dims[axis], 1)})
+    for k in range(1, 2 * reach + 1):
+        total = apply(ctx, R.add, total, sliced(ctx, padded, {axis: (i64(k), x.dims[axis], 1)}))
+    scaled = apply(ctx, R.multiply, total, ctx.scalar(float(attrs["alpha"]) / size, x.dtype))
+    base = apply(ctx, R.add, scaled, ctx.scalar(float(attrs["bias"]), x.dtype))
+    norm = apply(ctx, R.power, base, ctx.scalar(float(attrs["beta"]), x.dtype))
+    return apply(ctx, R.divide, x, norm)
+
+
+def _einsum(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Operands are contracted from left to right."""
+    parts = list(args[0])
+    left, arrow, out = attrs["equation"].replace(" ", "").partition("->")
+    labels = left.split(",")
+    if "." in left or not arrow:
+        raise Unsupported(ctx.where("an equation with '...' or without '->'"))
+    for part, names in zip(parts, labels, strict=True):
+        if len(set(names)) != len(names):
+            raise Unsupported(ctx.where(f"a diagonal: {names!r} repeats an index"))
+        if len(names) != part.rank:
+            raise TypeMismatch(ctx.where(f"{names!r} for an operand of rank {part.rank}"))
+    ctx.same_dtype(parts)
+    current, have = parts[0], labels[0]
+    for k in range(1, len(parts)):
+        later = set(out).union(*labels[k + 1 :])
+        current, have = _contract(ctx, current, have, parts[k], labels[k], later)
+    current, have = _summed(ctx, current, have, set(out))
+    return permute(ctx, current, [have.index(c) for c in out])
+
+
+def _summed(ctx: Emitter, x: Tensor, names: str, wanted: set[str]) -> tuple[Tensor, str]:
+    axes = [a for a, c in enumerate(names) if c not in wanted]
+    if not axes:
+        return x, names
+    dims = [d for a, d in enumerate(x.dims) if a not in axes]
+    total = ctx.emit(R.sum(ctx.expr(x), axes), dims, x.dtype)
+    return total, "".join(c for c in names if c in wanted)
+
+
+def _contract(
+    ctx: Emitter, a: Tensor, a_names: str, b: Tensor, b_names: str, later: set[str]
+) -> tuple[Tensor, str]:
+    """One matmul: shared indices are batch dims if wanted later, else contracted."""
+    a, a_names = _summed(ctx, a, a_names, later | set(b_names))
+    b, b_names = _summed(ctx, b, b_names, later | set(a_names))
+    shared = [c for c in a_names if c in b_names]
+    batch, inner = [c for c in shared if c in later], [c for c in shared if c not in later]
+    rows = [c for c in a_names if c not in shared]
+    cols = [c for c in b_names if c not in shared]
+    for c in shared:
+        ctx.require_eq(a.dims[a_names.index(c)], b.dims[b_names.index(c)], f"index {c!r}")
+    sizes = {c: a.dims[k] for k, c in enumerate(a_names)}
+    sizes.update({c: b.dims[k] for k, c in enumerate(b_names) if c not in sizes})
+
+    def matrix(x: Tensor, names: str, first: list[str], second: list[str]) -> Tensor:
+        x = permute(ctx, x, [names.index(c) for c in (*batch, *first, *second)])
+        pair = [product([sizes[c] for c in group]) for group in (first, second)]
+        return ctx.reshape(x, [*(sizes[c] for c in batch), *pair])
+
+    out = matmul(ctx, matrix(a, a_names, rows, inner), matrix(b, b_names, inner, cols), a.dtype)
+    names = "".join([*batch, *rows, *cols])
+    return ctx.reshape(out, [sizes[c] for c in names]), names
+
+
+LOWER: Mapping[str, Rule] = {
+    "nn.dense": _dense,
+    "nn.matmul": _matmul,
+    "nn.batch_matmul": _matmul,
+    "nn.bias_add": _bias_add,
+    "nn.softmax": _over_axis(R.nn.softmax),
+    "nn.fast_softmax": _over_axis(R.nn.softmax),
+    "nn.log_softmax": _over_axis(R.nn.log_softmax),
+    "nn.layer_norm": _layer_norm,
+    "nn.batch_norm": _batch_norm,
+    "nn.instance_norm": _instance_norm,
+    "nn.group_norm": _group_norm,
+    "nn.l2_normalize": _l2_normalize,
+    "nn.relu": unary(R.nn.relu),
+    "nn.leaky_relu": _leaky_relu,
+    "nn.prelu": _prelu,
+    "nn.lrn": _lrn,
+    "einsum": _einsum,
+    "nn.dropout": _dropout,
+}

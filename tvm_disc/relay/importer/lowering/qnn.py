@@ -1,0 +1,344 @@
+"""Import rules: operators on quantised tensors.
+
+Products are of 8- or 16-bit numbers with int32 sums. A zero point that is known goes where it costs
+least: into constant weights, into a constant vector that is added after the product, or, where a
+border of zeros is needed, into the data, 16 bits wide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter
+from tvm_disc.relay.importer.lowering import transform, window
+from tvm_disc.relay.importer.lowering.index import rows
+from tvm_disc.relay.importer.lowering.nn import last_two, matmul
+from tvm_disc.relay.importer.lowering.quantize import (
+    Scaling,
+    clamped,
+    fixed_point,
+    is_zero,
+    laid,
+    literal,
+    requantize,
+    scaled,
+    shifted,
+)
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, reduction
+from tvm_disc.relay.importer.tensor import Tensor
+
+BYTES = ("int8", "uint8")
+
+
+def _scalings(args: Args) -> list[Scaling]:
+    """Scale and zero point, one pair after the other."""
+    return [Scaling(*args[k : k + 2]) for k in range(0, len(args), 2)]
+
+
+def _require_bytes(ctx: Emitter, x: Tensor) -> None:
+    if x.dtype not in BYTES:
+        raise TypeMismatch(ctx.where(f"expected int8 or uint8, found {x.dtype}"))
+
+
+# -- products ----------------------------------------------------------------------------------
+
+
+def centred(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int = 0) -> Tensor:
+    """``x - zero_point`` in the narrowest type that holds it."""
+    if is_zero(zero_point):
+        return x
+    origin = zero_point.constant
+    if x.constant is not None and origin is not None:
+        where = laid(ctx, zero_point, x, axis).constant
+        assert where is not None
+        exact = x.constant.astype("int32") - where
+        least, most = int(exact.min(initial=0)), int(exact.max(initial=0))
+        return ctx.constant(exact.astype(_narrowest(least, most)))
+    if origin is None or x.dtype not in BYTES:
+        return shifted(ctx, x, zero_point, axis, "int16" if x.dtype in BYTES else "int32")
+    kind = np.iinfo(x.dtype)
+    dtype = _narrowest(kind.min - int(origin.max()), kind.max - int(origin.min()))
+    # A byte less 128 is computed in 16 bits: the zero point itself is not an int8.
+    wide = shifted(ctx, x, zero_point, axis, "int32" if dtype == "int32" else "int16")
+    return cast(ctx, wide, dtype)
+
+
+def _narrowest(low: int, high: int) -> str:
+    kinds = ("int8", "int16", "int32")
+    return next(k for k in kinds if np.iinfo(k).min <= low and high <= np.iinfo(k).max)
+
+
+def _int32(exact: Any) -> np.ndarray:
+    """Exact sums as int32 arithmetic leaves them."""
+    return np.asarray(exact).astype("int64").astype("int32")
+
+
+def _dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Data (..., k) by weights (units, k)."""
+    x, w, x_zero, w_zero = args[:4]
+    w = centred(ctx, w, w_zero, 0)
+    dtype = _sums(ctx, attrs)
+    if w.constant is None or x_zero.constant is None or x_zero.rank:
+        return matmul(ctx, centred(ctx, x, x_zero, -1), last_two(ctx, w, True), dtype)
+    y = matmul(ctx, x, last_two(ctx, w, True), dtype)
+    return _less(ctx, y, x_zero.constant * w.constant.astype("int64").sum(1), y.rank - 1)
+
+
+def _sums(ctx: Emitter, attrs: Attrs) -> str:
+    dtype = attrs["out_dtype"] or "int32"
+    if dtype != "int32":
+        raise Unsupported(ctx.where(f"out_dtype {dtype}: sums are int32"))
+    return "int32"
+
+
+def _less(ctx: Emitter, y: Tensor, vector: np.ndarray, axis: int) -> Tensor:
+    """``y`` less one constant per entry of ``axis``."""
+    if not vector.any():
+        return y
+    return apply(ctx, R.subtract, y, laid(ctx, ctx.constant(_int32(vector)), y, axis))
+
+
+def _batch_matmul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, y, x_zero, y_zero = args[:4]
+    for zero in (x_zero, y_zero):
+        if zero.rank:
+            raise Unsupported(ctx.where("a zero point per channel"))
+    a = last_two(ctx, centred(ctx, x, x_zero), bool(attrs["transpose_a"]))
+    b = last_two(ctx, centred(ctx, y, y_zero), bool(attrs["transpose_b"]))
+    return matmul(ctx, a, b, _sums(ctx, attrs))
+
+
+def _conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, w, x_zero, w_zero = args[:4]
+    kernel, plain = attrs["kernel_layout"], {**attrs, "out_dtype": _sums(ctx, attrs)}
+    _check_axes(ctx, attrs, "OI")
+    w = centred(ctx, w, w_zero, kernel.index("O"))
+    bare = not any(window.padding(attrs["padding"], 2))
+    channels = attrs["data_layout"].index("C")
+    if bare and w.constant is not None and x_zero.constant is not None and not x_zero.rank:
+        y: Tensor = window.LOWER["nn.conv2d"](ctx, [x, w], plain)
+        taps = tuple(a for a, c in enumerate(kernel) if c != "O")
+        return _less(ctx, y, x_zero.constant * w.constant.astype("int64").sum(taps), channels)
+    x = centred(ctx, x, x_zero, channels)
+    return window.LOWER["nn.conv2d"](ctx, [x, w], plain)  # type: ignore[no-any-return]
+
+
+def _check_axes(ctx: Emitter, attrs: Attrs, kernel: str) -> None:
+    for name, wanted in (("data_layout", "NCHW"), ("kernel_layout", f"{kernel}HW")):
+        if sorted(attrs[name]) != sorted(wanted):
+            raise Unsupported(ctx.where(f"{name} {attrs[name]}"))
+
+
+def _conv2d_transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, w, x_zero, w_zero = args[:4]
+    _check_axes(ctx, attrs, "IO")
+    w = centred(ctx, w, w_zero, attrs["kernel_layout"].index("O"))
+    x = centred(ctx, x, x_zero, attrs["data_layout"].index("C"))
+    plain = {**attrs, "out_dtype": _sums(ctx, attrs)}
+    return window.LOWER["nn.conv2d_transpose"](ctx, [x, w], plain)  # type: ignore[no-any-return]
+
+
+# -- element-wise ------------------------------------------------------------------------------
+
+
+def _rescaled(ctx: Emitter, x: Tensor, given: Scaling, wanted: Scaling, axis: int = -1) -> Tensor:
+    """The numbers of ``x`` in another scaling, not yet within the range of bytes."""
+    if given.is_same(wanted):
+        return cast(ctx, x, "int32")
+    return requantize(ctx, x, given, wanted, "int32", axis)
+
+
+def _sum(build: Callable[[Any, Any], Any], back: Callable[[Any, Any], Any]) -> Rule:
+    """A sum or a difference; ``back`` sets right the zero point, which is there twice or not at
+    all."""
+
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        a, b = args[:2]
+        ctx.same_dtype([a, b])
+        first, second, wanted = _scalings(args[2:])
+        left = _rescaled(ctx, a, first, wanted, int(attrs["lhs_axis"]))
+        right = _rescaled(ctx, b, second, wanted, int(attrs["rhs_axis"]))
+        y = apply(ctx, build, left, right)
+        if not is_zero(wanted.zero_point):
+            y = apply(ctx, back, y, wanted.zero_point)
+        return clamped(ctx, y, a.dtype)
+
+    return rule
+
+
+def _mul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """The product is an int32 tensor whose scale is the product of the scales."""
+    a, b = args[:2]
+    ctx.same_dtype([a, b])
+    first, second, wanted = _scalings(args[2:])
+    axes = int(attrs["lhs_axis"]), int(attrs["rhs_axis"])
+    scales = [literal(ctx, s.scale, "an input scale") for s in (first, second)]
+    if scales[0].ndim != scales[1].ndim or (scales[0].ndim and axes[0] != axes[1]):
+        raise Unsupported(ctx.where("scales per channel of one operand, or along different axes"))
+    left = shifted(ctx, a, first.zero_point, axes[0], "int32")
+    right = shifted(ctx, b, second.zero_point, axes[1], "int32")
+    scale = np.multiply(*scales, dtype="float32")
+    given = Scaling(ctx.constant(scale), ctx.scalar(0, "int32"))
+    return requantize(ctx, apply(ctx, R.multiply, left, right), given, wanted, a.dtype, axes[0])
+
+
+def _leaky_relu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Negative numbers are ``alpha * q + (1 - alpha) * zero_point`` of the wanted scaling."""
+    x = args[0]
+    _require_bytes(ctx, x)
+    given, wanted = _scalings(args[1:])
+    data = cast(ctx, x, "int32")
+    moved = _rescaled(ctx, x, given, wanted)
+    alpha = float(attrs["alpha"])
+    slope = scaled(ctx, moved, *fixed_point(alpha))
+    origin = scaled(ctx, wanted.zero_point, *fixed_point(1 - alpha))
+    negative = apply(ctx, R.less, data, given.zero_point, dtype="bool")
+    y = apply(ctx, R.where, negative, apply(ctx, R.add, slope, origin), moved)
+    return clamped(ctx, y, x.dtype)
+
+
+def _hardswish(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x * np.clip(x + 3.0, 0.0, 6.0) / 6.0)
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.vectorize(math.erf, otypes=["float64"])(x))
+
+
+FUNCTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "abs": np.abs,
+    "erf": _erf,
+    "exp": np.exp,
+    "hardswish": _hardswish,
+    "log": np.log,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "sqrt": np.sqrt,
+    "tanh": np.tanh,
+}
+
+
+def table_of(fn: Callable[[Any], Any], dtype: str, params: Sequence[np.ndarray]) -> np.ndarray:
+    """``fn`` of every number of an 8-bit type, least first; ``params`` are the scale and the zero
+    point of the operand, then of the result."""
+    scale, zero_point, out_scale, out_zero_point = (p.reshape(()) for p in params)
+    kind = np.iinfo(dtype)
+    every = np.arange(kind.min, kind.max + 1, dtype="int32")
+    real = (every - zero_point).astype("float32") * scale.astype("float32")
+    with np.errstate(all="ignore"):
+        out = np.asarray(fn(real), "float32") / out_scale.astype("float32")
+        whole = np.trunc(out)
+        whole = np.where(np.abs(out - whole) >= 0.5, whole + np.sign(out), whole)
+        moved = (whole + np.float32(out_zero_point)).astype("float32")
+    # What is no number is the greatest one, as a minimum by comparison leaves it.
+    inside = np.clip(moved, kind.min, kind.max)
+    return np.asarray(np.where(np.isnan(moved), kind.max, inside).astype(dtype))
+
+
+def _looked_up(fn: Callable[[Any], Any]) -> Rule:
+    """A function of 256 numbers is a table."""
+
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        x = args[0]
+        _require_bytes(ctx, x)
+        params = [literal(ctx, a, "a scale or zero point") for a in args[1:]]
+        table = ctx.constant(table_of(fn, x.dtype, params))
+        place = cast(ctx, x, "int32")
+        if x.dtype == "int8":
+            place = apply(ctx, R.add, place, ctx.scalar(128, "int32"))
+        return rows(ctx, table, place, 0)
+
+    return rule
+
+
+# -- windows, joins and sums -------------------------------------------------------------------
+
+
+def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    parts, scales, zeros, scale, zero = args
+    ctx.same_dtype(parts)
+    wanted = Scaling(scale, zero)
+    moved = []
+    for x, s, z in zip(parts, scales, zeros, strict=True):
+        given = Scaling(s, z)
+        same = given.is_same(wanted)
+        moved.append(x if same else requantize(ctx, x, given, wanted, x.dtype))
+    joined: Tensor = transform.LOWER["concatenate"](ctx, [moved], attrs)
+    return joined
+
+
+def _avg_pool2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    _require_bytes(ctx, x)
+    given, wanted = _scalings(args[1:])
+    moved = _rescaled(ctx, x, given, wanted)
+    return clamped(ctx, window.LOWER["nn.avg_pool2d"](ctx, [moved], attrs), x.dtype)
+
+
+# Powers of two in softmax are fractions of 30 bits; its result has 7.
+_FRACTION, _RESULT = 30, 7
+
+
+def _softmax(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Integers only: ``exp(s * d) = 2**-q * 2**-f``, with the fraction by a straight line."""
+    x = args[0]
+    given, wanted = _scalings(args[1:])
+    if x.dtype != "int8":
+        raise TypeMismatch(ctx.where(f"expected int8, found {x.dtype}"))
+    scale = float(literal(ctx, given.scale, "the input scale").reshape(()))
+    if not 0 < scale <= 1:
+        raise Unsupported(ctx.where(f"an input scale of {scale:g}: expected at most 1"))
+    axis = {"axis": (int(attrs["axis"]),), "keepdims": True, "exclude": False}
+    unit = ctx.scalar(int(np.floor(np.float32(1) / np.float32(scale) + 0.5)), "int32")
+
+    def number(value: int) -> Tensor:
+        return ctx.scalar(value, "int32")
+
+    data = shifted(ctx, x, given.zero_point, -1, "int32")
+    below = apply(ctx, R.subtract, data, reduction(R.max)(ctx, [data], axis))
+    # log2(e) is nearly 1 + 1/2 - 1/16.
+    half, part = (apply(ctx, R.right_shift, below, number(k)) for k in (1, 4))
+    power = apply(ctx, R.subtract, apply(ctx, R.add, below, half), part)
+    minus = ctx.constant(-unit.constant)  # type: ignore[operator]
+    whole = apply(ctx, R.divide, power, minus)
+    whole = apply(ctx, R.minimum, apply(ctx, R.maximum, whole, number(0)), number(20))
+    most = reduction(R.max)(ctx, [whole], axis)
+    rest = apply(ctx, R.subtract, power, apply(ctx, R.multiply, whole, minus))
+    line = apply(ctx, R.add, apply(ctx, R.right_shift, rest, number(1)), unit)
+    exps = apply(ctx, R.left_shift, line, apply(ctx, R.subtract, most, whole))
+    total = reduction(R.sum)(ctx, [exps], axis)
+    inverse = apply(ctx, R.divide, number(1 << _FRACTION), total)
+    share = apply(ctx, R.multiply, inverse, exps)
+    y = apply(ctx, R.right_shift, share, number(_FRACTION - _RESULT))
+    found = Scaling(ctx.scalar(2.0**-_RESULT, "float32"), number(0))
+    return requantize(ctx, y, found, wanted, "int8")
+
+
+def _dense_pack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    layout = attrs["weight_layout"]
+    if layout != "NC":
+        raise Unsupported(ctx.where(f"weight_layout {layout}"))
+    return _dense(ctx, args, attrs)
+
+
+LOWER: Mapping[str, Rule] = {
+    "qnn.dense": _dense,
+    "qnn.contrib_dense_pack": _dense_pack,
+    "qnn.batch_matmul": _batch_matmul,
+    "qnn.conv2d": _conv2d,
+    "qnn.conv2d_transpose": _conv2d_transpose,
+    "qnn.add": _sum(R.add, R.subtract),
+    "qnn.subtract": _sum(R.subtract, R.add),
+    "qnn.mul": _mul,
+    "qnn.leaky_relu": _leaky_relu,
+    "qnn.concatenate": _concatenate,
+    "qnn.avg_pool2d": _avg_pool2d,
+    "qnn.softmax": _softmax,
+    **{f"qnn.{name}": _looked_up(fn) for name, fn in FUNCTIONS.items()},
+}

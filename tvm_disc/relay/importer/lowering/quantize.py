@@ -1,0 +1,352 @@
+"""Import rules: to quantised tensors, from them, and from one scale to another.
+
+A tensor of integers ``q`` with a scale and a zero point stands for ``scale * (q - zero_point)``.
+Every rule is element-wise, so that fusion makes it an epilogue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, rounded
+from tvm_disc.relay.importer.tensor import Tensor
+
+# A fixed-point factor has its point below bit 31.
+POINT = 31
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The scale and the zero point of a quantised tensor."""
+
+    scale: Tensor
+    zero_point: Tensor
+
+    def is_same(self, other: Scaling) -> bool:
+        """Whether both are literal numbers and equal."""
+        pairs = ((self.scale, other.scale), (self.zero_point, other.zero_point))
+        return all(_equal_numbers(a, b) for a, b in pairs)
+
+
+def _equal_numbers(a: Tensor, b: Tensor) -> bool:
+    if a.constant is None or b.constant is None or a.rank or b.rank:
+        return False
+    return bool(a.constant == b.constant)
+
+
+def literal(ctx: Emitter, x: Tensor, what: str) -> np.ndarray:
+    """A tensor that must be a constant: a factor in fixed point is made of it."""
+    if x.constant is None:
+        raise Unsupported(ctx.where(f"{what} must be a constant"))
+    return x.constant
+
+
+def is_zero(x: Tensor) -> bool:
+    """Whether a tensor is known to be zero everywhere."""
+    return x.constant is not None and not x.constant.any()
+
+
+def laid(ctx: Emitter, x: Tensor, like: Tensor, axis: int) -> Tensor:
+    """A number, or one for every entry of ``axis``, in a shape that broadcasts to ``like``."""
+    if x.constant is not None and x.constant.size == 1:
+        return ctx.constant(x.constant.reshape(()))
+    if x.rank == 0:
+        return x
+    if x.rank != 1:
+        raise TypeMismatch(ctx.where(f"expected a number or a vector, found rank {x.rank}"))
+    if ctx.literal(x.dims[0]) == 1:
+        return ctx.reshape(x, [])
+    axis = ctx.axis(axis, like.rank)
+    ctx.require_eq(like.dims[axis], x.dims[0], f"one scale or zero point per entry of axis {axis}")
+    if axis == like.rank - 1:
+        return x
+    dims = [x.dims[0] if a == axis else i64(1) for a in range(like.rank)]
+    if x.constant is not None:
+        return ctx.constant(x.constant.reshape([int(d.value) for d in dims]))
+    return ctx.reshape(x, dims)
+
+
+def shifted(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int, dtype: str) -> Tensor:
+    """``x - zero_point`` in ``dtype``."""
+    wide = cast(ctx, x, dtype)
+    if is_zero(zero_point):
+        return wide
+    return apply(ctx, R.subtract, wide, laid(ctx, _as(ctx, zero_point, dtype), x, axis))
+
+
+def _as(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
+    """``cast``, of a constant at once."""
+    return cast(ctx, x, dtype) if x.constant is None else ctx.constant(x.constant.astype(dtype))
+
+
+def clamped(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
+    """``x`` within the range of ``dtype``, as ``dtype``."""
+    if x.dtype == dtype:
+        return x
+    kind = np.iinfo(dtype)
+    low, high = (ctx.scalar(v, x.dtype) for v in (kind.min, kind.max))
+    inside = apply(ctx, R.minimum, apply(ctx, R.maximum, x, low), high)
+    return cast(ctx, inside if "int" in x.dtype else cast(ctx, inside, "int32"), dtype)
+
+
+# -- fixed point -------------------------------------------------------------------------------
+
+
+def fixed_point(factor: float) -> tuple[int, int]:
+    """``factor`` as ``significand / 2**31 * 2**shift``, the significand rounded to 31 bits."""
+    mantissa, shift = math.frexp(factor)
+    exact = abs(mantissa) * (1 << POINT)
+    whole = math.floor(exact)
+    whole += exact - whole >= 0.5
+    if whole == 1 << POINT:
+        whole, shift = whole // 2, shift + 1
+    return (whole if factor >= 0 else -whole), shift
+
+
+def scaled(ctx: Emitter, x: Tensor, significand: int, shift: int) -> Tensor:
+    """An int32 tensor times a fixed-point number, halves rounded up."""
+    power = shift - 1
+    if significand == 1 << (POINT - 1) and power > -POINT:
+        return _times_power(ctx, x, power)
+    parts = (significand, max(shift, 0), max(-shift, 0))
+    return _scaled_wide(ctx, x, [ctx.scalar(v, "int64") for v in parts])
+
+
+def _times_power(ctx: Emitter, x: Tensor, power: int) -> Tensor:
+    """``x * 2**power``, with halves rounded up."""
+    if power >= 0:
+        return x if power == 0 else apply(ctx, R.left_shift, x, ctx.scalar(power, "int32"))
+    half = ctx.scalar(1 << (-power - 1), "int32")
+    return apply(ctx, R.right_shift, apply(ctx, R.add, x, half), ctx.scalar(-power, "int32"))
+
+
+def _scaled_wide(ctx: Emitter, x: Tensor, parts: Sequence[Tensor], upward: bool = True) -> Tensor:
+    """``((x << left) * factor) >> (right + 31)`` in int64, rounded.
+
+    ``parts`` are factor, left and right: numbers or vectors that broadcast to ``x``.
+    """
+    factor, left, right = parts
+    wide = cast(ctx, x, "int64")
+    if not is_zero(left):
+        wide = apply(ctx, R.left_shift, wide, left)
+    wide = apply(ctx, R.multiply, wide, factor)
+    if right.constant is not None:
+        # A product has at most 62 bits: a further shift gives what this one gives.
+        total = np.minimum(right.constant + POINT, 63)
+        shift, half = ctx.constant(total), ctx.constant(np.left_shift(np.int64(1), total - 1))
+    else:
+        shift = apply(ctx, R.add, right, ctx.scalar(POINT, "int64"))
+        below = apply(ctx, R.subtract, shift, ctx.scalar(1, "int64"))
+        half = apply(ctx, R.left_shift, ctx.scalar(1, "int64"), below)
+    if not upward:
+        sign = apply(ctx, R.right_shift, wide, ctx.scalar(63, "int64"))
+        wide = apply(ctx, R.add, wide, sign)
+    total_t = apply(ctx, R.add, wide, half)
+    return cast(ctx, apply(ctx, R.right_shift, total_t, shift), "int32")
+
+
+def _fixed_point_multiply(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    _require_int32(ctx, args[0])
+    return scaled(ctx, args[0], int(attrs["multiplier"]), int(attrs["shift"]))
+
+
+def _fixed_point_multiply_per_axis(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, *factors = args
+    _require_int32(ctx, x)
+    axes = [ctx.axis(a, x.rank) for a in attrs["axes"]]
+    factor, left, right = (_over(ctx, _as(ctx, f, "int64"), x, axes) for f in factors)
+    if not attrs["is_lshift_required"]:
+        left = ctx.scalar(0, "int64")
+    return _scaled_wide(ctx, x, (factor, left, right))
+
+
+def _over(ctx: Emitter, x: Tensor, like: Tensor, axes: Sequence[int]) -> Tensor:
+    """A tensor of one dim per listed axis, in the rank of ``like``."""
+    if len(axes) == 1:
+        return laid(ctx, x, like, axes[0])
+    if x.rank != len(axes):
+        raise TypeMismatch(ctx.where(f"expected one dim per axis of {axes}, found rank {x.rank}"))
+    sizes = dict(zip(axes, x.dims, strict=True))
+    return ctx.reshape(x, [sizes.get(a, i64(1)) for a in range(like.rank)])
+
+
+def _require_int32(ctx: Emitter, x: Tensor) -> None:
+    if x.dtype != "int32":
+        raise TypeMismatch(ctx.where(f"expected int32, found {x.dtype}"))
+
+
+# -- from one scale to another -----------------------------------------------------------------
+
+
+def requantize(
+    ctx: Emitter,
+    x: Tensor,
+    given: Scaling,
+    wanted: Scaling,
+    dtype: str,
+    axis: int = -1,
+    rounding: str = "UPWARD",
+    compute: str = "int64",
+) -> Tensor:
+    """The numbers of ``x`` in another scaling."""
+    target = float(literal(ctx, wanted.scale, "the output scale").reshape(()))
+    source = literal(ctx, given.scale, "the input scale").astype("float64")
+    if target == 0:
+        raise Unsupported(ctx.where("an output scale of zero"))
+    factors = ctx.constant(source / target)
+    same = _equal_numbers(given.scale, wanted.scale)
+    if compute == "int64":
+        centred = shifted(ctx, x, given.zero_point, axis, "int32")
+        y = centred if same else _rescaled(ctx, centred, factors, axis, rounding == "UPWARD")
+        if not is_zero(wanted.zero_point):
+            y = apply(ctx, R.add, y, _as(ctx, wanted.zero_point, "int32"))
+        return clamped(ctx, y, dtype)
+    y = shifted(ctx, x, given.zero_point, axis, compute)
+    if not same:
+        y = apply(ctx, R.multiply, y, laid(ctx, _as(ctx, factors, compute), x, axis))
+        # The maximum is no other number; it keeps the product from being fused with a sum into
+        # one operation that rounds once.
+        y = apply(ctx, R.maximum, y, ctx.scalar(float(np.finfo(compute).min), compute))
+    if not is_zero(wanted.zero_point):
+        y = apply(ctx, R.add, y, _as(ctx, wanted.zero_point, compute))
+    if rounding == "UPWARD":
+        y = apply(ctx, R.floor, apply(ctx, R.add, y, ctx.scalar(0.5, compute)))
+    else:
+        y = rounded(ctx, y)
+    return clamped(ctx, cast(ctx, y, "int32"), dtype)
+
+
+def _rescaled(ctx: Emitter, x: Tensor, factors: Tensor, axis: int, upward: bool) -> Tensor:
+    """An int32 tensor times a number, or one per entry of ``axis``, in fixed point."""
+    assert factors.constant is not None
+    parts = np.array([fixed_point(float(f)) for f in factors.constant.reshape(-1)], "int64")
+    if factors.rank == 0 and upward:
+        return scaled(ctx, x, int(parts[0, 0]), int(parts[0, 1]))
+    shape = factors.constant.shape
+    columns = (parts[:, 0], np.maximum(parts[:, 1], 0), np.maximum(-parts[:, 1], 0))
+    vectors = [laid(ctx, ctx.constant(c.reshape(shape)), x, axis) for c in columns]
+    return _scaled_wide(ctx, x, vectors, upward)
+
+
+def _requantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    rounding = _choice(ctx, attrs, "rounding", ("UPWARD", "TONEAREST"))
+    compute = _choice(ctx, attrs, "compute_dtype", ("int64", "float32", "float64"))
+    scalings = (Scaling(*args[1:3]), Scaling(*args[3:5]))
+    dtype = attrs["out_dtype"] or "int8"
+    return requantize(ctx, args[0], *scalings, dtype, int(attrs["axis"]), rounding, compute)
+
+
+def _choice(ctx: Emitter, attrs: Attrs, name: str, values: tuple[str, ...]) -> str:
+    """An attribute of a few values; "None" means the first."""
+    value = str(attrs[name])
+    if value == "None":
+        return values[0]
+    if value not in values:
+        raise Unsupported(ctx.where(f"{name} {value!r}: expected one of {', '.join(values)}"))
+    return value
+
+
+# -- between numbers and quantised numbers -----------------------------------------------------
+
+
+def _quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, scale, zero_point = args
+    if x.dtype != "float32":
+        raise TypeMismatch(ctx.where(f"expected float32, found {x.dtype}"))
+    axis = int(attrs["axis"])
+    whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, scale, x, axis)))
+    if not is_zero(zero_point):
+        origin = laid(ctx, _as(ctx, zero_point, "float32"), x, axis)
+        whole = apply(ctx, R.add, whole, origin)
+    return clamped(ctx, whole, attrs["out_dtype"] or "int8")
+
+
+def _dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, scale, zero_point = args
+    axis, dtype = int(attrs["axis"]), attrs["out_dtype"] or "float32"
+    whole = cast(ctx, shifted(ctx, x, zero_point, axis, "int32"), "float32")
+    y = apply(ctx, R.multiply, whole, laid(ctx, scale, x, axis))
+    if dtype == "float32":
+        return y
+    limit = float(np.finfo(dtype).max)
+    return cast(ctx, ctx.emit(R.clip(ctx.expr(y), -limit, limit), y.dims, "float32"), dtype)
+
+
+# What a run-time number says of the type to simulate; any other number: none.
+_SIMULATED = {1: "int8", 2: "uint8", 3: "int32"}
+
+
+def _simulated(
+    ctx: Emitter, code: Tensor, make: Callable[[Sequence[Tensor]], Tensor], x: Tensor
+) -> Tensor:
+    """``make(limits)`` where ``code`` names a type, ``x`` elsewhere."""
+    if code.constant is not None:
+        kind = _SIMULATED.get(int(code.constant.reshape(())))
+        limits = () if kind is None else (float(np.iinfo(kind).min), float(np.iinfo(kind).max))
+        return x if kind is None else make([ctx.scalar(v, x.dtype) for v in limits])
+    which = {k: apply(ctx, R.equal, code, ctx.scalar(k, code.dtype), dtype="bool") for k in (1, 2)}
+    last = apply(ctx, R.equal, code, ctx.scalar(3, code.dtype), dtype="bool")
+    limits_t = []
+    for end in ("min", "max"):
+        byte, plain, word = (
+            ctx.scalar(float(getattr(np.iinfo(_SIMULATED[k]), end)), x.dtype) for k in (1, 2, 3)
+        )
+        narrow = apply(ctx, R.where, which[2], plain, word)
+        limits_t.append(apply(ctx, R.where, which[1], byte, narrow))
+    known = apply(ctx, R.logical_or, apply(ctx, R.logical_or, which[1], which[2]), last)
+    return apply(ctx, R.where, known, make(limits_t), x)
+
+
+def _simulated_quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, code, scale, zero_point = args
+    axis = int(attrs["axis"])
+
+    def make(limits: Sequence[Tensor]) -> Tensor:
+        whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, scale, x, axis)))
+        y = apply(ctx, R.add, whole, laid(ctx, _as(ctx, zero_point, x.dtype), x, axis))
+        return apply(ctx, R.maximum, apply(ctx, R.minimum, y, limits[1]), limits[0])
+
+    return _simulated(ctx, code, make, x)
+
+
+def _simulated_dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, code, scale, zero_point = args
+    axis = int(attrs["axis"])
+
+    def make(limits: Sequence[Tensor]) -> Tensor:
+        y = apply(ctx, R.subtract, x, laid(ctx, _as(ctx, zero_point, x.dtype), x, axis))
+        return apply(ctx, R.multiply, y, laid(ctx, scale, x, axis))
+
+    return _simulated(ctx, code, make, x)
+
+
+def _annotated(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """The error that quantisation would make: rounded within limits, and scaled back."""
+    x: Tensor = args[0]
+    scale, low, high = args[1:]
+    if not attrs["sign"] or attrs["rounding"] != "round":
+        raise Unsupported(ctx.where("other than signed numbers and rounding 'round'"))
+    if int(attrs["kind"]) == 0:
+        return x
+    y = apply(ctx, R.divide, x, scale)
+    y = apply(ctx, R.maximum, apply(ctx, R.minimum, y, high), low)
+    return apply(ctx, R.multiply, rounded(ctx, y), scale)
+
+
+LOWER: Mapping[str, Rule] = {
+    "fixed_point_multiply": _fixed_point_multiply,
+    "fixed_point_multiply_per_axis": _fixed_point_multiply_per_axis,
+    "qnn.requantize": _requantize,
+    "qnn.quantize": _quantize,
+    "qnn.dequantize": _dequantize,
+    "qnn.simulated_quantize": _simulated_quantize,
+    "qnn.simulated_dequantize": _simulated_dequantize,
+    "relay.op.annotation.simulated_quantize": _annotated,
+}

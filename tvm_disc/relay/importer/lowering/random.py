@@ -1,0 +1,117 @@
+"""Import rules: random numbers, of which every bit is Relay's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.lowering.sample import calc
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.kernel_ops import kernel_call, reinterpret_call
+
+U64 = "uint64"
+
+
+def _state(ctx: Emitter, key: Tensor) -> None:
+    if key.dtype != U64 or key.rank != 1:
+        raise TypeMismatch(
+            ctx.where(f"expected a key of 10 uint64, found rank {key.rank} of {key.dtype}")
+        )
+    ctx.require_eq(key.dims[0], i64(10), "a key has 10 words")
+
+
+def _threefry(ctx: Emitter, key: Tensor, mode: str, size: int, count: int) -> Tensor:
+    dims = [i64(size)]
+    call = kernel_call("disc.threefry", [ctx.expr(key)], dims, U64, mode=mode, count=count)
+    return ctx.emit(call, dims, U64)
+
+
+def _words(ctx: Emitter, key: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """(the state after, random words)."""
+    _state(ctx, key)
+    count = math.prod(int(d) for d in shape)
+    words = _threefry(ctx, key, "bits", count, count)
+    after = _threefry(ctx, key, "after", 10, count)
+    return after, ctx.reshape(words, [i64(int(d)) for d in shape])
+
+
+def _generate(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
+    return _words(ctx, args[0], list(attrs["out_shape"]))
+
+
+def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
+    _state(ctx, args[0])
+    return (
+        _threefry(ctx, args[0], "left", 10, 0),
+        _threefry(ctx, args[0], "right", 10, 0),
+    )
+
+
+def _unit(ctx: Emitter, key: Tensor, shape: Sequence[int], dtype: str) -> tuple[Tensor, Tensor]:
+    """(the state after, numbers in ``[0, 1)``): random fractions of numbers from 1 to 2."""
+    if dtype not in ("float32", "float64"):
+        raise TypeMismatch(ctx.where(f"expected float32 or float64, found {dtype}"))
+    after, words = _words(ctx, key, shape)
+    kind, drop, ones, at = (U64, 12, 1023, 52) if dtype == "float64" else ("uint32", 9, 127, 23)
+    words = cast(ctx, words, kind)
+    fraction = apply(ctx, R.right_shift, words, ctx.scalar(drop, kind))
+    whole = apply(ctx, R.bitwise_or, fraction, ctx.scalar(ones << at, kind))
+    numbers = ctx.emit(reinterpret_call(ctx.expr(whole), whole.dims, dtype), whole.dims, dtype)
+    return after, calc(ctx, R.subtract, numbers, 1.0)
+
+
+def _uniform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
+    key, low, high = args
+    after, unit = _unit(ctx, key, list(attrs["out_shape"]), attrs["out_dtype"] or "float32")
+    span = calc(ctx, R.subtract, ctx.reshape(high, []), ctx.reshape(low, []))
+    return after, calc(ctx, R.add, calc(ctx, R.multiply, unit, span), ctx.reshape(low, []))
+
+
+def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
+    """The transform of Box and Muller."""
+    key, mean, scale = args
+    shape = [int(d) for d in attrs["out_shape"]]
+    after, unit = _unit(ctx, key, [2, *shape], attrs["out_dtype"] or "float32")
+    parts = [sliced(ctx, unit, {0: (i64(k), i64(1), 1)}) for k in range(2)]
+    first, second = (ctx.reshape(p, list(map(i64, shape))) for p in parts)
+    logs = apply(ctx, R.log, calc(ctx, R.subtract, ctx.scalar(1.0, unit.dtype), first))
+    radius = apply(ctx, R.sqrt, calc(ctx, R.multiply, logs, -2.0))
+    wave = apply(ctx, R.sin, calc(ctx, R.multiply, second, 2.0 * math.pi))
+    drawn = calc(ctx, R.multiply, calc(ctx, R.multiply, radius, wave), ctx.reshape(scale, []))
+    return after, calc(ctx, R.add, drawn, ctx.reshape(mean, []))
+
+
+def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
+    """The first column whose running probability is above a uniform number."""
+    key, probs = args
+    shape = [ctx.static(d, "the shape of the probabilities") for d in probs.dims]
+    samples = int(attrs["num_samples"])
+    chances = calc(ctx, R.maximum, cast(ctx, probs, "float32"), 0.0)
+    last = probs.rank - 1
+    kept = [*probs.dims[:-1], i64(1)]
+    total = ctx.emit(R.sum(ctx.expr(chances), [last], keepdims=True), kept, "float32")
+    parts = calc(ctx, R.divide, chances, total)
+    bounds = ctx.emit(R.cumsum(ctx.expr(parts), last, "float32", False), parts.dims, "float32")
+    after, unit = _unit(ctx, key, [*shape[:-1], samples], "float32")
+    lead = list(probs.dims[:-1])
+    column = ctx.reshape(bounds, [*lead, probs.dims[-1], i64(1)])
+    apart = calc(ctx, R.subtract, column, ctx.reshape(unit, [*lead, i64(1), i64(samples)]))
+    above = apply(ctx, R.greater, apart, ctx.scalar(0.0, "float32"), dtype="bool")
+    shown = apply(ctx, R.where, above, apart, ctx.scalar(1.0, "float32"))
+    call = R.argmin(ctx.expr(shown), last)
+    return after, cast(ctx, ctx.emit(call, [*lead, i64(samples)], "int64"), "int32")
+
+
+LOWER: Mapping[str, Rule] = {
+    "random.threefry_generate": _generate,
+    "random.threefry_split": _split,
+    "random.uniform": _uniform,
+    "random.normal": _normal,
+    "random.multinomial": _multinomial,
+}

@@ -1,0 +1,258 @@
+"""Import rules: images read at computed places.
+
+Places are computed as tensors, ``[n, rank, m]``; one kernel finds the pixels around each and sums
+them for every channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.layout import along_axis
+from tvm_disc.relay.importer.lowering.nn import matmul
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, iota, number
+from tvm_disc.relay.importer.lowering.transform import channels_first, permute
+from tvm_disc.relay.importer.lowering.window import padding, per_axis
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.kernel_ops import kernel_call
+
+F32, I64 = "float32", "int64"
+
+
+def _f(ctx: Emitter, value: float) -> Tensor:
+    return ctx.scalar(value, F32)
+
+
+def calc(ctx: Emitter, build: Callable[..., Any], a: Tensor, b: Tensor | float) -> Tensor:
+    """Arithmetic with a tensor or a number."""
+    return apply(ctx, build, a, b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype))
+
+
+def _is(ctx: Emitter, build: Callable[..., Any], a: Tensor, b: Tensor | float) -> Tensor:
+    other = b if isinstance(b, Tensor) else ctx.scalar(b, a.dtype)
+    return apply(ctx, build, a, other, dtype="bool")
+
+
+def _floats(ctx: Emitter, *args: Tensor) -> None:
+    for x in args:
+        if x.dtype != F32:
+            raise Unsupported(ctx.where(f"an operand of {x.dtype}; cast it to float32"))
+
+
+def sampled(
+    ctx: Emitter,
+    x: Tensor,
+    places: Sequence[Tensor],
+    how: tuple[str, str, bool],
+    entries: Tensor | None = None,
+) -> Tensor:
+    """``x[b, c, ...]`` at places ``[n, m]`` for each axis; ``how`` is (method, border, corners).
+
+    ``entries`` says of which batch entry each ``n`` is; its own by default.
+    """
+    count, many = places[0].dims
+    line = [ctx.expr(ctx.reshape(p, [count, i64(1), many])) for p in places]
+    joined = ctx.emit(R.concat(line, 1), [count, i64(len(places)), many], F32)
+    operands = [x, joined, *([] if entries is None else [entries])]
+    dims = [count, x.dims[1], many]
+    attrs = dict(zip(("method", "border", "corners"), how, strict=True))
+    call = kernel_call("disc.sample", [ctx.expr(t) for t in operands], dims, x.dtype, **attrs)
+    return ctx.emit(call, dims, x.dtype)
+
+
+# -- grids -------------------------------------------------------------------------------------
+
+
+def _affine_grid(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x: Tensor = args[0]
+    _floats(ctx, x)
+    height, width = (int(d) for d in attrs["target_shape"])
+    if min(height, width) < 2:
+        raise TypeMismatch(ctx.where(f"target_shape {(height, width)}: expected at least (2, 2)"))
+    ctx.require_eq(x.dims[1], i64(2), "an affine matrix has 2 rows")
+    ctx.require_eq(x.dims[2], i64(3), "an affine matrix has 3 columns")
+    lines = []
+    for axis, size in ((3, width), (2, height)):
+        step = calc(
+            ctx, R.multiply, cast(ctx, iota(ctx, i64(size)), F32), (2.0 - 1e-7) / (size - 1)
+        )
+        lines.append(along_axis(ctx, calc(ctx, R.subtract, step, 1.0), axis, 4))
+    parts = [sliced(ctx, x, {2: (i64(k), i64(1), 1)}) for k in range(3)]
+    a, b, c = (ctx.reshape(p, [x.dims[0], i64(2), i64(1), i64(1)]) for p in parts)
+    moved = calc(ctx, R.multiply, a, lines[0])
+    return calc(ctx, R.add, calc(ctx, R.add, moved, calc(ctx, R.multiply, b, lines[1])), c)
+
+
+def _grid_sample(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, grid = args
+    _floats(ctx, x, grid)
+    rank = x.rank - 2
+    layout, mode = str(attrs["layout"]), str(attrs["padding_mode"])
+    if layout != {2: "NCHW", 3: "NCDHW"}.get(rank) or grid.rank != x.rank:
+        raise Unsupported(ctx.where(f"layout {layout} of ranks {x.rank} and {grid.rank}"))
+    if mode not in ("zeros", "border", "reflection"):
+        raise TypeMismatch(ctx.where(f"padding_mode {mode!r}"))
+    method = str(attrs["method"])
+    if method not in ("bilinear", "nearest", *(["bicubic"] if rank == 2 else [])):
+        raise Unsupported(ctx.where(f"method {method!r} in {rank} dims"))
+    ctx.require_eq(grid.dims[0], x.dims[0], "the batch dims must agree")
+    ctx.require_eq(grid.dims[1], i64(rank), "the grid must have a coordinate for each axis")
+    for a in range(rank):
+        ctx.solver.require_le(i64(1), x.dims[2 + a], ctx.where(f"axis {2 + a} must not be empty"))
+    count = product(grid.dims[2:])
+    corners = bool(attrs["align_corners"])
+    places = []
+    for k, dim in enumerate(x.dims[2:]):
+        part = sliced(ctx, grid, {1: (i64(rank - 1 - k), i64(1), 1)})
+        place = ctx.reshape(part, [x.dims[0], count])
+        places.append(_unnormalized(ctx, place, number(ctx, dim, F32), corners))
+    names = {"bilinear": "linear", "bicubic": "cubic"}
+    how = (names.get(method, method), "edge" if mode == "border" else mode, corners)
+    return ctx.reshape(sampled(ctx, x, places, how), [*x.dims[:2], *grid.dims[2:]])
+
+
+def _unnormalized(ctx: Emitter, place: Tensor, size: Tensor, corners: bool) -> Tensor:
+    """From ``[-1, 1]`` to positions."""
+    place = calc(ctx, R.add, place, 1)
+    if corners:
+        span = calc(ctx, R.subtract, size, 1)
+        return calc(ctx, R.divide, calc(ctx, R.multiply, place, span), 2)
+    half = calc(ctx, R.divide, calc(ctx, R.multiply, place, size), 2)
+    return calc(ctx, R.subtract, half, 0.5)
+
+
+# -- crops -------------------------------------------------------------------------------------
+
+
+def _crop_and_resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    data, boxes, picks = args
+    _floats(ctx, boxes)
+    method = str(attrs["method"]).lower()
+    if method not in ("bilinear", "nearest_neighbor"):
+        raise Unsupported(ctx.where(f"method {method!r}"))
+    x, restore = channels_first(ctx, data, str(attrs["layout"]), "NCHW")
+    x = cast(ctx, x, F32)
+    height, width = (int(d) for d in attrs["crop_size"])
+    ctx.require_eq(picks.dims[0], boxes.dims[0], "there must be a batch entry for each box")
+    for a in (2, 3):
+        ctx.solver.require_le(i64(1), x.dims[a], ctx.where(f"axis {a} must not be empty"))
+    count = boxes.dims[0]
+    sizes = [number(ctx, d, F32) for d in x.dims[2:]]
+    places = [
+        _crop_places(ctx, boxes, k, size, n, (height, width))
+        for k, (size, n) in enumerate(zip(sizes, (height, width), strict=True))
+    ]
+    near = method != "bilinear"
+    read = [calc(ctx, R.add, p, 0.5) for p in places] if near else places
+    out = sampled(ctx, x, read, ("floor" if near else "linear", "edge", True), picks)
+    fill = _f(ctx, float(attrs["extrapolation_value"]))
+    for place, size in zip(places, sizes, strict=True):
+        last = calc(ctx, R.subtract, size, 1)
+        beyond = apply(
+            ctx, R.logical_or, _is(ctx, R.less, place, 0), _is(ctx, R.greater, place, last)
+        )
+        out = apply(ctx, R.where, ctx.reshape(beyond, [count, i64(1), place.dims[1]]), fill, out)
+    out = ctx.reshape(out, [count, x.dims[1], i64(height), i64(width)])
+    return restore(cast(ctx, out, attrs["out_dtype"] or data.dtype))
+
+
+def _crop_places(
+    ctx: Emitter, boxes: Tensor, axis: int, size: Tensor, n: int, crop: tuple[int, int]
+) -> Tensor:
+    """``[boxes, height * width]`` positions along one axis."""
+    count = boxes.dims[0]
+    ends = [sliced(ctx, boxes, {1: (i64(k), i64(1), 1)}) for k in (axis, axis + 2)]
+    first, last = (ctx.reshape(e, [count, i64(1), i64(1), i64(1)]) for e in ends)
+    span = calc(ctx, R.subtract, size, 1)
+    if n > 1:
+        line = along_axis(ctx, cast(ctx, iota(ctx, i64(n)), F32), 2 + axis, 4)
+        whole = calc(ctx, R.multiply, span, calc(ctx, R.subtract, last, first))
+        scale = calc(ctx, R.divide, whole, float(n - 1))
+        place = calc(
+            ctx, R.add, calc(ctx, R.multiply, first, span), calc(ctx, R.multiply, scale, line)
+        )
+    else:
+        middle = calc(ctx, R.multiply, calc(ctx, R.add, first, last), 0.5)
+        place = calc(ctx, R.multiply, middle, span)
+    full = ctx.broadcast(place, [count, i64(1), *map(i64, crop)], full=True)
+    return ctx.reshape(full, [count, i64(crop[0] * crop[1])])
+
+
+# -- deformable convolution --------------------------------------------------------------------
+
+
+def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """The input read at moved places, one column for each window, times the kernel."""
+    _floats(ctx, *args)
+    if int(attrs["groups"]) != 1:
+        raise Unsupported(ctx.where(f"groups {attrs['groups']}; split the input yourself"))
+    layout = str(attrs["data_layout"])
+    x, restore = channels_first(ctx, args[0], layout, "NCHW")
+    offset, _ = channels_first(ctx, args[1], layout, "NCHW")
+    names = str(attrs["kernel_layout"])
+    if sorted(names) != sorted("OIHW"):
+        raise Unsupported(ctx.where(f"kernel layout {names}"))
+    w = permute(ctx, args[2], [names.index(c) for c in "OIHW"])
+    taps = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
+    parts = int(attrs["deformable_groups"])
+    ctx.require_eq(w.dims[1], x.dims[1], "input channels must fit the kernel")
+    ctx.require_eq(offset.dims[1], i64(parts * taps[0] * taps[1] * 2), "two offsets for each tap")
+    ctx.solver.require_divides(i64(parts), x.dims[1], ctx.where("groups must divide the input"))
+    ctx.require_eq(offset.dims[0], x.dims[0], "the batch dims must agree")
+    columns = _deformed(ctx, x, offset, taps, attrs)
+    kernel = ctx.reshape(w, [w.dims[0], product(w.dims[1:])])
+    out = matmul(ctx, kernel, columns, attrs["out_dtype"] or x.dtype)
+    return restore(ctx.reshape(out, [x.dims[0], w.dims[0], *offset.dims[2:]]))
+
+
+def _deformed(ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[int], attrs: Attrs) -> Tensor:
+    """``[n, channels * taps, windows]``."""
+    parts = int(attrs["deformable_groups"])
+    high, wide = offset.dims[2:]
+    lead = [x.dims[0] * parts, i64(taps[0]), i64(taps[1])]
+    moved = ctx.reshape(offset, [*lead, i64(2), high, wide])
+    strides, gaps = (per_axis(attrs[n], 2) for n in ("strides", "dilation"))
+    pads = padding(attrs["padding"], 2)
+    sizes = [number(ctx, d, F32) for d in x.dims[2:]]
+    places, inside = [], None
+    for k in range(2):
+        part = sliced(ctx, moved, {3: (i64(k), i64(1), 1)})
+        part = ctx.reshape(part, [*lead, high, wide])
+        window = cast(ctx, iota(ctx, offset.dims[2 + k]), F32)
+        start = calc(
+            ctx, R.subtract, calc(ctx, R.multiply, window, float(strides[k])), float(pads[k])
+        )
+        tap = calc(ctx, R.multiply, cast(ctx, iota(ctx, i64(taps[k])), F32), float(gaps[k]))
+        base = calc(ctx, R.add, along_axis(ctx, start, 3 + k, 5), along_axis(ctx, tap, 1 + k, 5))
+        place = calc(ctx, R.add, part, base)
+        place = ctx.reshape(place, [lead[0], product([*lead[1:], high, wide])])
+        here = apply(
+            ctx,
+            R.logical_and,
+            _is(ctx, R.greater_equal, place, 0),
+            _is(ctx, R.less, place, sizes[k]),
+        )
+        inside = here if inside is None else apply(ctx, R.logical_and, inside, here)
+        places.append(place)
+    channels = tirx.floordiv(x.dims[1], i64(parts))
+    images = ctx.reshape(x, [lead[0], ctx.solver.simplify(channels), *x.dims[2:]])
+    found = sampled(ctx, images, places, ("linear", "edge", True))
+    assert inside is not None
+    here = ctx.reshape(inside, [inside.dims[0], i64(1), inside.dims[1]])
+    shown = apply(ctx, R.where, here, found, ctx.scalar(0, x.dtype))
+    return ctx.reshape(shown, [x.dims[0], product([x.dims[1], *lead[1:]]), high * wide])
+
+
+LOWER: Mapping[str, Rule] = {
+    "image.affine_grid": _affine_grid,
+    "image.grid_sample": _grid_sample,
+    "image.crop_and_resize": _crop_and_resize,
+    "nn.deformable_conv2d": _deformable_conv,
+}

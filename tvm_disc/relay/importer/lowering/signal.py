@@ -1,0 +1,106 @@
+"""Import rules: Fourier transforms, as one product with the waves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tvm import tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.nn import matmul
+from tvm_disc.relay.importer.lowering.sample import calc
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.sparse import stacked
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, iota, number
+from tvm_disc.relay.importer.tensor import Tensor
+
+F32, I64 = "float32", "int64"
+
+
+def _with_waves(ctx: Emitter, x: Tensor, count: Any) -> tuple[Tensor, Tensor]:
+    """``x[m, n]`` times the cosines and times the sines ``[n, count]`` of ``2 pi i j / n``; whole
+    turns are taken off before numbers are rounded."""
+    size = x.dims[1]
+    i, j = ctx.reshape(iota(ctx, size), [size, i64(1)]), iota(ctx, count)
+    turns = calc(ctx, R.multiply, i, j)
+    part = calc(ctx, R.floor_mod, turns, number(ctx, size, I64))
+    angle = calc(ctx, R.divide, cast(ctx, part, F32), number(ctx, size, F32))
+    angle = calc(ctx, R.multiply, angle, 2.0 * math.pi)
+    both = [apply(ctx, f, angle) for f in (R.cos, R.sin)]
+    joined = R.concat([ctx.expr(w) for w in both], 1)
+    waves = ctx.emit(joined, [size, count * 2], F32)
+    found = matmul(ctx, x, waves, F32)
+    cos = sliced(ctx, found, {1: (i64(0), count, 1)})
+    return cos, sliced(ctx, found, {1: (count, count, 1)})
+
+
+def _float32(ctx: Emitter, *args: Tensor) -> None:
+    for x in args:
+        if x.dtype != F32:
+            raise Unsupported(ctx.where(f"an operand of {x.dtype}; cast it to float32"))
+
+
+def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
+    """Over the last axis; the inverse turns the other way and divides."""
+    real, imaginary = args
+    _float32(ctx, real, imaginary)
+    if real.rank != imaginary.rank or real.rank < 1:
+        raise TypeMismatch(ctx.where(f"expected one rank, found {real.rank}, {imaginary.rank}"))
+    for a, (d, e) in enumerate(zip(real.dims, imaginary.dims, strict=True)):
+        ctx.require_eq(d, e, f"axis {a} of both parts must agree")
+    size = real.dims[-1]
+    rows = ctx.solver.simplify(product(real.dims[:-1]))
+    parts = [ctx.expr(ctx.reshape(x, [rows, size])) for x in (real, imaginary)]
+    joined = ctx.emit(R.concat(parts, 0), [rows * 2, size], F32)
+    waves = _with_waves(ctx, joined, size)
+    (a_cos, b_cos), (a_sin, b_sin) = (
+        [sliced(ctx, w, {0: (rows * k, rows, 1)}) for k in range(2)] for w in waves
+    )
+    inverse = bool(attrs["inverse"])
+    plus, minus = (R.subtract, R.add) if inverse else (R.add, R.subtract)
+    found = [calc(ctx, plus, a_cos, b_sin), calc(ctx, minus, b_cos, a_sin)]
+    if inverse:
+        found = [calc(ctx, R.divide, x, number(ctx, size, F32)) for x in found]
+    return ctx.reshape(found[0], real.dims), ctx.reshape(found[1], real.dims)
+
+
+def _stft(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """``[batch, frequencies, frames, 2]``."""
+    data, window = args
+    _float32(ctx, data, window)
+    if data.rank != 2:
+        raise TypeMismatch(ctx.where(f"expected data of rank 2, found rank {data.rank}"))
+    n_fft, hop, size = (int(attrs[n]) for n in ("n_fft", "hop_length", "win_length"))
+    if min(n_fft, hop, size) < 1 or size > n_fft:
+        raise TypeMismatch(
+            ctx.where(f"n_fft {n_fft}, hop_length {hop}, win_length {size}: expected positive ones")
+        )
+    ctx.require_eq(window.dims[0], i64(size), "the window must have win_length elements")
+    ctx.solver.require_le(i64(n_fft), data.dims[1], ctx.where("the data must hold n_fft elements"))
+    frames = ctx.solver.simplify(tirx.floordiv(data.dims[1] - n_fft, i64(hop)) + 1)
+    count = n_fft // 2 + 1 if attrs["onesided"] else n_fft
+    begin = calc(ctx, R.multiply, iota(ctx, frames), hop)
+    places = calc(ctx, R.add, ctx.reshape(begin, [frames, i64(1)]), iota(ctx, i64(size)))
+    dims = [data.dims[0], frames, i64(size)]
+    read = ctx.emit(R.take(ctx.expr(data), ctx.expr(places), 1, "clip"), dims, F32)
+    shown = ctx.reshape(calc(ctx, R.multiply, read, window), [product(dims[:2]), i64(size)])
+    real, turned = _with_waves(ctx, shown, i64(count))
+    wide = [*dims[:2], i64(count)]
+    parts = [ctx.reshape(x, wide) for x in (real, apply(ctx, R.negative, turned))]
+    if attrs["normalized"]:
+        parts = [calc(ctx, R.divide, x, math.sqrt(n_fft)) for x in parts]
+    moved = [
+        ctx.emit(R.permute_dims(ctx.expr(x), [0, 2, 1]), [dims[0], i64(count), frames], F32)
+        for x in parts
+    ]
+    return stacked(ctx, moved, 3)
+
+
+LOWER: Mapping[str, Rule] = {
+    "dft": _dft,
+    "stft": _stft,
+}

@@ -1,0 +1,462 @@
+"""Import rules: reshape, move, select and join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.values import is_number
+
+# -- reshape -----------------------------------------------------------------------------------
+
+
+def _reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return reshape_to(ctx, args[0], list(attrs["newshape"]), bool(attrs["allowzero"]))
+
+
+def _dyn_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    # A code such as -1 is one only where it is known now.
+    target = ctx.size_arg(args[1], "the new shape", least=0 if attrs["allowzero"] else 1)
+    return reshape_to(ctx, args[0], target, bool(attrs["allowzero"]))
+
+
+def reshape_to(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> Tensor:
+    """Relay's reshape codes: 0 copies a dim, -1 is inferred, -2 copies the rest, -3 merges two
+    dims, -4 splits one into the two that follow."""
+    dims = target_dims(ctx, x, codes, allow_zero)
+    ctx.require_same_elements(x, dims)
+    return ctx.reshape(x, dims)
+
+
+def target_dims(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> list[Any]:
+    """The dims that reshape codes ask for."""
+    dims, infer = _decode(ctx, x, codes, allow_zero)
+    if infer is None:
+        return _undo_broadcast_idiom(ctx, x, dims)
+    dims[infer] = _inferred(ctx, x, dims, infer)
+    return dims
+
+
+def _decode(
+    ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool
+) -> tuple[list[Any], int | None]:
+    dims: list[Any] = []
+    infer: int | None = None
+    source = 0
+    k = 0
+    while k < len(codes):
+        code = codes[k]
+        if not is_number(code) or code > 0 or (code == 0 and allow_zero):
+            dims.append(ctx.dim(code))
+            source += 1
+        elif code == 0:
+            dims.append(_source_dim(ctx, x, source))
+            source += 1
+        elif code == -1:
+            if infer is not None:
+                raise TypeMismatch(ctx.where("only one dim can be inferred"))
+            infer = len(dims)
+            dims.append(None)
+            source += 1
+        elif code == -2:
+            while source < x.rank:
+                dims.append(x.dims[source])
+                source += 1
+        elif code == -3:
+            dims.append(_source_dim(ctx, x, source) * _source_dim(ctx, x, source + 1))
+            source += 2
+        elif code == -4:
+            pair = _split_pair(ctx, _source_dim(ctx, x, source), codes[k + 1 : k + 3])
+            dims.extend(pair)
+            source += 1
+            k += 2
+        else:
+            raise TypeMismatch(ctx.where(f"unknown reshape code {code}"))
+        k += 1
+    return dims, infer
+
+
+def _source_dim(ctx: Emitter, x: Tensor, axis: int) -> Any:
+    if axis >= x.rank:
+        raise TypeMismatch(ctx.where(f"the new shape refers to axis {axis} of rank {x.rank}"))
+    return x.dims[axis]
+
+
+def _split_pair(ctx: Emitter, dim: Any, pair: Sequence[Any]) -> tuple[Any, Any]:
+    """The two dims that -4 makes of one; one of them may be inferred."""
+    known = [p for p in pair if not is_number(p) or p > 0]
+    if len(pair) != 2 or not known or any(is_number(p) and p <= 0 and p != -1 for p in pair):
+        found = ", ".join(map(str, pair)) or "nothing"
+        message = f"expected two dims after -4, of which one may be -1, found {found}"
+        raise TypeMismatch(ctx.where(message))
+    if len(known) == 2:
+        return ctx.dim(pair[0]), ctx.dim(pair[1])
+    size, part = ctx.literal(dim), known[0]
+    if size is not None and is_number(part) and size % part:
+        raise TypeMismatch(ctx.where(f"{part} does not divide the dim of {size} that -4 splits"))
+    rest = tirx.floordiv(dim, ctx.dim(part))
+    first = not is_number(pair[0]) or pair[0] > 0
+    return (ctx.dim(part), rest) if first else (rest, ctx.dim(part))
+
+
+def _inferred(ctx: Emitter, x: Tensor, dims: list[Any], infer: int) -> Any:
+    """The dim that makes the element counts equal.
+
+    Factors that occur on both sides are cancelled before dividing, so that
+    ``[b, s, 12, 64] -> [0, 0, -1]`` gives 768 and not ``b*s*768 // (b*s)``, which is not the
+    same thing for an empty batch.
+    """
+    left = list(x.dims)
+    right = []
+    for d in (d for k, d in enumerate(dims) if k != infer):
+        match = next((k for k, e in enumerate(left) if ctx.same(d, e)), None)
+        if match is None:
+            right.append(d)
+        else:
+            del left[match]
+    total, divisor = product(left), product(right)
+    if ctx.literal(divisor) == 1:
+        return ctx.solver.simplify(total)
+    return ctx.solver.simplify(tirx.floordiv(total, divisor))
+
+
+def _undo_broadcast_idiom(ctx: Emitter, x: Tensor, dims: list[Any]) -> list[Any]:
+    """``max(1, d)`` as a target dim is how ONNX importers broadcast batch dims.
+
+    It equals ``d`` whenever the reshape is legal, and reads better; an empty batch, where it
+    would make the reshape an error, then works.
+    """
+    if ctx.solver.known_same_elements(list(x.dims), dims):
+        return dims
+    plain = [_without_max_one(ctx, d) for d in dims]
+    return plain if ctx.solver.known_same_elements(list(x.dims), plain) else dims
+
+
+def _without_max_one(ctx: Emitter, dim: Any) -> Any:
+    if isinstance(dim, tirx.Max):
+        for a, b in ((dim.a, dim.b), (dim.b, dim.a)):
+            if ctx.literal(a) == 1:
+                return b
+    return dim
+
+
+def _reshape_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, like = args
+    lb, le = _span(attrs["lhs_begin"], attrs["lhs_end"], x.rank)
+    rb, re = _span(attrs["rhs_begin"], attrs["rhs_end"], like.rank)
+    dims = [*x.dims[:lb], *like.dims[rb:re], *x.dims[le:]]
+    ctx.require_same_elements(x, dims)
+    return ctx.reshape(x, dims)
+
+
+def _span(begin: int, end: int | None, rank: int) -> tuple[int, int]:
+    """A run of axes; negative bounds count from the end."""
+    end = rank if end is None else end
+    return begin + rank if begin < 0 else begin, end + rank if end < 0 else end
+
+
+def _expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, axis = args[0], attrs["axis"]
+    axis = axis + x.rank + 1 if axis < 0 else axis
+    dims = [*x.dims[:axis], *([i64(1)] * attrs["num_newaxis"]), *x.dims[axis:]]
+    return ctx.reshape(x, dims)
+
+
+def _squeeze(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, axis = args[0], attrs["axis"]
+    if axis is None:
+        axes = [k for k, d in enumerate(x.dims) if ctx.static(d, "every dim of squeeze()") == 1]
+    else:
+        axes = [ctx.axis(a, x.rank) for a in ((axis,) if isinstance(axis, int) else axis)]
+    for a in axes:
+        ctx.require_eq(x.dims[a], i64(1), f"axis {a} is squeezed away")
+    return ctx.reshape(x, [d for k, d in enumerate(x.dims) if k not in axes])
+
+
+def _batch_flatten(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    return ctx.reshape(x, [x.dims[0], product(x.dims[1:])])
+
+
+# -- movement ----------------------------------------------------------------------------------
+
+
+def _transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, axes = args[0], attrs["axes"]
+    order = list(reversed(range(x.rank))) if not axes else [ctx.axis(a, x.rank) for a in axes]
+    return permute(ctx, x, order)
+
+
+def permute(ctx: Emitter, x: Tensor, order: Sequence[int]) -> Tensor:
+    """``x`` with its axes in another order; a literal is permuted now."""
+    if list(order) == list(range(x.rank)):
+        return x
+    if x.constant is not None:
+        return ctx.constant(x.constant.transpose(order).copy())
+    call = R.permute_dims(ctx.expr(x), list(order))
+    return ctx.emit(call, [x.dims[a] for a in order], x.dtype)
+
+
+def _broadcast_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    shape = ctx.size_arg(args[1], "the shape") if len(args) > 1 else list(attrs["shape"])
+    dims = [ctx.dim(d) for d in shape]
+    return broadcast_dims_to(ctx, x, dims)
+
+
+def broadcast_dims_to(ctx: Emitter, x: Tensor, dims: list[Any]) -> Tensor:
+    """``x`` stretched to ``dims``, each axis proved or guarded to be 1 or equal."""
+    if len(dims) < x.rank:
+        raise TypeMismatch(ctx.where(f"cannot broadcast rank {x.rank} to rank {len(dims)}"))
+    offset = len(dims) - x.rank
+    for axis, d in enumerate(x.dims):
+        want = dims[offset + axis]
+        if ctx.literal(d) == 1 or ctx.same(d, want):
+            continue
+        if isinstance(want, tirx.Max) and any(ctx.same(d, s) for s in (want.a, want.b)):
+            # maximum(shape(x), shape(y)): the importer's way to say "broadcast x against y".
+            other = want.b if ctx.same(d, want.a) else want.a
+            dims[offset + axis] = ctx.solver.broadcast_dim(d, other, ctx.where(f"axis {axis}"))
+            continue
+        if ctx.solver.known(tirx.Or(tirx.NE(d, i64(1)), tirx.EQ(want, i64(1)))):
+            ctx.require_eq(d, want, f"axis {axis} is broadcast")
+            continue
+        cond = tirx.Or(tirx.EQ(d, want), tirx.EQ(d, i64(1)))
+        ctx.solver.require(cond, ctx.where(f"axis {axis} is broadcast"))
+    return ctx.broadcast(x, dims, full=True)
+
+
+def _broadcast_to_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return broadcast_dims_to(ctx, args[0], list(args[1].dims))
+
+
+def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    parts: list[Tensor] = list(args[0])
+    axis = ctx.axis(attrs["axis"], parts[0].rank)
+    dtype = ctx.same_dtype(parts)
+    ranks = sorted({p.rank for p in parts})
+    if len(ranks) > 1:
+        raise TypeMismatch(ctx.where(f"expected parts of one rank, found ranks {ranks}"))
+    if len(parts) == 1:
+        return parts[0]
+    dims = list(parts[0].dims)
+    for p in parts[1:]:
+        for a in range(parts[0].rank):
+            if a != axis:
+                ctx.require_eq(dims[a], p.dims[a], f"axis {a} of every part must agree")
+    total = parts[0].dims[axis]
+    for p in parts[1:]:
+        total = total + p.dims[axis]
+    dims[axis] = total
+    return ctx.emit(R.concat([ctx.expr(p) for p in parts], axis), dims, dtype)
+
+
+def _stack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    parts = list(args[0])
+    axis = ctx.axis(attrs["axis"], parts[0].rank + 1)
+    rows = [ctx.reshape(p, [*p.dims[:axis], i64(1), *p.dims[axis:]]) for p in parts]
+    return _concatenate(ctx, [rows], {"axis": axis})
+
+
+def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
+    x, axis = args[0], ctx.axis(attrs["axis"], args[0].rank)
+    sections = attrs["indices_or_sections"]
+    dim = x.dims[axis]
+    if isinstance(sections, int):
+        ctx.solver.require_divides(i64(sections), dim, ctx.where(f"axis {axis} is split evenly"))
+        size = ctx.solver.simplify(tirx.floordiv(dim, i64(sections)))
+        bounds = [ctx.solver.simplify(size * k) for k in range(sections)] + [dim]
+    else:
+        if list(sections) != sorted(sections) or any(c < 0 for c in sections):
+            raise Unsupported(ctx.where(f"cuts that do not rise from 0: {list(sections)}"))
+        cuts = [ctx.solver.simplify(tirx.min(i64(int(c)), dim)) for c in sections]
+        bounds = [i64(0), *cuts, dim]
+    return tuple(sliced(ctx, x, {axis: (a, b - a, 1)}) for a, b in pairwise(bounds))
+
+
+def _reverse(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x: Tensor = args[0]
+    axis = attrs["axis"]
+    for a in range(x.rank) if axis is None else [ctx.axis(axis, x.rank)]:
+        x = flip(ctx, x, a)
+    return x
+
+
+def flip(ctx: Emitter, x: Tensor, axis: int) -> Tensor:
+    """One axis reversed; a literal is reversed now."""
+    if x.constant is not None:
+        return ctx.constant(np.ascontiguousarray(np.flip(x.constant, axis)))
+    return ctx.emit(R.flip(ctx.expr(x), axis), x.dims, x.dtype)
+
+
+def _tile(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    reps = ctx.size_arg(args[1], "reps") if len(args) > 1 else list(attrs["reps"])
+    if not all(is_number(r) for r in reps):
+        return _tile_symbolic(ctx, x, reps)
+    rank = max(len(reps), x.rank)
+    reps = [1] * (rank - len(reps)) + [int(r) for r in reps]
+    dims = [i64(1)] * (rank - x.rank) + list(x.dims)
+    call = R.tile(ctx.expr(x), reps)
+    return ctx.emit(call, [d * r for d, r in zip(dims, reps, strict=True)], x.dtype)
+
+
+def _tile_symbolic(ctx: Emitter, x: Tensor, reps: list[Any]) -> Tensor:
+    """Every axis next to one of its repetitions, then merged."""
+    rank = max(len(reps), x.rank)
+    times = [i64(1)] * (rank - len(reps)) + [ctx.dim(r) for r in reps]
+    dims = [i64(1)] * (rank - x.rank) + list(x.dims)
+    spread = ctx.reshape(x, [y for d in dims for y in (i64(1), d)])
+    full = [y for r, d in zip(times, dims, strict=True) for y in (r, d)]
+    copied = ctx.broadcast(spread, full, full=True)
+    return ctx.reshape(copied, [r * d for r, d in zip(times, dims, strict=True)])
+
+
+def _repeat(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, times = args[0], int(attrs["repeats"])
+    if attrs["axis"] is None:
+        x, axis = ctx.reshape(x, [product(x.dims)]), 0
+    else:
+        axis = ctx.axis(attrs["axis"], x.rank)
+    dims = list(x.dims)
+    dims[axis] = dims[axis] * times
+    return ctx.emit(R.repeat(ctx.expr(x), times, axis), dims, x.dtype)
+
+
+def _dyn_expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return _expand_dims(ctx, args, {**attrs, "axis": _one_axis(ctx, args[1])})
+
+
+def _one_axis(ctx: Emitter, given: Tensor) -> int:
+    axis = ctx.shape_arg(given, "the axis")[0]
+    if not is_number(axis):
+        raise Unsupported(ctx.where("an axis that is known only at run time"))
+    return int(axis)
+
+
+def _dyn_squeeze(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    axes = ctx.shape_arg(args[1], "the axes")
+    if not all(is_number(a) for a in axes):
+        raise Unsupported(ctx.where("axes that are known only at run time"))
+    return _squeeze(ctx, args, {"axis": tuple(int(a) for a in axes)})
+
+
+def _reverse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """``reshape`` whose codes are read from the right."""
+    x = args[0]
+    codes = list(reversed(attrs["newshape"]))
+    backwards = Tensor(tuple(reversed(x.dims)), x.dtype, x.expr, x.value, x.constant)
+    dims = target_dims(ctx, backwards, codes, bool(attrs["allowzero"]))
+    dims.reverse()
+    ctx.require_same_elements(x, dims)
+    return ctx.reshape(x, dims)
+
+
+def _collapse_sum_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """Sum over the axes along which broadcasting ``like`` would repeat."""
+    x: Tensor = args[0]
+    like: Tensor = args[1]
+    lead = x.rank - like.rank
+    axes = list(range(lead))
+    for a, d in enumerate(like.dims):
+        if ctx.literal(d) == 1:
+            axes.append(lead + a)
+        else:
+            ctx.require_eq(x.dims[lead + a], d, f"axis {a} is kept")
+    if not axes:
+        return x
+    kept = [i64(1) if a in axes else d for a, d in enumerate(x.dims)]
+    total = ctx.emit(R.sum(ctx.expr(x), axes, keepdims=True), kept, x.dtype)
+    return ctx.reshape(total, like.dims)
+
+
+def _meshgrid(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
+    parts = list(args[0])
+    order = list(range(len(parts)))
+    if attrs["indexing"] == "xy" and len(parts) > 1:
+        order[:2] = [1, 0]
+    sizes = [p.dims[0] if p.rank else i64(1) for p in parts]
+    dims = [sizes[k] for k in order]
+    grids = []
+    for k, p in enumerate(parts):
+        own = [dims[a] if order[a] == k else i64(1) for a in range(len(parts))]
+        grids.append(ctx.broadcast(ctx.reshape(p, own), dims, full=True))
+    return tuple(grids)
+
+
+def _depth_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, b = args[0], int(attrs["block_size"])
+    x, back = channels_first(ctx, x, attrs["layout"], "NCHW")
+    n, c, h, w = x.dims
+    ctx.solver.require_divides(i64(b * b), c, ctx.where("the block must divide the channels"))
+    rest = ctx.solver.simplify(tirx.floordiv(c, i64(b * b)))
+    first = attrs["mode"] == "DCR"
+    split = [n, b, b, rest, h, w] if first else [n, rest, b, b, h, w]
+    order = [0, 3, 4, 1, 5, 2] if first else [0, 1, 4, 2, 5, 3]
+    moved = permute(
+        ctx, ctx.reshape(x, [i64(d) if isinstance(d, int) else d for d in split]), order
+    )
+    return back(ctx.reshape(moved, [n, rest, h * b, w * b]))
+
+
+def _space_to_depth(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, b = args[0], int(attrs["block_size"])
+    x, back = channels_first(ctx, x, attrs["layout"], "NCHW")
+    n, c, h, w = x.dims
+    for d in (h, w):
+        ctx.solver.require_divides(i64(b), d, ctx.where("the block must divide the image"))
+    high, wide = (ctx.solver.simplify(tirx.floordiv(d, i64(b))) for d in (h, w))
+    blocks = ctx.reshape(x, [n, c, high, i64(b), wide, i64(b)])
+    order = [0, 3, 5, 1, 2, 4] if attrs["mode"] == "DCR" else [0, 1, 3, 5, 2, 4]
+    return back(ctx.reshape(permute(ctx, blocks, order), [n, c * (b * b), high, wide]))
+
+
+def channels_first(
+    ctx: Emitter, x: Tensor, layout: str, wanted: str
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """``x`` with its axes in the order ``wanted``, and how to bring a result back."""
+    if layout == wanted:
+        return x, lambda y: y
+    if sorted(layout) != sorted(wanted):
+        raise Unsupported(ctx.where(f"data layout {layout}"))
+    moved = permute(ctx, x, [layout.index(c) for c in wanted])
+    back = [wanted.index(c) for c in layout]
+    return moved, lambda y: permute(ctx, y, back)
+
+
+LOWER: Mapping[str, Rule] = {
+    "reshape": _reshape,
+    "dyn.reshape": _dyn_reshape,
+    "contrib_reverse_reshape": _reverse_reshape,
+    "reshape_like": _reshape_like,
+    "expand_dims": _expand_dims,
+    "dyn.expand_dims": _dyn_expand_dims,
+    "squeeze": _squeeze,
+    "dyn.squeeze": _dyn_squeeze,
+    "nn.batch_flatten": _batch_flatten,
+    "transpose": _transpose,
+    "broadcast_to": _broadcast_to,
+    "dyn.broadcast_to": _broadcast_to,
+    "broadcast_to_like": _broadcast_to_like,
+    "collapse_sum_like": _collapse_sum_like,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "split": _split,
+    "meshgrid": _meshgrid,
+    "reverse": _reverse,
+    "tile": _tile,
+    "dyn.tile": _tile,
+    "repeat": _repeat,
+    "nn.depth_to_space": _depth_to_space,
+    "nn.space_to_depth": _space_to_depth,
+}

@@ -1,0 +1,379 @@
+"""Import rules: convolution, pooling and padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.index import rows
+from tvm_disc.relay.importer.lowering.nn import require_factors
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.tensor import (
+    Args,
+    Attrs,
+    Rule,
+    apply,
+    cast,
+    filled,
+    iota,
+    is_float,
+    number,
+)
+from tvm_disc.relay.importer.lowering.transform import channels_first, flip, permute
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.values import is_number
+
+SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def per_axis(value: Any, rank: int) -> list[int]:
+    """One number per spatial axis."""
+    items = [value] if isinstance(value, int) else [int(v) for v in value]
+    return items * rank if len(items) == 1 else items
+
+
+def padding(value: Any, rank: int) -> list[int]:
+    """(before..., after...) from Relay's one, ``rank`` or ``2 * rank`` numbers."""
+    items = per_axis(value, rank)
+    return items * 2 if len(items) == rank else items
+
+
+def window_extent(dim: Any, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
+    """``(dim + pads - dilation * (kernel - 1) - 1) // stride + 1``."""
+    reach = i64(dilation) * (kernel - 1) + 1
+    return tirx.floordiv(dim + pads - reach, i64(stride)) + 1
+
+
+def _windows(ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilation: int) -> Any:
+    """:func:`window_extent`, which must not be negative."""
+    extent = ctx.solver.simplify(window_extent(dim, kernel, stride, pads, dilation))
+    least = ctx.solver.simplify(i64(dilation) * (kernel - 1) + 1 - pads - stride)
+    ctx.solver.require_le(least, dim, ctx.where("the window must fit the padded input"))
+    return extent
+
+
+def _check_layouts(ctx: Emitter, attrs: Attrs, layout: str) -> None:
+    if attrs["out_layout"] not in ("", layout):
+        raise Unsupported(ctx.where(f"out_layout {attrs['out_layout']}"))
+
+
+# -- convolution -------------------------------------------------------------------------------
+
+
+def _conv(build: Callable[..., Any], rank: int) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        _check_layouts(ctx, attrs, attrs["data_layout"])
+        x, restore = channels_first(ctx, args[0], attrs["data_layout"], f"NC{SPATIAL[rank]}")
+        w = _kernel_first(ctx, args[1], attrs["kernel_layout"], f"OI{SPATIAL[rank]}")
+        pads = padding(attrs["padding"], rank)
+        strides, dilation = (per_axis(attrs[n], rank) for n in ("strides", "dilation"))
+        return restore(convolve(ctx, build, x, w, attrs, (strides, pads, dilation)))
+
+    return rule
+
+
+def convolve(
+    ctx: Emitter,
+    build: Callable[..., Any],
+    x: Tensor,
+    w: Tensor,
+    attrs: Attrs,
+    window: tuple[list[int], list[int], list[int]],
+) -> Tensor:
+    """A convolution of channel-first operands; ``window`` is (strides, padding, dilation)."""
+    strides, pads, dilation = window
+    rank, groups = x.rank - 2, int(attrs["groups"])
+    dtype = attrs["out_dtype"] or x.dtype
+    require_factors(ctx, x, w, dtype)
+    if any(p < 0 for p in pads):
+        raise Unsupported(ctx.where("negative padding"))
+    ctx.require_eq(x.dims[1], w.dims[1] * groups, "input channels must fit the kernel")
+    ctx.solver.require_divides(i64(groups), w.dims[0], ctx.where("groups must divide the outputs"))
+    spatial = [
+        _windows(
+            ctx, x.dims[2 + d], w.dims[2 + d], strides[d], pads[d] + pads[d + rank], dilation[d]
+        )
+        for d in range(rank)
+    ]
+    call = build(
+        ctx.expr(x),
+        ctx.expr(w),
+        strides=strides,
+        padding=pads,
+        dilation=dilation,
+        groups=groups,
+        data_layout=f"NC{SPATIAL[rank]}",
+        kernel_layout=f"OI{SPATIAL[rank]}",
+        out_dtype=dtype if dtype != x.dtype else None,
+    )
+    return ctx.emit(call, [x.dims[0], w.dims[0], *spatial], dtype)
+
+
+def _kernel_first(ctx: Emitter, w: Tensor, layout: str, wanted: str) -> Tensor:
+    if sorted(layout) != sorted(wanted):
+        raise Unsupported(ctx.where(f"kernel layout {layout}"))
+    return permute(ctx, w, [layout.index(c) for c in wanted])
+
+
+def _conv_transpose(build: Callable[..., Any], rank: int) -> Rule:
+    """The adjoint of a convolution: a convolution, by the flipped kernel, of the input with
+    zeros between its elements."""
+
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        _check_layouts(ctx, attrs, attrs["data_layout"])
+        x, restore = channels_first(ctx, args[0], attrs["data_layout"], f"NC{SPATIAL[rank]}")
+        w = _kernel_first(ctx, args[1], attrs["kernel_layout"], f"IO{SPATIAL[rank]}")
+        groups = int(attrs["groups"])
+        ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
+        strides, dilation = (per_axis(attrs[n], rank) for n in ("strides", "dilation"))
+        pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
+        taps = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
+        reach = [dilation[d] * (taps[d] - 1) for d in range(rank)]
+        before = [reach[d] - pads[d] for d in range(rank)]
+        after = [reach[d] - pads[d + rank] + more[d] for d in range(rank)]
+        spread = dilate(ctx, x, [1, 1, *strides], ctx.scalar(0, x.dtype))
+        for a in range(rank):
+            w = flip(ctx, w, 2 + a)
+        plain = {**attrs, "groups": groups}
+        window = ([1] * rank, [*before, *after], dilation)
+        return restore(convolve(ctx, build, spread, _grouped(ctx, w, groups), plain, window))
+
+    return rule
+
+
+def _grouped(ctx: Emitter, w: Tensor, groups: int) -> Tensor:
+    """``(I, O / groups, ...)`` as ``(O, I / groups, ...)``."""
+    if groups == 1:
+        return permute(ctx, w, [1, 0, *range(2, w.rank)])
+    ctx.solver.require_divides(i64(groups), w.dims[0], ctx.where("groups must divide the inputs"))
+    size = ctx.solver.simplify(tirx.floordiv(w.dims[0], i64(groups)))
+    split = ctx.reshape(w, [i64(groups), size, *w.dims[1:]])
+    moved = permute(ctx, split, [0, 2, 1, *range(3, split.rank)])
+    return ctx.reshape(moved, [w.dims[1] * groups, size, *w.dims[2:]])
+
+
+def dilate(ctx: Emitter, x: Tensor, strides: Sequence[int], fill: Tensor) -> Tensor:
+    """``strides - 1`` copies of ``fill`` between neighbours."""
+    for axis, stride in enumerate(strides):
+        if stride != 1:
+            size = x.dims[axis]
+            rank = x.rank + 1
+            apart = ctx.reshape(x, [*x.dims[: axis + 1], i64(1), *x.dims[axis + 1 :]])
+            pairs = [(0, stride - 1 if a == axis + 1 else 0) for a in range(rank)]
+            wide = padded(ctx, apart, pairs, fill)
+            flat = ctx.reshape(wide, [*x.dims[:axis], size * stride, *x.dims[axis + 1 :]])
+            length = tirx.max(size * stride - (stride - 1), i64(0))
+            x = sliced(ctx, flat, {axis: (i64(0), length, 1)})
+    return x
+
+
+def _dilate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    fill = ctx.scalar(float(attrs["dilation_value"]), x.dtype)
+    return dilate(ctx, x, per_axis(attrs["strides"], x.rank), fill)
+
+
+# -- pooling -----------------------------------------------------------------------------------
+
+
+def _pool(build: Callable[..., Any], rank: int) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        _check_layouts(ctx, attrs, attrs["layout"])
+        layout = f"NC{SPATIAL[rank]}"
+        x, restore = channels_first(ctx, args[0], attrs["layout"], layout)
+        size, strides = per_axis(attrs["pool_size"], rank), per_axis(attrs["strides"], rank)
+        pads, dilation = padding(attrs["padding"], rank), per_axis(attrs["dilation"], rank)
+        ceil, average = bool(attrs["ceil_mode"]), "count_include_pad" in attrs
+        if average and not is_float(x.dtype) and x.dtype not in ("int32", "int64"):
+            raise Unsupported(ctx.where(f"an average of {x.dtype}"))
+        spatial = []
+        for d in range(rank):
+            total = pads[d] + pads[d + rank]
+            total += strides[d] - 1 if ceil else 0
+            kernel = i64(size[d])
+            spatial.append(_windows(ctx, x.dims[2 + d], kernel, strides[d], total, dilation[d]))
+        extra = {"count_include_pad": bool(attrs["count_include_pad"])} if average else {}
+        call = build(ctx.expr(x), size, strides, pads, dilation, ceil, layout=layout, **extra)
+        return restore(ctx.emit(call, [*x.dims[:2], *spatial], x.dtype))
+
+    return rule
+
+
+def _global_pool(build: Callable[..., Any]) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        x, layout = args[0], attrs["layout"]
+        _check_layouts(ctx, attrs, layout)
+        if sorted(layout) != sorted("NCHW"):
+            raise Unsupported(ctx.where(f"data layout {layout}"))
+        spatial = [a for a, c in enumerate(layout) if c in "HW"]
+        dims = [i64(1) if a in spatial else d for a, d in enumerate(x.dims)]
+        return ctx.emit(build(ctx.expr(x), spatial, keepdims=True), dims, x.dtype)
+
+    return rule
+
+
+def _adaptive_pool(average: bool, rank: int) -> Rule:
+    """Windows chosen so that the result has the asked size: one axis after the other."""
+
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        x: Tensor = args[0]
+        layout = attrs["layout"]
+        _check_layouts(ctx, attrs, layout)
+        if sorted(layout) != sorted(f"NC{SPATIAL[rank]}"):
+            raise Unsupported(ctx.where(f"data layout {layout}"))
+        if average and not is_float(x.dtype):
+            raise Unsupported(ctx.where(f"an average of {x.dtype}"))
+        axes = [a for a, c in enumerate(layout) if c not in "NC"]
+        sizes = per_axis(attrs["output_size"], rank) if attrs["output_size"] else []
+        for axis, size in zip(axes, sizes, strict=False):
+            x = _adapt_axis(ctx, x, axis, size, average)
+        return x
+
+    return rule
+
+
+def _adapt_axis(ctx: Emitter, x: Tensor, axis: int, size: int, average: bool) -> Tensor:
+    """Window ``i`` spans from ``i * length // size`` to ``ceil((i + 1) * length / size)``."""
+    length = x.dims[axis]
+    if ctx.literal(length) == size:
+        return x
+    ctx.solver.require_le(i64(1), length, ctx.where(f"axis {axis} must not be empty"))
+    full, parts = number(ctx, length, "int64"), ctx.scalar(size, "int64")
+    i = iota(ctx, i64(size))
+    begin = apply(ctx, R.floor_divide, apply(ctx, R.multiply, i, full), parts)
+    next_ = apply(ctx, R.multiply, apply(ctx, R.add, i, ctx.scalar(1, "int64")), full)
+    up = apply(ctx, R.add, next_, ctx.scalar(size - 1, "int64"))
+    end = apply(ctx, R.floor_divide, up, parts)
+    widest = ctx.solver.simplify(tirx.floordiv(length + (size - 1), i64(size)) + 1)
+    column = [i64(size), i64(1)]
+    places = apply(ctx, R.add, ctx.reshape(begin, column), iota(ctx, widest))
+    inside = apply(ctx, R.less, places, ctx.reshape(end, column), dtype="bool")
+    windows = rows(ctx, x, places, axis)
+    ones = [i64(1)] * x.rank
+    mask = ctx.reshape(inside, [*ones[:axis], i64(size), widest, *ones[axis + 1 :]])
+    lowest = 0.0 if average else -np.inf if is_float(x.dtype) else np.iinfo(x.dtype).min
+    shown = apply(ctx, R.where, mask, windows, ctx.scalar(lowest, x.dtype))
+    dims = [*x.dims[:axis], i64(size), *x.dims[axis + 1 :]]
+    build = R.sum if average else R.max
+    total = ctx.emit(build(ctx.expr(shown), [axis + 1]), dims, x.dtype)
+    if not average:
+        return total
+    count = cast(ctx, apply(ctx, R.subtract, end, begin), x.dtype)
+    along = ctx.reshape(count, [*ones[:axis], i64(size), *ones[axis + 1 :]])
+    return apply(ctx, R.divide, total, along)
+
+
+# -- padding -----------------------------------------------------------------------------------
+
+_PAD_MODES = {"constant": "constant", "edge": "replicate", "reflect": "reflect"}
+
+
+def _pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, fill = args[0], args[1] if len(args) > 1 else ctx.scalar(0, args[0].dtype)
+    return _pad_with(ctx, x, [tuple(p) for p in attrs["pad_width"]], fill, attrs["pad_mode"])
+
+
+def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x, widths, fill = args
+    items = ctx.size_arg(widths, "the pad widths")
+    pairs = [(items[2 * a], items[2 * a + 1]) for a in range(x.rank)]
+    if all(is_number(w) for pair in pairs for w in pair):
+        pairs = [(int(a), int(b)) for a, b in pairs]
+        return _pad_with(ctx, x, pairs, fill, attrs["pad_mode"])
+    if attrs["pad_mode"] != "constant":
+        raise Unsupported(ctx.where(f"pad_mode {attrs['pad_mode']} by widths known at run time"))
+    return _pad_symbolic(ctx, x, pairs, fill)
+
+
+def _pad_symbolic(ctx: Emitter, x: Tensor, pairs: list[Any], fill: Tensor) -> Tensor:
+    """Borders of symbolic width are parts of a concatenation."""
+    for axis, pair in enumerate(pairs):
+        parts = [x]
+        for after, width in enumerate(pair):
+            dim = ctx.dim(width)
+            ctx.solver.require_le(i64(0), dim, ctx.where("a pad width must not be negative"))
+            if ctx.literal(dim) != 0:
+                border = filled(ctx, [*x.dims[:axis], dim, *x.dims[axis + 1 :]], fill, x.dtype)
+                parts.insert(len(parts) if after else 0, border)
+        if len(parts) > 1:
+            total = parts[0].dims[axis]
+            for p in parts[1:]:
+                total = total + p.dims[axis]
+            call = R.concat([ctx.expr(p) for p in parts], axis)
+            x = ctx.emit(call, [*x.dims[:axis], total, *x.dims[axis + 1 :]], x.dtype)
+    return x
+
+
+def _pad_with(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor, mode: str) -> Tensor:
+    if mode not in _PAD_MODES:
+        raise Unsupported(ctx.where(f"pad_mode {mode}"))
+    if any(w < 0 for pair in pairs for w in pair):
+        raise Unsupported(ctx.where("negative padding"))
+    if mode == "constant":
+        return padded(ctx, x, pairs, fill)
+    return _mirrored(ctx, x, pairs, _PAD_MODES[mode])
+
+
+def _mirror_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    mode = {"SYMMETRIC": "symmetric", "REFLECT": "reflect"}.get(attrs["mode"])
+    if mode is None:
+        raise Unsupported(ctx.where(f"mode {attrs['mode']}"))
+    return _mirrored(ctx, args[0], [tuple(p) for p in attrs["pad_width"]], mode)
+
+
+def _mirrored(ctx: Emitter, x: Tensor, pairs: Sequence[Any], mode: str) -> Tensor:
+    """A padding with copies of the operand, which must have some along the padded axes."""
+    for a, pair in enumerate(pairs):
+        if any(pair):
+            ctx.solver.require_le(i64(1), x.dims[a], ctx.where(f"axis {a} must not be empty"))
+    widths = [int(w) for pair in pairs for w in pair]
+    dims = [d + sum(int(w) for w in pair) for d, pair in zip(x.dims, pairs, strict=True)]
+    return ctx.emit(R.nn.pad(ctx.expr(x), widths, mode), dims, x.dtype)
+
+
+def padded(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
+    """``x`` with borders of one value, which may be computed at run time."""
+    widths = [int(w) for pair in pairs for w in pair]
+    dims = [d + sum(int(w) for w in pair) for d, pair in zip(x.dims, pairs, strict=True)]
+    if fill.constant is not None:
+        value = fill.constant.reshape(()).item()
+        return ctx.emit(R.nn.pad(ctx.expr(x), widths, "constant", value), dims, x.dtype)
+    ctx.require_eq(product(fill.dims), i64(1), "the pad value is one element")
+    inner = filled(ctx, x.dims, ctx.scalar(1, "bool"), "bool")
+    inside = ctx.emit(R.nn.pad(ctx.expr(inner), widths, "constant", 0.0), dims, "bool")
+    bare = ctx.emit(R.nn.pad(ctx.expr(x), widths, "constant", 0.0), dims, x.dtype)
+    return apply(ctx, R.where, inside, bare, cast(ctx, ctx.reshape(fill, []), x.dtype))
+
+
+LOWER: Mapping[str, Rule] = {
+    "nn.conv1d": _conv(R.nn.conv1d, 1),
+    "nn.conv2d": _conv(R.nn.conv2d, 2),
+    "nn.conv3d": _conv(R.nn.conv3d, 3),
+    "nn.conv1d_transpose": _conv_transpose(R.nn.conv1d, 1),
+    "nn.conv2d_transpose": _conv_transpose(R.nn.conv2d, 2),
+    "nn.conv3d_transpose": _conv_transpose(R.nn.conv3d, 3),
+    "nn.dilate": _dilate,
+    "nn.max_pool1d": _pool(R.nn.max_pool1d, 1),
+    "nn.max_pool2d": _pool(R.nn.max_pool2d, 2),
+    "nn.max_pool3d": _pool(R.nn.max_pool3d, 3),
+    "nn.avg_pool1d": _pool(R.nn.avg_pool1d, 1),
+    "nn.avg_pool2d": _pool(R.nn.avg_pool2d, 2),
+    "nn.avg_pool3d": _pool(R.nn.avg_pool3d, 3),
+    "nn.global_avg_pool2d": _global_pool(R.mean),
+    "nn.global_max_pool2d": _global_pool(R.max),
+    "nn.adaptive_avg_pool1d": _adaptive_pool(True, 1),
+    "nn.adaptive_avg_pool2d": _adaptive_pool(True, 2),
+    "nn.adaptive_avg_pool3d": _adaptive_pool(True, 3),
+    "nn.adaptive_max_pool1d": _adaptive_pool(False, 1),
+    "nn.adaptive_max_pool2d": _adaptive_pool(False, 2),
+    "nn.adaptive_max_pool3d": _adaptive_pool(False, 3),
+    "nn.pad": _pad,
+    "dyn.nn.pad": _dyn_pad,
+    "nn.mirror_pad": _mirror_pad,
+}

@@ -1,0 +1,183 @@
+"""What the fields of saved nodes must hold, before objects are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_disc.errors import ParseError
+from tvm_disc.relay import expr as ex
+from tvm_disc.relay import types as ty
+from tvm_disc.relay.attrs import Opaque
+
+MOST_DIGITS = 18  # of the number of a node
+# Types and attributes are trees: they have no parts in common once they are written out.
+MOST_PARTS = 1_000_000
+DEEPEST = 200
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a field may hold, and its name in messages."""
+
+    text: str
+    fits: Callable[[Any], bool]
+
+    def listed(self) -> Kind:
+        """An array of these."""
+        fits = self.fits
+        return Kind(
+            f"an array of: {self.text}", lambda v: isinstance(v, list) and all(map(fits, v))
+        )
+
+    def optional(self) -> Kind:
+        """This, or nothing; objects that mean nothing here count as nothing."""
+        fits = self.fits
+        return Kind(f"{self.text}, or nothing", lambda v: v is None or _opaque(v) or fits(v))
+
+
+def _opaque(value: Any) -> bool:
+    return isinstance(value, Opaque)
+
+
+def _is(text: str, *classes: type) -> Kind:
+    return Kind(text, lambda v: isinstance(v, classes) and not isinstance(v, bool))
+
+
+NAME = _is("a name", str)
+EXPR = _is("an expression", ex.Expr)
+VAR = _is("a variable", ex.Var)
+TYPE = _is("a type", ty.Type)
+DIM = _is("a dimension", int, ty.DimExpr)
+PATTERN = _is("a pattern", ex.Pattern)
+DATA_TYPE = _is("the name of a data type", ty.GlobalTypeVar)
+CONSTRUCTOR = _is("a constructor", ex.Constructor)
+CLAUSE = _is("a clause", ex.Clause)
+MAP = _is("a map", dict)
+ANY = Kind("anything", lambda v: True)
+
+_BY_NAME: Mapping[str, Kind] = {
+    "a": DIM,
+    "arg_types": TYPE.listed(),
+    "args": EXPR.listed(),
+    "attrs": ANY,
+    "b": DIM,
+    "belong_to": DATA_TYPE,
+    "body": EXPR,
+    "clauses": CLAUSE.listed(),
+    "cond": EXPR,
+    "constructor": CONSTRUCTOR,
+    "constructors": CONSTRUCTOR.listed(),
+    "data": EXPR,
+    "false_branch": EXPR,
+    "fields": EXPR.listed(),
+    "func": TYPE,
+    "functions": MAP.optional(),
+    "header": DATA_TYPE,
+    "inputs": TYPE.listed(),
+    "lhs": PATTERN,
+    "name": NAME,
+    "name_hint": NAME,
+    "op": EXPR,
+    "params": VAR.listed(),
+    "patterns": PATTERN.listed().optional(),
+    "ref": EXPR,
+    "ret_type": TYPE.optional(),
+    "rhs": EXPR,
+    "shape": DIM.listed(),
+    "source_name": NAME.optional(),
+    "span": _is("a span", ex.Span).optional(),
+    "spans": ANY,
+    "true_branch": EXPR,
+    "tuple_value": EXPR,
+    "type_annotation": TYPE.optional(),
+    "type_args": TYPE.optional().listed().optional(),
+    "type_definitions": MAP.optional(),
+    "type_params": _is("a type parameter", ty.TypeVar).listed().optional(),
+    "type_vars": _is("a type parameter", ty.TypeVar).listed(),
+    "value": EXPR,
+    "var": VAR,
+    "vid": NAME,
+    "__dict__": MAP.optional(),
+}
+_BY_NODE: Mapping[tuple[str, str], Kind] = {
+    ("FuncType", "ret_type"): TYPE,
+    ("TupleType", "fields"): TYPE.listed(),
+    ("TypeCall", "args"): TYPE.listed(),
+    ("relay.RefType", "value"): TYPE,
+    ("tir.Any", "name"): NAME.optional(),
+}
+
+
+def checked(key: str, field: str, value: Any) -> Any:
+    """The value of a field of a node; nothing for an object without a meaning here.
+
+    Raises:
+        ParseError: the field must hold something else.
+    """
+    kind = _BY_NODE.get((key, field)) or _BY_NAME.get(field, ANY)
+    if not kind.fits(value):
+        raise ParseError(f"{field}: expected {kind.text}, found {described(value)}")
+    return None if _opaque(value) and kind is not ANY else value
+
+
+def described(value: Any) -> str:
+    """A decoded object in a few words."""
+    if isinstance(value, Opaque):
+        return value.type_key
+    if isinstance(value, str | int | float | bool | None):
+        return repr(value)[:80]
+    return type(value).__name__
+
+
+def node_number(value: Any) -> int:
+    """A reference as it is written.
+
+    Raises:
+        ParseError: it is no number.
+    """
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS:
+        return int(text)
+    raise ParseError(f"expected the number of a node, found {repr(value)[:80]}")
+
+
+def check_node(node: Any) -> None:
+    """The form that every node has.
+
+    Raises:
+        ParseError: it has another.
+    """
+    if not isinstance(node, dict) or not isinstance(node.get("type_key"), str):
+        raise ParseError(f'expected an object with "type_key", found {repr(node)[:80]}')
+    for field, kind in (("attrs", dict), ("data", list), ("keys", list)):
+        if not isinstance(node.get(field, kind()), kind):
+            what = "an object" if kind is dict else "a list"
+            raise ParseError(f'"{field}": expected {what}, found {repr(node[field])[:80]}')
+    if not all(isinstance(k, str) for k in node.get("keys", ())):
+        raise ParseError('"keys": expected a list of texts')
+
+
+class Extent:
+    """How large decoded values are when they are written out as trees."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[int, int]] = {}  # parts and depth by node
+
+    def note(self, index: int, value: Any, refs: list[int]) -> None:
+        """Count a node; expressions are shared by whoever reads them.
+
+        Raises:
+            ParseError: it is too large or too deep.
+        """
+        inner = [self._of.get(r, (1, 1)) for r in refs]
+        parts, depth = 1 + sum(p for p, _ in inner), 1 + max((d for _, d in inner), default=0)
+        if isinstance(value, ex.Expr):
+            parts = depth = 1
+        if parts > MOST_PARTS or depth > DEEPEST:
+            raise ParseError(
+                f"expected at most {MOST_PARTS} parts, {DEEPEST} deep, when written out; "
+                f"found {parts}, {depth} deep"
+            )
+        self._of[index] = parts, depth

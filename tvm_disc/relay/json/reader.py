@@ -1,0 +1,63 @@
+"""Legacy JSON to a module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.errors import ParseError
+from tvm_disc.relay.attrs import AttrError, complete_attrs, plain_value
+from tvm_disc.relay.expr import Attrs, Call, Expr, Function, Op
+from tvm_disc.relay.json.legacy import LegacyAttrs, LegacyGraph
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay.visit import post_order
+
+
+def load_json(text: str) -> Any:
+    """What the JSON of ``tvm.ir.save_json`` held: usually an IRModule, or any Relay object.
+
+    raises: ParseError if it is not legacy JSON, is damaged, or names unknown operators.
+    """
+    graph = LegacyGraph(text)
+    loaded = graph.decode(graph.root)
+    if isinstance(loaded, Expr):
+        return finish(loaded, graph)
+    if isinstance(loaded, IRModule):
+        for func in loaded.functions.values():
+            finish(func, graph)
+    return loaded
+
+
+def finish(root: Expr, graph: LegacyGraph) -> Expr:
+    """Complete, in place, the attributes of every call of ``graph`` under ``root``."""
+    for node in post_order(root):
+        if isinstance(node, Call):
+            try:
+                node.attrs = call_attrs(node.op, node.attrs)
+            except ParseError as error:
+                raise ParseError(f"{graph.place(node)}: {error}") from None
+        elif isinstance(node, Function):
+            node.attrs = _function_attrs(node.attrs)
+    return root
+
+
+def _function_attrs(attrs: Attrs) -> Attrs:
+    try:
+        return {k: plain_value(v) for k, v in attrs.items()}
+    except AttrError as error:
+        raise ParseError(f"attributes of a function in the graph: {error}") from None
+
+
+def call_attrs(op: Expr, given: Attrs) -> Attrs:
+    """The full attributes of a call, from whatever form a reader found them in."""
+    legacy = given.get("")
+    values = dict(legacy.values) if isinstance(legacy, LegacyAttrs) else given
+    if not isinstance(op, Op):
+        return {k: plain_value(v) for k, v in values.items() if k}
+    row = OPS.get(op.name)
+    if row is None:
+        raise ParseError(f"unknown operator {op.name}")
+    try:
+        return complete_attrs(row, values)
+    except AttrError as error:
+        raise ParseError(str(error)) from None

@@ -1,0 +1,1 @@
+"""NumPy references of operators, by family."""

@@ -1,0 +1,174 @@
+"""Relay text to tokens."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tvm_disc.errors import BadNode, ParseError
+from tvm_disc.relay.expr import Span
+
+VERSION = "0.0.5"
+
+_ID = r"(?:\w|/(?![/*]))+"
+_TOKEN = re.compile(
+    rf"""
+    (?P<space>[ \t\n\f]+|\r\n)
+  | (?P<line_comment>//[^\n]*)
+  | (?P<comment>/\*)
+  | (?P<string>"[^"\n]*")
+  | (?P<graph>%[0-9]+(?![A-Za-z_/]))
+  | (?P<local>%{_ID})
+  | (?P<global>@{_ID})
+  | (?P<float>(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf)f(?:16|32|64)?(?!\w)
+      |\d+(?:\.\d*(?:[eE][+-]?\d+)?|[eE][+-]?\d+)(?!\w))
+  | (?P<int>\d+(?:[iu](?:8|16|32|64))?(?!\w))
+  | (?P<proj>\.[0-9]+)
+  | (?P<name>[A-Za-z_]{_ID.replace("+", "*")}(?:\.[A-Za-z_]{_ID.replace("+", "*")})*)
+  | (?P<punct>->|=>|==|!=|<=|>=|[-+*/<>=(){{}}\[\],;:?.!])
+    """,
+    re.VERBOSE,
+)
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+_SPAN = re.compile(r"span=(.*):(\d{1,9}):(\d{1,9})\s*$", re.DOTALL)
+_LONGEST_NUMBER = 400  # characters; what Python takes long to read, and refuses, is longer
+_HEADER = re.compile(r'\s*#\[version\s*=\s*"([^"]*)"\]')
+_METADATA = re.compile(r"^#\[metadata\]", re.MULTILINE)
+_OPERAND = frozenset(("graph", "local", "global", "float", "int", "proj", "name", "string"))
+
+
+class Token(NamedTuple):
+    """One token: its kind (a group of the lexer's pattern), text and offset."""
+
+    kind: str
+    text: str
+    pos: int
+
+
+@dataclass
+class Source:
+    """A text cut into tokens, its metadata section, and the spans that comments carry."""
+
+    text: str
+    tokens: list[Token] = field(default_factory=list)
+    spans: dict[int, Span] = field(default_factory=dict)  # by index of the token before
+    metadata: str = ""
+    metadata_pos: int = 0
+    lines: list[int] = field(default_factory=list)
+
+    def position(self, pos: int) -> tuple[int, int]:
+        """1-based line and column of an offset."""
+        line = bisect.bisect_right(self.lines, pos)
+        return line, pos - self.lines[line - 1] + 1
+
+    def error(self, message: str, pos: int) -> ParseError:
+        """A ParseError that shows the place: line:column and the line itself."""
+        line, column = self.position(pos)
+        start = self.lines[line - 1]
+        end = self.text.find("\n", start)
+        excerpt = self.text[start : end if end >= 0 else len(self.text)]
+        shift = max(0, column - 60)  # long lines: show what is around the place
+        excerpt, mark = excerpt[shift : shift + 100], column - 1 - shift
+        return ParseError(f"{message}\n  | {excerpt}\n  | {' ' * mark}^", line, column)
+
+
+def tokenize(text: str, need_header: bool) -> Source:
+    """Cut ``text`` into tokens; ParseError on a missing or wrong version and bad characters."""
+    if not isinstance(text, str):
+        raise BadNode(f"expected Relay text, found {type(text).__name__}")
+    source = Source(text)
+    source.lines = [0, *(m.end() for m in re.finditer("\n", text))]
+    pos = _header(source, need_header)
+    end = len(text)
+    found = _METADATA.search(text, pos)
+    if found:
+        end, source.metadata_pos = found.start(), found.end()
+        source.metadata = text[found.end() :]
+    while pos < end:
+        match = _TOKEN.match(text, pos, end)
+        if match is None:
+            raise _unreadable(source, pos)
+        kind = match.lastgroup
+        assert kind is not None
+        if kind == "comment":
+            pos = _skip_comment(source, pos, end)
+            continue
+        pos = match.end()
+        if kind in ("int", "float", "proj") and pos - match.start() > _LONGEST_NUMBER:
+            length = pos - match.start()
+            raise source.error(f"expected a number, found {length} digits", match.start())
+        if kind not in ("space", "line_comment"):
+            _append(source.tokens, Token(kind, match.group(), match.start()))
+    source.tokens.append(Token("end", "", end))
+    return source
+
+
+def _header(source: Source, needed: bool) -> int:
+    match = _HEADER.match(source.text)
+    if match is None:
+        if needed:
+            raise source.error(f'expected #[version = "{VERSION}"] at the start', 0)
+        return 0
+    if match[1] != VERSION:
+        raise source.error(
+            f'expected #[version = "{VERSION}"], found version "{match[1]}"', match.start(1)
+        )
+    return match.end()
+
+
+def _skip_comment(source: Source, start: int, end: int) -> int:
+    """Skip a comment, nested ones included; keep the span it may carry."""
+    depth, pos = 0, start
+    while True:
+        edge = _COMMENT_EDGE.search(source.text, pos, end)
+        if edge is None:
+            raise source.error("expected */ to end this comment, found the end of text", start)
+        pos = edge.end()
+        depth += 1 if edge.group() == "/*" else -1
+        if not depth:
+            break
+    span = _SPAN.search(source.text, start, pos - 2)
+    if span and source.tokens:
+        where = Span(span[1], int(span[2]), int(span[3]))
+        source.spans.setdefault(len(source.tokens) - 1, where)
+    return pos
+
+
+def _append(tokens: list[Token], token: Token) -> None:
+    """Add a token; minuses stuck to a number, where no operand precedes, become its sign."""
+    if token.kind not in ("int", "float"):
+        tokens.append(token)
+        return
+    first = len(tokens)
+    while (
+        first
+        and _is_minus(tokens[first - 1])
+        and tokens[first - 1].pos == token.pos - (len(tokens) - first + 1)
+    ):
+        first -= 1
+    if first == len(tokens) or (first and _is_operand(tokens[first - 1])):
+        tokens.append(token)
+        return
+    sign = "-" if (len(tokens) - first) % 2 else ""
+    start = tokens[first].pos
+    del tokens[first:]
+    tokens.append(Token(token.kind, sign + token.text, start))
+
+
+def _is_minus(token: Token) -> bool:
+    return token.kind == "punct" and token.text == "-"
+
+
+def _is_operand(token: Token) -> bool:
+    return token.kind in _OPERAND or token.text in (")", "]", "}")
+
+
+def _unreadable(source: Source, pos: int) -> ParseError:
+    char = source.text[pos]
+    if char == '"':
+        return source.error('expected " to end this string on its line', pos)
+    if char == "\r":
+        return source.error("expected a line feed after the carriage return", pos)
+    return source.error(f"unexpected character {char!r}", pos)

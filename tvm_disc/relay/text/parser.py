@@ -1,0 +1,490 @@
+"""Relay text to modules and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from tvm_disc.errors import ParseError
+from tvm_disc.relay import types as ty
+from tvm_disc.relay.expr import (
+    Attrs,
+    Call,
+    Clause,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Span,
+    Tuple,
+    TupleGetItem,
+    Var,
+    get_op,
+)
+from tvm_disc.relay.json.legacy import LegacyAttrs
+from tvm_disc.relay.json.reader import call_attrs
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay.text.lexer import Source, Token, tokenize
+from tvm_disc.relay.text.type_parser import TypeParser
+
+_BINARY = {
+    "*": (12, "multiply"),
+    "/": (12, "divide"),
+    "+": (10, "add"),
+    "-": (10, "subtract"),
+    "<": (8, "less"),
+    "<=": (8, "less_equal"),
+    ">": (8, "greater"),
+    ">=": (8, "greater_equal"),
+    "==": (7, "equal"),
+    "!=": (7, "not_equal"),
+}
+MetaTable = dict[str, list[Any]]
+
+
+def parse(text: str, init_meta_table: MetaTable | None = None) -> IRModule:
+    """A module from its text, which starts with ``#[version = "0.0.5"]``.
+
+    ``init_meta_table`` supplies ``meta[Key][k]`` objects for text printed without metadata.
+    raises: ParseError with line:column, the line, what was expected and what was found.
+    """
+    parser = Parser(tokenize(text, need_header=True), init_meta_table)
+    with _guard(parser):
+        return parser.module()
+
+
+fromtext = parse
+
+
+def parse_expr(text: str, init_meta_table: MetaTable | None = None) -> Expr:
+    """An expression from its text; the version line is optional.  raises: ParseError."""
+    parser = Parser(tokenize(text, need_header=False), init_meta_table)
+    with _guard(parser):
+        return parser.whole_expr()
+
+
+E = TypeVar("E", bound=Expr)
+
+
+@contextmanager
+def _guard(parser: Parser) -> Iterator[None]:
+    try:
+        yield
+    except RecursionError:
+        parser.fail("nested too deeply here; bind inner parts with %0 = ...;", parser.token)
+
+
+class Parser(TypeParser):
+    """Recursive descent over the tokens; sequences of bindings are read in a loop.
+
+    ``graph`` holds the ``%0``-style bindings per block, ``locals`` the variables per block.
+    """
+
+    def __init__(self, source: Source, table: MetaTable | None) -> None:
+        super().__init__(source, table)
+        self.mod = IRModule()
+        self.type_scopes = [{}]
+        self.types: dict[str, ty.GlobalTypeVar] = {}
+        self.locals: list[dict[str, Var]] = [{}]
+        self.graph: list[dict[str, Expr]] = [{}]
+        self.globals: dict[str, tuple[GlobalVar, Token]] = {}
+
+    # -- definitions
+
+    def module(self) -> IRModule:
+        """Every definition up to the end of the text."""
+        starts = self._definitions()
+        for start, kind in starts:
+            if kind != "def":
+                name = self.tokens[start + (2 if kind == "extern" else 1)].text
+                self.types[name] = ty.GlobalTypeVar(name)
+        for start, kind in starts:
+            self.index = start
+            if kind != "def":
+                self._type_def()
+        for start, kind in starts:
+            self.index = start
+            if kind == "def":
+                self._func_def()
+        for name, (_, token) in self.globals.items():
+            if name not in self.mod:
+                self.fail(f"function @{name} is not defined in this module", token)
+        return self.mod
+
+    def _definitions(self) -> list[tuple[int, str]]:
+        """Where each definition starts; types must be known before functions use them."""
+        starts: list[tuple[int, str]] = []
+        depth = 0
+        for index, token in enumerate(self.tokens[:-1]):
+            if token.kind == "punct":
+                depth += (token.text in "([{") - (token.text in ")]}")
+            elif depth == 0 and token.kind == "name" and token.text in ("def", "type", "extern"):
+                after_extern = starts and starts[-1] == (index - 1, "extern")
+                if not after_extern:
+                    starts.append((index, token.text))
+        if self.tokens[0].kind != "end" and (not starts or starts[0][0] != 0):
+            self.fail("expected a definition: def, type or extern type")
+        return starts
+
+    def _func_def(self) -> None:
+        self.expect("def")
+        token = self.expect_kind("global", "the name of a function, like @main")
+        name = token.text[1:]
+        if name in self.mod:
+            self.fail(f"function @{name} is defined twice", token)
+        func = self._function()
+        self.mod[self._global_var(token)] = func
+        if self.token.kind != "end" and self.token.text not in ("def", "type", "extern"):
+            self.fail("expected a definition or the end of the text")
+
+    def _global_var(self, token: Token) -> GlobalVar:
+        name = token.text[1:]
+        if name not in self.globals:
+            self.globals[name] = (GlobalVar(name), token)
+        return self.globals[name][0]
+
+    def _function(self) -> Function:
+        """What follows ``def @f`` or ``fn``."""
+        self.type_scopes.append({})
+        self.locals.append({})
+        type_params = self.type_params()
+        params, attrs = self._params()
+        ret = self.parse_type() if self.accept("->") else None
+        body = self._braced()
+        self.locals.pop()
+        self.type_scopes.pop()
+        return Function(params, body, ret, type_params, attrs)
+
+    def _params(self) -> tuple[list[Var], Attrs]:
+        self.expect("(", "before the parameters")
+        params: list[Var] = []
+        attrs: Attrs = {}
+        while not self.accept(")"):
+            if self.token.kind == "local":
+                params.append(self._binder())
+            elif self.token.kind in ("name", "string"):
+                attrs.update([self._attr()])
+            else:
+                self.fail("expected a parameter like %x: type, or an attribute")
+            if not self.at(")"):
+                self.expect(",", "between parameters")
+        return params, attrs
+
+    def _binder(self) -> Var:
+        """``%x: type``, entered into the innermost scope."""
+        name = self.expect_kind("local", "a variable like %x").text[1:]
+        if self.accept("{"):  # device annotations
+            while not self.accept("}"):
+                self.next()
+        annotation = self.parse_type() if self.accept(":") else None
+        var = Var(name, annotation, self._span())
+        self.locals[-1][name] = var
+        return var
+
+    def _attr(self) -> tuple[str, Any]:
+        key = self.next().text.strip('"')
+        self.expect("=", f"after attribute {key}")
+        return key, self.attr_value()
+
+    # -- expressions
+
+    def whole_expr(self) -> Expr:
+        """One expression and nothing after it."""
+        expr = self._sequence()
+        if self.token.kind != "end":
+            self.fail("expected the end of the text")
+        return expr
+
+    def _braced(self) -> Expr:
+        self.expect("{")
+        return self._block("}")
+
+    def _block(self, close: str) -> Expr:
+        self.locals.append({})
+        self.graph.append({})
+        expr = self._sequence()
+        self.graph.pop()
+        self.locals.pop()
+        self.expect(close, "after the expression")
+        return expr
+
+    def _sequence(self) -> Expr:
+        """Bindings, then a value; the lets are folded up at the end."""
+        lets: list[tuple[Var, Expr]] = []
+        while True:
+            if self.accept("free_var"):
+                self._binder()
+                self.expect(";", "after free_var")
+            elif self.token.kind == "graph" and self.peek().text == "=":
+                self._graph_binding()
+            elif self.at("let"):
+                lets.append(self._let())
+            else:
+                value = self._binop()
+                if not self.accept(";"):
+                    break
+                lets.append((Var("_"), value))
+        for var, bound in reversed(lets):
+            value = Let(var, bound, value)
+        return value
+
+    def _graph_binding(self) -> None:
+        name = self.next()
+        self.expect("=")
+        self.graph[-1][name.text] = self._binop()
+        self.expect(";", f"after the binding of {name.text}")
+
+    def _let(self) -> tuple[Var, Expr]:
+        self.expect("let")
+        var = self._binder()
+        self.expect("=", f"after let %{var.name_hint}")
+        value = self._binop()
+        self.expect(";", f"after let %{var.name_hint}")
+        return var, value
+
+    def _binop(self, floor: int = 0) -> Expr:
+        lhs = self._call()
+        while self.token.kind == "punct" and self.token.text in _BINARY:
+            level, name = _BINARY[self.token.text]
+            if level < floor:
+                break
+            self.next()
+            rhs = self._binop(level + 1)
+            lhs = self._spanned(Call(get_op(name), (lhs, rhs)))
+        return lhs
+
+    def _call(self) -> Expr:
+        start = self.token
+        expr = self._atom()
+        called = False
+        while self.at("("):
+            expr = self._projections(self._spanned(self._arguments(expr, start)))
+            called = True
+        if isinstance(expr, Constructor) and not called and not expr.inputs:
+            expr = self._spanned(Call(expr, ()))
+        return expr
+
+    def _arguments(self, func: Expr, start: Token) -> Call:
+        self.expect("(")
+        args: list[Expr] = []
+        attrs: Attrs = {}
+        while not self.accept(")"):
+            if self.token.kind == "name" and self.peek().text == "=":
+                attrs.update([self._attr()])
+            else:
+                value = self._argument()
+                if isinstance(value, Expr):
+                    args.append(value)
+                else:
+                    attrs[""] = value
+            if not self.at(")"):
+                self.expect(",", "between arguments")
+        try:
+            return Call(func, args, call_attrs(func, attrs))
+        except ParseError as error:
+            self.fail(str(error), start)
+
+    def _argument(self) -> Expr | LegacyAttrs:
+        if self.at("meta"):
+            token = self.token
+            after = self.tokens[min(self.index + 7, len(self.tokens) - 1)]
+            if after.text in (",", ")"):
+                found = self.meta_ref()
+                if isinstance(found, LegacyAttrs):
+                    return found
+                return self._spanned(self._meta_expr(found, token))
+        return self._binop()
+
+    def _meta_expr(self, found: Any, token: Token) -> Expr:
+        if not isinstance(found, Expr):
+            self.fail(f"expected an expression, found {type(found).__name__}", token)
+        return found
+
+    def _atom(self) -> Expr:
+        return self._projections(self._spanned(self._primary()))
+
+    def _projections(self, expr: Expr) -> Expr:
+        while self.token.kind == "proj":
+            expr = self._spanned(TupleGetItem(expr, int(self.next().text[1:])))
+        return expr
+
+    def _primary(self) -> Expr:
+        token = self.token
+        if token.kind in ("int", "float"):
+            return self.scalar()
+        if token.kind == "local":
+            return self._lookup(self.next(), self.locals, 1)
+        if token.kind == "graph":
+            return self._lookup(self.next(), self.graph, 0)
+        if token.kind == "global":
+            return self._global_var(self.next())
+        if token.text == "(":
+            return self._parenthesised()
+        if token.text == "{":
+            return self._braced()
+        if token.kind != "name":
+            self.fail("expected an expression")
+        keyword = _KEYWORDS.get(token.text)
+        if keyword is None:
+            return self._named(self.next())
+        return keyword(self)
+
+    def _lookup(self, token: Token, scopes: list[dict[str, Any]], skip: int) -> Expr:
+        name = token.text[skip:]
+        for scope in reversed(scopes):
+            if name in scope:
+                found: Expr = scope[name]
+                return found
+        what = "variable" if skip else "graph binding"
+        self.fail(f"{what} {token.text} is not bound here", token)
+        return None
+
+    def _named(self, token: Token) -> Expr:
+        if token.text in ("ref", "ref_read", "ref_write") and self.at("("):
+            return self._reference(token)
+        if token.text in self.mod.constructors:
+            return self.mod.constructors[token.text]
+        if token.text in OPS:
+            return get_op(token.text)
+        self.fail(f"unknown operator or constructor {token.text!r}", token)
+        return None
+
+    def _reference(self, token: Token) -> Expr:
+        self.expect("(")
+        args = [self._binop()]
+        while self.accept(","):
+            args.append(self._binop())
+        self.expect(")", f"after the operands of {token.text}")
+        needed = 2 if token.text == "ref_write" else 1
+        if len(args) != needed:
+            self.fail(f"{token.text} takes {needed} operand(s), found {len(args)}", token)
+        if token.text == "ref":
+            return RefCreate(args[0])
+        return RefRead(args[0]) if token.text == "ref_read" else RefWrite(args[0], args[1])
+
+    def _parenthesised(self) -> Expr:
+        self.expect("(")
+        if self.accept(")"):
+            return Tuple(())
+        self.locals.append({})
+        self.graph.append({})
+        first = self._sequence()
+        self.graph.pop()
+        self.locals.pop()
+        if self.accept(")"):
+            return first
+        fields = [first]
+        while self.accept(","):
+            if self.at(")"):
+                break
+            fields.append(self._binop())
+        self.expect(")", "after the tuple")
+        return Tuple(tuple(fields))
+
+    def _fn(self) -> Expr:
+        self.expect("fn")
+        return self._function()
+
+    def _if(self) -> Expr:
+        self.expect("if")
+        self.expect("(", "after if")
+        cond = self._block(")")
+        then = self._braced()
+        self.expect("else", "after the first branch of if")
+        return If(cond, then, self._braced())
+
+    def _meta(self) -> Expr:
+        token = self.token
+        return self._meta_expr(self.meta_ref(), token)
+
+    def _bool(self) -> Constant:
+        return self.scalar()
+
+    # -- match
+
+    def _match(self) -> Expr:
+        self.expect("match")
+        complete = not self.accept("?")
+        self.expect("(", "after match")
+        data = self._block(")")
+        self.expect("{", "before the clauses of match")
+        clauses: list[Clause] = []
+        while not self.accept("}"):
+            self.locals.append({})
+            pattern = self._pattern()
+            self.expect("=>", "after the pattern")
+            rhs = self._braced() if self.at("{") else self._binop()
+            clauses.append(Clause(pattern, rhs))
+            self.locals.pop()
+            if not self.at("}"):
+                self.expect(",", "between clauses")
+        return Match(data, tuple(clauses), complete)
+
+    def _pattern(self) -> Pattern:
+        token = self.token
+        if token.kind == "local":
+            return PatternVar(self._binder())
+        if token.text == "(":
+            return PatternTuple(self._patterns())
+        if token.kind != "name":
+            self.fail("expected a pattern")
+        self.next()
+        if token.text == "_":
+            return PatternWildcard()
+        ctor = self.mod.constructors.get(token.text)
+        if ctor is None:
+            known = sorted(self.mod.constructors)
+            self.fail(f"unknown constructor {token.text!r}; known: {known}", token)
+        patterns = self._patterns() if self.at("(") else ()
+        if len(patterns) != len(ctor.inputs):
+            self.fail(
+                f"{token.text} has {len(ctor.inputs)} field(s), the pattern {len(patterns)}", token
+            )
+        return PatternConstructor(ctor, patterns)
+
+    def _patterns(self) -> tuple[Pattern, ...]:
+        self.expect("(")
+        patterns: list[Pattern] = []
+        while not self.accept(")"):
+            patterns.append(self._pattern())
+            if not self.at(")"):
+                self.expect(",", "between patterns")
+        return tuple(patterns)
+
+    # -- spans
+
+    def _span(self) -> Span | None:
+        return self.source.spans.get(self.index - 1)
+
+    def _spanned(self, expr: E) -> E:
+        """Attach the span of the comment right after ``expr``, unless it has one already."""
+        span = self._span()
+        named = isinstance(expr, (Var, GlobalVar, Op, Constructor))
+        if span is not None and not named and expr.span is None:
+            expr.span = span
+        return expr
+
+
+_KEYWORDS = {
+    "fn": Parser._fn,
+    "if": Parser._if,
+    "match": Parser._match,
+    "meta": Parser._meta,
+    "True": Parser._bool,
+    "False": Parser._bool,
+}

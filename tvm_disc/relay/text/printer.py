@@ -1,0 +1,434 @@
+"""Modules and expressions to Relay text.
+
+Every operation gets a line ``%N = ...;`` (A-normal by printing) in the innermost block that
+encloses all its uses; a block ends with its value.  One pass finds the blocks, users first; one
+pass writes the lines, operands first; blocks are put together at the end.  Nothing recurses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tvm_disc.errors import BadNode
+from tvm_disc.relay import types as ty
+from tvm_disc.relay.attrs import ARGUMENT_ATTRS
+from tvm_disc.relay.expr import (
+    Call,
+    Constant,
+    Constructor,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    Match,
+    Op,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Span,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from tvm_disc.relay.ops.row import REQUIRED
+from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay.text.lexer import VERSION
+from tvm_disc.relay.text.meta_writer import MetaWriter, scalar_text
+from tvm_disc.relay.visit import free_vars, post_order
+
+if TYPE_CHECKING:
+    from tvm_disc.relay.module import IRModule
+
+_ATOMS = (Var, GlobalVar, Op, Constructor, Constant)
+_NO_META = (
+    "/* For debugging purposes the metadata section has been omitted.\n"
+    " * If you would like to see the full metadata section you can set the \n"
+    " * option to `True` when invoking `astext`. \n */\n"
+)
+
+
+def astext(value: IRModule | Expr | ty.Type, show_meta_data: bool = True) -> str:
+    """The text form; with metadata it parses back to an equal module or expression."""
+    printer = _Printer()
+    if isinstance(value, ty.Type):
+        return printer.type(value)
+    if not hasattr(value, "type_definitions") and not isinstance(value, Expr):
+        found = type(value).__name__
+        raise BadNode(f"expected a relay module, expression or type, found {found}")
+    body = printer.expression(value) if isinstance(value, Expr) else printer.module(value)
+    if not show_meta_data:
+        return body + (f"\n{_NO_META}" if printer.meta else "")
+    tail = f"\n{printer.meta.text()}" if printer.meta else ""
+    return f'#[version = "{VERSION}"]\n{body}{tail}'
+
+
+class _Block:
+    """The lines between two braces; ``value`` is the expression the block ends with."""
+
+    def __init__(self, parent: _Block | None, value: Expr | None = None) -> None:
+        self.parent = parent
+        self.depth: int = parent.depth + 1 if parent else 0
+        self.value = value
+        self.lines: list[list[_Part]] = []
+        self.next: _Block | None = None  # what follows a let, at the same indentation
+
+
+_Part = str | _Block
+
+
+class _Place:
+    """Where a node is written: the block around all its uses, and how often it is used."""
+
+    def __init__(self, block: _Block, inline: bool) -> None:
+        self.block = block
+        self.uses = 1
+        self._inline = inline
+
+    @property
+    def inline(self) -> bool:
+        """True if it needs no ``%N``: its one use is the end of a block or a let."""
+        return self._inline and self.uses == 1
+
+    def use(self, block: _Block) -> None:
+        self.uses += 1
+        self.block = _enclosing(self.block, block)
+
+
+def _enclosing(a: _Block, b: _Block) -> _Block:
+    """The innermost block around both."""
+    while a is not b:
+        if a.depth < b.depth:
+            a, b = b, a
+        assert a.parent is not None
+        a = a.parent
+    return a
+
+
+class _Printer:
+    """State of one print: names, numbers and metadata run through the whole text."""
+
+    def __init__(self) -> None:
+        self.meta = MetaWriter()
+        self.names: dict[int, str] = {}
+        self.taken: set[str] = set()
+        self.last = -1
+        self.text: dict[int, str] = {}
+        self.parts: dict[int, list[_Part]] = {}
+        self.places: dict[int, _Place] = {}
+        self.blocks: dict[int, list[_Block]] = {}
+        self.keep: list[Expr] = []
+
+    # -- whole texts
+
+    def module(self, mod: IRModule) -> str:
+        types = sorted(mod.type_definitions.items())
+        texts = [self.type_data(data) for _, data in types]
+        for var in sorted(mod.functions, key=lambda g: g.name_hint):
+            func = mod.functions[var]
+            block = self.place(func.body)
+            texts.append(
+                _join([f"def @{var.name_hint}{self.signature(func)} {{", block, "}"], self)
+            )
+        return "\n".join(texts)
+
+    def expression(self, expr: Expr) -> str:
+        heads: list[list[_Part]] = [[f"free_var {self.binder(v)};"] for v in free_vars(expr)]
+        block = self.place(expr)
+        block.lines[:0] = heads
+        return _join([block], self, outer=True)
+
+    def type_data(self, data: ty.TypeData) -> str:
+        params = f"[{', '.join(v.name for v in data.type_vars)}]" if data.type_vars else ""
+        lines = [f"type {data.header.name}{params} {{"]
+        for sig in data.constructors:
+            inputs = f"({', '.join(map(self.type, sig.inputs))})" if sig.inputs else ""
+            lines.append(f"  {sig.name}{inputs},")
+        return "\n".join([*lines, "}"]) + "\n"
+
+    # -- pass 1 and 2: blocks, then lines
+
+    def place(self, root: Expr) -> _Block:
+        """Lay out everything under ``root`` and return the block that holds it."""
+        order = post_order(root)
+        self.keep.extend(order)  # the tables are keyed by identity
+        top = _Block(None, root)
+        self.use(root, top, inline=True)
+        for node in reversed(order):
+            if not isinstance(node, _ATOMS):
+                self.open_blocks(node, self.places[id(node)])
+        for node in order:
+            if not isinstance(node, _ATOMS):
+                self.write(node, self.places[id(node)])
+        return top
+
+    def use(self, node: Expr, block: _Block, inline: bool = False) -> None:
+        if isinstance(node, _ATOMS):
+            return
+        known = self.places.get(id(node))
+        if known:
+            known.use(block)
+        else:
+            self.places[id(node)] = _Place(block, inline)
+
+    def open_blocks(self, node: Expr, place: _Place) -> None:
+        """Make the blocks inside ``node`` and note where its operands are used."""
+        here = place.block
+        if isinstance(node, Let):
+            if not (place.inline and here.value is node):
+                here = _Block(here, node)
+                self.blocks[id(node)] = [here]
+            here.next = _Block(here, node.body)
+            self.use(node.value, here, inline=True)
+            self.use(node.body, here.next, inline=True)
+            return
+        inner: Iterable[Expr] = ()
+        if isinstance(node, Function):
+            inner = (node.body,)
+            for param in node.params:
+                self.name(param)
+        elif isinstance(node, If):
+            self.use(node.cond, here)
+            inner = (node.true_branch, node.false_branch)
+        elif isinstance(node, Match):
+            self.use(node.data, here)
+            inner = (clause.rhs for clause in node.clauses)
+        else:
+            for operand in _operands(node):
+                self.use(operand, here)
+        made = []
+        for value in inner:
+            made.append(_Block(here, value))
+            self.use(value, made[-1], inline=True)
+        self.blocks[id(node)] = made
+
+    def write(self, node: Expr, place: _Place) -> None:
+        """Give ``node`` its line in its block, or keep its parts for whoever holds it."""
+        if isinstance(node, Let):
+            block = self.blocks.get(id(node), [place.block])[0]
+            block.lines.append([f"let {self.binder(node.var)} = ", *self.value(node.value), ";"])
+            if id(node) not in self.blocks:
+                return  # the block goes on with what follows the let
+            parts: list[_Part] = ["(", block, ")"]
+        else:
+            parts = self.render(node)
+        parts[-1] = f"{parts[-1]}{_span(node.span)}"
+        if place.inline:
+            self.parts[id(node)] = parts
+            return
+        self.last += 1
+        self.text[id(node)] = f"%{self.last}"
+        place.block.lines.append([f"%{self.last} = ", *parts, ";"])
+
+    def value(self, node: Expr) -> list[_Part]:
+        """``node`` at the end of a block or in a let: written out, or by its name."""
+        return self.parts.get(id(node)) or [self.atom(node)]
+
+    def render(self, node: Expr) -> list[_Part]:
+        inner = self.blocks.get(id(node), [])
+        if isinstance(node, Call):
+            return [self.call(node)]
+        if isinstance(node, Tuple):
+            fields = ", ".join(map(self.atom, node.fields))
+            return [f"({fields},)" if len(node.fields) == 1 else f"({fields})"]
+        if isinstance(node, TupleGetItem):
+            return [f"{self.atom(node.tuple_value)}.{node.index}"]
+        if isinstance(node, Function):
+            return [f"fn {self.signature(node)} {{", inner[0], "}"]
+        if isinstance(node, If):
+            return [f"if ({self.atom(node.cond)}) {{", inner[0], "} else {", inner[1], "}"]
+        if isinstance(node, Match):
+            return self.match(node, inner)
+        name = {RefCreate: "ref", RefRead: "ref_read", RefWrite: "ref_write"}[type(node)]
+        return [f"{name}({', '.join(map(self.atom, _operands(node)))})"]
+
+    def match(self, node: Match, inner: list[_Block]) -> list[_Part]:
+        word = "match" if node.complete else "match?"
+        clauses = _Block(None)
+        for clause, block in zip(node.clauses, inner, strict=False):
+            clauses.lines.append([f"{self.pattern(clause.lhs)} => {{", block, "},"])
+        return [f"{word} ({self.atom(node.data)}) {{", clauses, "}"]
+
+    def pattern(self, pattern: Pattern) -> str:
+        if isinstance(pattern, PatternVar):
+            return self.binder(pattern.var)
+        if isinstance(pattern, PatternTuple):
+            return f"({', '.join(map(self.pattern, pattern.patterns))})"
+        if isinstance(pattern, PatternConstructor):
+            inner = ", ".join(map(self.pattern, pattern.patterns))
+            return f"{pattern.constructor.name_hint}({inner})".removesuffix("()")
+        return "_"
+
+    # -- one line
+
+    def call(self, node: Call) -> str:
+        op = self.atom(node.op)
+        args = [self.atom(arg) for arg in node.args]
+        if isinstance(node.op, Constructor) and not args and not node.attrs:
+            return op
+        return f"{op}({', '.join([*args, *self.attrs(node, args)])})"
+
+    def attrs(self, node: Call, args: list[str]) -> list[str]:
+        name = node.op.name if isinstance(node.op, Op) else ""
+        defaults = OPS[name].attrs if name in OPS else {}
+        repeated = ARGUMENT_ATTRS.get(name, {})
+        out = []
+        for key, value in node.attrs.items():
+            if value is None and key in repeated and repeated[key] < len(args):
+                out.append(f"{key}={args[repeated[key]]}")
+            elif not _is_default(value, defaults.get(key, REQUIRED)):
+                out.append(self.attr(key, value))
+        return out
+
+    def attr(self, key: str, value: Any) -> str:
+        plain = re.fullmatch(r"[A-Za-z_][\w/]*(\.[A-Za-z_][\w/]*)*", key)
+        return f"{key if plain else chr(34) + key + chr(34)}={self.attr_value(value)}"
+
+    def attr_value(self, value: Any) -> str:
+        if value is None or isinstance(value, (bool, int)):
+            return str(value)
+        if isinstance(value, float):
+            return f"{value!r}f".replace(".0f", "f")
+        if isinstance(value, str):
+            odd = '"' in value or "\n" in value
+            return self.meta.string(value) if odd else f'"{value}"'
+        return f"[{', '.join(map(self.attr_value, value))}]"
+
+    def signature(self, func: Function) -> str:
+        """``[A](%x: T, attr=1) -> R``."""
+        params = f"[{', '.join(v.name for v in func.type_params)}]" if func.type_params else ""
+        inside = [self.binder(p) for p in func.params]
+        inside += [self.attr(k, v) for k, v in func.attrs.items()]
+        ret = f" -> {self.type(func.ret_type)}" if func.ret_type is not None else ""
+        return f"{params}({', '.join(inside)}){ret}"
+
+    def binder(self, var: Var) -> str:
+        """A variable where it is bound, with its type."""
+        annotation = var.type_annotation
+        typed = f": {self.type(annotation)}" if annotation is not None else ""
+        return f"%{self.name(var)}{typed}{_span(var.span)}"
+
+    def name(self, var: Var) -> str:
+        """A name of its own for each variable object: ``x``, ``x1``, ``x2``."""
+        if id(var) not in self.names:
+            base = re.sub(r"[^A-Za-z0-9_/]", "_", var.name_hint).replace("/*", "/_")
+            base = base.replace("//", "/_").rstrip("/")
+            base = base if base[:1].isalpha() or (base[:1] in "_/" and base) else f"v{base}"
+            name, count = base, 0
+            while name in self.taken:
+                count += 1
+                name = f"{base}{count}"
+            self.taken.add(name)
+            self.names[id(var)] = name
+            self.keep.append(var)
+        return self.names[id(var)]
+
+    def atom(self, node: Expr) -> str:
+        """A node where it is used: a name, a literal, or ``%N``."""
+        if isinstance(node, Var):
+            return f"%{self.name(node)}"
+        if isinstance(node, GlobalVar):
+            return f"@{node.name_hint}"
+        if isinstance(node, Op):
+            return node.name
+        if isinstance(node, Constructor):
+            return node.name_hint
+        if isinstance(node, Constant):
+            text = scalar_text(node.data)
+            return (self.meta.constant(node) if text is None else text) + _span(node.span)
+        return self.text[id(node)]
+
+    # -- types
+
+    def type(self, value: ty.Type) -> str:
+        """A type as the parser reads it."""
+        if isinstance(value, ty.TensorType):
+            dims = ", ".join(map(self.dim, value.shape))
+            return f"Tensor[({dims}), {value.dtype}]" if value.shape else value.dtype
+        if isinstance(value, ty.TupleType):
+            fields = ", ".join(map(self.type, value.fields))
+            return f"({fields},)" if len(value.fields) == 1 else f"({fields})"
+        if isinstance(value, ty.FuncType):
+            names = ", ".join(v.name for v in value.type_params)
+            args = ", ".join(map(self.type, value.arg_types))
+            return f"fn {f'[{names}]' if names else ''}({args}) -> {self.type(value.ret_type)}"
+        if isinstance(value, ty.TypeCall):
+            args = ", ".join(map(self.type, value.args))
+            return f"{self.type(value.func)}[{args}]" if args else self.type(value.func)
+        if isinstance(value, (ty.TypeVar, ty.GlobalTypeVar)):
+            return value.name
+        if isinstance(value, ty.RefType):
+            return f"Ref[{self.type(value.value)}]"
+        return "_"
+
+    def dim(self, value: ty.Dim) -> str:
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, ty.Any) and value.name is None:
+            return "?"
+        return self.meta.dim(value)
+
+
+def _operands(node: Expr) -> tuple[Expr, ...]:
+    if isinstance(node, Call):
+        return (node.op, *node.args)
+    if isinstance(node, Tuple):
+        return node.fields
+    if isinstance(node, TupleGetItem):
+        return (node.tuple_value,)
+    if isinstance(node, RefCreate):
+        return (node.value,)
+    if isinstance(node, RefRead):
+        return (node.ref,)
+    assert isinstance(node, RefWrite)
+    return (node.ref, node.value)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
+def _span(span: Span | None) -> str:
+    if span is None or "*/" in span.source or "/*" in span.source:
+        return ""
+    return f" /* span={span} */"
+
+
+def _join(parts: list[_Part], printer: _Printer, outer: bool = False) -> str:
+    """Put blocks into their lines: ``outer`` leaves the first block unindented and unbraced."""
+    out: list[str] = []
+    stack: list[tuple[_Part, int]] = [(p, -1 if outer else 0) for p in reversed(parts)]
+    while stack:
+        part, indent = stack.pop()
+        if isinstance(part, str):
+            out.append(part)
+            continue
+        stack.extend(reversed(_flatten(part, indent + 1, printer)))
+        if not outer or out:
+            stack.append(("\n", indent))
+    return "".join(out) + ("" if outer else "\n")
+
+
+def _flatten(block: _Block, indent: int, printer: _Printer) -> list[tuple[_Part, int]]:
+    """The parts of one block, with the margins between lines; lets go on in a loop."""
+    margin = "  " * indent
+    flat: list[tuple[_Part, int]] = []
+    current: _Block | None = block
+    while current is not None:
+        lines = list(current.lines)
+        if current.next is None and current.value is not None:
+            lines.append(printer.value(current.value))
+        for line in lines:
+            flat.append((margin, indent))
+            flat.extend((part, indent) for part in line)
+            flat.append(("\n", indent))
+        current = current.next
+    closing = "  " * (indent - 1)
+    flat.append((closing, indent))
+    return flat

@@ -1,0 +1,112 @@
+"""Reading tokens one by one, and resolving ``meta[...]`` references."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from tvm_disc.errors import ParseError
+from tvm_disc.relay.expr import Expr
+from tvm_disc.relay.json.legacy import LegacyGraph
+from tvm_disc.relay.json.reader import finish
+from tvm_disc.relay.text.lexer import Source, Token
+
+
+class Metadata:
+    """The ``#[metadata]`` section; objects are decoded when first asked for."""
+
+    def __init__(self, text: str, table: dict[str, list[Any]] | None = None) -> None:
+        self._table = table or {}
+        self._graph = LegacyGraph(text) if text.strip() else None
+        self._sections = self._graph.sections() if self._graph else {}
+
+    def get(self, key: str, index: int) -> Any:
+        """The object ``meta[key][index]``; ParseError naming what there is otherwise."""
+        if key in self._table and index < len(self._table[key]):
+            return self._table[key][index]
+        entries = self._sections.get(key)
+        if entries is None or self._graph is None:
+            known = sorted({*self._sections, *self._table})
+            raise ParseError(f"no metadata section {key}; there are {known}")
+        if index >= len(entries):
+            raise ParseError(f"meta[{key}][{index}] does not exist; {key} has {len(entries)}")
+        found = self._graph.decode(entries[index])
+        return finish(found, self._graph) if isinstance(found, Expr) else found
+
+
+class TokenStream:
+    """A cursor over the tokens of a text."""
+
+    def __init__(self, source: Source, meta_table: dict[str, list[Any]] | None = None) -> None:
+        self.source = source
+        self.tokens = source.tokens
+        self.index = 0
+        try:
+            self.metadata = Metadata(source.metadata, meta_table)
+        except ParseError as error:
+            line, column = source.position(source.metadata_pos)
+            if error.line:  # within the section
+                column = error.column if error.line > 1 else column + error.column - 1
+                line += error.line - 1
+            raise ParseError(f"in #[metadata]: {error.message}", line, column) from None
+
+    @property
+    def token(self) -> Token:
+        """The next token, not yet taken."""
+        return self.tokens[self.index]
+
+    def peek(self, ahead: int = 1) -> Token:
+        """A token further on."""
+        return self.tokens[min(self.index + ahead, len(self.tokens) - 1)]
+
+    def next(self) -> Token:
+        """Take the next token."""
+        token = self.tokens[self.index]
+        if token.kind != "end":
+            self.index += 1
+        return token
+
+    def at(self, text: str) -> bool:
+        """True if the next token is this mark or word."""
+        token = self.tokens[self.index]
+        return token.text == text and token.kind in ("punct", "name")
+
+    def accept(self, text: str) -> bool:
+        """Take the next token if it is this mark or word."""
+        if self.at(text):
+            self.index += 1
+            return True
+        return False
+
+    def expect(self, text: str, where: str = "") -> Token:
+        """Take this mark or word; ParseError if something else comes."""
+        if not self.at(text):
+            self.fail(f"expected {text!r}{' ' + where if where else ''}")
+        return self.next()
+
+    def expect_kind(self, kind: str, what: str) -> Token:
+        """Take a token of this kind; ParseError saying ``what`` was expected."""
+        if self.token.kind != kind:
+            self.fail(f"expected {what}")
+        return self.next()
+
+    def fail(self, message: str, token: Token | None = None) -> NoReturn:
+        """Raise a ParseError at ``token`` (the next one by default), adding what is there."""
+        place = token or self.token
+        if token is None:
+            found = "the end of the text" if place.kind == "end" else repr(place.text)
+            message = f"{message}, found {found}"
+        raise self.source.error(message, place.pos)
+
+    def meta_ref(self) -> Any:
+        """Read ``meta[Key][k]`` and give its object."""
+        start = self.expect("meta")
+        self.expect("[", "after meta")
+        key = self.expect_kind("name", "the name of a metadata section").text
+        self.expect("]")
+        self.expect("[", "and an index after the metadata section")
+        index = self.expect_kind("int", "a metadata index")
+        self.expect("]")
+        try:
+            return self.metadata.get(key, int(index.text))
+        except ParseError as error:
+            self.fail(str(error), start)

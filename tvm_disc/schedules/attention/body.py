@@ -1,0 +1,376 @@
+"""The statements of an attention task: copies, two products, and the softmax between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.attention import Attention
+from tvm_disc.schedules.attention.mask_skip import FEWEST_QUERIES, HiddenKeys, spread
+from tvm_disc.schedules.attention.sizes import AttentionSpec, AttentionTile, Sizes
+from tvm_disc.schedules.attention.softmax import SoftmaxRows
+from tvm_disc.schedules.gemm.inner import inner_kernel, tile_rows
+from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, bind_opaque, splat, vload, vstore
+from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
+from tvm_disc.schedules.gemm.partition import cdiv, div, least, most
+from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.schedules.kernel import Body
+from tvm_disc.tir.builder import Buffer, call, const, first_lanes, i64, lanes_of
+
+Expr: TypeAlias = Any
+Index: TypeAlias = Any
+Element: TypeAlias = Callable[[Expr, Expr, Expr], Expr]  # (g, outer, inner) to a value
+
+
+class Operand:
+    """How Q, K or V is read.
+
+    ``at(g, row, e)`` is element ``e`` of a row (a query, a key), scalar or a vector along ``e``.
+    With ``place``, which gives buffer, offset of row 0, row distance and element distance for
+    ``g``, the operand is read where it lies.
+    """
+
+    def __init__(self, at: Element, place: Callable[[Expr], tuple[Buffer, Expr, Any, Any]] | None):
+        self.at, self.place = at, place
+
+
+class AttentionBody:
+    """Emits tasks ``[lo, hi)`` of one attention."""
+
+    def __init__(
+        self,
+        spec: AttentionSpec,
+        tile: AttentionTile,
+        found: Attention,
+        body: Body,
+        kernels: MicroKernels,
+        operands: Sequence[Operand],
+        store: Any,
+    ) -> None:
+        assert body.scratch is not None
+        self.spec, self.tile, self.found, self.body = spec, tile, found, body
+        self.low, self.b, self.scratch = body.low, body.block, body.scratch
+        self.kernels, self.store = kernels, store
+        self.queries, self.keys, self.values = operands
+        self.sizes = Sizes(spec, tile, self._bind)
+        self.rows = SoftmaxRows(spec, tile, found, body, self.sizes)
+        # Of narrow scores, which may overflow, no bound is known.
+        factor = spread(found) if found.scores.dtype == spec.dtype else None
+        self.hidden: HiddenKeys | None = None
+        if factor is not None:
+            self.hidden = HiddenKeys(spec, tile, found, body, self.sizes, factor)
+
+    def _bind(self, name: str, value: Index) -> Index:
+        return value if isinstance(value, int) else bind_opaque(self.b, name, value)
+
+    def emit(self) -> None:
+        """The loop over tasks."""
+        b, low, z = self.b, self.low, self.sizes
+        lo, hi = self.body.lo, self.body.hi
+        with low.loop("task", hi - lo, begin=lo) as task:
+            g = self._bind("g", div(task, z.q_blocks))
+            block = self._bind("q_block", task - g * z.q_blocks)
+            with b.when(tirx.any(tirx.EQ(task, lo), tirx.EQ(block, i64(0)))), low.scope():
+                with b.when(tirx.Not(self._keys_in_place())), low.scope():
+                    self._copy_keys(g)
+                with b.when(tirx.Not(self._values_in_place(g))), low.scope():
+                    self._copy_values(g)
+                if self.hidden is not None:
+                    self.hidden.item()
+            i0 = self._bind("i0", block * z.q_base + least(block, z.q_extra))
+            rows = self._bind("rows", z.q_base + tirx.Select(block < z.q_extra, i64(1), i64(0)))
+            self._copy_queries(g, i0, rows)
+            begin, end, blocks = i64(0), i64(z.n), z.k_blocks
+            if self.hidden is not None:
+                begin, end = self.hidden.span(g, i0, rows)
+                blocks = self._bind("blocks", most(cdiv(end - begin, most(z.keys, 1)), 1))
+            with low.loop("kb", blocks) as kb:
+                k0 = self._bind("k0", begin + kb * z.keys)
+                keys = self._bind("keys", least(z.keys, end - k0))
+                self._product_of_keys(g, rows, k0, keys)
+                self.rows.emit(g, (i0, rows), (kb, k0, keys))
+                self._product_of_values(g, rows, (kb, k0, keys))
+            self._finish(g, i0, rows)
+
+    # -- copies --------------------------------------------------------------------------------
+
+    def _copy_keys(self, g: Expr) -> None:
+        """K as panels ``[depth, n_r]``: keys are the columns of the first product."""
+        b, z, tile = self.b, self.sizes, self.tile.scores
+        with self.low.loop("p", z.k_panels) as p:
+            j0 = self._bind("j0", p * tile.n_r)
+            columns = self._bind("columns", least(tile.n_r, z.n - j0))
+            to = self._bind("to", z.k_at + p * (tile.n_r * z.depth))
+            place = None if self.keys.place is None else self.keys.place(g)
+            out = (self.scratch, to, tile.n_r, self.spec.dtype)
+            if place is not None and _is_one(place[3]):
+                buffer, base, step, _ = place
+                start = self._bind("from", base + j0 * step)
+                source = (buffer, lambda r: start + r * step)
+                transpose_into(b, source, columns, i64(z.depth), out, tile.lanes)
+            elif place is not None and _is_one(place[2]):
+                buffer, base, _, step = place
+                with self.low.loop("d", z.depth) as d:
+                    at = self._bind("at", base + j0 + d * step)
+                    self._copy_row(buffer, at, to + d * tile.n_r, columns)
+            else:
+                self._copy_evaluated(g, j0, columns, out)
+
+    def _copy_row(self, buffer: Buffer, at: Expr, to: Expr, elems: Expr) -> None:
+        copy_contiguous(
+            self.b,
+            elems,
+            self.tile.lanes,
+            lambda _b, e, w: vload(buffer, at + e, w),
+            (self.scratch, self._bind("row_to", to), self.spec.dtype),
+            pad=True,
+        )
+
+    def _copy_evaluated(
+        self, g: Expr, first: Expr, columns: Expr, out: tuple[Buffer, Expr, int, str]
+    ) -> None:
+        """Keys that must be computed: ``lanes`` rows at a time, then transposed."""
+        z, lanes, to = self.sizes, self.tile.lanes, out[1]
+        with self.low.loop("group", cdiv(columns, lanes)) as group:
+            skip = self._bind("skip", group * lanes)
+            count = self._bind("count", least(lanes, columns - skip))
+            with self.low.loop("r", count) as r:
+                line = self._bind("line", z.stage_at + r * z.q_row)
+                key = self._bind("key", first + skip + r)
+                self._copy_along(self.keys, g, key, (i64(0), i64(z.depth)), line)
+            source = (self.scratch, lambda r: z.stage_at + r * z.q_row)
+            place = (out[0], self._bind("place", to + skip), *out[2:])
+            transpose_into(self.b, source, count, i64(z.depth), place, lanes)
+
+    def _copy_values(self, g: Expr) -> None:
+        """V as panels ``[n, n_r]``."""
+        z, tile = self.sizes, self.tile.values
+        with self.low.loop("p", z.v_panels) as p:
+            j0 = self._bind("j0", p * tile.n_r)
+            columns = self._bind("columns", least(tile.n_r, z.width - j0))
+            to = self._bind("to", z.v_at + p * (tile.n_r * z.n))
+            with self.low.loop("k", z.n) as k:
+                self._copy_along(self.values, g, k, (j0, columns), to + k * tile.n_r)
+
+    def _copy_queries(self, g: Expr, i0: Expr, rows: Expr) -> None:
+        z = self.sizes
+        with self.low.loop("i", rows) as i:
+            to = self._bind("to", z.q_at + i * z.q_row)
+            self._copy_along(self.queries, g, i0 + i, (i64(0), i64(z.depth)), to)
+
+    def _copy_along(
+        self, source: Operand, g: Expr, row: Expr, span: tuple[Expr, Expr], to: Expr
+    ) -> None:
+        """Elements ``[start, start + count)`` of a row, to whole vectors at ``to``."""
+        b, low, lanes = self.b, self.low, self.tile.lanes
+        start, count = span
+        place = None if source.place is None else source.place(g)
+        if place is not None and _is_one(place[3]):
+            at = self._bind("at", place[1] + row * place[2] + start)
+            self._copy_row(place[0], at, to, count)
+            return
+        whole = self._bind("whole", div(count, lanes))
+        with low.loop("v", whole) as v:
+            e = self._bind("e", v * lanes)
+            value = self._element(source, g, row, start + e, lanes)
+            vstore(b, self.scratch, to + e, lanes, value)
+        done = self._bind("done", whole * lanes)
+        with b.when(done < count), low.scope():
+            mask = first_lanes(b.bind("left", count - done), lanes)
+            with low.masked(mask):
+                value = self._element(source, g, row, start + done, lanes)
+                zero = splat(const(0, self.spec.dtype), lanes)
+                vstore(b, self.scratch, to + done, lanes, tirx.Select(mask, value, zero))
+
+    def _element(self, source: Operand, g: Expr, row: Expr, e: Expr, lanes: int) -> Expr:
+        value = source.at(g, row, self.low.space.aligned(self._bind("from", e), lanes))
+        self.low.resolve([value])
+        value = cast(value, self.spec.dtype, lanes_of(value))
+        # A row of one element, known to be, is the same wherever it is read.
+        return self.b.bind("value", splat(value, lanes) if lanes_of(value) == 1 else value)
+
+    # -- products ------------------------------------------------------------------------------
+
+    def _tiles(self, rows: Expr, tile: GemmTile) -> Any:
+        """Row tiles of near-equal height, as (loop, first row, height)."""
+        blocks = self._bind("blocks", cdiv(rows, tile.m_r))
+        base = self._bind("base", div(rows, most(blocks, 1)))
+        extra = self._bind("extra", rows - base * blocks)
+
+        def tile_at(t: Expr) -> tuple[Expr, Expr]:
+            first = self._bind("first", t * base + least(t, extra))
+            height = self._bind("height", base + tirx.Select(t < extra, i64(1), i64(0)))
+            return first, height
+
+        return blocks, tile_at
+
+    def _keys_in_place(self) -> Expr:
+        """Whether few queries take inner products with keys that lie along their depth."""
+        z, place = self.sizes, self._place(self.keys)
+        if not self._inner(place):
+            return const(False, "bool")
+        return tirx.all(i64(z.m) >= 1, i64(z.m) < FEWEST_QUERIES)
+
+    def _inner(self, place: Any) -> bool:
+        """Whether there are inner products for keys at ``place``."""
+        if place is None or self.tile.lanes == 1:
+            return False
+        return _is_one(place[3]) and not self._narrow(place)
+
+    def _narrow(self, place: Any) -> bool:
+        """Whether an operand must be widened, which copies do."""
+        return str(place[0].dtype) != self.spec.dtype
+
+    def _height(self) -> Expr:
+        """The tallest tile of inner products that the queries fill."""
+        best: Expr = i64(1)
+        for rows in tile_rows(self.tile.lanes)[1:]:
+            best = tirx.Select(i64(self.sizes.m) >= rows, i64(rows), best)
+        return self._bind("height", best)
+
+    def _values_in_place(self, g: Expr) -> Expr:
+        """Whether values are read as they lie: densely, or for one block of queries."""
+        z, place = self.sizes, self._place(self.values, g)
+        ragged = not isinstance(z.width, int) or z.width % self.tile.lanes
+        if place is None or not _is_one(place[3]) or ragged or self._narrow(place):
+            return const(False, "bool")
+        dense = i64(place[2]) <= 2 * self.tile.values.n_r
+        fits = tirx.any(dense, i64(z.m) <= self.tile.queries)
+        return fits if self.hidden is None else tirx.all(fits, tirx.Not(self.hidden.worth))
+
+    def _place(self, operand: Operand, g: Expr = 0) -> Any:
+        return None if operand.place is None else operand.place(i64(g))
+
+    def _dispatcher(self, tile: GemmTile, columns: Index = None) -> Any:
+        """The kernels of every height, and of every width that ``columns`` need."""
+        rows, vectors = tuple(range(1, tile.m_r + 1)), tuple(range(1, tile.vectors + 1))
+        if isinstance(columns, int):
+            last = -(-(columns % tile.n_r) // tile.lanes)
+            vectors = tuple(sorted({last, tile.vectors * (columns >= tile.n_r)} - {0})) or (1,)
+        return self.kernels.dispatcher(tile, self.spec.dtype, rows, vectors)
+
+    def _call(self, run: Any, at: Sequence[Expr], sizes: Sequence[Any]) -> None:
+        where = [tirx.address_of(self.scratch[i64(x)]) for x in at]
+        self.b.eval(call(run, *where, *map(i64, sizes)))
+
+    def _product_of_keys(self, g: Expr, rows: Expr, k0: Expr, keys: Expr) -> None:
+        """S = Q K^T for one block of keys."""
+        place = self._place(self.keys, g)
+        if not self._inner(place):
+            self._product_of_panels(rows, k0, keys)
+            return
+        with self.b.when(self._keys_in_place()), self.low.scope():
+            self._inner_products(place, rows, k0, keys)
+        with self.b.otherwise(), self.low.scope():
+            self._product_of_panels(rows, k0, keys)
+
+    def _inner_products(self, place: Any, rows: Expr, k0: Expr, keys: Expr) -> None:
+        """All rows against keys where they lie; the last tile overlaps the one before it.
+
+        Keys fewer than a tile has columns are taken one by one, in all its columns.
+        """
+        z, lanes, dtype, height = self.sizes, self.tile.lanes, self.spec.dtype, self._height()
+        buffer, base, step, _ = place
+        start = self._bind("start", base + k0 * step)
+        for tall in tile_rows(lanes):
+            wide, key = lanes // tall, ("inner", dtype, lanes, tall)
+            many = i64(keys) >= wide
+            turn = self._bind("turn", tirx.Select(many, i64(wide), i64(1)))
+            apart = self._bind("apart", tirx.Select(many, i64(step), i64(0)))
+            run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, dtype, lanes, tall))
+            with (
+                self.b.when(height == tall),
+                self.low.loop("jt", cdiv(keys, turn)) as jt,
+                self.low.loop("it", cdiv(rows, tall)) as it,
+            ):
+                j = self._bind("j", tirx.min(jt * turn, keys - turn))
+                i = self._bind("i", tirx.min(it * tall, rows - tall))
+                at = (self.scratch[z.q_at + i * z.q_row], buffer[start + j * step],
+                      self.scratch[z.s_at + i * z.s_row + j])  # fmt: skip
+                sizes = (z.depth, z.q_row, apart, z.s_row)
+                self.b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
+
+    def _product_of_panels(self, rows: Expr, k0: Expr, keys: Expr) -> None:
+        z, tile = self.sizes, self.tile.scores
+        run = self._dispatcher(tile)
+        blocks, tile_at = self._tiles(rows, tile)
+        first_panel = self._bind("first_panel", div(k0, tile.n_r))
+        with self.low.loop("p", cdiv(keys, tile.n_r)) as p:
+            columns = least(tile.n_r, keys - p * tile.n_r)
+            vectors = self._bind("vectors", cdiv(columns, tile.lanes))
+            panel = self._bind("panel", z.k_at + (first_panel + p) * (tile.n_r * z.depth))
+            with self.low.loop("t", blocks) as t:
+                first, height = tile_at(t)
+                at = (z.q_at + first * z.q_row, panel, z.s_at + first * z.s_row + p * tile.n_r)
+                sizes = (z.depth, z.q_row, tile.n_r, z.s_row, 0, height, vectors)
+                self._call(run, at, sizes)
+
+    def _product_of_values(self, g: Expr, rows: Expr, block: tuple[Expr, Expr, Expr]) -> None:
+        """O += S V for one block of keys."""
+        z, n_r = self.sizes, self.tile.values.n_r
+        place = self._place(self.values, g)
+
+        def panel(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Index]:
+            return self.scratch, z.v_at + (p * z.n + k0) * n_r, n_r
+
+        def lying(p: Expr, k0: Expr) -> tuple[Buffer, Expr, Index]:
+            return place[0], place[1] + k0 * place[2] + p * n_r, place[2]
+
+        if place is None or self._narrow(place):
+            self._add_values(rows, block, panel)
+            return
+        with self.b.when(self._values_in_place(g)), self.low.scope():
+            self._add_values(rows, block, lying)
+        with self.b.otherwise(), self.low.scope():
+            self._add_values(rows, block, panel)
+
+    def _add_values(self, rows: Expr, block: tuple[Expr, Expr, Expr], source: Any) -> None:
+        z, tile = self.sizes, self.tile.values
+        kb, k0, keys = block
+        run = self._dispatcher(tile, z.width)
+        blocks, tile_at = self._tiles(rows, tile)
+        with self.low.loop("p", z.v_panels) as p:
+            columns = least(tile.n_r, z.width - p * tile.n_r)
+            vectors = self._bind("vectors", cdiv(columns, tile.lanes))
+            buffer, at, ldb = source(p, k0)
+            at = self._bind("values_at", at)
+            with self.low.loop("t", blocks) as t:
+                first, height = tile_at(t)
+                rows_at, sums_at = z.s_at + first * z.s_row, z.o_at + first * z.o_row + p * tile.n_r
+                places = (self.scratch[rows_at], buffer[at], self.scratch[sums_at])
+                sizes = (keys, z.s_row, ldb, z.o_row, kb, height, vectors)
+                self.b.eval(call(run, *map(tirx.address_of, places), *map(i64, sizes)))
+
+    def _finish(self, g: Expr, i0: Expr, rows: Expr) -> None:
+        """Divide by the sums and hand the rows on."""
+        b, z, lanes = self.b, self.sizes, self.tile.lanes
+        one = const(1, self.spec.dtype)
+        with self.low.loop("r", rows) as r:
+            peak, total = self.scratch[i64(z.max_at + r)], self.scratch[i64(z.sum_at + r)]
+            lowest, nothing = (tirx.FloatImm(self.spec.dtype, float(x)) for x in ("-inf", "nan"))
+            share = tirx.if_then_else(peak <= lowest, nothing, one / total)
+            # Without keys the product is zero, not zero by zero.
+            scale = b.bind("scale", tirx.if_then_else(i64(z.n) > 0, share, one))
+            i = self._bind("i", i0 + r)
+            at = self._bind("o_at", z.o_at + r * z.o_row)
+            whole = self._bind("whole", div(z.width, lanes))
+            with self.low.loop("v", whole) as v:
+                j = self._bind("j", v * lanes)
+                value = vload(self.scratch, at + j, lanes) * splat(scale, lanes)
+                if not self.store.vector(b, g, i, j, lanes, b.bind("o", value)):
+                    with self.low.loop("e", lanes) as e:
+                        self.store.scalar(b, g, i, j + e, self.scratch[at + j + e] * scale)
+            rest = self._bind("rest", whole * lanes)
+            with self.low.loop("e", z.width - rest) as e:
+                j = self._bind("j", rest + e)
+                self.store.scalar(b, g, i, j, self.scratch[at + j] * scale)
+
+
+def _is_one(x: Index) -> bool:
+    return isinstance(x, int) and x == 1
+
+
+__all__ = ["AttentionBody", "Operand"]

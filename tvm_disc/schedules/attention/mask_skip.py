@@ -1,0 +1,228 @@
+"""Keys that a mask hides from a whole block of queries, found at run time.
+
+Whatever hides them (a causal mask, padding, a window), the keys before the first and after the last
+that some query of the block sees need no product. They are found by computing the chain with zeros
+for scores, from both ends inwards, a vector of keys at a time.
+
+A key is left out where its weight is zero beyond doubt. The chain's steps do not spread values
+(``spread`` is their factor), so a score of at most ``B`` moves the chain by at most ``spread B``,
+where ``B = depth max|Q| max|K|``: a key far enough below one that the same query sees has weight
+exp(-750) or less, in either float type. ``B`` and the values must be finite: a NaN or an infinity
+anywhere, or a query that sees nothing at all, and every key is computed, as without this.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from tvm import tirx
+
+from tvm_disc.graph.attention import Attention
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.attention.sizes import AttentionSpec, AttentionTile, Sizes
+from tvm_disc.schedules.attention.softmax import UNROLLED_VECTORS
+from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload
+from tvm_disc.schedules.gemm.partition import cdiv, div, least
+from tvm_disc.schedules.kernel import Body
+from tvm_disc.schedules.math.language import FORMATS
+from tvm_disc.schedules.rows.accumulate import fold
+from tvm_disc.tir.builder import Buffer, const, i64, lane_index, ramp, with_lanes
+
+Expr: TypeAlias = Any
+Index: TypeAlias = Any
+
+FEWEST_KEYS = 128  # below, a look at the mask is not repaid
+FEWEST_QUERIES = 8
+SEEN = 128.0  # what a mask takes from a key that is seen, at most
+FAR = 2000.0  # well beyond SEEN and the exponents of either type
+
+_SUM, _EITHER = ("relax.add", "relax.subtract"), ("relax.maximum", "relax.minimum")
+_SCALING = ("relax.multiply", "relax.divide")
+
+
+def spread(found: Attention) -> float | None:
+    """How many times a change of a score the chain changes at most; None if that is not known.
+
+    Also None for a chain that only scales, which hides nothing.
+    """
+    factors: dict[Node, float] = {found.scores: 1.0}
+    hides = False
+    for node in found.chain:
+        own = [factors[x] for x in node.inputs if x in factors]
+        rest = [x for x in node.inputs if x not in factors]
+        if node.cls is OpClass.VIEW:
+            factors[node] = own[0]
+        elif node.op in _SUM:
+            factors[node] = sum(own)
+        elif node.op in _EITHER or (node.op == "relax.where" and node.inputs[0] in rest):
+            factors[node] = max(own)
+        elif node.op in _SCALING and len(rest) == 1 and (size := _size_of(rest[0])):
+            if node.op == "relax.divide" and node.inputs[0] is rest[0]:
+                return None
+            factors[node] = own[0] * size if node.op == "relax.multiply" else own[0] / size
+        else:
+            return None
+        hides = hides or (node.op not in _SCALING and any(not x.is_scalar_const for x in rest))
+    return factors.get(found.masked) if hides else None
+
+
+def same_rows(found: Attention) -> bool:
+    """Whether the chain does to every query what it does to the first."""
+    rest = [x for n in found.chain for x in n.inputs if x not in (found.scores, *found.chain)]
+    return all(len(x.shape) < 2 or static_dim(x.shape[-2]) == 1 for x in rest)
+
+
+def _size_of(node: Node) -> float:
+    """The magnitude of a literal number that is neither zero nor infinite, else 0."""
+    if not node.is_scalar_const or node.value is None:
+        return 0.0
+    size = abs(float(node.value.item()))
+    return size if np.isfinite(size) else 0.0
+
+
+class HiddenKeys:
+    """Emits the search; ``item`` once for K and V of an item, ``span`` for a block of queries."""
+
+    def __init__(
+        self,
+        spec: AttentionSpec,
+        tile: AttentionTile,
+        found: Attention,
+        body: Body,
+        sizes: Sizes,
+        factor: float,
+    ) -> None:
+        assert body.scratch is not None
+        self.tile, self.found, self.sizes, self.factor = tile, found, sizes, factor
+        self.dtype, self.lanes = spec.dtype, tile.lanes
+        self.low, self.b, self.scratch = body.low, body.block, body.scratch
+        self.wide = tile.lanes * UNROLLED_VECTORS
+        self.same_rows = same_rows(found)
+        self.worth = tirx.all(i64(sizes.n) >= FEWEST_KEYS, i64(sizes.m) >= FEWEST_QUERIES)
+
+    # -- magnitudes ----------------------------------------------------------------------------
+
+    def item(self) -> None:
+        """Keep ``spread depth max|K|``, infinite unless all values are finite."""
+        b, z = self.b, self.sizes
+        with b.when(self.worth), self.low.scope():
+            cells = self._cells()
+            self._panels(cells, (z.k_at, z.depth, z.n), self.tile.scores.n_r)
+            keys = self._largest(cells)
+            cells = self._cells()
+            self._panels(cells, (z.v_at, z.n, z.width), self.tile.values.n_r)
+            values = self._largest(cells)
+            depth = tirx.Cast(self.dtype, i64(z.depth)) * const(self.factor, self.dtype)
+            infinity = tirx.FloatImm(self.dtype, float("inf"))
+            bound = tirx.if_then_else(values < infinity, keys * depth, infinity)
+            b.store(self.scratch, z.bound_at, bound)
+
+    def _cells(self) -> Buffer:
+        whole = FORMATS[self.dtype].int_name
+        cells = self.b.alloc("bits", self.lanes, whole)
+        self.b.store(cells, lane_index(self.lanes), splat(const(0, whole), self.lanes))
+        return cells
+
+    def _widen(self, cells: Buffer, at: Expr) -> None:
+        """Magnitudes are compared as bits: that is their order, and NaN is the largest."""
+        x, lane = vload(self.scratch, at, self.lanes), lane_index(self.lanes)
+        whole = with_lanes(FORMATS[self.dtype].int_name, x)
+        largest = np.iinfo(FORMATS[self.dtype].int_name).max
+        bits = tirx.reinterpret(whole, x) & const(int(largest), whole)
+        self.b.store(cells, lane, tirx.max(cells[lane], bits))
+
+    def _panels(self, cells: Buffer, panels: tuple[Expr, Expr, Expr], n_r: int) -> None:
+        """Panels of ``rows x n_r`` from ``at`` on, the last one of fewer columns."""
+        b, low = self.b, self.low
+        at, rows, columns = panels
+        whole = bind_opaque(b, "whole", div(i64(columns), n_r) * i64(rows) * (n_r // self.lanes))
+        with low.loop("v", whole) as v:
+            self._widen(cells, i64(at) + v * self.lanes)
+        done = bind_opaque(b, "done", i64(at) + whole * self.lanes)
+        left = bind_opaque(b, "left", columns - div(i64(columns), n_r) * n_r)
+        with low.loop("r", rows) as r, low.loop("v", cdiv(left, self.lanes)) as v:
+            self._widen(cells, done + r * n_r + v * self.lanes)
+
+    def _largest(self, cells: Buffer) -> Expr:
+        bits = fold(self.b, cells, self.lanes, tirx.max)
+        return self.b.bind("largest", tirx.reinterpret(self.dtype, bits))
+
+    # -- the search ----------------------------------------------------------------------------
+
+    def span(self, g: Expr, i0: Expr, rows: Expr) -> tuple[Expr, Expr]:
+        """(first, end) of the keys that queries ``[i0, i0 + rows)`` see, in whole panels."""
+        b, z, low = self.b, self.sizes, self.low
+        ends = b.alloc("ends", 2, "int64")
+        b.store(ends, 0, i64(0))
+        b.store(ends, 1, i64(z.n))
+        with b.when(self.worth), low.scope():
+            cells = self._cells()
+            with low.loop("r", rows) as r, low.loop("v", cdiv(z.depth, self.lanes)) as v:
+                self._widen(cells, z.q_at + r * z.q_row + v * self.lanes)
+            moved = b.bind("moved", self._largest(cells) * self.scratch[i64(z.bound_at)])
+            four, far = const(4.0, self.dtype), const(-FAR, self.dtype)
+            hidden = b.bind("hidden", far - four * moved)
+            self._search(g, (i0, rows), hidden, ends)
+        n_r = self.tile.scores.n_r
+        begin = bind_opaque(b, "begin", div(ends[i64(0)], n_r) * n_r)
+        return begin, bind_opaque(b, "end", ends[i64(1)])
+
+    def _search(self, g: Expr, queries: tuple[Expr, Expr], hidden: Expr, ends: Buffer) -> None:
+        b, low, n = self.b, self.low, i64(self.sizes.n)
+        i0, rows = queries
+        lead = low.space.split(g, self.found.masked.shape[:-2])
+        begin, end, unseen = (b.alloc(name, 1, "int64") for name in ("first", "last", "unseen"))
+        for cell, value in ((begin, n), (end, i64(0)), (unseen, i64(0))):
+            b.store(cell, 0, value)
+        hide = splat(hidden, self.wide)
+        seen = splat(const(-SEEN, self.dtype), self.wide)
+        yes, no = (splat(const(k, self.dtype), self.wide) for k in (1, 0))
+        with low.loop("r", i64(1) if self.same_rows else rows) as r:
+            row = [*lead, bind_opaque(b, "i", i0 + r)]
+            kept = lambda x: tirx.Select(x < hide, no, yes)  # noqa: E731  (NaN is kept)
+            pos, going = self._walk(row, n, -1, lambda at: at > end[i64(0)], kept)
+            with b.when(going[i64(0)] <= 0):
+                b.store(end, 0, pos[i64(0)])
+            pos, going = self._walk(row, i64(0), 1, lambda at: at < begin[i64(0)], kept)
+            with b.when(going[i64(0)] <= 0):
+                b.store(begin, 0, pos[i64(0)])
+            is_seen = lambda x: tirx.Select(x >= seen, yes, no)  # noqa: E731
+            pos, going = self._walk(row, begin[i64(0)], 1, lambda at: at < n, is_seen)
+            with b.when(going[i64(0)] > 0):
+                b.store(unseen, 0, i64(1))
+        with b.when(unseen[i64(0)] <= 0):
+            b.store(ends, 0, begin[i64(0)])
+            b.store(ends, 1, least(end[i64(0)], n))
+
+    def _walk(
+        self, row: list[Expr], start: Expr, step: int, more: Any, test: Any
+    ) -> tuple[Buffer, Buffer]:
+        """Go by vectors of keys from ``start`` on to one of which ``test`` holds.
+
+        The result is (where, whether it is still looking); backwards, *where* is the vector's end.
+        """
+        b, low, wide = self.b, self.low, self.wide
+        pos, going = b.alloc("pos", 1, "int64"), b.alloc("going", 1, "int64")
+        b.store(pos, 0, start)
+        b.store(going, 0, i64(1))
+        here = pos[i64(0)]
+        with b.loop_while(tirx.all(going[i64(0)] > 0, more(here))), low.scope():
+            # The vector at an end overlaps its neighbour; there are more keys than lanes.
+            inside = tirx.max(here - wide, i64(0)) if step < 0 else least(here, self.sizes.n - wide)
+            j = bind_opaque(b, "j", inside)
+            zero = splat(const(0, self.dtype), wide)
+            low.bind_reader(self.found.scores, lambda _index: zero)
+            value = low.at(self.found.masked, [*row, ramp(j, wide)])
+            low.drop_reader(self.found.scores)
+            cells = b.alloc("holds", wide, self.dtype)
+            b.store(cells, lane_index(wide), test(low.settle("masked", value)))
+            with b.when(fold(b, cells, wide, tirx.max) > const(0, self.dtype)):
+                b.store(going, 0, i64(0))
+            with b.otherwise():
+                b.store(pos, 0, here + step * wide)
+        return pos, going
+
+
+__all__ = ["HiddenKeys", "same_rows", "spread"]

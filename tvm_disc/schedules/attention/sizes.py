@@ -1,0 +1,110 @@
+"""Sizes of an attention: its blocks, and where everything lies in a task's scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.schedules.gemm.macro_kernel import GemmTile, Isa, default_tile
+from tvm_disc.schedules.gemm.partition import cdiv, div, known, least, most
+
+Index = Any  # Expr or int
+
+LINE_BYTES = 64
+
+
+@dataclass(frozen=True)
+class AttentionTile:
+    """Knobs of the attention template.
+
+    ``scores`` and ``values`` are the register tiles of the two products. A task has up to
+    ``queries`` rows; ``keys`` is the longest row of scores that is kept whole: longer ones are
+    cut in near-equal blocks.
+    """
+
+    scores: GemmTile
+    values: GemmTile
+    queries: int = 36
+    keys: int = 1024
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return self.scores.lanes
+
+
+def attention_tile(isa: Isa, dtype: str, width: Index) -> AttentionTile:
+    """The default tile for values of ``width`` elements."""
+    literal = known(width)
+    values = default_tile(isa, dtype, literal if isinstance(literal, int) else None)
+    return AttentionTile(default_tile(isa, dtype), values)
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """The dims of an attention: ``batch`` products of ``[m, depth] x [depth, n] x [n, width]``.
+
+    With ``staged`` keys are computed row by row before they are laid out.
+    """
+
+    batch: Index
+    m: Index
+    n: Index
+    depth: Index
+    width: Index
+    dtype: str
+    staged: bool = False
+
+
+class Sizes:
+    """Blocks and scratch offsets in elements; ``bind`` names what is not constant."""
+
+    def __init__(
+        self,
+        spec: AttentionSpec,
+        tile: AttentionTile,
+        bind: Callable[[str, Index], Index] = lambda _name, value: value,
+    ) -> None:
+        self.m, self.n = m, n = known(spec.m), known(spec.n)
+        self.depth, self.width = known(spec.depth), known(spec.width)
+        self.line = max(1, LINE_BYTES // np.dtype(spec.dtype).itemsize)
+        k_r, v_r = tile.scores.n_r, tile.values.n_r
+        self.q_blocks = bind("q_blocks", cdiv(m, tile.queries))
+        self.q_base = bind("q_base", div(m, most(self.q_blocks, 1)))
+        self.q_extra = bind("q_extra", m - self.q_base * self.q_blocks)
+        turns = most(cdiv(n, tile.keys), 1)
+        self.keys = bind("keys_block", cdiv(cdiv(n, turns), k_r) * k_r)
+        self.k_blocks = bind("k_blocks", most(cdiv(n, most(self.keys, 1)), 1))
+        self.k_panels = bind("k_panels", cdiv(n, k_r))
+        self.v_panels = bind("v_panels", cdiv(self.width, v_r))
+        self.q_row = bind("q_row", self._odd_lines(self.depth))
+        self.s_row = bind("s_row", self._odd_lines(self.keys))
+        self.o_row = bind("o_row", self.v_panels * v_r)
+
+        rows = least(m, tile.queries)
+        self.k_at = 0
+        self.v_at = bind("v_at", self.k_panels * k_r * self.depth)
+        self.q_at = bind("q_at", self.v_at + self._lines(self.v_panels * v_r * n))
+        self.s_at = bind("s_at", self.q_at + rows * self.q_row)
+        self.o_at = bind("o_at", self.s_at + rows * self.s_row)
+        self.max_at = bind("max_at", self.o_at + rows * self.o_row)
+        self.sum_at = bind("sum_at", self.max_at + self._lines(rows))
+        self.bound_at = bind("bound_at", self.sum_at + self._lines(rows))
+        self.stage_at = bind("stage_at", self.bound_at + self.line)
+        # A vector may be read or written beyond the last element.
+        stage = tile.lanes * self.q_row if spec.staged else 0
+        self.elems = self._lines(self.stage_at + stage) + self.line
+
+    def _lines(self, elems: Index) -> Index:
+        return cdiv(elems, self.line) * self.line
+
+    def _odd_lines(self, elems: Index) -> Index:
+        """An odd number of lines, so that neighbouring rows use different cache sets."""
+        return (div(cdiv(elems, self.line), 2) * 2 + 1) * self.line
+
+    def tasks(self, batch: Index) -> Index:
+        """Number of independent tasks."""
+        return batch * self.q_blocks

@@ -1,0 +1,193 @@
+"""The softmax of a block of scores: the element-wise chain, a running maximum, a running sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.attention import Attention
+from tvm_disc.schedules.attention.sizes import AttentionSpec, AttentionTile, Sizes
+from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload, vstore
+from tvm_disc.schedules.gemm.partition import div
+from tvm_disc.schedules.kernel import Body
+from tvm_disc.schedules.math.language import FORMATS
+from tvm_disc.schedules.rows.accumulate import fold
+from tvm_disc.tir.builder import (
+    Block,
+    const,
+    first_lanes,
+    i64,
+    lane_index,
+    lanes_of,
+    ramp,
+    with_lanes,
+)
+
+Expr: TypeAlias = Any
+
+UNROLLED_VECTORS = 4
+
+
+# 2^f - 1 = f * P(f) for |f| <= 1/2, to 1e-7 relative to 2^f; float64 takes Taylor's terms.
+_POWER_F32 = (
+    0.6931470036506653,
+    0.24022242426872253,
+    0.05550733581185341,
+    0.009671512991189957,
+    0.001326472731307149,
+)
+_POWER_F64 = tuple(math.log(2) ** k / math.factorial(k) for k in range(1, 14))
+LOG2_E = math.log2(math.e)
+
+
+def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
+    """``exp(x - shift)`` for ``x <= shift``, or NaN; 0 where that is below the normal range."""
+    fmt, lanes = FORMATS[dtype], lanes_of(x)
+    real, whole = with_lanes(dtype, x), with_lanes(fmt.int_name, x)
+
+    def c(value: float) -> Expr:
+        return const(value, real)
+
+    def fma(u: Expr, v: Expr, w: Expr) -> Expr:
+        return tirx.call_intrin(real, "tirx.fma", u, v, w)
+
+    # The constant stands first: the comparison then lets a NaN through.
+    lowest = c((fmt.min_exp + 1) * math.log(2))
+    difference = b.bind("difference", x - splat(shift, lanes))
+    d = b.bind("d", tirx.max(lowest, difference))
+    # Adding 1.5 * 2^mantissa leaves the nearest integer in the low bits.
+    magic = c(1.5 * 2.0**fmt.mantissa)
+    rounded = b.bind("rounded", fma(d, c(LOG2_E), magic))
+    f = b.bind("f", fma(d, c(LOG2_E), b.bind("n", magic - rounded)))
+    terms = _POWER_F32 if dtype == "float32" else _POWER_F64
+    p = c(terms[-1])
+    for term in (*reversed(terms[:-1]), 1.0):
+        p = fma(p, f, c(term))
+    high = tirx.shift_left(tirx.reinterpret(whole, rounded), const(fmt.mantissa, whole))
+    value = tirx.reinterpret(real, tirx.reinterpret(whole, b.bind("p", p)) + high)
+    return b.bind("p", tirx.Select(difference < lowest, c(0.0), value))
+
+
+class SoftmaxRows:
+    """Emits the softmax of rows of scores that lie in scratch.
+
+    A row's values become ``exp(x - max)``, not yet divided: the sums are kept beside, and the
+    result is divided instead. Where every key so far is masked by minus infinity the maximum
+    counts as 0, so that later keys are not lost; a row that ends so is 0 / 0.
+    """
+
+    def __init__(
+        self, spec: AttentionSpec, tile: AttentionTile, found: Attention, body: Body, sizes: Sizes
+    ) -> None:
+        self.spec, self.tile, self.found, self.body, self.sizes = spec, tile, found, body, sizes
+        assert body.scratch is not None
+        self.low, self.b, self.scratch = body.low, body.block, body.scratch
+        self.lanes = tile.lanes
+        self.wide = tile.lanes * UNROLLED_VECTORS
+
+    def emit(self, g: Expr, queries: tuple[Expr, Expr], block: tuple[Expr, Expr, Expr]) -> None:
+        """Rows ``queries`` against the keys ``block``."""
+        b, low, z = self.b, self.low, self.sizes
+        i0, rows = queries
+        kb, k0, keys = block
+        scratch = self.scratch
+        lead = low.space.split(g, self.found.masked.shape[:-2])
+        with low.loop("r", rows) as r:
+            row = bind_opaque(b, "row", z.s_at + r * z.s_row)
+            i = bind_opaque(b, "i", i0 + r)
+            peak = self._first_pass(row, [*lead, i], k0, keys)
+            first = tirx.EQ(i64(kb), i64(0))
+            lowest = tirx.FloatImm(self.spec.dtype, float("-inf"))
+            before = b.bind("before", tirx.if_then_else(first, lowest, scratch[z.max_at + r]))
+            peak = b.bind("peak", tirx.max(before, peak))
+            b.store(scratch, z.max_at + r, peak)
+            zero = const(0, self.spec.dtype)
+            shift = b.bind("shift", tirx.if_then_else(peak > lowest, peak, zero))
+            total = self._second_pass(row, shift, keys)
+            with b.when(first):
+                b.store(scratch, z.sum_at + r, total)
+            with b.otherwise():
+                factor = b.bind("factor", weight(b, before, shift, self.spec.dtype))
+                b.store(scratch, z.sum_at + r, scratch[z.sum_at + r] * factor + total)
+                at = bind_opaque(b, "o", z.o_at + r * z.o_row)
+                with b.loop("v", div(z.o_row, self.lanes)) as v:
+                    old = vload(scratch, at + v * self.lanes, self.lanes)
+                    vstore(
+                        b, scratch, at + v * self.lanes, self.lanes, old * splat(factor, self.lanes)
+                    )
+
+    def _spans(self, keys: Expr, step: Any) -> None:
+        """``step(offset, width, mask)`` over a row: wide vectors, then masked ones."""
+        b, low = self.b, self.low
+        blocks = bind_opaque(b, "blocks", div(keys, self.wide))
+        with low.loop("jo", blocks) as jo:
+            step(bind_opaque(b, "at", jo * self.wide), self.wide, None)
+        done = bind_opaque(b, "done", blocks * self.wide)
+        rest = bind_opaque(b, "rest", div(keys - done + (self.lanes - 1), self.lanes))
+        with low.loop("jt", rest) as jt:
+            at = bind_opaque(b, "at", done + jt * self.lanes)
+            mask = first_lanes(b.bind("left", keys - at), self.lanes)
+            with low.masked(mask):
+                step(at, self.lanes, mask)
+
+    def _first_pass(self, row: Expr, outer: Sequence[Expr], k0: Expr, keys: Expr) -> Expr:
+        """The chain, stored, and its maximum."""
+        b, low, found = self.b, self.low, self.found
+        scratch, dtype = self.scratch, self.spec.dtype
+        lowest = tirx.FloatImm(dtype, float("-inf"))
+        cells = {w: self._cells("peaks", w, lowest) for w in (self.wide, self.lanes)}
+
+        def step(at: Expr, width: int, mask: Expr) -> None:
+            scores = b.bind("scores", vload(scratch, row + at, width))
+            rounded = b.bind("rounded", cast(scores, found.scores.dtype))
+            low.bind_reader(found.scores, lambda _index: rounded)
+            value = scores
+            if found.masked is not found.scores:
+                value = low.at(found.masked, [*outer, ramp(bind_opaque(b, "j", k0 + at), width)])
+                value = cast(value, dtype)
+            low.drop_reader(found.scores)
+            if mask is not None:
+                value = b.bind("value", tirx.Select(mask, value, splat(lowest, width)))
+            if value is not scores:
+                vstore(b, scratch, row + at, width, value)
+            acc, lane = cells[width], lane_index(width)
+            b.store(acc, lane, tirx.max(acc[lane], value))
+
+        self._spans(keys, step)
+        return self._fold(cells, tirx.max)
+
+    def _second_pass(self, row: Expr, shift: Expr, keys: Expr) -> Expr:
+        """Exponentials, stored, and their sum."""
+        b, scratch, dtype = self.b, self.scratch, self.spec.dtype
+        zero = const(0, dtype)
+        cells = {w: self._cells("sums", w, zero) for w in (self.wide, self.lanes)}
+
+        def step(at: Expr, width: int, mask: Expr) -> None:
+            x = b.bind("x", vload(scratch, row + at, width))
+            value = weight(b, x, shift, dtype)
+            if mask is not None:
+                value = b.bind("p", tirx.Select(mask, value, splat(zero, width)))
+            vstore(b, scratch, row + at, width, value)
+            acc, lane = cells[width], lane_index(width)
+            b.store(acc, lane, acc[lane] + value)
+
+        self._spans(keys, step)
+        return self._fold(cells, lambda x, y: x + y)
+
+    def _cells(self, name: str, width: int, value: Expr) -> Any:
+        cells = self.b.alloc(name, width, self.spec.dtype)
+        self.b.store(cells, lane_index(width), splat(value, width))
+        return cells
+
+    def _fold(self, cells: dict[int, Any], combine: Any) -> Expr:
+        b, wide, narrow = self.b, cells[self.wide], cells[self.lanes]
+        parts = [wide[ramp(i64(k), self.lanes)] for k in range(0, self.wide, self.lanes)]
+        while len(parts) > 1:
+            parts = [combine(x, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+        lane = lane_index(self.lanes)
+        b.store(narrow, lane, combine(narrow[lane], parts[0]))
+        return b.bind("folded", fold(b, narrow, self.lanes, combine))

@@ -1,0 +1,122 @@
+"""The *attention* template: scores, softmax and weighted values of a block of queries at a time.
+
+A task is one batch item (batch and heads together) and one block of queries:
+
+    Q block, K panels, V panels  copied once into the layout of the register tiles
+    for each block of keys:
+        S = Q K^T                register tiles, into a block of rows of scores
+        S = chain(S), max, exp   vectors along each row; the running maximum rescales sum and O
+        O += S V                 register tiles
+    result = O / sum             through the index maps and operators that follow
+
+While a row of scores fits the second-level cache there is one block of keys, and nothing is
+rescaled; beyond that it is the online softmax of Milakov & Gimelshein (2018), blocked as in
+FlashAttention (Dao et al., 2022). Tasks of one batch item are neighbours and share its K and V.
+Keys that a mask hides from all queries of a block are left out where they end a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.attention import Attention, find_attention
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.attention.body import AttentionBody, Operand
+from tvm_disc.schedules.attention.cost import attention_ns
+from tvm_disc.schedules.attention.mask_skip import spread
+from tvm_disc.schedules.attention.sizes import AttentionSpec, Sizes, attention_tile
+from tvm_disc.schedules.conv.contraction import matmul_dims
+from tvm_disc.schedules.dispatch.variant import Knobs
+from tvm_disc.schedules.gemm.epilogue import Epilogue
+from tvm_disc.schedules.gemm.plan import MatMulView, strides_of
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.loops.reducers import accumulator
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+
+Expr: TypeAlias = Any
+
+EXP_COST = 24  # plain operations of one score between the two products
+
+
+@dataclass(frozen=True)
+class AttentionKnobs(Knobs):
+    """Most queries of a task, and the longest row of scores that is kept whole."""
+
+    queries: int
+    keys: int
+
+
+def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """Scores, softmax and weighted values in one kernel."""
+    assert group.anchor is not None
+    found = find_attention(group.anchor, solver)
+    if not isinstance(found, Attention):
+        return found or WhyNot("attention", "no softmax between two matmuls")
+    keys, values = _view(group, found.scores), _view(group, found.result)
+    batch, m, n, depth = (_size(x) for x in keys.sizes)
+    width = _size(values.n)
+    dtype = accumulator(found.result.dtype)
+    tile = attention_tile(machine.isa, dtype, width)
+    ats = (
+        keys.a_at,
+        lambda low, g, j, d: keys.b_at(low, g, d, j),
+        lambda low, g, k, e: values.b_at(low, g, k, e),
+    )
+    places = [strides_of(group, solver, at) for at in ats]
+
+    staged = places[1] is None or 1 not in (places[1].stride, places[1].k_stride)
+    spec = AttentionSpec(batch, m, n, depth, width, dtype, staged)
+
+    def emit(body: Body) -> None:
+        operands = [_operand(body, at, place) for at, place in zip(ats, places, strict=True)]
+        store = Epilogue(values, body)
+        AttentionBody(spec, tile, found, body, machine.micro, operands, store).emit()
+
+    sizes = Sizes(spec, tile)
+    scores = i64(batch) * i64(m) * i64(n)
+    return Plan(
+        tasks=i64(sizes.tasks(batch)),
+        work=scores * (2 * (i64(depth) + i64(width)) + EXP_COST),
+        emit=emit,
+        scratch_elems=sizes.elems,
+        scratch_dtype=dtype,
+        may_alias=True,
+        knobs=AttentionKnobs(tile.queries, tile.keys),
+        cost=partial(attention_ns, spec, tile),
+        features=tuple(i64(x) for x in (batch, m, n)),
+        notes={
+            "tile": f"{tile.scores.m_r}x{tile.scores.n_r}, {tile.values.m_r}x{tile.values.n_r}",
+            "block": f"{tile.queries} queries, {tile.keys} keys",
+            **({} if spread(found) is None else {"hidden keys": "left out at both ends of a row"}),
+            "in place": ", ".join(n for n, p in zip("QKV", places, strict=True) if p) or "-",
+        },
+    )
+
+
+def _size(dim: Any) -> Any:
+    literal = static_dim(dim)
+    return dim if literal is None else literal
+
+
+def _view(group: Group, node: Node) -> MatMulView:
+    batch, m, n, k = matmul_dims(node)
+    return MatMulView(group, node, batch, m, n, k)
+
+
+def _operand(body: Body, at: Any, strides: Any) -> Operand:
+    """One operand inside a body; ``at(low, g, row, e)`` evaluates it."""
+    low = body.low
+    if strides is None:
+        return Operand(lambda g, row, e: at(low, i64(g), i64(row), i64(e)), None)
+
+    def place(g: Expr) -> tuple[Any, Expr, Any, Any]:
+        found = low.locate(lambda: at(low, i64(g), i64(0), i64(0)))
+        assert found is not None
+        base = low.settle("base", found[1])
+        return body.buffers[strides.node], base, strides.stride, strides.k_stride
+
+    return Operand(lambda g, row, e: at(low, i64(g), i64(row), i64(e)), place)

@@ -1,0 +1,275 @@
+"""Contractions and windows as reductions: what one output element sums over.
+
+Every operator of class REDUCE, DOT and CONV is described once by a :class:`Contraction`; the
+fallback template runs any of them, the specialised templates recognise what they can do better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.axes import reduced_axes
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, is_one, static_dim
+from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.loops.reducers import REDUCERS, Reducer, accumulator, finish
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.scalars import is_float
+from tvm_disc.tir.builder import const, i64, same_lanes
+from tvm_disc.tir.index import add, mul, product
+
+Expr: TypeAlias = Any
+Index: TypeAlias = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """``out[index] = finish(reduce over extents of element(index, k))``.
+
+    Attributes:
+        extents: the reduced dims, outermost first.
+        dtype: the accumulator's dtype.
+        element: the reduced value at an output index and a reduction index.
+    """
+
+    extents: tuple[Any, ...]
+    dtype: str
+    reducer: Reducer
+    element: Callable[[Lowering, Index, Index], Expr]
+    finish: Callable[[Lowering, Index, Expr], Expr]
+
+
+def contraction(node: Node) -> Contraction:
+    """How ``node`` reduces."""
+    if node.cls is OpClass.REDUCE:
+        return _reduction(node)
+    if node.cls is OpClass.DOT:
+        return _matmul(node)
+    if node.op in _WINDOWS:
+        return _WINDOWS[node.op](node)
+    raise Unsupported(f"{node.op} is not a reduction")
+
+
+def _reduction(node: Node) -> Contraction:
+    source, axes = node.inputs[0], reduced_axes(node)
+    keep = bool(node.attrs["keepdims"])
+    dtype = accumulator(source.dtype)
+
+    def element(low: Lowering, index: Index, k: Index) -> Expr:
+        inner = iter(k)
+        outer = iter(i for a, i in enumerate(index) if not (keep and a in axes))
+        at = [next(inner) if a in axes else next(outer) for a in range(len(source.shape))]
+        return cast(low.at(source, at), dtype)
+
+    return Contraction(
+        tuple(source.shape[a] for a in axes),
+        dtype,
+        REDUCERS[node.op],
+        element,
+        lambda low, index, value: finish(node, value),
+    )
+
+
+def matmul_dims(node: Node) -> tuple[tuple[Any, ...], Any, Any, Any]:
+    """(batch dims, m, n, k) of a matmul; a missing m or n of a 1-d operand is 1."""
+    a, b = node.inputs
+    m = a.shape[-2] if len(a.shape) > 1 else i64(1)
+    n = b.shape[-1] if len(b.shape) > 1 else i64(1)
+    kept = (len(a.shape) > 1) + (len(b.shape) > 1)
+    batch = node.shape[: len(node.shape) - kept]
+    return tuple(batch), m, n, a.shape[-1]
+
+
+def operand_index(operand: Node, batch: Index, last: tuple[Expr, Expr]) -> list[Expr]:
+    """Index into a matmul operand: batch dims broadcast, then the two matrix dims."""
+    lead = len(operand.shape) - 2
+    used = list(batch)[len(batch) - lead :] if lead > 0 else []
+    head = [
+        i64(0) if is_one(d) else i for d, i in zip(operand.shape[: max(lead, 0)], used, strict=True)
+    ]
+    return [*head, *last]
+
+
+def _matmul(node: Node) -> Contraction:
+    a, b = node.inputs
+    batch, _, _, k_dim = matmul_dims(node)
+    dtype = accumulator(node.dtype)
+
+    def element(low: Lowering, index: Index, k: Index) -> Expr:
+        rest = list(index)[len(batch) :]
+        i = rest[0] if len(a.shape) > 1 else None
+        j = rest[-1] if len(b.shape) > 1 else None
+        lead = list(index)[: len(batch)]
+        at_a = operand_index(a, lead, (i, k[0])) if i is not None else [k[0]]
+        at_b = operand_index(b, lead, (k[0], j)) if j is not None else [k[0]]
+        x, y = same_lanes(cast(low.at(a, at_a), dtype), cast(low.at(b, at_b), dtype))
+        return x * y
+
+    return Contraction(
+        (k_dim,), dtype, REDUCERS["relax.sum"], element, lambda low, ix, v: cast(v, node.dtype)
+    )
+
+
+@dataclass(frozen=True)
+class WindowGeometry:
+    """Spatial arithmetic of a convolution or pooling in channel-first layout."""
+
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    def source(
+        self, shape: Sequence[Any], at: Sequence[Expr], k: Sequence[Expr]
+    ) -> tuple[list[Expr], Expr | None]:
+        """Input position of tap ``k`` of output position ``at``, and when it is inside."""
+        rank = len(at)
+        inside: Expr | None = None
+        result: list[Expr] = []
+        for d in range(rank):
+            position = add(mul(at[d], self.strides[d]), mul(k[d], self.dilation[d]))
+            tests = []
+            if self.padding[d]:
+                position = position - self.padding[d]
+                tests.append(position >= 0)
+            if self.padding[d + rank]:
+                tests.append(position < i64(shape[d]))
+            for test in tests:
+                inside = test if inside is None else tirx.And(inside, test)
+            result.append(position)
+        return result, inside
+
+
+def geometry(node: Node, rank: int) -> WindowGeometry:
+    """Strides, padding (before..., after...) and dilation, filled out to ``rank`` dims."""
+
+    def fill(value: Any) -> tuple[int, ...]:
+        items = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+        return items * rank if len(items) == 1 else items
+
+    padding = fill(node.attrs["padding"])
+    padding = padding * 2 if len(padding) == rank else padding
+    return WindowGeometry(fill(node.attrs["strides"]), padding, fill(node.attrs["dilation"]))
+
+
+def _conv(node: Node) -> Contraction:
+    data, weight = node.inputs
+    rank = len(data.shape) - 2
+    if node.attrs["data_layout"] not in ("NCW", "NCHW", "NCDHW"):
+        raise Unsupported(f"{node.op}: data layout {node.attrs['data_layout']}")
+    geo, groups = geometry(node, rank), node.attrs["groups"]
+    dtype = accumulator(node.dtype)
+    per_group = tirx.floordiv(i64(weight.shape[0]), i64(groups))
+
+    def element(low: Lowering, index: Index, k: Index) -> Expr:
+        n, oc, at = index[0], index[1], index[2:]
+        where, inside = geo.source(data.shape[2:], at, k[1:])
+        ic = k[0]
+        if groups != 1:
+            group = oc if static_dim(per_group) == 1 else tirx.floordiv(oc, per_group)
+            ic = add(mul(group, weight.shape[1]), k[0])
+        w = cast(low.at(weight, [oc, *k]), dtype)
+        source = [n, ic, *where]
+        x, w = same_lanes(cast(_guarded(low, data, source, inside, 0), dtype), w)
+        return x * w
+
+    extents = tuple(weight.shape[1:])
+    return Contraction(
+        extents, dtype, REDUCERS["relax.sum"], element, lambda low, ix, v: cast(v, node.dtype)
+    )
+
+
+def _guarded(
+    low: Lowering, data: Node, at: list[Expr], inside: Expr | None, otherwise: float
+) -> Expr:
+    if inside is None:
+        return low.at(data, at)
+    fill = const(otherwise, data.dtype)
+    return tirx.if_then_else(inside, low.guarded_at(data, at), fill)
+
+
+def _max_pool(node: Node) -> Contraction:
+    data = node.inputs[0]
+    rank = len(data.shape) - 2
+    geo = geometry(node, rank)
+    reducer = REDUCERS["relax.max"]
+
+    def element(low: Lowering, index: Index, k: Index) -> Expr:
+        where, inside = _clipped(node, geo, data, index, k)
+        at = [*index[:2], *where]
+        if inside is None:
+            return low.at(data, at)
+        return tirx.if_then_else(inside, low.guarded_at(data, at), reducer.identity(data.dtype))
+
+    return Contraction(
+        _window(node, rank), data.dtype, reducer, element, lambda low, index, value: value
+    )
+
+
+def _window(node: Node, rank: int) -> tuple[Any, ...]:
+    size = node.attrs["pool_size"]
+    size = (size,) * rank if isinstance(size, int) else size
+    return tuple(i64(s) for s in size)
+
+
+def _clipped(
+    node: Node, geo: WindowGeometry, data: Node, index: Index, k: Index
+) -> tuple[list[Expr], Expr | None]:
+    """As ``geo.source``; with ``ceil_mode`` the last window may overhang without padding."""
+    if node.attrs.get("ceil_mode"):
+        rank = len(geo.strides)
+        geo = WindowGeometry(geo.strides, tuple(p or 0 for p in geo.padding), geo.dilation)
+        where, inside = geo.source(data.shape[2:], index[2:], k)
+        for d in range(rank):
+            test = where[d] < i64(data.shape[2 + d])
+            inside = test if inside is None else tirx.And(inside, test)
+        return where, inside
+    return geo.source(data.shape[2:], index[2:], k)
+
+
+def _avg_pool(node: Node) -> Contraction:
+    data = node.inputs[0]
+    rank = len(data.shape) - 2
+    geo, window = geometry(node, rank), _window(node, rank)
+    dtype = accumulator(data.dtype)
+
+    def element(low: Lowering, index: Index, k: Index) -> Expr:
+        where, inside = _clipped(node, geo, data, index, k)
+        return cast(_guarded(low, data, [*index[:2], *where], inside, 0), dtype)
+
+    def done(low: Lowering, index: Index, value: Expr) -> Expr:
+        if node.attrs.get("count_include_pad"):
+            count = product(window)
+        else:
+            count = product([_taps(geo, data, index, window, d) for d in range(rank)])
+        count = tirx.Cast(dtype, count)
+        mean = value / count if is_float(dtype) else tirx.truncdiv(value, count)
+        return cast(mean, node.dtype)
+
+    return Contraction(window, dtype, REDUCERS["relax.sum"], element, done)
+
+
+def _taps(geo: WindowGeometry, data: Node, index: Index, window: Index, d: int) -> Expr:
+    """How many taps of the window lie inside along spatial dim ``d``, at least 1."""
+    step = i64(geo.dilation[d])
+    first = index[2 + d] * geo.strides[d] - geo.padding[d]
+    skipped = tirx.floordiv(tirx.max(i64(0) - first, i64(0)) + step - 1, step)
+    reach = tirx.min(i64(data.shape[2 + d]) - 1 - first, (window[d] - 1) * step)
+    return tirx.max(tirx.floordiv(reach, step) - skipped + 1, i64(1))
+
+
+_WINDOWS: Mapping[str, Callable[[Node], Contraction]] = {
+    "relax.nn.conv1d": _conv,
+    "relax.nn.conv2d": _conv,
+    "relax.nn.conv3d": _conv,
+    "relax.nn.max_pool1d": _max_pool,
+    "relax.nn.max_pool2d": _max_pool,
+    "relax.nn.max_pool3d": _max_pool,
+    "relax.nn.avg_pool1d": _avg_pool,
+    "relax.nn.avg_pool2d": _avg_pool,
+    "relax.nn.avg_pool3d": _avg_pool,
+}

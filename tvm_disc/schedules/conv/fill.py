@@ -1,0 +1,262 @@
+"""Panels of the im2col matrix, filled by vectors.
+
+The columns of a panel are cut in runs, a run being the part of it that lies in one row of output
+pixels of one image. A run of one tap is, for every input channel, the same few vectors of an input
+row: which lanes lie inside the input is a mask, found once for all channels, so that padding costs
+no copy and no test per element. A stride of two reads two vectors and keeps every other lane.
+Without taps, strides and padding a whole image is one row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.conv.contraction import geometry
+from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vstore
+from tvm_disc.schedules.gemm.pack import cast
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.tir.builder import Block, Buffer, const, first_lanes, i64, masked_load
+from tvm_disc.tir.index import add, mul, product
+
+Expr: TypeAlias = Any
+
+_MOST_STRIDE = 2
+
+
+def can_fill(node: Node) -> bool:
+    """Whether :class:`PanelFill` knows the stride of a convolution."""
+    rank = len(node.shape) - 2
+    return geometry(node, rank).strides[-1] <= _MOST_STRIDE
+
+
+def literal_dims(dims: Sequence[Any]) -> list[int]:
+    """Dims that are known to be literals."""
+    known = [static_dim(d) for d in dims]
+    return [d for d in known if d is not None]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Where columns go: row k of the block of channels at ``at + k * width``.
+
+    ``vectors``: in the widest panel.
+    """
+
+    columns: Expr
+    buffer: Buffer
+    at: Expr
+    width: Expr
+    vectors: int
+    lanes: int
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """The compact input of a convolution: its spatial dims, those of the result, and the taps.
+
+    ``lead``: lines of taps that a panel may leave out; they are then outermost in its rows, before
+    the channels. 1: channels are outermost.
+    """
+
+    data: Buffer
+    groups: int
+    channels: int
+    extents: tuple[Any, ...]
+    pixels: tuple[Any, ...]
+    taps: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[int, ...]
+    lead: int = 1
+
+    @staticmethod
+    def of(node: Node, data: Buffer, groups: int, lead: int) -> Source:
+        """The input of a convolution; spatial dims are one if it only mixes channels."""
+        rank = len(node.shape) - 2
+        geo = geometry(node, rank)
+        channels, *taps = literal_dims(node.inputs[1].shape[1:])
+        extents, pixels = tuple(node.inputs[0].shape[2:]), tuple(node.shape[2:])
+        plain = all(t == 1 for t in taps) and all(s == 1 for s in geo.strides)
+        if plain and not any(geo.padding):
+            one = (product(extents),)
+            return Source(data, groups, channels, one, one, (1,), (1,), (1,), (0,))
+        shape = (extents, pixels, tuple(taps))
+        how = (geo.strides, geo.dilation, geo.padding)
+        return Source(data, groups, channels, *shape, *how, lead)
+
+    @property
+    def dense(self) -> bool:
+        """Whether columns are the input's pixels."""
+        return len(self.taps) == 1 and self.taps[0] == 1 and not any(self.padding)
+
+    @property
+    def inner(self) -> int:
+        """Taps of one line of those that may be left out."""
+        return math.prod(self.taps) // self.lead
+
+    @property
+    def plane(self) -> Expr:
+        """Elements of one channel of one image."""
+        return product(self.extents)
+
+
+class PanelFill:
+    """Emits the filling of one panel, of lines of taps (first, count)."""
+
+    def __init__(
+        self, source: Source, low: Lowering, block: Block, panel: Panel, taps: tuple[Expr, Expr]
+    ) -> None:
+        self.source, self.low, self.b, self.panel, self.taps = source, low, block, panel, taps
+
+    def emit(
+        self,
+        place: tuple[Expr, Expr],
+        group: Expr,
+        channels: tuple[Expr, Expr],
+        lines: tuple[Expr, Expr],
+    ) -> None:
+        """Fill rows of ``channels`` (first, count) from the pixel ``place`` (image, pixel) on.
+
+        Columns are pixels of the ``lines`` [begin, end) of every image.
+        """
+        b, source, panel = self.b, self.source, self.panel
+        image, pixel = place
+        self._clear_last(channels[1])
+        width = bind_opaque(b, "width", tirx.max(i64(source.pixels[-1]), i64(1)))
+        first_line, end_line = (bind_opaque(b, "end_line", line) for line in lines)
+        names = ("filled_at", "image_at", "line_at", "start_at")
+        filled_at, image_at, line_at, start_at = cells = [b.alloc(n, 1, "int64") for n in names]
+        line = i64(0)
+        if len(source.pixels) > 1:
+            line = bind_opaque(b, "line", tirx.truncdiv(i64(pixel), width))
+        for cell, value in zip(cells, (i64(0), image, line, pixel - line * width), strict=True):
+            b.store(cell, 0, value)
+        zero = i64(0)
+        with b.loop_while(filled_at[zero] < panel.columns), self.low.scope():
+            image, row = b.bind("image", image_at[zero]), b.bind("row", line_at[zero])
+            start, filled = b.bind("start", start_at[zero]), b.bind("filled", filled_at[zero])
+            run = bind_opaque(b, "run", tirx.min(width - start, panel.columns - filled))
+            where = list(self.low.space.split(row, source.pixels[:-1]))
+            self.low.resolve(where)
+            lead = bind_opaque(b, "lead", add(mul(image, source.groups), group))
+            lead = bind_opaque(b, "lead", lead * source.channels + channels[0])
+            self._run(lead, (where, start, filled, run), channels[1])
+            last = bind_opaque(b, "last", tirx.Select(row + 1 >= end_line, i64(1), i64(0)))
+            b.store(filled_at, 0, filled + run)
+            b.store(image_at, 0, image + last)
+            b.store(line_at, 0, tirx.Select(last > 0, first_line, row + 1))
+            b.store(start_at, 0, zero)
+
+    def _clear_last(self, channels: Expr) -> None:
+        """Zero the lanes beyond the last column: whatever lies there takes part in products."""
+        b, panel = self.b, self.panel
+        rows = channels * self.source.inner * self.taps[1]
+        whole = bind_opaque(b, "whole", tirx.truncdiv(i64(panel.columns), i64(panel.lanes)))
+        done = whole * panel.lanes
+        with b.when(done < i64(panel.columns)), b.loop("zk", rows) as k:
+            zero = const(0, f"{panel.dtype}x{panel.lanes}")
+            vstore(b, panel.buffer, panel.at + k * panel.width + done, panel.lanes, zero)
+
+    def _run(
+        self, lead: Expr, run: tuple[Sequence[Expr], Expr, Expr, Expr], channels: Expr
+    ) -> None:
+        """All taps and channels of one run: (position of the line, first pixel, column, length)."""
+        b, source, panel = self.b, self.source, self.panel
+        where, start, filled, length = run
+        rank = len(source.taps)
+        extents = [*source.taps]
+        begins = [i64(0)] * rank
+        if source.lead > 1:
+            extents[0], begins[0] = self.taps[1], self.taps[0]
+        with ExitStack() as stack:
+            k = [stack.enter_context(b.loop(f"tap{d}", extents[d], begins[d])) for d in range(rank)]
+            inside: Expr = tirx.IntImm("bool", 1)
+            line: Expr = lead
+            for d in range(rank - 1):
+                at = add(mul(where[d], source.strides[d]), mul(k[d], source.dilation[d]))
+                at = bind_opaque(b, "at", at - source.padding[d])
+                inside = tirx.And(inside, tirx.And(at >= 0, at < i64(source.extents[d])))
+                line = line * i64(source.extents[d]) + at
+            first = add(mul(start, source.strides[-1]), mul(k[-1], source.dilation[-1]))
+            first = bind_opaque(b, "first", first - source.padding[len(source.strides) - 1])
+            extent = i64(source.extents[-1])
+            limit = bind_opaque(b, "limit", tirx.Select(inside, extent, i64(0)))
+            base = bind_opaque(b, "base", line * extent + first)
+            tap = self._first_row(k, channels)
+            place, part = (base, tap, filled), (first, limit, length)
+            vectors = bind_opaque(
+                b, "vectors", tirx.truncdiv(length + (panel.lanes - 1), i64(panel.lanes))
+            )
+            most = panel.vectors
+            each: AbstractContextManager[None] = nullcontext()
+            if source.strides[-1] == 1 and most > 1:  # else there are not enough masks
+                with b.when(vectors == most):  # every line of the input is visited once
+                    every = [i64(v) for v in range(most)]
+                    self._vectors(every, place, part, channels, most * panel.lanes)
+                each = b.otherwise()
+            with each, b.loop("v", vectors) as v:
+                self._vectors([v], place, part, channels, panel.width)
+
+    def _vectors(
+        self,
+        vectors: list[Expr],
+        place: tuple[Expr, Expr, Expr],
+        part: tuple[Expr, Expr, Expr],
+        channels: Expr,
+        width: Expr,
+    ) -> None:
+        """Some vectors of a run, for every channel, into a panel of this width."""
+        b, source, panel = self.b, self.source, self.panel
+        base, tap, filled = place
+        to = bind_opaque(b, "to", panel.at + tap * width + filled)
+        lanes, stride = panel.lanes, source.strides[-1]
+        masks = [self._masks(v, part) for v in vectors]
+        plane = bind_opaque(b, "plane", source.plane)
+        step = bind_opaque(b, "step", i64(source.inner * width))
+        picks = [tirx.IntImm("int32", lane * stride) for lane in range(lanes)]
+        with b.loop("c", channels) as c:
+            at, put = base + c * plane, to + c * step
+            for v, (inside, keep) in zip(vectors, masks, strict=True):
+                begin = at + v * (lanes * stride)
+                loads = [masked_load(source.data, begin + s * lanes, m)
+                         for s, m in enumerate(inside)]  # fmt: skip
+                value = loads[0] if stride == 1 else tirx.Shuffle(loads, picks)
+                value = cast(value, panel.dtype, lanes)
+                b.masked_store(panel.buffer, put + v * lanes, value, keep)
+
+    def _first_row(self, k: Sequence[Expr], channels: Expr) -> Expr:
+        """The row of the first channel at taps ``k``."""
+        source = self.source
+        if source.lead == 1:
+            return _position(k, source.taps)
+        before = (k[0] - self.taps[0]) * channels * source.inner
+        return bind_opaque(self.b, "tap_row", before + _position(k[1:], source.taps[1:]))
+
+    def _masks(self, v: Expr, part: tuple[Expr, Expr, Expr]) -> tuple[list[Expr], Expr]:
+        """Lanes of vector ``v`` that lie inside the input, for each load, and inside the run."""
+        b, lanes = self.b, self.panel.lanes
+        first, limit, length = part
+        position = bind_opaque(b, "position", first + v * (lanes * self.source.strides[-1]))
+        inside = []
+        for s in range(self.source.strides[-1]):
+            ahead = position + s * lanes
+            below = first_lanes(tirx.max(i64(0) - ahead, i64(0)), lanes)
+            upto = first_lanes(tirx.max(limit - ahead, i64(0)), lanes)
+            inside.append(b.bind("inside", tirx.And(upto, tirx.Not(below))))
+        return inside, b.bind("keep", first_lanes(length - v * lanes, lanes))
+
+
+def _position(index: Sequence[Expr], dims: Sequence[Any]) -> Expr:
+    """Row-major position of ``index`` in literal ``dims``."""
+    result: Expr = i64(0)
+    for i, d in zip(index, dims, strict=True):
+        result = result * int(d) + i
+    return result

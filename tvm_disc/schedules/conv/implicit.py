@@ -1,0 +1,187 @@
+"""Convolutions as implicit GEMMs: rows are output channels, columns are output pixels.
+
+The im2col matrix exists one packed panel at a time. A panel row is filled run by run, a run being
+the part of it that lies in one row of output pixels: the part of a run inside the input is a copy
+with the convolution's stride, the rest is zero, and no pixel costs a division or a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.conv.contraction import geometry
+from tvm_disc.schedules.conv.fill import can_fill, literal_dims
+from tvm_disc.schedules.conv.macro_kernel import pack_weights
+from tvm_disc.schedules.conv.window import valid_range
+from tvm_disc.schedules.conv.zones import lead_taps
+from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.pack import cast
+from tvm_disc.schedules.kernel import Group
+from tvm_disc.schedules.loops.reducers import accumulator
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.tir.builder import Block, Buffer, const, i64
+from tvm_disc.tir.index import add, mul, product
+
+Expr: TypeAlias = Any
+
+
+@dataclass
+class ConvView:
+    """out[n, oc, pixel] = sum over (ic, taps) of weight[oc, (ic, taps)] * window.
+
+    The batch of the GEMM is (image, group): channels of one group are neighbours, in and out.
+    """
+
+    group: Group
+    node: Node
+
+    @property
+    def sizes(self) -> tuple[Any, Any, Any, Any]:
+        weight = self.node.inputs[1]
+        pixels, batch = product(self.node.shape[2:]), mul(self.node.shape[0], self.groups)
+        channels = i64(literal_dims([weight.shape[0]])[0] // self.groups)
+        return batch, channels, pixels, product(weight.shape[1:])
+
+    @property
+    def groups(self) -> int:
+        """Groups of channels."""
+        return int(self.node.attrs["groups"])
+
+    def _split(self, g: Expr, channel: Expr, per_group: Any) -> tuple[Expr, Expr]:
+        """Image and channel of a channel of batch item ``g``."""
+        if self.groups == 1:
+            return g, channel
+        image = tirx.floordiv(i64(g), i64(self.groups))
+        return image, add(mul(g - image * self.groups, per_group), channel)
+
+    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
+        image, channel = self._split(g, i, self.sizes[1])
+        return [image, channel, *low.space.split(j, self.node.shape[2:])]
+
+    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
+        _, channels, pixels, _ = self.sizes
+        return add((i64(g) * i64(channels) + i) * i64(pixels), j)
+
+    def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
+        weight = self.node.inputs[1]
+        _, channel = self._split(g, i, self.sizes[1])
+        return low.at(weight, [channel, *low.space.split(k, weight.shape[1:])])
+
+    def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
+        """Element (k, j) of the im2col matrix of image ``g``."""
+        data, weight = self.node.inputs
+        rank = len(data.shape) - 2
+        channel, *taps = low.space.split(k, weight.shape[1:])
+        at = low.space.split(j, self.node.shape[2:])
+        where, inside = geometry(self.node, rank).source(data.shape[2:], at, taps)
+        source = [*self._split(g, channel, weight.shape[1]), *where]
+        if inside is None:
+            return low.at(data, source)
+        zero = tirx.const(0, data.dtype)
+        return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
+
+    def packed(self, tile: Any) -> dict[str, tuple[Node, Callable[[Any], Any]]]:
+        weight = self.node.inputs[1]
+        if weight not in self.group.constants:
+            return {}
+        return {
+            "a_packed": (
+                weight,
+                lambda w: macro_kernel.pack_a_constant(
+                    w.reshape(w.shape[0], -1).astype(accumulator(self.node.dtype)), tile
+                ),
+            )
+        }
+
+    def weights(self, dtype: str) -> dict[Node, Callable[[Any], Any]] | None:
+        """How the body of a convolution packs its weights; None if it cannot read them.
+
+        It wants an input that lies as it is, and weights of a literal shape.
+        """
+        data, weight = self.node.inputs
+        if data not in self.group.params or not can_fill(self.node):
+            return None
+        if 0 in literal_dims(weight.shape):
+            return None
+        if weight in self.group.constants:
+            lead = lead_taps(self.node)
+            return {weight: partial(pack_weights, groups=self.groups, dtype=dtype, lead=lead)}
+        return {} if weight in self.group.params and weight.dtype == dtype else None
+
+    def fill(
+        self,
+        low: Lowering,
+        block: Block,
+        g: Expr,
+        k: Expr,
+        j0: Expr,
+        columns: Expr,
+        target: Buffer,
+        at: Expr,
+    ) -> None:
+        """Row ``k`` of the im2col matrix, columns ``[j0, j0 + columns)``, into ``target[at:]``."""
+        rank = len(self.node.shape) - 2
+        width = i64(self.node.shape[-1])
+        weight = self.node.inputs[1]
+        index = low.space.split(k, weight.shape[1:])
+        low.resolve(index)
+        channel, *taps = index
+        done, line = block.alloc("done", 1, "int64"), block.alloc("line", 1, "int64")
+        start = block.alloc("start", 1, "int64")
+        safe = tirx.max(width, i64(1))
+        block.store(done, 0, i64(0))
+        block.store(line, 0, tirx.floordiv(i64(j0), safe))
+        block.store(start, 0, tirx.floormod(i64(j0), safe))
+        first, last = valid_range(self.node, taps[-1], rank)
+        first, last = block.bind("first", first), block.bind("last", last)
+        with block.loop_while(done[i64(0)] < i64(columns)), low.scope():
+            row = block.bind("row", line[i64(0)])
+            ow = block.bind("ow", start[i64(0)])
+            filled = block.bind("filled", done[i64(0)])
+            run = block.bind("run", tirx.min(width - ow, i64(columns) - filled))
+            where = [*low.space.split(row, self.node.shape[2:-1])] if rank > 1 else []
+            inside, source = self._line(low, where, taps)
+            a, z = tirx.max(first, ow), tirx.min(last, ow + run)
+            a = block.bind("a", tirx.Select(inside, tirx.min(a, ow + run), ow + run))
+            z = block.bind("z", tirx.max(tirx.Select(inside, z, a), a))
+            base = block.bind("base", i64(at) + filled - ow)
+            self._zero(block, target, base, ow, a)
+            with low.loop("x", z - a, begin=a) as x:
+                stride, shift = self._last(taps[-1])
+                position = add(mul(x, stride), shift)
+                lead = self._split(g, channel, weight.shape[1])
+                value = low.at(self.node.inputs[0], [*lead, *source, position])
+                low.resolve([value])
+                block.store(target, base + x, cast(value, str(target.dtype)))
+            self._zero(block, target, base, z, ow + run)
+            block.store(done, 0, filled + run)
+            block.store(line, 0, row + 1)
+            block.store(start, 0, i64(0))
+
+    def _zero(self, block: Block, target: Buffer, base: Expr, begin: Expr, end: Expr) -> None:
+        with block.loop("o", end - begin, begin=begin) as o:
+            block.store(target, base + o, const(0, str(target.dtype)))
+
+    def _last(self, tap: Expr) -> tuple[int, Expr]:
+        geo = geometry(self.node, len(self.node.shape) - 2)
+        last = len(geo.strides) - 1
+        return geo.strides[last], mul(tap, geo.dilation[last]) - geo.padding[last]
+
+    def _line(self, low: Lowering, where: list[Expr], taps: list[Expr]) -> tuple[Expr, list[Expr]]:
+        """Whether a line of taps lies inside the input, and its leading spatial position."""
+        data = self.node.inputs[0]
+        geo = geometry(self.node, len(self.node.shape) - 2)
+        inside: Expr = tirx.IntImm("bool", 1)
+        source: list[Expr] = []
+        for d, position in enumerate(where):
+            at = add(mul(position, geo.strides[d]), mul(taps[d], geo.dilation[d])) - geo.padding[d]
+            at = low.settle("line", at)
+            source.append(at)
+            inside = tirx.And(inside, tirx.And(at >= 0, at < i64(data.shape[2 + d])))
+        return low.settle("inside", inside), source

@@ -1,0 +1,458 @@
+"""The body of a convolution as an implicit GEMM: output channels by output pixels.
+
+A task is a group of row blocks (output channels) against a group of panels (output pixels) of one
+item: an image and a group of channels, or, where images are small, a group of channels of all
+images at once, so that no image ends in a panel of few columns. The im2col matrix exists one block
+of input channels at a time: the panels of that block stay in the second-level cache while every
+row block of weights passes by once; sums rest in scratch between blocks. Weights lie in memory in
+the order in which they are used, and each call of a kernel fetches a share of the next one's. Where
+all weights of a task fit beside it, panels are filled and used one by one instead, and what is
+fetched ahead is the next panel's input.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.conv.fill import Panel, PanelFill, Source
+from tvm_disc.schedules.conv.tail import Tail, tail_columns
+from tvm_disc.schedules.conv.zones import Places, lead_taps, more_panels, tails
+from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, bind_opaque, vload
+from tvm_disc.schedules.gemm.partition import Index, cdiv, div, known, least, most
+from tvm_disc.schedules.gemm.tile import GemmTile, packed_row_elems
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.tir.builder import Block, Buffer, call, either, i64, prefetch
+from tvm_disc.tir.index import add, mul, product
+
+Expr: TypeAlias = Any
+Store = Callable[..., Any]
+
+_DEPTH = 512  # rows of the im2col matrix that exist at a time
+_SMALL_IMAGE = 512  # images of fewer pixels share panels
+_ROW_BLOCKS = 5  # a task has up to so many times the row blocks of a product's
+_LEAST_BLOCKS = 4  # row blocks for which a panel is worth filling
+
+
+def depth_of(channels: int, taps: int) -> int:
+    """Input channels in a block of the im2col matrix; blocks are near-equal."""
+    turns = -(-channels // max(1, _DEPTH // taps))
+    return -(-channels // turns)
+
+
+def pack_weights(w: Any, groups: int, dtype: str, lead: int) -> Any:
+    """``w[out, in / groups, taps...]`` as ``[group, block of in, out / groups, row]``.
+
+    A row is a block's channels and taps, zero padded to an odd number of cache lines; where panels
+    may leave out lines of taps, their number ``lead`` is outermost in it.
+    """
+    outs, channels = w.shape[0] // groups, w.shape[1]
+    taps = math.prod(w.shape[2:])
+    per = depth_of(channels, taps)
+    row = packed_row_elems(per * taps, np.dtype(dtype).itemsize)
+    blocks = -(-channels // per)
+    out = np.zeros((groups, blocks, outs, row), dtype)
+    source = w.reshape(groups, outs, channels, lead, taps // lead)
+    for k in range(blocks):
+        part = source[:, :, k * per : (k + 1) * per].swapaxes(2, 3).reshape(groups, outs, -1)
+        out[:, k, :, : part.shape[2]] = part
+    return out
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """Sizes of a convolution; those of its weights are literal, per group of channels.
+
+    ``lead`` of the taps are lines that a panel may leave out, see :mod:`conv_zones`.
+    """
+
+    groups: int
+    outs: int
+    channels: int
+    taps: int
+    images: Expr
+    pixels: Expr
+    rows: Expr
+    lead: int
+
+    @staticmethod
+    def of(node: Node, groups: int, packed: bool) -> ConvShape:
+        """The sizes of a convolution with weights of a literal shape."""
+        outs, channels, *taps = (int(static_dim(d) or 0) for d in node.inputs[1].shape)
+        images, pixels, rows = node.shape[0], product(node.shape[2:]), node.shape[2]
+        lead = lead_taps(node) if packed else 1
+        size = (outs // groups, channels, math.prod(taps), images, pixels, rows, lead)
+        return ConvShape(groups, *size)
+
+    @property
+    def depth(self) -> int:
+        """Rows of the im2col matrix."""
+        return self.channels * self.taps
+
+    @property
+    def known_columns(self) -> int | None:
+        """Columns of one item, as far as they are known: small images lie side by side."""
+        images, pixels = known(self.images), known(self.pixels)
+        if not isinstance(pixels, int):
+            return None
+        together = isinstance(images, int) and pixels < _SMALL_IMAGE
+        return pixels * max(images, 1) if together else pixels
+
+
+class ConvCut:
+    """How the work is cut; ``keep`` names what is not literal.
+
+    Weights of a task of up to ``near_bytes`` stay near the core beside a panel.
+    """
+
+    def __init__(
+        self,
+        shape: ConvShape,
+        tile: GemmTile,
+        itemsize: int,
+        threads: int,
+        near_bytes: int,
+        keep: Callable[[str, Index], Index] = lambda _name, value: value,
+    ) -> None:
+        self.per = depth_of(shape.channels, shape.taps)
+        self.k_blocks = -(-shape.channels // self.per)
+        self.depth = self.per * shape.taps
+        self.row = packed_row_elems(self.depth, itemsize)
+        self.blocks = -(-shape.outs // tile.m_r)
+        self.base_rows, self.extra_rows = divmod(shape.outs, self.blocks)
+        groups_m = -(-self.blocks // (tile.m_blocks * _ROW_BLOCKS))
+        most_blocks = -(-self.blocks // groups_m)
+        near = most_blocks * tile.m_r * self.row * itemsize <= near_bytes
+        self.one_by_one = self.k_blocks == 1 and near
+        # Sizes of the grid of tasks, at run time.
+        images, pixels = known(shape.images), known(shape.pixels)
+        if isinstance(images, int) and images == 1:
+            self.shared: Index = 1
+        elif isinstance(images, int) and isinstance(pixels, int):
+            self.shared = images if pixels < _SMALL_IMAGE else 1
+        else:
+            small = i64(pixels) < _SMALL_IMAGE
+            self.shared = keep("shared", tirx.Select(small, tirx.max(i64(images), i64(1)), i64(1)))
+        self.columns = keep("columns", mul(pixels, self.shared))
+        self.items = keep("items", div(images, self.shared) * shape.groups)
+        self.panels = keep("panels", cdiv(self.columns, tile.n_r))
+        self.groups_n = keep("groups_n", cdiv(self.panels, tile.n_panels))
+        added = more_panels(shape.lead, shape.rows)
+        self.per_n = keep("per_n", cdiv(self.panels + added, most(self.groups_n, 1)))
+        # Where columns are too few for the threads, rows are cut further.
+        wanted = cdiv(threads, most(self.items * self.groups_n, 1))
+        finest = -(-self.blocks // _LEAST_BLOCKS)
+        self.groups_m = keep("groups_m", most(groups_m, least(wanted, finest)))
+        self.per_m = keep("per_m", cdiv(self.blocks, self.groups_m))
+        # Scratch: sums, then panels. A panel is as wide as the vectors that it needs.
+        vectors = cdiv(self.columns, tile.lanes) * tile.lanes
+        self.width = keep("width", least(vectors, tile.n_r))
+        self.tile_elems = keep("tile_elems", self.width * tile.m_r)
+        held = 1 if self.k_blocks == 1 else self.per_m * self.per_n
+        self.panels_at = keep("panels_at", cdiv(self.tile_elems * held, 16) * 16)
+        self.panel_elems = self.depth * tile.n_r
+        across = self.width
+        if not self.one_by_one:
+            across = least(vectors + added * (2 * tile.n_r), self.per_n * tile.n_r)
+        columns = None if isinstance(added, int) and added else known(self.columns)
+        self.tail = tail_columns(tile, self.base_rows, columns)
+        self.tail_at = keep("tail_at", self.panels_at + cdiv(across * self.depth, 16) * 16)
+        rest = self.columns - div(self.columns, tile.n_r) * tile.n_r
+        narrow = tails(self.tail, rest, shape.lead, shape.rows)
+        self.elems = self.tail_at + Tail.elems(self.tail, narrow, self.depth, tile, itemsize)
+
+    @property
+    def tasks(self) -> Index:
+        """Independent tasks."""
+        return self.items * self.groups_n * self.groups_m
+
+
+@dataclass
+class ConvOperands:
+    """Where a convolution reads and how a finished sum leaves.
+
+    ``weights`` is packed (:func:`pack_weights`) if ``packed``, else as it lies. ``store`` and
+    ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm.partition.GemmSpec`; they touch
+    ``writes`` and ``reads``, which lie like the result.
+    """
+
+    node: Node
+    data: Buffer
+    weights: Buffer
+    packed: bool
+    store: Store
+    store_vector: Store
+    writes: list[Buffer]
+    reads: list[Buffer]
+
+
+class ConvBody:
+    """Emits tasks ``[lo, hi)`` of one convolution into ``block``."""
+
+    def __init__(
+        self,
+        operands: ConvOperands,
+        shape: ConvShape,
+        tile: GemmTile,
+        cut: Callable[[Callable[[str, Index], Index]], ConvCut],
+        dtype: str,
+        kernels: MicroKernels,
+        low: Lowering,
+        block: Block,
+        scratch: Buffer,
+    ) -> None:
+        self.ops, self.shape, self.tile, self.dtype = operands, shape, tile, dtype
+        self.kernels, self.low, self.b, self.scratch = kernels, low, block, scratch
+        self.cut = cut(self._bind)
+        self.source = Source.of(operands.node, operands.data, shape.groups, shape.lead)
+        grid = (self.cut.shared, self.cut.columns, self.cut.panels)
+        of_all = {"rows": self.cut.base_rows}
+        self.places = Places(block, self._bind, self.source, tile, self.cut.tail, grid, of_all)
+        sizes = (self.cut.tail, self.cut.depth, self.cut.width)
+        at = (scratch, self.cut.tail_at)
+        self.tail = Tail(block, self._bind, kernels, tile, dtype, *sizes, *at)
+
+    def _bind(self, name: str, value: Index) -> Index:
+        return value if isinstance(value, int) else bind_opaque(self.b, name, value)
+
+    def emit(self, lo: Expr, hi: Expr) -> None:
+        """All tasks of the range."""
+        b, cut, places = self.b, self.cut, self.places
+        per = self._bind("panels_per", cdiv(places.panels, most(cut.groups_n, 1)))
+        with b.loop("task", hi - lo, lo) as task:
+            rest = self._bind("rest", div(task, cut.groups_m))
+            gm = self._bind("gm", task - rest * cut.groups_m)
+            item = self._bind("item", div(rest, cut.groups_n))
+            panel0 = self._bind("panel0", (rest - item * cut.groups_n) * per)
+            panels = self._bind("n_panels", least(per, places.panels - panel0))
+            first = self._bind("first_block", gm * cut.per_m)
+            blocks = self._bind("n_blocks", least(cut.per_m, cut.blocks - first))
+            self.image, self.group = item, i64(0)
+            if self.shape.groups > 1:
+                self.image = self._bind("image", div(item, self.shape.groups))
+                self.group = self._bind("group", item - self.image * self.shape.groups)
+            places.locate(panel0, panels, self.image)
+            if cut.one_by_one:
+                with b.loop("p", panels) as p:
+                    self._fill(p, i64(0), i64(0))
+                    with b.loop("blk", blocks) as blk:
+                        self._tile(p, (first, blk, blocks), i64(0))
+                return
+            with b.loop("kb", cut.k_blocks) as kb:
+                with b.loop("p", panels) as p:
+                    self._fill(p, p * cut.panel_elems, kb)
+                with b.loop("blk", blocks) as blk, b.loop("p", panels) as p:
+                    self._tile(p, (first, blk, blocks), kb)
+
+    # --- panels -----------------------------------------------------------------------------
+
+    def _vectors(self, columns: Expr) -> Expr:
+        return self._bind("vectors", cdiv(columns, self.tile.lanes))
+
+    def _channels(self, kb: Expr) -> tuple[Expr, Expr]:
+        """The first channel of K block ``kb``, and how many there are."""
+        first = self._bind("first_channel", kb * self.cut.per)
+        if self.shape.channels % self.cut.per == 0:
+            return first, i64(self.cut.per)
+        return first, self._bind("n_channels", least(self.cut.per, self.shape.channels - first))
+
+    def _fill(self, slot: Expr, at: Expr, kb: Expr) -> None:
+        """The rows of K block ``kb`` of one panel."""
+        cut, tile, places = self.cut, self.tile, self.places
+        channels, taps = self._channels(kb), places.taps(slot)
+        columns = places.columns(slot)
+        target = Panel(
+            columns=columns,
+            buffer=self.scratch,
+            at=self._bind("fill_at", at + cut.panels_at),
+            width=self._bind("panel_width", self._vectors(columns) * tile.lanes),
+            vectors=tile.vectors,
+            lanes=tile.lanes,
+            dtype=self.dtype,
+        )
+        fill = PanelFill(self.source, self.low, self.b, target, taps)
+        place = (places.image(slot), places.pixel(slot))
+        fill.emit(place, self.group, channels, places.lines(slot))
+        if cut.tail:
+            with self.b.when(columns <= cut.tail):
+                depth = self._bind("tail_depth", channels[1] * self.source.inner * taps[1])
+                self.tail.take(slot - places.rank(slot), target.at, depth)
+
+    # --- register tiles ----------------------------------------------------------------------
+
+    def _tile(self, slot: Expr, block_at: tuple[Expr, Expr, Expr], kb: Expr) -> None:
+        """One row block against one panel, for one K block."""
+        b, cut, tile, places = self.b, self.cut, self.tile, self.places
+        first, blk, _ = block_at
+        r = self._bind("r", first + blk)
+        i0 = self._bind("i0", r * cut.base_rows + least(r, cut.extra_rows))
+        # From memory: with a number that it knows LLVM writes all rows of the epilogue out and
+        # keeps an address for each from one register tile to the next.
+        rows = places.of_all("rows", slot)
+        if cut.extra_rows:
+            rows = rows + tirx.Select(r < cut.extra_rows, i64(1), i64(0))
+        rows = self._bind("rows", rows)
+        columns = places.columns(slot)
+        line = self._bind("tap_line", self._channels(kb)[1] * self.source.inner)
+        first_tap, taps = places.taps(slot)
+        depth = self._bind("depth", line * taps)
+        sums: Expr = i64(0)
+        if cut.k_blocks > 1:
+            sums = self._bind("sums", (blk * cut.per_n + slot) * cut.tile_elems)
+        held = i64(0) if cut.one_by_one else slot
+        b_at = self._bind("b_at", cut.panels_at + held * cut.panel_elems)
+        a_at, lda = self._weights(i0, kb)
+        ahead, step = self._ahead(slot, block_at, (a_at, lda, rows), depth)
+        a_at = self._bind("a_at", a_at + first_tap * line)
+        form = KernelForm(ahead=True, tight=True)
+        counts = (cut.base_rows, cut.base_rows + 1) if cut.extra_rows else (cut.base_rows,)
+        vectors = tuple(range(1, tile.vectors + 1))
+        run = self.kernels.dispatcher(tile, self.dtype, counts, vectors, form)
+        operands = (self.ops.weights[a_at], self.scratch[b_at], self.scratch[sums])
+        with b.when(kb == cut.k_blocks - 1) if cut.k_blocks > 1 else nullcontext():
+            self._fetch(slot, (i0, rows), columns)
+        sizes = (depth, lda, tile.n_r, cut.width, kb, step, rows, self._vectors(columns))
+        with b.when(columns > cut.tail) if cut.tail else nullcontext():
+            b.eval(call(run, *map(tirx.address_of, operands), ahead, *map(i64, sizes)))
+        if cut.tail:
+            with b.when(columns <= cut.tail):
+                weights = (self.ops.weights, a_at, lda)
+                number = slot - places.rank(slot)
+                self.tail.multiply(number, weights, rows, depth, (sums, kb))
+        if cut.k_blocks == 1:
+            self._finish(slot, (i0, rows), columns, sums)
+            return
+        with b.when(kb == cut.k_blocks - 1):
+            self._finish(slot, (i0, rows), columns, sums)
+
+    def _weights(self, i0: Expr, kb: Expr) -> tuple[Expr, int]:
+        """Where row ``i0`` of a K block begins, and how far rows are apart."""
+        cut, shape = self.cut, self.shape
+        if self.ops.packed:
+            at = ((self.group * cut.k_blocks + kb) * shape.outs + i0) * cut.row
+            return self._bind("a_at", at), cut.row
+        at = (self.group * shape.outs + i0) * shape.depth + kb * cut.depth
+        return self._bind("a_at", at), shape.depth
+
+    def _ahead(
+        self,
+        slot: Expr,
+        block_at: tuple[Expr, Expr, Expr],
+        strip: tuple[Expr, int, Expr],
+        depth: Expr,
+    ) -> tuple[Expr, Expr]:
+        """What to fetch at the first K step, and the distance to the next step's."""
+        at, lda, rows = strip
+        source, weights, places = self.source, self.ops.weights, self.places
+        if not self.cut.one_by_one or not source.dense:
+            # The weights of the next row block, a share with each panel.
+            size = self._bind("strip", rows * lda)
+            share = self._bind("share", cdiv(size, places.wide))
+            step = self._bind("step", div(share + depth, most(depth, 1)))
+            start = self._bind("ahead", at + size + places.rank(slot) * share)
+            return tirx.address_of(weights[start]), step
+        # For the next panel: a row block fetches one line of every channel of the input, and then
+        # of as many rows of what the epilogue touches as there are steps of K.
+        _, blk, _ = block_at
+        line = max(1, 64 // np.dtype(str(self.ops.data.dtype)).itemsize)
+        n_r, channels, outs = self.tile.n_r, self.shape.channels, self.shape.outs
+        image, pixel = places.image(slot), places.pixel(slot)
+        item = self._bind("item", image * self.shape.groups + self.group)
+        lines = n_r // line
+        mine = self._bind("mine", tirx.Select(blk <= lines, i64(1), i64(0)))
+        plane = source.plane
+        at = item * channels * plane + pixel + n_r + mine * blk * line
+        address, step = tirx.address_of(self.ops.data[self._bind("ahead", at)]), mine * plane
+        # A panel narrower than a line has no further line to fetch of a row.
+        chunks = -(-outs // channels) if lines and channels <= outs else 0
+        beside = [x for x in (*self.ops.writes, *self.ops.reads) if x.dtype == self.ops.data.dtype]
+        for number, buffer in enumerate(beside if chunks else ()):
+            job = self._bind("job", blk - (lines + 1 + number * lines * chunks))
+            chunk = self._bind("chunk", div(job, lines))
+            row = item * outs + chunk * channels
+            at = row * plane + pixel + n_r + (job - chunk * lines) * line
+            other = tirx.address_of(buffer[self._bind("ahead", at)])
+            here = tirx.all(job >= 0, job < lines * chunks)
+            address = either(here, other, address)
+            step = tirx.Select(here, plane, step)
+        return address, self._bind("step", step)
+
+    # --- results ----------------------------------------------------------------------------
+
+    def _fetch(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr) -> None:
+        """Ask for what the epilogue will touch, before the products: its rows are pages apart.
+
+        Of a panel that images share only the first image's part is fetched; small images are near.
+        """
+        b, tile, (i0, rows) = self.b, self.tile, i_rows
+        image, pixel = self.places.image(slot), self.places.pixel(slot)
+        g = self._bind("g", add(mul(image, self.shape.groups), self.group))
+        last = self._bind("last", i64(columns) - 1)
+        with b.loop("fi", rows) as fi:
+            i = self._bind("i", i0 + fi)
+            row = self._bind("row", (g * self.shape.outs + i) * i64(self.shape.pixels) + pixel)
+            for e in (*range(0, tile.n_r, tile.lanes), last):
+                for buffers, to_write in ((self.ops.writes, True), (self.ops.reads, False)):
+                    for buffer in buffers:
+                        b.eval(prefetch(buffer, row + e, to_write))
+
+    def _finish(self, slot: Expr, i_rows: tuple[Expr, Expr], columns: Expr, sums: Expr) -> None:
+        """Hand the sums of one register tile to the stores, image by image."""
+        b = self.b
+        image, pixel = self.places.image(slot), self.places.pixel(slot)
+        begin, end = self.places.bounds(slot)
+        if isinstance(self.cut.shared, int) and self.cut.shared == 1:
+            self._finish_image(image, pixel, i_rows, (i64(0), columns), sums)
+            return
+        names = ("done_at", "image_at", "pixel_at")
+        done_at, image_at, pixel_at = (b.alloc(n, 1, "int64") for n in names)
+        for cell, value in ((done_at, i64(0)), (image_at, image), (pixel_at, pixel)):
+            b.store(cell, 0, value)
+        zero = i64(0)
+        with b.loop_while(done_at[zero] < columns), self.low.scope():
+            done, image = b.bind("done", done_at[zero]), b.bind("image", image_at[zero])
+            pixel = b.bind("pixel", pixel_at[zero])
+            size = self._bind("size", tirx.min(columns - done, end - pixel))
+            self._finish_image(image, pixel, i_rows, (done, size), sums)
+            b.store(done_at, 0, done + size)
+            b.store(image_at, 0, image + 1)
+            b.store(pixel_at, 0, begin)
+
+    def _finish_image(
+        self,
+        image: Expr,
+        pixel: Expr,
+        i_rows: tuple[Expr, Expr],
+        run: tuple[Expr, Expr],
+        sums: Expr,
+    ) -> None:
+        """Columns ``run`` (first, count) of a register tile, which are neighbours in one image."""
+        b, tile = self.b, self.tile
+        i0, rows = i_rows
+        begin, count = run
+        g = self._bind("g", add(mul(image, self.shape.groups), self.group))
+        with b.loop("ei", rows) as ei:
+            i = self._bind("i", i0 + ei)
+            row = self._bind("sum_row", sums + ei * self.cut.width + begin)
+
+            def scalar(e: Expr) -> None:
+                self.ops.store(b, g, i, pixel + e, self.scratch[row + e])
+
+            whole = self._bind("whole", div(count, tile.lanes))
+            with b.loop("ev", whole) as ev:
+                jv = self._bind("jv", ev * tile.lanes)
+                values = b.bind("values", vload(self.scratch, row + jv, tile.lanes))
+                j = b.bind("j", pixel + jv)
+                if not self.ops.store_vector(b, g, i, j, tile.lanes, values):
+                    with b.loop("es", tile.lanes) as es:
+                        scalar(jv + es)
+            rest = self._bind("rest_cols", whole * tile.lanes)
+            with b.loop("et", count - rest) as et:
+                scalar(rest + et)

@@ -1,0 +1,118 @@
+"""A convolution's last panel, if it has few columns: inner products along K.
+
+An image of 7 x 7 pixels is a panel of three vectors and one pixel. A register tile would spend a
+third of a whole one on that pixel; inner products of a row of weights and the pixel's column spend
+a twelfth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tvm import tirx
+
+from tvm_disc.schedules.gemm.inner import inner_kernel
+from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, vload, vstore
+from tvm_disc.schedules.gemm.partition import Index, cdiv
+from tvm_disc.schedules.gemm.tile import GemmTile, packed_row_elems
+from tvm_disc.tir.builder import Block, Buffer, Expr, call, i64
+
+_ROWS = 4  # of a tile of inner products; as many columns as then fill a vector with sums
+
+
+def tail_columns(tile: GemmTile, rows: int, columns: Index) -> int:
+    """A panel of at most so many columns is a tail; 0 where there is none, whatever the shape."""
+    most = tile.lanes // _ROWS
+    if rows < _ROWS or (isinstance(columns, int) and not 0 < columns % tile.n_r <= most):
+        return 0
+    return most
+
+
+@dataclass
+class Tail:
+    """The columns of a narrow panel, at most ``most``: transposed and multiplied.
+
+    In ``scratch`` at ``at`` lie the sums of a tile, and after them the columns, each contiguous
+    along K, of every panel that is a tail. Rows of the register tiles that sums end in are
+    ``width`` apart.
+    """
+
+    b: Block
+    bind: Callable[[str, Index], Index]
+    kernels: MicroKernels
+    tile: GemmTile
+    dtype: str
+    most: int
+    depth: int
+    width: Index
+    scratch: Buffer
+    at: Index
+
+    @staticmethod
+    def elems(most: int, tails: Index, depth: int, tile: GemmTile, itemsize: int) -> Index:
+        """Elements of scratch for so many narrow panels."""
+        if most == 0:
+            return 0
+        columns = tails * (most * packed_row_elems(depth, itemsize))
+        sums = _sum_elems(most, tile)
+        if isinstance(tails, int):
+            return sums + columns if tails else 0
+        return tirx.Select(tails > 0, i64(columns) + sums, i64(0))
+
+    @property
+    def _row(self) -> int:
+        itemsize = tirx.const(0, self.dtype).ty.dtype.bits // 8
+        return packed_row_elems(self.depth, itemsize)
+
+    def take(self, number: Expr, panel: Expr, depth: Expr) -> None:
+        """Transpose the panel at ``panel``, a vector wide; zeros stand beyond its columns."""
+        b, lanes = self.b, self.tile.lanes
+        first = self.bind("first_column", self._columns(number))
+        with b.loop("tk", depth) as k:
+            for j in range(self.most):
+                value = self.scratch[panel + k * lanes + j]
+                b.store(self.scratch, first + j * self._row + k, value)
+
+    def _columns(self, number: Expr) -> Expr:
+        """Where the columns of a tail begin."""
+        return i64(self.at) + _sum_elems(self.most, self.tile) + number * (self.most * self._row)
+
+    def multiply(
+        self,
+        number: Expr,
+        weights: tuple[Buffer, Expr, Index],
+        rows: Expr,
+        depth: Expr,
+        into: tuple[Expr, Expr],
+    ) -> None:
+        """Sums of ``rows`` of weights (buffer, begin, distance) with the tail.
+
+        They go to the tile at ``into[0]``, and are added to what is there if
+        ``into[1]`` is not 0. The last tile of rows overlaps the one before it.
+        """
+        b, lanes, most = self.b, self.tile.lanes, self.most
+        buffer, begin, distance = weights
+        key = ("inner", self.dtype, lanes, _ROWS)
+        run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, self.dtype, lanes, _ROWS))
+        sums, columns = i64(self.at), self.bind("tail_columns", self._columns(number))
+        with b.loop("tq", cdiv(rows, _ROWS)) as q:
+            i = self.bind("i", tirx.min(q * _ROWS, i64(rows) - _ROWS))
+            places = (buffer[begin + i * distance], self.scratch[columns],
+                      self.scratch[sums + i * most])  # fmt: skip
+            sizes = (depth, distance, self._row, most)
+            b.eval(call(run, *map(tirx.address_of, places), *map(i64, sizes)))
+        at, more = into
+        with b.loop("tr", rows) as r:
+            value = vload(self.scratch, sums + r * most, most)
+            put = self.bind("put", at + r * self.width)
+            with b.when(more == 0):
+                vstore(b, self.scratch, put, most, value)
+            with b.when(more != 0):
+                vstore(b, self.scratch, put, most, value + vload(self.scratch, put, most))
+
+
+def _sum_elems(most: int, tile: GemmTile) -> int:
+    """Elements of a tile's sums; whole lines of cache for any type."""
+    return -(-most * tile.m_r // 16) * 16

@@ -1,0 +1,1 @@
+"""Which variant runs for which shape: variants, costs, decision trees, learning."""

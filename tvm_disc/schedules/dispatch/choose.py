@@ -1,0 +1,218 @@
+"""Which variants a kernel keeps and when each runs: a decision tree from a table of costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.nodes import static_dim
+from tvm_disc.schedules.dispatch import tree as trees
+from tvm_disc.schedules.dispatch.cost import cost_table
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate, sample, with_likely
+from tvm_disc.schedules.dispatch.tree import Split, Tree
+from tvm_disc.schedules.dispatch.tree_fit import Limits, grow, keep, losses
+from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.group import Group
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64, storage_dtype
+from tvm_disc.tir.index import mul, product
+
+Expr: TypeAlias = Any
+
+LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
+UNMEASURED = Limits(gain=0.02, split_gain=0.0003, depth=8, run_gain=0.00025)  # a model may err
+REMAINDERS = (16,)  # d % r of every dim
+WASTED_THREADS = 24.0  # times that a loss counts more which threads make
+
+
+@dataclass
+class Choice:
+    """The variants a kernel keeps and the tree that picks among them.
+
+    Attributes:
+        variants: kept; the first safe one serves where another's needs are not met.
+        tree: over ``features``, by number; its leaves are numbers of ``variants``.
+        features: (expression, text).
+    """
+
+    variants: list[Variant]
+    tree: Tree
+    features: list[tuple[Expr, str]] = field(default_factory=list)
+
+    def text(self) -> str:
+        """The tree as nested questions."""
+        return trees.show(self.tree, [t for _, t in self.features], [str(v) for v in self.variants])
+
+    def to_json(self) -> dict[str, Any]:
+        """The tree as plain values."""
+        names = [t for _, t in self.features]
+        return trees.to_json(self.tree, names, [v.to_json() for v in self.variants])
+
+
+def group_features(
+    group: Group, variants: Sequence[Variant], solver: Solver
+) -> list[tuple[Expr, str]]:
+    """What a tree may ask: dims, their products, what templates name, remainders."""
+    symbols = group.symbols()
+    exprs: list[Expr] = list(symbols)
+    for variant in variants:
+        plan = variant.plan
+        exprs += [*plan.features, *(() if plan.stages else (plan.tasks, plan.work))]
+    pairs = [(a, b) for k, a in enumerate(symbols) for b in symbols[k + 1 :]]
+    exprs += [made for pair in pairs for made in (product(pair), tirx.min(*pair))]
+    exprs += [s % r for s in symbols for r in REMAINDERS]
+    found: dict[str, Expr] = {}
+    for expr in exprs:
+        if static_dim(expr) is None:
+            found.setdefault(str(expr), expr)
+    return [(expr, text) for text, expr in found.items()]
+
+
+def table(values: Sequence[tuple[Expr, str]], points: Points, count: int) -> Values:
+    """The features at every point, a column for each."""
+    columns = [np.broadcast_to(evaluate(e, points), (count,)) for e, _ in values]
+    return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
+
+
+def analytic(
+    group: Group,
+    variants: Sequence[Variant],
+    solver: Solver,
+    model: CostModel,
+    limits: Limits = UNMEASURED,
+) -> Choice:
+    """The choice that the analytical model makes over everything the facts allow."""
+    if len(variants) == 1:
+        return Choice(list(variants), trees.Leaf(0))
+    symbols = group.symbols()
+    try:
+        size = sum_of(product(n.shape) for n in (*group.params, *group.outputs))
+        points, weights = with_likely(sample(symbols, solver, size, LARGEST_TENSOR), solver)
+        count = len(weights)
+        features = group_features(group, variants, solver)
+        asked = table(features, points, count)
+        costs = cost_table(list(variants), points, count, model)
+        costs[:, [not v.plan.guessed for v in variants]] = np.inf
+    except Unsupported:
+        return _by_work(variants, model)
+    return fit(variants, features, asked, costs, weights, solver, limits)
+
+
+def _by_work(variants: Sequence[Variant], model: CostModel) -> Choice:
+    """Where dims cannot be sampled: the first plan, on all threads if there is work for them."""
+    plan = variants[0].plan
+    runs = [v for v in variants if v.plan is plan]
+    if len(runs) == 1 or static_dim(plan.work) is not None:
+        return Choice(runs[:1], trees.Leaf(0))
+    enough = int(2 * model.wake_ns / model.op_ns)
+    asked = [(plan.work, str(plan.work))]
+    return Choice(runs[:2], trees.Split(0, enough, trees.Leaf(0), trees.Leaf(1)), asked)
+
+
+def fit(
+    variants: Sequence[Variant],
+    features: list[tuple[Expr, str]],
+    asked: Values,
+    costs: Values,
+    weights: Values,
+    solver: Solver,
+    limits: Limits,
+) -> Choice:
+    """The choice for a table of costs (points x variants) and of features (points x features)."""
+    if not any(v.safe for v in variants):
+        raise Unsupported("every variant rests on facts that may not hold")
+    loss = _wary(losses(costs, weights), variants)
+    best: tuple[float, list[int]] | None = None
+    for layout in dict.fromkeys(v.plan.layout for v in variants):
+        usable = np.array([v.plan.layout == layout for v in variants])
+        safe = usable & np.array([v.safe for v in variants])
+        if not safe.any():
+            continue
+        kept = keep(np.where(usable, loss, 1e6), safe, limits)
+        left = float(np.round(loss[:, kept].min(axis=1).sum(), 9))
+        if best is None or left < best[0]:
+            best = (left, kept)
+    assert best is not None
+    kept = best[1]
+    tree = grow(loss[:, kept], asked, limits)
+    if limits.run_gain is not None:
+        kept = _with_runs(kept, variants)
+        once = replace(limits, depth=1, split_gain=limits.run_gain)
+        tree = _by_run(tree, variants, kept, (loss, asked), once)
+    tree = prune_proved(tree, features, solver)
+    used = trees.leaves(tree)
+    needed = used if any(variants[kept[k]].safe for k in used) else sorted({0, *used})
+    numbers = {k: i for i, k in enumerate(needed)}
+    picked = [variants[kept[k]] for k in needed]
+    return Choice(picked, trees.renumber(tree, numbers), features)
+
+
+def _wary(loss: Values, variants: Sequence[Variant]) -> Values:
+    """The loss with more for threads where one is as fast: each takes its own scratch memory, and
+    a question that cannot be asked exactly had better err on the other side."""
+    serial = {id(v.plan): k for k, v in enumerate(variants) if v.run.parts == 1}
+    result: Values = loss.copy()
+    for k, variant in enumerate(variants):
+        alone = loss[:, serial.get(id(variant.plan), k)]
+        result[:, k] += WASTED_THREADS * np.maximum(np.minimum(loss[:, k], 1.0) - alone, 0)
+    return result
+
+
+def _with_runs(kept: Sequence[int], variants: Sequence[Variant]) -> list[int]:
+    """``kept``, then the other runs of the same plans."""
+    plans = {id(variants[k].plan) for k in kept}
+    more = (k for k, v in enumerate(variants) if id(v.plan) in plans and k not in kept)
+    return [*kept, *more]
+
+
+def _by_run(
+    tree: Tree,
+    variants: Sequence[Variant],
+    kept: Sequence[int],
+    tables: tuple[Values, Values],
+    once: Limits,
+) -> Tree:
+    """``tree`` with a question more where the run of a leaf's plan depends on it."""
+    loss, asked = tables
+    if isinstance(tree, Split):
+        goes = asked[:, tree.feature] < tree.at
+        below, rest = (
+            _by_run(part, variants, kept, (loss[side], asked[side]), once)
+            for part, side in ((tree.below, goes), (tree.rest, ~goes))
+        )
+        return Split(tree.feature, tree.at, below, rest)
+    plan = variants[kept[tree.variant]].plan
+    own = [i for i, k in enumerate(kept) if variants[k].plan is plan]
+    own.sort(key=lambda i: i != tree.variant)  # ties go to the leaf as it was
+    found = grow(loss[:, [kept[i] for i in own]], asked, once)
+    return trees.renumber(found, dict(enumerate(own)))
+
+
+def prune_proved(tree: Tree, features: Sequence[tuple[Expr, str]], solver: Solver) -> Tree:
+    """The tree without branches that proved facts decide."""
+    below: Callable[[int, int], bool | None] = lambda f, at: solver.known_lt(features[f][0], at)  # noqa: E731
+    return trees.prune(tree, below)
+
+
+def moved_bytes(group: Group) -> Expr:
+    """Bytes of a group's operands and results."""
+    nodes = (*group.params, *group.outputs)
+    return sum_of(
+        mul(product(n.shape), max(1, int(tvm.DataType(storage_dtype(n.dtype)).bits) // 8))
+        for n in nodes
+    )
+
+
+def sum_of(exprs: Any) -> Expr:
+    """The sum of expressions."""
+    total: Expr = i64(0)
+    for e in exprs:
+        total = total + e
+    return total

@@ -1,0 +1,284 @@
+"""Choosing by measured times: a regressor fills the table, a tree is grown on it.
+
+The regressor (gradient-boosted trees, XGBoost) learns the ratio of a measured time to the
+analytical model's, so that without data it is the analytical model. It does so in two parts: how
+far all variants are off at a point, and how each differs from that. The second is what a choice
+rests on, and what disturbed all of a point's times alike does not touch it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from tvm import tirx
+
+from tvm_disc.errors import BadInput
+from tvm_disc.schedules.dispatch import tree as trees
+from tvm_disc.schedules.dispatch.choose import (
+    Choice,
+    analytic,
+    fit,
+    group_features,
+    prune_proved,
+    table,
+)
+from tvm_disc.schedules.dispatch.cost import cost_table
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.sampling import Values, spread
+from tvm_disc.schedules.dispatch.tree import Split
+from tvm_disc.schedules.dispatch.tree_fit import Limits
+from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.gemm.vendor import calls_vendor
+from tvm_disc.schedules.group import Group
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+
+Expr: TypeAlias = Any
+Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
+
+MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # a question takes a nanosecond
+FEWEST = 24  # measured times from which a regressor learns anything
+NEVER_NS = 1e6  # a call that takes longer is never made
+FOLDS = 5  # parts of the measured points, of which one is predicted by the others
+ROUNDS = 150  # trees of a regressor
+BETWEEN = 2048  # predicted points between the measured ones: noise of those is not followed
+LIBRARY = {"vendor_call_ns": 150.0, "vendor_elem_ns": 0.1, "vendor_fma_ns": 0.025}
+_TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
+PREDICTED_WEIGHT = 1.0  # of a predicted point, against a measured one
+
+
+@dataclass
+class Regressor:
+    """Predicts nanoseconds of variants at points, a column for each variant."""
+
+    group: Group
+    variants: Sequence[Variant]
+    model: CostModel
+    features: list[tuple[Expr, str]]
+    booster: Any = None  # how a variant differs from the others
+    level: Any = None  # how far all are off
+
+    def learn(self, dims: Values, times: Values) -> None:
+        """Take measured times (points x variants, NaN where there is none)."""
+        expected = self._analytic(dims)
+        known = np.isfinite(times) & np.isfinite(expected)  # it may need what it did not then
+        if known.sum() < FEWEST:
+            return
+        import xgboost
+
+        ratio = np.log(np.where(known, times, 1.0) / np.where(known, expected, 1.0))
+        some = known.any(axis=1)
+        level = ratio.sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        data = xgboost.DMatrix(self._asked(dims)[some], level[some])
+        self.level = xgboost.train(_TRAINING, data, num_boost_round=ROUNDS)
+        apart = (ratio - level[:, None])[known]
+        data = xgboost.DMatrix(self._inputs(dims)[known.reshape(-1)], apart)
+        self.booster = xgboost.train(_TRAINING, data, num_boost_round=ROUNDS)
+
+    def predict(self, dims: Values) -> Values:
+        """Times at points; infinite where a variant must not run."""
+        times = self._analytic(dims)
+        if self.booster is None:
+            return times
+        import xgboost
+
+        apart = self.booster.predict(xgboost.DMatrix(self._inputs(dims))).reshape(times.shape)
+        level = self.level.predict(xgboost.DMatrix(self._asked(dims)))
+        return np.asarray(times * np.exp(apart + level[:, None]), np.float64)
+
+    def _points(self, dims: Values) -> dict[Any, Values]:
+        return dict(zip(self.group.symbols(), dims.T, strict=True))
+
+    def _analytic(self, dims: Values) -> Values:
+        return cost_table(list(self.variants), self._points(dims), len(dims), self.model)
+
+    def _asked(self, dims: Values) -> Values:
+        """A row for each point: the features."""
+        return np.log1p(np.maximum(table(self.features, self._points(dims), len(dims)), 0))
+
+    def _inputs(self, dims: Values) -> Values:
+        """A row for each point and variant: the features, the knobs, the analytical time.
+
+        The last as what it is over the best variant's, too.
+        """
+        asked = self._asked(dims)
+        knobs = np.array([_numbers(v) for v in self.variants])
+        count, width = len(dims), len(self.variants)
+        expected = np.minimum(self._analytic(dims), 1e15)
+        rows = [np.repeat(asked, width, axis=0), np.tile(knobs, (count, 1))]
+        over = np.log(expected / expected.min(axis=1, keepdims=True))
+        return np.hstack([*rows, np.log(expected).reshape(-1, 1), over.reshape(-1, 1)])
+
+
+def _numbers(variant: Variant) -> list[float]:
+    """Knobs as numbers; text and family by position among what there is (0 or 1 each)."""
+    knobs = variant.plan.knobs.to_json().values()
+    numbers = [float(v) for v in knobs if isinstance(v, int | float)]
+    word = sum(map(ord, variant.plan.key)) % 97  # tells families and texts apart
+    return [float(variant.run.parts), float(word), *([*numbers, *[0.0] * 8][:8])]
+
+
+def time_table(variants: Sequence[Variant], found: Times) -> tuple[Values, Values]:
+    """(dims, times) of the measured points in order; NaN where a variant was not measured."""
+    keys = [v.key for v in variants]
+    points = sorted(d for d, times in found.items() if any(k in times for k in keys))
+    dims = np.array(points, np.float64).reshape(len(points), len(points[0]) if points else 0)
+    times = np.array([[found[p].get(k, np.nan) for k in keys] for p in points])
+    return dims, times.reshape(len(points), len(keys))
+
+
+def library_known(model: CostModel) -> CostModel:
+    """The model with what a call of a library takes about, for a regressor to start from.
+
+    The shipped constants only say that none is worth it; beside them a regressor would have to
+    learn all of a library's times from nothing.
+    """
+    return replace(model, **LIBRARY) if model.vendor_call_ns > NEVER_NS else model
+
+
+def choose_measured(
+    group: Group,
+    variants: Sequence[Variant],
+    solver: Solver,
+    model: CostModel,
+    found: Times,
+    limits: Limits = MEASURED,
+) -> Choice | None:
+    """The choice by measured times inside the region they span, by the model outside.
+
+    None if none of the variants was measured.
+    """
+    dims, times = time_table(variants, found)
+    if not len(dims) or dims.shape[1] != len(group.symbols()):
+        return None
+    features = group_features(group, variants, solver)
+    regressor = Regressor(group, variants, library_known(model), features)
+    regressor.learn(dims, times)
+    unknown = np.isnan(times).all(axis=0) & np.array([calls_vendor(v.plan) for v in variants])
+
+    def predict(at: Values) -> Values:
+        # Without a library where it was measured, there may be one where the program runs, or not.
+        return np.where(unknown, np.inf, regressor.predict(at))
+
+    predicted = predict(dims)
+    costs = np.where(np.isnan(times) | np.isinf(predicted), predicted, times)
+    weights = np.ones(len(dims))
+    if regressor.booster is not None and dims.shape[1]:
+        between = spread(dims.min(axis=0), dims.max(axis=0), BETWEEN)
+        costs = np.vstack([costs, predict(between)])
+        share = PREDICTED_WEIGHT * min(1.0, len(dims) / BETWEEN)
+        weights = np.concatenate([weights, np.full(BETWEEN, share)])
+        dims = np.vstack([dims, between])
+    points = dict(zip(group.symbols(), dims.T, strict=True))
+    asked = table(features, points, len(dims))
+    inside = fit(variants, features, asked, costs, weights, solver, limits)
+    return _with_outside(group, inside, dims, solver, model)
+
+
+def _with_outside(
+    group: Group, inside: Choice, dims: Values, solver: Solver, model: CostModel
+) -> Choice:
+    """Outside the measured region the analytical model decides among the variants kept."""
+    if len(inside.variants) == 1 or not dims.shape[1]:
+        return inside
+    outside = analytic(group, inside.variants, solver, model, Limits(depth=4, gain=-1.0))
+    low, high = dims.min(axis=0).astype(int), dims.max(axis=0).astype(int)
+    border = outside_of(group.symbols(), low.tolist(), high.tolist())
+    features = [*inside.features, *outside.features, border]
+    shift = len(inside.features)
+    moved = trees.shift_features(outside.tree, shift)
+    tree = Split(len(features) - 1, 1, inside.tree, moved)
+    return Choice(inside.variants, prune_proved(tree, features, solver), features)
+
+
+def outside_of(symbols: Sequence[Any], low: Sequence[int], high: Sequence[int]) -> tuple[Expr, str]:
+    """A feature that is 1 where some dim is out of its range, else 0."""
+    conds = [tirx.Or(s < i64(a), s > i64(b)) for s, a, b in zip(symbols, low, high, strict=True)]
+    texts = [f"{a} <= {s.name} <= {b}" for s, a, b in zip(symbols, low, high, strict=True)]
+    cond = conds[0]
+    for c in conds[1:]:
+        cond = tirx.Or(cond, c)
+    return tirx.Select(cond, i64(1), i64(0)), f"outside({', '.join(texts)})"
+
+
+def import_choice(
+    group: Group, variants: Sequence[Variant], solver: Solver, data: Mapping[str, Any]
+) -> Choice:
+    """The choice that :meth:`Choice.to_json` wrote, for a group of the same key.
+
+    Raises:
+        BadInput: a quantity or a variant that this group does not have.
+    """
+    features = group_features(group, variants, solver)
+    known = {text for _, text in features}
+    for text in _asked(data):
+        found = _OUTSIDE.fullmatch(text)
+        if text not in known and found:
+            ranges = [r.groups() for r in _RANGE.finditer(found[1])]
+            named = {str(s.name): s for s in group.symbols()}
+            if all(name in named for _, name, _ in ranges):
+                low, high = ([int(r[k]) for r in ranges] for k in (0, 2))
+                features.append(outside_of([named[n] for _, n, _ in ranges], low, high))
+                known.add(text)
+    try:
+        tree = trees.from_json(data, [t for _, t in features], [v.to_json() for v in variants])
+    except (ValueError, KeyError) as error:
+        raise BadInput(f"dispatch of {group.name}: {error}") from None
+    used = trees.leaves(tree)
+    if not any(variants[k].safe for k in used):
+        used = sorted({*used, next(k for k, v in enumerate(variants) if v.safe)})
+    if len({variants[k].plan.layout for k in used}) > 1:
+        raise BadInput(f"dispatch of {group.name}: its variants pack a weight differently")
+    numbers = {k: n for n, k in enumerate(used)}
+    kept = [variants[k] for k in used]
+    return Choice(kept, trees.renumber(tree, numbers), features)
+
+
+_OUTSIDE = re.compile(r"outside\((.*)\)")
+_RANGE = re.compile(r"(\d+) <= (\w+) <= (\d+)")
+
+
+def _asked(data: Mapping[str, Any]) -> list[str]:
+    """Every quantity that a tree in JSON asks for."""
+    if "if" not in data:
+        return []
+    return [str(data["if"]), *_asked(data.get("then", {})), *_asked(data.get("else", {}))]
+
+
+def left_out(
+    group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
+) -> Values:
+    """Times of the measured points, each predicted by a regressor that has not seen it."""
+    dims, times = time_table(variants, found)
+    features = group_features(group, variants, solver)
+    predicted = np.full(times.shape, np.nan)
+    for fold in range(FOLDS):
+        held = np.arange(len(dims)) % FOLDS == fold
+        regressor = Regressor(group, variants, library_known(model), features)
+        regressor.learn(dims[~held], times[~held])
+        predicted[held] = regressor.predict(dims[held])
+    return predicted
+
+
+def held_out_error(
+    group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
+) -> tuple[float, float] | None:
+    """Median relative error (regressor, analytical) on every fifth point, not learned from."""
+    dims, times = time_table(variants, found)
+    held = np.arange(len(dims)) % FOLDS == FOLDS - 1
+    if not held.any():
+        return None
+    features = group_features(group, variants, solver)
+    errors = []
+    for learns in (True, False):
+        regressor = Regressor(group, variants, library_known(model), features)
+        if learns:
+            regressor.learn(dims[~held], times[~held])
+        known = np.isfinite(times[held])
+        found_ns, expected = times[held][known], regressor.predict(dims[held])[known]
+        errors.append(float(np.median(np.abs(expected / found_ns - 1))))
+    return errors[0], errors[1]

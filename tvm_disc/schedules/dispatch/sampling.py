@@ -1,0 +1,183 @@
+"""Sampled dims of a group, and expressions over them evaluated with NumPy."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+
+Expr: TypeAlias = Any
+Values: TypeAlias = npt.NDArray[np.float64]
+Points: TypeAlias = Mapping[Any, Values]  # symbol to its value at each point
+
+# The largest value sampled of a dim of which nothing is known, by the number of dims.
+LARGEST_DIM = (1 << 24, 1 << 24, 1 << 18, 1 << 14)
+COUNT = 768
+COMMON_DIM = 4096
+LIKELY = 9.0  # nine calls of ten have the values to expect, where such are told
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
+
+
+def _floordiv(a: Values, b: Values) -> Values:
+    return np.floor(a / np.where(b == 0, 1, b))
+
+
+def _truncdiv(a: Values, b: Values) -> Values:
+    return np.trunc(a / np.where(b == 0, 1, b))
+
+
+_OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
+    tirx.Add: operator.add,
+    tirx.Sub: operator.sub,
+    tirx.Mul: operator.mul,
+    tirx.FloorDiv: _floordiv,
+    tirx.FloorMod: lambda a, b: a - _floordiv(a, b) * b,
+    tirx.Div: _truncdiv,
+    tirx.Mod: lambda a, b: a - _truncdiv(a, b) * b,
+    tirx.Min: np.minimum,
+    tirx.Max: np.maximum,
+    tirx.EQ: operator.eq,
+    tirx.NE: operator.ne,
+    tirx.LT: operator.lt,
+    tirx.LE: operator.le,
+    tirx.GT: operator.gt,
+    tirx.GE: operator.ge,
+    tirx.And: np.logical_and,
+    tirx.Or: np.logical_or,
+}
+
+
+class KnownPoints(dict[Any, Values]):
+    """Points at which what was evaluated is remembered: many models are tried on the same ones."""
+
+    def __init__(self, points: Points) -> None:
+        super().__init__(points)
+        self.known: dict[int, tuple[Expr, Any]] = {}  # by identity, which the entry keeps alive
+
+
+def evaluate(expr: Expr, points: Points) -> Any:
+    """An integer expression at every point, as floats; truth values as booleans.
+
+    Raises:
+        Unsupported: an expression that is not arithmetic on the points' symbols.
+    """
+    if isinstance(points, KnownPoints) and not isinstance(expr, int | float):
+        found = points.known.get(id(expr))
+        if found is None:
+            found = points.known[id(expr)] = (expr, _evaluate(expr, points))
+        return found[1]
+    return _evaluate(expr, points)
+
+
+def _evaluate(expr: Expr, points: Points) -> Any:
+    if isinstance(expr, int | float):
+        return np.float64(expr)
+    if isinstance(expr, tirx.IntImm):
+        return np.float64(int(expr.value))
+    if isinstance(expr, tirx.Var) and expr in points:
+        return points[expr]
+    if isinstance(expr, tirx.Select):
+        cond = _evaluate(expr.condition, points)
+        yes, no = _evaluate(expr.true_value, points), _evaluate(expr.false_value, points)
+        return np.where(cond, yes, no)
+    if isinstance(expr, tirx.Cast):
+        return _evaluate(expr.value, points)
+    if isinstance(expr, tirx.Not):
+        return np.logical_not(_evaluate(expr.a, points))
+    apply = _OPERATORS.get(type(expr))
+    if apply is None:
+        raise Unsupported(f"cannot evaluate {expr} on sampled dims")
+    return apply(_evaluate(expr.a, points), _evaluate(expr.b, points))
+
+
+def _halton(count: int, base: int) -> Values:
+    """The van der Corput sequence: evenly spread in [0, 1) however many are taken."""
+    result = np.zeros(count)
+    index = np.arange(1, count + 1)
+    fraction = 1.0
+    while index.any():
+        fraction /= base
+        result += fraction * (index % base)
+        index //= base
+    return result
+
+
+def bounds(symbol: Any, solver: Solver, dims: int = 1) -> tuple[int, int]:
+    """The values that one of ``dims`` dims is sampled from: what is proved, else from 1 on."""
+    low, high = solver.range_of(symbol)
+    low = max(low or 1, 1)
+    largest = LARGEST_DIM[min(dims, len(LARGEST_DIM) - 1)]
+    return low, max(low, largest if high is None else high)
+
+
+def sample(
+    symbols: Sequence[Any], solver: Solver, size: Expr, limit: float, count: int = COUNT
+) -> dict[Any, Values]:
+    """Points spread evenly over the logarithms of the dims, where ``size`` is within ``limit``;
+    half of them where dims are at most ``COMMON_DIM``, if they may be.
+
+    One symbol gives as many distinct values, in order. The same arguments give the same points.
+    """
+    if not symbols:
+        return {}
+    ranges = [bounds(s, solver, len(symbols)) for s in symbols]
+    common = [(low, min(high, max(low, COMMON_DIM))) for low, high in ranges]
+    found = [_inside(symbols, box, size, limit, count // 2) for box in (common, ranges)]
+    table = np.unique(np.concatenate(found, axis=1), axis=1)
+    return dict(zip(symbols, table, strict=True))
+
+
+def _inside(
+    symbols: Sequence[Any],
+    box: Sequence[tuple[int, int]],
+    size: Expr,
+    limit: float,
+    count: int,
+) -> Values:
+    """Points of a box, a row for each symbol."""
+    wanted = count if len(symbols) == 1 else 4 * count
+    columns = {}
+    for k, (symbol, ends) in enumerate(zip(symbols, box, strict=True)):
+        low, high = np.log(ends)
+        spread = np.linspace(0, 1, wanted) if len(symbols) == 1 else _unit(wanted, k)
+        columns[symbol] = np.rint(np.exp(low + (high - low) * spread))
+    fits = np.flatnonzero(np.broadcast_to(evaluate(i64(size), columns) <= limit, (wanted,)))
+    chosen = fits[:count] if len(fits) else np.arange(1)
+    return np.stack([columns[s][chosen] for s in symbols])
+
+
+def with_likely(points: Points, solver: Solver) -> tuple[dict[Any, Values], Values]:
+    """The points and their weights, and as many points at which dims have the values to expect:
+    these weigh ``LIKELY`` times as much."""
+    count = len(next(iter(points.values()))) if points else 1
+    expected = {s: np.array(v, np.float64) for s in points if (v := solver.likely_values(s))}
+    if not expected:
+        return dict(points), np.ones(count)
+    columns = {}
+    for k, (symbol, values) in enumerate(points.items()):
+        among = expected.get(symbol)
+        more = values if among is None else among[(_unit(count, k) * len(among)).astype(int)]
+        columns[symbol] = np.concatenate([values, more])
+    return columns, np.repeat([1.0, LIKELY], count)
+
+
+def spread(low: Values, high: Values, count: int) -> Values:
+    """``count`` points of whole numbers, evenly over the logarithms of a box: a row for each."""
+    columns = []
+    for k, (a, b) in enumerate(zip(np.maximum(low, 0.5), np.maximum(high, 0.5), strict=True)):
+        columns.append(np.rint(a * (b / a) ** _unit(count, k)))
+    return np.stack(columns, axis=1)
+
+
+def _unit(count: int, axis: int) -> Values:
+    base = _PRIMES[axis % len(_PRIMES)]
+    shift = 0.618 * (axis // len(_PRIMES))
+    return (_halton(count, base) + shift) % 1.0

@@ -1,0 +1,93 @@
+"""What a group is, as text that does not depend on names: the key of its records."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import tvm_ffi
+from tvm.ir import Var
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.group import Group
+from tvm_disc.tir.builder import index_var
+
+Expr: TypeAlias = Any
+
+# Modules that decide among variants, and so do not change what a variant's code is.
+_DECIDING = (
+    "attention.cost gemm.cost group select dispatch.choose dispatch.cost dispatch.cost_model "
+    "dispatch.learn dispatch.records dispatch.sampling dispatch.shipped dispatch.signature "
+    "dispatch.tree dispatch.tree_fit"
+).split()
+
+
+def canonical_names(group: Group) -> dict[Any, Any]:
+    """The group's symbols as ``d0``, ``d1``, ... in argument order."""
+    return {s: index_var(f"d{k}") for k, s in enumerate(group.symbols())}
+
+
+def canonical_text(expr: Expr, names: Mapping[Any, Any]) -> str:
+    """An expression over a group's symbols in their canonical names."""
+    if isinstance(expr, int | float | str):
+        return str(expr)
+    return str(tvm_ffi.structural_map(expr, (Var, lambda v: names.get(v, v)), order="post"))
+
+
+def describe_group(group: Group) -> str:
+    """One line per value: operator, operands, attributes, shape and dtype."""
+    names = canonical_names(group)
+    numbers: dict[Node, int] = {}
+    lines = []
+    for node in (*group.params, *group.nodes):
+        for operand in node.inputs:
+            if operand not in numbers:
+                numbers[operand] = len(numbers)
+                lines.append(_describe(operand, numbers, names, group))
+        numbers.setdefault(node, len(numbers))
+        lines.append(_describe(node, numbers, names, group))
+    outputs = ", ".join(str(numbers[n]) for n in group.outputs)
+    return "\n".join([group.kind, *dict.fromkeys(lines), f"return {outputs}"])
+
+
+def _describe(
+    node: Node, numbers: Mapping[Node, int], names: Mapping[Any, Any], group: Group
+) -> str:
+    shape = ", ".join(canonical_text(d, names) for d in node.shape)
+    attrs = ", ".join(f"{k}={v}" for k, v in sorted(node.attrs.items()))
+    prims = ", ".join(
+        "(" + ", ".join(canonical_text(x, names) for x in p) + ")"
+        if isinstance(p, tuple)
+        else canonical_text(p, names)
+        for p in node.prims
+    )
+    operands = ", ".join(str(numbers.get(i, -1)) for i in node.inputs)
+    literal = " constant" if node in group.constants else ""
+    if node.is_scalar_const and node.value is not None:
+        literal = f" {node.value.item()}"
+    head = f"{numbers[node]} = {node.op}({operands}; {prims}; {attrs})"
+    return f"{head} [{shape}] {node.dtype}{literal}"
+
+
+def group_key(group: Group) -> str:
+    """A short hash of :func:`describe_group`."""
+    return hashlib.sha256(describe_group(group).encode()).hexdigest()[:12]
+
+
+@cache
+def template_hash() -> str:
+    """A short hash of the source of every module that makes code: older records end with it."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[2]
+    rooms = (package / "schedules", package / "tir")
+    for room in rooms:
+        for path in sorted(room.rglob("*.py")):
+            if ".".join(path.relative_to(room).with_suffix("").parts) not in _DECIDING:
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+__all__ = ["canonical_names", "canonical_text", "describe_group", "group_key", "template_hash"]

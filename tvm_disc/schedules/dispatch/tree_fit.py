@@ -1,0 +1,154 @@
+"""Growing a decision tree on a table of costs, to lose the least time against the best variant.
+
+The loss of a variant at a point is its time over the best one's, less one, weighted by how often
+the point is met. Everything is deterministic: ties go to the first variant, feature and border.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tvm_disc.schedules.dispatch.sampling import Values
+from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
+from tvm_disc.schedules.dispatch.variant import MOST_VARIANTS
+
+AHEAD_LOSS = 0.02  # where more mean loss than this is left, two questions are tried together
+AHEAD_CUTS = 5  # borders of the first of them, for each feature
+AHEAD_POINTS = 192
+_DIGITS = 9  # sums are compared to this many digits, so that their order does not matter
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a tree may get.
+
+    ``gain``: the mean loss that a further variant, and ``split_gain`` that a further question,
+    must save; ``run_gain``: the same for a question between runs of one plan, whose code is there
+    anyhow, if such are asked at all; ``depth``: most questions on a path; ``variants``: most
+    variants kept.
+    """
+
+    gain: float = 0.01
+    split_gain: float = 0.001
+    depth: int = 6
+    variants: int = MOST_VARIANTS
+    run_gain: float | None = None
+
+
+def losses(costs: Values, weights: Values) -> Values:
+    """Weighted relative loss of every variant at every point; the weights sum to one."""
+    best = np.maximum(costs.min(axis=1, keepdims=True), 1e-3)
+    # An infinite cost (a variant that must not run) stays comparable in sums.
+    relative = np.minimum(costs / best - 1, 1e6)
+    return np.asarray(relative * (weights / weights.sum())[:, None], np.float64)
+
+
+def keep(loss: Values, safe: npt.NDArray[np.bool_], limits: Limits) -> list[int]:
+    """The variants worth their code: greedily those that lower the mean loss most.
+
+    The first is a safe one, which serves every shape.
+    """
+    totals = np.where(safe, np.round(loss.sum(axis=0), _DIGITS), np.inf)
+    chosen = [int(np.argmin(totals))]
+    current = loss[:, chosen[0]]
+    while len(chosen) < min(limits.variants, loss.shape[1]):
+        left = np.round(np.minimum(current[:, None], loss).sum(axis=0), _DIGITS)
+        k = int(np.argmin(left))
+        if current.sum() - left[k] < limits.gain:
+            break
+        chosen.append(k)
+        current = np.minimum(current, loss[:, k])
+    return chosen
+
+
+def grow(loss: Values, features: Values, limits: Limits) -> Tree:
+    """The tree over ``features`` (points x features) for a loss table (points x variants)."""
+    order = np.argsort(features, axis=0, kind="stable")
+    return _grow(loss, features, order, limits.depth, limits.split_gain)
+
+
+def _grow(
+    loss: Values, features: Values, order: npt.NDArray[np.intp], depth: int, gain: float
+) -> Tree:
+    rows = order[:, 0] if order.shape[1] else np.arange(len(loss))
+    totals = np.round(loss[rows].sum(axis=0), _DIGITS)
+    leaf = Leaf(int(np.argmin(totals)))
+    if depth == 0 or totals.min() - loss[rows].min(axis=1).sum() < gain:
+        return leaf
+    best = _best_split(loss, features, order)
+    if (best is None or totals.min() - best[0] < gain) and depth > 1:
+        left = totals.min() - loss[rows].min(axis=1).sum()
+        best = _best_pair(loss, features, order) if left >= AHEAD_LOSS else None
+    if best is None or totals.min() - best[0] < gain:
+        return leaf
+    _, feature, at = best
+    goes = features[:, feature] < at
+    below, rest = (
+        _grow(loss, features, _rows(order, goes == side), depth - 1, gain) for side in (True, False)
+    )
+    return below if below == rest else Split(feature, at, below, rest)
+
+
+def _rows(order: npt.NDArray[np.intp], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """The order of some of the points."""
+    columns = order.T
+    rows: npt.NDArray[np.intp] = columns[kept[columns]].reshape(len(columns), -1).T
+    return rows
+
+
+def _best_pair(
+    loss: Values, features: Values, order: npt.NDArray[np.intp]
+) -> tuple[float, int, int] | None:
+    """(loss after it and one question more on each side, feature, border) of the best question.
+
+    Where a variant is the best in a band only, no question alone gains anything. Some of the points
+    have to do.
+    """
+    whole = float(loss[order[:, 0]].sum(axis=0).min())
+    step = -(-len(order) // AHEAD_POINTS)
+    some = np.zeros(len(loss), bool)
+    some[order[::step, 0]] = True
+    order = _rows(order, some)
+    share = float(loss[order[:, 0]].sum(axis=0).min())
+    best: tuple[float, int, int] | None = None
+    for f in range(order.shape[1]):
+        values = np.unique(features[order[:, f], f])
+        cuts = np.unique(np.linspace(0, len(values) - 1, AHEAD_CUTS + 2).astype(int)[1:-1])
+        for low, high in ((values[c], values[c + 1]) for c in cuts if c + 1 < len(values)):
+            at = _between(low, high)
+            total = 0.0
+            for side in (features[:, f] < at, features[:, f] >= at):
+                part = _rows(order, side)
+                split = _best_split(loss, features, part)
+                alone = float(np.round(loss[part[:, 0]].sum(axis=0), _DIGITS).min())
+                total += alone if split is None else min(alone, split[0])
+            after = float(np.round(whole - step * (share - total), _DIGITS))
+            if best is None or after < best[0]:
+                best = (after, f, at)
+    return best
+
+
+def _best_split(
+    loss: Values, features: Values, order: npt.NDArray[np.intp]
+) -> tuple[float, int, int] | None:
+    """(loss after it, feature, border) of the question that leaves the least loss."""
+    if len(order) < 2 or not order.shape[1]:
+        return None
+    values = features[order, np.arange(order.shape[1])]
+    sums = np.cumsum(loss[order], axis=0)
+    left, right = sums[:-1].min(axis=2), (sums[-1] - sums[:-1]).min(axis=2)
+    border = values[1:] > values[:-1]
+    total = np.where(border, np.round(left + right, _DIGITS), np.inf).T
+    f, k = (int(x) for x in np.unravel_index(np.argmin(total), total.shape))
+    if not np.isfinite(total[f, k]):
+        return None
+    return float(total[f, k]), f, _between(values[k, f], values[k + 1, f])
+
+
+def _between(low: float, high: float) -> int:
+    """A border above ``low`` and at most ``high``, half-way in their logarithms."""
+    middle = int(np.ceil(np.sqrt(max(low, 1.0) * max(high, 1.0))))
+    return int(min(max(middle, int(low) + 1), int(high)))

@@ -1,0 +1,79 @@
+"""How finished sums of a product or a convolution leave through the consumers fused to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.nodes import static_dim
+from tvm_disc.schedules.conv.implicit import ConvView
+from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.kernel import Body
+from tvm_disc.schedules.loops.fallback import column_ranges, store_outputs, whole_vectors
+from tvm_disc.schedules.rows.template import LANEWISE, LANEWISE_MOVES
+from tvm_disc.tir.builder import Block, i64
+
+if TYPE_CHECKING:
+    from tvm_disc.schedules.gemm.plan import MatMulView
+
+Expr: TypeAlias = Any
+
+
+class Epilogue:
+    """Stores an element, or neighbours along j, of the anchor through the fused consumers."""
+
+    def __init__(self, view: MatMulView | ConvView, body: Body) -> None:
+        self.view, self.body, self.low = view, body, body.low
+        self.group = view.group
+        self.lanewise = all(
+            n is view.node or n.cls in LANEWISE or n.op in LANEWISE_MOVES for n in view.group.nodes
+        )
+
+        # What has an element for each of the anchor's, in its order: stored, and read beside it.
+        shape = view.node.shape
+        outs = zip(self.group.outputs, body.outputs, strict=True)
+        self.writes = [buffer for n, buffer in outs if self._alike(n.shape, shape)]
+        left = (p for p in self.group.params if p not in view.node.inputs)
+        self.reads = [body.buffers[p] for p in left if self._alike(p.shape, shape)]
+
+    def _alike(self, one: Sequence[Any], other: Sequence[Any]) -> bool:
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(self.low.solver.known_eq(a, b) for a, b in pairs)
+
+    def scalar(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
+        self._store(block, i64(g), i64(i), i64(j), value)
+
+    def vector(self, block: Block, g: Expr, i: Expr, j0: Expr, lanes: int, value: Expr) -> bool:
+        if not self.lanewise or not whole_vectors(self.group, lanes):
+            return False
+        j = self._columns(i64(j0), lanes)
+        if j is None:
+            return False
+        self._store(block, i64(g), i64(i), j, value)
+        return True
+
+    def _columns(self, j0: Expr, lanes: int) -> Expr | None:
+        """The columns from ``j0`` on; None if a vector may not have them."""
+        if isinstance(self.view, ConvView):
+            # Panels that images share start anywhere in an image, unless rows are whole vectors.
+            row = static_dim(self.view.node.shape[-1])
+            if row is None or row % lanes:
+                cut = any(column_ranges(self.group, node) for node in self.group.outputs)
+                return None if cut else tirx.Ramp(j0, i64(1), lanes)
+        # Panels start at multiples of the vector width, which head splits rely on.
+        return self.low.space.aligned(j0, lanes)
+
+    def _store(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
+        low, anchor = self.low, self.view.node
+        outer, low.block = low.block, block
+        try:
+            with low.scope():
+                total = block.bind("total", cast(value, anchor.dtype))
+                low.bind_reader(anchor, lambda at: total)
+                index = self.view.index(low, g, i, j)
+                store_outputs(self.group, self.body.outputs, low, index, self.view.flat(g, i, j))
+                low.drop_reader(anchor)
+        finally:
+            low.block = outer

@@ -1,0 +1,231 @@
+"""Inner-product kernels: some rows against a B whose columns are contiguous along K.
+
+``c[i, j] = sum_k a[i, k] * b[j, k]`` for as many (i, j) as a vector has lanes. Each sum is a vector
+of partial sums along K; a tree of shuffles then adds inside all of them at once. It is what pays
+when B would have to be transposed for a few rows, or for more along a long K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import tirx
+
+from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, splat, vload, vstore
+from tvm_disc.schedules.gemm.partition import (
+    Affine,
+    Direct,
+    GemmSpec,
+    Index,
+    Plan,
+    cdiv,
+    inner_cost,
+    is_one,
+    possible,
+)
+from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.tir.builder import (
+    Block,
+    Buffer,
+    Expr,
+    call,
+    const,
+    first_lanes,
+    i64,
+    index_var,
+    masked_load,
+    pointer,
+    prim_func,
+)
+
+MOST_ROWS = 32
+SURE_ROWS = 8  # up to which inner products are cheaper whatever the depth
+_TILE_ROWS = (1, 2, 4)
+_ODD_ROWS = (3, 5)  # 3 x 5 and 5 x 3 leave one of 16 sums out
+_MANY = 1 << 30
+
+
+def tile_rows(lanes: int, odd: bool = False) -> tuple[int, ...]:
+    """The heights of tiles; a tile of r rows has ``lanes // r`` columns."""
+    rows = sorted((*_TILE_ROWS, *_ODD_ROWS)) if odd and lanes == 16 else _TILE_ROWS
+    return tuple(r for r in rows if r <= lanes)
+
+
+def inner_kernel(dtype: str, lanes: int, rows: int) -> Any:
+    """The function of one tile: ``(a, b, c, k, lda, ldb, ldc)``."""
+    columns = lanes // rows
+    a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
+    k, lda, ldb, ldc = params = [index_var(n) for n in ("k", "lda", "ldb", "ldc")]
+    blk = Block()
+    a, b, c = (blk.declare(f"{n}_", p, dtype) for n, p in zip("abc", (a_ptr, b_ptr, c_ptr)))  # noqa: B905
+    sums = [blk.alloc(f"sum_{s}", lanes, dtype) for s in range(rows * columns)]
+    row = [blk.alloc(f"row_{i}", lanes, dtype) for i in range(rows)]
+    column = blk.alloc("column", lanes, dtype)
+    for s in sums:
+        vstore(blk, s, 0, lanes, splat(const(0, dtype), lanes))
+
+    def step(at: Expr, mask: Expr) -> None:
+        def load(buf: Buffer, where: Expr) -> Expr:
+            return vload(buf, where, lanes) if mask is None else masked_load(buf, where, mask)
+
+        for i in range(rows):
+            vstore(blk, row[i], 0, lanes, load(a, lda * i + at))
+        for j in range(columns):
+            vstore(blk, column, 0, lanes, load(b, ldb * j + at))
+            for i in range(rows):
+                acc = sums[i * columns + j]
+                product = vload(row[i], 0, lanes) * vload(column, 0, lanes)
+                vstore(blk, acc, 0, lanes, product + vload(acc, 0, lanes))
+
+    whole = blk.bind("whole", tirx.truncdiv(k, i64(lanes)))
+    with blk.loop("kv", whole) as kv:
+        step(kv * lanes, None)
+    rest = blk.bind("rest", k - whole * lanes)
+    with blk.when(rest > 0):
+        step(whole * lanes, first_lanes(rest, lanes))
+    total = add_inside(blk, [*sums, *sums[: lanes - len(sums)]], lanes)
+    mask = None if rows * columns == lanes else first_lanes(i64(columns), lanes)
+    for i in range(rows):
+        stored = columns if mask is None else lanes
+        picks = [tirx.IntImm("int32", min(i * columns + j, lanes - 1)) for j in range(stored)]
+        part = vload(total, 0, lanes)
+        if columns < lanes:
+            part = tirx.Shuffle([part], picks)
+        if mask is None:
+            vstore(blk, c, ldc * i, columns, part)
+        else:
+            blk.masked_store(c, ldc * i, part, mask)
+    func = prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt())
+    return func.with_attr("tirx.noalias", False)
+
+
+def add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
+    """A vector whose lane s is the sum of all lanes of ``sums[s]``, in ``sums[0]``.
+
+    Every level adds the two halves of each vector's segments, and joins two vectors to one; when
+    there is but one, with itself.
+    """
+    vectors = list(sums)
+    length = lanes
+    while length > 1:
+        vectors = vectors * 2 if len(vectors) == 1 else vectors
+        half = length // 2
+        starts = [v * lanes + s for v in range(2) for s in range(0, lanes, length)]
+        low = [tirx.IntImm("int32", s + e) for s in starts for e in range(half)]
+        high = [tirx.IntImm("int32", s + half + e) for s in starts for e in range(half)]
+        for first, second in zip(vectors[::2], vectors[1::2], strict=True):
+            pair = [vload(first, 0, lanes), vload(second, 0, lanes)]
+            vstore(blk, first, 0, lanes, tirx.Shuffle(pair, low) + tirx.Shuffle(pair, high))
+        vectors, length = vectors[::2], half
+    return vectors[0]
+
+
+def most_inner_rows(tile: GemmTile) -> int:
+    """Rows beyond which tiles are used; one task has all of fewer."""
+    return min(MOST_ROWS, tile.m_r * tile.m_blocks)
+
+
+Bind = Callable[[str, Index], Index]
+
+
+def in_place(
+    spec: GemmSpec, b: Block, bind: Bind, g: Expr
+) -> tuple[tuple[Affine, Affine, Direct], tuple[Index, Index, Index]]:
+    """A, B and the result of a product that is :func:`possible`, and where item ``g`` begins."""
+    a_view, b_view, out = spec.a_affine, spec.b_affine, spec.direct
+    assert a_view is not None and b_view is not None and out is not None
+    a_base, b_base, c_base = (bind("base", v.base(b, g)) for v in (a_view, b_view, out))
+    return (a_view, b_view, out), (a_base, b_base, c_base)
+
+
+@dataclass
+class Way:
+    """A way to compute a task, in the task loop of a body; ``bind`` names what is not constant."""
+
+    b: Block
+    bind: Bind
+    spec: GemmSpec
+    plan: Plan
+    tile: GemmTile
+    kernels: MicroKernels
+
+
+@dataclass
+class InnerProducts(Way):
+    """Tiles of inner products."""
+
+    def condition(self) -> Expr | None:
+        """When inner products along K cost less than transposing B; None for never."""
+        p, lanes, b = self.plan, self.tile.lanes, self.spec.b_affine
+        if not possible(self.spec, self.tile) or b is None:
+            return None
+        if not is_one(b.k_stride) or is_one(b.stride):
+            return None
+        most = most_inner_rows(self.tile)
+        if isinstance(p.m, int) and not 1 <= p.m <= most:
+            return None
+        m, n = i64(p.m), i64(p.n)
+        inner, tiles = inner_cost((m, n, i64(p.k)), lanes, cdiv(p.wide, lanes))
+        last, _ = inner_cost((m, i64(p.rest), i64(p.k)), lanes, 1)
+        pays = tirx.any(m <= SURE_ROWS, inner < tiles + last)
+        height = self._height(m, n)
+        return tirx.all(m >= 1, m <= most, i64(height) > 0, pays)
+
+    def _height(self, m: Expr, n: Expr) -> Index:
+        """The height of the tiles, of those that fit, that it takes fewest of; 0 if none fits."""
+        lanes = self.tile.lanes
+        best, fewest = i64(0), i64(_MANY)
+        for rows in tile_rows(lanes, odd=True):
+            columns = lanes // rows
+            tiles = self.bind("tiles", cdiv(m, rows) * cdiv(n, columns))
+            fits = tirx.all(m >= rows, n >= columns, i64(tiles) <= fewest)
+            best, fewest = (
+                self.bind(name, tirx.Select(fits, i64(here), i64(there)))
+                for name, here, there in (("height", rows, best), ("fewest", tiles, fewest))
+            )
+        return best
+
+    def emit(self, g: Expr, j_range: tuple[Expr, Expr]) -> None:
+        """All rows against columns ``[begin, end)``."""
+        m = i64(self.plan.m)
+        self._tiles(g, (i64(0), m), j_range, self._height(m, i64(self.plan.n)))
+
+    def last(self, g: Expr, i_range: tuple[Expr, Expr]) -> Expr:
+        """Rows (first, count) against the last columns; returns whether a tile fits them."""
+        p = self.plan
+        height = self._height(i_range[1], i64(p.rest))
+        self._tiles(g, i_range, (i64(p.wide), i64(p.n)), height)
+        return i64(height) > 0
+
+    def _tiles(
+        self, g: Expr, i_range: tuple[Expr, Expr], j_range: tuple[Expr, Expr], height: Index
+    ) -> None:
+        """The last tile of either direction overlaps the one before it."""
+        b, lanes, dtype, k = self.b, self.tile.lanes, self.spec.dtype, self.plan.k
+        (row0, m), (begin, end) = i_range, j_range
+        (a_view, b_view, out), bases = in_place(self.spec, b, self.bind, g)
+        a_base, b_base, c_base = bases
+        for rows in tile_rows(lanes, odd=True):
+            key = ("inner", dtype, lanes, rows)
+            run = self.kernels.add(key, "gemm_inner", partial(inner_kernel, dtype, lanes, rows))
+            columns = lanes // rows
+            with (
+                b.when(i64(height) == rows),
+                b.loop("jt", cdiv(end - begin, columns)) as jt,
+                b.loop("it", cdiv(m, rows)) as it,
+            ):
+                j = self.bind("j", tirx.min(begin + jt * columns, end - columns))
+                i = self.bind("i", row0 + tirx.min(it * rows, m - rows))
+                at = (
+                    a_view.buffer[a_base + i * a_view.stride],
+                    b_view.buffer[b_base + j * b_view.stride],
+                    out.buffer[c_base + i * out.stride + j],
+                )
+                sizes = (k, a_view.stride, b_view.stride, out.stride)
+                b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
+
+
+__all__ = ["InnerProducts", "add_inside", "in_place", "most_inner_rows"]

@@ -1,0 +1,480 @@
+"""The *dot* template: ``C[g, i, j] = sum_k A[g, i, k] * B[g, k, j]``, then an epilogue.
+
+Any of batch, M, N, K may be unknown until run time; one compiled body serves every value. The
+template knows no tensors: operands are affine views or element functions, results leave through
+``store`` callables, so neighbours fuse by composing index maps and expressions.
+
+Work is cut in tasks over (batch, groups of B panels, groups of row blocks). A task keeps its
+share of B (packed, or read in place when its rows are contiguous) and walks K blocks, panels and
+row blocks, calling register-tile kernels (:mod:`gemm_micro`) that leave sums in an L1-resident
+tile; the epilogue then runs over that tile. Loop order and blocking follow Goto & van de Geijn
+(2008). M is cut in near-equal blocks of at most ``m_r`` rows, each with its own kernel, as DietCode
+and Nimble dispatch on residues, so no M computes padding rows. Columns are padded to whole
+vectors in packed panels only; nothing outside an operand is read (prefetches apart) or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+from tvm import tirx
+
+from tvm_disc.schedules.gemm.inner import InnerProducts, in_place
+from tvm_disc.schedules.gemm.micro_kernel import (
+    KernelForm,
+    MicroKernels,
+    bind_opaque,
+    may_alias,
+    vload,
+)
+from tvm_disc.schedules.gemm.narrow import FewColumns, Lines
+from tvm_disc.schedules.gemm.operands import Operands
+from tvm_disc.schedules.gemm.outer import OuterProducts
+from tvm_disc.schedules.gemm.partition import (
+    Affine,
+    Direct,
+    GemmSpec,
+    Index,
+    Place,
+    Plan,
+    Span,
+    cdiv,
+    cheap_div,
+    div,
+    is_one,
+    known,
+    least,
+    may_leave_columns,
+    most,
+    possible,
+    stores_direct,
+)
+from tvm_disc.schedules.gemm.tile import (
+    GemmTile,
+    default_tile,
+    pack_a_constant,
+    pack_b_constant,
+    pack_b_quads,
+    packed_row_elems,
+)
+from tvm_disc.target.isa import Isa, isa_of
+from tvm_disc.tir.builder import Block, Buffer, Expr, Stmt, call, either, i64
+
+FEW_COLUMNS, SHALLOW = 8, 64  # more steps of K along few columns are worth another kernel
+
+__all__ = [
+    "Affine",
+    "Direct",
+    "GemmSpec",
+    "GemmTile",
+    "Isa",
+    "MicroKernels",
+    "default_tile",
+    "gemm_body",
+    "gemm_scratch_elems",
+    "gemm_tasks",
+    "isa_of",
+    "may_alias",
+    "pack_a_constant",
+    "pack_b_constant",
+    "pack_b_quads",
+    "packed_row_elems",
+]
+
+
+def gemm_tasks(spec: GemmSpec, tile: GemmTile) -> Index:
+    """Number of independent tasks; neighbours share a group of B panels."""
+    return Plan(spec, tile).tasks(known(spec.batch))
+
+
+def gemm_scratch_elems(spec: GemmSpec, tile: GemmTile) -> Index:
+    """Elements of ``acc_dtype`` that one running :func:`gemm_body` needs (sums, copies)."""
+    return Plan(spec, tile).elems
+
+
+def gemm_body(
+    spec: GemmSpec,
+    tile: GemmTile,
+    kernels: MicroKernels,
+    scratch: Buffer,
+    lo: Index,
+    hi: Index,
+) -> Stmt:
+    """Compute tasks ``[lo, hi)``; scratch is private to this range while it runs.
+
+    ``kernels`` collects the functions that the statement calls: add ``kernels.functions`` to the
+    module. The function that holds the statement must not carry ``tirx.noalias`` (apply
+    :func:`may_alias`): the called functions write ``scratch`` under another name.
+    """
+    return _Emitter(spec, tile, kernels, scratch).body(lo, hi)
+
+
+class _Emitter:
+    """Emits one body. Invariant: ``self.b`` is positioned inside the task loop while emitting."""
+
+    def __init__(
+        self, spec: GemmSpec, tile: GemmTile, kernels: MicroKernels, scratch: Buffer
+    ) -> None:
+        self.spec, self.tile, self.kernels, self.scratch = spec, tile, kernels, scratch
+        self.b = Block()
+        self._take(Plan(spec, tile))
+
+    def _take(self, plan: Plan) -> None:
+        self.plan = plan
+        self.operands = Operands(self.b, self._bind, self.spec, plan, self.tile, self.scratch)
+
+    def _bind(self, name: str, value: Index) -> Index:
+        return value if isinstance(value, int) else bind_opaque(self.b, name, value)
+
+    def body(self, lo: Index, hi: Index) -> Stmt:
+        b = self.b
+        small = self._is_small()
+        if small is not None:
+            with b.when(small), b.loop("g", i64(hi) - i64(lo), i64(lo)) as g:
+                self._small(g)
+        with b.otherwise() if small is not None else nullcontext():
+            self._take(Plan(self.spec, self.tile, self._bind))
+            self._all_tasks(lo, hi)
+        return b.stmt()
+
+    def _is_small(self) -> Expr | None:
+        """When an item is a few tiles that read and write in place; None for never.
+
+        Then cutting it evenly would cost as much as computing it.
+        """
+        spec, p, tile = self.spec, self.plan, self.tile
+        if spec.b_affine is None or not is_one(spec.b_affine.stride) or spec.b_packed is not None:
+            return None
+        if not possible(spec, tile) or not stores_direct(spec, tile):
+            return None
+        if not (self.operands.masks_b() or isinstance(p.n, int)):
+            return None
+        most_m = tile.m_r * (1 if isinstance(p.m, int) else min(3, tile.m_blocks))
+        most_n = tile.n_r * min(2, tile.n_panels)
+        for size, limit in ((p.m, most_m), (p.n, most_n)):
+            if isinstance(size, int) and not 1 <= size <= limit:
+                return None
+        m, n, k = i64(p.m), i64(p.n), i64(p.k)
+        low = m <= tile.m_r
+        one = tirx.all(low, n <= tile.n_r)
+        wide = tirx.Select(one, i64(tile.kc or SHALLOW), i64(SHALLOW))
+        narrow = tirx.Select(low, i64(SHALLOW), i64(SHALLOW // 4))
+        deep = tirx.Select(n > FEW_COLUMNS, wide, narrow)
+        return tirx.all(m >= 1, m <= most_m, n >= 1, n <= most_n, k <= deep)
+
+    def _small(self, g: Expr) -> None:
+        p, tile, b = self.plan, self.tile, self.b
+        form = self._form()
+        run = self._kernel(form)
+        (a_view, b_view, out), bases = in_place(self.spec, b, self._bind, g)
+        a_base, b_base, c_base = bases
+        with b.loop("p", cdiv(p.n, tile.n_r)) as panel, b.loop("blk", cdiv(p.m, tile.m_r)) as blk:
+            i = self._bind("i", blk * tile.m_r)
+            j = self._bind("j", panel * tile.n_r)
+            columns = least(tile.n_r, p.n - j)
+            vectors = self._bind("vectors", cdiv(columns, tile.lanes))
+            at = (
+                tirx.address_of(a_view.buffer[a_base + i * a_view.stride]),
+                tirx.address_of(b_view.buffer[b_base + j]),
+                tirx.address_of(out.buffer[c_base + i * out.stride + j]),
+            )
+            sizes = [p.k, a_view.stride, b_view.k_stride, out.stride, 0]
+            sizes += self._masks(form, (columns, vectors), p.k, b_view.k_stride)
+            sizes += [least(tile.m_r, p.m - i), vectors]
+            b.eval(call(run, *at, *map(i64, sizes)))
+
+    def _all_tasks(self, lo: Index, hi: Index) -> None:
+        p = self.plan
+        span = p.span(i64(lo), i64(hi), self._bind)
+        with self._tasks(span) as (task, g, gn, gm):
+            begin = gm * span.per_m if span.begin is None else span.begin + gm * span.per_m
+            first = self._bind("first_block", begin)
+            blocks = self._bind("n_blocks", least(span.per_m, span.end - first))
+            panel0 = self._bind("panel0", gn * p.per_n)
+            panels = self._bind("n_panels", least(p.per_n, p.panels - panel0))
+            last = i64(gn) + 1 == i64(p.groups_n)
+            self._ways((task, span.lo), (g, gm), (first, blocks), (panel0, panels), last)
+
+    def _ways(
+        self,
+        task: tuple[Expr, Expr],
+        item: tuple[Expr, Expr],
+        i_group: tuple[Expr, Expr],
+        j_group: tuple[Expr, Expr],
+        last: Expr,
+    ) -> None:
+        """The task in the cheapest way; tiles serve all sizes, the others few rows or columns.
+
+        ``last``: whether the last columns are among its own.
+        """
+        b, p, n_r = self.b, self.plan, self.tile.n_r
+        parts = (b, self._bind, self.spec, p, self.tile, self.kernels)
+        inner, lines = InnerProducts(*parts), Lines(*parts)
+        columns, outer = FewColumns(*parts, self.scratch), OuterProducts(*parts)
+        j_range = (j_group[0] * n_r, j_group[1] * n_r)
+        j_end = tirx.Select(last, i64(p.n), j_range[0] + j_range[1])
+
+        def few_columns() -> None:
+            with b.when(tirx.any(task[0] == task[1], item[1] == 0)):
+                columns.fold(item[0])
+            columns.emit(item[0], *self._rows_of(i_group))
+
+        ways: list[tuple[Expr | None, Callable[[], None]]] = [
+            (outer.condition(), lambda: outer.emit(item[0], self._rows_of(i_group), j_range)),
+            (
+                inner.condition(),
+                lambda: inner.emit(item[0], (j_range[0], self._bind("j_end", j_end))),
+            ),
+            (lines.condition(), lambda: lines.emit(item[0], *self._rows_of(i_group))),
+            (columns.condition(), few_columns),
+        ]
+        with ExitStack() as others:
+            for condition, emit in ways:
+                if condition is not None:
+                    with b.when(condition):
+                        emit()
+                    others.enter_context(b.otherwise())
+            self._task(task, item, i_group, j_group)
+            if may_leave_columns(self.spec, self.tile):
+                with b.when(tirx.all(last, i64(p.rest) > 0)):
+                    rows = self._rows_of(i_group)
+                    fits = self._bind(
+                        "fits", tirx.Select(inner.last(item[0], rows), i64(1), i64(0))
+                    )
+                    with b.when(fits == 0):
+                        lines.last(item[0], rows)
+
+    def _rows_of(self, i_group: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
+        """(first, count) of the rows of some blocks."""
+        first, blocks = i_group
+        row0 = self._bind("row0", self._block_start(first))
+        return row0, self._bind("rows", self._block_start(first + blocks) - row0)
+
+    def _task(
+        self,
+        task: tuple[Expr, Expr],
+        item: tuple[Expr, Expr],
+        i_group: tuple[Expr, Expr],
+        j_group: tuple[Expr, Expr],
+    ) -> None:
+        """Row blocks ``i_group`` against panels ``j_group``, each as (first, count)."""
+        b, p = self.b, self.plan
+        g, gm = item
+        first, blocks = i_group
+        panel0, panels = j_group
+        if self.spec.b_packed is None:
+            with b.when(tirx.any(task[0] == task[1], gm == 0)):
+                self.operands.pack_b(g, panel0, panels)
+        row0, rows = self._rows_of(i_group)
+        with b.loop("kb", p.k_blocks) as kb:
+            k0 = self._bind("k0", kb * p.kc)
+            depth = self._bind("depth", least(p.kc, p.k - k0)) if not p.one_k else p.k
+            if self.spec.k_whole:  # the last part of K may be smaller
+                left = most(self.spec.k_whole - g * p.k - k0, 0)
+                depth = self._bind("depth", least(depth, left))
+            copied = self.operands.must_copy_a(blocks, panels)
+            if copied is not False:
+                with b.when(copied) if copied is not True else nullcontext():
+                    self.operands.copy_a(g, (row0, rows), (k0, depth))
+            a_views = self.operands.a_views(g, row0, k0, copied)
+            with b.loop("p", panels) as local:
+                panel = self._bind("panel", panel0 + local)
+                self._panel(g, (panel, local), (first, blocks), a_views, (kb, k0, depth))
+
+    @contextmanager
+    def _tasks(self, span: Span) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+        """A loop over tasks; (g, gn, gm) are counted: a division costs as much as a small tile."""
+        b, p, lo, hi = self.b, self.plan, span.lo, span.hi
+        names = ("g", "gn", "gm")
+        cells = {n: b.alloc(f"{n}_at", 1, "int64") for n in names}
+        with b.when(lo < hi):
+            rest = self._bind("rest", cheap_div(lo, span.groups_m))
+            b.store(cells["gm"], 0, lo - rest * span.groups_m)
+            item = self._bind("item", cheap_div(rest, p.groups_n))
+            b.store(cells["g"], 0, item)
+            b.store(cells["gn"], 0, rest - item * p.groups_n)
+        with b.loop("task", hi - lo, lo) as task:
+            g, gn, gm = (b.bind(n, cells[n][i64(0)]) for n in names)
+            yield task, g, gn, gm
+            last_m = self._bind("last_m", tirx.Select(gm + 1 == i64(span.groups_m), i64(1), i64(0)))
+            last_n = tirx.Select(gn + last_m == i64(p.groups_n), i64(1), i64(0))
+            last_n = self._bind("last_n", last_n)
+            b.store(cells["gm"], 0, (gm + 1) * (1 - last_m))
+            b.store(cells["gn"], 0, (gn + last_m) * (1 - last_n))
+            b.store(cells["g"], 0, g + last_n)
+
+    def _block_start(self, block: Expr) -> Expr:
+        """First row of a register tile: tiles differ by at most one row in height."""
+        return block * self.plan.base_rows + least(block, self.plan.extra_rows)
+
+    # --- kernels and epilogue ----------------------------------------------------------------
+
+    def _panel(
+        self,
+        g: Expr,
+        j_panel: tuple[Expr, Expr],
+        i_group: tuple[Expr, Expr],
+        a_views: list[tuple[Any, Place]],
+        k_block: tuple[Expr, Expr, Expr],
+    ) -> None:
+        """All row blocks of the task against one panel and one K block."""
+        b, p, tile, spec = self.b, self.plan, self.tile, self.spec
+        panel, local = j_panel
+        first, blocks = i_group
+        kb, k0, depth = k_block
+        columns = self.operands.columns(panel)
+        b_views = self.operands.b_views(g, panel, local, columns)
+        vectors = self._bind("vectors", cdiv(columns, tile.lanes))
+        direct = spec.direct if stores_direct(spec, tile) else None
+        form = self._form()
+        run = self._kernel(form)
+        out_at = None
+        if direct is not None:
+            out_at = self._bind("out_at", direct.base(b, g) + panel * tile.n_r)
+        with b.loop("blk", blocks) as blk:
+            r = self._bind("r", first + blk)
+            i0 = self._bind("i0", self._block_start(r))
+            rows = self._bind("rows", self._rows(r))
+            sum_at: Expr = i64(0)
+            if not p.one_k:
+                place = (local * tile.m_blocks + blk) * (tile.m_r * tile.n_r)
+                sum_at = self._bind("sum_at", tirx.Select(i64(p.k_blocks) > 1, place, i64(0)))
+
+            def kernel(b_at: Any) -> None:
+                a_from, lda = self._pointer(a_views, i0, k0)
+                b_buf, b_off, ldb = b_at(k0)
+                c_buf, c_off, ldc = self.scratch, sum_at, tile.n_r
+                if direct is not None:
+                    c_buf, c_off, ldc = direct.buffer, out_at + i0 * direct.stride, direct.stride
+                at = [a_from, tirx.address_of(b_buf[b_off]), tirx.address_of(c_buf[c_off])]
+                sizes = [depth, lda, ldb, ldc, kb]
+                if form.ahead:
+                    ahead, step = self._ahead(b_off, (blk, blocks), depth)
+                    at.append(tirx.address_of(b_buf[ahead]))
+                    sizes.append(step)
+                lies = None if b_buf is self.scratch else ldb
+                sizes += [*self._masks(form, (columns, vectors), depth, lies), rows, vectors]
+                b.eval(call(run, *at, *map(i64, sizes)))
+
+            self._first(b_views, kernel)
+            j0 = panel * tile.n_r
+            if direct is None:
+                with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
+                    self._epilogue(g, (i0, rows), (j0, columns), sum_at)
+
+    def _masks(
+        self, form: KernelForm, width: tuple[Index, Expr], depth: Index, ldb: Index | None
+    ) -> list[Index]:
+        """What kernels take that mask a last vector; ``ldb`` of a B that is not packed.
+
+        What a vector reads behind a row of B is the next row's, and only the last row has none.
+        """
+        if not form.masks:
+            return []
+        lanes = self.tile.lanes
+        tail = self._bind("tail", width[0] - (width[1] - 1) * lanes)
+        if not form.short or ldb is None:
+            return [tail, *((depth,) * form.short)]
+        inside = tirx.any(i64(tail) == lanes, i64(depth) == 0)
+        rest = tirx.Select(i64(ldb) >= lanes - 1, i64(depth) - 1, i64(0))
+        return [tail, self._bind("unmasked", tirx.Select(inside, i64(depth), rest))]
+
+    def _form(self) -> KernelForm:
+        spec, n = self.spec, self.plan.n
+        whole = isinstance(n, int) and n % self.tile.lanes == 0
+        kept = str(spec.b_packed.dtype) if spec.b_packed is not None else spec.acc_dtype
+        return KernelForm(
+            ahead=spec.b_packed is not None,
+            tail=stores_direct(spec, self.tile) and not whole,
+            short=self.operands.masks_b(),
+            b_dtype=kept if kept != spec.acc_dtype else "",
+            quads=spec.quads,
+        )
+
+    def _kernel(self, form: KernelForm) -> Any:
+        """The function of all tiles that there may be."""
+        rows, vectors = self._row_counts(), self._vector_counts()
+        return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
+
+    def _pointer(self, views: list[tuple[Any, Place]], i: Expr, k: Expr) -> tuple[Expr, Index]:
+        """Address and row distance of an operand in the view that holds."""
+        (condition, place), *rest = views
+        buf, off, distance = place(i, k)
+        here = tirx.address_of(buf[off])
+        if not rest:
+            return here, distance
+        there, other = self._pointer(rest, i, k)
+        return either(condition, here, there), tirx.Select(condition, i64(distance), i64(other))
+
+    def _ahead(self, at: Expr, block: tuple[Expr, Expr], depth: Expr) -> tuple[Expr, Expr]:
+        """Which share of the next panel, as (start, elements per K step), a row block fetches.
+
+        The next panel comes from far away while this one is used: it is fetched evenly over all
+        row blocks, each of which takes its share of the lines.
+        """
+        blk, blocks = block
+        step = self._bind("step", cdiv(self.tile.n_r, blocks))
+        return at + self.plan.k_whole * self.tile.n_r + blk * depth * step, step
+
+    def _first(self, views: list[tuple[Any, Any]], emit: Callable[[Any], None]) -> None:
+        """``emit`` the view whose condition holds; the last one has none."""
+        if len(views) == 1:
+            emit(views[0][1])
+            return
+        with self.b.when(views[0][0]):
+            emit(views[0][1])
+        with self.b.otherwise():
+            emit(views[1][1])
+
+    def _rows(self, r: Expr) -> Index:
+        p = self.plan
+        if isinstance(p.extra_rows, int) and p.extra_rows == 0:
+            return p.base_rows
+        return p.base_rows + tirx.Select(r < p.extra_rows, i64(1), i64(0))
+
+    def _row_counts(self) -> tuple[int, ...]:
+        base, extra = self.plan.base_rows, self.plan.extra_rows
+        if isinstance(base, int) and isinstance(extra, int):
+            return tuple(sorted({r for r in (base, base + int(extra > 0)) if r})) or (1,)
+        return tuple(range(1, self.tile.m_r + 1))
+
+    def _vector_counts(self) -> tuple[int, ...]:
+        n, tile = self.plan.n, self.tile
+        if not isinstance(n, int):
+            return tuple(range(1, tile.vectors + 1))
+        counts = {-(-(n % tile.n_r) // tile.lanes)} if n % tile.n_r else set()
+        if n >= tile.n_r:
+            counts.add(tile.vectors)
+        return tuple(sorted(counts)) or (1,)
+
+    def _epilogue(
+        self, g: Expr, i_rows: tuple[Expr, Index], j_cols: tuple[Expr, Index], sum_at: Expr
+    ) -> None:
+        """Hand every finished sum of one register tile to the store callables."""
+        b, spec, tile = self.b, self.spec, self.tile
+        i0, rows = i_rows
+        j_start, columns = j_cols
+        j0 = self._bind("j0", j_start)
+        with b.loop("ei", rows) as ei:
+            i = self._bind("i", i0 + ei)
+            row = self._bind("sums", sum_at + ei * tile.n_r)
+
+            def scalar(j: Expr) -> None:
+                spec.store(b, g, i, j0 + j, self.scratch[row + j])
+
+            whole = self._bind("whole", div(columns, tile.lanes))
+            with b.loop("ev", whole) as ev:
+                jv = self._bind("jv", ev * tile.lanes)
+                values = b.bind("values", vload(self.scratch, row + jv, tile.lanes))
+                done = spec.store_vector is not None and spec.store_vector(
+                    b, g, i, b.bind("j", j0 + jv), tile.lanes, values
+                )
+                if not done:
+                    with b.loop("es", tile.lanes) as es:
+                        scalar(jv + es)
+            if not (isinstance(columns, int) and columns % tile.lanes == 0):
+                rest = self._bind("rest_cols", whole * tile.lanes)
+                with b.loop("et", columns - rest) as et:
+                    scalar(rest + et)

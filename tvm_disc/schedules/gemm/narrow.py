@@ -1,0 +1,296 @@
+"""Few columns: vectors that hold several steps of K for each column.
+
+A vector of columns is mostly empty where there are few. So the lanes are shared: ``fold`` steps of
+K by ``width`` columns, lane ``j * fold + t`` for column j and step t. B is brought into such
+vectors; a row of A gives ``fold`` of its elements to all columns at once, and the sums of a column
+are added at the end. With one column that is an inner product, and B is read as it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import tirx
+
+from tvm_disc.schedules.gemm.inner import Way, add_inside, in_place
+from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, bind_opaque, splat, vload, vstore
+from tvm_disc.schedules.gemm.partition import cdiv, is_one, least, possible
+from tvm_disc.tir.builder import (
+    Block,
+    Buffer,
+    Expr,
+    call,
+    const,
+    either,
+    first_lanes,
+    i64,
+    index_var,
+    masked_load,
+    pointer,
+    prim_func,
+)
+
+MOST_LINES = 3
+ROWS = 8  # of a tile: as many sums as hide the latency of a multiply-add
+
+
+def widths(lanes: int) -> tuple[int, ...]:
+    """The numbers of columns that share a vector, ascending."""
+    return tuple(w for w in (1, 2, 4, 8) if w < lanes)
+
+
+def _picked(value: Expr, lanes: Sequence[int]) -> Expr:
+    return tirx.Shuffle([value], [tirx.IntImm("int32", lane) for lane in lanes])
+
+
+def _repeated(value: Expr, lanes: int, times: int) -> Expr:
+    picks = [tirx.IntImm("int32", lane) for lane in range(lanes * times)]
+    return tirx.Shuffle([value] * times, picks)
+
+
+def narrow_kernel(dtype: str, lanes: int, width: int) -> Any:
+    """The function of one tile: ``(a, b, c, k, lda, ldc, height, columns)``.
+
+    ``b`` holds a vector for each ``lanes / width`` steps of K, the last filled up with zeros where
+    ``width`` is more than one. Only ``height`` rows exist: beyond, the last is computed again.
+    """
+    names = ("k", "lda", "ldc", "height", "columns")
+    a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
+    k, lda, ldc, height, columns = params = [index_var(n) for n in names]
+    fold = lanes // width
+    blk = Block()
+    a, b, c = (blk.declare(f"{n}_", p, dtype) for n, p in zip("abc", (a_ptr, b_ptr, c_ptr)))  # noqa: B905
+    sums = [blk.alloc(f"sum_{i}", lanes, dtype) for i in range(ROWS)]
+    column = blk.alloc("column", lanes, dtype)
+    rows = [i64(0)] + [bind_opaque(blk, "row", least(i, height - 1)) for i in range(1, ROWS)]
+    starts = [bind_opaque(blk, "start", lda * i) for i in rows]
+    for s in sums:
+        vstore(blk, s, 0, lanes, splat(const(0, dtype), lanes))
+
+    def step(at: Expr, mask: Expr) -> None:
+        def load(buf: Buffer, where: Expr, elems: int) -> Expr:
+            return vload(buf, where, elems) if mask is None else masked_load(buf, where, mask)
+
+        if width == 1:
+            vstore(blk, column, 0, lanes, load(b, at, lanes))
+        else:
+            vstore(blk, column, 0, lanes, vload(b, at * width, lanes))
+        for acc, start in zip(sums, starts, strict=True):
+            part = load(a, start + at, fold)
+            left = part if width == 1 else _repeated(part, fold, width)
+            total = left * vload(column, 0, lanes) + vload(acc, 0, lanes)
+            vstore(blk, acc, 0, lanes, total)
+
+    whole = blk.bind("whole", tirx.truncdiv(k, i64(fold)))
+    with blk.loop("ko", whole) as ko:
+        step(ko * fold, None)
+    rest = blk.bind("rest", k - whole * fold)
+    with blk.when(rest > 0):
+        step(whole * fold, first_lanes(rest, fold))
+    if width == 1:
+        for first in range(0, ROWS, lanes):
+            total = add_inside(blk, sums[first : first + lanes], lanes)
+            for lane, i in enumerate(rows[first : first + lanes]):
+                blk.store(c, ldc * i, _picked(vload(total, 0, lanes), [lane]))
+    else:
+        mask = first_lanes(columns, width) if width > 2 else None
+        for acc, i in zip(sums, rows, strict=True):
+            _store_row(blk, (c, ldc * i), (acc, lanes, width), mask)
+    func = prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt())
+    return func.with_attr("tirx.noalias", False)
+
+
+def _store_row(
+    blk: Block, to: tuple[Buffer, Expr], sums: tuple[Buffer, int, int], mask: Expr
+) -> None:
+    """Add the steps of each column, and store what columns there are."""
+    acc, lanes, width = sums
+    length = lanes // width
+    while length > 1:
+        half = length // 2
+        value = vload(acc, 0, width * length)
+        low = [j * length + t for j in range(width) for t in range(half)]
+        high = [lane + half for lane in low]
+        vstore(blk, acc, 0, width * half, _picked(value, low) + _picked(value, high))
+        length = half
+    total = vload(acc, 0, width)
+    if mask is None:
+        vstore(blk, *to, width, total)
+    else:
+        blk.masked_store(*to, total, mask)
+
+
+@dataclass
+class FewColumns(Way):
+    """Products of few columns."""
+
+    scratch: Buffer
+
+    def condition(self) -> Expr | None:
+        """When they cost less than tiles of which most columns are empty; None for never."""
+        p, view, lanes = self.plan, self.spec.b_affine, self.tile.lanes
+        if not possible(self.spec, self.tile) or view is None or not is_one(view.stride):
+            return None
+        if isinstance(p.n, int) and not 1 <= p.n <= widths(lanes)[-1]:
+            return None
+        cases = []
+        for width, here in self._widths():
+            narrow, tiles = narrow_cost((i64(p.m), i64(p.k)), width, lanes)
+            cases.append(tirx.all(here, narrow < tiles))
+        return tirx.all(i64(p.m) >= 1, tirx.any(*cases) if len(cases) > 1 else cases[0])
+
+    def _widths(self) -> list[tuple[int, Expr]]:
+        """The widths that there may be, and when each is the one."""
+        n, below, found = self.plan.n, 0, []
+        for width in widths(self.tile.lanes):
+            if not isinstance(n, int) or below < n <= width:
+                found.append((width, tirx.all(i64(n) > below, i64(n) <= width)))
+            below = width
+        return found
+
+    def fold(self, g: Expr) -> None:
+        """Bring B to the scratch, a vector for some steps of K."""
+        view = self.spec.b_affine
+        assert view is not None
+        for width, here in self._widths():
+            apart = i64(view.k_stride) != 1  # else one column is a row
+            with self.b.when(here if width > 1 else tirx.all(here, apart)):
+                self._fold(g, width)
+
+    def _fold(self, g: Expr, width: int) -> None:
+        b, p, view, lanes = self.b, self.plan, self.spec.b_affine, self.tile.lanes
+        assert view is not None
+        fold = lanes // width
+        base = self.bind("b_base", view.base(b, g))
+        if width == 1:
+            with b.loop("k", p.k) as k:
+                b.store(self.scratch, p.b_at + k, view.buffer[base + k * view.k_stride])
+            return
+        parts = [b.alloc(f"part_{t}", width, self.spec.dtype) for t in range(fold)]
+        order = [t * width + j for j in range(width) for t in range(fold)]
+        picks = [tirx.IntImm("int32", lane) for lane in order]
+
+        def group(at: Expr, steps: Expr) -> None:
+            for t, part in enumerate(parts):
+                where = base + (at + t) * view.k_stride
+                there = i64(p.n) if steps is None else tirx.Select(steps > t, i64(p.n), i64(0))
+                value = masked_load(view.buffer, where, first_lanes(there, width))
+                vstore(b, part, 0, width, value)
+            together = tirx.Shuffle([vload(part, 0, width) for part in parts], picks)
+            vstore(b, self.scratch, p.b_at + at * width, lanes, together)
+
+        whole = self.bind("whole_groups", tirx.truncdiv(i64(p.k), i64(fold)))
+        with b.loop("kg", whole) as kg:
+            group(self.bind("group_k", kg * fold), None)
+        done = self.bind("done_k", whole * fold)
+        rest = self.bind("rest_k", i64(p.k) - done)
+        with b.when(rest > 0):
+            group(done, rest)
+
+    def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:
+        """Rows ``[row0, row0 + rows)`` against all columns."""
+        b, p, spec = self.b, self.plan, self.spec
+        (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
+        folded = tirx.address_of(self.scratch[p.b_at])
+        for width, chosen in self._widths():
+            start = folded
+            if width == 1:
+                here = tirx.address_of(b_view.buffer[b_base])
+                start = either(i64(b_view.k_stride) == 1, here, folded)
+            run = narrow_function(self.kernels, spec.dtype, self.tile.lanes, width)
+            with b.when(chosen), b.loop("it", cdiv(rows, ROWS)) as it:
+                i = self.bind("i", row0 + it * ROWS)
+                at = (
+                    tirx.address_of(a_view.buffer[a_base + i * a_view.stride]),
+                    start,
+                    tirx.address_of(out.buffer[c_base + i * out.stride]),
+                )
+                left = least(ROWS, row0 + rows - i)
+                sizes = (p.k, a_view.stride, out.stride, left, p.n)
+                b.eval(call(run, *at, *map(i64, sizes)))
+
+
+@dataclass
+class Lines(Way):
+    """Inner products one line at a time: of a few rows, or columns, both dense along K."""
+
+    def condition(self) -> Expr | None:
+        """When they cost less than transposing B; None for never."""
+        p, view = self.plan, self.spec.b_affine
+        if not possible(self.spec, self.tile) or view is None:
+            return None
+        if not is_one(view.k_stride) or is_one(view.stride):
+            return None
+        if isinstance(p.m, int) and isinstance(p.n, int) and min(p.m, p.n) > MOST_LINES:
+            return None
+        m, n, k = i64(p.m), i64(p.n), i64(p.k)
+        least_rows = tirx.all(m <= MOST_LINES, n < self.tile.lanes)
+        lines, tiles = m * n * (k + 300), m * (k * 18 + 128) + k * 320
+        return tirx.all(m >= 1, n >= 1, tirx.any(n <= MOST_LINES, least_rows), lines < tiles)
+
+    def emit(self, g: Expr, row0: Expr, rows: Expr) -> None:
+        """Rows ``[row0, row0 + rows)`` against all columns."""
+        p = self.plan
+        self._lines(g, (row0, rows), (i64(0), i64(p.n)), i64(p.n) <= p.m)
+
+    def last(self, g: Expr, i_range: tuple[Expr, Expr]) -> None:
+        """Rows (first, count) against the last columns."""
+        self._lines(g, i_range, (i64(self.plan.wide), i64(self.plan.rest)), None)
+
+    def _lines(
+        self,
+        g: Expr,
+        i_range: tuple[Expr, Expr],
+        j_range: tuple[Expr, Expr],
+        along_rows: Expr | None,
+    ) -> None:
+        """Rows by columns, each as (first, count); a line is a column if ``along_rows``."""
+        b, p, spec = self.b, self.plan, self.spec
+        (row0, rows), (column0, columns) = i_range, j_range
+        (a_view, b_view, out), (a_base, b_base, c_base) = in_place(spec, b, self.bind, g)
+        run = narrow_function(self.kernels, spec.dtype, self.tile.lanes, 1)
+
+        def tile(i: Expr, j: Expr, by_rows: bool) -> None:
+            a_at = tirx.address_of(a_view.buffer[a_base + i * a_view.stride])
+            b_at = tirx.address_of(b_view.buffer[b_base + j * b_view.stride])
+            c_at = tirx.address_of(out.buffer[c_base + i * out.stride + j])
+            if by_rows:
+                at, far, left = (a_at, b_at), (a_view.stride, out.stride), row0 + rows - i
+            else:
+                at, far = (b_at, a_at), (b_view.stride, 1)
+                left = column0 + columns - j
+            b.eval(call(run, *at, c_at, *map(i64, (p.k, *far, least(ROWS, left), 1))))
+
+        here = nullcontext() if along_rows is None else b.when(along_rows)
+        with here, b.loop("j", columns) as j, b.loop("it", cdiv(rows, ROWS)) as it:
+            tile(self.bind("i", row0 + it * ROWS), column0 + j, True)
+        if along_rows is None:
+            return
+        with b.otherwise(), b.loop("i", rows) as i, b.loop("jt", cdiv(columns, ROWS)) as jt:
+            tile(row0 + i, self.bind("j", column0 + jt * ROWS), False)
+
+
+def narrow_function(kernels: MicroKernels, dtype: str, lanes: int, width: int) -> Any:
+    """The function of :func:`narrow_kernel` in a module."""
+    key = ("narrow", dtype, lanes, width)
+    return kernels.add(key, "gemm_narrow", partial(narrow_kernel, dtype, lanes, width))
+
+
+def narrow_cost(sizes: tuple[Any, Any], width: int, lanes: int) -> tuple[Any, Any]:
+    """What ``m`` rows, ``k`` deep, take as (tiles of shared vectors, tiles of one vector).
+
+    In units of 1/32 cycle: a row takes a little more than half a cycle for each vector along K, and
+    the end of its sums; bringing B into its vectors takes some for each of them.
+    """
+    m, k = sizes
+    fold = lanes // width
+    tiles = m * (k * 18 + 128)
+    folding = 0 if width == 1 else 32 + 128 // fold
+    return m * (k * (18 // min(fold, 18)) + 320) + k * folding, tiles
+
+
+__all__ = ["FewColumns", "Lines", "narrow_cost", "widths"]

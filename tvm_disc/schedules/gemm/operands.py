@@ -1,0 +1,278 @@
+"""The operands of one GEMM body: read where they lie, or copied to the scratch of its range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from tvm_disc.schedules.gemm.micro_kernel import splat, vload, vstore
+from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
+from tvm_disc.schedules.gemm.partition import (
+    COPY_BLOCKS,
+    COPY_PANELS,
+    GemmSpec,
+    Index,
+    Place,
+    Plan,
+    cdiv,
+    copies_a,
+    is_one,
+    known,
+    least,
+    reads_masked,
+)
+from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.tir.builder import Block, Buffer, Expr, const, i64
+
+
+@dataclass
+class Operands:
+    """Operands inside the task loop of a body; ``bind`` names what is not constant."""
+
+    b: Block
+    bind: Callable[[str, Index], Index]
+    spec: GemmSpec
+    plan: Plan
+    tile: GemmTile
+    scratch: Buffer
+
+    def columns(self, panel: Expr) -> Index:
+        """How many columns a panel really has."""
+        n, n_r = self.plan.wide, self.tile.n_r
+        if isinstance(n, int) and n % n_r == 0:
+            return n_r
+        return self.bind("columns", least(n_r, n - panel * n_r))
+
+    def _in_place(self) -> bool:
+        view = self.spec.b_affine
+        return self.spec.b_packed is None and view is not None and is_one(view.stride)
+
+    def masks_b(self) -> bool:
+        """Whether kernels read only what there is of a last vector of B that lies in rows."""
+        return reads_masked(self.spec, self.tile)
+
+    def _must_pack(self, columns: Index) -> Any:
+        """Whether a B panel with contiguous rows is packed: a Python or run-time truth value."""
+        m, lanes = self.plan.m, self.tile.lanes
+        if self.spec.dtype != self.spec.acc_dtype:
+            return True
+        view = self.spec.b_affine
+        step = known(view.k_stride) if view is not None else None
+        if isinstance(step, int) and 0 < step <= 2 * self.tile.n_r:
+            m = 0  # the panel is dense enough as it lies
+        ragged: Any = columns % lanes != 0 if isinstance(columns, int) else None
+        ragged = False if self.masks_b() else ragged
+        if (isinstance(m, int) and m > self.tile.pack_rows) or ragged is True:
+            return True
+        if isinstance(m, int) and ragged is False:
+            return False
+        terms = [] if isinstance(m, int) else [m > self.tile.pack_rows]
+        if ragged is None:
+            terms.append(tirx.truncmod(columns, i64(lanes)) > 0)
+        return tirx.any(*terms) if len(terms) > 1 else terms[0]
+
+    def pack_b(self, g: Expr, panel0: Expr, panels: Expr) -> None:
+        b, p, tile = self.b, self.plan, self.tile
+        spec, dtype = self.spec, self.spec.acc_dtype
+        with b.loop("pp", panels) as pp:
+            j0 = self.bind("pack_j", (panel0 + pp) * tile.n_r)
+            columns = self.columns(panel0 + pp)
+            off = self.bind("pack_at", p.b_at + pp * (p.k * tile.n_r))
+            view = spec.b_affine
+            if view is not None and is_one(view.stride):
+                base = self.bind("b_base", view.base(b, g) + j0)
+                must = self._must_pack(columns)
+                if must is False:
+                    return
+                condition = const(True, "bool") if must is True else must
+                with b.when(condition), b.loop("k", p.k) as kk:
+                    at = self.bind("b_row", base + kk * view.k_stride)
+                    copy_contiguous(
+                        b,
+                        columns,
+                        tile.lanes,
+                        lambda _b, e, w: vload(view.buffer, at + e, w),
+                        (self.scratch, off + kk * tile.n_r, dtype),
+                        pad=True,
+                    )
+            elif view is not None and is_one(view.k_stride):
+                base = self.bind("b_base", view.base(b, g))
+                transpose_into(
+                    b,
+                    (view.buffer, lambda r: base + (j0 + r) * view.stride),
+                    columns,
+                    i64(p.k),
+                    (self.scratch, off, tile.n_r, dtype),
+                    tile.lanes,
+                )
+            else:
+                self._pack_b_elements(g, j0, columns, off)
+
+    def _pack_b_elements(self, g: Expr, j0: Expr, columns: Index, off: Expr) -> None:
+        b, tile, dtype = self.b, self.tile, self.spec.acc_dtype
+        padded = cdiv(columns, tile.lanes) * tile.lanes
+        with b.loop("k", self.plan.k) as kk:
+            row = self.bind("pack_row", off + kk * tile.n_r)
+            if self.spec.fill_b is not None:
+                self.spec.fill_b(b, g, kk, j0, columns, self.scratch, row)
+            else:
+                with b.loop("j", columns) as j:
+                    b.store(self.scratch, row + j, cast(self._load_b(g, kk, j0 + j), dtype))
+            if not (isinstance(columns, int) and padded == columns):
+                with b.loop("z", padded - columns) as z:
+                    b.store(self.scratch, row + columns + z, const(0, dtype))
+
+    def _load_b(self, g: Expr, k: Expr, j: Expr) -> Expr:
+        view = self.spec.b_affine
+        if view is not None:
+            return view.buffer[view.base(self.b, g) + j * view.stride + k * view.k_stride]
+        if self.spec.load_b is None:
+            raise ValueError("GemmSpec: B is given in no form")
+        return self.spec.load_b(self.b, g, k, j)
+
+    def _load_a(self, g: Expr, i: Expr, k: Expr) -> Expr:
+        view = self.spec.a_affine
+        if view is not None:
+            return view.buffer[view.base(self.b, g) + i * view.stride + k * view.k_stride]
+        if self.spec.load_a is None:
+            raise ValueError("GemmSpec: A is given in no form")
+        return self.spec.load_a(self.b, g, i, k)
+
+    def copy_a(self, g: Expr, i_rows: tuple[Expr, Expr], k_block: tuple[Expr, Expr]) -> None:
+        """Copy a K block of the task's rows of A to scratch, row by row along K."""
+        row0, rows = i_rows
+        k0, depth = k_block
+        b, p, spec, tile = self.b, self.plan, self.spec, self.tile
+        if spec.quads:
+            with b.loop("i", rows) as i:
+                to = self.bind("a_to", p.a_at + i * p.block_elems)
+                self._copy_quads(g, row0 + i, (k0, depth), to)
+            return
+        view, dtype = spec.a_affine, spec.acc_dtype
+        rowwise = spec.a_row if view is None else None
+        if view is not None and is_one(view.k_stride):
+            rowwise = lambda b, g, i: (view.buffer, view.base(b, g) + i * view.stride)  # noqa: E731
+        elif view is not None and is_one(view.stride):
+            base = self.bind("a_from", view.base(b, g) + row0 + k0 * view.k_stride)
+            src = (view.buffer, lambda k: base + k * view.k_stride)
+            out = (self.scratch, i64(p.a_at), p.block_elems, dtype)
+            transpose_into(b, src, i64(depth), rows, out, tile.lanes)
+            return
+        with b.loop("i", rows) as i:
+            to = self.bind("a_to", p.a_at + i * p.block_elems)
+            if rowwise is not None:
+                buf, start = rowwise(b, g, row0 + i)
+                at = self.bind("a_row", start + k0)
+                copy_contiguous(
+                    b,
+                    depth,
+                    tile.lanes,
+                    lambda _b, e, w: vload(buf, at + e, w),
+                    (self.scratch, to, dtype),
+                )
+            else:
+                with b.loop("k", depth) as kk:
+                    value = self._load_a(g, row0 + i, k0 + kk)
+                    b.store(self.scratch, to + kk, cast(value, dtype))
+
+    def _copy_quads(self, g: Expr, i: Expr, k_block: tuple[Expr, Expr], to: Expr) -> None:
+        """Copy a row of A by words of four bytes; what lies beyond K meets zeros of B."""
+        b, spec, lanes = self.b, self.spec, self.tile.lanes
+        k0, depth = k_block
+        signed = spec.dtype == "int8"
+        first = self.bind("first_byte", i64(k0) * 4)
+        size = self.bind("bytes", tirx.min(i64(depth) * 4, i64(spec.k) - first))
+        whole: Expr = i64(0)
+        view = spec.a_affine
+        if view is not None and is_one(view.k_stride):
+            at = self.bind("a_row", view.base(b, g) + i * view.stride + first)
+            whole = self.bind("whole", tirx.truncdiv(size, i64(4 * lanes)))
+            with b.loop("v", whole) as v:
+                value = vload(view.buffer, at + v * (4 * lanes), 4 * lanes)
+                value = tirx.reinterpret(f"int8x{4 * lanes}", value)
+                if signed:
+                    value = value ^ splat(const(-128, "int8"), 4 * lanes)
+                word = tirx.reinterpret(f"int32x{lanes}", value)
+                vstore(b, self.scratch, to + v * lanes, lanes, word)
+        done = self.bind("done", whole * lanes)
+        with b.loop("w", i64(depth) - done) as w:
+            total: Expr = const(0, "int32")
+            for byte in range(4):
+                k = tirx.min(first + (done + w) * 4 + byte, i64(spec.k) - 1)
+                value = b.bind("byte", tirx.Cast("int32", self._load_a(g, i, k)))
+                total = total | tirx.shift_left(
+                    value + 128 if signed else value, const(8 * byte, "int32")
+                )
+            b.store(self.scratch, to + done + w, total)
+
+    def must_copy_a(self, blocks: Expr, panels: Expr) -> Any:
+        """Whether a K block of A is copied: a Python or run-time truth value.
+
+        Long rows are, for tasks that read them often: pieces of them lie in as many pages as there
+        are rows, often all in the same sets of the first-level cache.
+        """
+        p = self.plan
+        if copies_a(self.spec) or not p.may_copy_a:
+            return p.may_copy_a
+        often = tirx.all(i64(blocks) > COPY_BLOCKS, i64(panels) >= COPY_PANELS)
+        if not isinstance(p.k_blocks, int):
+            often = tirx.all(often, p.k_blocks > 1)
+        return self.b.bind("a_is_copied", often)
+
+    def a_views(self, g: Expr, row0: Expr, k0: Expr, copied: Any) -> list[tuple[Any, Place]]:
+        """Where the kernels find A: (condition, place); the last has none.
+
+        A place maps (row, k) to (buffer, offset, row distance).
+        """
+        spec, p, scratch = self.spec, self.plan, self.scratch
+        if spec.a_packed is not None:
+            packed = spec.a_packed
+            item = tirx.floormod(g, i64(spec.a_period)) if spec.a_period else g
+            skip = item * (p.m * p.row_elems) if spec.a_packed_batched else 0
+            return [(None, lambda i, k: (packed, skip + i * p.row_elems + k, p.row_elems))]
+        view = spec.a_affine
+
+        def copy(i: Expr, k: Expr) -> tuple[Buffer, Expr, Index]:
+            return scratch, p.a_at + (i - row0) * p.block_elems + (k - k0), p.block_elems
+
+        if copied is True or view is None:
+            return [(None, copy)]
+        base = self.bind("a_base", view.base(self.b, g))
+
+        def in_place(i: Expr, k: Expr) -> tuple[Buffer, Expr, Index]:
+            return view.buffer, base + i * view.stride + k, view.stride
+
+        return [(None, in_place)] if copied is False else [(copied, copy), (None, in_place)]
+
+    def b_views(self, g: Expr, panel: Expr, local: Expr, columns: Index) -> list[tuple[Any, Any]]:
+        """Where the kernels find row k of a B panel: (condition, place); the last has none."""
+        spec, p, n_r = self.spec, self.plan, self.tile.n_r
+        if spec.b_packed is not None:
+            constant = spec.b_packed
+            item = p.panels * p.k if spec.b_packed_batched else p.k if spec.k_whole else 0
+            at = panel * p.k_whole + g * item
+            if spec.quads:
+                at = at + panel + 1  # behind the first row of each panel
+            return [(None, lambda k: (constant, (at + k) * n_r, n_r))]
+
+        def packed(k: Expr) -> tuple[Buffer, Expr, Index]:
+            return self.scratch, p.b_at + (local * p.k + k) * n_r, n_r
+
+        view = spec.b_affine
+        must = self._must_pack(columns) if self._in_place() else True
+        if must is True or view is None:
+            return [(None, packed)]
+        base = self.bind("b_base", view.base(self.b, g) + panel * n_r)
+
+        def direct(k: Expr) -> tuple[Buffer, Expr, Index]:
+            return view.buffer, base + k * view.k_stride, view.k_stride
+
+        if must is False:
+            return [(None, direct)]
+        return [(self.b.bind("b_is_packed", must), packed), (None, direct)]
+
+
+__all__ = ["Operands"]

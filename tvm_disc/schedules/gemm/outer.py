@@ -1,0 +1,120 @@
+"""A few steps of K: outer products, stored as they are made.
+
+With so little to add up, a register tile costs more to set up than to compute. So rows of the
+result are written from left to right, two at a time, each vector the sum of ``steps`` rows of B,
+which stay in the first-level cache, times numbers of A, which stay in registers. It is how the
+angles of a rotary embedding are made, K being 1 there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import tirx
+
+from tvm_disc.schedules.gemm.inner import Way, in_place
+from tvm_disc.schedules.gemm.micro_kernel import may_alias, splat, vload, vstore
+from tvm_disc.schedules.gemm.partition import GemmSpec, is_one, least, possible, stores_direct
+from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.tir.builder import (
+    Block,
+    Buffer,
+    Expr,
+    call,
+    first_lanes,
+    i64,
+    index_var,
+    masked_load,
+    pointer,
+    prim_func,
+)
+
+MOST_STEPS = 4  # beyond, tiles load less for each multiply-add
+ROWS = 2
+
+
+def outer_kernel(dtype: str, lanes: int, steps: int) -> Any:
+    """The function ``(a, b, c, lda, ldb, ldc, rows, columns)``: so many rows of the result."""
+    names = ("lda", "ldb", "ldc", "rows", "columns")
+    a_ptr, b_ptr, c_ptr = (pointer(n, dtype) for n in "abc")
+    lda, ldb, ldc, rows, columns = params = [index_var(n) for n in names]
+    blk = Block()
+    a, b, c = (blk.declare(f"{n}_", p, dtype) for n, p in zip("abc", (a_ptr, b_ptr, c_ptr)))  # noqa: B905
+    elems = [[blk.alloc(f"a_{r}_{t}", lanes, dtype) for t in range(steps)] for r in range(ROWS)]
+    line = [blk.alloc(f"b_{t}", lanes, dtype) for t in range(steps)]
+    whole = blk.bind("whole", tirx.truncdiv(columns, i64(lanes)))
+    rest = blk.bind("rest", columns - whole * lanes)
+
+    def vector(at: Expr, starts: list[Expr], mask: Expr) -> None:
+        def load(buf: Buffer, where: Expr) -> Expr:
+            return vload(buf, where, lanes) if mask is None else masked_load(buf, where, mask)
+
+        for t, held in enumerate(line):
+            vstore(blk, held, 0, lanes, load(b, ldb * t + at))
+        for own, start in zip(elems, starts, strict=True):
+            total = vload(own[0], 0, lanes) * vload(line[0], 0, lanes)
+            for x, y in zip(own[1:], line[1:], strict=True):
+                total = vload(x, 0, lanes) * vload(y, 0, lanes) + total
+            if mask is None:
+                vstore(blk, c, start + at, lanes, total)
+            else:
+                blk.masked_store(c, start + at, total, mask)
+
+    with blk.loop("pair", tirx.truncdiv(rows + (ROWS - 1), i64(ROWS))) as pair:
+        # The last row may be computed twice.
+        numbers = [blk.bind("row", least(pair * ROWS + r, rows - 1)) for r in range(ROWS)]
+        for own, row in zip(elems, numbers, strict=True):
+            for t, held in enumerate(own):
+                vstore(blk, held, 0, lanes, splat(a[lda * row + t], lanes))
+        starts = [blk.bind("start", ldc * row) for row in numbers]
+        with blk.loop("jv", whole) as jv:
+            vector(jv * lanes, starts, None)
+        with blk.when(rest > 0):
+            vector(whole * lanes, starts, first_lanes(rest, lanes))
+    return may_alias(prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt()))
+
+
+def may_be_outer(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether operands and results lie as these kernels take them."""
+    view = spec.b_affine
+    if view is None or not is_one(view.stride):
+        return False
+    return possible(spec, tile) and stores_direct(spec, tile)
+
+
+@dataclass
+class OuterProducts(Way):
+    """Products of a few steps of K."""
+
+    def condition(self) -> Expr | None:
+        """Where K is small, and rows of B lie as they are read; None for never."""
+        if not may_be_outer(self.spec, self.tile) or not self._steps():
+            return None
+        return tirx.all(i64(self.plan.k) >= 1, i64(self.plan.k) <= MOST_STEPS)
+
+    def _steps(self) -> tuple[int, ...]:
+        k = self.plan.k
+        return tuple(s for s in range(1, MOST_STEPS + 1) if not isinstance(k, int) or k == s)
+
+    def emit(self, g: Expr, i_range: tuple[Expr, Expr], j_range: tuple[Expr, Expr]) -> None:
+        """Rows and columns, each as (first, count)."""
+        b, dtype, lanes = self.b, self.spec.dtype, self.tile.lanes
+        (a_view, b_view, out), (a_base, b_base, c_base) = in_place(self.spec, b, self.bind, g)
+        (row0, rows), (column0, wanted) = i_range, j_range
+        columns = least(wanted, self.plan.n - column0)
+        at = (
+            a_view.buffer[a_base + row0 * a_view.stride],
+            b_view.buffer[b_base + column0],
+            out.buffer[c_base + row0 * out.stride + column0],
+        )
+        sizes = (a_view.stride, b_view.k_stride, out.stride, rows, columns)
+        for steps in self._steps():
+            make = partial(outer_kernel, dtype, lanes, steps)
+            run = self.kernels.add(("outer", dtype, lanes, steps), "gemm_outer", make)
+            with b.when(i64(self.plan.k) == steps):
+                b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
+
+
+__all__ = ["OuterProducts", "may_be_outer", "outer_kernel"]

@@ -1,0 +1,116 @@
+"""Copies that bring GEMM operands in micro-kernel layout at run time, with vector moves.
+
+Sizes and offsets are in elements. Nothing outside the source is read: ragged edges are met by
+overlapping the last vector or by repeating the last row, both of which stay inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import tirx
+
+from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload, vstore, widened
+from tvm_disc.tir.builder import Block, Buffer, Expr, const, i64, prefetch
+
+
+def cast(value: Expr, dtype: str, lanes: int = 1) -> Expr:
+    """``value`` with elements of ``dtype``."""
+    return widened(value, dtype, lanes)
+
+
+def copy_contiguous(
+    b: Block,
+    elems: Expr,
+    lanes: int,
+    load: Callable[[Block, Expr, int], Expr],
+    dst: tuple[Buffer, Expr, str],
+    pad: bool = False,
+) -> None:
+    """``dst[off + e] = load(e)`` for ``e < elems``: whole vectors, then single elements.
+
+    ``load(block, e, width)`` gives ``width`` elements from ``e``. With ``pad`` the last, partial
+    vector of ``dst`` is filled with zeros.
+    """
+    buf, off, dtype = dst
+    whole = bind_opaque(b, "whole", tirx.truncdiv(i64(elems), i64(lanes)))
+    with b.loop("v", whole) as v:
+        vstore(b, buf, off + v * lanes, lanes, cast(load(b, v * lanes, lanes), dtype, lanes))
+    done = bind_opaque(b, "done", whole * lanes)
+    if pad:
+        with b.when(done < elems):
+            vstore(b, buf, off + done, lanes, splat(const(0, dtype), lanes))
+    with b.loop("e", elems - done) as e:
+        b.store(buf, off + done + e, cast(load(b, done + e, 1), dtype))
+
+
+def transpose_into(
+    b: Block,
+    src: tuple[Buffer, Callable[[Expr], Expr]],
+    rows: Expr,
+    cols: Expr,
+    dst: tuple[Buffer, Expr, Expr | int, str],
+    lanes: int,
+) -> None:
+    """``dst[off + c * stride + r] = src[offset(r) + c]`` for ``r < rows``, ``c < cols``.
+
+    Squares of ``lanes x lanes`` are transposed in registers, while the lines of the square below
+    are asked for. ``rows`` is rounded up to whole vectors in ``dst`` (there must be room); the
+    extra places repeat the last row.
+    """
+    buf, offset = src
+    out, off, stride, dtype = dst
+    if lanes == 1:
+        with b.loop("r", rows) as r, b.loop("c", cols) as c:
+            b.store(out, off + c * stride + r, cast(buf[offset(r) + c], dtype))
+        return
+    # Stack vectors (the last one is spare); see micro_kernel() for why they are no bindings.
+    src_dtype = str(buf.dtype)
+    square = [b.alloc(f"square_{i}", lanes, src_dtype) for i in range(lanes + 1)]
+    groups = bind_opaque(b, "groups", tirx.truncdiv(i64(rows) + (lanes - 1), i64(lanes)))
+    below = bind_opaque(b, "below", offset(i64(lanes)) - offset(i64(0)))
+    with b.loop("rg", groups) as rg:
+        starts = [
+            bind_opaque(b, f"row{i}", offset(tirx.min(rg * lanes + i, rows - 1)))
+            for i in range(lanes)
+        ]
+        base = bind_opaque(b, "base", off + rg * lanes)
+        with b.when(i64(cols) >= lanes):
+            squares = tirx.truncdiv(i64(cols) + (lanes - 1), i64(lanes))
+            with b.loop("cg", squares) as cg:
+                c0 = bind_opaque(b, "c0", tirx.min(cg * lanes, cols - lanes))
+                to = bind_opaque(b, "to", base + c0 * stride)
+                for i in range(lanes):
+                    b.eval(prefetch(buf, starts[i] + c0 + below, to_write=False))
+                for i in range(lanes):
+                    vstore(b, square[i], 0, lanes, vload(buf, starts[i] + c0, lanes))
+                _transpose_square(b, square, lanes)
+                for i in range(lanes):
+                    value = cast(vload(square[i], 0, lanes), dtype, lanes)
+                    vstore(b, out, to + i * stride, lanes, value)
+        with b.otherwise(), b.loop("c", cols) as c:
+            for i in range(lanes):
+                b.store(out, base + c * stride + i, cast(buf[starts[i] + c], dtype))
+
+
+def _transpose_square(b: Block, rows: list[Buffer], lanes: int) -> None:
+    """Transpose ``lanes`` stack vectors in place by exchanging ever smaller blocks."""
+    dist = lanes // 2
+    while dist:
+        low = [c if not c & dist else lanes + c - dist for c in range(lanes)]
+        high = [c + dist if not c & dist else lanes + c for c in range(lanes)]
+        for r in range(lanes):
+            if not r & dist:
+                first, second = rows[r], rows[r + dist]
+                vstore(b, rows[lanes], 0, lanes, _shuffle(first, second, low, lanes))
+                vstore(b, second, 0, lanes, _shuffle(first, second, high, lanes))
+                vstore(b, first, 0, lanes, vload(rows[lanes], 0, lanes))
+        dist //= 2
+
+
+def _shuffle(first: Buffer, second: Buffer, picks: list[int], lanes: int) -> Expr:
+    vectors = [vload(first, 0, lanes), vload(second, 0, lanes)]
+    return tirx.Shuffle(vectors, [tirx.IntImm("int32", lane) for lane in picks])
+
+
+__all__ = ["cast", "copy_contiguous", "transpose_into"]

@@ -1,0 +1,352 @@
+"""What a GEMM is made of, and the sizes of its task space and scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.tir.builder import Block, Buffer, Expr, i64
+
+Index = Any  # Expr or int
+COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
+ROW_TASKS = 16  # tasks of one row of tiles each, where columns are not cut
+SHARED_LINE = 256  # multiply-adds that take as long as a line that two threads write
+_NARROW = 16  # vectors; in a wider product the last one is a small part
+_WIDEST = 4  # how much wider tasks become, at as many groups of rows
+MASKED_BYTES = 32  # from AVX2 on, loads and stores can leave out lanes
+MASKED_BYTES_NARROW = 64  # only AVX-512 can with elements of less than 32 bits
+Place = Callable[[Expr, Expr], tuple[Buffer, Expr, Index]]  # buffer, offset, row distance
+
+
+@dataclass(frozen=True)
+class Affine:
+    """An operand in place: ``(g, o, k)`` at ``buffer[base(b, g) + o * stride + k * k_stride]``.
+
+    ``o`` is i for A and j for B. Strides are in elements; a Python int ``1`` is what allows
+    direct or vectorised reads, so pass literals where they are known.
+    """
+
+    buffer: Buffer
+    base: Callable[[Block, Expr], Expr]
+    stride: Index
+    k_stride: Index
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A result stored as it is: ``(g, i, j)`` at ``buffer[base(b, g) + i * stride + j]``."""
+
+    buffer: Buffer
+    base: Callable[[Block, Expr], Expr]
+    stride: Index
+
+
+@dataclass
+class GemmSpec:
+    """One GEMM: sizes (int64 expressions or ints), operands and the epilogue.
+
+    Operands, first match wins:
+
+    * A: ``a_packed`` (``[M, packed_row_elems(K)]``, see :func:`pack_a_constant`); ``a_affine``
+      (read in place when ``k_stride`` is 1, transposed in registers when ``stride`` is 1, else
+      copied element by element); ``a_row`` (row i contiguous along K, at any
+      place: copied by vectors); ``load_a`` (copied element by element).
+    * B: ``b_packed`` (``[ceil(N / n_r), K, n_r]``, see :func:`pack_b_constant`); ``b_affine``
+      (``stride`` 1: rows read in place or packed by vectors, ``k_stride`` 1: transposed in
+      registers); ``fill_b(b, g, k, j0, columns, buffer, at)`` (writes row k's columns itself);
+      ``load_b`` (packed element by element).
+
+    ``load_*`` must be pure: a copied A is evaluated once per group of panels, B once per run of
+    tasks. Packed constants hold one matrix for all of ``batch`` unless ``*_packed_batched``; they
+    and the scratch hold ``acc_dtype`` and should be 64-byte aligned for speed.
+
+    With ``quads`` a word of A and of the packed B (see :func:`pack_b_quads`) is four bytes along K,
+    and one step of K adds four products.
+
+    When ``dtype`` differs from ``acc_dtype`` (half or int8 operands) operands are converted while
+    they are copied, never read in place.
+
+    ``store(b, g, i, j, value)`` finishes one output; ``store_vector(b, g, i, j0, lanes, values)``
+    finishes ``lanes`` neighbours along j, or returns False having emitted nothing. With ``direct``
+    the kernels write the result in place where they can; ``store`` must then do the same.
+    """
+
+    batch: Index
+    m: Index
+    n: Index
+    k: Index
+    store: Callable[[Block, Expr, Expr, Expr, Expr], None]
+    store_vector: Callable[[Block, Expr, Expr, Expr, int, Expr], bool] | None = None
+    dtype: str = "float32"
+    acc_dtype: str = "float32"
+    load_a: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
+    load_b: Callable[[Block, Expr, Expr, Expr], Expr] | None = None
+    fill_b: Callable[[Block, Expr, Expr, Expr, Expr, Buffer, Expr], None] | None = None
+    a_affine: Affine | None = None
+    b_affine: Affine | None = None
+    a_row: Callable[[Block, Expr, Expr], tuple[Buffer, Expr]] | None = None
+    a_packed: Buffer | None = None
+    b_packed: Buffer | None = None
+    direct: Direct | None = None
+    a_packed_batched: bool = False
+    a_period: int = 0  # a batched packed A begins again after that many items; 0: never
+    b_packed_batched: bool = False
+    k_whole: int = 0  # of a packed B of which item g takes rows from g * k on; 0: k, for all items
+    quads: bool = False
+
+
+def cdiv(x: Index, y: Index) -> Index:
+    """``x / y`` rounded up, folded for literals."""
+    if isinstance(x, int) and isinstance(y, int):
+        return -(-x // y)
+    return tirx.truncdiv(i64(x) + i64(y) - 1, i64(y))
+
+
+def div(x: Index, y: Index) -> Index:
+    """``x / y`` rounded down, for non-negative operands."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x // y
+    return tirx.truncdiv(i64(x), i64(y))
+
+
+def cheap_div(x: Index, y: Index) -> Index:
+    """:func:`div`, for code: dividing takes longer than asking whether a size is 1, as most are."""
+    if isinstance(y, int):
+        return div(x, y)
+    return tirx.if_then_else(y == 1, i64(x), div(x, y))
+
+
+def cheap_cdiv(x: Index, y: Index) -> Index:
+    """:func:`cdiv` in the same way."""
+    if isinstance(y, int):
+        return cdiv(x, y)
+    return tirx.if_then_else(y == 1, i64(x), cdiv(x, y))
+
+
+def least(x: Index, y: Index) -> Index:
+    """The smaller, folded for literals."""
+    return min(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.min(i64(x), i64(y))
+
+
+def most(x: Index, y: Index) -> Index:
+    """The larger, folded for literals."""
+    return max(x, y) if isinstance(x, int) and isinstance(y, int) else tirx.max(i64(x), i64(y))
+
+
+def choice(condition: Expr, x: Index, y: Index) -> Expr:
+    """One of two sizes."""
+    return tirx.Select(condition, i64(x), i64(y))
+
+
+def is_one(x: Index) -> bool:
+    """Whether a size is the literal 1."""
+    return (isinstance(x, int) and x == 1) or (isinstance(x, tirx.IntImm) and int(x.value) == 1)
+
+
+def known(x: Index) -> Index:
+    """A literal as a Python number, anything else unchanged."""
+    return int(x.value) if isinstance(x, tirx.IntImm) else x
+
+
+@dataclass(frozen=True)
+class Span:
+    """The tasks ``[lo, hi)`` of a range, and the row tiles ``[begin, end)`` that they are of."""
+
+    lo: Expr
+    hi: Expr
+    groups_m: Index
+    per_m: Index
+    begin: Index | None  # None: 0
+    end: Index
+
+
+class Plan:
+    """Sizes of the task space and of the scratch; ``bind`` names what is not constant."""
+
+    def __init__(
+        self, spec: GemmSpec, tile: GemmTile, bind: Callable[[str, Index], Index] | None = None
+    ) -> None:
+        keep = bind or (lambda _name, value: value)
+        per, share = (cdiv, div) if bind is None else (cheap_cdiv, cheap_div)
+        self.m, self.n, self.k = m, n, k = known(spec.m), known(spec.n), known(spec.k)
+        self.k_whole = spec.k_whole or k
+        if spec.quads:
+            self.k_whole = self.k = k = keep("words", cdiv(k, 4))
+        self.rest = keep("rest_columns", last_columns(spec, tile))
+        self.wide = keep("wide", n - self.rest)  # columns of the tiles
+        self.panels = keep("panels", cdiv(self.wide, tile.n_r))
+        self.blocks = keep("blocks", cdiv(m, tile.m_r))  # register tiles of rows
+        self.m_blocks = tile.m_blocks
+        self.groups_m = keep("groups_m", cdiv(self.blocks, tile.m_blocks))
+        self.width = self._width(spec, tile, keep)
+        self.groups_n = keep("groups_n", cdiv(self.panels, self.width))
+        self.by_rows = self._by_rows(spec, keep)
+        self.per_m = keep("per_m", per(self.blocks, most(self.groups_m, 1)))
+        self.per_n = keep("per_n", per(self.panels, most(self.groups_n, 1)))
+        self.base_rows = keep("base_rows", share(m, most(self.blocks, 1)))
+        self.extra_rows = keep("extra_rows", m - self.base_rows * self.blocks)
+        if tile.kc:
+            turns = keep("turns", most(cdiv(k, tile.kc), 1))
+            self.kc = keep("kc", cdiv(per(k, turns), 8) * 8)
+            k_blocks = most(cdiv(k, most(self.kc, 1)), 1)
+            if bind is not None and not isinstance(turns, int):
+                k_blocks = tirx.if_then_else(turns == 1, i64(1), k_blocks)
+            self.k_blocks = keep("k_blocks", k_blocks)
+        else:
+            self.kc, self.k_blocks = k, 1
+        self.one_k = isinstance(self.k_blocks, int) and self.k_blocks == 1
+
+        itemsize = max(1, tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8)
+        line = max(1, 64 // itemsize)
+        # An odd number of lines, as packed_row_elems() gives for constants.
+        self.row_elems = keep("row_elems", (div(cdiv(k, line), 2) * 2 + 1) * line)
+        self.block_elems = keep("block_elems", (div(cdiv(self.kc, line), 2) * 2 + 1) * line)
+        tile_elems = tile.m_r * tile.n_r
+        if stores_direct(spec, tile):
+            tile_elems = 0
+        held = 1 if self.one_k else tile.m_blocks * least(self.panels, self.width)
+        self.sum_elems = keep("sum_elems", tile_elems * held)
+        self.a_at = keep("a_at", cdiv(self.sum_elems, line) * line)
+        rows = least(m, tile.m_blocks * tile.m_r)
+        long = spec.a_packed is None and spec.b_packed is not None and not self.one_k
+        wide = not isinstance(self.panels, int) or self.panels >= COPY_PANELS
+        self.may_copy_a = copies_a(spec) or (long and wide)
+        a_elems = rows * self.block_elems if self.may_copy_a else 0
+        self.b_at = keep("b_at", self.a_at + a_elems)
+        b_elems = least(self.panels, self.width) * tile.n_r * k if spec.b_packed is None else 0
+        self.elems = self.b_at + b_elems
+
+    def _width(self, spec: GemmSpec, tile: GemmTile, keep: Callable[[str, Index], Index]) -> Index:
+        """Panels of a task: more of packed weights where the rows alone give tasks enough.
+
+        A block of A stays in the second-level cache for all of them, while packed panels pass. At
+        most half of the panels, and half as many times wider as there are groups of rows: a few
+        large tasks are shared unevenly, nine of them among two threads as five and four.
+        """
+        if spec.b_packed is None:
+            return tile.n_panels
+        wider = most(least(div(self.groups_m, 2), _WIDEST), 1) * tile.n_panels
+        return keep("width", most(least(wider, cdiv(self.panels, 2)), tile.n_panels))
+
+    def _by_rows(self, spec: GemmSpec, keep: Callable[[str, Index], Index]) -> Expr | None:
+        """When a task is a row of tiles, over all columns; None for never.
+
+        Rows of the result that end inside a line of cache, and are cut among threads, have a line
+        each that two threads write in turn. Where K is small, that takes longer than the sums.
+        """
+        line = 512 // int(tvm.DataType(spec.dtype).bits)
+        n, whole, groups = self.n, (self.groups_m, self.groups_n), self.blocks
+        if not is_one(known(spec.batch)) or (isinstance(n, int) and n % line == 0):
+            return None
+        if is_one(self.groups_n) or (isinstance(groups, int) and groups < ROW_TASKS):
+            return None
+        apart = tirx.all(i64(groups) >= ROW_TASKS, i64(groups) >= whole[0] * whole[1])
+        pays = i64(self.k) * n <= i64(self.m) * SHARED_LINE
+        ragged = tirx.truncmod(i64(n), i64(line)) > 0
+        chosen = keep("by_rows", choice(tirx.all(apart, pays, ragged), 1, 0))
+        return tirx.all(i64(self.groups_n) > 1, i64(chosen) > 0)
+
+    def tasks(self, batch: Index) -> Index:
+        """Number of independent tasks."""
+        groups = batch * self.groups_m * self.groups_n
+        return groups if self.by_rows is None else choice(self.by_rows, self.blocks, groups)
+
+    def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Index], Index]) -> Span:
+        """What a body does of the tasks ``[lo, hi)``: rows of tiles are put together again."""
+        if self.by_rows is None:
+            return Span(lo, hi, self.groups_m, self.per_m, None, self.blocks)
+        rows = self.by_rows
+        groups = bind("groups", cheap_cdiv(hi - lo, self.m_blocks))
+        per = cheap_cdiv(hi - lo, most(groups, 1))
+
+        def either(name: str, here: Index, there: Index) -> Index:
+            return bind(name, choice(rows, here, there))
+
+        return Span(
+            either("first_task", 0, lo),
+            either("end_task", groups * self.groups_n, hi),
+            either("span_groups", groups, self.groups_m),
+            either("span_per", per, self.per_m),
+            either("span_begin", lo, 0),
+            either("span_end", hi, self.blocks),
+        )
+
+
+def possible(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether rows of A lie along K, and results are stored as they are."""
+    a, b = spec.a_affine, spec.b_affine
+    if spec.direct is None or spec.dtype != spec.acc_dtype or a is None or b is None:
+        return False
+    if spec.a_packed is not None or spec.b_packed is not None or tile.lanes == 1:
+        return False
+    return is_one(a.k_stride)
+
+
+def inner_cost(sizes: Sequence[Any], lanes: int, vectors: Any) -> tuple[Any, Any]:
+    """What ``m x n x k`` takes as (inner products, tiles over a transposed B).
+
+    In units of 1/32 cycle: a sum takes its multiply-adds and its part of the tree; a step of K of
+    each vector of columns is transposed, and then takes a little more than half a cycle a row.
+    """
+    m, n, k = sizes
+    return m * n * (k * (16 // min(lanes, 16)) + 140), vectors * k * (m * 18 + 320)
+
+
+def may_leave_columns(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether :func:`last_columns` is not always 0."""
+    view = spec.b_affine
+    if view is None or not possible(spec, tile) or isinstance(known(spec.n), int):
+        return False
+    return is_one(view.k_stride) and not is_one(view.stride)
+
+
+def last_columns(spec: GemmSpec, tile: GemmTile) -> Index:
+    """Columns beyond whole vectors that are inner products along K instead.
+
+    Up to half a vector, of a B whose columns are contiguous: as a vector of their own they would
+    cost what a whole one costs, to transpose and to multiply.
+    """
+    if not may_leave_columns(spec, tile):
+        return 0
+    m, n, k, lanes = i64(spec.m), i64(spec.n), i64(spec.k), tile.lanes
+    rest = n - div(n, lanes) * lanes
+    inner, tiles = inner_cost((m, rest, k), lanes, 1)
+    few = tirx.all(n > lanes, n <= _NARROW * lanes, rest <= lanes // 2, m >= tile.m_r)
+    return choice(tirx.all(few, inner < tiles), rest, 0)
+
+
+def has_masks(vector_bytes: int, dtype: str) -> bool:
+    """Whether loads of ``dtype``, where vectors of sums have so many bytes, can leave out lanes."""
+    narrow = int(tvm.DataType(dtype).bits) < 32
+    return vector_bytes >= (MASKED_BYTES_NARROW if narrow else MASKED_BYTES)
+
+
+def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether the last vector of a B that lies in rows is read under a mask."""
+    view, n = spec.b_affine, known(spec.n)
+    if spec.b_packed is not None or view is None or not is_one(view.stride):
+        return False
+    if spec.dtype != spec.acc_dtype or (isinstance(n, int) and n % tile.lanes == 0):
+        return False
+    return has_masks(tile.lanes * int(tvm.DataType(spec.dtype).bits) // 8, spec.dtype)
+
+
+def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether kernels write the result: whole vectors only, or masks are to be had."""
+    if spec.direct is None:
+        return False
+    n, itemsize = known(spec.n), tirx.const(0, spec.acc_dtype).ty.dtype.bits // 8
+    return (isinstance(n, int) and n % tile.lanes == 0) or tile.lanes * itemsize >= MASKED_BYTES
+
+
+def copies_a(spec: GemmSpec) -> bool:
+    """Whether A must be brought into rows of ``acc_dtype`` along K first."""
+    if spec.a_packed is not None:
+        return False
+    in_place = spec.a_affine is not None and is_one(spec.a_affine.k_stride)
+    return not in_place or spec.dtype != spec.acc_dtype

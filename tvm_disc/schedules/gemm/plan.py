@@ -1,0 +1,460 @@
+"""The *dot* and *convolution* templates: a fused group as one GEMM.
+
+Operands are index lambdas, so head splits, transposes and im2col are changes of index inside the
+packing or loading of a tile; the element-wise consumers run on the tile while it is in registers.
+Constant operands are packed once, at compile time, whatever the dynamic sizes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+import tvm
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.conv.contraction import matmul_dims, operand_index
+from tvm_disc.schedules.conv.implicit import ConvView
+from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
+from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.cost import gemm_ns
+from tvm_disc.schedules.gemm.epilogue import Epilogue
+from tvm_disc.schedules.gemm.partition import has_masks
+from tvm_disc.schedules.gemm.space import GemmKnobs, doubt, tiles
+from tvm_disc.schedules.gemm.split_k import PartsOfK
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.loops.reducers import accumulator
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import Block, i64, index_var
+from tvm_disc.tir.index import IndexSpace, add, product
+
+Expr: TypeAlias = Any
+
+
+def _size(dim: Any) -> Any:
+    """A dim as the GEMM wants it: Python int if literal."""
+    literal = static_dim(dim)
+    return dim if literal is None else literal
+
+
+# -- matmul ------------------------------------------------------------------------------------
+
+
+def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """A matmul and its epilogue."""
+    node = group.anchor
+    assert node is not None
+    a, b = node.inputs
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        return WhyNot("gemm", "a vector operand")
+    if sums_of(a, b, node) is None:
+        return WhyNot("gemm", f"{a.dtype} x {b.dtype} -> {node.dtype} is not supported yet")
+    batch, m, n, k = matmul_dims(node)
+    if batch and len(b.shape) == 2:
+        # One matrix for every batch: the batch dims are more rows.
+        batch, m = (), product([*batch, m])
+    view = MatMulView(group, node, batch, m, n, k, machine.isa.quads)
+    return _gemm_plans(group, view, solver, machine)
+
+
+# Of any two of them the products are added in int32.
+_INTEGERS = ("int8", "uint8", "int16", "int32")
+
+
+def sums_of(a: Node, b: Node, node: Node) -> str | None:
+    """The dtype in which products are added; None if there are no kernels for it."""
+    if a.dtype in _INTEGERS and b.dtype in _INTEGERS:
+        return "int32" if node.dtype == "int32" else None
+    if a.dtype != b.dtype or node.dtype not in (a.dtype, "float32"):
+        return None
+    return (
+        accumulator(a.dtype) if a.dtype in ("float16", "bfloat16", "float32", "float64") else None
+    )
+
+
+@dataclass
+class MatMulView:
+    """How a matmul reads its operands and where an element of it lies."""
+
+    group: Group
+    node: Node
+    batch: tuple[Any, ...]
+    m: Any
+    n: Any
+    k: Any
+    quads_exist: bool = False
+
+    @property
+    def sizes(self) -> tuple[Any, Any, Any, Any]:
+        return product(self.batch), self.m, self.n, self.k
+
+    @property
+    def quads(self) -> bool:
+        """Whether products of bytes are added four at a time."""
+        a, b = self.node.inputs
+        bytes_ = a.dtype in ("int8", "uint8") and b.dtype == "int8"
+        return self.quads_exist and bytes_ and self._packs()
+
+    def _packs(self) -> bool:
+        b = self.node.inputs[1]
+        return len(b.shape) == 2 and _is_weight(self.group, b)
+
+    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
+        """The matmul's output index of element (g, i, j)."""
+        lead = self.node.shape[:-2]
+        if self.batch or not lead:
+            return [*low.space.split(g, lead), i, j]
+        return [*low.space.split(i, self.node.shape[:-1]), j]
+
+    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
+        """Row-major position of element (g, i, j)."""
+        return add((i64(g) * i64(self.m) + i) * i64(self.n), j)
+
+    def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
+        source, index = self.node.inputs[0], self.index(low, g, i, i64(0))
+        return low.at(source, operand_index(source, index[:-2], (index[-2], k)))
+
+    def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
+        source = self.node.inputs[1]
+        lead = low.space.split(g, self.batch) if self.batch else ()
+        return low.at(source, operand_index(source, list(lead), (k, j)))
+
+    def packed(self, tile: Any) -> dict[str, tuple[Node, Callable[[Any], Any]]]:
+        """Operands that are plain constant matrices."""
+        b = self.node.inputs[1]
+        if self.quads:
+            signed = self.node.inputs[0].dtype == "int8"
+            return {"b_packed": (b, lambda w: macro_kernel.pack_b_quads(w, tile, signed))}
+        if self._packs():
+            return {"b_packed": (b, lambda w: macro_kernel.pack_b_constant(_as_kept(w), tile))}
+        return {}
+
+
+def _as_kept(w: Any) -> Any:
+    """A constant as kernels read it: bfloat16 as its bits."""
+    return w.view("uint16") if w.dtype.name == "bfloat16" else w
+
+
+def _is_weight(group: Group, node: Node) -> bool:
+    return node in group.constants and all(static_dim(d) is not None for d in node.shape)
+
+
+# -- convolution ------------------------------------------------------------------------------
+
+
+def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """A convolution as an implicit GEMM: rows are output channels, columns are pixels."""
+    node = group.anchor
+    assert node is not None
+    if not node.op.startswith("relax.nn.conv"):
+        return WhyNot("implicit gemm", "a pooling window has no weights")
+    data, weight = node.inputs
+    if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
+        return WhyNot("implicit gemm", "one channel per group is no matrix product")
+    sums = sums_of(data, weight, node)
+    if sums is None:
+        of = f"{data.dtype} x {weight.dtype} -> {node.dtype}"
+        return WhyNot("implicit gemm", f"{of} is not supported yet")
+    if any(static_dim(d) is None for d in weight.shape):
+        return WhyNot("implicit gemm", "the kernel's size is not known")
+    view = ConvView(group, node)
+    weights = view.weights(sums)
+    found = tiles(machine.isa, sums, ConvShape.of(node, view.groups, bool(weights)).known_columns)
+    found = [t for t in found if t.m_blocks == found[0].m_blocks]  # rows are cut at run time
+    if weights is None or not has_masks(found[0].lanes * _itemsize(sums), data.dtype):
+        return _gemm_plans(group, view, solver, machine)
+    return [
+        _conv_plan(group, view, weights, tile, doubt(tile, found[0], True), machine)
+        for tile in found
+    ]
+
+
+def _conv_plan(
+    group: Group,
+    view: ConvView,
+    weights: dict[Node, Callable[[Any], Any]],
+    tile: macro_kernel.GemmTile,
+    factor: float,
+    machine: Machine,
+) -> Plan:
+    node, dtype = view.node, _dtypes(view)[0]
+    shape = ConvShape.of(node, view.groups, bool(weights))
+    near = machine.memory.weights_bytes
+    cut_with = partial(ConvCut, shape, tile, _itemsize(dtype), machine.threads, near)
+    cut = cut_with()
+
+    def emit(body: Body) -> None:
+        out = Epilogue(view, body)
+        data, weight = (body.buffers[n] for n in node.inputs)
+        packed, stores = bool(weights), (out.scalar, out.vector)
+        operands = ConvOperands(node, data, weight, packed, *stores, out.writes, out.reads)
+        where = (body.low, body.block, body.scratch)
+        ConvBody(operands, shape, tile, cut_with, dtype, machine.micro, *where).emit(
+            body.lo, body.hi
+        )
+
+    batch, m, n, k = (i64(x) for x in view.sizes)
+    spec = _sizes_only(view, {"a_packed": True}, {})
+    return Plan(
+        tasks=i64(cut.tasks),
+        work=batch * m * n * k * 2,
+        emit=emit,
+        scratch_elems=cut.elems,
+        scratch_dtype=dtype,
+        packed=weights,
+        packed_dtypes=dict.fromkeys(weights, dtype),
+        may_alias=True,
+        knobs=GemmKnobs.of(tile),
+        cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
+        features=(batch, m, n, k),
+        notes={
+            "tile": f"{tile.m_r}x{tile.n_r}",
+            "packed": "weights" if weights else "-",
+            "depth": str(cut.depth),
+        },
+    )
+
+
+# -- common ------------------------------------------------------------------------------------
+
+
+def _gemm_plans(
+    group: Group, view: MatMulView | ConvView, solver: Solver, machine: Machine
+) -> list[Plan]:
+    width = _size(view.sizes[2])
+    known = width if isinstance(width, int) else None
+    found = tiles(machine.isa, _dtypes(view)[0], known)
+    packed = bool(view.packed(found[0]))
+    plans = [
+        _gemm_plan(group, view, tile, doubt(tile, found[0], packed), solver, machine)
+        for tile in found
+    ]
+    if isinstance(view, MatMulView):
+        plans += _parts_of_k(view, plans[0], found[0], solver, machine)
+    return plans
+
+
+def _parts_of_k(
+    view: MatMulView, whole: Plan, tile: macro_kernel.GemmTile, solver: Solver, machine: Machine
+) -> list[Plan]:
+    """Plans that cut K for the threads."""
+    packed = view.packed(tile)
+    spec = _sizes_only(view, packed, _in_place(view.group, view, solver, packed))
+
+    def operands(one: MatMulView, body: Body) -> macro_kernel.GemmSpec:
+        return cast(macro_kernel.GemmSpec, _operands(one, body, spec, packed, tile))
+
+    return PartsOfK(view, whole, spec, tile, machine, operands).plans()
+
+
+def _gemm_plan(
+    group: Group,
+    view: MatMulView | ConvView,
+    tile: macro_kernel.GemmTile,
+    factor: float,
+    solver: Solver,
+    machine: Machine,
+) -> Plan:
+    packed = view.packed(tile)
+    spec = _sizes_only(view, packed, _in_place(group, view, solver, packed))
+
+    def emit(body: Body) -> None:
+        full = _operands(view, body, spec, packed, tile)
+        body.block.add(
+            macro_kernel.gemm_body(full, tile, machine.micro, body.scratch, body.lo, body.hi)
+        )
+
+    batch, m, n, k = (i64(x) for x in view.sizes)
+    return Plan(
+        tasks=i64(macro_kernel.gemm_tasks(spec, tile)),
+        work=batch * m * n * k * 2,
+        emit=emit,
+        scratch_elems=macro_kernel.gemm_scratch_elems(spec, tile),
+        scratch_dtype=spec.acc_dtype,
+        packed=dict(packed.values()),
+        packed_dtypes=_packed_dtypes(packed, spec),
+        may_alias=True,
+        knobs=GemmKnobs.of(tile),
+        cost=partial(gemm_ns, spec, tile, (batch, m, n, k), factor),
+        features=(batch, m, n, k, n % tile.n_r),
+        layout=f"{tile.n_r} columns" if packed else "",
+        notes={
+            "tile": f"{tile.m_r}x{tile.n_r}",
+            "packed": ", ".join(packed) or "-",
+            "in place": ", ".join(n for n in ("a_affine", "b_affine") if getattr(spec, n)) or "-",
+        },
+    )
+
+
+def _packed_dtypes(packed: dict[str, Any], spec: Any) -> dict[Node, str]:
+    """What the elements of packed constants are to the kernels."""
+    return {node: _kept_in(role, node, spec) for role, (node, _) in packed.items()}
+
+
+def _kept_in(role: str, node: Node, spec: Any) -> str:
+    if role == "a_packed":
+        return str(spec.acc_dtype)
+    if spec.quads:
+        return "int32"
+    return "uint16" if node.dtype == "bfloat16" else node.dtype
+
+
+def _itemsize(dtype: str) -> int:
+    return int(tvm.DataType(dtype).bits) // 8
+
+
+def _never(*args: Any) -> None:
+    raise AssertionError("a size-only specification is never emitted")
+
+
+@dataclass(frozen=True)
+class _Strides:
+    """An operand read in place: (g, outer, k) is at base(g) + outer * stride + k * k_stride."""
+
+    node: Node
+    stride: Any
+    k_stride: Any
+
+
+def _in_place(
+    group: Group, view: MatMulView | ConvView, solver: Solver, packed: dict[str, Any]
+) -> dict[str, _Strides]:
+    """The operands whose element function is one load at an affine position."""
+    result = {}
+    for name, at in (("a", view.a_at), ("b", lambda low, g, j, k: view.b_at(low, g, k, j))):
+        if f"{name}_packed" not in packed:
+            strides = strides_of(group, solver, at)
+            if strides is not None:
+                result[f"{name}_affine"] = strides
+    return result
+
+
+def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Strides | None:
+    """How ``at(low, g, outer, k)`` moves through one operand, None if it is no plain read."""
+    space = IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
+    low = Lowering(Block(), space, solver)
+    for p in group.params:
+        low.bind_reader(p, lambda index: index)
+    g, outer, k = index_var("g"), index_var("outer"), index_var("k")
+    zero, one = i64(0), i64(1)
+
+    def offset(x: Expr, y: Expr) -> tuple[Node, Expr] | None:
+        return low.locate(lambda: at(low, g, x, y))
+
+    places = [offset(*xy) for xy in ((outer, k), (zero, zero), (one, zero), (zero, one))]
+    if any(p is None for p in places):
+        return None
+    (node, general), (_, base), (_, next_outer), (_, next_k) = (p for p in places if p is not None)
+    simplify = tvm.sym.Analyzer().simplify
+    stride, k_stride = simplify(next_outer - base), simplify(next_k - base)
+    rest = simplify(general - base - outer * stride - k * k_stride)
+    if static_dim(rest) != 0:
+        return None
+    return _Strides(node, _size(stride), _size(k_stride))
+
+
+def _dtypes(view: MatMulView | ConvView) -> tuple[str, str]:
+    """In what is added, and what the operands are: one that differs is converted in a copy."""
+    a, b = view.node.inputs
+    sums = sums_of(a, b, view.node) or view.node.dtype
+    return sums, a.dtype if a.dtype == b.dtype else next(d for d in (a.dtype, b.dtype) if d != sums)
+
+
+def _sizes_only(
+    view: MatMulView | ConvView, packed: dict[str, Any], in_place: dict[str, _Strides]
+) -> Any:
+    """The specification as far as sizes, tasks and scratch depend on it."""
+    batch, m, n, k = (_size(x) for x in view.sizes)
+    sums, operand = _dtypes(view)
+    forms: dict[str, Any] = {"load_a": _never, "load_b": _never}
+    spec = macro_kernel.GemmSpec(
+        batch, m, n, k, store=_never, dtype=operand, acc_dtype=sums, **forms
+    )
+    affine = {n: macro_kernel.Affine(s, _never, s.stride, s.k_stride) for n, s in in_place.items()}
+    known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
+    if isinstance(view, ConvView) and view.groups > 1:
+        known |= {"a_packed_batched": True, "a_period": view.groups}
+    if isinstance(view, MatMulView):
+        known["quads"] = view.quads
+    if view.group.outputs == [view.node] and view.node.dtype == sums:
+        known["direct"] = macro_kernel.Direct(None, _never, n)
+    return replace(spec, **known)
+
+
+def _operands(
+    view: MatMulView | ConvView, body: Body, spec: Any, packed: dict[str, Any], tile: Any
+) -> Any:
+    """The full specification inside a body: how operands are read and results leave."""
+    low = body.low
+    forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
+
+    def load_a(block: Block, g: Expr, i: Expr, k: Expr) -> Expr:
+        return _evaluate(low, block, lambda: view.a_at(low, i64(g), i64(i), i64(k)))
+
+    def load_b(block: Block, g: Expr, k: Expr, j: Expr) -> Expr:
+        return _evaluate(low, block, lambda: view.b_at(low, i64(g), i64(k), i64(j)))
+
+    def base_of(name: str) -> Callable[[Block, Expr], Expr]:
+        def base(block: Block, g: Expr) -> Expr:
+            at = view.a_at if name == "a_affine" else lambda w, x, j, k: view.b_at(w, x, k, j)
+            zero = i64(0)
+            outer, low.block = low.block, block
+            try:
+                with low.scope():
+                    found = low.locate(lambda: at(low, i64(g), zero, zero))
+                    assert found is not None
+                    return low.settle("base", found[1])
+            finally:
+                low.block = outer
+
+        return base
+
+    def start_of(_block: Block, g: Expr) -> Expr:
+        return view.flat(i64(g), i64(0), i64(0))
+
+    for name in ("a_affine", "b_affine"):
+        affine = getattr(spec, name)
+        if affine is not None:
+            buffer = body.buffers[affine.buffer.node]
+            forms[name] = macro_kernel.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
+    if isinstance(view, ConvView):
+        forms["fill_b"] = _filler(low, view.fill)
+    epilogue = Epilogue(view, body)
+    if spec.direct is not None:
+        forms["direct"] = macro_kernel.Direct(body.outputs[0], start_of, spec.direct.stride)
+    return replace(
+        spec,
+        load_a=load_a,
+        load_b=load_b,
+        **forms,
+        store=epilogue.scalar,
+        store_vector=epilogue.vector,
+    )
+
+
+def _filler(low: Lowering, fill_in: Callable[..., None]) -> Callable[..., None]:
+    def fill(block: Block, *args: Any) -> None:
+        outer, low.block = low.block, block
+        try:
+            with low.scope():
+                fill_in(low, block, *(i64(a) if isinstance(a, int) else a for a in args))
+        finally:
+            low.block = outer
+
+    return fill
+
+
+def _evaluate(low: Lowering, block: Block, make: Callable[[], Expr]) -> Expr:
+    """Evaluate in the block that the GEMM is filling in at the moment."""
+    outer, low.block = low.block, block
+    try:
+        with low.scope():
+            value = make()
+            low.resolve([value])
+            return value
+    finally:
+        low.block = outer

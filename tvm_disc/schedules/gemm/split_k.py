@@ -1,0 +1,171 @@
+"""Products of few rows and columns and a long K: parts of K on all threads, then their sum.
+
+Where rows and columns give fewer tasks than there are threads, each part of K is a batch item of
+its own, whose sums go to memory; the second stage adds the parts in order, so that results do not
+depend on which thread was first, and runs the epilogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.dispatch.variant import Plan, Stage
+from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.cost import gemm_ns
+from tvm_disc.schedules.gemm.epilogue import Epilogue
+from tvm_disc.schedules.gemm.space import FINE_PANELS, GemmKnobs
+from tvm_disc.schedules.group import Body, Machine
+from tvm_disc.tir.builder import Block, Buffer, i64, ramp
+
+if TYPE_CHECKING:
+    from tvm_disc.schedules.gemm.plan import MatMulView
+
+Expr: TypeAlias = Any
+
+LEAST_DEPTH = 128  # of a part of K
+DOUBT = 1.05  # of whether a second stage is worth it
+
+
+@dataclass(frozen=True)
+class PartKnobs(GemmKnobs):
+    """A tile, and in how many parts K is cut."""
+
+    parts: int
+
+
+@dataclass
+class PartsOfK:
+    """A product with constant weights, cut along K.
+
+    ``whole`` and ``spec`` are the plan and the sizes of the product as one, ``operands(view,
+    body)`` its full specification inside a body.
+    """
+
+    view: MatMulView
+    whole: Plan
+    spec: macro_kernel.GemmSpec
+    tile: macro_kernel.GemmTile
+    machine: Machine
+    operands: Callable[[MatMulView, Body], macro_kernel.GemmSpec]
+
+    def plans(self) -> list[Plan]:
+        """The plan beside ``whole``; none where other cuts fill the threads."""
+        spec, parts = self.spec, self.machine.threads
+        literal = isinstance(spec.n, int) and isinstance(spec.k, int)
+        if parts < 2 or self.view.batch or not literal or spec.b_packed is None or spec.quads:
+            return []
+        filled = -(-spec.n // (self.tile.n_r * FINE_PANELS)) >= parts
+        if filled or spec.k < parts * LEAST_DEPTH:
+            return []
+        shape, dtype = (i64(parts), *self.view.node.shape), spec.acc_dtype
+        sums = Node("param", (), shape, dtype, var=tirx.Var("parts_of_k", "handle"))
+        whole, products = self.whole, self._products(parts, sums)
+        return [
+            Plan(
+                tasks=products.plan.tasks,
+                work=whole.work,
+                emit=_never,
+                packed=whole.packed,
+                packed_dtypes=whole.packed_dtypes,
+                scratch_dtype=dtype,
+                family="parts of K",
+                knobs=PartKnobs(**GemmKnobs.of(self.tile).to_json(), parts=parts),
+                layout=whole.layout,
+                stages=(products, self._sum(parts, sums)),
+                doubt=DOUBT,
+                notes={**whole.notes, "parts of K": str(parts)},
+            )
+        ]
+
+    def _products(self, parts: int, sums: Node) -> Stage:
+        """The first stage: part g of K is item g of a batch."""
+        view = replace(self.view, group=replace(self.view.group, outputs=[sums]))
+        view.group.name += "_parts"
+        depth = -(-self.spec.k // (8 * parts)) * 8
+        sizes = {"batch": parts, "k": depth, "k_whole": self.spec.k}
+        spec = replace(self.spec, **sizes, direct=macro_kernel.Direct(None, _never, self.spec.n))
+
+        def emit(body: Body) -> None:
+            forms = _of_part(self.operands(view, body), depth, body.outputs[0])
+            run = (self.machine.micro, body.scratch, body.lo, body.hi)
+            body.block.add(macro_kernel.gemm_body(replace(forms, **sizes), self.tile, *run))
+
+        each = (i64(parts), i64(spec.m), i64(spec.n), i64(depth))
+        plan = replace(
+            self.whole,
+            tasks=i64(macro_kernel.gemm_tasks(spec, self.tile)),
+            emit=emit,
+            scratch_elems=macro_kernel.gemm_scratch_elems(spec, self.tile),
+            family="gemm",
+            cost=partial(gemm_ns, spec, self.tile, each, 1.0),
+            steps=i64(1),
+        )
+        return Stage(view.group, plan, tuple(view.group.params), (sums,))
+
+    def _sum(self, parts: int, sums: Node) -> Stage:
+        """The second stage: one task that adds and runs the epilogue."""
+        given = self.view.group.params
+        group = replace(self.view.group, params=[sums, *given])
+        group.name += "_sum"
+        view = replace(self.view, group=group)
+        m, n, lanes = i64(self.view.m), int(self.spec.n), self.tile.lanes
+
+        def emit(body: Body) -> None:
+            out, b, source = Epilogue(view, body), body.block, body.buffers[sums]
+            zero = i64(0)
+
+            def total(at: Expr) -> Expr:
+                values = [source[at + s * (m * n)] for s in range(parts)]
+                return b.bind("total", sum(values[1:], values[0]))
+
+            with b.loop("i", m) as i:
+                row = b.bind("row", i * n)
+
+                def one(j: Expr) -> None:
+                    out.scalar(b, zero, i, j, total(row + j))
+
+                with b.loop("jv", n // lanes) as jv:
+                    j = b.bind("j", jv * lanes)
+                    if not out.vector(b, zero, i, j, lanes, total(ramp(row + j, lanes))):
+                        with b.loop("js", lanes) as js:
+                            one(j + js)
+                with b.loop("jt", n % lanes, begin=n - n % lanes) as jt:
+                    one(jt)
+
+        moved = m * (n * 4 * (parts + 1))
+        plan = Plan(i64(1), m * (n * parts), emit, family="sum", moved=moved, steps=i64(1))
+        return Stage(group, replace(plan, scratch_dtype=self.spec.acc_dtype,
+                                    packed_dtypes=self.whole.packed_dtypes),
+                     (sums, *given), tuple(group.outputs))  # fmt: skip
+
+
+def _of_part(full: macro_kernel.GemmSpec, depth: int, out: Buffer) -> macro_kernel.GemmSpec:
+    """The product of part g of K, stored beside the others."""
+    m, n, a, whole_a = i64(full.m), full.n, full.a_affine, full.load_a
+
+    def store(b: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
+        b.store(out, (g * m + i) * n + j, value)
+
+    def store_vector(b: Block, g: Expr, i: Expr, j: Expr, lanes: int, value: Expr) -> bool:
+        b.store(out, ramp((g * m + i) * n + j, lanes), value)
+        return True
+
+    def load_a(b: Block, g: Expr, i: Expr, k: Expr) -> Expr:
+        assert whole_a is not None
+        return whole_a(b, i64(0), i, g * depth + k)
+
+    forms: dict[str, Any] = {"load_a": load_a, "store": store, "store_vector": store_vector}
+    if a is not None:
+        step = depth * i64(a.k_stride)
+        forms["a_affine"] = replace(a, base=lambda b, g: a.base(b, i64(0)) + g * step)
+    return replace(full, direct=macro_kernel.Direct(out, lambda _b, g: g * m * n, n), **forms)
+
+
+def _never(*_: Any) -> None:
+    raise AssertionError("the stages of a plan are emitted, not the plan")

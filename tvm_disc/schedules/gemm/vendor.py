@@ -1,0 +1,253 @@
+"""A matrix product by a BLAS that the process has loaded, as one more variant.
+
+The library is looked up when the variant first runs (``dlsym``), so nothing is linked against it:
+where there is none, the variant's need does not hold and another variant runs. Its number of
+threads is its own affair. It is offered where both operands and the result lie as BLAS wants them;
+constant weights are packed for our own tiles instead.
+
+Without measured times it is chosen where the constants of the target's level know of a library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import tirx
+from tvm.ir import StringImm
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.schedules.conv.contraction import matmul_dims
+from tvm_disc.schedules.dispatch.variant import Need, Plan
+from tvm_disc.schedules.gemm.cost import vendor_ns
+from tvm_disc.schedules.gemm.partition import is_one
+from tvm_disc.schedules.gemm.plan import MatMulView, strides_of
+from tvm_disc.schedules.group import Body, Group
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import product
+
+Expr: TypeAlias = Any
+
+FAMILY = "vendor"
+_LETTERS = {"float32": "s", "float64": "d"}
+_NO_TRANS, _TRANS = 111, 112
+_LARGEST = 2**31 - 1  # a library may count in 32 bits
+# What only libraries of fast code have. The reference BLAS, slower than our own loops, goes by the
+# same names as they; names that count in 64 bits are those of the library in wheels of NumPy.
+_MARKS = ("openblas_get_config", "MKL_Get_Version", "bli_info_get_version_str")
+_ANALYZER = tvm.sym.Analyzer()
+_LIBRARIES = ("openblas", "mkl_rt", "libblis", "libcblas", "libblas", "nvpl_blas")
+
+
+def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
+    """One library call for each item of the batch."""
+    node = group.anchor
+    if node is None or node.op != "relax.matmul" or group.outputs != [node]:
+        return WhyNot(FAMILY, "more than a matrix product")
+    letter = _LETTERS.get(node.dtype)
+    if letter is None or any(x.dtype != node.dtype or len(x.shape) < 2 for x in node.inputs):
+        return WhyNot(FAMILY, f"BLAS has no such product of {node.dtype}")
+    if node.inputs[1] in group.constants:
+        return WhyNot(FAMILY, "a constant weight is packed")
+    view = _view(group)
+    ats = _operands(view)
+    places = [strides_of(group, solver, at) for at in ats]
+    if any(p is None or not (is_one(p.stride) or is_one(p.k_stride)) for p in places):
+        return WhyNot(FAMILY, "an operand that is no matrix in memory")
+    batch, m, n, k = (i64(x) for x in view.sizes)
+    cond = tirx.NE(tirx.call_extern("int32", f"disc.vendor.{letter}.found"), _int32(0))
+    for size in (m, n, k, *(_leading(p) for p in places)):
+        if not isinstance(size, tirx.IntImm):
+            cond = tirx.And(cond, size <= i64(_LARGEST))
+    for place, outer in zip(places, (m, n), strict=True):
+        cond = tirx.And(cond, _apart(place, outer, k))
+
+    def emit(body: Body) -> None:
+        _emit(view, body, places, letter)
+
+    return Plan(
+        tasks=batch,
+        work=batch * m * n * k * 2,
+        emit=emit,
+        family=FAMILY,
+        needs=(Need("a BLAS library is loaded", cond, assumed=True),),
+        cost=partial(vendor_ns, (batch, m, n, k)),
+        features=(batch, m, n, k),
+        may_alias=True,
+        notes={"vendor": "cblas, looked up when it first runs"},
+    )
+
+
+def _view(group: Group) -> MatMulView:
+    assert group.anchor is not None
+    batch, m, n, k = matmul_dims(group.anchor)
+    if batch and len(group.anchor.inputs[1].shape) == 2:
+        batch, m = (), product([*batch, m])
+    return MatMulView(group, group.anchor, batch, m, n, k)
+
+
+def _operands(view: MatMulView) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
+    """A and B as functions of (low, g, outer, k)."""
+    return view.a_at, lambda low, g, j, k: view.b_at(low, g, k, j)
+
+
+def _leading(place: Any) -> Expr:
+    """The distance of vectors that lie dense: along K if the operand is dense along K."""
+    return i64(place.stride if is_one(place.k_stride) else place.k_stride)
+
+
+def _dense(place: Any, outer: Expr, k: Expr) -> tuple[Expr, Expr]:
+    """(length, number) of an operand's dense vectors."""
+    return (k, outer) if is_one(place.k_stride) else (outer, k)
+
+
+def _apart(place: Any, outer: Expr, k: Expr) -> Expr:
+    """Whether vectors do not overlap; BLAS refuses, and prints, a distance below their length.
+
+    The stride of a dim of 1 says nothing, that of a broadcast dim is 0.
+    """
+    length, number = _dense(place, outer, k)
+    return _ANALYZER.simplify(tirx.Or(number <= i64(1), length <= _leading(place)))
+
+
+def _int32(value: int) -> Expr:
+    return tirx.IntImm("int32", value)
+
+
+def _emit(view: MatMulView, body: Body, places: Any, letter: str) -> None:
+    block, zero = body.block, i64(0)
+    _, m, n, k = (i64(x) for x in view.sizes)
+    with body.low.loop("g", body.hi - body.lo, begin=body.lo) as g:
+        flags, matrices = [], []
+        for operand, (place, at) in enumerate(zip(places, _operands(view), strict=True)):
+            found = body.low.locate(partial(at, body.low, g, zero, zero))
+            assert found is not None
+            base = body.low.settle("base", found[1])
+            # The rows of the second operand are columns of the matrix.
+            rows = is_one(place.k_stride) == (operand == 0)
+            flags.append(_int32(_NO_TRANS if rows else _TRANS))
+            address = tirx.address_of(body.buffers[place.node][base])
+            length, _ = _dense(place, (m, n)[operand], k)
+            matrices += [address, tirx.max(_leading(place), tirx.max(length, i64(1)))]
+        out = tirx.address_of(body.outputs[0][view.flat(g, zero, zero)])
+        operands = [*flags, m, n, k, *matrices, out, tirx.max(n, i64(1))]
+        call = tirx.Evaluate(tirx.call_extern("int32", f"disc.vendor.{letter}.gemm", *operands))
+        library = StringImm(_library(letter))
+        block.add(tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", library, call))
+
+
+@cache
+def expose() -> bool:
+    """Make the BLAS that this process has loaded, NumPy's for instance, one that is found."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in maps if "/" in line)
+    for path in paths:
+        if any(name in Path(path).name for name in _LIBRARIES):
+            try:
+                ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOLOAD)
+            except OSError:
+                continue
+    process = ctypes.CDLL(None)
+    found = [hasattr(process, name) for name in _names("s")]
+    return any(found[:2]) or (any(found) and any(hasattr(process, name) for name in _MARKS))
+
+
+def _names(letter: str) -> tuple[str, ...]:
+    """Symbols of the product, those that count in 64 bits first."""
+    wide = (f"scipy_cblas_{letter}gemm64_", f"cblas_{letter}gemm64_")
+    return (*wide, f"cblas_{letter}gemm", f"scipy_cblas_{letter}gemm")
+
+
+@cache
+def _library(letter: str) -> str:
+    """LLVM functions that find the library and call it: 0 where there is none."""
+    kind = {"s": "float", "d": "double"}[letter]
+    this = f"disc.vendor.{letter}"
+    lines = [
+        "declare ptr @dlsym(ptr, ptr)",
+        f"@{this}.function = linkonce_odr global ptr null",
+        f"@{this}.state = linkonce_odr global i32 0",  # 1 absent, 2 in 32 bits, 3 in 64 bits
+    ]
+    texts = [(f"name{k}", name) for k, name in enumerate(_names(letter))]
+    for label, name in (*texts, *((f"mark{j}", name) for j, name in enumerate(_MARKS))):
+        text = f'[{len(name) + 1} x i8] c"{name}\\00"'
+        lines.append(f"@{this}.{label} = linkonce_odr constant {text}")
+    lines += [
+        f"define linkonce_odr i32 @{this}.look() noinline {{",
+        "try0:",
+    ]
+    for k in range(len(_names(letter))):
+        state = 3 if k < 2 else 2
+        lines += [
+            f"  %f{k} = call ptr @dlsym(ptr null, ptr @{this}.name{k})",
+            f"  %n{k} = icmp eq ptr %f{k}, null",
+            f"  br i1 %n{k}, label %try{k + 1}, label %{'take' if k < 2 else 'mark'}{k}",
+        ]
+        if k >= 2:
+            lines += [f"mark{k}:", f"  %any{k}.0 = icmp eq i32 0, 1"]
+            for j in range(len(_MARKS)):
+                lines += [
+                    f"  %m{k}.{j} = call ptr @dlsym(ptr null, ptr @{this}.mark{j})",
+                    f"  %is{k}.{j} = icmp ne ptr %m{k}.{j}, null",
+                    f"  %any{k}.{j + 1} = or i1 %any{k}.{j}, %is{k}.{j}",
+                ]
+            lines.append(f"  br i1 %any{k}.{len(_MARKS)}, label %take{k}, label %try{k + 1}")
+        lines += [
+            f"take{k}:",
+            f"  store ptr %f{k}, ptr @{this}.function",
+            f"  store atomic i32 {state}, ptr @{this}.state release, align 4",
+            f"  ret i32 {state}",
+            f"try{k + 1}:",
+        ]
+    lines += [
+        f"  store atomic i32 1, ptr @{this}.state release, align 4",
+        "  ret i32 1",
+        "}",
+        f"define linkonce_odr i32 @{this}.now() {{",
+        f"  %s = load atomic i32, ptr @{this}.state acquire, align 4",
+        "  %new = icmp eq i32 %s, 0",
+        "  br i1 %new, label %look, label %done",
+        "look:",
+        f"  %l = call i32 @{this}.look()",
+        "  ret i32 %l",
+        "done:",
+        "  ret i32 %s",
+        "}",
+        f"define linkonce_odr i32 @{this}.found() {{",
+        f"  %s = call i32 @{this}.now()",
+        "  %r = lshr i32 %s, 1",
+        "  ret i32 %r",
+        "}",
+        f"define linkonce_odr i32 @{this}.gemm(i32 %ta, i32 %tb, i64 %m, i64 %n, i64 %k, "
+        "ptr %a, i64 %lda, ptr %b, i64 %ldb, ptr %c, i64 %ldc) {",
+        f"  %s = call i32 @{this}.now()",
+        f"  %f = load ptr, ptr @{this}.function",
+        "  switch i32 %s, label %none [i32 2, label %narrow i32 3, label %wide]",
+        "wide:",
+        f"  call void %f(i32 101, i32 %ta, i32 %tb, i64 %m, i64 %n, i64 %k, {kind} 1.0, ptr %a, "
+        f"i64 %lda, ptr %b, i64 %ldb, {kind} 0.0, ptr %c, i64 %ldc)",
+        "  ret i32 0",
+        "narrow:",
+        *(f"  %{x}.32 = trunc i64 %{x} to i32" for x in ("m", "n", "k", "lda", "ldb", "ldc")),
+        f"  call void %f(i32 101, i32 %ta, i32 %tb, i32 %m.32, i32 %n.32, i32 %k.32, {kind} 1.0, "
+        f"ptr %a, i32 %lda.32, ptr %b, i32 %ldb.32, {kind} 0.0, ptr %c, i32 %ldc.32)",
+        "  ret i32 0",
+        "none:",
+        "  ret i32 0",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def calls_vendor(plan: Plan) -> bool:
+    """Whether a plan, or a stage of it, calls a library."""
+    return plan.family == FAMILY or any(calls_vendor(s.plan) for s in plan.stages)

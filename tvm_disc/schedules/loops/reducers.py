@@ -1,0 +1,97 @@
+"""Reduction operators as data: identity, combination, and how the result is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.axes import reduced_axes
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.elements import cast, is_float
+from tvm_disc.tir.builder import const, element_dtype, i64, same_lanes
+from tvm_disc.tir.index import product
+
+Expr: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """``finish(reduce(combine, identity, values), count)``, in the accumulator's dtype."""
+
+    identity: Callable[[str], Expr]
+    combine: Callable[[Expr, Expr], Expr]
+    mean: bool = False
+
+
+def _larger(a: Expr, b: Expr) -> Expr:
+    """max that keeps a NaN of either operand; TVM would fold a test ``a != a`` to false."""
+    if not is_float(element_dtype(a)):
+        return tirx.max(a, b)
+    return tirx.Select(is_number(a), tirx.Select(a > b, a, b), a)
+
+
+def _smaller(a: Expr, b: Expr) -> Expr:
+    if not is_float(element_dtype(a)):
+        return tirx.min(a, b)
+    return tirx.Select(is_number(a), tirx.Select(a < b, a, b), a)
+
+
+def is_number(x: Expr) -> Expr:
+    """False for NaN; never negate it, TVM's simplifier takes floats for real numbers."""
+    return x <= same_lanes(tirx.FloatImm(element_dtype(x), float("inf")), x)[0]
+
+
+def _lowest(dtype: str) -> Expr:
+    if is_float(dtype):
+        return tirx.FloatImm(dtype, float("-inf"))
+    return tirx.min_value(dtype)
+
+
+def _highest(dtype: str) -> Expr:
+    if is_float(dtype):
+        return tirx.FloatImm(dtype, float("inf"))
+    return tirx.max_value(dtype)
+
+
+_SUM = Reducer(lambda d: const(0, d), lambda a, b: a + b)
+REDUCERS: Mapping[str, Reducer] = {
+    "relax.sum": _SUM,
+    "relax.mean": Reducer(_SUM.identity, _SUM.combine, mean=True),
+    "relax.prod": Reducer(lambda d: const(1, d), lambda a, b: a * b),
+    "relax.max": Reducer(_lowest, _larger),
+    "relax.min": Reducer(_highest, _smaller),
+    # Combined as pairs of a value and its position.
+    "relax.argmax": Reducer(_lowest, _larger),
+    "relax.argmin": Reducer(_highest, _smaller),
+}
+ARG_REDUCTIONS = ("relax.argmax", "relax.argmin")
+
+
+def accumulator(dtype: str) -> str:
+    """The dtype a reduction of ``dtype`` accumulates in."""
+    if dtype in ("float16", "bfloat16"):
+        return "float32"
+    return "int32" if dtype == "bool" else dtype
+
+
+def finish(node: Node, value: Expr) -> Expr:
+    """Turn the accumulated value into the node's value."""
+    return cast(averaged(node, value), node.dtype)
+
+
+def averaged(node: Node, value: Expr) -> Expr:
+    """What is accumulated, for a mean divided by how much there is of it, in the value's dtype."""
+    if REDUCERS[node.op].mean:
+        source = node.inputs[0]
+        count = i64(product([source.shape[a] for a in reduced_axes(node)]))
+        dtype = element_dtype(value)
+        if is_float(dtype):
+            if not isinstance(count, tirx.IntImm):
+                # TVM would fold the division, and stop, where it proves that there is nothing.
+                count = tirx.reinterpret("int64", tirx.reinterpret("uint64", count))
+            value, count = same_lanes(value, tirx.Cast(dtype, count))
+            value = value / count
+    return value

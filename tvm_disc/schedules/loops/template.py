@@ -1,0 +1,296 @@
+"""The *loop* template: element-wise, broadcast and injective work over one domain.
+
+The domain is flattened as far as every read allows: fully when all reads are contiguous, else
+into rows of the longest suffix of dims that needs no division in the inner loop. Loops are
+written as vectors, the last one masked; rows of a few elements are walked across, one row in
+every lane. What cannot be evaluated for a vector (guarded reads) is left to LLVM's vectoriser.
+
+An operand whose dims may or may not be 1 is read at ``i * (n != 1)``. The nest is written twice
+then, and the one for equal dims, where nothing is broadcast, has plain indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import tirx
+
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.rows.template import is_vectorizable
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import Block, Buffer, first_lanes, i64, index_var, pointer, ramp, view
+from tvm_disc.tir.index import IndexSpace, add, mul, product
+from tvm_disc.tir.non_temporal import PastCaches, far_elems
+from tvm_disc.tir.vector_split import Vectors, to_next_line
+
+Expr: TypeAlias = Any
+
+BLOCK_ELEMS = 4096  # a task of a long row
+MANY_ROWS = 16  # rows for each thread that are tasks enough
+SMALL_ROW = 8
+AHEAD = 1024  # elements from a step to the one whose lines it asks for
+CHEAP = 4  # operations for an element: less time than memory takes
+UNROLLED_BYTES = 16  # of each lane: four vectors of 32 bits
+
+
+def plan_loop(group: Group, solver: Solver, machine: Machine) -> Plan:
+    """One pass over the domain of the group's outputs."""
+    loop = _Loop(group, solver, machine)
+    cost = sum(n.row.cost for n in group.nodes if n.row is not None)
+    return Plan(
+        tasks=loop.tasks(),
+        work=product(loop.domain) * cost,
+        emit=loop.emit,
+        notes=loop.notes(),
+    )
+
+
+def _unrolled(group: Group) -> int:
+    """Vectors per step: several hide latency, but a gather is as many loads anyway.
+
+    Wide elements count by their bytes: LLVM's time grows faster than the vectors it must split.
+    """
+    if any(_gathers(n) for n in group.nodes):
+        return 1
+    widest = max(int(tvm.DataType(x.dtype).bits) // 8 for n in group.nodes for x in (n, *n.inputs))
+    return UNROLLED_BYTES // max(4, widest)
+
+
+def _gathers(node: Node) -> bool:
+    """Whether positions of a node's reads come from memory."""
+    return node.cls is OpClass.INJECTIVE and any("int" in x.dtype for x in node.inputs[1:])
+
+
+class _Loop:
+    """A loop group, split into ``outer`` and ``inner`` dims by the version that divides most."""
+
+    def __init__(self, group: Group, solver: Solver, machine: Machine) -> None:
+        self.group, self.solver, self.lanes = group, solver, machine.lanes
+        self.threads, self.far_bytes = machine.threads, machine.memory.far_bytes
+        self.domain = tuple(group.outputs[0].shape)
+        self.vector = is_vectorizable(group)
+        self.unrolled = _unrolled(group)
+        self.unsure = uncertain_dims(group, solver)
+        self.lined = False
+        self.split = self._best_split()
+        self.inner = product(self.domain[self.split :])
+        self.rows = product(self.domain[: self.split])
+
+    def notes(self) -> dict[str, str]:
+        """What ``explain`` says."""
+        rank = len(self.domain) - self.split
+        notes = {"loops": "flat" if self.split == 0 else f"rows of the last {rank} dims"}
+        if self.unsure:
+            notes["versions"] = "equal dims; broadcast"
+        return notes
+
+    def tasks(self) -> Expr:
+        """Rows, or blocks of rows when there are few."""
+        return mul(self.rows, self._blocks())
+
+    def _blocks(self) -> Expr:
+        blocks = tirx.floordiv(self.inner + (BLOCK_ELEMS - 1), i64(BLOCK_ELEMS))
+        if self.split == 0:
+            return blocks
+        many = i64(self.rows) >= MANY_ROWS * self.threads
+        return tirx.Select(many, i64(1), tirx.max(blocks, i64(1)))
+
+    def emit(self, body: Body) -> None:
+        """Tasks ``[lo, hi)``, in the version that fits the dims."""
+        if not self.unsure:
+            self._tasks(body, self.split)
+            return
+        equal: Expr = None
+        for dim, target in self.unsure.values():
+            test = tirx.EQ(i64(dim), i64(target))
+            equal = test if equal is None else tirx.And(equal, test)
+        with body.block.when(equal), body.low.scope(), body.low.without_broadcast(self.unsure):
+            self._tasks(body, self.split)
+        with body.block.otherwise(), body.low.scope():
+            # Strides of 0 or 1 that are known at run time only: nothing to write vectors for.
+            self._tasks(body, self.split, False)
+
+    def _tasks(self, body: Body, split: int, vector: bool | None = None) -> None:
+        vector = self.vector if vector is None else vector
+        low = body.low
+        self.lined = vector and self._may_lie_anywhere(body)
+        past = self._past_caches(body, split) if vector else None
+        low.past = past
+        self._nest(body, split, vector)
+        low.past = None
+        if past is not None:
+            past.end()
+
+    def _past_caches(self, body: Body, split: int) -> PastCaches | None:
+        """How results are stored; rows of part of the dims must be whole lines of cache.
+
+        What computes for long gains nothing: a gelu from memory took 0.8 to 1.4 times as long.
+        """
+        if sum(n.row.cost for n in self.group.nodes if n.row is not None) > CHEAP:
+            return None
+        row = self.inner if split else i64(0)
+        width = self.lanes * self.unrolled
+        sizes = (product(self.domain), row)
+        same = [n for n in (*self.group.params, *self.group.outputs)
+                if self.solver.known_same_shape(n.shape, self.domain)]  # fmt: skip
+        arrays = max(len(same), 2)  # of operands that may broadcast nothing is known
+        far = far_elems(self.far_bytes, arrays)
+        return PastCaches.of(body.block, body.outputs, sizes, width, far, self.lined)
+
+    def _may_lie_anywhere(self, body: Body) -> bool:
+        """Whether vectors are to begin on lines of the first result, whatever its address: one of
+        known size is a model's own, and begins on a line."""
+        known = isinstance(self.inner, tirx.IntImm)
+        if self.split or known or any(_gathers(n) for n in self.group.nodes):
+            return False
+        return not body.low.whole_vectors(self.inner, self.lanes, self.unrolled)
+
+    def _nest(self, body: Body, split: int, vector: bool) -> None:
+        block, low = body.block, body.low
+        if split == 0:
+            begin = block.bind("begin", body.lo * BLOCK_ELEMS)
+            end = block.bind("end", tirx.min(body.hi * BLOCK_ELEMS, self.inner))
+            self._run(body, (), i64(0), begin, end, vector)
+            return
+        inner = block.bind("inner", self.inner)
+        blocks = block.bind("blocks", self._blocks())
+        with block.when(tirx.EQ(blocks, i64(1))), low.scope():
+            if vector and self._walks_across():
+                with block.when(tirx.And(inner < SMALL_ROW, body.hi - body.lo >= self.lanes)):
+                    self._across(body, inner)
+                with block.otherwise():
+                    self._each_row(body, inner, vector)
+            else:
+                self._each_row(body, inner, vector)
+        with block.otherwise(), low.scope(), low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            r = block.bind("r", tirx.floordiv(t, blocks))
+            begin = block.bind("begin", (t - r * blocks) * BLOCK_ELEMS)
+            end = block.bind("end", tirx.min(begin + BLOCK_ELEMS, inner))
+            outer = low.space.split(r, self.domain[:split])
+            self._run(body, outer, block.bind("base", mul(r, inner)), begin, end, vector)
+
+    def _each_row(self, body: Body, inner: Expr, vector: bool) -> None:
+        with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
+            outer = body.low.space.split(r, self.domain[: self.split])
+            base = body.block.bind("base", mul(r, inner))
+            self._run(body, outer, base, i64(0), inner, vector)
+
+    def _across(self, body: Body, inner: Expr) -> None:
+        block, low, lanes = body.block, body.low, self.lanes
+        count = tirx.floordiv(body.hi - body.lo + (lanes - 1), i64(lanes))
+        with low.loop("t", count) as t:
+            # The last block overlaps the one before.
+            first = block.bind("first", tirx.min(body.lo + t * lanes, body.hi - lanes))
+            rows = ramp(first, lanes)
+            outer = low.space.split(rows, self.domain[: self.split])
+            with low.loop("j", inner) as j:
+                self._store(low, body.outputs, outer, add(mul(rows, inner), j), j)
+
+    def _run(
+        self, body: Body, outer: Sequence[Expr], base: Expr, begin: Expr, end: Expr, vector: bool
+    ) -> None:
+        """Elements ``[begin, end)`` of one row."""
+        block, low, lanes = body.block, body.low, self.lanes
+        if not vector:
+            with low.loop("j", end - begin, begin=begin) as j:
+                self._store(low, body.outputs, outer, add(base, j), j)
+            return
+        wide = lanes * self.unrolled
+        lead = None
+        if self.lined:
+            first = body.outputs[0] if low.past is None else low.past.first
+            lead = to_next_line(first, begin, lanes)
+        vectors = Vectors(block, (begin, end), lanes, self.unrolled, lead)
+        with low.loop("jo", vectors.wides) as jo:
+            at = vectors.wide(jo)
+            self._fetch(body, add(base, at) + AHEAD, wide)
+            self._store(low, body.outputs, outer, ramp(add(base, at), wide), ramp(at, wide))
+        # Blocks begin at multiples of BLOCK_ELEMS, so a row of whole vectors has blocks of them.
+        whole = low.whole_vectors(self.inner, lanes, self.unrolled)
+        if whole == wide:
+            return
+        with low.loop("jt", vectors.singles()) as jt:
+            at, left = vectors.single(jt, masked=not whole)
+            with low.masked(None if left is None else first_lanes(left, lanes)):
+                self._store(low, body.outputs, outer, ramp(add(base, at), lanes), ramp(at, lanes))
+
+    def _fetch(self, body: Body, flat: Expr, wide: int) -> None:
+        """Ask for the lines of a later step: the processor looks ahead over few long steps."""
+        for node in self.group.params:
+            if self.solver.known_same_shape(node.shape, self.domain):
+                body.block.fetch(body.buffers[node], flat, wide, to_write=False)
+        past = body.low.past
+        for buffer in body.outputs:
+            near: AbstractContextManager[None] = nullcontext()
+            if past is not None and past.takes(buffer, wide):
+                near = body.block.when(tirx.Not(past.chosen))
+            with near:
+                body.block.fetch(buffer, flat, wide, to_write=True)
+
+    def _store(
+        self, low: Lowering, outputs: Sequence[Buffer], outer: Sequence[Expr], flat: Expr, j: Expr
+    ) -> None:
+        index = [*outer, *low.space.split(j, self.domain[self.split :])]
+        values = []
+        for node in self.group.outputs:
+            same = low.solver.known_same_shape(node.shape, self.domain)
+            values.append(low.at(node, index if same else low.space.split(flat, node.shape)))
+        for node, buffer, value in zip(self.group.outputs, outputs, values, strict=True):
+            low.store(buffer, flat, value, node.dtype)
+
+    # -- choice of the split -------------------------------------------------------------------
+
+    def _best_split(self) -> int:
+        """The fewest outer dims for which the inner loop computes no division."""
+        rank = len(self.domain)
+        for split in range(max(rank, 1)):
+            self.split = split
+            j = index_var("j")
+            low, outputs = self._dry()
+            outer = low.space.split(index_var("r"), self.domain[:split])
+            self._store(low, outputs, outer, add(index_var("base"), j) if split else j, j)
+            if not any(low.space.depends_on(v, j) for v in low.defined):
+                return split
+        return max(rank - 1, 0)
+
+    def _walks_across(self) -> bool:
+        """Whether a vector of rows needs no division."""
+        low, outputs = self._dry()
+        rows = ramp(index_var("r"), self.lanes)
+        outer = low.space.split(rows, self.domain[: self.split])
+        j = index_var("j")
+        self._store(low, outputs, outer, add(mul(rows, index_var("inner")), j), j)
+        return not low.defined
+
+    def _dry(self) -> tuple[Lowering, list[Buffer]]:
+        """A lowering over stand-in buffers, to see which index arithmetic would be needed."""
+        space = IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b)))
+        low = Lowering(Block(), space, self.solver)
+        for node in self.group.params:
+            low.bind_buffer(node, _dummy(node))
+        return low, [_dummy(n) for n in self.group.outputs]
+
+
+def uncertain_dims(group: Group, solver: Solver) -> dict[tuple[Node, int], tuple[Any, Any]]:
+    """(node, axis) -> (dim, target) of the operands' dims that may be 1 or the target's."""
+    found: dict[tuple[Node, int], tuple[Any, Any]] = {}
+    for node in group.nodes:
+        if node.op != "relax.broadcast_to":
+            continue
+        source = node.inputs[0]
+        offset = len(node.shape) - len(source.shape)
+        for axis, dim in enumerate(source.shape):
+            target = node.shape[offset + axis]
+            if not is_one(dim) and not solver.known_eq(dim, target):
+                found[node, axis] = (dim, target)
+    return found
+
+
+def _dummy(node: Node) -> Buffer:
+    return view("x", pointer("x", node.dtype), node.dtype)

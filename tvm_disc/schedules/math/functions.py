@@ -1,0 +1,312 @@
+"""Transcendental functions as TIR expressions that LLVM vectorises.
+
+TVM lowers ``T.exp`` and its kin to one libm call per element.  The functions here return plain
+arithmetic instead: additions, multiplications, ``fma``, selects, shifts and reinterpretations
+under nested ``Let``, without branches or calls, so a serial loop over them is auto-vectorised and
+a ``vectorized`` loop (any number of lanes) works too.  Nothing is registered globally.
+
+    B[i] = vecmath.exp(A[i])          # or vecmath.MATH["exp"]
+
+Types: ``float32`` and ``float32xN`` take the code of this package.  ``float16`` and ``bfloat16``
+are computed in float32.  ``float64``: exp, log, sigmoid, tanh are ours as well, the rest is a call
+of libm per element, as accurate as that.  Anything else is refused with ``TypeMismatch``.
+
+Accuracy: ``ULP_BOUND`` states the largest error of each float32 function in units in the last
+place of the exact result, over all finite arguments, denormal ones and results included.
+Specials follow C's Annex F: NaN gives NaN, signed zeros and infinities as in ``<math.h>``;
+``sigmoid``, ``silu``, ``gelu_erf`` follow their formulas, so ``silu(-inf)`` and ``gelu_erf(-inf)``,
+which are ``-inf * 0``, are NaN.  ``sin``, ``cos``, ``tan`` are defined for ``|x| < 2^29`` and give
+NaN beyond: a branch-free reduction that covers all floats would slow down the common arguments.
+
+Rounding is not specified to the last bit: a target with fma rounds differently from one without.
+``nearbyint`` and ``floor`` are single instructions from x86-64-v2 (SSE4.1) and on AArch64; on
+plain x86-64 they are libm calls, right but slow.
+
+An expression returned here holds ``Let`` variables: insert it once; name it if needed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from tvm import tirx
+
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.schedules.math import exponential as _e
+from tvm_disc.schedules.math import trigonometric as _t
+from tvm_disc.schedules.math.language import Body, Expr, dtype_of, libm, narrow, widen
+
+__all__ = [
+    "MATH",
+    "ULP_BOUND",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "exp2",
+    "gelu_erf",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "pow",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+]
+
+Unary = Callable[[Expr], Expr]
+_NARROW = ("float16", "bfloat16")
+
+
+def _apply(name: str, x: Expr, f32: Unary, f64: Unary) -> Expr:
+    dtype = dtype_of(x)[0]
+    if dtype == "float32":
+        return f32(x)
+    if dtype == "float64":
+        return f64(x)
+    if dtype in _NARROW:
+        return narrow(f32(widen(x)), dtype)
+    raise TypeMismatch(
+        f"{name} expects a floating point operand (float16, bfloat16, float32 or float64), "
+        f"found {x.ty.dtype}: cast it first"
+    )
+
+
+def exp(x: Expr) -> Expr:
+    """e^x.  Overflows to inf above 88.7228, denormal results are exact to rounding, exp(-inf)=0."""
+    return _apply("exp", x, _e.exp, _e.exp)
+
+
+def exp2(x: Expr) -> Expr:
+    """2^x; exact for integral ``x``, inf from 128 up, 0 from -150 down."""
+    return _apply("exp2", x, _e.exp2, tirx.exp2)
+
+
+def log(x: Expr) -> Expr:
+    """Natural logarithm; log(+-0) = -inf, negative gives NaN, denormals are exact to rounding."""
+    return _apply("log", x, _e.log, _e.log)
+
+
+def log2(x: Expr) -> Expr:
+    """Binary logarithm; exact for powers of two; edges as ``log``."""
+    return _apply("log2", x, _e.log2, tirx.log2)
+
+
+def log10(x: Expr) -> Expr:
+    """Decimal logarithm; edges as ``log``."""
+    return _apply("log10", x, _e.log10, tirx.log10)
+
+
+def log1p(x: Expr) -> Expr:
+    """log(1+x), relatively accurate near 0; log1p(-1) = -inf, below NaN, log1p(+-0) = +-0."""
+    return _apply("log1p", x, _e.log1p, tirx.log1p)
+
+
+def erf(x: Expr) -> Expr:
+    """Error function; odd, erf(+-inf) = +-1, erf(+-0) = +-0."""
+    return _apply("erf", x, _e.erf, libm("erf"))
+
+
+def tanh(x: Expr) -> Expr:
+    """Hyperbolic tangent; odd, +-1 beyond 9.02."""
+    return _apply("tanh", x, _e.tanh, _e.tanh)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """1/(1+e^-x); relatively accurate down to denormal results, 0 below -103.98."""
+    return _apply("sigmoid", x, _e.sigmoid, _e.sigmoid)
+
+
+def silu(x: Expr) -> Expr:
+    """x*sigmoid(x); relatively accurate in the negative tail, silu(-inf) = NaN as the formula."""
+    return _apply("silu", x, _e.silu, lambda v: _twice(v, lambda w: w * _e.sigmoid(w)))
+
+
+def gelu_erf(x: Expr) -> Expr:
+    """x/2*(1+erf(x/sqrt(2))), without its cancellation for negative ``x``; at -inf NaN as it.
+
+    float64 evaluates the formula and does cancel.
+    """
+
+    def formula(w: Expr) -> Expr:
+        dtype = str(w.ty.dtype)
+        one, half = tirx.const(1.0, dtype), tirx.const(0.5, dtype)
+        return half * w * (one + libm("erf")(w * tirx.const(0.7071067811865476, dtype)))
+
+    return _apply("gelu_erf", x, _e.gelu_erf, lambda v: _twice(v, formula))
+
+
+def sqrt(x: Expr) -> Expr:
+    """Square root, correctly rounded; sqrt(-0) = -0, negative gives NaN."""
+    return _apply("sqrt", x, tirx.sqrt, tirx.sqrt)
+
+
+def rsqrt(x: Expr) -> Expr:
+    """1/sqrt(x) by a square root and a division; rsqrt(+-0) = +-inf, rsqrt(inf) = 0."""
+
+    def body(v: Expr) -> Expr:
+        return tirx.const(1.0, str(v.ty.dtype)) / tirx.sqrt(v)
+
+    return _apply("rsqrt", x, body, body)
+
+
+def sin(x: Expr) -> Expr:
+    """Sine for |x| < 2^29, else NaN."""
+    return _apply("sin", x, _t.sin, tirx.sin)
+
+
+def cos(x: Expr) -> Expr:
+    """Cosine for |x| < 2^29, else NaN."""
+    return _apply("cos", x, _t.cos, tirx.cos)
+
+
+def tan(x: Expr) -> Expr:
+    """Tangent for |x| < 2^29, else NaN."""
+    return _apply("tan", x, _t.tan, libm("tan"))
+
+
+def asin(x: Expr) -> Expr:
+    """Arc sine; NaN outside [-1, 1]."""
+    return _apply("asin", x, _t.asin, libm("asin"))
+
+
+def acos(x: Expr) -> Expr:
+    """Arc cosine; NaN outside [-1, 1], acos(1) = +0."""
+    return _apply("acos", x, _t.acos, libm("acos"))
+
+
+def atan(x: Expr) -> Expr:
+    """Arc tangent; atan(+-inf) = +-pi/2."""
+    return _apply("atan", x, _t.atan, libm("atan"))
+
+
+def sinh(x: Expr) -> Expr:
+    """Hyperbolic sine; overflows to +-inf beyond 89.416."""
+    return _apply("sinh", x, _e.sinh, libm("sinh"))
+
+
+def cosh(x: Expr) -> Expr:
+    """Hyperbolic cosine; overflows to inf beyond 89.416."""
+    return _apply("cosh", x, _e.cosh, libm("cosh"))
+
+
+def asinh(x: Expr) -> Expr:
+    """Inverse hyperbolic sine; odd."""
+    return _apply("asinh", x, _e.asinh, libm("asinh"))
+
+
+def acosh(x: Expr) -> Expr:
+    """Inverse hyperbolic cosine; NaN below 1."""
+    return _apply("acosh", x, _e.acosh, libm("acosh"))
+
+
+def atanh(x: Expr) -> Expr:
+    """Inverse hyperbolic tangent; atanh(+-1) = +-inf, NaN beyond."""
+    return _apply("atanh", x, _e.atanh, libm("atanh"))
+
+
+def pow(x: Expr, y: Expr | float) -> Expr:
+    """``x^y`` with every special case of C's ``pow``.
+
+    A constant exponent (a Python number or ``FloatImm``) among 0, 1, 2, 3, -1, 1/2, -1/2 becomes
+    products, a division or a square root.
+    """
+    if isinstance(y, int | float):
+        y = tirx.const(float(y), str(x.ty.dtype))
+    if str(x.ty.dtype) != str(y.ty.dtype):
+        raise TypeMismatch(
+            f"pow expects operands of one type, found {x.ty.dtype} and {y.ty.dtype}: cast one"
+        )
+    scalar = y.value if isinstance(y, tirx.Broadcast) else y
+    constant = float(scalar.value) if isinstance(scalar, tirx.FloatImm) else None
+
+    def with_default(general: Unary) -> Unary:
+        def body(v: Expr) -> Expr:
+            special = None if constant is None else _e.pow_const(v, constant)
+            return general(v) if special is None else special
+
+        return body
+
+    f32 = with_default(lambda v: _e.pow_general(v, widen(y)))
+    return _apply("pow", x, f32, with_default(lambda v: tirx.pow(v, y)))
+
+
+def _twice(x: Expr, use: Unary) -> Expr:
+    b = Body(x)
+    return b.done(use(b.x))
+
+
+MATH: Mapping[str, Callable[..., Expr]] = MappingProxyType(
+    {
+        "acos": acos,
+        "acosh": acosh,
+        "asin": asin,
+        "asinh": asinh,
+        "atan": atan,
+        "atanh": atanh,
+        "cos": cos,
+        "cosh": cosh,
+        "erf": erf,
+        "exp": exp,
+        "exp2": exp2,
+        "gelu_erf": gelu_erf,
+        "log": log,
+        "log1p": log1p,
+        "log2": log2,
+        "log10": log10,
+        "power": pow,
+        "rsqrt": rsqrt,
+        "sigmoid": sigmoid,
+        "silu": silu,
+        "sin": sin,
+        "sinh": sinh,
+        "sqrt": sqrt,
+        "tan": tan,
+        "tanh": tanh,
+    }
+)
+
+# Largest error in ulp of the exact float32 result, with or without fma; docs/vecmath.md has the
+# measured values.
+ULP_BOUND: Mapping[str, float] = MappingProxyType(
+    {
+        "acos": 1.5,
+        "acosh": 2.5,
+        "asin": 2.5,
+        "asinh": 4.0,
+        "atan": 2.0,
+        "atanh": 2.5,
+        "cos": 2.5,
+        "cosh": 2.0,
+        "erf": 2.5,
+        "exp": 1.5,
+        "exp2": 1.5,
+        "gelu_erf": 3.5,
+        "log": 1.5,
+        "log1p": 2.0,
+        "log2": 2.0,
+        "log10": 2.0,
+        "power": 1.5,
+        "rsqrt": 1.5,
+        "sigmoid": 3.0,
+        "silu": 3.5,
+        "sin": 2.5,
+        "sinh": 2.0,
+        "sqrt": 0.5,
+        "tan": 3.0,
+        "tanh": 3.0,
+    }
+)

@@ -1,0 +1,197 @@
+"""Plans of several stages: a group cut into smaller ones that run in turn, inside one kernel.
+
+What one stage leaves for the next lies in the kernel's scratch. Each stage fills the threads with
+tasks of its own, so a cut group gains where the whole has few tasks or works in a small tile:
+
+    attention: scores, chain | softmax | weighted values    scores in memory instead of a tile
+    rows:      reductions of a stage | ... | what remains   a few long rows, on all threads
+               pieces | their reduction             few results of long reductions
+    dot:       the product by a library | its epilogue
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.attention import Attention, find_attention
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, link_users, static_dim
+from tvm_disc.schedules.dispatch.variant import Knobs, Need, Plan, Stage
+from tvm_disc.schedules.group import Group, Machine
+from tvm_disc.schedules.rows.pieces import piece_stages, takes_pieces
+from tvm_disc.schedules.rows.stages import row_domain, schedule_stages
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+from tvm_disc.tir.index import add, mul, product
+
+Expr: TypeAlias = Any
+Planner: TypeAlias = Callable[[Group], Plan]
+
+DOUBT = 1.15  # of whether a group should be cut
+MOST_ROWS = 64  # more of them fill the threads as they are
+
+
+@dataclass(frozen=True)
+class StagedKnobs(Knobs):
+    """After which values a group is cut."""
+
+    cuts: int
+    stages: str
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One stage to be: what it computes, and how."""
+
+    kind: str
+    targets: tuple[Node, ...]
+    anchor: Node | None = None
+
+
+def staged_plans(group: Group, solver: Solver, machine: Machine, plan: Planner) -> list[Plan]:
+    """The ways to compute a group in stages, none for most."""
+    cuts: Sequence[Cut] = ()
+    if group.kind == "row" and machine.threads > 1 and takes_pieces(group, solver):
+        try:
+            return [_joined(piece_stages(group, solver, machine, plan))]
+        except Unsupported:
+            return []
+    if group.kind == "attention":
+        cuts = attention_cuts(group, solver)
+    elif group.kind == "row" and machine.threads > 1:
+        cuts = row_cuts(group, solver)
+    elif group.kind == "dot" and group.anchor is not None and group.outputs != [group.anchor]:
+        cuts = [Cut("vendor", (group.anchor,), group.anchor), Cut("loop", tuple(group.outputs))]
+    if not cuts:
+        return []
+    try:
+        found = staged(group, cuts, plan)
+        if group.kind == "attention":
+            fit = _scores_fit(found, machine.memory.scores_bytes)
+            found = replace(found, needs=(*found.needs, fit))
+        return [found]
+    except Unsupported:
+        return []
+
+
+def _scores_fit(plan: Plan, most: int) -> Need:
+    """Scores grow with the square of the length and with the batch; beyond a cache they gain
+    nothing."""
+    size: Expr = i64(0)
+    for node in {id(t): t for s in plan.stages for t in s.targets}.values():
+        size = add(size, mul(product(node.shape), tvm.DataType(node.dtype).bits // 8))
+    return Need(f"the scores take at most {most / 2**20:g} MiB", i64(size) <= most)
+
+
+def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
+    """Scores written out, their softmax, and the product with the values."""
+    assert group.anchor is not None
+    found = find_attention(group.anchor, solver)
+    if not isinstance(found, Attention):
+        return []
+    weights = found.softmax[-1]
+    return [
+        Cut("dot", (found.masked,), found.scores),
+        Cut("row", (weights,)),
+        Cut("dot", tuple(group.outputs), found.result),
+    ]
+
+
+def row_cuts(group: Group, solver: Solver) -> list[Cut]:
+    """The reductions of each stage, then everything that has a value per element."""
+    domain = row_domain(group)
+    rows = static_dim(product(domain.outer))
+    if domain.tail or (rows is not None and rows > MOST_ROWS):
+        return []
+    schedule = schedule_stages(group, solver)
+    if all(schedule.per_row[n] for n in group.outputs):
+        return []
+    cuts = []
+    for stage in range(1, schedule.stages):
+        reduces = [n for n in group.nodes if n.cls is OpClass.REDUCE and schedule.stage[n] == stage]
+        if reduces:
+            cuts.append(Cut("row", tuple(reduces)))
+    per_row = [n for n in group.outputs if schedule.per_row[n]]
+    if any(n.cls is not OpClass.REDUCE for n in per_row):
+        return []
+    rest = tuple(n for n in group.outputs if n not in per_row)
+    return [*cuts, Cut("loop", rest)]
+
+
+def staged(group: Group, cuts: Sequence[Cut], plan: Planner) -> Plan:
+    """One plan for the stages.
+
+    Raises:
+        Unsupported: a stage that no template takes.
+    """
+    given = list(group.params)
+    stages = []
+    for number, cut in enumerate(cuts):
+        part, sources = cut_group(group, cut, given, number)
+        stages.append(Stage(part, plan(part), sources, cut.targets))
+        given += [t for t in cut.targets if t not in given]
+    return replace(_joined(stages), doubt=DOUBT)
+
+
+def _joined(stages: Sequence[Stage]) -> Plan:
+    if any(s.plan.packed for s in stages):
+        raise Unsupported("a stage that wants its operand in another layout")
+    tasks: Expr = i64(stages[0].plan.tasks)
+    for s in stages[1:]:
+        tasks = tirx.max(tasks, i64(s.plan.tasks))
+    work: Expr = i64(0)
+    for s in stages:
+        work = work + s.plan.work
+    families = ", ".join(s.plan.family for s in stages)
+    return Plan(
+        tasks=tasks,
+        work=work,
+        emit=_never,
+        family="stages",
+        knobs=StagedKnobs(len(stages), families),
+        needs=tuple(need for s in stages for need in s.plan.needs),
+        guessed=all(s.plan.guessed for s in stages),
+        stages=tuple(stages),
+    )
+
+
+def _never(_body: Any) -> None:
+    raise AssertionError("the stages of a plan are emitted, not the plan")
+
+
+def cut_group(
+    group: Group, cut: Cut, given: Iterable[Node], number: int
+) -> tuple[Group, tuple[Node, ...]]:
+    """The group that computes ``cut.targets`` from ``given``, and its parameters out of those."""
+    copies: dict[Node, Node] = {}
+    sources: list[Node] = []
+    known = set(given)
+
+    def copy(node: Node) -> Node:
+        if node in copies:
+            return copies[node]
+        if node in known:
+            sources.append(node)
+            made = Node("param", (), node.shape, node.dtype, var=node.var)
+        else:
+            made = replace(node, inputs=tuple(map(copy, node.inputs)), users=[], is_output=False)
+        copies[node] = made
+        return made
+
+    outputs = [copy(t) for t in cut.targets]
+    nodes = [copies[n] for n in group.nodes if n in copies and n not in known]
+    params = [copies[s] for s in sources]
+    link_users([*params, *nodes])
+    for node in outputs:
+        node.is_output = True
+    anchor = None if cut.anchor is None else copies.get(cut.anchor)
+    constants = frozenset(copies[s] for s in sources if s in group.constants)
+    name = f"{group.name}_stage{number}"
+    made = Group(name, cut.kind, nodes, params, outputs, anchor, constants)
+    return made, tuple(sources)

@@ -1,0 +1,46 @@
+"""Products with a sparse matrix in rows: one task per result row, or per block row of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.kernel import Body, Plan
+from tvm_disc.tir.builder import const, i64
+from tvm_disc.tir.index import mul, product
+
+
+def plan_csr_dense(node: Node) -> Plan:
+    """``x @ sparse.T`` for ``x[m, k]``, or its transpose with ``transposed``.
+
+    The sparse operand is data ``[blocks, rows, columns]``, the columns of blocks and where each
+    row of blocks begins.
+    """
+    x, data, indices, begins = node.inputs
+    _, rows, columns = data.shape
+    block_rows = begins.shape[0] - 1
+    outer = (x.shape[0], block_rows)
+
+    def emit(body: Body) -> None:
+        low, block = body.low, body.block
+        with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            i, row = low.space.split(t, outer)
+            low.resolve([i, row])
+            first = low.settle("first", cast(low.at(begins, [row]), "int64"))
+            last = low.settle("last", cast(low.at(begins, [row + 1]), "int64"))
+            with low.loop("r", rows) as r:
+                total = block.alloc("total", 1, node.dtype)
+                block.store(total, 0, const(0, node.dtype))
+                with low.loop("e", last - first, begin=first) as e:
+                    at = low.settle("at", cast(low.at(indices, [e]), "int64") * i64(columns))
+                    with low.loop("c", columns) as c:
+                        value = low.at(data, [e, r, c]) * low.at(x, [i, at + c])
+                        block.store(total, 0, total[i64(0)] + value)
+                j = row * i64(rows) + r
+                index = [j, i] if node.attrs["transposed"] else [i, j]
+                place = low.space.join(index, node.shape)
+                low.store(body.outputs[0], place, total[i64(0)], node.dtype)
+
+    work: Any = mul(x.shape[0], product(data.shape))
+    return Plan(product(outer), work, emit)

@@ -1,0 +1,165 @@
+"""Sorting and searching: kernels that compare elements of one axis with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.elements import cast, is_float
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import Buffer, i64, is_nan
+from tvm_disc.tir.index import mul, product
+
+Expr: TypeAlias = Any
+Before: TypeAlias = Callable[[Expr, Expr], Expr]
+
+SORT_COST = 32  # operations per element: compares of about a dozen merge passes
+
+
+def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """``argsort``: a stable merge sort of positions, one task per line along the axis."""
+    node = group.anchor or group.nodes[-1]
+    if node.op != "relax.argsort":
+        return WhyNot("sort", f"{node.op} does not sort")
+    source = node.inputs[0]
+    axis = int(node.attrs["axis"]) % len(source.shape)
+    outer = [d for a, d in enumerate(source.shape) if a != axis]
+    length = i64(source.shape[axis])
+
+    def emit(body: Body) -> None:
+        with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
+            _Line(body, node, axis, list(body.low.space.split(r, outer)), length).emit()
+
+    return Plan(
+        tasks=product(outer),
+        work=product(source.shape) * SORT_COST,
+        emit=emit,
+        scratch_elems=mul(length, 2),
+        scratch_dtype="int64",
+    )
+
+
+def _sorts_before(dtype: str, descending: bool) -> Before:
+    """Strict order of two elements; NaN comes last either way."""
+
+    def before(a: Expr, b: Expr) -> Expr:
+        order = a > b if descending else a < b
+        if not is_float(dtype):
+            return order
+        return tirx.Or(order, tirx.And(tirx.EQ(a, a), is_nan(b)))
+
+    return before
+
+
+class _Line:
+    """Sorts the positions of one line; runs double in length from pass to pass.
+
+    Invariant: between passes the positions lie in half ``flip`` of the scratch, sorted in runs of
+    ``width``.
+    """
+
+    def __init__(self, body: Body, node: Node, axis: int, head: list[Expr], length: Expr) -> None:
+        assert body.scratch is not None
+        self.body, self.low, self.block = body, body.low, body.block
+        self.node, self.axis, self.head, self.length = node, axis, head, length
+        self.scratch = body.scratch
+        self.before = _sorts_before(node.inputs[0].dtype, bool(node.attrs["descending"]))
+        self.width, self.flip = self._cell("width", 1), self._cell("flip", 0)
+
+    def _cell(self, name: str, value: Expr | int) -> Buffer:
+        cell = self.block.alloc(name, 1, "int64")
+        self.block.store(cell, 0, i64(value))
+        return cell
+
+    def _value(self, position: Expr) -> Expr:
+        """The element at a position of the line, read anew every time."""
+        index = [*self.head[: self.axis], position, *self.head[self.axis :]]
+        with self.low.scope():
+            value = self.low.at(self.node.inputs[0], index)
+            self.low.resolve([value])
+            if self.node.inputs[0].dtype == "bool":
+                value = tirx.Cast("int8", value)
+            return self.block.bind("value", value)
+
+    def emit(self) -> None:
+        """Positions, the merge passes, the result."""
+        with self.low.loop("i", self.length) as i:
+            self.block.store(self.scratch, i, i)
+        with self.block.loop_while(self.width[i64(0)] < self.length):
+            width = self.block.bind("w", self.width[i64(0)])
+            source = self.block.bind("src", self.flip[i64(0)] * self.length)
+            target = self.block.bind("dst", (i64(1) - self.flip[i64(0)]) * self.length)
+            runs = tirx.truncdiv(self.length + width * 2 - 1, width * 2)
+            with self.low.loop("run", self.block.number("runs", runs)) as run:
+                self._merge(self.block.bind("start", run * width * 2), width, source, target)
+            self.block.store(self.width, 0, width * 2)
+            self.block.store(self.flip, 0, i64(1) - self.flip[i64(0)])
+        base = self.block.bind("base", self.flip[i64(0)] * self.length)
+        with self.low.loop("o", self.length) as o:
+            index = [*self.head[: self.axis], o, *self.head[self.axis :]]
+            found = self.block.bind("found", self.scratch[base + o])
+            at = self.low.space.join(index, self.node.shape)
+            self.low.store(self.body.outputs[0], at, cast(found, self.node.dtype), self.node.dtype)
+
+    def _merge(self, start: Expr, width: Expr, source: Expr, target: Expr) -> None:
+        block = self.block
+        middle = block.bind("middle", tirx.min(start + width, self.length))
+        end = block.bind("end", tirx.min(start + width * 2, self.length))
+        left, right = self._cell("left", start), self._cell("right", middle)
+        with self.low.loop("k", end - start, begin=start) as k:
+            a, b = block.bind("a", left[i64(0)]), block.bind("b", right[i64(0)])
+            take_right = block.alloc("pick", 1, "int8")
+            block.store(take_right, 0, tirx.IntImm("int8", 0))
+            with block.when(b < end):
+                with block.when(a >= middle):
+                    block.store(take_right, 0, tirx.IntImm("int8", 1))
+                with block.otherwise():
+                    one = self._value(block.bind("pa", self.scratch[source + a]))
+                    two = self._value(block.bind("pb", self.scratch[source + b]))
+                    block.store(take_right, 0, tirx.Cast("int8", self.before(two, one)))
+            with block.when(tirx.NE(take_right[i64(0)], tirx.IntImm("int8", 0))):
+                block.store(self.scratch, target + k, self.scratch[source + b])
+                block.store(right, 0, b + 1)
+            with block.otherwise():
+                block.store(self.scratch, target + k, self.scratch[source + a])
+                block.store(left, 0, a + 1)
+
+
+def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """``bucketize``: a binary search in a sorted row for every value.
+
+    The place is before equal elements, with ``right`` after them. Boundaries of several dims are
+    searched row by row, each for the values of its row.
+    """
+    node = group.anchor or group.nodes[-1]
+    if node.op != "relax.bucketize":
+        return WhyNot("search", f"{node.op} does not search")
+    values, bounds = node.inputs
+    size = i64(bounds.shape[-1])
+    lead = len(bounds.shape) - 1
+
+    def emit(body: Body) -> None:
+        low, block = body.low, body.block
+        with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            index = list(low.space.split(t, values.shape))
+            value = low.settle("value", low.at(values, index))
+            first, last = (block.alloc(n, 1, "int64") for n in ("first", "last"))
+            block.store(first, 0, i64(0))
+            block.store(last, 0, size)
+            with block.loop_while(first[i64(0)] < last[i64(0)]), low.scope():
+                half = tirx.truncdiv(first[i64(0)] + last[i64(0)], i64(2))
+                middle = block.bind("middle", half)
+                here = low.settle("here", low.at(bounds, [*index[:lead], middle]))
+                after = here <= value if node.attrs["right"] else here < value
+                with block.when(after):
+                    block.store(first, 0, middle + 1)
+                with block.otherwise():
+                    block.store(last, 0, middle)
+            low.store(body.outputs[0], t, cast(first[i64(0)], node.dtype), node.dtype)
+
+    return Plan(product(values.shape), product(values.shape) * SORT_COST, emit)

@@ -1,0 +1,39 @@
+"""Kernels of our own operators, by name: each is one plan, whatever it is fused with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.kernel import Group, Machine, Plan
+from tvm_disc.schedules.opaque.compact import plan_compact
+from tvm_disc.schedules.opaque.coordinates import plan_coordinates
+from tvm_disc.schedules.opaque.csr import plan_csr_dense
+from tvm_disc.schedules.opaque.nms import plan_suppress
+from tvm_disc.schedules.opaque.pool_grad import plan_pool_grad
+from tvm_disc.schedules.opaque.regions import plan_correlation, plan_roi
+from tvm_disc.schedules.opaque.rpn import plan_proposals
+from tvm_disc.schedules.opaque.sampling import plan_sample
+from tvm_disc.schedules.opaque.threefry import plan_threefry
+from tvm_disc.shape import Solver
+
+PLANS: Mapping[str, Callable[[Node], Plan]] = {
+    "disc.compact": plan_compact,
+    "disc.coordinates": plan_coordinates,
+    "disc.csr_dense": plan_csr_dense,
+    "disc.pool_grad": plan_pool_grad,
+    "disc.correlation": plan_correlation,
+    "disc.proposals": plan_proposals,
+    "disc.roi": plan_roi,
+    "disc.sample": plan_sample,
+    "disc.suppress": plan_suppress,
+    "disc.threefry": plan_threefry,
+}
+
+
+def plan_special(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """The kernel of an operator that Relax does not have."""
+    node = group.anchor or group.nodes[-1]
+    plan = PLANS.get(node.op)
+    return WhyNot("special", f"{node.op} is not one of our own") if plan is None else plan(node)

@@ -1,0 +1,179 @@
+"""The random generator Threefry-4x64 as Relay has it: splittable, and without a last key injection.
+
+A state is ten words: four of a key, two of a path, two of a counter (of which the second counts),
+and two with a one bit where the path goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.kernel import Body, Plan
+from tvm_disc.tir.builder import Buffer, const, i64
+
+Expr: TypeAlias = Any
+
+U64 = "uint64"
+WORDS, ROUNDS = 4, 20
+PARITY = 0x1BD11BDAA9FC1A22
+ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22), (32, 32))
+BLOCK_COST = 128
+
+
+def _u(value: int) -> Expr:
+    return const(value, U64)
+
+
+def _ones() -> Expr:
+    return tirx.bitwise_not(_u(0))
+
+
+def _bit(k: int) -> Expr:
+    return tirx.shift_left(_u(1), _u(k))
+
+
+def plan_threefry(node: Node) -> Plan:
+    """By mode, from a state: ``bits`` of random numbers, the state ``after`` them, and the ``left``
+    and ``right`` states of a split."""
+    count = int(node.attrs["count"])
+    if node.attrs["mode"] != "bits":
+        return Plan(i64(1), i64(BLOCK_COST), lambda body: _State(body, node).emit())
+    blocks = -(-static_dim(node.shape[0]) // WORDS)  # type: ignore[operator]
+
+    def emit(body: Body) -> None:
+        state = _State(body, node)
+        state.next(count)
+        with body.low.loop("b", body.hi - body.lo, begin=body.lo) as b:
+            state.block_of_bits(b, count)
+
+    return Plan(i64(blocks), i64(blocks * BLOCK_COST), emit)
+
+
+class _State:
+    """Computes in cells of the stack: as expressions, twenty rounds would be one large one."""
+
+    def __init__(self, body: Body, node: Node) -> None:
+        self.body, self.low, self.block, self.node = body, body.low, body.block, node
+        self.words = self.block.alloc("state", 10, U64)
+        self.hash = self.block.alloc("hash", WORDS, U64)
+        self.key = self.block.alloc("key", WORDS + 1, U64)
+        given = [self.low.settle("g", self.low.at(node.inputs[0], [i64(k)])) for k in range(10)]
+        for k, word in enumerate(given):
+            self.block.store(self.words, k, word)
+
+    def _get(self, buffer: Buffer, k: int) -> Expr:
+        return buffer[i64(k)]
+
+    def emit(self) -> None:
+        """The state that the mode asks for."""
+        mode, block = self.node.attrs["mode"], self.block
+        if mode == "after":
+            count = int(self.node.attrs["count"])
+            self.next(count)
+            block.store(self.words, 6, _u(0))
+            block.store(self.words, 7, self._get(self.words, 7) + _u(-(-count // WORDS) * WORDS))
+        else:
+            self._split(mode == "right")
+        for k in range(10):
+            self.low.store(self.body.outputs[0], i64(k), self._get(self.words, k), U64)
+
+    def next(self, count: int) -> None:
+        """A counter with room for ``count`` numbers, by a new path or a new key."""
+        block, w = self.block, self.words
+        with block.when(self._get(w, 7) >= _ones() - _u(count)):
+            with block.when(self._no_path_left()):
+                self._rehash([_ones()] * WORDS)
+                self._set({4: _u(0), 5: _u(0), 6: _u(0), 7: _u(0), 8: _bit(63), 9: _u(0)})
+            with block.otherwise():
+                self._walk()
+                self._set({6: _u(0), 7: _u(0)})
+                self._shift()
+
+    def _no_path_left(self) -> Expr:
+        """Relay asks for the first word only, so a path has 64 bits."""
+        return tirx.EQ(self._get(self.words, 8), _u(0))
+
+    def _set(self, values: dict[int, Expr]) -> None:
+        for k, value in values.items():
+            self.block.store(self.words, k, value)
+
+    def _walk(self) -> None:
+        """A one at the end of the path."""
+        w = self.words
+        for k in (4, 5):
+            self.block.store(w, k, tirx.bitwise_or(self._get(w, k), self._get(w, k + 4)))
+
+    def _shift(self) -> None:
+        """The end of the path one bit on; in the second word it is used up."""
+        block, w = self.block, self.words
+        with block.when(tirx.EQ(self._get(w, 8), _u(1))):
+            self._set({8: _u(0), 9: _bit(63)})
+        with block.otherwise():
+            self._set({8: tirx.shift_right(self._get(w, 8), _u(1)), 9: _u(0)})
+
+    def _rehash(self, counter: list[Expr]) -> None:
+        """The hash of the counter becomes the key."""
+        self._encrypt(counter)
+        for k in range(WORDS):
+            self.block.store(self.words, k, self._get(self.hash, k))
+
+    def _split(self, right: bool) -> None:
+        block, w = self.block, self.words
+        with block.when(self._no_path_left()):
+            self._rehash([self._get(w, 4 + k) for k in range(WORDS)])
+            first = _bit(63) if right else _u(0)
+            self._set({4: first, 5: _u(0), 6: _u(0), 7: _u(0), 8: _bit(62), 9: _u(0)})
+        with block.otherwise():
+            if right:
+                self._walk()
+            self._shift()
+
+    def block_of_bits(self, b: Expr, count: int) -> None:
+        """Four numbers; those of the last block, if it is not full, have a counter of their own."""
+        block, low, whole = self.block, self.low, count // WORDS
+        step = block.bind("step", tirx.Cast(U64, b))
+        counter = []
+        for k in range(WORDS):
+            plain = self._get(self.words, 4 + k)
+            last = plain + _u(whole * WORDS) if k == WORDS - 1 else plain
+            counter.append(tirx.Select(b < whole, plain + step, last))
+        self._encrypt(counter)
+        for k in range(WORDS):
+            with block.when(b * WORDS + k < count), low.scope():
+                low.store(self.body.outputs[0], b * WORDS + k, self._get(self.hash, k), U64)
+
+    def _encrypt(self, counter: list[Expr]) -> None:
+        """``hash`` of a counter under the key."""
+        block, cells, key = self.block, self.hash, self.key
+        parity = _u(PARITY)
+        for k in range(WORDS):
+            word = self._get(self.words, k)
+            block.store(key, k, word)
+            parity = tirx.bitwise_xor(parity, word)
+        block.store(key, WORDS, parity)
+        for k, word in enumerate(counter):
+            block.store(cells, k, word)
+        at = list(range(WORDS))  # which cell holds which word
+        for group in range(ROUNDS // 4):
+            for k in range(WORDS):
+                add = self._get(key, (group + k) % (WORDS + 1))
+                add = add + _u(group) if k == WORDS - 1 else add
+                block.store(cells, at[k], self._get(cells, at[k]) + add)
+            for r in range(4):
+                for pair, turn in enumerate(ROTATIONS[(group * 4 + r) % 8]):
+                    self._mix(at[2 * pair], at[2 * pair + 1], turn)
+                at = [at[k] for k in (0, 3, 2, 1)]
+        final = [block.bind("f", self._get(cells, at[k])) for k in range(WORDS)]
+        for k, word in enumerate(final):
+            block.store(cells, k, word)
+
+    def _mix(self, a: int, b: int, turn: int) -> None:
+        """``b`` is mixed with the sum that ``a`` already holds, as Relay's kernel does."""
+        block, cells = self.block, self.hash
+        block.store(cells, a, self._get(cells, a) + self._get(cells, b))
+        x, y = self._get(cells, a), self._get(cells, b)
+        turned = tirx.bitwise_or(tirx.shift_left(y, _u(turn)), tirx.shift_right(y, _u(64 - turn)))
+        block.store(cells, b, tirx.bitwise_xor(x + y, turned))

@@ -1,0 +1,307 @@
+"""Vector accumulators: how a loop over a row keeps several partial results of a reduction.
+
+An :class:`Accumulator` has ``width`` lanes, each the reduction of the values that passed through
+it. Floating-point sums are accurate to a few units whatever the length: a loop adds to one
+accumulator for at most ``BLOCK`` steps, then its lanes go to a second level that keeps the
+rounding error of every addition (Knuth's TwoSum, as in the compensated sums of Neumaier 1974).
+NumPy's pairwise sum has blocks of 128 on eight lanes.
+
+    lane k:  sum of x[k], x[k + width], ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.elements import cast, is_float
+from tvm_disc.schedules.loops.reducers import (
+    ARG_REDUCTIONS,
+    REDUCERS,
+    accumulator,
+    finish,
+    is_number,
+)
+from tvm_disc.tir.builder import (
+    Block,
+    Buffer,
+    const,
+    dtype_of,
+    element_dtype,
+    i64,
+    lane_index,
+    lanes_of,
+    ramp,
+    same_lanes,
+)
+
+Expr: TypeAlias = Any
+Combine: TypeAlias = Callable[[Expr, Expr], Expr]
+
+BLOCK = 16  # vectors added up before they go to the compensated level
+NOWHERE = (1 << 63) - 1
+
+
+def make_accumulator(
+    block: Block, node: Node, width: int, blocks: Expr | None = None
+) -> Accumulator:
+    """The accumulator of one reduction that is fed ``blocks`` blocks; None for a single one."""
+    if node.op in ARG_REDUCTIONS:
+        return _Extreme(block, node, width)
+    dtype = accumulator(node.inputs[0].dtype)
+    if blocks is not None and is_float(dtype) and node.op in ("relax.sum", "relax.mean"):
+        return _BlockedSum(block, node, width, blocks)
+    return Accumulator(block, node, width)
+
+
+class Accumulator:
+    """Partial results of one reduction in ``width`` lanes on the stack, that is in registers."""
+
+    two_level = False
+
+    def __init__(self, block: Block, node: Node, width: int) -> None:
+        self.block, self.node, self.width = block, node, width
+        self.dtype = accumulator(node.inputs[0].dtype)
+        self.combine: Combine = REDUCERS[node.op].combine
+        self.cells = self._cells("acc", REDUCERS[node.op].identity(self.dtype))
+
+    def _cells(self, name: str, initial: Expr) -> Buffer:
+        cells = self.block.alloc(name, self.width, dtype_of(initial))
+        self._fill(cells, initial)
+        return cells
+
+    def _fill(self, cells: Buffer, value: Expr) -> None:
+        wide = tirx.Broadcast(value, self.width) if self.width > 1 else value
+        self.block.store(cells, lane_index(self.width), wide)
+
+    def step(self, value: Expr, position: Expr, mask: Expr = None) -> None:
+        """Take in a vector of ``value`` from ``position`` in the row; lanes off ``mask`` do not
+        count."""
+        if mask is not None:
+            value = self._masked(value, mask)
+        at = lane_index(self.width)
+        old, value = same_lanes(self.cells[at], value)
+        self.block.store(self.cells, at, self.combine(old, value))
+
+    def _masked(self, value: Expr, mask: Expr) -> Expr:
+        neutral = REDUCERS[self.node.op].identity(self.dtype)
+        wide = tirx.Broadcast(neutral, lanes_of(mask))
+        return tirx.Select(mask, same_lanes(value, wide)[0], wide)
+
+    def close_block(self) -> None:
+        """End of a block of steps."""
+
+    def close(self) -> None:
+        """End of all blocks; single steps may follow."""
+
+    def absorb(self, other: Accumulator) -> None:
+        """Take in the lanes of a wider accumulator of the same reduction."""
+        part = lane_index(self.width)
+        pieces = [
+            other.cells[ramp(i64(k), self.width) if self.width > 1 else i64(k)]
+            for k in range(0, other.width, self.width)
+        ]
+        total = _tree([self.block.bind("piece", p) for p in pieces], self.combine)
+        self.block.store(self.cells, part, self.combine(self.cells[part], total))
+
+    def lanes(self) -> Expr:
+        """The finished value of every lane, each a reduction of its own."""
+        return finish(self.node, self.cells[lane_index(self.width)])
+
+    def total(self) -> Expr:
+        """The finished value of all lanes together."""
+        return finish(self.node, fold(self.block, self.cells, self.width, self.combine))
+
+
+class _BlockedSum(Accumulator):
+    """A sum of block sums; the rounding errors of the second level are added up beside it.
+
+    A single block needs no second level, which a test at run time skips.
+    """
+
+    two_level = True
+
+    def __init__(self, block: Block, node: Node, width: int, blocks: Expr) -> None:
+        super().__init__(block, node, width)
+        zero = const(0, self.dtype)
+        self.sums, self.errors = self._cells("sums", zero), self._cells("errors", zero)
+        self.several = blocks > 1
+
+    def close_block(self) -> None:
+        with self.block.when(self.several):
+            self._add(self.block.bind("blocksum", self.cells[lane_index(self.width)]))
+            self._fill(self.cells, const(0, self.dtype))
+
+    def _add(self, x: Expr) -> None:
+        block, at = self.block, lane_index(self.width)
+        t, error = two_sum(block, self.sums[at], x)
+        block.store(self.errors, at, self.errors[at] + error)
+        block.store(self.sums, at, t)
+
+    def absorb(self, other: Accumulator) -> None:
+        pieces = [other.cells[ramp(i64(k), self.width)] for k in range(0, other.width, self.width)]
+        piece = self.block.bind("piece", _tree(pieces, self.combine))
+        with self.block.when(self.several):
+            self._add(piece)
+        with self.block.otherwise():
+            self.block.store(self.cells, lane_index(self.width), piece)
+
+    def close(self) -> None:
+        at = lane_index(self.width)
+        with self.block.when(self.several):
+            s, e = self.block.bind("s", self.sums[at]), self.block.bind("e", self.errors[at])
+            # An infinite sum has no error, though the formula says NaN.
+            finite = tirx.abs(s) <= same_lanes(tirx.max_value(self.dtype), s)[0]
+            self.block.store(self.cells, at, tirx.Select(finite, s + e, s))
+
+
+def two_sum(block: Block, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """``a + b`` rounded, and the error of that (Knuth)."""
+    a = block.bind("s", a)
+    t = block.bind("t", a + b)
+    other = block.bind("other", t - a)
+    return t, block.bind("error", (a - (t - other)) + (b - other))
+
+
+class _Extreme(Accumulator):
+    """argmax and argmin: the extreme value and its first position, lane by lane.
+
+    A NaN counts as extreme, as in NumPy. Ties go to the lower position, so lanes that were never
+    fed (identity, ``NOWHERE``) always lose.
+    """
+
+    def __init__(self, block: Block, node: Node, width: int) -> None:
+        super().__init__(block, node, width)
+        self.where = self._cells("where", tirx.IntImm("int64", NOWHERE))
+
+    def _better(self, value: Expr, at: Expr, best: Expr, where: Expr) -> Expr:
+        ahead = value > best if self.node.op == "relax.argmax" else value < best
+        earlier, tie = at < where, tirx.EQ(value, best)
+        if not is_float(self.dtype):
+            return tirx.Or(ahead, tirx.And(tie, earlier))
+        # 1 for a NaN: the greater key wins, then the value, then the earlier position.
+        fresh, seen = self._nan_key(value), self._nan_key(best)
+        tie = tirx.Or(tie, fresh + seen > same_lanes(const(1, self.dtype), value)[0])
+        within = tirx.Or(ahead, tirx.And(tie, earlier))
+        return tirx.Or(fresh > seen, tirx.And(fresh >= seen, within))
+
+    def _nan_key(self, value: Expr) -> Expr:
+        zero, one = (same_lanes(const(k, self.dtype), value)[0] for k in (0, 1))
+        return self.block.bind("key", tirx.Select(is_number(value), zero, one))
+
+    def _update(self, value: Expr, at: Expr, old: Expr, where: Expr, slot: Expr) -> None:
+        block = self.block
+        value, at = block.bind("v", value), block.bind("at", at)
+        old, where = block.bind("old", old), block.bind("w", where)
+        better = self._better(value, at, old, where)
+        block.store(self.cells, slot, tirx.Select(better, value, old))
+        block.store(self.where, slot, tirx.Select(better, at, where))
+
+    def step(self, value: Expr, position: Expr, mask: Expr = None) -> None:
+        if mask is not None:
+            value = self._masked(value, mask)
+        slot = lane_index(self.width)
+        old, value = same_lanes(self.cells[slot], value)
+        position = same_lanes(position, old)[0]
+        self._update(value, position, old, self.where[slot], slot)
+
+    def absorb(self, other: Accumulator) -> None:
+        assert isinstance(other, _Extreme)
+        slot = lane_index(self.width)
+        for k in range(0, other.width, self.width):
+            part = ramp(i64(k), self.width)
+            old, where = self.cells[slot], self.where[slot]
+            self._update(other.cells[part], other.where[part], old, where, slot)
+
+    def _position(self, where: Expr) -> Expr:
+        zero, nowhere = same_lanes(i64(0), where)[0], same_lanes(i64(NOWHERE), where)[0]
+        # Positions past the end stand for lanes of padding; only an empty row has nothing else.
+        return cast(tirx.Select(where < nowhere, where, zero), self.node.dtype)
+
+    def lanes(self) -> Expr:
+        return self._position(self.where[lane_index(self.width)])
+
+    def total(self) -> Expr:
+        width = self.width
+        while width > 1:
+            width //= 2
+            low, high = (ramp(i64(b), width) if width > 1 else i64(b) for b in (0, width))
+            self._update(self.cells[high], self.where[high], self.cells[low], self.where[low], low)
+        return self._position(self.where[i64(0)])
+
+
+def _tree(values: Sequence[Expr], combine: Combine) -> Expr:
+    while len(values) > 1:
+        pairs = [combine(*values[k : k + 2]) for k in range(0, len(values) - 1, 2)]
+        values = [*pairs, *values[2 * len(pairs) :]]
+    return values[0]
+
+
+def fold(block: Block, cells: Buffer, width: int, combine: Combine) -> Expr:
+    """Combine the ``width`` lanes of ``cells`` (a power of two) by halving."""
+    while width > 1:
+        width //= 2
+        if width >= 4:
+            low, high = ramp(i64(0), width), ramp(i64(width), width)
+            block.store(cells, low, combine(cells[low], cells[high]))
+        else:
+            for k in range(width):
+                block.store(cells, k, combine(cells[i64(k)], cells[i64(k + width)]))
+    return cells[i64(0)]
+
+
+def fold_rows(block: Block, cells: Buffer, rows: int, combine: Combine) -> Expr:
+    """A vector of ``rows`` results: of each row of ``cells`` all lanes combined.
+
+    The lanes of a row are halved as :func:`fold` does. Until there is one vector, halves of two of
+    them share one; ``rows`` is a power of two, at most the lanes of a row.
+    """
+    lanes = int(cells.shape[0]) // rows
+    order = _pairing(rows)
+    parts = [cells[ramp(i64(order.index(p) * lanes), lanes)] for p in range(rows)]
+    parts = [block.bind("part", p) for p in parts]
+    groups = 1
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [_halved(block, pair, groups, lanes, combine) for pair in pairs]
+        groups *= 2
+    (result,) = parts
+    while lanes_of(result) > rows:
+        result = _halved(block, (result,), groups, lanes_of(result), combine)
+    return result
+
+
+def _pairing(rows: int) -> list[int]:
+    """Which leaf of the tree ends up at each place."""
+    trees = [[k] for k in range(rows)]
+    while len(trees) > 1:
+        pairs = zip(trees[::2], trees[1::2], strict=True)
+        trees = [[x for pair in zip(a, b, strict=True) for x in pair] for a, b in pairs]
+    return trees[0]
+
+
+def _halved(
+    block: Block, vectors: Sequence[Expr], groups: int, lanes: int, combine: Combine
+) -> Expr:
+    """The halves of every group of lanes combined; groups of several vectors by turns."""
+    size = lanes // groups
+    picks = [
+        [
+            v * lanes + g * size + h + k
+            for g in range(groups)
+            for v in range(len(vectors))
+            for k in range(size // 2)
+        ]
+        for h in (0, size // 2)
+    ]
+    halves = [
+        tirx.Shuffle(list(vectors), [tirx.IntImm("int32", p) for p in pick]) for pick in picks
+    ]
+    # By way of memory, which LLVM removes: TVM's analyzer would follow every choice of a maximum.
+    cell = block.alloc("part", groups * len(vectors) * (size // 2), element_dtype(vectors[0]))
+    low, high = (block.bind("half", h) for h in halves)
+    block.store(cell, ramp(i64(0), int(cell.shape[0])), combine(low, high))
+    return block.bind("part", cell[ramp(i64(0), int(cell.shape[0]))])

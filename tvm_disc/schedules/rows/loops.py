@@ -1,0 +1,474 @@
+"""Walks of the *row* (stitch) template: how the stages of one row become loops.
+
+along    vectors lie along a contiguous row; the last one is masked
+single   element after element, where a value cannot be computed for a vector
+across   rows of a few elements: one row per lane, nothing is folded
+column   the reduced axes are not the last: lanes are neighbouring columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.kernel import Body, Group
+from tvm_disc.schedules.loops.reducers import accumulator
+from tvm_disc.schedules.lowering import Reader
+from tvm_disc.schedules.rows.accumulate import BLOCK, Accumulator, make_accumulator
+from tvm_disc.schedules.rows.stages import RowShape, Schedule, bytes_of
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import (
+    Buffer,
+    byte_offset,
+    either,
+    element_pointer,
+    first_lanes,
+    i64,
+    lane_index,
+    ramp,
+    storage_dtype,
+)
+from tvm_disc.tir.index import add, mul, product
+from tvm_disc.tir.non_temporal import PastCaches
+
+Expr: TypeAlias = Any
+
+UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
+MOST_ROWS = 8
+GROUP_ELEMS = 4096  # of all rows of a group, read and written: they stay in half of a near cache
+SMALL_ROW = 8  # rows of fewer elements are walked across
+WRITE_AHEAD = 512  # elements from a store to the one whose line is asked for
+SCALAR_BLOCK = 64  # steps of one lane before the compensated level
+
+
+@dataclass
+class RowWork:
+    """What the walks of one group share: the group, its domain and stages, and the vectors.
+
+    ``spare`` are the kept nodes that lie in scratch, as elements of ``scratch_dtype``. ``lent`` are
+    those that lie where an output will, or in scratch, where outputs go past the caches: domains
+    of at least ``far`` elements.
+    """
+
+    group: Group
+    domain: RowShape
+    sched: Schedule
+    lanes: int
+    spare: list[Node]
+    scratch_dtype: str
+    lent: list[Node] = field(default_factory=list)
+    far: int = 0
+
+    def reductions(self, stage: int) -> list[Node]:
+        """What the loop of a stage reduces."""
+        nodes = (n for n in self.group.nodes if n.cls is OpClass.REDUCE)
+        return [n for n in nodes if self.sched.stage[n] == stage + 1]
+
+    def stores(self, stage: int) -> list[Node]:
+        """What the loop of a stage stores: for later stages, then as outputs."""
+        sched = self.sched
+        outputs = [n for n in self.group.outputs if n not in sched.kept and not sched.per_row[n]]
+        return [n for n in (*sched.kept, *outputs) if sched.stage[n] == stage]
+
+    def stores_first(self, stage: int) -> bool:
+        """Whether a stage is the first that stores."""
+        return bool(self.stores(stage)) and not any(self.stores(s) for s in range(stage))
+
+    def as_large(self, nodes: Sequence[Node], solver: Solver) -> list[Node]:
+        """Those of ``nodes`` that have an element for each of the domain."""
+        return [n for n in nodes if solver.known_same_shape(n.shape, self.domain.full)]
+
+    def written_once(self) -> list[int]:
+        """The numbers of the outputs that no loop reads again, and that nothing must lie in."""
+        sched = self.sched
+        taken = {i for n, i in sched.storage.items() if n not in self.lent}
+        return [i for i, n in enumerate(self.group.outputs)
+                if not sched.per_row[n] and n not in sched.kept and i not in taken]  # fmt: skip
+
+    def streams(self, solver: Solver) -> int:
+        """Operands and outputs that have an element for each of the domain, at least one."""
+        return max(1, len(self.as_large((*self.group.params, *self.group.outputs), solver)))
+
+
+def rows_of_group(work: RowWork) -> int:
+    """Most rows of a group: the lanes of a register hold a value of each."""
+    return min(MOST_ROWS, work.lanes)
+
+
+def group_scratch(work: RowWork, length: Expr) -> Expr:
+    """Elements that one kept value of all rows of a group takes."""
+    short = tirx.min(i64(length) * rows_of_group(work), i64(GROUP_ELEMS))
+    return tirx.max(i64(length), short)
+
+
+class Walk:
+    """Emits the stages of one row, or of one row in every lane."""
+
+    def __init__(
+        self,
+        work: RowWork,
+        body: Body,
+        outer: Sequence[Expr],
+        tail: Sequence[Expr],
+        width: int,
+        slot: int = 0,
+        past: PastCaches | None = None,
+    ) -> None:
+        self.work, self.body, self.slot, self.past = work, body, slot, past
+        self.group, self.domain, self.sched = work.group, work.domain, work.sched
+        self.low, self.block = body.low, body.block
+        self.outer, self.tail, self.width = list(outer), list(tail), width
+        self.length_of_row = product(self.domain.inner)
+        self.length = self.block.bind("len", self.length_of_row)
+        self.places: dict[Node, tuple[Buffer, Expr] | None] = {}
+        self.bound: dict[Node, Reader] = {}
+        for k, node in enumerate(self.sched.kept):
+            self.places[node] = self.place(node, k)
+
+    def emit(self) -> None:
+        """All stages in order, then the values that exist once per row."""
+        with self.readers():
+            for stage in range(self.sched.stages):
+                self._stage(stage)
+                for _ in self.row_values(stage + 1):
+                    pass
+            self.finish()
+
+    @contextmanager
+    def readers(self) -> Iterator[None]:
+        """Nodes are read as this row has them."""
+        for node, reader in self.bound.items():
+            self.low.bind_reader(node, reader)
+        try:
+            yield
+        finally:
+            for node in self.bound:
+                self.low.drop_reader(node)
+
+    def recall(self, values: Mapping[Node, Expr], stage: int) -> None:
+        """Take over what earlier stages found: values per row, and those kept per element."""
+        for node, value in values.items():
+            self.bound[node] = _constant(value)
+        for node in self.sched.kept:
+            if self.sched.stage[node] < stage:
+                self.bound[node] = self._kept_reader(node)
+
+    def known(self, nodes: Sequence[Node], values: Sequence[Expr]) -> None:
+        """Reductions whose values are known: what follows from them, and the outputs."""
+        for node, value in zip(nodes, values, strict=True):
+            self._bind(node, self.block.bind(node.name, value))
+        for _ in self.row_values(1):
+            pass
+        self.finish()
+        for node in self.bound:
+            self.low.drop_reader(node)
+
+    def finish(self) -> None:
+        """Store the outputs that exist once per row."""
+        for node, buffer in zip(self.group.outputs, self.body.outputs, strict=True):
+            if self.sched.per_row[node]:
+                index = self._row_index(node)
+                offset = self.low.space.join(index, node.shape)
+                self.low.store(buffer, offset, self.low.at(node, index), node.dtype)
+
+    def _stage(self, stage: int) -> None:
+        """One loop over the row."""
+        reductions, stores = self.work.reductions(stage), self.work.stores(stage)
+        if reductions or stores:
+            for node, value in zip(reductions, self.loops(reductions, stores), strict=True):
+                self._bind(node, self.block.bind(node.name, value))
+        for node in stores:
+            if node in self.places:
+                self._read_by(node, self._kept_reader(node))
+
+    def _bind(self, node: Node, value: Expr) -> None:
+        self._read_by(node, _constant(value))
+
+    def _read_by(self, node: Node, reader: Reader) -> None:
+        self.low.bind_reader(node, reader)
+        self.bound[node] = reader
+
+    def row_values(self, stage: int) -> Iterator[tuple[Node, Expr]]:
+        """Values per row that are known from ``stage`` on are computed once, before its loop."""
+        for node in self.group.nodes:
+            if self.sched.per_row[node] and self.sched.stage[node] == stage:
+                if node.cls is OpClass.REDUCE:
+                    continue
+                source = node.inputs[0]
+                if node.cls is OpClass.VIEW and self.low.has_reader(source):
+                    value = self.low.at(source, self._row_index(source))
+                else:
+                    value = self.low.at(node, self._row_index(node))
+                self._bind(node, value)
+                yield node, value
+
+    def _row_index(self, node: Node) -> list[Expr]:
+        middle = len(node.shape) - len(self.outer) - len(self.tail)
+        index = [*self.outer, *[i64(0)] * max(middle, 0), *self.tail]
+        return index[len(index) - len(node.shape) :]
+
+    def _index(self, j: Expr) -> list[Expr]:
+        return [*self.outer, *self.low.space.split(j, self.domain.inner), *self.tail]
+
+    # -- kept values ---------------------------------------------------------------------------
+
+    def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
+        """Buffer and offset of a node kept outside the outputs, None for an output's place."""
+        if self.sched.storage[node] is not None:
+            return None
+        k = self.work.spare.index(node)
+        offset = mul(self.keep_size(), self.slot * len(self.work.spare) + k)
+        data = self._in_scratch(offset, node.dtype)
+        buffer = self.block.declare(f"kept{k}", self.block.bind("keep", data), node.dtype)
+        return buffer, i64(0)
+
+    def _in_scratch(self, offset: Expr, dtype: str) -> Expr:
+        """The address of an element of the scratch."""
+        assert self.body.scratch is not None
+        at = offset * bytes_of(self.work.scratch_dtype)
+        return byte_offset(self.body.scratch.data, at, dtype)
+
+    def keep_size(self) -> Expr:
+        """Elements of scratch for one kept node."""
+        return self.length
+
+    def keep_at(self, j: Expr) -> Expr:
+        """Where the value at ``j`` lies in the scratch of its node."""
+        return j
+
+    def _kept_offset(self, node: Node, index: Sequence[Expr]) -> tuple[Buffer, Expr]:
+        place = self.places[node]
+        if place is None:
+            slot = self.sched.storage[node]
+            assert slot is not None
+            return self.body.outputs[slot], self.low.space.join(index, node.shape)
+        begin, end = len(self.outer), len(self.outer) + len(self.domain.inner)
+        j = self.low.space.join(index[begin:end], self.domain.inner)
+        return place[0], add(place[1], self.keep_at(j))
+
+    def _kept_reader(self, node: Node) -> Reader:
+        return lambda index: self.low.load(*self._kept_offset(node, index), node.dtype)
+
+    # -- one position --------------------------------------------------------------------------
+
+    def step(
+        self, nodes: Sequence[Node], accs: Sequence[Accumulator], stores: Sequence[Node], j: Expr
+    ) -> None:
+        """Feed the accumulators and store, for the vector or element at ``j``."""
+        index = self._index(j)
+        operands = [self._operand(n, index) for n in nodes]
+        # A kept value may lie where an output goes: everything is read before it is written.
+        values = [self.low.at(n, index[len(index) - len(n.shape) :]) for n in stores]
+        for node, value in zip(stores, values, strict=True):
+            self._store(node, index, value)
+        for acc, value in zip(accs, operands, strict=True):
+            acc.step(value, j, self.low.mask)
+
+    def _operand(self, node: Node, index: Sequence[Expr]) -> Expr:
+        source = node.inputs[0]
+        value = cast(self.low.at(source, list(index)), accumulator(source.dtype))
+        self.low.resolve([value])
+        return value
+
+    def _store(self, node: Node, index: Sequence[Expr], value: Expr) -> None:
+        if node in self.places:
+            self.low.store(*self._kept_offset(node, index), value, node.dtype)
+        if node not in self.places or (
+            node in self.group.outputs and self.places[node] is not None
+        ):
+            buffer = self.body.outputs[self.group.outputs.index(node)]
+            at = index[len(index) - len(node.shape) :]
+            self.low.store(buffer, self.low.space.join(at, node.shape), value, node.dtype)
+
+    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        """One pass over the row; the values of the reductions."""
+        raise NotImplementedError
+
+    def _lane_loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        """A row in every lane: element after element, nothing to fold."""
+        chunks = tirx.floordiv(self.length + (SCALAR_BLOCK - 1), i64(SCALAR_BLOCK))
+        chunks = self.block.bind("chunks", chunks)
+        accs = [make_accumulator(self.block, n, self.width, chunks) for n in nodes]
+        if not any(a.two_level for a in accs):
+            with self.low.loop("j", self.length) as j:
+                self.step(nodes, accs, stores, j)
+            return [a.lanes() for a in accs]
+        with self.low.loop("jc", chunks) as c:
+            first = self.block.bind("first", c * SCALAR_BLOCK)
+            count = tirx.min(self.length - first, i64(SCALAR_BLOCK))
+            with self.low.loop("j", count, begin=first) as j:
+                self.step(nodes, accs, stores, j)
+            for acc in accs:
+                acc.close_block()
+        for acc in accs:
+            acc.close()
+        return [a.lanes() for a in accs]
+
+
+class Single(Walk):
+    """Element after element along a row."""
+
+    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        return self._lane_loops(nodes, stores)
+
+
+class Along(Walk):
+    """Vectors along the row: wide blocks, then single vectors, masked where the row may end in
+    part of one. ``ahead`` is how many elements later the operands are wanted again.
+
+    ``past``: how results are stored, if not plainly.
+    """
+
+    def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
+        if self.past is None or node not in self.work.lent:
+            return super().place(node, position)
+        number, output = self.work.lent.index(node), self.sched.storage[node]
+        assert output is not None
+        before = group_scratch(self.work, self.length) * len(self.work.spare)
+        offset = before + mul(self.length, self.slot * len(self.work.lent) + number)
+        there = self._in_scratch(offset, node.dtype)
+        start = self.low.space.join(self._index(i64(0)), node.shape)
+        self.low.resolve([start])
+        here = element_pointer(self.body.outputs[output], start)
+        data = self.block.bind("keep", either(self.past.chosen, there, here))
+        return self.block.declare(f"lent{number}", data, node.dtype), i64(0)
+
+    def accumulate(self, stage: int, row: Expr, ahead: Expr) -> list[tuple[Node, Accumulator]]:
+        """The loop of a stage over row ``row``; its reductions, lane by lane.
+
+        Some loops also ask for lines of memory, of the operands ``ahead`` of this row.
+        """
+        nodes, stores = self.work.reductions(stage), self.work.stores(stage)
+        if not nodes and not stores:
+            return []
+        self._fetch_in(stage, self.block.bind("start", mul(row, self.length)), ahead)
+        wide = self.width * UNROLLED_VECTORS
+        blocks = self.block.bind("blocks", tirx.floordiv(self.length, i64(wide)))
+        chunks = self.block.bind("chunks", tirx.floordiv(blocks + (BLOCK - 1), i64(BLOCK)))
+        accs = [make_accumulator(self.block, n, self.width, chunks) for n in nodes]
+        self.low.past = self.past
+        if nodes:
+            self._reduce_blocks(nodes, accs, stores, blocks, chunks)
+        else:
+            with self.low.loop("jo", blocks) as jo:
+                self._wide_step((), (), stores, self.block.bind("at", jo * wide))
+        self.low.past = None
+        whole = self.low.whole_vectors(self.length_of_row, self.width, UNROLLED_VECTORS)
+        if whole != wide:
+            done = self.block.bind("done", blocks * wide)
+            self._rest(nodes, accs, stores, done, masked=not whole)
+        return list(zip(nodes, accs, strict=True))
+
+    def _reduce_blocks(
+        self,
+        nodes: Sequence[Node],
+        accs: Sequence[Accumulator],
+        stores: Sequence[Node],
+        blocks: Expr,
+        chunks: Expr,
+    ) -> None:
+        wide = self.width * UNROLLED_VECTORS
+        with self.low.loop("jc", chunks) as c:
+            parts = [make_accumulator(self.block, n, wide) for n in nodes]
+            first = self.block.bind("first", c * BLOCK)
+            with self.low.loop("jo", tirx.min(blocks - first, i64(BLOCK))) as jo:
+                at = self.block.bind("at", (first + jo) * wide)
+                self._wide_step(nodes, parts, stores, at)
+            for acc, part in zip(accs, parts, strict=True):
+                acc.absorb(part)
+        for acc in accs:
+            acc.close()
+
+    def _fetch_in(self, stage: int, start: Expr, ahead: Expr) -> None:
+        """What the loop over the row that begins at ``start`` asks for: the operands of later rows
+        once these have been read, and the outputs where they are first stored."""
+        self.lines: list[tuple[Buffer, Expr, bool]] = []
+        if stage == 1:
+            for node in self.work.as_large(self.group.params, self.low.solver):
+                self.lines.append((self.body.buffers[node], start + ahead, False))
+        if self.work.stores_first(stage):
+            places = dict(zip(self.group.outputs, self.body.outputs, strict=True))
+            for node in self.work.as_large(self.group.outputs, self.low.solver):
+                self.lines.append((places[node], start + WRITE_AHEAD, True))
+
+    def _wide_step(
+        self, nodes: Sequence[Node], accs: Sequence[Accumulator], stores: Sequence[Node], at: Expr
+    ) -> None:
+        wide = self.width * UNROLLED_VECTORS
+        for buffer, start, to_write in self.lines:
+            near_lines: AbstractContextManager[None] = nullcontext()
+            if to_write and self.past is not None and self.past.takes(buffer, wide):
+                near_lines = self.block.when(tirx.Not(self.past.chosen))
+            with near_lines:
+                # A row that is read later would drive this one out of the first cache.
+                self.block.fetch(buffer, start + at, wide, to_write, near=to_write)
+        self.step(nodes, accs, stores, ramp(at, wide))
+
+    def _rest(
+        self,
+        nodes: Sequence[Node],
+        accs: Sequence[Accumulator],
+        stores: Sequence[Node],
+        done: Expr,
+        masked: bool,
+    ) -> None:
+        count = tirx.floordiv(self.length - done + (self.width - 1), i64(self.width))
+        with self.low.loop("jt", count) as jt:
+            at = self.block.bind("at", done + jt * self.width)
+            left = self.block.bind("rest", self.length - at) if masked else None
+            mask = None if left is None else first_lanes(left, self.width)
+            with self.low.masked(mask):
+                self.step(nodes, accs, stores, ramp(at, self.width))
+
+
+class Across(Walk):
+    """One short row per lane; kept values lie on the stack, a vector for each position."""
+
+    def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
+        return self.block.alloc("short", SMALL_ROW * self.width, storage_dtype(node.dtype)), i64(0)
+
+    def keep_at(self, j: Expr) -> Expr:
+        return tirx.Ramp(j * self.width, i64(1), self.width)
+
+    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        accs = [make_accumulator(self.block, n, self.width) for n in nodes]
+        with self.low.loop("j", self.length) as j:
+            self.step(nodes, accs, stores, j)
+        return [a.lanes() for a in accs]
+
+
+class Column(Walk):
+    """A block of neighbouring columns, ``width`` lanes wide."""
+
+    def keep_size(self) -> Expr:
+        # Of the widest block: narrower ones use a part.
+        return self.length * (self.work.lanes * UNROLLED_VECTORS)
+
+    def keep_at(self, j: Expr) -> Expr:
+        return add(j * self.width, lane_index(self.width))
+
+    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        return self._lane_loops(nodes, stores)
+
+
+def _constant(value: Expr) -> Reader:
+    return lambda index: value
+
+
+__all__ = [
+    "SMALL_ROW",
+    "UNROLLED_VECTORS",
+    "Across",
+    "Along",
+    "Column",
+    "RowWork",
+    "Single",
+    "Walk",
+]

@@ -1,0 +1,250 @@
+"""Column reductions in panels: several rows at a time, along which memory is read in order.
+
+A column is as far from one row to the next as a row is long: reduced by itself it touches a new
+page with every element. Here some rows are read side by side over a panel of columns; each block
+of columns adds up these rows in registers and hands the result to totals in scratch memory, which
+stay in cache. Sums keep the rounding errors of the totals, as :mod:`.accumulate` does.
+
+    for chunk of rows, for block of columns:    totals[block] += sum of the chunk's rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.elements import cast, is_float
+from tvm_disc.schedules.group import Body
+from tvm_disc.schedules.loops.reducers import (
+    ARG_REDUCTIONS,
+    REDUCERS,
+    accumulator,
+    averaged,
+    finish,
+)
+from tvm_disc.schedules.rows.accumulate import make_accumulator, two_sum
+from tvm_disc.schedules.rows.loops import UNROLLED_VECTORS, Column, RowWork
+from tvm_disc.schedules.rows.stages import bytes_of
+from tvm_disc.tir.builder import Buffer, byte_offset, const, first_lanes, i64, lane_index, ramp
+from tvm_disc.tir.index import add, mul, product
+
+Expr: TypeAlias = Any
+
+ROWS = 8  # as many lines as a set of the first-level cache has: rows may be a page apart
+PANEL = 2048  # columns whose totals stay in cache
+
+
+def takes_panels(work: RowWork) -> bool:
+    """Whether nothing but totals leaves the loop over the rows."""
+    reductions = _reductions(work)
+    return (
+        work.sched.stages == 2
+        and not work.sched.kept
+        and all(work.sched.per_row[n] for n in work.group.outputs)
+        and not any(n.op in ARG_REDUCTIONS for n in reductions)
+    )
+
+
+def _reductions(work: RowWork) -> list[Node]:
+    return [n for n in work.group.nodes if n.cls is OpClass.REDUCE]
+
+
+@dataclass
+class Panels:
+    """The column reductions of one group; tasks are panels of columns."""
+
+    work: RowWork
+    threads: int
+    _totals: dict[Node, list[Buffer]] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """Columns that are added up in registers."""
+        return self.work.lanes * UNROLLED_VECTORS
+
+    def _panel(self) -> Expr:
+        """Columns of a panel, in whole blocks; narrower where every thread should have one."""
+        share = product(self.work.domain.tail) + (self.width * self.threads - 1)
+        blocks = tirx.truncdiv(share, i64(self.width * self.threads))
+        return tirx.max(tirx.min(blocks * self.width, i64(PANEL)), i64(self.width))
+
+    def _panels(self) -> Expr:
+        panel = self._panel()
+        return tirx.truncdiv(product(self.work.domain.tail) + (panel - 1), panel)
+
+    def tasks(self) -> Expr:
+        """Panels of all outer indices."""
+        return mul(product(self.work.domain.outer), self._panels())
+
+    def scratch_elems(self) -> int:
+        """Float32 elements of scratch of a task."""
+        return sum(self._bytes(n) * len(_initial(n)) for n in _reductions(self.work)) // 4
+
+    def _bytes(self, node: Node) -> int:
+        return PANEL * max(4, bytes_of(accumulator(node.inputs[0].dtype)))
+
+    def emit(self, body: Body) -> None:
+        """Panels ``[lo, hi)``."""
+        for span in self.spans(body, None):
+            span.finish()
+
+    def spans(self, body: Body, height: Expr | None) -> Iterator[Span]:
+        """The body's panels with their totals, inside a loop over them: of all rows, or of pieces
+        of ``height`` rows, panels of one piece after another."""
+        block, low, domain = body.block, body.low, self.work.domain
+        self._declare_totals(body)
+        size = block.bind("columns", product(domain.tail))
+        panel, panels = block.number("panel", self._panel()), block.number("panels", self._panels())
+        rows = block.bind("rows", product(domain.inner))
+        pieces = i64(1) if height is None else block.number("pieces", self.pieces(height))
+        with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            piece = block.number("piece", tirx.truncdiv(t, panels))
+            begin = block.number("begin", (t - piece * panels) * panel)
+            o = block.number("o", tirx.truncdiv(piece, pieces))
+            top = i64(0) if height is None else block.number("top", (piece - o * pieces) * height)
+            left = rows if height is None else tirx.min(rows - top, height)
+            some = block.number("some", left)
+            end = block.number("end", tirx.min(begin + panel, size))
+            span = Span(self, body, low.space.split(o, domain.outer), piece, begin, end)
+            span.clear()
+            with low.loop("c", tirx.truncdiv(some + (ROWS - 1), i64(ROWS))) as c:
+                count = block.bind("count", tirx.min(some - c * ROWS, i64(ROWS)))
+                span.add_rows(block.bind("first", add(top, c * ROWS)), count)
+            yield span
+
+    def pieces(self, height: Expr) -> Expr:
+        """Pieces of ``height`` rows, at least one."""
+        rows = product(self.work.domain.inner)
+        return tirx.max(tirx.truncdiv(rows + (height - 1), height), i64(1))
+
+    def _declare_totals(self, body: Body) -> None:
+        assert body.scratch is not None
+        offset = 0
+        self._totals = {}
+        for node in _reductions(self.work):
+            dtype, cells = accumulator(node.inputs[0].dtype), []
+            for k in range(len(_initial(node))):
+                data = byte_offset(body.scratch.data, offset, dtype)
+                data = body.block.bind(f"totals{k}", data)
+                cells.append(body.block.declare(f"{node.name}{k}", data, dtype))
+                offset += self._bytes(node)
+            self._totals[node] = cells
+
+    def totals(self, node: Node) -> list[Buffer]:
+        """Where the totals of a reduction lie, then the errors of a sum."""
+        return self._totals[node]
+
+
+def _initial(node: Node) -> list[Expr]:
+    dtype = accumulator(node.inputs[0].dtype)
+    identity = REDUCERS[node.op].identity(dtype)
+    return [identity, const(0, dtype)] if _compensated(node) else [identity]
+
+
+def _compensated(node: Node) -> bool:
+    return node.op in ("relax.sum", "relax.mean") and is_float(accumulator(node.inputs[0].dtype))
+
+
+@dataclass
+class Span:
+    """The columns ``[begin, end)`` of one outer index, of piece ``piece`` of all."""
+
+    panels: Panels
+    body: Body
+    outer: Sequence[Expr]
+    piece: Expr
+    begin: Expr
+    end: Expr
+
+    def clear(self) -> None:
+        """Empty totals, in whole vectors."""
+        block, lanes = self.body.block, self.panels.work.lanes
+        count = tirx.truncdiv(self.end - self.begin + (lanes - 1), i64(lanes))
+        with self.body.low.loop("v", count) as v:
+            for node in _reductions(self.panels.work):
+                for cells, value in zip(self.panels.totals(node), _initial(node), strict=True):
+                    block.store(cells, ramp(v * lanes, lanes), tirx.Broadcast(value, lanes))
+
+    def add_rows(self, first: Expr, count: Expr) -> None:
+        """Take in ``count`` rows from ``first`` on."""
+        block, low = self.body.block, self.body.low
+        nodes = _reductions(self.panels.work)
+        for walk, at in self._blocks():
+            accs = [make_accumulator(block, n, walk.width) for n in nodes]
+            with low.loop("j", count, begin=first) as j:
+                walk.step(nodes, accs, (), j)
+            for node, acc in zip(nodes, accs, strict=True):
+                self._add(node, at, acc.cells[lane_index(walk.width)])
+
+    def _add(self, node: Node, at: Expr, piece: Expr) -> None:
+        block, (total, *errors) = self.body.block, self.panels.totals(node)
+        piece = block.bind("piece", piece)
+        if not errors:
+            block.store(total, at, REDUCERS[node.op].combine(total[at], piece))
+            return
+        t, error = two_sum(block, total[at], piece)
+        block.store(errors[0], at, errors[0][at] + error)
+        block.store(total, at, t)
+
+    def finish(self) -> None:
+        """Store what follows from the totals."""
+        for walk, _, values in self.results():
+            walk.known(_reductions(self.panels.work), values)
+
+    def results(self, wide: bool = False) -> Iterator[tuple[Column, Expr, list[Expr]]]:
+        """Blocks of columns, their places from ``begin`` on, and their reductions; ``wide`` leaves
+        sums in float64, with all that was kept of them."""
+        for walk, at in self._blocks():
+            values = []
+            for node in _reductions(self.panels.work):
+                total, *errors = self.panels.totals(node)
+                value = self.body.block.bind("total", total[at])
+                if errors:
+                    error = errors[0][at]
+                    if wide:
+                        value, error = cast(value, "float64"), cast(error, "float64")
+                    value = _corrected(value, error)
+                values.append(averaged(node, value) if wide else finish(node, value))
+            yield walk, at, values
+
+    def _blocks(self) -> Iterator[tuple[Column, Expr]]:
+        """Each block of columns with its place in the totals, inside a loop over all such."""
+        block, low, lanes = self.body.block, self.body.low, self.panels.work.lanes
+        width = self.panels.width
+        full = block.bind("full", tirx.truncdiv(self.end - self.begin, i64(width)))
+        with low.loop("b", full) as b:
+            yield self._column(b * width, width)
+        done = block.bind("done", full * width)
+        rest = tirx.truncdiv(self.end - self.begin - done + (lanes - 1), i64(lanes))
+        with low.loop("p", rest) as p:
+            offset = block.bind("offset", done + p * lanes)
+            with self._masked(offset, lanes):
+                yield self._column(offset, lanes)
+
+    @contextmanager
+    def _masked(self, offset: Expr, lanes: int) -> Iterator[None]:
+        left = self.body.block.bind("left", self.end - self.begin - offset)
+        with self.body.low.masked(first_lanes(left, lanes)):
+            yield
+
+    def _column(self, offset: Expr, width: int) -> tuple[Column, Expr]:
+        work, low = self.panels.work, self.body.low
+        start = self.body.block.bind("start", self.begin + offset)
+        tail = low.space.split(ramp(start, width), work.domain.tail)
+        return Column(work, self.body, self.outer, tail, width), ramp(offset, width)
+
+
+def _corrected(total: Expr, error: Expr) -> Expr:
+    """An infinite sum has no error, though the formula says NaN."""
+    dtype = str(total.ty.dtype)
+    largest = const(float(tirx.max_value(dtype.partition("x")[0]).value), dtype)
+    return tirx.Select(tirx.abs(total) <= largest, total + error, total)
+
+
+__all__ = ["PANEL", "ROWS", "Panels", "Span", "takes_panels"]

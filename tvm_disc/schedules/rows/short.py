@@ -1,0 +1,77 @@
+"""Short rows: a whole row is one vector of several registers, its last lanes masked.
+
+A loop over blocks of a row costs more than the work where a row is a block. Rows of at most
+:data:`WIDTHS` registers have no such loop: per stage, one masked step along the row, whatever its
+length. Which of the bodies runs is asked once for all rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS
+from tvm_disc.schedules.rows.accumulate import Accumulator, make_accumulator
+from tvm_disc.schedules.rows.loops import Along, RowWork
+from tvm_disc.schedules.rows.stages import bytes_of
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import first_lanes, i64, ramp
+from tvm_disc.tir.index import product
+
+Expr: TypeAlias = Any
+
+WIDTHS = (1, 2, 4)  # registers of a row
+
+
+def short_widths(work: RowWork, solver: Solver) -> list[int]:
+    """Elements of the longest row of each body for short rows; none if rows are known to be long.
+
+    Wide elements are left out: vectors of them are many registers, over which LLVM takes long.
+    """
+    nodes = work.group.nodes
+    if any(n.op in ARG_REDUCTIONS for n in nodes) or any(
+        bytes_of(x.dtype) > 4 for n in nodes for x in (n, *n.inputs)
+    ):
+        return []
+    length = product(work.domain.inner)
+    found: list[int] = []
+    whole = whole_registers(work, solver)
+    for width in (k * work.lanes for k in WIDTHS):
+        if solver.known_le(width + 1, length) or (
+            whole and solver.known_eq(width, length) is False
+        ):
+            continue
+        found.append(width)
+        if solver.known_le(length, width):
+            break
+    return found
+
+
+def whole_registers(work: RowWork, solver: Solver) -> bool:
+    """Whether every row is known to be whole registers: nothing need be masked."""
+    return bool(solver.known_divides(work.lanes, product(work.domain.inner)))
+
+
+class AtOnce(Along):
+    """A row that is at most one vector of ``reach`` lanes, or if ``whole`` just that."""
+
+    reach, whole = 0, False
+
+    def accumulate(self, stage: int, row: Expr, ahead: Expr) -> list[tuple[Node, Accumulator]]:
+        nodes, stores = self.work.reductions(stage), self.work.stores(stage)
+        if not nodes and not stores:
+            return []
+        whole = self.whole or self.low.solver.known_eq(self.length_of_row, self.reach)
+        mask = None if whole else first_lanes(self.length, self.reach)
+        wide = [make_accumulator(self.block, n, self.reach) for n in nodes]
+        with self.low.masked(mask):
+            self.step(nodes, wide, stores, ramp(i64(0), self.reach))
+        if self.reach == self.width:
+            return list(zip(nodes, wide, strict=True))
+        accs = [make_accumulator(self.block, n, self.width) for n in nodes]
+        for acc, part in zip(accs, wide, strict=True):
+            acc.absorb(part)
+        return list(zip(nodes, accs, strict=True))
+
+
+__all__ = ["WIDTHS", "AtOnce", "short_widths", "whole_registers"]

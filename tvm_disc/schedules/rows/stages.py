@@ -1,0 +1,154 @@
+"""Which loop over a row computes what: the plan of the *row* (stitch) template.
+
+Values are sorted into stages: a reduction's result is known one stage after its operand. Each
+stage is one loop over the row that feeds all reductions of that stage; results that later stages
+need are recomputed when cheap and kept otherwise.
+
+    softmax: max | exp -> row, sum | row / sum
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import tvm
+
+from tvm_disc.graph.axes import reduced_axes
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.schedules.kernel import Group
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+KEEP_COST = 4  # operations above which a value is kept rather than computed again
+
+
+@dataclass
+class RowShape:
+    """The domain ``outer x inner x tail`` of a row group; ``inner`` is reduced.
+
+    Without a tail a row is contiguous, else it is a column with the tail's size as its stride.
+    """
+
+    outer: tuple[Any, ...]
+    inner: tuple[Any, ...]
+    tail: tuple[Any, ...] = ()
+    full: tuple[Any, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.full = (*self.outer, *self.inner, *self.tail)
+
+
+@dataclass
+class Schedule:
+    """Which stage computes what.
+
+    Attributes:
+        stage: the loop in which a node can first be computed.
+        per_row: whether a node has one value per row.
+        kept: nodes stored during their stage for later ones.
+        storage: the output whose place a kept node may take, None for scratch.
+    """
+
+    stage: dict[Node, int]
+    per_row: dict[Node, bool]
+    kept: list[Node]
+    stages: int
+    storage: dict[Node, int | None] = field(default_factory=dict)
+
+
+def row_domain(group: Group) -> RowShape:
+    """The domain, read off any reduction of the group."""
+    node = next(n for n in group.nodes if n.cls is OpClass.REDUCE)
+    shape, axes = tuple(node.inputs[0].shape), reduced_axes(node)
+    begin = min(axes, default=len(shape))
+    end = max(axes, default=len(shape) - 1) + 1
+    if all(is_one(d) for d in shape[end:]):
+        end = len(shape)
+    return RowShape(shape[:begin], shape[begin:end], shape[end:])
+
+
+def schedule_stages(group: Group, solver: Solver) -> Schedule:
+    """Assign stages, in one pass over the nodes."""
+    stage: dict[Node, int] = {}
+    per_row: dict[Node, bool] = {}
+    cost: dict[Node, int] = {}
+    domain = row_domain(group)
+    for node in group.nodes:
+        own = max((stage.get(x, 0) for x in node.inputs), default=0)
+        reduces = node.cls is OpClass.REDUCE
+        stage[node] = own + 1 if reduces else own
+        per_row[node] = reduces or _one_per_row(node, domain, per_row)
+        cost[node] = sum(cost.get(x, 1) for x in node.inputs if not per_row.get(x, False)) + (
+            node.row.cost if node.row else 0
+        )
+        if reduces:
+            cost[node] = 0
+    kept = [
+        n
+        for n in _used_later(group, stage, cost)
+        if not per_row[n] and solver.known_same_shape(n.shape, domain.full)
+    ]
+    schedule = Schedule(stage, per_row, kept, max(stage.values(), default=0) + 1)
+    schedule.storage = _assign_storage(group, schedule)
+    return schedule
+
+
+def _one_per_row(node: Node, domain: RowShape, per_row: dict[Node, bool]) -> bool:
+    """Whether a node of a row's shape is computed from row values: others that it reads, such
+    as a dim as a number, are functions of an index."""
+    return any(per_row.get(x, False) for x in node.inputs) and _is_row_shape(node, domain)
+
+
+def _is_row_shape(node: Node, domain: RowShape) -> bool:
+    begin = len(domain.outer)
+    if len(node.shape) == len(domain.full):
+        return all(is_one(d) for d in node.shape[begin : begin + len(domain.inner)])
+    if len(node.shape) <= begin + len(domain.tail):
+        return True
+    # A row ends with dims of one, which a reduction of the axes before them has kept.
+    return not domain.tail and all(is_one(d) for d in node.shape[begin:])
+
+
+def _used_later(group: Group, stage: dict[Node, int], cost: dict[Node, int]) -> list[Node]:
+    """Nodes worth keeping that a later loop reads, directly or through users computed again."""
+    last: dict[Node, int] = {}
+    found: list[Node] = []
+    for node in reversed(group.nodes):
+        mine = last.get(node, 0)
+        if node in group.outputs:
+            mine = max(mine, stage[node])
+        if node.cls is OpClass.REDUCE:
+            mine = stage[node] - 1
+        elif mine > stage[node] and (cost[node] >= KEEP_COST or node in group.outputs):
+            found.append(node)
+            mine = stage[node]
+        for x in node.inputs:
+            last[x] = max(last.get(x, 0), mine)
+    return found[::-1]
+
+
+def _assign_storage(group: Group, sched: Schedule) -> dict[Node, int | None]:
+    storage: dict[Node, int | None] = {}
+    free = [
+        i
+        for i, out in enumerate(group.outputs)
+        if not sched.per_row.get(out, True)
+        and sched.stage[out] == sched.stages - 1
+        and out not in sched.kept
+    ]
+    for node in sched.kept:
+        slot = next((i for i in free if group.outputs[i].dtype == node.dtype), None)
+        if node in group.outputs:
+            slot = group.outputs.index(node)
+        elif slot is not None:
+            free.remove(slot)
+        storage[node] = slot
+    return storage
+
+
+def bytes_of(dtype: str) -> int:
+    """Bytes of one element in memory."""
+    return max(1, int(tvm.DataType(dtype).bits) // 8)

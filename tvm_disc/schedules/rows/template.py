@@ -1,0 +1,260 @@
+"""The *row* (stitch) template: any chain of reductions and element-wise work over one row.
+
+The stages of :mod:`tvm_disc.schedules.rows.stages` become loops over one row, which stays in the
+first-level cache between them; what a later stage needs again lies in the row of an output or in
+scratch. This is the block composition of FusionStitching (Zheng et al. 2020) and DISC's stitch
+fusion, on a CPU. The loops themselves are written by :mod:`tvm_disc.schedules.rows.loops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.elements import is_float
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.rows.groups import RowGroups
+from tvm_disc.schedules.rows.loops import (
+    SMALL_ROW,
+    UNROLLED_VECTORS,
+    Across,
+    Column,
+    RowWork,
+    Single,
+    group_scratch,
+)
+from tvm_disc.schedules.rows.panels import Panels, takes_panels
+from tvm_disc.schedules.rows.short import short_widths
+from tvm_disc.schedules.rows.stages import RowShape, bytes_of, row_domain, schedule_stages
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import (
+    STACK_LIMIT_BYTES,
+    Block,
+    Buffer,
+    first_lanes,
+    i64,
+    index_var,
+    lanes_of,
+    pointer,
+    ramp,
+    view,
+)
+from tvm_disc.tir.index import IndexSpace, at_least_one, mul, product
+from tvm_disc.tir.llvm_ops import streams
+from tvm_disc.tir.non_temporal import far_elems
+
+Expr: TypeAlias = Any
+
+# What can be evaluated for a whole vector of positions: nothing guarded.
+LANEWISE = (OpClass.ELEMWISE, OpClass.REDUCE, OpClass.VIEW)
+LANEWISE_MOVES = (
+    "relax.broadcast_to",
+    "relax.permute_dims",
+    "relax.strided_slice",
+    "relax.take",
+    "relax.full",
+    "relax.arange",
+)
+# Lanes past the end hold zeros, by which an integer must not be divided.
+_DIVISIONS = ("relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod", "relax.power")
+# TVM's analyzer takes a comparison of integer vectors for a fact about scalars, and fails.
+_COMPARISONS = (
+    "relax.equal",
+    "relax.not_equal",
+    "relax.less",
+    "relax.less_equal",
+    "relax.greater",
+    "relax.greater_equal",
+)
+
+SHORT = 8  # shorter rows take less than a row's time
+
+
+def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
+    """One task per row, or per block of neighbouring columns."""
+    sched = schedule_stages(group, solver)
+    spare = [n for n in sched.kept if sched.storage[n] is None]
+    dtype = "float64" if any(bytes_of(n.dtype) == 8 for n in spare) else "float32"
+    domain = row_domain(group)
+    work = RowWork(group, domain, sched, machine.lanes, spare, dtype)
+    far = far_elems(machine.memory.far_bytes, work.streams(solver))
+    rows = _Rows(replace(work, lent=_lent(work, machine, far), far=far), solver)
+    cost = sum(n.row.cost for n in group.nodes if n.row is not None)
+    width = machine.lanes * UNROLLED_VECTORS
+    length, steps = product(domain.inner), 0
+    if domain.tail and rows.vectorizable() and takes_panels(rows.work):
+        panels = Panels(rows.work, machine.threads)
+        tasks, emit, walk = panels.tasks(), panels.emit, "panels of columns"
+        scratch = i64(panels.scratch_elems())
+    elif domain.tail:
+        tasks = mul(product(domain.outer), rows.column_blocks(width))
+        scratch, emit = mul(mul(length, len(spare)), width), rows.emit_columns
+        walk = "columns"
+    else:
+        tasks, emit = product(domain.outer), rows.emit_rows
+        each = group_scratch(rows.work, length)
+        scratch = mul(each, len(spare))
+        if rows.work.lent:
+            large = i64(product(domain.full)) >= far
+            scratch = scratch + tirx.Select(large, each * len(rows.work.lent), i64(0))
+        walk = "rows, small ones across" if rows.small_rows() else "rows"
+        steps = tirx.floordiv(tasks * tirx.min(i64(length), i64(SHORT)) + (SHORT - 1), i64(SHORT))
+    return Plan(
+        tasks=tasks,
+        work=product(domain.full) * cost,
+        emit=emit,
+        scratch_elems=scratch if spare or rows.work.lent or walk.startswith("panels") else 0,
+        scratch_dtype=dtype,
+        steps=steps,
+        notes={
+            "stages": str(sched.stages),
+            "kept": ", ".join(n.name for n in sched.kept) or "-",
+            "walk": walk if rows.vectorizable() else f"{walk}, one element at a time",
+        },
+    )
+
+
+def _lent(work: RowWork, machine: Machine, far: int) -> list[Node]:
+    """The kept nodes that lie where an output will, unless outputs go past the caches."""
+    sched, size = work.sched, product(work.domain.full)
+    small = isinstance(size, tirx.IntImm) and int(size.value) < far
+    if work.domain.tail or small or not streams(machine.isa, machine.lanes * UNROLLED_VECTORS):
+        return []
+    guests = [n for n in sched.kept if sched.storage[n] is not None and n not in work.group.outputs]
+    return [n for n in guests if n.dtype == "float32"]
+
+
+def is_vectorizable(group: Group) -> bool:
+    """Whether every value can be computed for a vector of positions, some past the end."""
+    return all(
+        (n.cls in LANEWISE or n.op in LANEWISE_MOVES)
+        and (is_float(n.dtype) or n.op not in _DIVISIONS)
+        and not (n.op in _COMPARISONS and not is_float(n.inputs[0].dtype))
+        for n in group.nodes
+    )
+
+
+@dataclass
+class _Rows:
+    """A row group and the walks over it."""
+
+    work: RowWork
+    solver: Solver
+
+    @property
+    def group(self) -> Group:
+        return self.work.group
+
+    @property
+    def domain(self) -> RowShape:
+        return self.work.domain
+
+    def vectorizable(self) -> bool:
+        """Whether every value can be computed for a vector of positions, some past the end."""
+        return is_vectorizable(self.group)
+
+    def small_rows(self) -> bool:
+        """Whether short rows can be walked across: one row per lane, without vector divisions."""
+        if not self.vectorizable() or any(
+            SMALL_ROW * self.work.lanes * bytes_of(n.dtype) > STACK_LIMIT_BYTES
+            for n in self.work.sched.kept
+        ):
+            return False
+        body = _dry_body(self.group, self.solver)
+        self._across(body, index_var("r"))
+        return not any(lanes_of(v) > 1 for v in body.low.defined)
+
+    def emit_rows(self, body: Body) -> None:
+        """Rows ``[lo, hi)``."""
+        block, count = body.block, body.hi - body.lo
+        lanes = self.work.lanes
+        if not self.small_rows():
+            self._each_row(body)
+            return
+        few = product(self.domain.inner) < SMALL_ROW
+        with (
+            block.when(tirx.And(few, count >= lanes)),
+            body.low.loop("t", tirx.floordiv(count + (lanes - 1), i64(lanes))) as t,
+        ):
+            # The last block overlaps the one before: rows may be computed twice.
+            first = tirx.min(body.lo + t * lanes, body.hi - lanes)
+            self._across(body, block.bind("first", first))
+        with block.otherwise():
+            self._each_row(body)
+
+    def _each_row(self, body: Body) -> None:
+        if self.vectorizable():
+            short = short_widths(self.work, self.solver)
+            RowGroups(self.work, body, self.values_at_once()).emit(short)
+            return
+        with body.low.loop("r", body.hi - body.lo, begin=body.lo) as r:
+            outer = body.low.space.split(r, self.domain.outer)
+            Single(self.work, body, outer, (), 1).emit()
+
+    def values_at_once(self) -> bool:
+        """Whether values per row can be computed for a vector of rows without divisions."""
+        body = _dry_body(self.group, self.solver)
+        try:
+            RowGroups(self.work, body, True).emit()
+        except Unsupported:  # an output whose rows do not follow one another
+            return False
+        return not any(lanes_of(v) > 1 for v in body.low.defined)
+
+    def _across(self, body: Body, first: Expr) -> None:
+        with body.low.scope():
+            rows = ramp(first, self.work.lanes)
+            outer = body.low.space.split(rows, self.domain.outer)
+            Across(self.work, body, outer, (), self.work.lanes).emit()
+
+    def column_blocks(self, width: int) -> Expr:
+        """Blocks of ``width`` columns in the tail."""
+        return tirx.floordiv(product(self.domain.tail) + (width - 1), i64(width))
+
+    def emit_columns(self, body: Body) -> None:
+        """Blocks ``[lo, hi)`` of columns; the last of each outer index is masked."""
+        block, low = body.block, body.low
+        lanes = self.work.lanes
+        width = lanes * UNROLLED_VECTORS
+        size = block.bind("columns", product(self.domain.tail))
+        blocks = block.bind("blocks", at_least_one(self.column_blocks(width)))
+        with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            o = block.bind("o", tirx.floordiv(t, blocks))
+            begin = block.bind("begin", (t - o * blocks) * width)
+            outer = low.space.split(o, self.domain.outer)
+            if not self.vectorizable():
+                with low.loop("c", tirx.min(size - begin, i64(width))) as c:
+                    self._column(body, outer, begin + c, 1)
+                return
+            with block.when(begin + width <= size), low.scope():
+                self._column(body, outer, begin, width)
+            with (
+                block.otherwise(),
+                low.loop("p", tirx.floordiv(size - begin + (lanes - 1), i64(lanes))) as p,
+            ):
+                start = block.bind("start", begin + p * lanes)
+                with low.masked(first_lanes(block.bind("rest", size - start), lanes)):
+                    self._column(body, outer, start, lanes)
+
+    def _column(self, body: Body, outer: Sequence[Expr], start: Expr, width: int) -> None:
+        at = ramp(start, width) if width > 1 else start
+        Column(self.work, body, outer, body.low.space.split(at, self.domain.tail), width).emit()
+
+
+def _dry_body(group: Group, solver: Solver) -> Body:
+    """A body over stand-in buffers, to see which index arithmetic a walk would need."""
+    block, space = Block(), IndexSpace(lambda a, b: bool(solver.known_eq(a, b)))
+    low = Lowering(block, space, solver)
+    make: Callable[[Node], Buffer] = lambda n: view("x", pointer("x", n.dtype), n.dtype)  # noqa: E731
+    buffers = {param: make(param) for param in group.params}
+    for param, buffer in buffers.items():
+        low.bind_buffer(param, buffer)
+    outputs = [make(n) for n in group.outputs]
+    scratch = view("tmp", pointer("tmp", "float32"), "float32")
+    return Body(block, low, buffers, outputs, scratch, index_var("lo"), index_var("hi"))

@@ -1,0 +1,1 @@
+"""Permutations that move the last axis, by tiles of registers."""

@@ -1,0 +1,219 @@
+"""The *transpose* template: permutations that move the last axis, with element-wise work around.
+
+Neither side of such a copy can be both read and written along its rows. Square tiles are loaded
+along the operand's rows, transposed in registers by shuffles and stored along the result's rows.
+Dims that stay neighbours count as one, so ``NHWC -> NCHW`` has whole images as rows.
+
+A tile is as wide as a register: a line of cache is read once and written once, in one piece. The
+last tile of a row overlaps the one before, so that nothing is masked. Tiles go in short runs along
+the operand's rows or the result's, as the machine's memory wants it
+(``Memory`` of the cost model): squares would touch a page with nearly every line.
+A large result is streamed past the caches: its lines would be read only to be overwritten, and rows
+a power of two apart would evict one another. Where a side is shorter than a register, halves of
+them do; where it is shorter still, small tiles are masked.
+
+    out[.., a, .., b] = in[.., b, .., a]      A: dims of a, contiguous in the operand
+                                              B: dims of b, contiguous in the result
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.axes import permutation
+from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.schedules.group import Body, Group, Machine
+from tvm_disc.schedules.kernel import Plan
+from tvm_disc.schedules.loops.template import plan_loop, uncertain_dims
+from tvm_disc.schedules.rows.template import is_vectorizable
+from tvm_disc.schedules.transpose.runs import TileRuns
+from tvm_disc.schedules.transpose.tiles import transposed
+from tvm_disc.schedules.transpose.work import TransposeWork, part_of
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import first_lanes, i64, ramp
+from tvm_disc.tir.index import mul, product
+
+Expr: TypeAlias = Any
+
+STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand in any alignment
+STRIP_LENGTH = 64  # tiles one after another in a task
+UNROLLED_COST = 6  # operations per element that may appear once for each row of a tile
+FEWEST_LANES = 4  # of a register that tiles are made of
+NARROW = 3  # sides up to this length are copied element by element
+
+
+def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """Tasks are strips of tiles."""
+    moves = [n for n in group.nodes if n.op == "relax.permute_dims" and _moves_last(n)]
+    if not moves:
+        return WhyNot("transpose", "no permutation moves the last axis")
+    runs = {_runs(n) for n in moves}
+    domain = moves[0].shape
+    same = [*moves, *group.outputs]
+    if len(runs) > 1 or not all(solver.known_same_shape(n.shape, domain) for n in same):
+        return WhyNot("transpose", "permutations and outputs differ in shape or in what they move")
+    if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
+        return WhyNot("transpose", "the last axis of one side is 1, between others")
+    if any(_is_short(domain[slice(*run)], solver) for pair in runs for run in pair):
+        # LLVM also needs minutes for tiles that it can prove to be nearly empty.
+        return WhyNot("transpose", f"one side is at most {NARROW} long: tiles would be empty")
+    if any(m.dtype in ("bool", "float16", "bfloat16") for m in moves):
+        return WhyNot("transpose", "no vector shuffles of this type")
+    if not is_vectorizable(group) or uncertain_dims(group, solver):
+        return WhyNot("transpose", "not every value can be computed for a vector")
+    if sum(n.row.cost for n in group.nodes if n.row and n not in moves) > UNROLLED_COST:
+        return WhyNot("transpose", "too much other work to repeat for every row of a tile")
+    if any(_below(m) & set(moves) for m in moves):
+        return WhyNot("transpose", "a permutation of a permutation")
+    work = TransposeWork(group, moves, *runs.pop(), tuple(domain), machine)
+    plain = plan_loop(group, solver, machine)
+
+    def emit(body: Body) -> None:
+        with body.block.when(work.shorter() <= NARROW), body.low.scope():
+            plain.emit(part_of(body, work.tasks(), plain.tasks))
+        with body.block.otherwise(), body.low.scope():
+            _emit_tiles(work, body)
+
+    return Plan(
+        tasks=work.tasks(),
+        work=plain.work,
+        emit=emit,
+        notes={"tiles": f"{machine.lanes} x {machine.lanes} in registers"},
+    )
+
+
+def _is_short(dims: Sequence[Any], solver: Solver) -> bool:
+    return bool(solver.known_le(product(dims), i64(NARROW)))
+
+
+def _moves_last(node: Node) -> bool:
+    axes = permutation(node)
+    wide = [k for k, d in enumerate(node.shape) if not is_one(d)]
+    return bool(wide) and axes[wide[-1]] != max(axes[k] for k in wide)
+
+
+def _runs(node: Node) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Output axes [begin, end) of the operand's innermost run (A) and of the result's (B)."""
+    axes = permutation(node)
+
+    def run(end: int) -> tuple[int, int]:
+        begin = end
+        while begin > 0 and axes[begin - 1] + 1 == axes[begin]:
+            begin -= 1
+        return begin, end + 1
+
+    return run(axes.index(len(axes) - 1)), run(len(axes) - 1)
+
+
+def _below(node: Node) -> set[Node]:
+    seen: set[Node] = set()
+    work = list(node.inputs)
+    while work:
+        n = work.pop()
+        if n not in seen:
+            seen.add(n)
+            work.extend(n.inputs)
+    return seen
+
+
+def _emit_tiles(work: TransposeWork, body: Body) -> None:
+    """Tasks ``[lo, hi)`` by the widest registers that the shorter side fills; by masked tiles where
+    it does not fill half of one."""
+    lanes, solver = work.machine.lanes, body.low.solver
+    widths = [n for n in (lanes, lanes // 2) if n >= FEWEST_LANES]
+    sides = [i64(product(dims)) for dims in (work.a_dims, work.b_dims)]
+    # No code for what is known to be too short.
+    may_fill = [n for n in widths if not any(solver.known_le(s, i64(n - 1)) for s in sides)]
+    _emit_widest(work, body, may_fill)
+
+
+def _emit_widest(work: TransposeWork, body: Body, widths: Sequence[int]) -> None:
+    if not widths:
+        _Strips(work).emit(body)
+        return
+    with body.block.when(work.shorter() >= widths[0]), body.low.scope():
+        TileRuns(work, body, widths[0]).emit()
+    with body.block.otherwise(), body.low.scope():
+        _emit_widest(work, body, widths[1:])
+
+
+class _Strips:
+    """Tiles with masks, of half a register."""
+
+    def __init__(self, work: TransposeWork) -> None:
+        self.work, self.side = work, max(work.machine.lanes // 2, 4)
+
+    def _counts(self) -> tuple[Expr, Expr]:
+        wide, long = self.side * STRIP_TILES, self.side * STRIP_LENGTH
+        return (
+            tirx.floordiv(product(self.work.a_dims) + (wide - 1), i64(wide)),
+            tirx.floordiv(product(self.work.b_dims) + (long - 1), i64(long)),
+        )
+
+    def emit(self, body: Body) -> None:
+        """The body's share of the strips."""
+        work, side = self.work, self.side
+        strips = mul(product(work.outer_dims()), mul(*self._counts()))
+        body = part_of(body, work.tasks(), strips)
+        block, low = body.block, body.low
+        across, along = (
+            block.bind(n, e) for n, e in zip(("sa", "sb"), self._counts(), strict=True)
+        )
+        size_a = block.bind("na", product(work.a_dims))
+        size_b = block.bind("nb", product(work.b_dims))
+        with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            o = block.bind("o", tirx.floordiv(t, across * along))
+            rest = block.bind("rest", t - o * (across * along))
+            strip = block.bind("strip", tirx.floordiv(rest, along))
+            first_a = block.bind("fa", strip * (side * STRIP_TILES))
+            first_b = block.bind("fb", (rest - strip * along) * (side * STRIP_LENGTH))
+            outer = low.space.split(o, work.outer_dims())
+            end_a = tirx.min(size_a - first_a, i64(side * STRIP_TILES))
+            end_b = tirx.min(size_b - first_b, i64(side * STRIP_LENGTH))
+            with low.loop("tb", tirx.floordiv(end_b + (side - 1), i64(side))) as tb:
+                b = block.bind("b", first_b + tb * side)
+                with low.loop("ta", tirx.floordiv(end_a + (side - 1), i64(side))) as ta:
+                    a = block.bind("a", first_a + ta * side)
+                    rest_a, rest_b = block.bind("ra", size_a - a), block.bind("rb", size_b - b)
+                    self._tile(body, outer, a, b, (rest_a, rest_b))
+
+    def _tile(
+        self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr, rest: tuple[Expr, Expr]
+    ) -> None:
+        low, side, work = body.low, self.side, self.work
+        rest_a, rest_b = rest
+        columns: dict[Node, list[Expr]] = {}
+        for move in work.moves:
+            rows = []
+            for k in range(side):
+                index = work.index(body, outer, ramp(a, side), _row(body, b, k, rest_b))
+                with _partly(body, rest_b, rest_a, k, side):
+                    rows.append(low.at(move, index))
+            columns[move] = transposed(body.block, rows)
+        for k in range(side):
+            with _partly(body, rest_a, rest_b, k, side), low.scope():
+                index = work.index(body, outer, _row(body, a, k, rest_a), ramp(b, side))
+                values = work.values(body, {m: columns[m][k] for m in work.moves}, index)
+                for node, buffer, value in zip(
+                    work.group.outputs, body.outputs, values, strict=True
+                ):
+                    low.store(buffer, low.space.join(index, node.shape), value, node.dtype)
+
+
+def _row(body: Body, first: Expr, k: int, count: Expr) -> Expr:
+    """Row ``k`` of ``count`` from ``first`` on, or the last: even under an empty mask memory should
+    be there, or each access costs hundreds of cycles to find that nothing is to be reported."""
+    return body.block.number("row", first + tirx.min(i64(k), count - 1)) if k else first
+
+
+@contextmanager
+def _partly(body: Body, limit: Expr, count: Expr, k: int, side: int) -> Iterator[None]:
+    """The first ``count`` lanes of row ``k`` if it is below ``limit``, else none."""
+    lanes = tirx.Select(limit > k, tirx.min(count, i64(side)), i64(0))
+    with body.low.masked(first_lanes(body.block.bind("lanes", lanes), side)):
+        yield

@@ -1,0 +1,96 @@
+"""Square tiles of a transpose: their rows in memory, and the shuffles between registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.tir.builder import Block, Buffer, element_pointer
+
+Expr: TypeAlias = Any
+
+
+@dataclass
+class Lines:
+    """Rows of a tile in memory, ``apart`` elements from one to the next.
+
+    Every fourth has an address of its own: the others are at most three rows from one, which
+    instructions add up themselves. Out of row numbers each would be a multiplication.
+    """
+
+    views: list[Buffer]
+    apart: Expr
+
+    @staticmethod
+    def of(block: Block, buffer: Buffer, start: Expr, apart: Expr, rows: int) -> Lines:
+        """``rows`` of them, the first of which begins at ``start``."""
+        views = []
+        for k in range(0, rows, 4):
+            data = block.bind("at", element_pointer(buffer, start + apart * k))
+            views.append(block.declare("line", data, str(buffer.dtype)))
+        return Lines(views, apart)
+
+    def row(self, k: int) -> tuple[Buffer, Expr]:
+        """Where row ``k`` begins."""
+        return self.views[k // 4], self.apart * (k % 4)
+
+
+def transposed(block: Block, rows: Sequence[Expr]) -> list[Expr]:
+    """Columns of a square of vectors."""
+    return _by_quarters(block, rows) if len(rows) == 16 else _by_butterfly(block, rows)
+
+
+def _shuffled(block: Block, a: Expr, b: Expr, picks: Sequence[int]) -> Expr:
+    mixed = tirx.Shuffle([a, b], [tirx.IntImm("int32", p) for p in picks])
+    return block.bind("v", mixed)
+
+
+def _by_quarters(block: Block, rows: Sequence[Expr]) -> list[Expr]:
+    """Sixteen vectors: 4 x 4 squares inside the quarters of registers, then whole quarters.
+
+    Each step is an instruction that needs no table of indices: interleave the low or high halves
+    of the quarters by ones, by twos, and take the even or the odd quarters of two registers.
+    """
+    quarters = range(0, 16, 4)
+    ones = [[q + k // 2 + 16 * (k % 2) + h for q in quarters for k in range(4)] for h in (0, 2)]
+    twos = [[q + k % 2 + 16 * (k // 2) + h for q in quarters for k in range(4)] for h in (0, 2)]
+    parts = [[s + 4 * q + k for s in (0, 16) for q in (h, h + 2) for k in range(4)] for h in (0, 1)]
+    mix = partial(_shuffled, block)
+    first = [mix(rows[i], rows[i + 1], p) for i in range(0, 16, 2) for p in ones]
+    # second[4 * g + c]: column c of each quarter of rows 4g .. 4g + 3.
+    second: list[Expr] = []
+    for g in range(0, 16, 4):
+        for low, high in ((g, g + 2), (g + 1, g + 3)):
+            second += [mix(first[low], first[high], p) for p in twos]
+    result: list[Expr] = [None] * 16
+    for c in range(4):
+        for h, p in enumerate(parts):
+            top = mix(second[c], second[4 + c], p)
+            bottom = mix(second[8 + c], second[12 + c], p)
+            for odd, pick in enumerate(parts):
+                result[4 * (h + 2 * odd) + c] = mix(top, bottom, pick)
+    return result
+
+
+def _by_butterfly(block: Block, rows: Sequence[Expr]) -> list[Expr]:
+    """Exchange blocks of 1, 2, 4 lanes between pairs of vectors (Eklundh)."""
+    side = len(rows)
+    current = list(rows)
+    step = 1
+    while step < side:
+        following = list(current)
+        for i in range(side):
+            if i & step:
+                continue
+            low, high = current[i], current[i + step]
+            keep = [j if not j & step else side + j - step for j in range(side)]
+            swap = [side + j if j & step else j + step for j in range(side)]
+            for at, picks in ((i, keep), (i + step, swap)):
+                following[at] = _shuffled(block, low, high, picks)
+        current = following
+        step *= 2
+    return current

@@ -1,0 +1,1 @@
+"""The builder of TIR: statements, indices, vectors, opaque values, LLVM's operators."""

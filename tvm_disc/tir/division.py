@@ -1,0 +1,153 @@
+"""Integer division of run-time values: total, and opaque to TVM.
+
+Quotients and remainders of data are LLVM functions that :func:`definitions` gives and LLVM
+inlines. As TIR they would trap: dividing by zero, and the least number by -1, end the process. And
+they would never be built: TVM writes a floor division as four divisions, each with both operands
+inside, and looks through the variables of which they are made.
+
+By zero, quotient and remainder are zero, as in NumPy; the least number by -1 is itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from tvm_disc.tir.builder import dtype_of, element_dtype, lanes_of
+
+Expr: TypeAlias = Any
+
+_PREFIX = "disc.div"
+
+
+def floor_divide(a: Expr, b: Expr) -> Expr:
+    """``a // b`` rounded down."""
+    return _call("floor_divide", a, b)
+
+
+def floor_mod(a: Expr, b: Expr) -> Expr:
+    """``a - floor_divide(a, b) * b``: its sign is that of ``b``."""
+    return _call("floor_mod", a, b)
+
+
+def trunc_divide(a: Expr, b: Expr) -> Expr:
+    """``a / b`` rounded towards zero."""
+    return _call("trunc_divide", a, b)
+
+
+def trunc_mod(a: Expr, b: Expr) -> Expr:
+    """``a - trunc_divide(a, b) * b``: its sign is that of ``a``."""
+    return _call("trunc_mod", a, b)
+
+
+def _call(name: str, a: Expr, b: Expr) -> Expr:
+    function = f"{_PREFIX}.{name}.{element_dtype(a)}.v{lanes_of(a)}"
+    return tirx.call_pure_extern(dtype_of(a), function, a, b)
+
+
+def used_in(functions: Iterable[Any]) -> list[str]:
+    """The functions that code calls."""
+    found: dict[str, None] = {}
+
+    def look(call: Any) -> None:
+        name = getattr(call.args[0], "value", None) if call.args else None
+        if isinstance(name, str) and name.startswith(_PREFIX):
+            found[name] = None
+
+    for function in functions:
+        tvm_ffi.structural_walk(function.body, (tvm.ir.Call, look))
+    return list(found)
+
+
+def definitions(names: Iterable[str]) -> str:
+    """LLVM's text of such functions."""
+    return "\n".join(_definition(name) for name in names)
+
+
+def _definition(name: str) -> str:
+    kind, dtype, lanes = name.removeprefix(f"{_PREFIX}.").split(".")
+    signed, count = not dtype.startswith("u"), int(lanes[1:])
+    element = f"i{tvm.DataType(dtype).bits}"
+    type_ = element if count == 1 else f"<{count} x {element}>"
+    truth = "i1" if count == 1 else f"<{count} x i1>"
+
+    def every(value: int) -> str:
+        return str(value) if count == 1 else f"splat ({element} {value})"
+
+    steps = (
+        _SIGNED[kind] if signed else _UNSIGNED[kind.removeprefix("floor_").removeprefix("trunc_")]
+    )
+    text = "\n  ".join([*(_GUARD if signed else _UNSIGNED_GUARD), *steps])
+    for word, value in (("ZERO", 0), ("ONE", 1), ("MINUS", -1)):
+        text = text.replace(word, every(value))
+    text = text.replace("TYPE", type_).replace("TRUTH", truth)
+    head = f"define linkonce_odr {type_} @{name}({type_} %a, {type_} %b) alwaysinline {{"
+    return f"{head}\n  {text}\n}}"
+
+
+_GUARD = (
+    "%zero = icmp eq TYPE %b, ZERO",
+    "%minus = icmp eq TYPE %b, MINUS",
+    "%traps = or TRUTH %zero, %minus",
+    "%safe = select TRUTH %traps, TYPE ONE, TYPE %b",
+)
+_UNSIGNED_GUARD = (
+    "%zero = icmp eq TYPE %b, ZERO",
+    "%safe = select TRUTH %zero, TYPE ONE, TYPE %b",
+)
+_DIVIDED = (
+    "%negated = sub TYPE ZERO, %a",
+    "%quotient = sdiv TYPE %a, %safe",
+)
+_BY_ANYTHING = (
+    "%some = select TRUTH %minus, TYPE %negated, TYPE %value",
+    "%all = select TRUTH %zero, TYPE ZERO, TYPE %some",
+    "ret TYPE %all",
+)
+# By one as by -1 nothing remains.
+_REST_BY_ANYTHING = (
+    "%all = select TRUTH %traps, TYPE ZERO, TYPE %value",
+    "ret TYPE %all",
+)
+_DOWN = (
+    "%rest = srem TYPE %a, %safe",
+    "%odd = icmp ne TYPE %rest, ZERO",
+    "%signs = xor TYPE %a, %safe",
+    "%apart = icmp slt TYPE %signs, ZERO",
+    "%down = and TRUTH %odd, %apart",
+)
+_SIGNED = {
+    "trunc_divide": (*_DIVIDED, "%value = add TYPE %quotient, ZERO", *_BY_ANYTHING),
+    "floor_divide": (
+        *_DIVIDED,
+        *_DOWN,
+        "%step = sext TRUTH %down to TYPE",
+        "%value = add TYPE %quotient, %step",
+        *_BY_ANYTHING,
+    ),
+    "trunc_mod": ("%value = srem TYPE %a, %safe", *_REST_BY_ANYTHING),
+    "floor_mod": (
+        *_DOWN,
+        "%step = select TRUTH %down, TYPE %safe, TYPE ZERO",
+        "%value = add TYPE %rest, %step",
+        *_REST_BY_ANYTHING,
+    ),
+}
+_UNSIGNED = {
+    "divide": (
+        "%value = udiv TYPE %a, %safe",
+        "%all = select TRUTH %zero, TYPE ZERO, TYPE %value",
+        "ret TYPE %all",
+    ),
+    "mod": (
+        "%value = urem TYPE %a, %safe",
+        "%all = select TRUTH %zero, TYPE ZERO, TYPE %value",
+        "ret TYPE %all",
+    ),
+}
+
+__all__ = ["definitions", "floor_divide", "floor_mod", "trunc_divide", "trunc_mod", "used_in"]

@@ -1,0 +1,257 @@
+"""Index arithmetic that never divides when it can be avoided.
+
+A flattened loop index that is split over several dims and then linearised again over the same
+dims is the flattened index: :class:`IndexSpace` remembers every split it made, so that reads of
+compact buffers, reshapes and head splits cost one add, whatever the symbolic dims are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.tir.builder import Block, dtype_of, i64, lanes_of, same_lanes, with_lanes
+
+Expr: TypeAlias = Any
+Dims: TypeAlias = Sequence[Any]
+SameDim: TypeAlias = Callable[[Any, Any], bool]
+SmallDims: TypeAlias = Callable[[Dims], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Piece ``position`` of a split of ``origin`` over ``dims``; ``var`` stands for its value."""
+
+    origin: Expr
+    dims: tuple[Expr, ...]
+    position: int
+    var: Any
+
+
+class IndexSpace:
+    """Splits and joins of index expressions over symbolic dims.
+
+    Invariant: a placeholder variable made by :meth:`split` means
+    ``origin // prod(dims[position+1:]) % dims[position]`` (no modulo at position 0), and is only
+    given that value by :meth:`materialize` if it survives in an expression.
+    """
+
+    def __init__(self, same: SameDim, small: SmallDims = lambda dims: False) -> None:
+        self._same = same
+        self._small = small  # whether indices over dims fit into 32 bits
+        self._parts: dict[Any, _Part] = {}
+        # Innermost scope last: a placeholder is bound where it is used, so a split made inside a
+        # scope must not be found again outside.
+        self._splits: list[dict[tuple[Any, ...], tuple[Expr, ...]]] = [{}]
+        self._aligned: dict[Any, int] = {}  # ramps whose base is a multiple of their lanes
+
+    def aligned(self, base: Expr, lanes: int) -> Expr:
+        """``lanes`` consecutive indices from ``base``, a multiple of ``lanes``."""
+        result = tirx.Ramp(base, i64(1), lanes)
+        self._aligned[result] = lanes
+        return result
+
+    def open_scope(self) -> None:
+        """Splits made from here on are forgotten at :meth:`close_scope`."""
+        self._splits.append({})
+
+    def close_scope(self) -> None:
+        """End of the innermost scope."""
+        self._splits.pop()
+
+    def split(self, index: Expr, dims: Dims) -> tuple[Expr, ...]:
+        """``index`` over row-major ``dims``; literal-one dims give 0."""
+        wide = [i for i, d in enumerate(dims) if _literal(d) != 1]
+        if not wide:
+            return tuple(i64(0) for _ in dims)
+        if len(wide) == 1:
+            return tuple(index if i == wide[0] else i64(0) for i in range(len(dims)))
+        if self._splits_whole(index, dims[wide[-1]]):
+            # Every vector lies inside one row of the last dim: only its start is divided.
+            starts = list(self.split(index.base, dims))
+            starts[wide[-1]] = self.aligned(starts[wide[-1]], self._aligned[index])
+            return tuple(starts)
+        kept = tuple(dims[i] for i in wide)
+        key = (index, *kept)
+        parts = next((s[key] for s in self._splits if key in s), None)
+        if parts is None:
+            parts = tuple(self._part(index, kept, p) for p in range(len(kept)))
+            self._splits[-1][key] = parts
+        values = iter(parts)
+        return tuple(next(values) if i in wide else i64(0) for i in range(len(dims)))
+
+    def _splits_whole(self, index: Expr, last: Any) -> bool:
+        lanes = self._aligned.get(index)
+        literal = _literal(last)
+        return lanes is not None and literal is not None and literal % lanes == 0
+
+    def _part(self, origin: Expr, dims: tuple[Expr, ...], position: int) -> Expr:
+        var = tirx.Var(f"i{position}", dtype_of(origin))
+        self._parts[var] = _Part(origin, dims, position, var)
+        return var
+
+    def join(self, index: Sequence[Expr], dims: Dims) -> Expr:
+        """The row-major linear index, with complete runs of one split joined back."""
+        last = next((k for k in reversed(range(len(dims))) if _literal(dims[k]) != 1), None)
+        if last is not None and isinstance(index[last], tirx.Ramp):
+            vector = index[last]
+            if _literal(vector.stride) == 1 and all(lanes_of(i64(x)) == 1 for x in index[:last]):
+                starts = [*index[:last], vector.base, *index[last + 1 :]]
+                return tirx.Ramp(self.join(starts, dims), vector.stride, vector.lanes)
+        terms, sizes = self._coalesce(list(index), list(dims))
+        total: Expr = None
+        for term, size in zip(terms, sizes, strict=True):
+            total = term if total is None else add(mul(total, size), term)
+        return i64(0) if total is None else total
+
+    def _coalesce(self, index: list[Expr], dims: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        pairs = [(t, d) for t, d in zip(index, dims, strict=True) if _literal(d) != 1]
+        changed = True
+        while changed:
+            changed = False
+            for start in range(len(pairs)):
+                run = self._run_at(pairs, start)
+                if run is not None:
+                    origin, length = run
+                    size = product([d for _, d in pairs[start : start + length]])
+                    pairs[start : start + length] = [(origin, size)]
+                    changed = True
+                    break
+        return [t for t, _ in pairs], [d for _, d in pairs]
+
+    def _run_at(self, pairs: list[tuple[Expr, Expr]], start: int) -> tuple[Expr, int] | None:
+        first = self._parts.get(pairs[start][0])
+        if first is None or first.position != 0:
+            return None
+        length = len(first.dims)
+        if start + length > len(pairs):
+            return None
+        for offset in range(length):
+            part = self._parts.get(pairs[start + offset][0])
+            if (
+                part is None
+                or part.position != offset
+                or not part.origin.same_as(first.origin)
+                or not self._dims_match(part, first, pairs[start + offset][1], offset)
+            ):
+                return None
+        return first.origin, length
+
+    def _dims_match(self, part: _Part, first: _Part, dim: Expr, offset: int) -> bool:
+        # The leading dim does not enter the linear index, its extent need not be proved.
+        return all(a.same_as(b) for a, b in zip(part.dims, first.dims, strict=True)) and (
+            offset == 0 or self._same(part.dims[offset], dim)
+        )
+
+    def is_placeholder(self, var: Any) -> bool:
+        """Whether ``var`` is a part of a split."""
+        return var in self._parts
+
+    def unresolved(self, exprs: Sequence[Expr]) -> list[Any]:
+        """The placeholders that remain in expressions, outer origins first."""
+        found: dict[Any, None] = {}
+        for e in exprs:
+            self._collect(e, found)
+        return list(found)
+
+    def _collect(self, expr: Expr, found: dict[Any, None]) -> None:
+        if isinstance(expr, tirx.IntImm | tirx.FloatImm):
+            return
+        names = [expr] if isinstance(expr, tirx.Var) else tirx.analysis.undefined_vars(expr)
+        for var in names:
+            part = self._parts.get(var)
+            if part is not None and var not in found:
+                self._collect(part.origin, found)
+                found[var] = None
+
+    def value(self, var: Any) -> Expr:
+        """What a placeholder means."""
+        part = self._parts[var]
+        # A dim of zero must not trap: the index may be computed for an arm that is never taken.
+        inner = product([at_least_one(d) for d in part.dims[part.position + 1 :]])
+        one = _literal(inner) == 1
+        outer = at_least_one(part.dims[part.position])
+        # A division by a number known at run time takes twice as long in 64 bits.
+        unknown = _literal(inner) is None or (part.position > 0 and _literal(outer) is None)
+        index, narrow = part.origin, unknown and self._small(part.dims)
+        if narrow:
+            index, inner, outer = (_cast("int32", x) for x in (index, inner, outer))
+        quotient = index if one else _lanewise(index, inner, tirx.floordiv)
+        result = quotient if part.position == 0 else _lanewise(quotient, outer, tirx.floormod)
+        return _cast("int64", result) if narrow else result
+
+    def depends_on(self, var: Any, root: Any) -> bool:
+        """Whether placeholder ``var`` is split, through any number of steps, from ``root``."""
+        part = self._parts.get(var)
+        if part is None:
+            return bool(var.same_as(root))
+        origin = part.origin
+        names = [origin] if isinstance(origin, tirx.Var) else tirx.analysis.undefined_vars(origin)
+        return any(self.depends_on(v, root) for v in names)
+
+    def define(self, block: Block, var: Any) -> None:
+        """``let var = ...`` for a placeholder."""
+        block.define(var, self.value(var))
+
+
+def _cast(dtype: str, expr: Expr) -> Expr:
+    return tirx.Cast(with_lanes(dtype, expr), expr)
+
+
+def _literal(dim: Any) -> int | None:
+    if isinstance(dim, int):
+        return dim
+    return int(dim.value) if isinstance(dim, tirx.IntImm) else None
+
+
+def at_least_one(dim: Any) -> Expr:
+    """``max(dim, 1)``, folded for literals."""
+    literal = _literal(dim)
+    return tirx.max(dim, i64(1)) if literal is None else i64(max(literal, 1))
+
+
+def product(dims: Dims) -> Expr:
+    """The number of elements of ``dims`` as an int64 expression."""
+    total: Expr = i64(1)
+    for d in dims:
+        total = mul(total, d)
+    return total
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    """``a * b``, folding literal ones and zeros."""
+    x, y = _literal(a), _literal(b)
+    if x is not None and y is not None:
+        return i64(x * y)
+    if x == 1:
+        return i64(b)
+    if y == 1:
+        return i64(a)
+    if x == 0 or y == 0:
+        return i64(0)
+    for vector, scalar in ((a, b), (b, a)):
+        if isinstance(vector, tirx.Ramp):
+            return tirx.Ramp(mul(vector.base, scalar), mul(vector.stride, scalar), vector.lanes)
+    return _lanewise(i64(a), i64(b), lambda u, v: u * v)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """``a + b``, folding literal zeros."""
+    x, y = _literal(a), _literal(b)
+    if x is not None and y is not None:
+        return i64(x + y)
+    if x == 0:
+        return i64(b)
+    if y == 0:
+        return i64(a)
+    for vector, scalar in ((a, b), (b, a)):
+        if isinstance(vector, tirx.Ramp) and lanes_of(i64(scalar)) == 1:
+            return tirx.Ramp(add(vector.base, scalar), vector.stride, vector.lanes)
+    return _lanewise(i64(a), i64(b), lambda u, v: u + v)
+
+
+def _lanewise(a: Expr, b: Expr, fn: Callable[[Expr, Expr], Expr]) -> Expr:
+    return fn(*same_lanes(a, b))

@@ -1,0 +1,241 @@
+"""Vector operations for which TIR has no word: LLVM functions, linked into the program and inlined.
+
+TIR reaches them as calls of external functions, such as ``disc.scale.v16``; :func:`link` gives
+LLVM their definitions. What exists depends on the target: templates are emitted inside
+:func:`tuned_for`, and code asks :func:`has_native` before it uses an operation.
+
+    scale     x * 2^floor(n), rounded once, for any float n (``vscalefps``)
+    clamp     x limited to a range about zero, NaN to its end (``vrangeps``)
+    remainder x less the nearest multiple of a power of two (``vreduceps``)
+    lookup    one of sixteen floats, by the low four bits of an index (``vpermps``)
+    stream    a store past the caches, without reading the line first (``vmovntps``)
+
+The last needs registers of 32 bytes only: of vectors that are whole lines, the halves of a line are
+stored one after the other. The others are AVX-512's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import StringImm
+
+from tvm_disc.target.isa import Isa, isa_of
+from tvm_disc.tir.division import definitions, used_in
+
+Expr: TypeAlias = Any
+
+LANES = 16  # of the registers these operations work on, and of a line of cache
+STREAMS_FROM = 8  # lanes of a register of which two fill a line
+TABLE = 16  # entries of a lookup
+REMAINDERS = (2,)  # digits for which there is a remainder
+_WIDTHS = tuple(LANES * k for k in range(1, 9))
+_isa: ContextVar[Isa | None] = ContextVar("isa", default=None)
+
+
+@contextmanager
+def tuned_for(isa: Isa) -> Iterator[None]:
+    """Code emitted inside may use the operations that ``isa`` has."""
+    token = _isa.set(isa)
+    try:
+        yield
+    finally:
+        _isa.reset(token)
+
+
+def has_native(lanes: int) -> bool:
+    """Whether float32 vectors of ``lanes`` have these operations here."""
+    isa = _isa.get()
+    return isa is not None and natively(isa, lanes)
+
+
+def natively(isa: Isa, lanes: int) -> bool:
+    """Whether code for ``isa`` has them."""
+    return isa.lanes_f32 == LANES and lanes in _WIDTHS
+
+
+def can_stream(lanes: int) -> bool:
+    """Whether float32 vectors of ``lanes`` can be stored past the caches here."""
+    isa = _isa.get()
+    return isa is not None and streams(isa, lanes)
+
+
+def streams(isa: Isa, lanes: int) -> bool:
+    """Whether code for ``isa`` can: whole lines, without a fence for each."""
+    return isa.lanes_f32 >= STREAMS_FROM and lanes in _WIDTHS
+
+
+def scale(x: Expr, n: Expr) -> Expr:
+    """``x * 2^floor(n)``: inf and zero beyond the range, denormals rounded once."""
+    return tirx.call_extern(str(x.ty.dtype), f"disc.scale.v{_lanes(x)}", x, n)
+
+
+def clamp(x: Expr, bound: Expr) -> Expr:
+    """``x`` with at most the magnitude of ``bound``, which is also what NaN becomes."""
+    return tirx.call_extern(str(x.ty.dtype), f"disc.clamp.v{_lanes(x)}", x, bound)
+
+
+def remainder(x: Expr, digits: int) -> Expr:
+    """``x`` less the nearest multiple of ``2^-digits``, ties to even; one of ``REMAINDERS``."""
+    return tirx.call_extern(str(x.ty.dtype), f"disc.remainder{digits}.v{_lanes(x)}", x)
+
+
+def lookup(table: Sequence[float], index: Expr) -> Expr:
+    """``table[index % 16]`` for a vector of int32."""
+    lanes = _lanes(index)
+    entries = [tirx.const(v, "float32") for v in table]
+    vector = tirx.Shuffle(entries, [tirx.IntImm("int32", k) for k in range(TABLE)])
+    return tirx.call_extern(f"float32x{lanes}", f"disc.lookup.v{lanes}", vector, index)
+
+
+def stream(value: Expr, address: Expr) -> Expr:
+    """Store registers of float32 at an address on a cache line; :func:`fence` ends such stores."""
+    return tirx.call_extern("void", f"disc.stream.v{_lanes(value)}", value, address)
+
+
+def fence() -> Expr:
+    """Streamed stores before it are seen by other threads before whatever comes after it."""
+    return tirx.call_extern("void", "disc.fence")
+
+
+def _lanes(x: Expr) -> int:
+    return int(str(x.ty.dtype).partition("x")[2] or 1)
+
+
+def link(mod: Any, target: Any) -> Any:
+    """``mod`` with the definitions that its calls need on ``target``."""
+    functions = dict(mod.functions_items())
+    texts, isa = [definitions(used_in(functions.values()))], isa_of(target)
+    if isa.lanes_f32 >= STREAMS_FROM:
+        texts.append(_library() if isa.lanes_f32 == LANES else _stores())
+    library = "\n".join(t for t in texts if t)
+    if library:
+        name, func = next(iter(functions.items()))
+        body = tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", StringImm(library), func.body)
+        mod.update_func(name, func.with_body(body))
+    return mod
+
+
+@cache
+def _stores() -> str:
+    """What goes past the caches."""
+    return "\n".join([_FENCE, *(_STREAM.replace("WIDTH", str(w)) for w in _WIDTHS)])
+
+
+@cache
+def _library() -> str:
+    parts = [_DECLARATIONS, _stores()]
+    for width in _WIDTHS:
+        parts += [_parts_of(width, "float"), _parts_of(width, "i32")] if width > LANES else []
+        parts.append(_in_registers("scale", ("float", "float"), width, _SCALE))
+        parts.append(_in_registers("clamp", ("float", "float"), width, _CLAMP))
+        for digits in REMAINDERS:
+            instruction = _REMAINDER.replace("DIGITS", str(digits << 4))
+            parts.append(_in_registers(f"remainder{digits}", ("float",), width, instruction))
+        parts.append(_in_registers("lookup", (None, "i32"), width, _LOOKUP))
+    return "\n".join(parts)
+
+
+_DECLARATIONS = """
+declare <16 x float> @llvm.x86.avx512.mask.scalef.ps.512(
+  <16 x float>, <16 x float>, <16 x float>, i16, i32)
+declare <16 x float> @llvm.x86.avx512.mask.range.ps.512(
+  <16 x float>, <16 x float>, i32, <16 x float>, i16, i32)
+declare <16 x float> @llvm.x86.avx512.mask.reduce.ps.512(
+  <16 x float>, i32, <16 x float>, i16, i32)
+declare <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>, <16 x i32>)
+"""
+_FENCE = """
+declare void @llvm.x86.sse.sfence()
+define linkonce_odr void @disc.fence() alwaysinline {
+  call void @llvm.x86.sse.sfence()
+  ret void
+}
+!0 = !{i32 1}
+"""
+_STREAM = """
+define linkonce_odr void @disc.stream.vWIDTH(<WIDTH x float> %value, ptr %address) alwaysinline {
+  store <WIDTH x float> %value, ptr %address, align 64, !nontemporal !0
+  ret void
+}"""
+_SCALE = (
+    "call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512("
+    "<16 x float> {0}, <16 x float> {1}, <16 x float> undef, i16 -1, i32 4)"
+)
+# 2: of the smaller magnitude, with the sign of the first.
+_CLAMP = (
+    "call <16 x float> @llvm.x86.avx512.mask.range.ps.512("
+    "<16 x float> {0}, <16 x float> {1}, i32 2, <16 x float> undef, i16 -1, i32 4)"
+)
+# The upper four bits are the digits, the lower ones round to nearest even.
+_REMAINDER = (
+    "call <16 x float> @llvm.x86.avx512.mask.reduce.ps.512("
+    "<16 x float> {0}, i32 DIGITS, <16 x float> undef, i16 -1, i32 4)"
+)
+_LOOKUP = "call <16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float> {0}, <16 x i32> {1})"
+
+
+def _parts_of(width: int, kind: str) -> str:
+    wide, one, name = f"<{width} x {kind}>", f"<16 x {kind}>", kind.replace("float", "f32")
+    return (
+        f"declare {one} @llvm.vector.extract.v16{name}.v{width}{name}({wide}, i64)\n"
+        f"declare {wide} @llvm.vector.insert.v{width}{name}.v16{name}({wide}, {one}, i64)"
+    )
+
+
+def _in_registers(name: str, kinds: Sequence[str | None], width: int, instruction: str) -> str:
+    """A function on vectors of ``width`` floats as one instruction for each register.
+
+    ``kinds`` are the operands' element types; None is one register of floats that all use.
+    """
+    wide, total = f"<{width} x float>", "undef"
+    params = [f"<{width if k else LANES} x {k or 'float'}> %a{i}" for i, k in enumerate(kinds)]
+    lines = [
+        f"define linkonce_odr {wide} @disc.{name}.v{width}({', '.join(params)}) alwaysinline {{"
+    ]
+    for part in range(0, width, LANES):
+        names = [
+            _part(lines, f"%a{i}", k, width, part) if k else f"%a{i}" for i, k in enumerate(kinds)
+        ]
+        lines.append(f"  %r{part} = {instruction.format(*names)}")
+        if width == LANES:
+            total = f"%r{part}"
+            continue
+        lines.append(
+            f"  %t{part} = call {wide} @llvm.vector.insert.v{width}f32.v16f32("
+            f"{wide} {total}, <16 x float> %r{part}, i64 {part})"
+        )
+        total = f"%t{part}"
+    return "\n".join([*lines, f"  ret {wide} {total}", "}"])
+
+
+def _part(lines: list[str], name: str, kind: str, width: int, part: int) -> str:
+    if width == LANES:
+        return name
+    piece, short = f"{name}.{part}", kind.replace("float", "f32")
+    lines.append(
+        f"  {piece} = call <16 x {kind}> @llvm.vector.extract.v16{short}.v{width}{short}("
+        f"<{width} x {kind}> {name}, i64 {part})"
+    )
+    return piece
+
+
+__all__ = [
+    "can_stream",
+    "clamp",
+    "fence",
+    "has_native",
+    "link",
+    "lookup",
+    "natively",
+    "remainder",
+    "scale",
+    "stream",
+    "streams",
+    "tuned_for",
+]
