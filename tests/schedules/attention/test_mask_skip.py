@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.schedules.test_attention import (
+from tests.schedules.attention.cases import (
     CLOSE,
     FACTS,
     LOWEST,

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.gemm_harness import Gemm, aligned, cpu
 from tests.processor import run_on
-from tests.schedules.test_dot import HERE, check, general, small_tile, tile_for
+from tests.schedules.gemm.products import HERE, check, general, small_tile, tile_for
 from tvm_disc.schedules.gemm.outer import MOST_STEPS
 
 FORMS = ("rows", "rows")

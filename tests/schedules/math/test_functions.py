@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,6 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.script import tirx as T
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import vecmath as bench
 from tests.processor import needs
