@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
+import tvm_disc
 from tests.relay.helpers import make_inputs, resolve, symbols
 from tvm_disc import relay
 from tvm_disc.relay.attrs import complete_attrs
 from tvm_disc.relay.ops.row import OpRow, Sample
+from tvm_disc.relay.ops.table import OPS
 
 Env = Mapping[str, int]
 
@@ -203,3 +206,11 @@ def assert_same(found: np.ndarray, wanted: np.ndarray, where: str, tol: float = 
         np.testing.assert_allclose(found, wanted, rtol=tol, atol=tol, err_msg=where)
     else:
         np.testing.assert_array_equal(found, wanted, err_msg=where)
+
+
+def refuse(name: str, *shapes: Any, message: str, kind: type[Exception], **attrs: Any) -> None:
+    """Building one operator on float32 tensors must fail with ``message``."""
+    params = [relay.var(f"x{i}", shape=s) for i, s in enumerate(shapes)]
+    call = relay.Call(relay.op.get(name), params, complete_attrs(OPS[name], attrs))
+    with pytest.raises(kind, match=message):
+        tvm_disc.build(relay.Function(params, call))

@@ -22,7 +22,7 @@ import numpy as np
 
 import tvm_disc
 from tests.build.random_steps import WORLDS, Graph, Maker
-from tests.relay.test_reference_models import run
+from tests.relay.helpers import run
 from tvm_disc import relay
 from tvm_disc.options import Options
 

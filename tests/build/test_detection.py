@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.build.test_op_table import refuse
+from tests.build.cases import refuse
 from tvm_disc import relay
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import GuardFailed, TypeMismatch, Unsupported

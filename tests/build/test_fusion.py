@@ -12,7 +12,7 @@ import pytest
 import tvm_disc
 from tests.build.random_graphs import overrun
 from tests.models import rows
-from tests.relay.test_reference_models import run
+from tests.relay.helpers import run
 from tvm_disc import relay
 
 RNG = np.random.default_rng(0)

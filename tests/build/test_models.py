@@ -12,8 +12,7 @@ import pytest
 
 import tvm_disc
 from tests.build.cases import assert_same
-from tests.relay.helpers import DATA
-from tests.relay.test_reference_models import run
+from tests.relay.helpers import DATA, run
 from tvm_disc import relay
 from tvm_disc.codegen.plan.program import If, Launch, Loop, Program, Region
 from tvm_disc.compile import compile_counter

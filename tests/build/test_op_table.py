@@ -13,7 +13,6 @@ from tests.build.cases import assert_same, environments, expected, make_case, te
 from tvm_disc import relay
 from tvm_disc.compile import compile_counter
 from tvm_disc.errors import Unsupported
-from tvm_disc.relay.attrs import complete_attrs
 from tvm_disc.relay.ops.refused import REFUSED
 from tvm_disc.relay.ops.row import OpRow
 from tvm_disc.relay.ops.table import OPS
@@ -81,11 +80,3 @@ def test_refused_with_a_reason(name: str) -> None:
     pattern = rf"no import rule:\n  {re.escape(name)}: 1 calls.*: {re.escape(REFUSED[name])}"
     with pytest.raises(Unsupported, match=pattern):
         tvm_disc.build(dummy_call(OPS[name]))
-
-
-def refuse(name: str, *shapes: Any, message: str, kind: type[Exception], **attrs: Any) -> None:
-    """Building one operator on float32 tensors must fail with ``message``."""
-    params = [relay.var(f"x{i}", shape=s) for i, s in enumerate(shapes)]
-    call = relay.Call(relay.op.get(name), params, complete_attrs(OPS[name], attrs))
-    with pytest.raises(kind, match=message):
-        tvm_disc.build(relay.Function(params, call))

@@ -11,8 +11,7 @@ import pytest
 
 import tvm_disc
 from tests.build.cases import assert_same
-from tests.relay.helpers import DATA
-from tests.relay.test_reference_models import run
+from tests.relay.helpers import DATA, run
 from tvm_disc import Options, relay
 from tvm_disc.compile import compile_counter, import_versions
 from tvm_disc.errors import BadInput, GuardFailed

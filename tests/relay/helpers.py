@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tvm_disc import relay
 from tvm_disc.relay.ops.row import Sample
+from tvm_disc.relay.ops.table import OPS
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "relay"
 TEXTS = sorted([*DATA.glob("printed/*.relay"), *DATA.glob("models/*.relay")])
@@ -61,3 +63,21 @@ def make_inputs(sample: Sample, env: dict[str, int], seed: int = 0) -> list[Any]
         return np.asarray(rng.integers(low, high, shape)).astype(dtype)
 
     return [tensor(spec, i) for i, spec in enumerate(sample.inputs)]
+
+
+def run(func: relay.Function, inputs: dict[str, Any]) -> Any:
+    """Evaluate a function without control flow."""
+    values: dict[int, Any] = {id(p): inputs[p.name_hint] for p in func.params}
+    for node in relay.post_order(func.body):
+        if isinstance(node, relay.Constant):
+            values[id(node)] = node.data
+        elif isinstance(node, relay.Tuple):
+            values[id(node)] = tuple(values[id(f)] for f in node.fields)
+        elif isinstance(node, relay.TupleGetItem):
+            values[id(node)] = values[id(node.tuple_value)][node.index]
+        elif isinstance(node, relay.Call):
+            assert isinstance(node.op, relay.Op)
+            reference = OPS[node.op.name].reference
+            assert reference is not None, node.op.name
+            values[id(node)] = reference(*(values[id(a)] for a in node.args), **node.attrs)
+    return values[id(func.body)]

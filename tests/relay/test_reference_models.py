@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tvm_disc import relay
-from tvm_disc.relay.ops.table import OPS
 
-from .helpers import DATA
+from .helpers import DATA, run
 
 MODELS = ["bert", "cnn", "dlrm"]
 PRINTED = ["dense_bias_relu", "broadcast_any", "encoder_layer_dyn", "cnn_dyn_hw", "size_var"]
-
-
-def run(func: relay.Function, inputs: dict[str, Any]) -> Any:
-    """Evaluate a function without control flow."""
-    values: dict[int, Any] = {id(p): inputs[p.name_hint] for p in func.params}
-    for node in relay.post_order(func.body):
-        if isinstance(node, relay.Constant):
-            values[id(node)] = node.data
-        elif isinstance(node, relay.Tuple):
-            values[id(node)] = tuple(values[id(f)] for f in node.fields)
-        elif isinstance(node, relay.TupleGetItem):
-            values[id(node)] = values[id(node.tuple_value)][node.index]
-        elif isinstance(node, relay.Call):
-            assert isinstance(node.op, relay.Op)
-            reference = OPS[node.op.name].reference
-            assert reference is not None, node.op.name
-            values[id(node)] = reference(*(values[id(a)] for a in node.args), **node.attrs)
-    return values[id(func.body)]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -17,7 +17,7 @@ from tests.build.cases import assert_same
 from tests.models import function, mlp, mlp_reference, rows
 from tests.processor import absent_for
 from tests.relay.helpers import DATA
-from tests.runtime.test_processor import CALLS, X, entries
+from tests.runtime.entries import CALLS, X, entries
 from tvm_disc import processor, relay
 from tvm_disc.codegen.target import resolve_targets
 from tvm_disc.errors import BadOption, Unsupported, WrongProcessor

@@ -16,13 +16,13 @@ import tvm
 import tvm_disc
 from tests.models import mlp, mlp_reference
 from tests.processor import needs, run_on
+from tests.runtime.entries import CALLS, X, entries
 from tvm_disc import processor
 from tvm_disc.errors import WrongProcessor
 from tvm_disc.processor import HIDDEN
 from tvm_disc.tune.entry import require_machine
 
 pytestmark = pytest.mark.skipif(processor.architecture() != "x86_64", reason="about x86-64")
-X = np.ones((3, 16), "float32")
 V3 = "llvm -mcpu=x86-64-v3"
 # What the tests hide; a processor that has none of it says the same.
 WITHOUT = "avx*,fma"
@@ -30,19 +30,6 @@ LACKS = (
     r"this processor lacks avx, .*fma, avx2.* \(for x86-64-v3\); build the program with "
     r'target="llvm -mcpu=x86-64.*"'
 )
-# Everything a library exports, called without a word of tvm_disc.
-CALLS = """
-import sys
-import numpy as np, tvm_ffi, tvm.runtime
-module = tvm.runtime.load_module(sys.argv[1])
-assert "tvm_disc" not in sys.modules
-for name in sys.argv[2:]:
-    try:
-        module[name](np.ones((3, 16), "float32"))
-        print(name, "ran")
-    except RuntimeError as error:
-        print(name, error)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +42,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HIDDEN, WITHOUT)
-
-
-def entries(path: Path) -> list[str]:
-    """The functions that a library exports under TVM's convention."""
-    done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    names = [line.split()[-1] for line in done.stdout.splitlines() if " T " in line]
-    assert all(name.startswith("__tvm_ffi_") for name in names)
-    return [name.removeprefix("__tvm_ffi_") for name in names]
 
 
 @pytest.mark.parametrize(
