@@ -1,14 +1,15 @@
-"""Imports go one way: no room imports a later one, not even inside a function."""
+"""Imports go one way: no room imports a later one, not even inside a function, and no circle."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
+import graphlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
-PACKAGE = "tvm_disc"
+from tests.meta.imports import PACKAGE, graph, imports, modules, room_of
+
 # Left never imports right.  Rooms of one step do not import each other, except that options,
 # debug and processor may import errors.
 ORDER = [
@@ -28,38 +29,11 @@ ORDER = [
 STEP = {room: step for step, rooms in enumerate(ORDER) for room in rooms}
 
 
-def room_of(module: str) -> str:
-    """``tvm_disc.shape.solver`` is in ``shape``; the package itself is ``__init__``."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else "__init__"
-
-
-def imports(source: str, module: str, is_package: bool, rooms: set[str]) -> Iterator[str]:
-    """The modules of our own that ``source`` imports anywhere, relative imports resolved."""
-    package = module if is_package else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names if a.name.split(".")[0] == PACKAGE)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parts = package.split(".")
-                parts = parts[: len(parts) - node.level + 1]
-                base = ".".join([*parts, base] if base else parts)
-            if base == PACKAGE:  # ``from tvm_disc import relay`` imports a room
-                named = {a.name for a in node.names}
-                yield from (f"{PACKAGE}.{name}" for name in named & rooms)
-                if named - rooms:
-                    yield PACKAGE
-            elif base.split(".")[0] == PACKAGE:
-                yield base
-
-
-def violations(source: str, module: str, is_package: bool, rooms: set[str]) -> list[str]:
-    """The imports of ``source`` that go the wrong way."""
+def violations(module: str, targets: Iterable[str]) -> list[str]:
+    """The imports of a module that go the wrong way."""
     room = room_of(module)
     found = []
-    for target in imports(source, module, is_package, rooms):
+    for target in sorted(targets):
         other = room_of(target)
         if room == other and room != "__init__":
             continue
@@ -68,29 +42,30 @@ def violations(source: str, module: str, is_package: bool, rooms: set[str]) -> l
     return found
 
 
-def modules(root: Path) -> Iterator[tuple[str, Path]]:
-    for path in sorted((root / PACKAGE).rglob("*.py")):
-        parts = path.relative_to(root).with_suffix("").parts
-        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
-
-
-def rooms_of(root: Path) -> set[str]:
-    return {room_of(module) for module, _ in modules(root)}
+def circle(imported: Mapping[str, Iterable[str]]) -> list[str]:
+    """Modules that import each other in turn, the first named again at the end; empty if none."""
+    try:
+        graphlib.TopologicalSorter(imported).prepare()
+    except graphlib.CycleError as found:
+        return list(reversed(found.args[1]))
+    return []
 
 
 def test_every_room_has_a_place(root: Path) -> None:
-    unplaced = rooms_of(root) - set(STEP)
+    unplaced = {room_of(module) for module, _ in modules(root)} - set(STEP)
     assert not unplaced, f"add to ORDER, and to the picture in README.md: {sorted(unplaced)}"
 
 
 def test_imports_go_one_way(root: Path) -> None:
-    rooms = rooms_of(root) | set(STEP)
     found = []
-    for module, path in modules(root):
-        source = path.read_text(encoding="utf-8")
+    for module, targets in graph(root).items():
         if module != f"{PACKAGE}.__main__":
-            found += violations(source, module, path.name == "__init__.py", rooms)
+            found += violations(module, targets)
     assert found == []
+
+
+def test_no_circle_among_files(root: Path) -> None:
+    assert circle(graph(root)) == [], "move what both need below both, or name it by a protocol"
 
 
 @pytest.mark.parametrize(
@@ -112,4 +87,24 @@ def test_imports_go_one_way(root: Path) -> None:
     ],
 )
 def test_the_check_sees_what_it_should(module: str, source: str, count: int) -> None:
-    assert len(violations(source, module, False, set(STEP))) == count
+    known = {f"{PACKAGE}.{room}" for room in STEP}
+    assert len(violations(module, imports(source, module, False, known))) == count
+
+
+def test_a_circle_is_named_in_order() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) in (["b", "c", "b"], ["c", "b", "c"])
+
+
+def test_imports_in_functions_and_for_types_count() -> None:
+    source = """
+from __future__ import annotations
+from . import prove as p
+if TYPE_CHECKING:
+    from .solver import Solver
+def f():
+    from tvm_disc.shape import Dim
+"""
+    known = {"tvm_disc.shape", "tvm_disc.shape.prove", "tvm_disc.shape.solver"}
+    found = set(imports(source, "tvm_disc.shape.facts", False, known))
+    assert found == known

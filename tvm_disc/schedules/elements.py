@@ -7,7 +7,7 @@ placed in one arm of ``if_then_else`` and evaluated with ``guarded_at``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import tvm
 from tvm import tirx
@@ -16,7 +16,6 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.relay.kernel_ops import REINTERPRET
-from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.math import functions
 from tvm_disc.schedules.scalars import (
     BINARY,
@@ -26,8 +25,10 @@ from tvm_disc.schedules.scalars import (
     maximum,
     minimum,
 )
+from tvm_disc.shape import Solver
 from tvm_disc.tir import division
 from tvm_disc.tir.builder import (
+    Block,
     const,
     dtype_of,
     element_dtype,
@@ -40,14 +41,43 @@ from tvm_disc.tir.builder import (
     stored,
     with_lanes,
 )
-from tvm_disc.tir.index import add, mul, product
+from tvm_disc.tir.index import IndexSpace, add, mul, product
 
 Expr: TypeAlias = Any
 Index: TypeAlias = Sequence[Any]
-Rule: TypeAlias = Callable[[Lowering, Node, Index], Expr]
 
 
-def _operands(low: Lowering, node: Node, index: Index) -> list[Expr]:
+class Values(Protocol):
+    """What an element rule asks of the function body that it is evaluated in."""
+
+    block: Block
+    space: IndexSpace
+    solver: Solver
+
+    @property
+    def in_guard(self) -> bool:
+        """Whether evaluation is conditional at this point, so that nothing can be bound."""
+
+    def at(self, node: Node, index: Index) -> Expr:
+        """The value of ``node`` at ``index``."""
+
+    def guarded_at(self, node: Node, index: Index) -> Expr:
+        """:meth:`at`, for use in one arm of ``if_then_else``."""
+
+    def settle(self, name: str, value: Expr) -> Expr:
+        """Bind ``value`` to a variable."""
+
+    def broadcast(self, source: Node, out_rank: int, index: Index) -> list[Expr]:
+        """The index into ``source`` of an element-wise operator's output ``index``."""
+
+    def is_equal_dim(self, node: Node, axis: int) -> bool:
+        """Whether an axis of the operand of a ``broadcast_to`` is taken as not broadcast here."""
+
+
+Rule: TypeAlias = Callable[[Values, Node, Index], Expr]
+
+
+def _operands(low: Values, node: Node, index: Index) -> list[Expr]:
     rank = len(node.shape)
     return [low.at(x, low.broadcast(x, rank, index)) for x in node.inputs]
 
@@ -55,14 +85,14 @@ def _operands(low: Lowering, node: Node, index: Index) -> list[Expr]:
 def elementwise(fn: Callable[..., Expr]) -> Rule:
     """A rule that applies ``fn`` to the operands at the broadcast index."""
 
-    def rule(low: Lowering, node: Node, index: Index) -> Expr:
+    def rule(low: Values, node: Node, index: Index) -> Expr:
         operands = same_lanes(*_operands(low, node, index))
         return _once(low, fn, operands)
 
     return rule
 
 
-def _once(low: Lowering, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Expr:
+def _once(low: Values, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Expr:
     """``fn(*operands)`` with every operand evaluated once, also where nothing can be bound."""
     if not low.in_guard:
         return fn(*operands)
@@ -73,7 +103,7 @@ def _once(low: Lowering, fn: Callable[..., Expr], operands: Sequence[Expr]) -> E
     return result
 
 
-def _clip(low: Lowering, node: Node, index: Index) -> Expr:
+def _clip(low: Values, node: Node, index: Index) -> Expr:
     x = low.at(node.inputs[0], index)
     x, lo, hi = same_lanes(x, *(cast(_prim(p), node.dtype) for p in node.prims))
     return minimum(maximum(x, lo), hi)
@@ -83,23 +113,21 @@ def _prim(value: Any) -> Expr:
     return i64(value) if isinstance(value, int) else value
 
 
-def _astype(low: Lowering, node: Node, index: Index) -> Expr:
+def _astype(low: Values, node: Node, index: Index) -> Expr:
     return cast(low.at(node.inputs[0], index), node.dtype)
 
 
-def _reinterpret(low: Lowering, node: Node, index: Index) -> Expr:
+def _reinterpret(low: Values, node: Node, index: Index) -> Expr:
     bits = stored(low.at(node.inputs[0], index), node.inputs[0].dtype)
     return loaded(tirx.reinterpret(with_lanes(storage_dtype(node.dtype), bits), bits), node.dtype)
 
 
-def _reshape(low: Lowering, node: Node, index: Index) -> Expr:
+def _reshape(low: Values, node: Node, index: Index) -> Expr:
     source = node.inputs[0]
     return low.at(source, reshape_index(low, source.shape, node.shape, index))
 
 
-def reshape_index(
-    low: Lowering, src: Sequence[Any], dst: Sequence[Any], index: Index
-) -> list[Expr]:
+def reshape_index(low: Values, src: Sequence[Any], dst: Sequence[Any], index: Index) -> list[Expr]:
     """The source index of a reshape: dims are matched in groups of provably equal product, so
     that divisions are needed only inside a group that really splits a dim."""
     groups = low.solver.reshape_groups(list(src), list(dst))
@@ -116,7 +144,7 @@ def reshape_index(
     return result
 
 
-def _permute(low: Lowering, node: Node, index: Index) -> Expr:
+def _permute(low: Values, node: Node, index: Index) -> Expr:
     axes = permutation(node)
     source: list[Expr] = [i64(0)] * len(axes)
     for position, axis in enumerate(axes):
@@ -124,7 +152,7 @@ def _permute(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(node.inputs[0], source)
 
 
-def _broadcast_to(low: Lowering, node: Node, index: Index) -> Expr:
+def _broadcast_to(low: Values, node: Node, index: Index) -> Expr:
     source = node.inputs[0]
     offset = len(node.shape) - len(source.shape)
     at: list[Expr] = []
@@ -139,7 +167,7 @@ def _broadcast_to(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(source, at)
 
 
-def _concat(low: Lowering, node: Node, index: Index) -> Expr:
+def _concat(low: Values, node: Node, index: Index) -> Expr:
     axis = (node.attrs["axis"] or 0) % len(node.shape)
     begins: list[Expr] = [i64(0)]
     for x in node.inputs:
@@ -183,7 +211,7 @@ def _begin(node: Node, begin: Expr, dim: Expr, stride: Expr) -> Expr:
     return tirx.min(tirx.max(begin, i64(-1)), i64(dim) - 1)
 
 
-def _strided_slice(low: Lowering, node: Node, index: Index) -> Expr:
+def _strided_slice(low: Values, node: Node, index: Index) -> Expr:
     at = list(index)
     for axis, begin, stride in slice_bounds(node):
         at[axis] = add(begin, mul(at[axis], stride))
@@ -204,7 +232,7 @@ def _clamp(position: Expr, extent: Any, mode: str) -> Expr:
     return tirx.max(tirx.min(position, last), zero)
 
 
-def _take(low: Lowering, node: Node, index: Index) -> Expr:
+def _take(low: Values, node: Node, index: Index) -> Expr:
     data, picks = node.inputs
     mode, axis = node.attrs.get("mode") or "clip", node.attrs["axis"]
     picks_rank = len(picks.shape)
@@ -217,11 +245,11 @@ def _take(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(data, [*index[:axis], row, *index[axis + picks_rank :]])
 
 
-def _named(low: Lowering, value: Expr) -> Expr:
+def _named(low: Values, value: Expr) -> Expr:
     return value if low.in_guard else low.settle("row", value)
 
 
-def _gather_elements(low: Lowering, node: Node, index: Index) -> Expr:
+def _gather_elements(low: Values, node: Node, index: Index) -> Expr:
     data, picks = node.inputs
     axis = (node.attrs["axis"] or 0) % len(data.shape)
     at = list(index)
@@ -229,7 +257,7 @@ def _gather_elements(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(data, at)
 
 
-def _gather_nd(low: Lowering, node: Node, index: Index) -> Expr:
+def _gather_nd(low: Values, node: Node, index: Index) -> Expr:
     data, picks = node.inputs
     batch = node.attrs.get("batch_dims") or 0
     lead = len(picks.shape) - 1
@@ -244,7 +272,7 @@ def _gather_nd(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(data, [*at, *index[lead:]])
 
 
-def _arange(low: Lowering, node: Node, index: Index) -> Expr:
+def _arange(low: Values, node: Node, index: Index) -> Expr:
     start, _, step = (_prim(p) for p in node.prims)
     if is_float(node.dtype):
         first, at, by = same_lanes(*(cast(x, node.dtype) for x in (start, index[0], step)))
@@ -252,12 +280,12 @@ def _arange(low: Lowering, node: Node, index: Index) -> Expr:
     return cast(add(cast(start, "int64"), mul(index[0], cast(step, "int64"))), node.dtype)
 
 
-def _full(low: Lowering, node: Node, index: Index) -> Expr:
+def _full(low: Values, node: Node, index: Index) -> Expr:
     fill = node.inputs[0]
     return cast(low.at(fill, [i64(0)] * len(fill.shape)), node.dtype)
 
 
-def _shape_to_tensor(low: Lowering, node: Node, index: Index) -> Expr:
+def _shape_to_tensor(low: Values, node: Node, index: Index) -> Expr:
     dims = node.prims[0]
     value = i64(dims[-1])
     for k in reversed(range(len(dims) - 1)):
@@ -265,7 +293,7 @@ def _shape_to_tensor(low: Lowering, node: Node, index: Index) -> Expr:
     return cast(value, node.dtype)
 
 
-def _pad(low: Lowering, node: Node, index: Index) -> Expr:
+def _pad(low: Values, node: Node, index: Index) -> Expr:
     widths, source = node.attrs["pad_width"], node.inputs[0]
     mode = node.attrs.get("pad_mode") or "constant"
     if mode != "constant":
@@ -285,7 +313,7 @@ def _pad(low: Lowering, node: Node, index: Index) -> Expr:
     return tirx.if_then_else(inside, low.guarded_at(source, at), fill)
 
 
-def _mirrored(low: Lowering, node: Node, index: Index, mode: str) -> list[Expr]:
+def _mirrored(low: Values, node: Node, index: Index, mode: str) -> list[Expr]:
     """The source position of a padding that copies elements: always inside the operand."""
     position = _MIRRORS.get(mode)
     if position is None:
@@ -318,14 +346,14 @@ _MIRRORS: Mapping[str, Callable[[Expr, Expr], Expr]] = {
 }
 
 
-def _flip(low: Lowering, node: Node, index: Index) -> Expr:
+def _flip(low: Values, node: Node, index: Index) -> Expr:
     axis = node.attrs["axis"] % len(node.shape)
     at = list(index)
     at[axis] = i64(node.shape[axis]) - 1 - at[axis]
     return low.at(node.inputs[0], at)
 
 
-def _tile(low: Lowering, node: Node, index: Index) -> Expr:
+def _tile(low: Values, node: Node, index: Index) -> Expr:
     source = node.inputs[0]
     trailing = list(index)[len(index) - len(source.shape) :]
     at = [
@@ -335,7 +363,7 @@ def _tile(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(source, at)
 
 
-def _repeat(low: Lowering, node: Node, index: Index) -> Expr:
+def _repeat(low: Values, node: Node, index: Index) -> Expr:
     axis, times = node.attrs["axis"], node.attrs["repeats"]
     source = node.inputs[0]
     if axis is None:
@@ -347,7 +375,7 @@ def _repeat(low: Lowering, node: Node, index: Index) -> Expr:
     return low.at(source, at)
 
 
-def _one_hot(low: Lowering, node: Node, index: Index) -> Expr:
+def _one_hot(low: Values, node: Node, index: Index) -> Expr:
     axis = node.attrs["axis"] % len(node.shape)
     at = [i for k, i in enumerate(index) if k != axis]
     on, off = (cast(_prim(p), node.dtype) for p in node.prims[:2])
@@ -356,7 +384,7 @@ def _one_hot(low: Lowering, node: Node, index: Index) -> Expr:
 
 
 def _triangle(keep: Callable[[Expr, Expr], Expr]) -> Rule:
-    def rule(low: Lowering, node: Node, index: Index) -> Expr:
+    def rule(low: Values, node: Node, index: Index) -> Expr:
         k = _prim(node.prims[0]) if node.prims else i64(0)
         value = low.at(node.inputs[0], index)
         return tirx.Select(keep(index[-1] - index[-2], k), value, const(0, node.dtype))
@@ -364,14 +392,14 @@ def _triangle(keep: Callable[[Expr, Expr], Expr]) -> Rule:
     return rule
 
 
-def _power(low: Lowering, node: Node, index: Index) -> Expr:
+def _power(low: Values, node: Node, index: Index) -> Expr:
     base, exponent = same_lanes(*_operands(low, node, index))
     if is_float(node.dtype):
         return functions.pow(base, exponent)
     return _integer_power(low, base, exponent)
 
 
-def _integer_power(low: Lowering, base: Expr, exponent: Expr) -> Expr:
+def _integer_power(low: Values, base: Expr, exponent: Expr) -> Expr:
     """Repeated squaring, so that every result that fits is exact and others wrap around.
 
     A negative exponent gives ``1 / base`` rounded towards zero. The steps are statements: as

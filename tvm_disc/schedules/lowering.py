@@ -15,6 +15,7 @@ from tvm import tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.schedules.elements import ELEMENTS
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import (
     Block,
@@ -105,8 +106,6 @@ class Lowering:
         if node.is_scalar_const:
             assert node.value is not None
             return const(node.value.reshape(()).item(), node.dtype)
-        from tvm_disc.schedules.elements import ELEMENTS
-
         rule = ELEMENTS.get(node.op)
         if rule is None:
             raise Unsupported(f"operator {node.op} has no element rule")

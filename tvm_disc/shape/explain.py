@@ -8,30 +8,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from .facts import Fact, Guard
+from .facts import Fact, Guard, Wish, connected
 from .printing import show
 from .prove import prove
 from .state import Contradiction, State
 from .terms import Atom, Cond
 
-if TYPE_CHECKING:
-    from .solver import Solver
 
+class Known(Protocol):
+    """What a description asks of a solver."""
 
-def connected(facts: Sequence[Fact], syms: frozenset[Atom]) -> list[Fact]:
-    """The facts that reach these symbols through shared symbols."""
-    reached, kept = set(syms), set()
-    grew = True
-    while grew:
-        grew = False
-        for i, fact in enumerate(facts):
-            if i not in kept and not reached.isdisjoint(fact.cond.syms):
-                kept.add(i)
-                reached |= fact.cond.syms
-                grew = True
-    return [f for i, f in enumerate(facts) if i in kept]
+    guards: list[Guard]
+    wishes: list[Wish]
+
+    def symbols(self) -> list[tuple[Any, str]]:
+        """Every symbol with its source."""
+
+    def facts(self) -> list[Fact]:
+        """Every fact, in the order given."""
+
+    def simplify(self, e: Any) -> Any:
+        """The canonical expression."""
+
+    def range_of(self, e: Any) -> tuple[int | None, int | None]:
+        """The inclusive range; None is unbounded."""
+
+    def known(self, cond: Any) -> bool | None:
+        """Whether a condition holds."""
 
 
 def blame(
@@ -96,7 +101,7 @@ def cost_of(guard: Guard) -> str:
     return f"{count} {unit} per call; for {guard.context}; then {show(guard.cond)}"
 
 
-def describe(solver: Solver) -> str:
+def describe(solver: Known) -> str:
     """A table of symbols, facts and guards, and of what would help if it were known."""
     lines = ["symbols"]
     for var, source in solver.symbols():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .terms import Cond
+from .terms import Atom, Cond
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,17 @@ class Wish:
 
     def __str__(self) -> str:
         return f"{self.message}    [{self.context}]"
+
+
+def connected(facts: Sequence[Fact], syms: frozenset[Atom]) -> list[Fact]:
+    """The facts that reach these symbols through shared symbols."""
+    reached, kept = set(syms), set()
+    grew = True
+    while grew:
+        grew = False
+        for i, fact in enumerate(facts):
+            if i not in kept and not reached.isdisjoint(fact.cond.syms):
+                kept.add(i)
+                reached |= fact.cond.syms
+                grew = True
+    return [f for i, f in enumerate(facts) if i in kept]

@@ -14,8 +14,7 @@ import tvm
 from tvm import tirx
 
 from .convert import Converter
-from .explain import connected
-from .facts import Fact
+from .facts import Fact, connected
 from .terms import Cond, cond_not
 
 RLIMIT = 2_000_000

@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tvm import tirx
 
-if TYPE_CHECKING:
-    from .solver import Solver
+from .terms import Poly
 
 Group = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class Questions(Protocol):
+    """What these rules ask of a solver, and require of it; its methods say what each means."""
+
+    joins: Joins
+
+    def simplify(self, e: Any) -> Any:
+        """The canonical expression."""
+
+    def key(self, e: Any) -> Poly:
+        """The normal form: dims of one key are proved equal."""
+
+    def const(self, e: Any) -> int | None:
+        """The value, if only one is possible."""
+
+    def name_of(self, e: Any) -> str:
+        """An expression in the user's words."""
+
+    def known(self, cond: Any) -> bool | None:
+        """Whether a condition holds."""
+
+    def known_eq(self, a: Any, b: Any) -> bool | None:
+        """`a == b`."""
+
+    def known_ne_one(self, e: Any) -> bool | None:
+        """`e != 1`."""
+
+    def known_same_elements(self, shape_a: Sequence[Any], shape_b: Sequence[Any]) -> bool | None:
+        """Whether the products are equal."""
+
+    def require(self, cond: Any, context: str, message: str = "") -> None:
+        """The condition, guarded where it is not proved."""
+
+    def require_eq(self, a: Any, b: Any, context: str) -> None:
+        """`a == b`, guarded where it is not proved."""
+
+    def wish_eq(self, a: Any, b: Any, context: str) -> None:
+        """Note that `a == b` would help."""
 
 
 class Joins:
@@ -25,17 +63,17 @@ class Joins:
         self._parts: dict[Any, dict[Any, Any]] = {}  # normal form -> parts by theirs
         self._made: dict[frozenset[Any], Any] = {}
 
-    def parts(self, solver: Solver, dim: Any) -> dict[Any, Any]:
+    def parts(self, solver: Questions, dim: Any) -> dict[Any, Any]:
         """The dims that were joined to ``dim``, by normal form; itself if none were."""
         key = solver.key(dim)
         return self._parts.get(key, {key: dim})
 
-    def known(self, solver: Solver, a: Any, b: Any) -> Any | None:
+    def known(self, solver: Questions, a: Any, b: Any) -> Any | None:
         """What ``a`` and ``b`` gave before, perhaps with others between: it is guarded already."""
         together = self.parts(solver, a).keys() | self.parts(solver, b).keys()
         return self._made.get(frozenset(together))
 
-    def of(self, solver: Solver, a: Any, b: Any) -> Any:
+    def of(self, solver: Questions, a: Any, b: Any) -> Any:
         """The broadcast of dims that a guard makes fit: the first that is not 1, or 1."""
         parts = {**self.parts(solver, a), **self.parts(solver, b)}
         *first, result = parts.values()
@@ -46,7 +84,7 @@ class Joins:
         return result
 
 
-def broadcast(solver: Solver, a: Any, b: Any, context: str) -> Any:
+def broadcast(solver: Questions, a: Any, b: Any, context: str) -> Any:
     """The common dim of `a` and `b`, as NumPy and Relay broadcast.
 
     proved                  result                      guard
@@ -98,7 +136,7 @@ def _plainer(a: Any, b: Any) -> Any:
     return b if isinstance(b, tirx.IntImm) else a
 
 
-def group_dims(solver: Solver, src: Sequence[Any], dst: Sequence[Any]) -> list[Group] | None:
+def group_dims(solver: Questions, src: Sequence[Any], dst: Sequence[Any]) -> list[Group] | None:
     """Minimal contiguous groups with equal products.
 
     before: (b, s, 12, 64) -> (b*s, 768)
@@ -116,7 +154,7 @@ def group_dims(solver: Solver, src: Sequence[Any], dst: Sequence[Any]) -> list[G
 
 
 def _grow(
-    solver: Solver, src: Sequence[Any], dst: Sequence[Any], left: list[int], right: list[int]
+    solver: Questions, src: Sequence[Any], dst: Sequence[Any], left: list[int], right: list[int]
 ) -> list[Group]:
     """Cut after the fewest dims whose products agree; the rest must agree as well, since equal
     heads say nothing about the tails where the head may be 0."""
@@ -129,7 +167,7 @@ def _grow(
 
 
 def _first_cut(
-    solver: Solver, src: Sequence[Any], dst: Sequence[Any], left: list[int], right: list[int]
+    solver: Questions, src: Sequence[Any], dst: Sequence[Any], left: list[int], right: list[int]
 ) -> tuple[int, int]:
     for total in range(2, len(left) + len(right)):
         for i in range(max(1, total - len(right)), min(len(left), total - 1) + 1):

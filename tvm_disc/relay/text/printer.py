@@ -8,8 +8,8 @@ pass writes the lines, operands first; blocks are put together at the end.  Noth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from tvm_disc.errors import BadNode
 from tvm_disc.relay import types as ty
@@ -43,9 +43,6 @@ from tvm_disc.relay.text.lexer import VERSION
 from tvm_disc.relay.text.meta_writer import MetaWriter, scalar_text
 from tvm_disc.relay.visit import free_vars, post_order
 
-if TYPE_CHECKING:
-    from tvm_disc.relay.module import IRModule
-
 _ATOMS = (Var, GlobalVar, Op, Constructor, Constant)
 _NO_META = (
     "/* For debugging purposes the metadata section has been omitted.\n"
@@ -54,7 +51,19 @@ _NO_META = (
 )
 
 
-def astext(value: IRModule | Expr | ty.Type, show_meta_data: bool = True) -> str:
+class Printable(Protocol):
+    """A module, as far as its text shows it."""
+
+    @property
+    def functions(self) -> Mapping[GlobalVar, Function]:
+        """Functions by name."""
+
+    @property
+    def type_definitions(self) -> Mapping[str, ty.TypeData]:
+        """Data types by name."""
+
+
+def astext(value: Printable | Expr | ty.Type, show_meta_data: bool = True) -> str:
     """The text form; with metadata it parses back to an equal module or expression."""
     printer = _Printer()
     if isinstance(value, ty.Type):
@@ -127,7 +136,7 @@ class _Printer:
 
     # -- whole texts
 
-    def module(self, mod: IRModule) -> str:
+    def module(self, mod: Printable) -> str:
         types = sorted(mod.type_definitions.items())
         texts = [self.type_data(data) for _, data in types]
         for var in sorted(mod.functions, key=lambda g: g.name_hint):

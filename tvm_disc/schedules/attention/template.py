@@ -31,7 +31,8 @@ from tvm_disc.schedules.attention.sizes import AttentionSpec, Sizes, attention_t
 from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.epilogue import Epilogue
-from tvm_disc.schedules.gemm.plan import MatMulView, strides_of
+from tvm_disc.schedules.gemm.plan import strides_of
+from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.shape import Solver

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tvm import tirx
 
 from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.loops.fallback import column_ranges, store_outputs, whole_vectors
 from tvm_disc.schedules.rows.template import LANEWISE, LANEWISE_MOVES
 from tvm_disc.tir.builder import Block, i64
-
-if TYPE_CHECKING:
-    from tvm_disc.schedules.gemm.plan import MatMulView
 
 Expr: TypeAlias = Any
 

@@ -16,7 +16,7 @@ import tvm
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import matmul_dims, operand_index
+from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
 from tvm_disc.schedules.gemm import macro_kernel
@@ -25,12 +25,13 @@ from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.partition import has_masks
 from tvm_disc.schedules.gemm.space import GemmKnobs, doubt, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
+from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import Block, i64, index_var
-from tvm_disc.tir.index import IndexSpace, add, product
+from tvm_disc.tir.index import IndexSpace, product
 
 Expr: TypeAlias = Any
 
@@ -74,73 +75,6 @@ def sums_of(a: Node, b: Node, node: Node) -> str | None:
     return (
         accumulator(a.dtype) if a.dtype in ("float16", "bfloat16", "float32", "float64") else None
     )
-
-
-@dataclass
-class MatMulView:
-    """How a matmul reads its operands and where an element of it lies."""
-
-    group: Group
-    node: Node
-    batch: tuple[Any, ...]
-    m: Any
-    n: Any
-    k: Any
-    quads_exist: bool = False
-
-    @property
-    def sizes(self) -> tuple[Any, Any, Any, Any]:
-        return product(self.batch), self.m, self.n, self.k
-
-    @property
-    def quads(self) -> bool:
-        """Whether products of bytes are added four at a time."""
-        a, b = self.node.inputs
-        bytes_ = a.dtype in ("int8", "uint8") and b.dtype == "int8"
-        return self.quads_exist and bytes_ and self._packs()
-
-    def _packs(self) -> bool:
-        b = self.node.inputs[1]
-        return len(b.shape) == 2 and _is_weight(self.group, b)
-
-    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
-        """The matmul's output index of element (g, i, j)."""
-        lead = self.node.shape[:-2]
-        if self.batch or not lead:
-            return [*low.space.split(g, lead), i, j]
-        return [*low.space.split(i, self.node.shape[:-1]), j]
-
-    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
-        """Row-major position of element (g, i, j)."""
-        return add((i64(g) * i64(self.m) + i) * i64(self.n), j)
-
-    def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
-        source, index = self.node.inputs[0], self.index(low, g, i, i64(0))
-        return low.at(source, operand_index(source, index[:-2], (index[-2], k)))
-
-    def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
-        source = self.node.inputs[1]
-        lead = low.space.split(g, self.batch) if self.batch else ()
-        return low.at(source, operand_index(source, list(lead), (k, j)))
-
-    def packed(self, tile: Any) -> dict[str, tuple[Node, Callable[[Any], Any]]]:
-        """Operands that are plain constant matrices."""
-        b = self.node.inputs[1]
-        if self.quads:
-            signed = self.node.inputs[0].dtype == "int8"
-            return {"b_packed": (b, lambda w: macro_kernel.pack_b_quads(w, tile, signed))}
-        if self._packs():
-            return {"b_packed": (b, lambda w: macro_kernel.pack_b_constant(_as_kept(w), tile))}
-        return {}
-
-
-def _as_kept(w: Any) -> Any:
-    """A constant as kernels read it: bfloat16 as its bits."""
-    return w.view("uint16") if w.dtype.name == "bfloat16" else w
-
-
-def _is_weight(group: Group, node: Node) -> bool:
-    return node in group.constants and all(static_dim(d) is not None for d in node.shape)
 
 
 # -- convolution ------------------------------------------------------------------------------

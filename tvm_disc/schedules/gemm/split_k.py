@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tvm import tirx
 
@@ -20,11 +20,9 @@ from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.cost import gemm_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.space import FINE_PANELS, GemmKnobs
+from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.group import Body, Machine
 from tvm_disc.tir.builder import Block, Buffer, i64, ramp
-
-if TYPE_CHECKING:
-    from tvm_disc.schedules.gemm.plan import MatMulView
 
 Expr: TypeAlias = Any
 

@@ -26,7 +26,8 @@ from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Need, Plan
 from tvm_disc.schedules.gemm.cost import vendor_ns
 from tvm_disc.schedules.gemm.partition import is_one
-from tvm_disc.schedules.gemm.plan import MatMulView, strides_of
+from tvm_disc.schedules.gemm.plan import strides_of
+from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.group import Body, Group
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
