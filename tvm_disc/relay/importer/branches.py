@@ -21,14 +21,8 @@ class Branches(Loops):
     """Makes Relax branches, and values of what they give."""
 
     def _branch(self, run: Callable[[], Any]) -> tuple[list[Any], Any]:
-        self.ctx.sequences.append([])
-        self.ctx.nested += 1
-        try:
-            value = run()
-        finally:
-            self.ctx.nested -= 1
-            bindings = self.ctx.sequences.pop()
-        return bindings, value
+        with self.ctx.nested_in(self.ctx.sequences) as bindings:
+            return bindings, run()
 
     def choose(
         self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any], failure: str

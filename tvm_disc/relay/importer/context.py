@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -122,6 +123,22 @@ class Emitter:
             self.solver.require(reduce(tirx.Or, nothing, dim >= 1), where, text)
 
     # -- emission ------------------------------------------------------------------------------
+
+    @contextmanager
+    def nested_in(self, outer: Sequence[list[Any]]) -> Iterator[list[Any]]:
+        """Bind into a sequence of its own, given to the caller: the body of a branch or function.
+
+        ``outer`` are the sequences whose variables it sees: those that are open for a branch, none
+        for a function.
+        """
+        saved, bindings = self.sequences, list[Any]()
+        self.sequences = [*outer, bindings]
+        self.nested += 1
+        try:
+            yield bindings
+        finally:
+            self.nested -= 1
+            self.sequences = saved
 
     def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
         """Bind ``call`` to a fresh variable of a tensor type."""

@@ -233,38 +233,29 @@ class Functions(Objects):
 
     def _body(self, entry: Entry, node: Any) -> Kind | None:
         """One import of the body; the kind of its result, None if it only calls unfinished ones."""
-        saved, outer = self.ctx.sequences, self.frame
-        old = entry.frame.captures
-        self.ctx.sequences = [[]]
-        self.frame = entry.frame
-        entry.frame.captures = {}
+        outer, self.frame = self.frame, entry.frame
+        old, entry.frame.captures = entry.frame.captures, {}
         for c in old.values():
             inner = self._parameter_like(c.original)
             entry.frame.captures[id(c.original)] = Captured(c.original, c.owner, inner)
-        self.ctx.nested += 1
+        params: list[Any] = []
         try:
-            scope = self.typed_scope(entry.closure, node)
-            params: list[Any] = []
-            for p, want in zip(entry.closure.function.params, entry.args, strict=True):
-                name = identifier(p.name_hint)
-                scope.variables[p] = self._parameter_value(want, name, params)
-                self._settle_type(p, want, scope)
-            value = self.evaluate(entry.closure.function.body, scope)
-            if isinstance(value, Bottom):
-                if entry.asked or entry.result is None:
-                    return self._no_result(entry, value, node)
-                kind = entry.result
-                out = self._never(kind)
-            else:
-                kind = entry.result if entry.result is not None else self.kind_of(value)
-                what = f"the result of {entry.closure.name}"
-                value = self.converted(value, self._widest(kind, value), self.at(node, what))
-                kind = self._widest(kind, value)
-                out = self.tied(value, kind)
-            bindings = self.ctx.sequences.pop()
+            with self.ctx.nested_in(()) as bindings:
+                scope = self.typed_scope(entry.closure, node)
+                for p, want in zip(entry.closure.function.params, entry.args, strict=True):
+                    name = identifier(p.name_hint)
+                    scope.variables[p] = self._parameter_value(want, name, params)
+                    self._settle_type(p, want, scope)
+                value = self.evaluate(entry.closure.function.body, scope)
+                if isinstance(value, Bottom):
+                    if entry.asked or entry.result is None:
+                        return self._no_result(entry, value, node)
+                    kind = entry.result
+                    out = self._never(kind)
+                else:
+                    kind, out = self._returned(entry, value, node)
         finally:
-            self.ctx.nested -= 1
-            self.ctx.sequences, self.frame = saved, outer
+            self.frame = outer
         params += [e for c in entry.frame.captures.values() for e in _inner_exprs(c.inner)]
         body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
         func = relax.Function(params, body, self.relax_type(kind), True)
@@ -272,6 +263,14 @@ class Functions(Objects):
         func = func.with_attr("global_symbol", name).with_attr(GENERAL, 1)
         self.functions[entry.gv] = func
         return kind
+
+    def _returned(self, entry: Entry, value: Any, node: Any) -> tuple[Kind, Any]:
+        """The kind of a function's result, and a variable that holds it."""
+        kind = entry.result if entry.result is not None else self.kind_of(value)
+        what = f"the result of {entry.closure.name}"
+        value = self.converted(value, self._widest(kind, value), self.at(node, what))
+        kind = self._widest(kind, value)
+        return kind, self.tied(value, kind)
 
     def _no_result(self, entry: Entry, value: Bottom, node: Any) -> Kind | None:
         others = any(e.active and e.result is None and e is not entry for e in self.entries)

@@ -86,8 +86,7 @@ class Loops(Functions):
     ) -> tuple[Any, Frame, Any]:
         """Import the body as a Relax function; without ``result`` only to find that type."""
         func = closure.function
-        saved, outer = self.ctx.sequences, self.frame
-        self.ctx.sequences, self.frame = [[]], Frame()
+        outer, self.frame = self.frame, Frame()
         frame = self.frame
         for c in before.captures.values():
             inner = self._parameter_like(c.original)
@@ -99,18 +98,16 @@ class Loops(Functions):
             params.append(scope.variables[p].expr)
         gv = relax.GlobalVar(name)
         self.looping.append((func, gv, frame, result))
-        self.ctx.nested += 1
         try:
-            value = self.evaluate(func.body, scope)
-            if isinstance(value, Bottom):
-                raise Unsupported(f"function '{closure.name}' never returns")
-            found = self._erase(value)
-            out = self.tied_result(value)
-            bindings = self.ctx.sequences.pop()
+            with self.ctx.nested_in(()) as bindings:
+                value = self.evaluate(func.body, scope)
+                if isinstance(value, Bottom):
+                    raise Unsupported(f"function '{closure.name}' never returns")
+                found = self._erase(value)
+                out = self.tied_result(value)
         finally:
             self.looping.pop()
-            self.ctx.nested -= 1
-            self.ctx.sequences, self.frame = saved, outer
+            self.frame = outer
         if any(isinstance(c.inner, Boxed) for c in frame.captures.values()):
             raise NotALoop
         params += [c.inner.expr for c in frame.captures.values()]
