@@ -8,6 +8,7 @@ rests on, and what disturbed all of a point's times alike does not touch it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -106,7 +107,7 @@ class Regressor:
         The last as what it is over the best variant's, too.
         """
         asked = self._asked(dims)
-        knobs = np.array([_numbers(v) for v in self.variants])
+        knobs = encoded(self.variants)
         count, width = len(dims), len(self.variants)
         expected = np.minimum(self._analytic(dims), 1e15)
         rows = [np.repeat(asked, width, axis=0), np.tile(knobs, (count, 1))]
@@ -114,12 +115,33 @@ class Regressor:
         return np.hstack([*rows, np.log(expected).reshape(-1, 1), over.reshape(-1, 1)])
 
 
-def _numbers(variant: Variant) -> list[float]:
-    """Knobs as numbers; text and family by position among what there is (0 or 1 each)."""
-    knobs = variant.plan.knobs.to_json().values()
-    numbers = [float(v) for v in knobs if isinstance(v, int | float)]
-    word = sum(map(ord, variant.plan.key)) % 97  # tells families and texts apart
-    return [float(variant.run.parts), float(word), *([*numbers, *[0.0] * 8][:8])]
+def encoded(variants: Sequence[Variant]) -> Values:
+    """A row of numbers for each variant; those of different keys differ.
+
+    A number is a column of its own, NaN where a variant has no such knob; a family, and each text
+    of a knob, is a column that holds 1 or 0.
+    """
+    numbers, words = zip(*(_knobs(v) for v in variants), strict=True)
+    named = sorted(set().union(*numbers))
+    asked = sorted(set().union(*words))
+    return np.array(
+        [
+            [*(own.get(name, np.nan) for name in named), *(float(word in said) for word in asked)]
+            for own, said in zip(numbers, words, strict=True)
+        ],
+        np.float64,
+    )
+
+
+def _knobs(variant: Variant) -> tuple[dict[str, float], set[tuple[str, str]]]:
+    """The choices of a variant that are numbers, and those that are texts."""
+    numbers, words = {"run parts": float(variant.run.parts)}, {("family", variant.plan.family)}
+    for name, value in variant.plan.knobs.to_json().items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            numbers[f"knob {name}"] = float(value)
+        else:
+            words.add((f"knob {name}", json.dumps(value, sort_keys=True)))
+    return numbers, words
 
 
 def time_table(variants: Sequence[Variant], found: Times) -> tuple[Values, Values]:
