@@ -9,16 +9,21 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_disc.errors import TypeMismatch
-from tvm_disc.relay.importer.loops import Loops
+from tvm_disc.relay.importer.forms import Forms
 from tvm_disc.relay.importer.scopes import BOTTOM, FAILED, Bottom, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
+from tvm_disc.relay.importer.walk import Walk
 from tvm_disc.relay.object_ops import object_call
 
 Expr: TypeAlias = Any
 
 
-class Branches(Loops):
+class Branches:
     """Makes Relax branches, and values of what they give."""
+
+    def __init__(self, walk: Walk, forms: Forms) -> None:
+        self.walk, self.forms = walk, forms
+        self.ctx, self.kinds, self.solver = walk.ctx, walk.kinds, walk.solver
 
     def _branch(self, run: Callable[[], Any]) -> tuple[list[Any], Any]:
         with self.ctx.nested_in(self.ctx.sequences) as bindings:
@@ -38,20 +43,20 @@ class Branches(Loops):
         joint = self._joint(values[0], values[-1])
         # The dims of a recursive result are those of some later round.
         inner = {v for v, _ in self.solver.symbols()[outer:]}
-        erased = self._erase(values[0]) if recurs else self._joined(joint, values[-1], inner)
+        erased = self.forms.erased(values[0]) if recurs else self._joined(joint, values[-1], inner)
         branches = []
         for bindings, value in found:
             self.ctx.sequences.append(bindings)
             if isinstance(value, Bottom):
                 text = tvm.ir.StringImm(failure)
                 # BOTTOM is met only while a type is being found: that import is abandoned.
-                self.object_ops += value is FAILED
+                self.walk.object_ops += value is FAILED
                 out = self.ctx.bind(object_call("fail", text), erased)
             else:
-                out = self.tied_result(self._as(value, joint))
+                out = self.forms.tied_result(self._as(value, joint))
             branches.append(relax.SeqExpr([relax.BindingBlock(self.ctx.sequences.pop())], out))
         var = self.ctx.bind(relax.If(cond, *branches), erased)
-        return self.reopened(var, erased, joint)
+        return self.forms.reopened(var, erased, joint)
 
     def _joint(self, a: Any, b: Any) -> Any:
         """What both branches give: different functions become run-time ones."""
@@ -61,8 +66,10 @@ class Branches(Loops):
             return a
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             return a
-        kind = self.kind_of(a)
-        self.kinds.unify(kind, self.kind_of(b), self.at(None, "the branches of an if or match"))
+        kind = self.forms.kind_of(a)
+        self.kinds.unify(
+            kind, self.forms.kind_of(b), self.walk.at(None, "the branches of an if or match")
+        )
         return Boxed(kind, None)
 
     def _as(self, value: Any, joint: Any) -> Any:
@@ -72,7 +79,7 @@ class Branches(Loops):
         if isinstance(joint, Closure):
             return ()
         if isinstance(joint, Boxed):
-            return self.converted(value, joint.kind, "the branches of an if or match")
+            return self.forms.converted(value, joint.kind, "the branches of an if or match")
         return value
 
     def _joined(self, a: Any, b: Any, inner: Container[Any]) -> Any:
@@ -103,24 +110,3 @@ class Branches(Loops):
             if literal or not any(v in inner for v in tirx.analysis.undefined_vars(dim)):
                 return dim
         return None
-
-    def reopened(self, expr: Expr, ty: Any, like: Any) -> Any:
-        """A value of erased type, its unknown dims under fresh symbols."""
-        if isinstance(like, Closure):
-            return like
-        if isinstance(ty, relax.TupleType):
-            return tuple(
-                self.reopened(
-                    self.ctx.bind(relax.TupleGetItem(expr, k), t),
-                    t,
-                    like[k] if isinstance(like, tuple) else None,
-                )
-                for k, t in enumerate(ty.fields)
-            )
-        if isinstance(like, Boxed):
-            return Boxed(like.kind, expr)
-        if ty.shape is not None:
-            return Tensor(tuple(ty.shape.values), str(ty.dtype), expr)
-        dims = [self._fresh("d") for _ in range(int(ty.ndim))]
-        var = self.ctx.match(expr, relax.TensorType(dims, str(ty.dtype)))
-        return Tensor(tuple(dims), str(ty.dtype), var)

@@ -20,6 +20,7 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import i64
+from tvm_disc.relay.importer.forms import Forms
 from tvm_disc.relay.importer.inputs import identifier
 from tvm_disc.relay.importer.kinds import (
     FuncKind,
@@ -32,9 +33,9 @@ from tvm_disc.relay.importer.kinds import (
     parts,
     resolve,
 )
-from tvm_disc.relay.importer.objects import Objects
-from tvm_disc.relay.importer.scopes import BOTTOM, Bottom, Captured, Frame, Scope, Tail
+from tvm_disc.relay.importer.scopes import BOTTOM, Bottom, Frame, Scope, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
+from tvm_disc.relay.importer.walk import Evaluator, Walk
 from tvm_disc.relay.object_ops import GENERAL
 
 MAX_DEPTH = 48  # nested specialisations and inlined calls, far beyond what programs need
@@ -68,13 +69,14 @@ class Widened(Exception):
         self.entry, self.wanted = entry, args
 
 
-class Functions(Objects):
+class Functions:
     """Makes and calls functions."""
 
-    functions: dict[Any, Any]
-    entries: list[Entry]
-    counter: int = 0
-    depth: int = 0
+    def __init__(self, walk: Walk, forms: Forms, evaluator: Evaluator) -> None:
+        self.walk, self.forms, self._evaluator = walk, forms, evaluator
+        self.ctx, self.kinds = walk.ctx, walk.kinds
+        self.entries: list[Entry] = []
+        self.depth = 0
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -90,17 +92,12 @@ class Functions(Objects):
             return BOTTOM
         exprs: list[Any] = []
         for value, want in zip(args, entry.args, strict=True):
-            exprs += self._passed(value, want, self.at(node, f"a call of {closure.name}"))
-        exprs += self.captured_exprs(entry.frame)
+            exprs += self._passed(value, want, self.walk.at(node, f"a call of {closure.name}"))
+        exprs += self.forms.captured_exprs(entry.frame)
         call = tvm.ir.Call(entry.gv, exprs)
-        return self.opened(self.ctx.bind(call, self.relax_type(entry.result)), entry.result)
-
-    def captured_exprs(self, frame: Frame) -> list[Any]:
-        """What a function captures, as seen from here."""
-        found: list[Any] = []
-        for c in list(frame.captures.values()):
-            found += self.flat(self.seen_from_here(c.original, c.owner))
-        return found
+        return self.forms.opened(
+            self.ctx.bind(call, self.forms.relax_type(entry.result)), entry.result
+        )
 
     def _passed(self, value: Any, want: Any, what: str) -> list[Any]:
         if isinstance(want, Closure):
@@ -108,13 +105,13 @@ class Functions(Objects):
         if isinstance(want, tuple):
             pairs = zip(value, want, strict=True)
             return [e for v, w in pairs for e in self._passed(v, w, what)]
-        return self.flat(self.converted(value, want, what))
+        return self.forms.flat(self.forms.converted(value, want, what))
 
     def _specialised_args(self, closure: Closure, args: Sequence[Any], node: Any) -> list[Any]:
         func = closure.function
         if len(args) != len(func.params):
             raise TypeMismatch(
-                self.at(
+                self.walk.at(
                     node,
                     f"{closure.name}: expected {len(func.params)} arguments, found {len(args)}",
                 )
@@ -122,8 +119,8 @@ class Functions(Objects):
         scope = self.typed_scope(closure, node)
         found = []
         for p, value in zip(func.params, args, strict=True):
-            declared = self.annotated(p.type_annotation, scope, p)
-            what = self.at(node, f"argument '%{p.name_hint}' of {closure.name}")
+            declared = self.forms.annotated(p.type_annotation, scope, p)
+            what = self.walk.at(node, f"argument '%{p.name_hint}' of {closure.name}")
             found.append(self._specialised(value, declared, what))
         return found
 
@@ -135,13 +132,15 @@ class Functions(Objects):
         if isinstance(value, tuple):
             inner = declared.fields if isinstance(declared, TupleKind) else [Hole()] * len(value)
             if len(inner) != len(value):
-                raise TypeMismatch(f"{what}: expected {declared}, found {self.kind_of(value)}")
+                raise TypeMismatch(
+                    f"{what}: expected {declared}, found {self.forms.kind_of(value)}"
+                )
             return tuple(self._specialised(v, d, what) for v, d in zip(value, inner, strict=True))
         if isinstance(value, Closure):
             if isinstance(declared, FuncKind):
                 self._match_signature(value, declared, what)
             return value
-        found = self.kind_of(value)
+        found = self.forms.kind_of(value)
         if isinstance(declared, TensorKind):
             if not isinstance(found, TensorKind) or found.dtype != declared.dtype:
                 raise TypeMismatch(f"{what}: expected {declared}, found {found}")
@@ -151,7 +150,7 @@ class Functions(Objects):
 
     def _match_signature(self, closure: Closure, declared: FuncKind, what: str) -> None:
         """What an annotated closure tells about the type variables of its use."""
-        own = self.signature(closure)
+        own = self.forms.signature(closure)
         if len(own.params) != len(declared.params):
             raise TypeMismatch(f"{what}: expected {declared}, found {own}")
         if not closure.function.type_params:
@@ -163,7 +162,7 @@ class Functions(Objects):
     def typed_scope(self, closure: Closure, node: Any) -> Scope:
         """A scope for a function's body, its type parameters open."""
         types: dict[str, Kind] = {v.name: Hole(id(node)) for v in closure.function.type_params}
-        return Scope(closure.scope, self.frame, types=types)
+        return Scope(closure.scope, self.walk.frame, types=types)
 
     # -- specialisation ------------------------------------------------------------------------
 
@@ -180,14 +179,13 @@ class Functions(Objects):
                 raise Widened(entry, wider)
         if len(same) >= MAX_VARIANTS or self.depth >= MAX_DEPTH:
             raise Unsupported(
-                self.at(
+                self.walk.at(
                     node,
                     f"function {closure.name} needs ever new versions of itself; annotate its "
                     "parameters so that one version serves every call",
                 )
             )
-        self.counter += 1
-        gv = relax.GlobalVar(f"{identifier(closure.name)}_{self.counter}")
+        gv = relax.GlobalVar(self.walk.function_name(closure))
         entry = Entry(closure, args, gv, result=self._declared_result(closure, args, node))
         self.entries.append(entry)
         self._make(entry, node)
@@ -200,7 +198,7 @@ class Functions(Objects):
         scope = self.typed_scope(closure, node)
         for p, want in zip(closure.function.params, args, strict=True):
             self._settle_type(p, want, scope)
-        kind = resolve(self.annotated(ret, scope, closure.function))
+        kind = resolve(self.forms.annotated(ret, scope, closure.function))
         return None if _open_at_top(kind) else kind
 
     def _make(self, entry: Entry, node: Any) -> None:
@@ -233,54 +231,46 @@ class Functions(Objects):
 
     def _body(self, entry: Entry, node: Any) -> Kind | None:
         """One import of the body; the kind of its result, None if it only calls unfinished ones."""
-        outer, self.frame = self.frame, entry.frame
-        old, entry.frame.captures = entry.frame.captures, {}
-        for c in old.values():
-            inner = self._parameter_like(c.original)
-            entry.frame.captures[id(c.original)] = Captured(c.original, c.owner, inner)
         params: list[Any] = []
-        try:
-            with self.ctx.nested_in(()) as bindings:
-                scope = self.typed_scope(entry.closure, node)
-                for p, want in zip(entry.closure.function.params, entry.args, strict=True):
-                    name = identifier(p.name_hint)
-                    scope.variables[p] = self._parameter_value(want, name, params)
-                    self._settle_type(p, want, scope)
-                value = self.evaluate(entry.closure.function.body, scope)
-                if isinstance(value, Bottom):
-                    if entry.asked or entry.result is None:
-                        return self._no_result(entry, value, node)
-                    kind = entry.result
-                    out = self._never(kind)
-                else:
-                    kind, out = self._returned(entry, value, node)
-        finally:
-            self.frame = outer
-        params += [e for c in entry.frame.captures.values() for e in _inner_exprs(c.inner)]
+        with self.walk.making(entry.frame, entry.frame.captures.values()) as bindings:
+            scope = self.typed_scope(entry.closure, node)
+            for p, want in zip(entry.closure.function.params, entry.args, strict=True):
+                name = identifier(p.name_hint)
+                scope.variables[p] = self._parameter_value(want, name, params)
+                self._settle_type(p, want, scope)
+            value = self._evaluator.evaluate(entry.closure.function.body, scope)
+            if isinstance(value, Bottom):
+                if entry.asked or entry.result is None:
+                    return self._no_result(entry, value, node)
+                kind = entry.result
+                out = self._never(kind)
+            else:
+                kind, out = self._returned(entry, value, node)
+        params += [c.inner.expr for c in entry.frame.captures.values()]
         body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
-        func = relax.Function(params, body, self.relax_type(kind), True)
+        func = relax.Function(params, body, self.forms.relax_type(kind), True)
         name = str(entry.gv.name_hint)
         func = func.with_attr("global_symbol", name).with_attr(GENERAL, 1)
-        self.functions[entry.gv] = func
+        self.walk.functions[entry.gv] = func
         return kind
 
     def _returned(self, entry: Entry, value: Any, node: Any) -> tuple[Kind, Any]:
         """The kind of a function's result, and a variable that holds it."""
-        kind = entry.result if entry.result is not None else self.kind_of(value)
+        kind = entry.result if entry.result is not None else self.forms.kind_of(value)
         what = f"the result of {entry.closure.name}"
-        value = self.converted(value, self._widest(kind, value), self.at(node, what))
+        value = self.forms.converted(value, self._widest(kind, value), self.walk.at(node, what))
         kind = self._widest(kind, value)
-        return kind, self.tied(value, kind)
+        return kind, self.forms.tied(value, kind)
 
     def _no_result(self, entry: Entry, value: Bottom, node: Any) -> Kind | None:
         others = any(e.active and e.result is None and e is not entry for e in self.entries)
         if value is BOTTOM and others:
             return None
-        raise Unsupported(self.at(node, f"function {entry.closure.name} never returns"))
+        raise Unsupported(self.walk.at(node, f"function {entry.closure.name} never returns"))
 
     def _never(self, kind: Kind) -> Any:
         from_text = tvm.ir.StringImm("a function that cannot return")
-        return self.object("fail", self.relax_type(kind), from_text)
+        return self.forms.object("fail", self.forms.relax_type(kind), from_text)
 
     def _widest(self, kind: Kind, value: Any) -> Kind:
         """``kind`` without the literal dims that ``value`` does not have."""
@@ -296,21 +286,6 @@ class Functions(Objects):
             return TupleKind(tuple(self._widest(k, v) for k, v in pairs))
         return kind
 
-    def tied(self, value: Any, kind: Kind) -> Any:
-        """A variable of type ``relax_type(kind)`` that holds ``value``."""
-        expr = self.tied_expr(value)
-        return expr if isinstance(expr, tvm.ir.Var) else self.ctx.bind(expr, self.relax_type(kind))
-
-    def tied_expr(self, value: Any) -> Any:
-        """One Relax expression of a value, tuples as tuples."""
-        if isinstance(value, Tail):
-            return value.var
-        if isinstance(value, tuple):
-            return relax.Tuple([self.tied_expr(v) for v in value])
-        if isinstance(value, Closure):
-            return self.reified(value, self.signature(value)).expr
-        return value.expr if isinstance(value, Boxed) else self.ctx.expr(value)
-
     def _parameter_value(self, want: Any, name: str, params: list[Any]) -> Any:
         if isinstance(want, Closure):
             return want
@@ -321,13 +296,13 @@ class Functions(Objects):
         if not isinstance(want, TensorKind):
             params.append(relax.Var(name, relax.ObjectType()))
             return Boxed(want, params[-1])
-        dims = [self._fresh(name) if d is None else i64(d) for d in want.dims]
+        dims = [self.walk.fresh(name) if d is None else i64(d) for d in want.dims]
         params.append(relax.Var(name, relax.TensorType(dims, want.dtype)))
         return Tensor(tuple(dims), want.dtype, params[-1])
 
     def _settle_type(self, param: ast.Var, want: Any, scope: Scope) -> None:
         """Fill the type variables of a function's body from what it is specialised for."""
-        declared = self.annotated(param.type_annotation, scope, param)
+        declared = self.forms.annotated(param.type_annotation, scope, param)
         if isinstance(want, tuple) or isinstance(resolve(declared), TensorKind):
             return
         if not isinstance(want, Closure):
@@ -344,18 +319,18 @@ class Functions(Objects):
         func, what = closure.function, f"function {closure.name}"
         wanted = resolve(kind)
         if isinstance(wanted, Hole):
-            wanted = self.signature(closure)
+            wanted = self.forms.signature(closure)
             self.kinds.unify(kind, wanted, what)
         if not isinstance(wanted, FuncKind):
-            raise TypeMismatch(self.at(func, f"{what}: expected {wanted}, found a function"))
+            raise TypeMismatch(self.walk.at(func, f"{what}: expected {wanted}, found a function"))
         if not func.type_params:
-            self.kinds.unify(wanted, self.signature(closure), self.at(func, what))
+            self.kinds.unify(wanted, self.forms.signature(closure), self.walk.at(func, what))
         wanted = resolve(wanted)
         assert isinstance(wanted, FuncKind)
         for p, k in zip(func.params, wanted.params, strict=True):
             if _has_hole(k):
                 raise Unsupported(
-                    self.at(
+                    self.walk.at(
                         func,
                         f"{what} becomes a value of the run time, and the type of its parameter "
                         f"'%{p.name_hint}' is not known here; annotate it",
@@ -364,11 +339,13 @@ class Functions(Objects):
         entry = self._entry(closure, list(wanted.params), func)
         if entry.result is None:
             raise Unsupported(
-                self.at(func, f"{what} is stored before its result is known; annotate the result")
+                self.walk.at(
+                    func, f"{what} is stored before its result is known; annotate the result"
+                )
             )
-        self.kinds.unify(wanted.result, entry.result, self.at(func, what))
-        exprs = self.captured_exprs(entry.frame)
-        var = self.object("closure", relax.ObjectType(), entry.gv, *exprs)
+        self.kinds.unify(wanted.result, entry.result, self.walk.at(func, what))
+        exprs = self.forms.captured_exprs(entry.frame)
+        var = self.forms.object("closure", relax.ObjectType(), entry.gv, *exprs)
         return Boxed(wanted, var)
 
     def apply_boxed(self, callee: Boxed, args: Sequence[Any], node: Any) -> Any:
@@ -379,25 +356,23 @@ class Functions(Objects):
         kind = resolve(callee.kind)
         if isinstance(kind, Hole):
             kind = FuncKind(tuple(Hole(id(node)) for _ in args), Hole(id(node)))
-            self.kinds.unify(callee.kind, kind, self.at(node, "a call"))
+            self.kinds.unify(callee.kind, kind, self.walk.at(node, "a call"))
         if not isinstance(kind, FuncKind) or len(kind.params) != len(args):
             raise TypeMismatch(
-                self.at(node, f"a call with {len(args)} arguments of something that is {kind}")
+                self.walk.at(node, f"a call with {len(args)} arguments of something that is {kind}")
             )
         exprs: list[Any] = []
         for k, (a, p) in enumerate(zip(args, kind.params, strict=True)):
-            exprs += self.flat(self.converted(a, p, self.at(node, f"argument {k} of a call")))
+            exprs += self.forms.flat(
+                self.forms.converted(a, p, self.walk.at(node, f"argument {k} of a call"))
+            )
         result = resolve(kind.result)
         if isinstance(result, Hole):
             raise Unsupported(
-                self.at(node, "the result type of a run-time function is unknown; annotate it")
+                self.walk.at(node, "the result type of a run-time function is unknown; annotate it")
             )
-        var = self.object("apply", self.relax_type(result), callee.expr, *exprs)
-        return self.opened(var, result)
-
-
-def _inner_exprs(value: Any) -> list[Any]:
-    return [value.expr]
+        var = self.forms.object("apply", self.forms.relax_type(result), callee.expr, *exprs)
+        return self.forms.opened(var, result)
 
 
 def _open_at_top(kind: Kind) -> bool:

@@ -62,9 +62,8 @@ class Inputs:
     same symbols and what was learnt about them.
     """
 
-    def __init__(self, solver: Solver, symbols: dict[Any, Any]) -> None:
-        self.solver, self.symbols = solver, symbols
-        self.ctx = Emitter(solver)
+    def __init__(self, ctx: Emitter, symbols: dict[Any, Any]) -> None:
+        self.ctx, self.solver, self.symbols = ctx, ctx.solver, symbols
 
     def bound(self, param: ast.Var, array: np.ndarray) -> Tensor:
         """An input whose value is given at compile time."""
@@ -140,12 +139,12 @@ def declare(
         ``symbols``, of which those that the premises make equal are one, so that the types of
         the inputs say so.
     """
-    importer = Inputs(solver, symbols)
+    inputs = Inputs(Emitter(solver), symbols)
     dims: dict[str, Any] = {}
     for p in main.params:
         boxed = isinstance(p.type_annotation, rt.TupleType | rt.TypeCall | rt.GlobalTypeVar)
         if p.name_hint not in params and not boxed:
-            for axis, d in enumerate(importer.input(p).dims):
+            for axis, d in enumerate(inputs.input(p).dims):
                 dims[f"{p.name_hint}.{axis}"] = d
                 if isinstance(d, tirx.Var):
                     dims.setdefault(str(d.name), d)

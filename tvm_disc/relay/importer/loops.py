@@ -15,29 +15,29 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import i64
-from tvm_disc.relay.importer.functions import Functions
+from tvm_disc.relay.importer.forms import Forms
 from tvm_disc.relay.importer.inputs import identifier
 from tvm_disc.relay.importer.scopes import (
     BOTTOM,
     Bottom,
-    Captured,
     Frame,
+    NotALoop,
     Tail,
     TailUsed,
     is_loop,
 )
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
+from tvm_disc.relay.importer.walk import Evaluator, Walk
 
 
-class NotALoop(Exception):
-    """The function needs boxed values after all."""
-
-
-class Loops(Functions):
+class Loops:
     """Makes loops of tail-recursive functions."""
 
-    looping: list[tuple[ast.Function, Any, Frame, Any]]  # function, global var, frame, result type
-    no_loops: set[int]
+    def __init__(self, walk: Walk, forms: Forms, evaluator: Evaluator) -> None:
+        self.walk, self.forms, self._evaluator, self.ctx = walk, forms, evaluator, walk.ctx
+        # Of every open loop: function, global var, frame, result type.
+        self.looping: list[tuple[ast.Function, Any, Frame, Any]] = []
+        self.no_loops: set[int] = set()
 
     def try_loop(self, closure: Closure, args: Sequence[Any]) -> Any:
         """The result of a call as a loop, None where the function has another form."""
@@ -45,15 +45,15 @@ class Loops(Functions):
             return None
         if closure.function.type_params or not all(isinstance(a, Tensor) for a in args):
             return None
-        made, objects = dict(self.functions), self.object_ops
+        made, objects = dict(self.walk.functions), self.walk.object_ops
         sequence = self.ctx.sequences[-1]
         length = len(sequence)
         try:
             result = self._call_loop(closure, args)
-            if self.object_ops != objects:
+            if self.walk.object_ops != objects:
                 raise NotALoop
         except (NotALoop, TailUsed):
-            self.functions = made
+            self.walk.functions = made
             del sequence[length:]
             self.ctx.forget()
             self.no_loops.add(id(closure.function))
@@ -61,94 +61,69 @@ class Loops(Functions):
         return result
 
     def _call_loop(self, closure: Closure, args: Sequence[Any]) -> Any:
-        self.counter += 1
-        name = f"{identifier(closure.name)}_{self.counter}"
+        name = self.walk.function_name(closure)
         _, frame, found = self._define(closure, args, name, None, Frame())
         while True:
             known = len(frame.captures)
             gv, frame, result = self._define(closure, args, name, found, frame)
             if len(frame.captures) == known:
                 break
-        exprs = [self.ctx.expr(a) for a in args] + self.captured_exprs(frame)
+        exprs = [self.ctx.expr(a) for a in args] + self.forms.captured_exprs(frame)
         var = self.ctx.bind(tvm.ir.Call(gv, exprs), result)
-        return self.reopened(var, result, None)
-
-    def reopened(self, expr: Any, ty: Any, like: Any) -> Any:
-        """A value of erased type, its unknown dims under fresh symbols."""
-        raise NotImplementedError
-
-    def tied_result(self, value: Any) -> Any:
-        """A variable holding a value."""
-        raise NotImplementedError
+        return self.forms.reopened(var, result, None)
 
     def _define(
         self, closure: Closure, args: Sequence[Any], name: str, result: Any, before: Frame
     ) -> tuple[Any, Frame, Any]:
         """Import the body as a Relax function; without ``result`` only to find that type."""
         func = closure.function
-        outer, self.frame = self.frame, Frame()
-        frame = self.frame
-        for c in before.captures.values():
-            inner = self._parameter_like(c.original)
-            frame.captures[id(c.original)] = Captured(c.original, c.owner, inner)
-        scope = self._scope(closure.scope)
-        params = []
-        for p, a in zip(func.params, args, strict=True):
-            scope.variables[p] = self._parameter(p, a)
-            params.append(scope.variables[p].expr)
+        frame = Frame()
         gv = relax.GlobalVar(name)
-        self.looping.append((func, gv, frame, result))
-        try:
-            with self.ctx.nested_in(()) as bindings:
-                value = self.evaluate(func.body, scope)
-                if isinstance(value, Bottom):
-                    raise Unsupported(f"function '{closure.name}' never returns")
-                found = self._erase(value)
-                out = self.tied_result(value)
-        finally:
-            self.looping.pop()
-            self.frame = outer
+        with self.walk.making(frame, before.captures.values()) as bindings:
+            scope = self.walk.scope(closure.scope)
+            params = []
+            for p, a in zip(func.params, args, strict=True):
+                scope.variables[p] = self._parameter(p, a)
+                params.append(scope.variables[p].expr)
+            self.looping.append((func, gv, frame, result))
+            try:
+                value = self._evaluator.evaluate(func.body, scope)
+            finally:
+                self.looping.pop()
+            if isinstance(value, Bottom):
+                raise Unsupported(f"function '{closure.name}' never returns")
+            found = self.forms.erased(value)
+            out = self.forms.tied_result(value)
         if any(isinstance(c.inner, Boxed) for c in frame.captures.values()):
             raise NotALoop
         params += [c.inner.expr for c in frame.captures.values()]
         if result is not None:
             body = relax.SeqExpr([relax.BindingBlock(bindings)], out)
             relax_func = relax.Function(params, body, result, True)
-            self.functions[gv] = relax_func.with_attr("global_symbol", name)
+            self.walk.functions[gv] = relax_func.with_attr("global_symbol", name)
         return gv, frame, found if result is None else result
 
     def _parameter(self, param: ast.Var, arg: Tensor) -> Tensor:
         ty = param.type_annotation
         if isinstance(ty, rt.TensorType):
             dims = [
-                i64(d) if isinstance(d, int) else self._fresh(f"{param.name_hint}_{axis}")
+                i64(d) if isinstance(d, int) else self.walk.fresh(f"{param.name_hint}_{axis}")
                 for axis, d in enumerate(ty.shape)
             ]
         else:
             dims = [
-                i64(k) if k is not None else self._fresh(f"{param.name_hint}_{axis}")
+                i64(k) if k is not None else self.walk.fresh(f"{param.name_hint}_{axis}")
                 for axis, k in enumerate(map(self.ctx.literal, arg.dims))
             ]
         var = relax.Var(identifier(param.name_hint), relax.TensorType(dims, arg.dtype))
         return Tensor(tuple(dims), arg.dtype, var)
-
-    def _erase(self, value: Any) -> Any:
-        """The type of a value seen from outside the function that computes it."""
-        if isinstance(value, tuple):
-            return relax.TupleType([self._erase(v) for v in value])
-        if not isinstance(value, Tensor):
-            raise NotALoop
-        dims = [self.ctx.literal(d) for d in value.dims]
-        if any(d is None for d in dims):
-            return relax.TensorType(None, value.dtype, ndim=value.rank)
-        return relax.TensorType([i64(d) for d in dims if d is not None], value.dtype)
 
     def again(self, func: ast.Function, args: Sequence[Any]) -> Any:
         """The next round of a loop being made, None for other functions."""
         for function, gv, frame, result in self.looping:
             if function is not func:
                 continue
-            if frame is not self.frame:
+            if frame is not self.walk.frame:
                 raise NotALoop
             if result is None or any(isinstance(a, Bottom) for a in args):
                 return BOTTOM

@@ -19,16 +19,18 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.branches import Branches
-from tvm_disc.relay.importer.context import i64
+from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.external import Describer, External
-from tvm_disc.relay.importer.functions import MAX_DEPTH, Entry
-from tvm_disc.relay.importer.inputs import declare
-from tvm_disc.relay.importer.kinds import Hole, Kinds, TupleKind, WideKey, Wider, joined
+from tvm_disc.relay.importer.forms import Forms
+from tvm_disc.relay.importer.functions import MAX_DEPTH, Functions
+from tvm_disc.relay.importer.inputs import Inputs, declare
+from tvm_disc.relay.importer.kinds import Hole, Kind, Kinds, TupleKind, WideKey, Wider, joined
+from tvm_disc.relay.importer.loops import Loops
+from tvm_disc.relay.importer.objects import Objects
 from tvm_disc.relay.importer.operands import check_operands, lowered
 from tvm_disc.relay.importer.positions import counted
 from tvm_disc.relay.importer.scopes import (
     Bottom,
-    Frame,
     Scope,
     mentions,
     operands_of,
@@ -38,6 +40,7 @@ from tvm_disc.relay.importer.scopes import (
 from tvm_disc.relay.importer.spans import decided, ranged
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
+from tvm_disc.relay.importer.walk import Walk
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.shape import Solver, Wish
@@ -119,22 +122,25 @@ def _import(
                 wide[place] = joined(wide.get(place, dims), dims)
 
 
-class _Importer(Branches):
+class _Importer:
+    """Evaluates expressions; each construct that is more than that has a part of its own."""
+
     def __init__(
         self,
         mod: IRModule,
         solver: Solver,
         symbols: dict[Any, Any],
         wide: dict[WideKey, tuple[int | None, ...]],
+        emitter: Callable[[Solver], Emitter] = Emitter,
     ) -> None:
-        super().__init__(solver, symbols)
-        self.source = mod
-        self.kinds = Kinds(wide)
-        self.frame = Frame()
-        self.functions: dict[Any, Any] = {}
-        self.entries: list[Entry] = []
-        self.looping: list[Any] = []
-        self.no_loops: set[int] = set()
+        self.source, self.solver, self.ctx = mod, solver, emitter(solver)
+        self.walk = Walk(mod, self.ctx, Kinds(wide))
+        self.forms = Forms(self.walk, self)
+        self.inputs = Inputs(self.ctx, symbols)
+        self.branches = Branches(self.walk, self.forms)
+        self.objects = Objects(self.walk, self.forms, self.branches, self)
+        self.functions = Functions(self.walk, self.forms, self)
+        self.loops = Loops(self.walk, self.forms, self)
         self.inlined: list[ast.Function] = []
         self.eta: dict[str, Closure] = {}
         self.recursive = recursive_globals(mod)
@@ -142,13 +148,24 @@ class _Importer(Branches):
         self.boxes: list[Any] = []  # variables of the inputs that come in boxes
         self.describer = Describer(mod.type_definitions, self.external.types)
 
+    def reified(self, closure: Closure, kind: Kind) -> Boxed:
+        """A closure as a run-time value."""
+        return self.functions.reified(closure, kind)
+
+    def input(self, param: ast.Var) -> Tensor:
+        """The tensor of an input, its ``?`` dims as symbols."""
+        return self.inputs.input(param)
+
+    def _scope(self, parent: Scope | None) -> Scope:
+        return self.walk.scope(parent)
+
     def run(self, main: ast.Function, params: Mapping[str, np.ndarray]) -> Any:
         """The Relax module."""
         scope = self._scope(None)
         inputs = []
         for p in main.params:
             if p.name_hint in params:
-                scope.variables[p] = self.bound(p, params[p.name_hint])
+                scope.variables[p] = self.inputs.bound(p, params[p.name_hint])
             else:
                 value = self.main_input(p, scope)
                 boxed = p.name_hint in self.external.inputs
@@ -159,7 +176,7 @@ class _Importer(Branches):
         value = self.evaluate(main.body, scope)
         if isinstance(value, Bottom):
             raise Unsupported("'main' never returns")
-        out = self.tied_result(value)
+        out = self.forms.tied_result(value)
         body = relax.SeqExpr([relax.BindingBlock(self.ctx.sequences.pop())], out)
         func = relax.Function(inputs, body, self._seen_outside(value, inputs), True)
         func = func.with_attr("global_symbol", "main")
@@ -171,13 +188,13 @@ class _Importer(Branches):
         ty = param.type_annotation
         if not isinstance(ty, rt.TupleType | rt.TypeCall | rt.GlobalTypeVar):
             return self.input(param)
-        kind = self.annotated(ty, scope, param)
+        kind = self.forms.annotated(ty, scope, param)
         where = f"input '{param.name_hint}'"
         self.external.inputs[param.name_hint] = self.describer.kind(kind, where)
         var = relax.Var(param.name_hint, relax.ObjectType())
         self.boxes.append(var)
         if isinstance(kind, TupleKind):
-            return tuple(self.field(var, k, f) for k, f in enumerate(kind.fields))
+            return tuple(self.forms.field(var, k, f) for k, f in enumerate(kind.fields))
         return Boxed(kind, var)
 
     def _reachable(self, main: Any) -> dict[Any, Any]:
@@ -187,7 +204,7 @@ class _Importer(Branches):
 
         def look(e: Any) -> None:
             if isinstance(e, tvm.ir.GlobalVar) and e not in found:
-                found[e] = self.functions[e]
+                found[e] = self.walk.functions[e]
                 stack.append(found[e])
 
         while stack:
@@ -196,22 +213,6 @@ class _Importer(Branches):
         for gv, func in found.items():
             relax.expr._update_type(gv, func.ty)
         return found
-
-    # -- results -------------------------------------------------------------------------------
-
-    def tied_result(self, value: Any) -> Expr:
-        """A variable holding a value, tuples bound as tuples."""
-        expr = self.tied_expr(value)
-        if isinstance(expr, tvm.ir.Var):
-            return expr
-        return self.ctx.bind(expr, self._type(value))
-
-    def _type(self, value: Any) -> Any:
-        if isinstance(value, tuple):
-            return relax.TupleType([self._type(v) for v in value])
-        if isinstance(value, Boxed | Closure):
-            return relax.ObjectType()
-        return relax.TensorType(list(value.dims), value.dtype)
 
     # -- evaluation ----------------------------------------------------------------------------
 
@@ -241,7 +242,7 @@ class _Importer(Branches):
             if isinstance(node, ast.Var):
                 table, key = current.variables, node
             if key in table:
-                return self.seen_from_here(table[key], current.frame)
+                return self.walk.seen_from_here(table[key], current.frame)
             current = current.parent
         return None
 
@@ -273,9 +274,9 @@ class _Importer(Branches):
         if isinstance(node, ast.Constructor):
             return self._constructor(node)
         if isinstance(node, ast.Match):
-            return self.match(node, self._lookup(node.data, scope), scope)
+            return self.objects.match(node, self._lookup(node.data, scope), scope)
         if isinstance(node, ast.RefCreate | ast.RefRead | ast.RefWrite):
-            return self.reference(node, [self._lookup(x, scope) for x in operands_of(node)])
+            return self.objects.reference(node, [self._lookup(x, scope) for x in operands_of(node)])
         if isinstance(node, ast.Var):
             raise TypeMismatch(f"variable '%{node.name_hint}' is not bound")
         raise Unsupported(f"{type(node).__name__} is not compiled in this release")
@@ -309,14 +310,14 @@ class _Importer(Branches):
         if isinstance(call.op, ast.Op):
             return self._operator(call, args)
         if isinstance(call.op, ast.Constructor):
-            return self.construct(call.op, args, call)
+            return self.objects.construct(call.op, args, call)
         callee = self.evaluate(call.op, scope)
         if isinstance(callee, Bottom):
             return callee
         if isinstance(callee, Boxed):
-            return self.apply_boxed(callee, args, call)
+            return self.functions.apply_boxed(callee, args, call)
         if not isinstance(callee, Closure):
-            raise TypeMismatch(self.at(call, f"a call of {self.kind_of(callee)}"))
+            raise TypeMismatch(self.walk.at(call, f"a call of {self.forms.kind_of(callee)}"))
         return self._apply(callee, args, call)
 
     def _operator(self, call: ast.Call, args: list[Any]) -> Any:
@@ -332,7 +333,7 @@ class _Importer(Branches):
             raise Unsupported(self.ctx.where("unknown operator"))
         for k, a in enumerate(args):
             if isinstance(a, Boxed | Closure):
-                found = self.kind_of(a)
+                found = self.forms.kind_of(a)
                 raise TypeMismatch(
                     self.ctx.where(f"argument {k}: expected a tensor, found {found}")
                 )
@@ -362,13 +363,13 @@ class _Importer(Branches):
         return str(first.dtype)
 
     def _apply(self, closure: Closure, args: list[Any], call: Any) -> Any:
-        known = self.again(closure.function, args)
+        known = self.loops.again(closure.function, args)
         if known is not None:
             return known
         if not self._recursive(closure):
             return self._inline(closure, args, call)
-        looped = self.try_loop(closure, args)
-        return self.call_function(closure, args, call) if looped is None else looped
+        looped = self.loops.try_loop(closure, args)
+        return self.functions.call_function(closure, args, call) if looped is None else looped
 
     def _recursive(self, closure: Closure) -> bool:
         if closure.is_global:
@@ -379,14 +380,14 @@ class _Importer(Branches):
         func = closure.function
         if len(args) != len(func.params):
             raise TypeMismatch(
-                self.at(
+                self.walk.at(
                     call,
                     f"{closure.name}: expected {len(func.params)} arguments, found {len(args)}",
                 )
             )
         if len(self.inlined) >= MAX_INLINED or self.inlined.count(func) >= MAX_DEPTH:
             raise Unsupported(
-                self.at(
+                self.walk.at(
                     call,
                     f"function {closure.name} calls itself through a value; give it a name that "
                     "its body can call",
@@ -406,8 +407,8 @@ class _Importer(Branches):
         """An argument under the static dims its parameter declares."""
         ty = param.type_annotation
         if isinstance(value, Boxed) and ty is not None:
-            kind = self.annotated(ty, scope, param)
-            return self.converted(value, kind, f"argument '%{param.name_hint}'")
+            kind = self.forms.annotated(ty, scope, param)
+            return self.forms.converted(value, kind, f"argument '%{param.name_hint}'")
         if not isinstance(value, Tensor) or not isinstance(ty, rt.TensorType):
             return value
         if ty.dtype != value.dtype or len(ty.shape) != value.rank:
@@ -427,16 +428,18 @@ class _Importer(Branches):
         if isinstance(cond, Bottom):
             return cond
         if not isinstance(cond, Tensor):
-            raise TypeMismatch(self.at(node, f"if: expected a bool, found {self.kind_of(cond)}"))
+            raise TypeMismatch(
+                self.walk.at(node, f"if: expected a bool, found {self.forms.kind_of(cond)}")
+            )
         literal = value_of(cond)
         if literal is not None and isinstance(literal.item(), bool):
             taken = node.true_branch if literal.item() else node.false_branch
             return self.evaluate(taken, self._scope(scope))
-        return self.choose(
+        return self.branches.choose(
             self.ctx.expr(cond),
             lambda: self.evaluate(node.true_branch, self._scope(scope)),
             lambda: self.evaluate(node.false_branch, self._scope(scope)),
-            self.at(node, "this cannot be reached"),
+            self.walk.at(node, "this cannot be reached"),
         )
 
     def _seen_outside(self, value: Any, params: Sequence[Any]) -> Any:
@@ -450,13 +453,4 @@ class _Importer(Branches):
             names = [dim] if isinstance(dim, tirx.Var) else tirx.analysis.undefined_vars(dim)
             return any(v not in own for v in names)
 
-        return self._typed_without(value, foreign)
-
-    def _typed_without(self, value: Any, hidden: Callable[[Any], bool]) -> Any:
-        if isinstance(value, tuple):
-            return relax.TupleType([self._typed_without(v, hidden) for v in value])
-        if isinstance(value, Boxed | Closure):
-            return relax.ObjectType()
-        if any(hidden(d) for d in value.dims):
-            return relax.TensorType(None, value.dtype, ndim=value.rank)
-        return relax.TensorType(list(value.dims), value.dtype)
+        return self.forms.type_of(value, foreign)

@@ -66,6 +66,10 @@ class TailUsed(Exception):
     """The result of a self-call is used: the function is no loop."""
 
 
+class NotALoop(Exception):
+    """The function needs boxed values after all."""
+
+
 def refuse_tail(value: Any) -> None:
     """Raise unless ``value`` may be computed with."""
     if isinstance(value, Tail):
