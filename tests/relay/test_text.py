@@ -307,3 +307,15 @@ def test_long_let_chains_do_not_recurse() -> None:
     builder.ret(value)
     mod = relay.IRModule.from_expr(relay.Function([x], builder.get()))
     assert relay.structural_equal(mod, relay.parse(mod.astext()))
+
+
+def test_a_node_of_two_functions_is_written_in_both() -> None:
+    x = relay.var("x", shape=(relay.Any(),))
+    shared = relay.exp(x)
+    twice = relay.Function([x], relay.add(shared, shared))
+    main = relay.Function([x], relay.If(relay.const(True), shared, relay.negative(shared)))
+    text = relay.astext(relay.IRModule({"f": twice, "main": main}))
+    again = relay.parse(text)
+    assert text.count("exp(%x)") == 2
+    for name, func in (("f", twice), ("main", main)):
+        assert relay.structural_equal(again[name], func)

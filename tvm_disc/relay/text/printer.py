@@ -164,7 +164,11 @@ class _Printer:
     # -- pass 1 and 2: blocks, then lines
 
     def place(self, root: Expr) -> _Block:
-        """Lay out everything under ``root`` and return the block that holds it."""
+        """Lay out everything under ``root`` and return the block that holds it.
+
+        A node that an earlier function has as well is written again: nothing is shared by two.
+        """
+        self.text, self.parts, self.places, self.blocks = {}, {}, {}, {}
         order = post_order(root)
         self.keep.extend(order)  # the tables are keyed by identity
         top = _Block(None, root)
