@@ -130,3 +130,20 @@ def test_a_line_of_one_or_none_is_sorted(name: str, shape: tuple[Any, ...]) -> N
         order = np.argsort(value if name != "topk" else -value, axis=-1, kind="stable")
         want = order if name == "argsort" else np.take_along_axis(value, order, -1)
         np.testing.assert_array_equal(executable(value), want[..., :5] if name == "topk" else want)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32"])
+@pytest.mark.parametrize("name", NAMES)
+def test_constants_are_divided_alike(name: str, dtype: str) -> None:
+    a, b = operands(dtype)
+    quotient = getattr(relay, name)(relay.const(a, dtype), relay.const(b, dtype))
+    found = np.from_dlpack(built(relay.Function([], quotient))())
+    np.testing.assert_array_equal(found, wanted(name, a, b))
+
+
+def test_a_constant_that_no_integer_is_becomes_what_it_becomes_at_run_time() -> None:
+    values = np.array([np.nan, np.inf, -np.inf, 3e9, -2.7, 0.5], "float32")
+    x = relay.var("x", shape=(N,))
+    both = [relay.cast(v, "int32") for v in (x, relay.const(values))]
+    found, folded = built(relay.Function([x], relay.Tuple(both)))(values)
+    np.testing.assert_array_equal(found, folded)

@@ -182,9 +182,13 @@ def _fold(out: Sequence_, node: Node) -> Node | None:
     if any(d is None for d in shape):
         return None
     with np.errstate(all="ignore"):
-        value = fold(node, *(x.value for x in node.inputs))
-    value = np.ascontiguousarray(value).astype(node.dtype).reshape([int(d or 0) for d in shape])
-    return const_node(relax.const(value, node.dtype))
+        value = np.ascontiguousarray(fold(node, *(x.value for x in node.inputs)))
+    try:
+        with np.errstate(invalid="raise"):
+            value = value.astype(node.dtype)
+    except FloatingPointError:
+        return None  # what no integer is, the kernel has its own number for
+    return const_node(relax.const(value.reshape([int(d or 0) for d in shape]), node.dtype))
 
 
 def _shape_only(node: Node, x: np.ndarray) -> np.ndarray:
@@ -199,6 +203,16 @@ def _sliced(node: Node, x: np.ndarray) -> np.ndarray:
     return x[tuple(where)]
 
 
+def _quotient(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Integers are divided as kernels do it: towards zero, and by zero to zero."""
+    if a.dtype.kind == "f":
+        return a / b
+    safe = np.where(b == 0, np.ones_like(b), b)
+    down, rest = a // safe, a % safe
+    up = (rest != 0) & ((a < 0) != (safe < 0))
+    return np.where(b == 0, np.zeros_like(down), down + up.astype(down.dtype))
+
+
 _FOLDS: Mapping[str, Callable[..., Any]] = {
     "relax.reshape": _shape_only,
     "relax.expand_dims": _shape_only,
@@ -208,7 +222,7 @@ _FOLDS: Mapping[str, Callable[..., Any]] = {
     "relax.add": lambda node, a, b: a + b,
     "relax.subtract": lambda node, a, b: a - b,
     "relax.multiply": lambda node, a, b: a * b,
-    "relax.divide": lambda node, a, b: a / b if a.dtype.kind == "f" else np.trunc(a / b),
+    "relax.divide": _quotient,
     "relax.negative": lambda node, a: -a,
     "relax.sqrt": lambda node, a: np.sqrt(a),
     "relax.rsqrt": lambda node, a: 1 / np.sqrt(a.astype("float64")),
