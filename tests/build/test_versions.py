@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import tvm_disc
 from tests.build.cases import assert_same
 from tests.relay.helpers import DATA, run
 from tvm_disc import Options, relay
-from tvm_disc.compile import compile_counter, import_versions
+from tvm_disc.codegen.build import emit_tir
+from tvm_disc.compile import compile_counter, import_versions, prepare
+from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, GuardFailed
 from tvm_disc.graph.nodes import free_symbols
 
@@ -128,3 +131,14 @@ def test_a_saved_program_keeps_both_versions(tmp_path: Path) -> None:
     ids = np.ones((2, 5), "int64")
     for mask in (np.ones((2, 5), "int64"), np.tri(3, 5, 2, dtype="int64")):
         np.testing.assert_array_equal(loaded(ids, mask), compiled()(ids, mask))
+
+
+def test_what_the_general_version_refuses_it_releases_nothing_of_the_special_one_for() -> None:
+    """Its results are another list, which only a call that it serves has made."""
+    x, y = (relay.var(n, shape=(relay.Any(), 4)) for n in "xy")
+    function = relay.Function([x, y], relay.Tuple([relay.add(x, y), relay.exp(x)]))
+    prepared = prepare(function, None, None, (), Options(), Trace())
+    assert len(prepared.programs) == 2
+    module, _ = emit_tir(prepared.programs, prepared.machine)
+    # A handle that nothing binds where it is used is printed as one of its own.
+    assert re.findall(r"^ +\w+ = T\.handle\(\)$", module["main"].script(), re.MULTILINE) == []

@@ -95,7 +95,6 @@ class HostEmitter(OutputEmitter):
 
     def _serve(self, program: Program, offsets: Sequence[int]) -> None:
         self.program, self.offsets = program, offsets
-        self.outputs, self.allocated = {}, []
         self._load_state()
         self._prepare_results()
         with self._timed(i64(WHOLE_CALL)):
@@ -111,6 +110,8 @@ class HostEmitter(OutputEmitter):
                 self.stop_heap(program.verify)
         self._return_results()
         self.block.ret(i32(0))
+        # What the next version refuses at its entry has nothing of this one to give back.
+        self.outputs, self.allocated = {}, []
 
     def _begin(self, program: Program) -> None:
         """Count the call, if the program splits kernels and the call is not over at once."""
