@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from tvm import relax
 
@@ -171,3 +172,14 @@ def test_a_field_of_a_known_tuple_is_the_field() -> None:
     body = relay.nn.relu(parts[0]) + relay.exp(parts[2])
     kinds, _ = plan(relay.Function([x], body))
     assert kinds == ["loop"]
+
+
+def test_a_product_belongs_to_one_attention() -> None:
+    """Softmaxes and products in turn: each product could end one attention and begin the next."""
+    x = relay.var("x", shape=(relay.Any(), 16))
+    y: Any = x
+    for k in range(4):
+        y = relay.nn.dense(relay.nn.softmax(y), relay.const(np.full((16, 16), k / 8, "float32")))
+    kinds, refused = plan(relay.Function([x], y))
+    assert kinds == ["row", "attention", "row", "attention"]
+    assert any("belongs to another attention" in text for text in refused)

@@ -97,9 +97,16 @@ class _Planner(Relations):
     def _attention(self, node: Node) -> None:
         """Nothing inside is read from outside, so the group cannot be part of a cycle."""
         found = find_attention(node, self.solver)
+        if found is None:
+            return
+        if not isinstance(found, WhyNot):
+            taken = next((n for n in found.nodes() if n in self.homes), None)
+            if taken is not None:
+                reason = f"{taken.name} belongs to another attention"
+                found = WhyNot(f"{node.name} as attention", reason)
         if isinstance(found, WhyNot):
             self.refused.append(found)
-        elif found is not None:
+        else:
             group = self._open("attention", node)
             group.attention = found
             for part in found.nodes():
