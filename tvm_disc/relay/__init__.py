@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any as _Anything
 
-from . import builder, dyn, expr, image, loops, nn, op, qnn, vision
+from . import builder, dyn, expr, frontend, image, loops, nn, op, qnn, vision
 from . import types as ty
 from .adt import ConstructorValue, from_list, to_list
 from .builder import ScopeBuilder, const, var
@@ -121,6 +121,7 @@ __all__ = [
     "free_vars",
     "from_list",
     "fromtext",
+    "frontend",
     "image",
     "is_dynamic",
     "load_json",

@@ -69,6 +69,7 @@ class Loops(Functions):
             gv, frame, result = self._define(closure, args, name, found, frame)
             if len(frame.captures) == known:
                 break
+        self._require_named(closure.function, args)
         exprs = [self.ctx.expr(a) for a in args] + self.captured_exprs(frame)
         var = self.ctx.bind(tvm.ir.Call(gv, exprs), result)
         return self.reopened(var, result, None)
@@ -93,9 +94,10 @@ class Loops(Functions):
             inner = self._parameter_like(c.original)
             frame.captures[id(c.original)] = Captured(c.original, c.owner, inner)
         scope = self._scope(closure.scope)
-        params = []
+        params: list[Any] = []
+        named: dict[str, Any] = {}
         for p, a in zip(func.params, args, strict=True):
-            scope.variables[p] = self._parameter(p, a)
+            scope.variables[p] = self._parameter(p, a, named)
             params.append(scope.variables[p].expr)
         gv = relax.GlobalVar(name)
         self.looping.append((func, gv, frame, result))
@@ -120,13 +122,16 @@ class Loops(Functions):
             self.functions[gv] = relax_func.with_attr("global_symbol", name)
         return gv, frame, found if result is None else result
 
-    def _parameter(self, param: ast.Var, arg: Tensor) -> Tensor:
+    def _parameter(self, param: ast.Var, arg: Tensor, named: dict[str, Any]) -> Tensor:
+        """A parameter; dims of one name are the same."""
         ty = param.type_annotation
         if isinstance(ty, rt.TensorType):
-            dims = [
-                i64(d) if isinstance(d, int) else self._fresh(f"{param.name_hint}_{axis}")
-                for axis, d in enumerate(ty.shape)
-            ]
+            dims = []
+            for axis, d in enumerate(ty.shape):
+                made = i64(d) if isinstance(d, int) else self._fresh(f"{param.name_hint}_{axis}")
+                if isinstance(d, rt.Any) and d.name is not None:
+                    made = named.setdefault(d.name, made)
+                dims.append(made)
         else:
             dims = [
                 i64(k) if k is not None else self._fresh(f"{param.name_hint}_{axis}")
@@ -134,6 +139,17 @@ class Loops(Functions):
             ]
         var = relax.Var(identifier(param.name_hint), relax.TensorType(dims, arg.dtype))
         return Tensor(tuple(dims), arg.dtype, var)
+
+    def _require_named(self, func: ast.Function, args: Sequence[Any]) -> None:
+        """Arguments have one length wherever the parameters' dims have one name."""
+        found: dict[str, Any] = {}
+        for p, a in zip(func.params, args, strict=True):
+            ty = p.type_annotation
+            dims = ty.shape if isinstance(ty, rt.TensorType) else ()
+            for axis, (d, have) in enumerate(zip(dims, a.dims, strict=False)):
+                if isinstance(d, rt.Any) and d.name is not None:
+                    known = found.setdefault(d.name, have)
+                    self.ctx.require_eq(known, have, f"'%{p.name_hint}' axis {axis}")
 
     def _erase(self, value: Any) -> Any:
         """The type of a value seen from outside the function that computes it."""
@@ -157,6 +173,7 @@ class Loops(Functions):
                 return BOTTOM
             if not all(isinstance(a, Tensor) for a in args):
                 raise NotALoop
+            self._require_named(func, args)
             captured = [c.inner.expr for c in frame.captures.values()]
             return Tail(
                 self.ctx.bind(tvm.ir.Call(gv, [*map(self.ctx.expr, args), *captured]), result)
