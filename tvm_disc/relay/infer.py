@@ -56,6 +56,7 @@ class Inference:
         self._importer.ctx = _Sketch(self._importer.solver)
         self._scope = self._importer._scope(None)
         self._kept: list[ast.Expr] = []  # what is known is found by identity
+        self._types: dict[int, tuple[Any, rt.Type]] = {}
 
     def declare(self, var: ast.Var) -> None:
         """A variable of which only the annotation is known."""
@@ -80,7 +81,11 @@ class Inference:
 
     def type_of(self, expr: ast.Expr) -> rt.Type:
         """The type; a dim that is no literal is ``Any``."""
-        return self._type(self._evaluate(expr))
+        value = self._evaluate(expr)
+        known = self._types.get(id(value))
+        if known is None:
+            known = self._types[id(value)] = (value, self._type(value))
+        return known[1]
 
     def value_of(self, expr: ast.Expr) -> np.ndarray | None:
         """The elements, if all of them are known now."""

@@ -29,7 +29,11 @@ def test_positions_count_from_the_end() -> None:
     for m, n, k in ((1, 1, 1), (3, 4, 2), (2, 7, 7), (5, 16, 3), (64, 3, 1)):
         i, j = (rng.integers(-n, n, s) for s in ((k,), (m, k)))
         cases.append([normal(m, n), i, j])
-    same(made, *cases)
+
+    def want(x: np.ndarray, i: np.ndarray, j: np.ndarray) -> list[np.ndarray]:
+        return [x[:, i], x[[[-1, 0]]], x[:, -1], np.take_along_axis(x, j, 1)]
+
+    same(made, *cases, want=want)
 
 
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
@@ -72,7 +76,18 @@ def test_unique(axis: int | None, ordered: int) -> None:
         {"x": (F32, ["m", 2])},
     )
     rng = np.random.default_rng(0)
-    same(made, *[[rng.integers(0, 2, (m, 2)).astype("float32")] for m in (1, 2, 5, 9, 31)])
+
+    def want(x: np.ndarray) -> list[np.ndarray]:
+        _, first, inverse, counts = np.unique(
+            x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
+        order = np.arange(len(first)) if ordered else np.argsort(first)
+        places = np.argsort(order)[inverse.reshape(-1)]
+        lines = x.reshape(-1) if axis is None else x
+        return [lines[first[order]], first[order], places, counts[order]]
+
+    cases = [[rng.integers(0, 2, (m, 2)).astype("float32")] for m in (1, 2, 5, 9, 31)]
+    same(made, *cases, want=want)
 
 
 def test_top_k_by_data() -> None:

@@ -87,7 +87,7 @@ def test_unknown_nodes_in_branches_and_functions_are_named() -> None:
         helper.make_node("Greater", ["m", "m"], ["c"]),
         helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch),
     ]
-    with pytest.warns(UserWarning), pytest.raises(Unsupported, match="Lost .* node 'o', of x"):
+    with pytest.warns(UserWarning), pytest.raises(Unsupported, match=r"Lost .* node 'o', of x"):
         from_onnx(model(nodes, ["n"]))
 
 
@@ -168,7 +168,7 @@ def test_what_the_checker_finds_is_a_warning() -> None:
 def test_names_of_inputs_are_the_models_own() -> None:
     made = model([helper.make_node("Relu", ["x"], ["y"])], ["n", 2], rank=2)
     made.graph.input[0].name = made.graph.node[0].input[0] = "past_key_values.0.key"
-    program = tvm_disc.build(made, constraints=["past_key_values.0.key.0 <= 8"])
+    program = tvm_disc.build(made, constraints=["n <= 8"])
     x = np.array([[-1, 2]], "float32")
     for got in (program(x), program(**{"past_key_values.0.key": x})):
         assert np.array_equal(np.asarray(got), [[0, 2]])
@@ -230,7 +230,7 @@ def test_functions_of_the_model_take_attributes() -> None:
 def test_inputs_of_other_types_are_refused(code: int) -> None:
     made = model([helper.make_node("Identity", ["x"], ["y"])], ["n"], code)
     made.graph.input[0].type.tensor_type.elem_type = code
-    with pytest.raises(Unsupported, match="input 'x': element type (STRING|COMPLEX64)"):
+    with pytest.raises(Unsupported, match=r"input 'x': element type (STRING|COMPLEX64)"):
         from_onnx(made)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import row
@@ -53,9 +52,10 @@ def causal(n: Calc, rows: Dim, columns: Dim, offset: Any) -> Expr:
     return n.less_equal(n.arange(columns), place)
 
 
-def scores(n: Calc, heads: Heads, scale: float, softcap: float = 0.0) -> Expr:
-    """Scaled products of queries and keys."""
-    query = heads.query if scale == 1 else n.mul(heads.query, scale)
+def scores(n: Calc, heads: Heads, scale: Any, softcap: float = 0.0) -> Expr:
+    """Scaled products of queries and keys; the scale is a number or an expression."""
+    plain = isinstance(scale, float) and scale == 1
+    query = heads.query if plain else n.mul(heads.query, scale)
     found = n.matmul(query, n.swapped(heads.key))
     if softcap:
         found = n.mul(n.tanh(n.div(found, softcap)), softcap)
@@ -72,17 +72,15 @@ def weighted(n: Calc, found: Expr, value: Expr) -> Expr:
     return n.matmul(n.softmax(found, -1), value)
 
 
-def width_of(n: Calc, x: Expr) -> int:
-    """The width of a head, which must be known at compile time."""
+def default_scale(n: Calc, x: Expr, given: Any) -> Any:
+    """What is given, or one by the root of the width of a head: a number if that is known."""
     width = n.literals(x)[-1]
-    if width is None:
-        raise Unsupported("the width of a head must be known at compile time, or give a scale")
-    return width
-
-
-def default_scale(n: Calc, x: Expr, given: Any) -> float:
-    """What is given, or one by the root of the width of a head."""
-    return float(given) if given else 1 / math.sqrt(width_of(n, x))
+    if given:
+        return float(given)
+    if width is not None:
+        return 1 / math.sqrt(width) if width else 1.0
+    root = n.rsqrt(n.scalar(n.size(x, n.rank(x) - 1), "float32"))
+    return n.cast(root, n.dtype(x))
 
 
 # -- attention ---------------------------------------------------------------------------------
@@ -239,5 +237,4 @@ __all__ = [
     "scores",
     "split_heads",
     "weighted",
-    "width_of",
 ]

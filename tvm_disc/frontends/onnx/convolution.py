@@ -172,8 +172,10 @@ def _cut_borders(
     rank = len(strides)
     how, wanted = str(n.attr("auto_pad", "NOTSET")), n.attr("output_shape")
     if not wanted and how in ("NOTSET", "VALID", ""):
-        pads = [int(p) for p in n.attr("pads") or [0] * 2 * rank]
-        return (list(pads[:rank]), list(pads[rank:])) if how != "VALID" else ([0] * rank,) * 2
+        pads: list[Dim] = [int(p) for p in n.attr("pads") or [0] * 2 * rank]
+        if how == "VALID":
+            pads = [0 for _ in pads]
+        return pads[:rank], pads[rank:]
     before: list[Dim] = []
     after: list[Dim] = []
     for k in range(rank):

@@ -91,11 +91,13 @@ def _div(n: Node) -> Expr:
 def _mod(n: Node) -> Expr:
     a, b = n[0], n[1]
     floats = is_float(n.dtype(a))
-    if n.attr("fmod", 0):
-        return op("trunc_mod", a, b)
     if not floats:
-        return op("floor_mod", a, b)
-    rest = op("trunc_mod", a, b)
+        return op("trunc_mod" if n.attr("fmod", 0) else "floor_mod", a, b)
+    # A finite number has nothing of an infinite one.
+    whole = n.logical_and(op("isinf", b), op("isfinite", a))
+    rest = n.where(whole, a, op("trunc_mod", a, b))
+    if n.attr("fmod", 0):
+        return rest
     other = n.logical_and(n.not_equal(rest, 0), _other_sign(n, rest, b))
     return n.where(other, n.add(rest, b), rest)
 
@@ -187,12 +189,13 @@ def _mean(n: Node) -> Expr:
 
 @row("BitShift")
 def _bit_shift(n: Node) -> Expr:
-    """Shifts by as many bits as there are, or more, leave nothing."""
+    """Shifts by as many bits as there are, or more, leave the sign, and to the left nothing."""
     left = n.required("direction") == "LEFT"
     x, by = n[0], n[1]
     bits = np.iinfo(n.dtype(x)).bits
     moved = op("left_shift" if left else "right_shift", x, n.minimum(by, bits - 1))
-    return n.where(n.less(by, bits), moved, 0)
+    signed = n.dtype(x).startswith("int") and not left
+    return moved if signed else n.where(n.less(by, bits), moved, 0)
 
 
 @row("Where")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tvm_disc.errors import DiscError, Unsupported
@@ -45,6 +46,7 @@ class Graph:
         self.model, self.opsets, self.outer = model, opsets, outer
         self.infer = model.infer
         self.values: dict[str, Any] = {}
+        self.ranks: dict[str, int] = {}  # of results, as far as the model says
         self.references: dict[str, Any] = {}  # attributes of a function's call, as protos
 
     # -- values --------------------------------------------------------------------------------
@@ -79,9 +81,12 @@ class Graph:
         """The results of a graph whose inputs are among the values."""
         folder = self.model.folder
         for t in proto.initializer:
-            self.values[t.name] = Lazy(lambda t=t: ast.Constant(array_of(t, folder)))
+            self.values[t.name] = Lazy(partial(_constant, array_of, t, folder))
         for s in proto.sparse_initializer:
-            self.values[s.values.name] = Lazy(lambda s=s: ast.Constant(dense_of(s, folder)))
+            self.values[s.values.name] = Lazy(partial(_constant, dense_of, s, folder))
+        for value in (*proto.value_info, *proto.output):
+            if value.type.tensor_type.HasField("shape"):
+                self.ranks[value.name] = len(value.type.tensor_type.shape.dim)
         for node in proto.node:
             self.node(node)
         return [self.lookup(v.name) for v in proto.output]
@@ -147,7 +152,10 @@ class Graph:
         inner.references = _references(function, proto, schema)
         for node in function.node:
             inner.node(node)
-        return [inner.lookup(name) for name in function.output]
+        wanted = [o for o in proto.output if o]
+        many = len(proto.output) if wanted else 0
+        pairs = zip(function.output[:many], proto.output, strict=False)
+        return [inner.lookup(name) if outer else None for name, outer in pairs]
 
     def _type_proto(self, x: Any) -> Any:
         from onnx.helper import np_dtype_to_tensor_dtype
@@ -178,6 +186,10 @@ class Graph:
         self.infer.type_of(value)
         known = self.infer.value_of(value)
         return ast.Constant(known) if known is not None and known.size <= SMALL else value
+
+
+def _constant(read: Callable[[Any, str], Any], proto: Any, folder: str) -> ast.Constant:
+    return ast.Constant(read(proto, folder))
 
 
 def _references(function: Any, proto: Any, schema: Any) -> dict[str, Any]:

@@ -419,6 +419,8 @@ def _non_max_suppression(n: Node) -> Expr:
     known = n.known(most)
     overlap, least = n.get(3), n.get(4)
     overlap = const(0.0, "float32") if overlap is None else n.reshape(overlap, [])
+    # Relay suppresses from the threshold on, ONNX beyond it; and to Relay 0 means not at all.
+    overlap = n.maximum(n.mul(overlap, 1 + 2.0**-22), 1.2e-38)
     least = const(-3.4e38, "float32") if least is None else n.reshape(least, [])
     if known is not None and known <= 0:
         return n.full(0, [0, 3], "int64")

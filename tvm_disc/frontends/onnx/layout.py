@@ -7,7 +7,6 @@ from typing import Any
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.shape import spread
 from tvm_disc.frontends.onnx.table import row
 
 
@@ -60,15 +59,15 @@ def _center_crop_pad(n: Node) -> Expr:
 
 
 def _centred(n: Node, x: Expr, axis: int, wanted: Dim) -> Expr:
-    have = n.size(x, axis)
-    cut = n.dim("maximum", n.dim("subtract", have, wanted), 0)
-    first = n.dim("floor_divide", cut, 2)
-    kept = n.dim("minimum", have, wanted)
-    x = n.slice(x, axis, first, n.dim("add", first, kept))
-    more = n.dim("maximum", n.dim("subtract", wanted, have), 0)
-    before = n.dim("floor_divide", more, 2)
-    widths = (before, n.dim("subtract", more, before))
-    return n.pad(x, spread(n, [widths], [axis], n.rank(x), (0, 0)), 0)
+    """Element i is element i + shift, or zero where there is none."""
+    size = n.scalar(n.size(x, axis))
+    more = n.sub(size, n.scalar(wanted))
+    cut, added = n.maximum(more, 0), n.maximum(n.negative(more), 0)
+    shift = n.sub(n.floor_div(cut, 2), n.floor_div(added, 2))
+    place = n.add(n.arange(wanted), shift)
+    inside = n.logical_and(n.greater_equal(place, 0), n.less(place, size))
+    read = n.take(x, n.where(inside, place, 0), axis)
+    return n.where(n.along(inside, axis, n.rank(x)), read, n.like(0, x))
 
 
 @row("Compress")

@@ -246,7 +246,7 @@ def _spread(x: np.ndarray, bits: int) -> np.ndarray:
     """Numbers of a few bits in bytes, along the last axis."""
     shifts = np.arange(0, 8, bits, dtype="uint8")
     parts = (x[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return parts.reshape(*x.shape[:-1], -1)
+    return np.asarray(parts.reshape(*x.shape[:-1], -1))
 
 
 @row("FusedConv", domain=MICROSOFT)

@@ -61,6 +61,20 @@ class Node(Calc):
         """An attribute, or its default."""
         return self.attrs.get(name, default)
 
+    def entries(self, vector: Expr, what: str, extra: int = 0) -> Expr:
+        """A vector with as many elements as the first result has dims, and ``extra`` ones, where
+        nothing else tells how many it has.
+
+        Raises:
+            Unsupported: the model does not say the rank of the result either.
+        """
+        rank = self.graph.ranks.get(self.outputs[0])
+        dims = self.literals(vector)
+        if len(dims) != 1 or dims[0] is not None or rank is None:
+            self.count(vector, what)
+            return vector
+        return self.reshape(vector, [rank + extra])
+
     def required(self, name: str) -> Any:
         """An attribute without a default."""
         if name not in self.attrs:

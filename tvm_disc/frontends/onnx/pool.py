@@ -19,6 +19,11 @@ def _window(n: Node, x: Expr) -> Window:
     return window_of(n, x, [int(k) for k in n.required("kernel_shape")])
 
 
+def _kernel(window: Window) -> list[int]:
+    """The size of the kernel, which an attribute gives."""
+    return [k for k in window.kernel if isinstance(k, int)]
+
+
 def _pooled(n: Node, x: Expr, window: Window, name: str, padding: Any, **attrs: Any) -> Expr:
     return op(
         f"nn.{name}_pool{spatial(n, x)}d",
@@ -86,7 +91,7 @@ def _max_pool_with_indices(n: Node, x: Expr, window: Window) -> list[Expr]:
     more = _beyond(n, x, window)
     wide = _extended(n, bordered(n, x, window, least), more, least)
     counts = [_count(n, wide, window, k) for k in range(rank)]
-    taps = list(product(*(range(int(k)) for k in window.kernel)))  # type: ignore[arg-type]
+    taps = list(product(*map(range, _kernel(window))))
     cells = []
     for tap in taps:
         cell = wide
@@ -117,8 +122,8 @@ def _places(n: Node, x: Expr, window: Window, best: Expr, counts: Sequence[Dim])
     stride: Dim = 1
     rest = best
     for k in reversed(order):
-        tap = n.floor_mod(rest, int(window.kernel[k]))  # type: ignore[arg-type]
-        rest = n.floor_div(rest, int(window.kernel[k]))  # type: ignore[arg-type]
+        tap = n.floor_mod(rest, _kernel(window)[k])
+        rest = n.floor_div(rest, _kernel(window)[k])
         begin = n.sub(n.mul(n.arange(counts[k]), window.strides[k]), n.scalar(window.before[k]))
         place = n.add(n.mul(tap, window.dilations[k]), n.along(begin, 2 + k, 2 + rank))
         if n.attr("storage_order", 0):
@@ -148,7 +153,7 @@ def _summed(n: Node, x: Expr, window: Window, more: Sequence[Dim]) -> Expr:
 
 
 def _sums(n: Node, x: Expr, window: Window) -> Expr:
-    size = math.prod(int(k) for k in window.kernel)  # type: ignore[arg-type]
+    size = math.prod(_kernel(window))
     made = _pooled(n, x, window, "avg", _none(n, x), count_include_pad=True)
     return n.mul(made, size)
 

@@ -229,7 +229,7 @@ def _gru_cell(
     back_gates = None if back is None else _piece(n, back, 0, 2 * width)
     back_new = None if back is None else _last(n, back, width)
     late = bool(n.attr("linear_before_reset", 0))
-    biases = [] if back is None else [back_gates, back_new]
+    biases: list[Any] = [] if back is None else [back_gates, back_new]
 
     def step(now: Expr, read: list[Expr], states: list[Expr]) -> list[Expr]:
         hidden = states[0]

@@ -58,12 +58,17 @@ def _size(n: Node) -> Expr:
 def _reshape_by_attribute(n: Node) -> Expr:
     if n.get(1) is None:
         return op("reshape", n[0], newshape=tuple(n.required("shape")), allowzero=False)
-    return _reshape(n)
+    return reshaped(n)
 
 
 @row("Reshape", since=5)
 def _reshape(n: Node) -> Expr:
-    x, shape, zero = n[0], n[1], bool(n.attr("allowzero", 0))
+    return reshaped(n)
+
+
+def reshaped(n: Node) -> Expr:
+    """The first input under the shape that the second one codes."""
+    x, shape, zero = n[0], n.entries(n[1], "the new shape"), bool(n.attr("allowzero", 0))
     count = n.count(shape, "the new shape")
     if n.infer.is_formula(shape):
         codes = n.known(shape)
@@ -109,7 +114,7 @@ def axes_of(n: Node, k: int, since: int = 13) -> list[int] | None:
 def _unsqueeze(n: Node) -> Expr:
     x = n[0]
     if n.opset >= 13 and n.known(n[1]) is None:
-        return _unsqueezed_at(n, x, n[1])
+        return _unsqueezed_at(n, x, n.entries(n[1], "the axes", -n.rank(x)))
     axes = axes_of(n, 1) or []
     rank = n.rank(x) + len(axes)
     found = sorted(n.axis(a, rank) for a in axes)
@@ -171,11 +176,12 @@ def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
 def _expand(n: Node) -> Expr:
     """Both ways: where 1 is asked for, a dim stays as it is."""
     x = n[0]
-    wanted = n.sizes_in(n[1], "the shape")
+    wanted = n.sizes_in(n.entries(n[1], "the shape"), "the shape")
     have: list[Dim] = n.sizes(x)
     rank = max(len(wanted), len(have))
-    wanted = [1] * (rank - len(wanted)) + wanted
-    have = [1] * (rank - len(have)) + have
+    ones: list[Dim] = [1] * rank
+    wanted = ones[: rank - len(wanted)] + wanted
+    have = ones[: rank - len(have)] + have
     return n.broadcast(x, [both_ways(n, d, w) for d, w in zip(have, wanted, strict=True)])
 
 
@@ -254,7 +260,7 @@ def _tile(n: Node) -> Expr:
 def _constant_of_shape(n: Node) -> Expr:
     given = n.attr("value")
     value = np.zeros(1, "float32") if given is None else array_of(given, n.graph.model.folder)
-    dims = n.sizes_in(n[0], "the shape")
+    dims = n.sizes_in(n.entries(n[0], "the shape"), "the shape")
     return n.full(value.reshape(-1)[0].item(), dims, str(value.dtype))
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from copy import copy
 from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
-from tvm_disc.frontends.loop import choose
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import row
 from tvm_disc.frontends.onnx.tensors import dtype_of
@@ -67,43 +65,38 @@ def waves(n: Node, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
 
 @row("DFT", since=17)
 def _dft_17(n: Node) -> Expr:
-    return _dft(n, int(n.attr("axis", 1)))
+    return _dft(n, n[0], int(n.attr("axis", 1)))
 
 
 @row("DFT", since=20)
 def _dft_20(n: Node) -> Expr:
     if n.get(2) is None:
-        return _dft(n, -2)
+        return _dft(n, n[0], -2)
     known = n.known(n[2])
     if known is not None:
-        return _dft(n, int(known.reshape(-1)[0]))
-    return _dft_at(n, n.reshape(n.cast(n[2], "int64"), []), 0)
+        return _dft(n, n[0], int(known.reshape(-1)[0]))
+    return _dft_at(n, n.reshape(n.cast(n[2], "int64"), []))
 
 
-def _dft_at(n: Node, axis: Expr, first: int) -> Expr:
-    """Along an axis that only the data knows, one of those from ``first`` on."""
-    last = n.rank(n[0]) - 2
-    if first == last:
-        return _dft(n, last)
-    here = n.logical_or(n.equal(axis, first), n.equal(axis, first - last - 2))
-    reads = [x for x in n.inputs[:2] if x is not None]
-
-    def branch(make: Any) -> Any:
-        def run(given: list[Expr]) -> list[Expr]:
-            inner = copy(n)
-            inner.inputs = [*given[: len(reads)], *([None] * (2 - len(reads)))]
-            return [make(inner, given[-1])]
-
-        return run
-
-    there = branch(lambda inner, at: _dft_at(inner, at, first + 1))
-    (found,) = choose(n, here, [*reads, axis], branch(lambda inner, at: _dft(inner, first)), there)
-    return found
+def _dft_at(n: Node, axis: Expr) -> Expr:
+    """Along an axis that only the data knows: what comes before it is one, and what comes after."""
+    x, rank = n[0], n.rank(n[0]) - 1
+    dims, place = n.slice(n.shape(x), 0, 0, rank), n.arange(rank)
+    axis = n.where(n.less(axis, 0), n.add(axis, rank + 1), axis)
+    here = n.equal(place, axis)
+    before = n.reduce("prod", n.where(n.less(place, axis), dims, 1), [0])
+    after = n.reduce("prod", n.where(n.greater(place, axis), dims, 1), [0])
+    size = n.reduce("sum", n.where(here, dims, 0), [0])
+    flat = n.reshape(x, [*n.lengths([before, size, after]), n.size(x, rank)])
+    made = _dft(n, flat, 1)
+    wide = n.where(here, n.scalar(n.size(made, 1)), dims)
+    shape = n.lengths([n.item(wide, k) for k in range(rank)])
+    return n.reshape(made, [*shape, n.size(made, 3)])
 
 
-def _dft(n: Node, axis: int) -> Expr:
+def _dft(n: Node, whole: Expr, axis: int) -> Expr:
     """As products with waves; the inverse of half a spectrum is real."""
-    x, dtype, rank = n.cast(n[0], "float32"), n.dtype(n[0]), n.rank(n[0])
+    x, dtype, rank = n.cast(whole, "float32"), n.dtype(whole), n.rank(whole)
     axis = n.axis(axis, rank)
     inverse, half = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     have = n.size(x, axis)

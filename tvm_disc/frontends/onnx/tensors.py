@@ -55,7 +55,7 @@ def array_of(tensor: Any, folder: str) -> np.ndarray:
         array = to_array(tensor, folder)
     except Exception as error:  # the checker's own class: no file, or a short one
         raise BadInput(f"ONNX tensor {tensor.name!r}: {error}") from error
-    return array if str(array.dtype) == dtype else array.astype(dtype)
+    return np.asarray(array if str(array.dtype) == dtype else array.astype(dtype))
 
 
 def dense_of(sparse: Any, folder: str) -> np.ndarray:
@@ -68,7 +68,7 @@ def dense_of(sparse: Any, folder: str) -> np.ndarray:
         dense.reshape(-1)[where] = values
     else:
         dense[tuple(where.T)] = values
-    return dense
+    return np.asarray(dense)
 
 
 class Lazy:
