@@ -13,7 +13,7 @@ from tvm_disc.relay.json.reader import load_json
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
 from tvm_disc.relay.text.printer import astext
 
-from . import builder, dyn, expr, image, loops, nn, op, qnn, vision
+from . import builder, dyn, expr, frontend, image, loops, nn, op, qnn, vision
 from . import types as ty
 from .adt import ConstructorValue, from_list, to_list
 from .builder import ScopeBuilder, const, var
@@ -122,6 +122,7 @@ __all__ = [
     "free_vars",
     "from_list",
     "fromtext",
+    "frontend",
     "image",
     "is_dynamic",
     "load_json",

@@ -96,10 +96,15 @@ def _once(low: Values, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Exp
     """``fn(*operands)`` with every operand evaluated once, also where nothing can be bound."""
     if not low.in_guard:
         return fn(*operands)
-    names = [tirx.Var(f"a{k}", x.ty) for k, x in enumerate(operands)]
+    # TVM's analyzer refuses to meet a name for a number twice, and a guard may be read twice.
+    literal = [isinstance(x, tirx.IntImm | tirx.FloatImm) for x in operands]
+    names = [
+        x if known else tirx.Var(f"a{k}", x.ty)
+        for k, (x, known) in enumerate(zip(operands, literal, strict=True))
+    ]
     result = fn(*names)
-    for name, x in reversed(list(zip(names, operands, strict=True))):
-        result = tirx.Let(name, x, result)
+    for name, x, known in reversed(list(zip(names, operands, literal, strict=True))):
+        result = result if known else tirx.Let(name, x, result)
     return result
 
 

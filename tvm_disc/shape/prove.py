@@ -300,6 +300,10 @@ def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:
         return True
     if not nonzero(st, k):
         return None
+    atom = rest.as_atom
+    if atom is not None and atom.kind == "sym" and not any(atom in f.syms for f in st.ors):
+        # A symbol known to be a multiple has been replaced by one: of this one nothing is known.
+        return None
     return prove(st, cond_eq(rest - k * st.terms.poly("div", rest, k)))
 
 

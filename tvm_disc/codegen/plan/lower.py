@@ -161,7 +161,11 @@ class _Lowerer(ObjectLowerer):
 
     def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
         self.counter += 1
-        size = self.solver.simplify(mul(product(shape), element_bytes(dtype)))
+        plain = mul(product(shape), element_bytes(dtype))
+        # A fact may say the same in symbols that are bound only later.
+        simple = self.solver.simplify(plain)
+        bound = all(v in self.defined for v in tirx.analysis.undefined_vars(i64(simple)))
+        size = simple if bound else plain
         storage = self._located(size, f"{name}_{self.counter}")
         value = self.values[storage] = Value(tuple(shape), dtype, storage)
         if storage.home is Home.CELL and self.boxed:

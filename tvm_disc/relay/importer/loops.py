@@ -68,6 +68,7 @@ class Loops:
             gv, frame, result = self._define(closure, args, name, found, frame)
             if len(frame.captures) == known:
                 break
+        self._require_named(closure.function, args)
         exprs = [self.ctx.expr(a) for a in args] + self.forms.captured_exprs(frame)
         var = self.ctx.bind(tvm.ir.Call(gv, exprs), result)
         return self.forms.reopened(var, result, None)
@@ -82,8 +83,9 @@ class Loops:
         with self.walk.making(frame, before.captures.values()) as bindings:
             scope = self.walk.scope(closure.scope)
             params = []
+            named: dict[str, Any] = {}
             for p, a in zip(func.params, args, strict=True):
-                scope.variables[p] = self._parameter(p, a)
+                scope.variables[p] = self._parameter(p, a, named)
                 params.append(scope.variables[p].expr)
             self.looping.append((func, gv, frame, result))
             try:
@@ -103,13 +105,18 @@ class Loops:
             self.walk.functions[gv] = relax_func.with_attr("global_symbol", name)
         return gv, frame, found if result is None else result
 
-    def _parameter(self, param: ast.Var, arg: Tensor) -> Tensor:
+    def _parameter(self, param: ast.Var, arg: Tensor, named: dict[str, Any]) -> Tensor:
+        """A parameter; dims of one name are the same."""
         ty = param.type_annotation
         if isinstance(ty, rt.TensorType):
-            dims = [
-                i64(d) if isinstance(d, int) else self.walk.fresh(f"{param.name_hint}_{axis}")
-                for axis, d in enumerate(ty.shape)
-            ]
+            dims = []
+            for axis, d in enumerate(ty.shape):
+                made = (
+                    i64(d) if isinstance(d, int) else self.walk.fresh(f"{param.name_hint}_{axis}")
+                )
+                if isinstance(d, rt.Any) and d.name is not None:
+                    made = named.setdefault(d.name, made)
+                dims.append(made)
         else:
             dims = [
                 i64(k) if k is not None else self.walk.fresh(f"{param.name_hint}_{axis}")
@@ -117,6 +124,17 @@ class Loops:
             ]
         var = relax.Var(identifier(param.name_hint), relax.TensorType(dims, arg.dtype))
         return Tensor(tuple(dims), arg.dtype, var)
+
+    def _require_named(self, func: ast.Function, args: Sequence[Any]) -> None:
+        """Arguments have one length wherever the parameters' dims have one name."""
+        found: dict[str, Any] = {}
+        for p, a in zip(func.params, args, strict=True):
+            ty = p.type_annotation
+            dims = ty.shape if isinstance(ty, rt.TensorType) else ()
+            for axis, (d, have) in enumerate(zip(dims, a.dims, strict=False)):
+                if isinstance(d, rt.Any) and d.name is not None:
+                    known = found.setdefault(d.name, have)
+                    self.ctx.require_eq(known, have, f"'%{p.name_hint}' axis {axis}")
 
     def again(self, func: ast.Function, args: Sequence[Any]) -> Any:
         """The next round of a loop being made, None for other functions."""
@@ -129,6 +147,7 @@ class Loops:
                 return BOTTOM
             if not all(isinstance(a, Tensor) for a in args):
                 raise NotALoop
+            self._require_named(func, args)
             captured = [c.inner.expr for c in frame.captures.values()]
             return Tail(
                 self.ctx.bind(tvm.ir.Call(gv, [*map(self.ctx.expr, args), *captured]), result)

@@ -105,12 +105,12 @@ def _coordinates(ctx: Emitter, length: Any, size: Any, mode: str) -> Tensor:
         gaps = apply(ctx, R.maximum, apply(ctx, R.subtract, target, one), one)
         scale = apply(ctx, R.divide, apply(ctx, R.subtract, source, one), gaps)
         return apply(ctx, R.multiply, place, scale)
-    scale = apply(ctx, R.divide, source, target)
+    # The quotient comes last: places halfway between two elements are then exact.
     if mode == "asymmetric":
-        return apply(ctx, R.multiply, place, scale)
+        return apply(ctx, R.divide, apply(ctx, R.multiply, place, source), target)
     if mode == "half_pixel":
-        middle = apply(ctx, R.multiply, apply(ctx, R.add, place, half), scale)
-        return apply(ctx, R.subtract, middle, half)
+        middle = apply(ctx, R.multiply, apply(ctx, R.add, place, half), source)
+        return apply(ctx, R.subtract, apply(ctx, R.divide, middle, target), half)
     raise Unsupported(ctx.where(f"coordinate_transformation_mode {mode}"))
 
 

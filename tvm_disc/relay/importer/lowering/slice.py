@@ -9,12 +9,13 @@ from tvm import tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.relay.importer.context import Emitter, i64
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast
+from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, number
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
 
 BEYOND = 1 << 60  # more than any dim
+I64 = "int64"
 
 
 def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -> Tensor:
@@ -39,8 +40,10 @@ def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -
 
 def _strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
+    if len(args) > 1 and any(value_of(a) is None for a in args[1:3]):
+        return sliced(ctx, x, _read_extents(ctx, x, args[1:4], attrs))
     if len(args) > 1:
-        begin, end, strides = (*(_numbers(ctx, a) for a in args[1:4]), [])[:3]
+        begin, end, strides = (*(ctx.shape_arg(a, "a slice bound") for a in args[1:4]), [])[:3]
     else:
         begin, end = list(attrs["begin"]), list(attrs["end"])
         strides = list(attrs["strides"] or [])
@@ -59,15 +62,87 @@ def _strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return sliced(ctx, x, where)
 
 
-def _numbers(ctx: Emitter, bounds: Tensor) -> list[Any]:
-    """The elements of a tensor of bounds; those beyond any operand are brought nearer, so that
-    no sum of them overflows."""
-    if value_of(bounds) is not None or "int" not in bounds.dtype:
-        return ctx.shape_arg(bounds, "a slice bound", limited=False)
-    wide = cast(ctx, bounds, "int64")
-    low, high = (ctx.scalar(v, "int64") for v in (-BEYOND, BEYOND))
-    near = apply(ctx, R.minimum, apply(ctx, R.maximum, wide, low), high)
-    return ctx.read_numbers(near, "a slice bound", limited=False)
+def _read_extents(
+    ctx: Emitter, x: Tensor, args: Args, attrs: Attrs
+) -> dict[int, tuple[Any, Any, int]]:
+    """(begin, length, stride) of axes whose bounds only the data knows.
+
+    Wrapped and clamped as numbers in memory, so that what is read is as simple as a dim: a
+    position inside the axis, and a length that fits behind it.
+    """
+    begin, end = (_line(ctx, a) for a in args[:2])
+    strides = ctx.shape_arg(args[2], "the strides", limited=False) if len(args) > 2 else [1]
+    count = max(ctx.static(t.dims[0], "the number of slice bounds") for t in (begin, end))
+    axes = [ctx.axis(a, x.rank) for a in attrs["axes"] or range(count)]
+    strides = list(strides) * len(axes) if len(strides) == 1 else list(strides)
+    if len(set(axes)) < len(axes) or not len(axes) == count == len(strides):
+        raise TypeMismatch(ctx.where(f"{count} bounds for the axes {axes}"))
+    if not all(is_number(s) for s in strides):
+        raise Unsupported(ctx.where("a stride that is known only at run time"))
+    pairs = []
+    for k, axis in enumerate(axes):
+        one, other = (
+            ctx.reshape(sliced(ctx, t, {0: (i64(k), i64(1), 1)}), []) for t in (begin, end)
+        )
+        sized = attrs["slice_mode"] == "size"
+        step = 1 if sized else int(strides[k])
+        pairs.append(
+            _extent_in_memory(ctx, number(ctx, x.dims[axis], I64), (one, other), step, sized)
+        )
+    flat = [ctx.reshape(t, [i64(1)]) for pair in pairs for t in pair]
+    joined = ctx.emit(R.concat([ctx.expr(t) for t in flat], 0), [i64(len(flat))], I64)
+    found = ctx.size_arg(joined, "a slice bound")
+    where = {}
+    for k, axis in enumerate(axes):
+        first, length = found[2 * k], found[2 * k + 1]
+        step = 1 if attrs["slice_mode"] == "size" else int(strides[k])
+        if step == 1:
+            ctx.solver.assume(first + length <= x.dims[axis], "a slice lies within its operand")
+        where[axis] = (first, length, step)
+    return where
+
+
+def _line(ctx: Emitter, bounds: Tensor) -> Tensor:
+    if "int" not in bounds.dtype:
+        raise TypeMismatch(ctx.where(f"a slice bound: expected integers, found {bounds.dtype}"))
+    return ctx.reshape(cast(ctx, bounds, I64), [product(bounds.dims)])
+
+
+def _extent_in_memory(
+    ctx: Emitter, size: Tensor, bounds: tuple[Tensor, Tensor], step: int, sized: bool
+) -> tuple[Tensor, Tensor]:
+    """(begin, length) along an axis of a length, the begin 0 where the length is."""
+    if step == 0:
+        raise TypeMismatch(ctx.where("a slice step of 0"))
+    zero, one = ctx.scalar(0, I64), ctx.scalar(1, I64)
+    far = [ctx.scalar(v, I64) for v in (-BEYOND, BEYOND)]
+    near = [apply(ctx, R.minimum, apply(ctx, R.maximum, b, far[0]), far[1]) for b in bounds]
+
+    def inside(x: Tensor, low: Tensor, high: Tensor, wraps: bool = True) -> Tensor:
+        if wraps:
+            below = apply(ctx, R.less, x, zero, dtype="bool")
+            x = apply(ctx, R.where, below, apply(ctx, R.add, x, size), x)
+        return apply(ctx, R.minimum, apply(ctx, R.maximum, x, low), high)
+
+    if step > 0:
+        first = inside(near[0], zero, size)
+        if sized:
+            rest = apply(ctx, R.less, near[1], zero, dtype="bool")
+            last = apply(ctx, R.where, rest, size, apply(ctx, R.add, first, near[1]))
+            last = inside(last, zero, size, wraps=False)
+        else:
+            last = inside(near[1], zero, size)
+        span = apply(ctx, R.subtract, last, first)
+    else:
+        top = apply(ctx, R.subtract, size, one)
+        first = inside(near[0], ctx.scalar(-1, I64), top)
+        last = inside(near[1], ctx.scalar(-1, I64), top)
+        span = apply(ctx, R.subtract, first, last)
+    stride = abs(step)
+    span = apply(ctx, R.add, apply(ctx, R.maximum, span, zero), ctx.scalar(stride - 1, I64))
+    length = apply(ctx, R.floor_divide, span, ctx.scalar(stride, I64))
+    some = apply(ctx, R.greater, length, zero, dtype="bool")
+    return apply(ctx, R.where, some, first, zero), length
 
 
 def slice_extent(ctx: Emitter, dim: Any, begin: Any, end: Any, step: int) -> tuple[Any, Any, int]:

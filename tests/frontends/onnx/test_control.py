@@ -1,0 +1,138 @@
+"""Branches, loops, scans and sequences as Relay's control flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+
+from .helpers import BOOL, F32, I64, build, helper, model, node, normal, same
+
+
+def graph(nodes: list[Any], inputs: list[tuple[str, int, Any]], outputs: list[str]) -> Any:
+    ins = [helper.make_tensor_value_info(*i) for i in inputs]
+    outs = [helper.make_tensor_value_info(o, F32, None) for o in outputs]
+    return helper.make_graph(nodes, "body", ins, outs)
+
+
+def branching(then: list[Any], other: list[Any]) -> Any:
+    nodes = [
+        node("Exp", ["x"], ["e"]),
+        node("If", ["c"], ["y"], then_branch=graph(then, [], ["t"]),
+             else_branch=graph(other, [], ["o"])),
+        node("Add", ["y", "e"], ["z"]),
+    ]  # fmt: skip
+    return model(nodes, {"x": (F32, ["n"]), "c": (BOOL, [])})
+
+
+def test_a_branch_reads_from_outside() -> None:
+    made = branching([node("Relu", ["e"], ["t"])], [node("Neg", ["x"], ["o"])])
+    cases = [[normal(n), np.array(c)] for n in (1, 7, 16) for c in (True, False)]
+    same(made, *cases)
+
+
+def test_branches_of_other_ranks_are_refused() -> None:
+    made = branching([node("Relu", ["x"], ["t"])], [node("ReduceSum", ["x"], ["o"], keepdims=0)])
+    with pytest.raises(TypeMismatch, match=r"ONNX If 'y': .*rank 1 and float32 of rank 0"):
+        build(made)
+
+
+def looping(more: str, count: Any = "m") -> Any:
+    """Adds the input up until the sum is large; the states are gathered."""
+    body = graph(
+        [
+            node("Add", ["s", "x"], ["s2"]),
+            node("ReduceMax", ["s2"], ["top"], keepdims=0),
+            node("Less", ["top", "limit"], ["near"]),
+            node("Identity", [more], ["go"]),
+            node("Identity", ["s2"], ["row"]),
+        ],
+        [("t", I64, []), ("c", BOOL, []), ("s", F32, ["n"])],
+        ["go", "s2", "row"],
+    )
+    nodes = [node("Loop", [count, "", "x"], ["last", "rows"], body=body)]
+    inputs = {"x": (F32, ["n"])}
+    constants = {"limit": np.float32(5)}
+    if count == "m":
+        inputs["m"] = (I64, [])
+    elif count:
+        constants[count] = np.int64(3)
+    return model(nodes, inputs, **constants)
+
+
+@pytest.mark.parametrize(
+    ("more", "count"), [("near", "m"), ("c", "m"), ("c", "three"), ("near", "")]
+)
+def test_loops(more: str, count: str) -> None:
+    made = looping(more, count)
+    cases: list[list[np.ndarray]] = [[np.abs(normal(n)) + 0.5] for n in (1, 4, 17)]
+    if count == "m":
+        cases = [[x, np.array(m)] for (x,) in cases for m in (1, 6)]
+
+    def want(x: np.ndarray, most: Any = 3 if count else 1000) -> list[np.ndarray]:
+        state, rows = x, []
+        for _ in range(int(most)):
+            state = state + x
+            rows.append(state)
+            if more == "near" and state.max() >= 5:
+                break
+        return [state, np.stack(rows)]
+
+    same(made, *cases, want=want)
+
+
+def test_scan_over_an_axis_of_unknown_length() -> None:
+    body = graph(
+        [node("Add", ["s", "x_"], ["s2"]), node("Mul", ["s2", "w"], ["row"])],
+        [("s", F32, ["k"]), ("x_", F32, ["k"])],
+        ["s2", "row"],
+    )
+    scan = node(
+        "Scan", ["s0", "x"], ["last", "rows"], body=body, num_scan_inputs=1, scan_input_axes=[1],
+        scan_input_directions=[1], scan_output_axes=[-1],
+    )  # fmt: skip
+    made = model([scan], {"s0": (F32, ["k"]), "x": (F32, ["k", "t"])}, w=np.float32(2))
+    cases = [[normal(k), normal(k, t)] for k, t in ((1, 1), (3, 4), (2, 13), (16, 7), (5, 64))]
+
+    def want(s: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
+        sums = s[:, None] + np.cumsum(x[:, ::-1], 1)
+        return [sums[:, -1], 2 * sums]
+
+    same(made, *cases, want=want)
+
+
+def test_sequences_are_known_while_a_model_is_read() -> None:
+    nodes = [
+        node("SplitToSequence", ["x", "sizes"], ["parts"], axis=1),
+        node("SequenceAt", ["parts", "last"], ["tail"]),
+        node("SequenceInsert", ["parts", "tail", "zero"], ["more"]),
+        node("SequenceLength", ["more"], ["count"]),
+        node("ConcatFromSequence", ["more"], ["y"], axis=1),
+    ]
+    made = model(
+        nodes, {"x": (F32, ["n", 5])}, results=["y", "count"], sizes=np.array([2, 3]),
+        last=np.int64(-1), zero=np.int64(0),
+    )  # fmt: skip
+    same(made, *[[normal(n, 5)] for n in (1, 3, 16)])
+
+
+def test_a_sequence_is_no_result() -> None:
+    made = model([node("SequenceConstruct", ["x", "x"], ["y"])], {"x": (F32, ["n"])})
+    with pytest.raises(Unsupported, match="result 'y': expected a tensor, found a sequence"):
+        build(made)
+
+
+def test_a_state_of_another_type_is_refused() -> None:
+    body = graph(
+        [node("Shape", ["s"], ["s2"]), node("Identity", ["c"], ["go"])],
+        [("t", I64, []), ("c", BOOL, []), ("s", F32, ["n"])],
+        ["go", "s2"],
+    )
+    made = model(
+        [node("Loop", ["m", "", "x"], ["y"], body=body)], {"x": (F32, ["n"]), "m": (I64, [])}
+    )
+    with pytest.raises(TypeMismatch, match=r"ONNX Loop 'y': state 2 of a loop is .* before"):
+        build(made)

@@ -1,0 +1,122 @@
+"""Quantised tensors and products, of which every integer is ONNX's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+
+from .helpers import F32, I8, U8, build, model, node, normal, same
+
+
+def test_there_and_back_per_channel() -> None:
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=1),
+        node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=1),
+    ]
+    made = model(
+        nodes, {"x": (F32, ["n", 3, "k"])}, results=["q", "y"],
+        s=np.array([0.1, 0.2, 0.5], "float32"), z=np.array([3, -4, 0], "int8"),
+    )  # fmt: skip
+    same(made, *[[normal(n, 3, k) * 20] for n, k in ((1, 1), (2, 7), (3, 16), (5, 2), (0, 3))])
+
+
+def test_by_blocks() -> None:
+    nodes = [node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=1, block_size=2)]
+    made = model(
+        nodes, {"q": (U8, ["n", 4])},
+        s=np.array([[0.5, 2.0]], "float32").repeat(1, 0), z=np.array([[1, 7]], "uint8"),
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+
+    def want(q: np.ndarray) -> np.ndarray:
+        scale = np.array([0.5, 0.5, 2.0, 2.0], "float32")
+        return (q.astype("float32") - np.array([1, 1, 7, 7], "float32")) * scale
+
+    same(made, *[[rng.integers(0, 255, (1, 4)).astype("uint8")] for _ in range(5)], want=want)
+
+
+def test_halves_go_to_the_even_number() -> None:
+    made = model([node("QuantizeLinear", ["x", "s", "z"], ["y"])], {"x": (F32, ["n"])},
+                 s=np.float32(2), z=np.uint8(128))  # fmt: skip
+    x = np.array([0, 1, 3, 5, -1, -3, 254, 257, -400, 9], "float32")
+    same(made, [x], [x[:1]], [x[2:5]], [x[:0]], [np.repeat(x, 13)])
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_products_of_bytes(kind: str) -> None:
+    code = U8 if kind == "uint8" else I8
+    nodes = [
+        node("MatMulInteger", ["a", "b", "za"], ["i"]),
+        node("QLinearMatMul", ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"], ["y"]),
+    ]
+    rng = np.random.default_rng(0)
+    low, high = np.iinfo(kind).min, np.iinfo(kind).max
+    made = model(
+        nodes, {"a": (code, ["m", "k"])}, results=["i", "y"],
+        b=rng.integers(low, high, (5, 4)).astype(kind), za=np.array(3, kind), zb=np.array(1, kind),
+        sa=np.float32(0.02), sb=np.float32(0.03), sy=np.float32(0.5), zy=np.array(7, kind),
+    )  # fmt: skip
+    made.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 5
+    cases = [[rng.integers(low, high, (m, 5)).astype(kind)] for m in (1, 2, 7, 16, 33)]
+    same(made, *cases)
+
+
+def test_convolution_of_bytes() -> None:
+    rng = np.random.default_rng(0)
+    names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "b"]
+    made = model(
+        [node("QLinearConv", names, ["y"], pads=[1, 1, 1, 1])], {"x": (U8, ["n", 2, "h", "k"])},
+        w=rng.integers(-128, 127, (3, 2, 3, 3)).astype("int8"), sx=np.float32(0.02), zx=np.uint8(120),
+        sw=np.array([0.01, 0.02, 0.03], "float32"), zw=np.zeros(3, "int8"), sy=np.float32(0.2),
+        zy=np.uint8(128), b=rng.integers(-99, 99, 3).astype("int32"),
+    )  # fmt: skip
+    cases = [[rng.integers(0, 255, s).astype("uint8")] for s in
+             ((1, 2, 1, 1), (2, 2, 5, 3), (1, 2, 16, 7), (3, 2, 4, 4), (1, 2, 9, 9))]  # fmt: skip
+
+    def want(x: np.ndarray) -> np.ndarray:
+        wide = np.pad(x.astype("int64") - 120, [(0, 0), (0, 0), (1, 1), (1, 1)])
+        store = {t.name: onnx_array(t) for t in made.graph.initializer}
+        total = np.zeros((len(x), 3, *x.shape[2:]), "int64")
+        for i in range(3):
+            for j in range(3):
+                part = wide[:, :, i : i + x.shape[2], j : j + x.shape[3]]
+                total += np.einsum("nchw,oc->nohw", part, store["w"][:, :, i, j].astype("int64"))
+        total += store["b"].reshape(1, 3, 1, 1)
+        factor = np.float32(0.02) * store["sw"] / np.float32(0.2)
+        real = total.astype("float32") * factor.reshape(1, 3, 1, 1)
+        return np.clip(np.rint(real) + 128, 0, 255).astype("uint8")
+
+    same(made, *cases, want=want)
+
+
+def onnx_array(tensor: Any) -> np.ndarray:
+    from onnx import numpy_helper
+
+    return numpy_helper.to_array(tensor)
+
+
+def test_dynamic_scales() -> None:
+    made = model([node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])], {"x": (F32, ["n"])})
+    same(made, *[[normal(n, seed=n) * 3] for n in (1, 2, 7, 64, 1000)])
+
+
+@pytest.mark.parametrize(
+    ("made", "kind", "words"),
+    [
+        (node("QuantizeLinear", ["x", "s", "f"], ["y"]), Unsupported, "QuantizeLinear 'y'"),
+        (
+            node("DequantizeLinear", ["x", "v"], ["y"], axis=3),
+            TypeMismatch,
+            "axis 3 is out of range",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(made: Any, kind: Any, words: str) -> None:
+    stored = {"s": np.float32(1), "f": np.float32(0), "v": np.ones(2, "float32")}
+    used = {k: v for k, v in stored.items() if k in made.input}
+    with pytest.raises(kind, match=words):
+        build(model([made], {"x": (F32, ["n", 2])}, **used))

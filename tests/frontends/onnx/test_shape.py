@@ -1,0 +1,140 @@
+"""Shapes, slices and borders: computed from dims, read from data, refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+
+from .helpers import F32, I64, build, model, node, normal, same
+
+SHAPES = ((1, 4), (3, 4), (7, 2), (16, 5), (64, 3))
+
+
+def over(nodes: list[Any], **constants: Any) -> Any:
+    return model(nodes, {"x": (F32, ["a", "b"])}, **constants)
+
+
+def matrices() -> list[list[np.ndarray]]:
+    return [[normal(*s)] for s in SHAPES]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants"),
+    [
+        ([node("Reshape", ["x", "s"], ["y"])], {"s": np.array([0, -1, 1])}),
+        ([node("Flatten", ["x"], ["y"], axis=0)], {}),
+        ([node("Unsqueeze", ["x", "s"], ["y"])], {"s": np.array([-1, 0])}),
+        ([node("Transpose", ["x"], ["y"])], {}),
+        ([node("Tile", ["x", "s"], ["y"])], {"s": np.array([2, 3])}),
+        ([node("Slice", ["x", "s", "e", "a", "t"], ["y"])],
+         {"s": np.array([-1, 1]), "e": np.array([-(1 << 63), 1 << 60]),
+          "a": np.array([0, -1]), "t": np.array([-2, 1])}),
+        ([node("Pad", ["x", "s"], ["y"])], {"s": np.array([1, 0, 0, 2])}),
+        ([node("Pad", ["x", "s"], ["y"], mode="edge")], {"s": np.array([1, 2, 0, 2])}),
+        ([node("Pad", ["x", "s"], ["y"], mode="wrap")], {"s": np.array([0, 2, 0, 1])}),
+        ([node("Shape", ["x"], ["y"], start=-1)], {}),
+        ([node("Size", ["x"], ["y"])], {}),
+        ([node("EyeLike", ["x"], ["y"], k=1)], {}),
+        ([node("Trilu", ["x", "k"], ["y"], upper=0)], {"k": np.int64(-1)}),
+        ([node("Split", ["x"], ["y", "z"], axis=0, num_outputs=2)], {}),
+        ([node("CenterCropPad", ["x", "s"], ["y"])], {"s": np.array([4, 3])}),
+    ],
+)  # fmt: skip
+def test_known_at_compile_time(nodes: list[Any], constants: dict[str, Any]) -> None:
+    made = over(nodes, **constants)
+    cases = matrices()
+    if nodes[0].op_type == "Split":
+        cases = cases[1:]  # the evaluator has no empty pieces
+    same(made, *cases)
+
+
+FROM_DATA = [
+    (node("Reshape", ["x", "s"], ["y"]), {"s": 3}, [[np.array(v)] for v in
+     ([0, -1, 1], [1, 3, 4], [2, -1, 2], [-1, 1, 12], [12, 1, 1])]),
+    (node("Slice", ["x", "s", "e", "a", "t"], ["y"]), {"s": 2, "e": 2, "a": 2, "t": 2}, [
+        [np.array(v) for v in row] for row in (
+            ([0, 1], [9, 2], [0, 1], [1, 1]), ([0, 1], [9, 9], [1, 0], [2, 1]),
+            ([-1, 3], [-9, -9], [0, 1], [-1, -2]), ([2, 0], [1, 4], [0, -1], [1, 3]),
+            ([1, 1], [1, 1], [0, 1], [1, 1]))]),
+    (node("Pad", ["x", "s"], ["y"]), {"s": 4},
+     [[np.array(v)] for v in ([0, 0, 0, 0], [1, 0, 0, 2], [0, 3, 1, 0], [2, 2, 2, 2], [0, 0, 5, 0])]),
+    (node("Pad", ["x", "s"], ["y"], mode="reflect"), {"s": 4},
+     [[np.array(v)] for v in ([0, 0, 0, 0], [1, 0, 0, 2], [0, 3, 1, 0], [2, 2, 2, 2], [2, 0, 0, 0])]),
+    (node("Tile", ["x", "s"], ["y"]), {"s": 2},
+     [[np.array(v)] for v in ([1, 1], [2, 1], [1, 3], [3, 2], [5, 1])]),
+    (node("Unsqueeze", ["x", "s"], ["y"]), {"s": 1},
+     [[np.array(v)] for v in ([0], [1], [2], [-1], [-3])]),
+    (node("ReduceSum", ["x", "s"], ["y"], keepdims=0), {"s": 1},
+     [[np.array(v)] for v in ([0], [1], [-1], [-2], [0])]),
+    (node("ReduceMax", ["x", "s"], ["y"]), {"s": None},
+     [[np.array(v, "int64")] for v in ([0], [1], [0, 1], [-2], [-1, 0])]),
+    (node("CumSum", ["x", "s"], ["y"], reverse=1), {"s": 1},
+     [[np.array(v)] for v in ([0], [1], [-1], [-2], [0])]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "lengths", "values"), FROM_DATA)
+def test_read_from_data(made: Any, lengths: dict[str, int | None], values: list[Any]) -> None:
+    vectors = {n: (I64, ["many" if d is None else d]) for n, d in lengths.items()}
+    if made.op_type == "CumSum":
+        vectors = {"s": (I64, [])}
+        values = [[v[0].reshape(())] for v in values]
+    inputs = {"x": (F32, [3, 4] if made.op_type == "Reshape" else ["a", "b"]), **vectors}
+    x = normal(3, 4)
+    same(model([made], inputs), *[[x, *v] for v in values])
+
+
+def test_a_negative_border_cuts() -> None:
+    made = over([node("Pad", ["x", "s"], ["y"])], s=np.array([1, -1, 0, 2]))
+    same(made, *matrices(), want=lambda x: np.pad(x[:, 1:], [(1, 0), (0, 2)]))
+
+
+def test_sizes_are_formulas_of_dims() -> None:
+    """A view of another shape whose dims are computed costs no kernel of its own."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "zero"], ["rows"]),
+        node("Gather", ["s", "last"], ["columns"]),
+        node("Mul", ["rows", "columns"], ["all"]),
+        node("Div", ["all", "two"], ["half"]),
+        node("Unsqueeze", ["half", "axes"], ["line"]),
+        node("Concat", ["line", "minus"], ["t"], axis=0),
+        node("Reshape", ["x", "t"], ["r"]),
+        node("Relu", ["r"], ["y"]),
+    ]
+    constants = {
+        "zero": np.int64(0), "last": np.int64(-1), "two": np.int64(2),
+        "axes": np.array([0]), "minus": np.array([-1]),
+    }  # fmt: skip
+    program = same(over(nodes, **constants), *[[normal(*s)] for s in ((1, 4), (3, 4), (6, 2))])
+    assert len(program.kernels) == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "lengths", "words"),
+    [
+        (node("Reshape", ["x", "s"], ["y"]), {"s": "n"}, "number of elements of the new shape"),
+        (node("Expand", ["x", "s"], ["y"]), {"s": "n"}, "number of elements of the shape"),
+        (node("Squeeze", ["x", "s"], ["y"]), {"s": "n"}, "number of elements of the axes"),
+        (node("ReduceSum", ["x", "s"], ["y"], keepdims=0), {"s": "n"}, "elements of the axes"),
+        (node("Squeeze", ["x"], ["y"]), {}, "every dim must be known"),
+        (node("Pad", ["x", "s"], ["y"], mode="best"), {"s": 4}, "expected constant, edge"),
+    ],
+)
+def test_ranks_that_only_the_data_knows_are_refused(
+    made: Any, lengths: dict[str, Any], words: str
+) -> None:
+    vectors = {n: (I64, [d]) for n, d in lengths.items()}
+    with pytest.raises(Unsupported, match=f"ONNX {made.op_type} 'y': .*{words}"):
+        build(model([made], {"x": (F32, ["a", "b"]), **vectors}))
+
+
+def test_axes_that_are_not_there_are_refused() -> None:
+    with pytest.raises(TypeMismatch, match="Unsqueeze 'y': axis 5 is out of range for rank 3"):
+        build(over([node("Unsqueeze", ["x", "s"], ["y"])], s=np.array([5])))
+    with pytest.raises(TypeMismatch, match="one is there twice"):
+        build(over([node("Unsqueeze", ["x", "s"], ["y"])], s=np.array([0, -4])))

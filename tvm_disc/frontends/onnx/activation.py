@@ -1,0 +1,234 @@
+"""Rows: activations and what is like them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Calc, Expr, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import MICROSOFT, row
+
+
+@row("Relu")
+def _relu(n: Node) -> Expr:
+    return op("nn.relu", n[0])
+
+
+@row("Sigmoid")
+def _sigmoid(n: Node) -> Expr:
+    return n.sigmoid(n[0])
+
+
+@row("Tanh")
+def _tanh(n: Node) -> Expr:
+    return n.tanh(n[0])
+
+
+@row("LeakyRelu")
+def _leaky_relu(n: Node) -> Expr:
+    return op("nn.leaky_relu", n[0], alpha=float(n.attr("alpha", 0.01)))
+
+
+@row("PRelu")
+def _prelu(n: Node) -> Expr:
+    """Slopes broadcast to the input from its last axis on."""
+    x, slope = n[0], n[1]
+    if n.opset < 7 and n.rank(slope) == 1 and n.rank(x) > 2:
+        slope = n.along(slope, 1, n.rank(x))
+    return n.where(n.less(x, 0), n.mul(x, slope), x)
+
+
+@row("Elu")
+def _elu(n: Node) -> Expr:
+    x = n[0]
+    return n.where(n.less(x, 0), n.mul(n.sub(n.exp(x), 1), float(n.attr("alpha", 1.0))), x)
+
+
+@row("Celu")
+def _celu(n: Node) -> Expr:
+    x, alpha = n[0], float(n.attr("alpha", 1.0))
+    below = n.mul(n.sub(n.exp(n.div(x, alpha)), 1), alpha)
+    return n.add(n.maximum(x, 0), n.minimum(below, 0))
+
+
+@row("Selu")
+def _selu(n: Node) -> Expr:
+    x = n[0]
+    alpha = float(n.attr("alpha", 1.67326319217681884765625))
+    gamma = float(n.attr("gamma", 1.05070102214813232421875))
+    below = n.mul(n.sub(n.exp(x), 1), alpha)
+    return n.mul(n.where(n.greater(x, 0), x, below), gamma)
+
+
+@row("ThresholdedRelu")
+def _thresholded_relu(n: Node) -> Expr:
+    return n.where(n.greater(n[0], float(n.attr("alpha", 1.0))), n[0], 0)
+
+
+@row("HardSigmoid")
+def _hard_sigmoid(n: Node) -> Expr:
+    return hard_sigmoid(n, n[0], float(n.attr("alpha", 0.2)), float(n.attr("beta", 0.5)))
+
+
+def hard_sigmoid(n: Calc, x: Expr, alpha: float, beta: float) -> Expr:
+    """A line cut at 0 and 1."""
+    return n.clip(n.add(n.mul(x, alpha), beta), 0, 1)
+
+
+@row("HardSwish")
+def _hard_swish(n: Node) -> Expr:
+    return n.mul(n[0], hard_sigmoid(n, n[0], 1 / 6, 0.5))
+
+
+@row("Softplus")
+def _softplus(n: Node) -> Expr:
+    return softplus(n, n[0])
+
+
+def softplus(n: Calc, x: Expr) -> Expr:
+    """``log(1 + exp(x))``, where ``exp`` does not overflow."""
+    rest = n.log(n.add(n.exp(n.negative(n.abs(x))), 1))
+    return n.add(n.maximum(x, 0), rest)
+
+
+@row("Softsign")
+def _softsign(n: Node) -> Expr:
+    return n.div(n[0], n.add(n.abs(n[0]), 1))
+
+
+@row("Mish")
+def _mish(n: Node) -> Expr:
+    return n.mul(n[0], n.tanh(softplus(n, n[0])))
+
+
+@row("Swish")
+def _swish(n: Node) -> Expr:
+    alpha = float(n.attr("alpha", 1.0))
+    inner = n[0] if alpha == 1 else n.mul(n[0], alpha)
+    return n.mul(n[0], n.sigmoid(inner))
+
+
+@row("QuickGelu", domain=MICROSOFT)
+def _quick_gelu(n: Node) -> Expr:
+    return n.mul(n[0], n.sigmoid(n.mul(n[0], float(n.attr("alpha", 1.702)))))
+
+
+@row("Shrink")
+def _shrink(n: Node) -> Expr:
+    x = n[0]
+    bias, limit = float(n.attr("bias", 0.0)), float(n.attr("lambd", 0.5))
+    dtype = n.dtype(x)
+    wide = x if dtype.startswith("float") else n.cast(x, "float32")
+    above = n.where(n.greater(wide, limit), n.sub(wide, bias), 0)
+    shrunk = n.where(n.less(wide, -limit), n.add(wide, bias), above)
+    return n.cast(shrunk, dtype)
+
+
+@row("Gelu")
+def _gelu(n: Node) -> Expr:
+    how = str(n.attr("approximate", "none"))
+    if how not in ("none", "tanh"):
+        raise Unsupported(f"approximate: expected 'none' or 'tanh', found {how!r}")
+    return gelu(n, n[0]) if how == "none" else gelu_tanh(n, n[0])
+
+
+def gelu(n: Calc, x: Expr) -> Expr:
+    """``x * P(X <= x)`` of a normal distribution."""
+    return n.mul(n.mul(x, 0.5), n.add(n.erf(n.mul(x, math.sqrt(0.5))), 1))
+
+
+def gelu_tanh(n: Calc, x: Expr) -> Expr:
+    """The same by a tangens hyperbolicus."""
+    cubic = n.mul(n.mul(n.mul(x, x), x), 0.044715)
+    inner = n.mul(n.add(x, cubic), math.sqrt(2 / math.pi))
+    return n.mul(n.mul(x, 0.5), n.add(n.tanh(inner), 1))
+
+
+@row("Gelu", domain=MICROSOFT)
+def _gelu_microsoft(n: Node) -> Expr:
+    return gelu(n, n[0])
+
+
+@row("BiasGelu", domain=MICROSOFT)
+def _bias_gelu(n: Node) -> Expr:
+    return gelu(n, n.add(n[0], n[1]))
+
+
+@row("FastGelu", domain=MICROSOFT)
+def _fast_gelu(n: Node) -> Expr:
+    bias = n.get(1)
+    return gelu_tanh(n, n[0] if bias is None else n.add(n[0], bias))
+
+
+@row("Dropout")
+def _dropout(n: Node) -> list[Any]:
+    """Inference: the identity, and a mask of what is kept."""
+    training = n.get(2)
+    if training is not None:
+        value = n.known(training)
+        ratio = n.known(n.get(1)) if n.get(1) is not None else None
+        nothing = ratio is not None and not ratio.any()
+        if not nothing and (value is None or value.any()):
+            raise Unsupported("training_mode: expected a constant false, for inference")
+    elif n.opset < 7 and not n.attr("is_test", 0):
+        raise Unsupported("is_test: expected 1, for inference")
+    x = n[0]
+    dtype = "bool" if n.opset >= 10 else n.dtype(x)
+    return [x, n.full(1, n.sizes(x), dtype) if n.wants(1) else None]
+
+
+# -- over an axis ------------------------------------------------------------------------------
+
+
+def _flattened(n: Node, name: str) -> Expr:
+    """Before opset 13: over all axes from one on."""
+    x, rank = n[0], n.rank(n[0])
+    axis = n.axis(int(n.attr("axis", 1)), rank)
+    if axis == rank - 1:
+        return op(name, x, axis=-1)
+    flat = n.reshape(x, [n.product(n.sizes(x)[:axis]), n.product(n.sizes(x)[axis:])])
+    return n.reshape(op(name, flat, axis=-1), n.sizes(x))
+
+
+@row("Softmax")
+def _softmax_flattened(n: Node) -> Expr:
+    return _flattened(n, "nn.softmax")
+
+
+@row("Softmax", since=13)
+def _softmax(n: Node) -> Expr:
+    return n.softmax(n[0], int(n.attr("axis", -1)))
+
+
+@row("LogSoftmax")
+def _log_softmax_flattened(n: Node) -> Expr:
+    return _flattened(n, "nn.log_softmax")
+
+
+@row("LogSoftmax", since=13)
+def _log_softmax(n: Node) -> Expr:
+    return op("nn.log_softmax", n[0], axis=int(n.attr("axis", -1)))
+
+
+@row("Hardmax")
+def _hardmax_flattened(n: Node) -> Expr:
+    x, axis = n[0], n.axis(int(n.attr("axis", 1)), n.rank(n[0]))
+    flat = n.reshape(x, [n.product(n.sizes(x)[:axis]), n.product(n.sizes(x)[axis:])])
+    return n.reshape(_first_largest(n, flat, 1), n.sizes(x))
+
+
+@row("Hardmax", since=13)
+def _hardmax(n: Node) -> Expr:
+    return _first_largest(n, n[0], n.axis(int(n.attr("axis", -1)), n.rank(n[0])))
+
+
+def _first_largest(n: Node, x: Expr, axis: int) -> Expr:
+    """1 at the first of the largest elements of an axis, else 0."""
+    best = op("argmax", x, axis=(axis,), keepdims=True)
+    places = n.along(n.arange(n.size(x, axis), "int32"), axis, n.rank(x))
+    return n.cast(n.equal(places, best), n.dtype(x))
+
+
+__all__ = ["gelu", "gelu_tanh", "hard_sigmoid", "softplus"]

@@ -1,0 +1,240 @@
+"""Rows: attention and rotary embeddings of ONNX's own domain."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from tvm_disc.frontends.calc import Calc, Dim, Expr
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.tensors import dtype_of
+
+LOWEST = -3.4028234663852886e38
+
+
+@dataclass
+class Heads:
+    """Operands of attention, ``[batch, heads, length, width]``; there may be fewer keys' heads."""
+
+    query: Expr
+    key: Expr
+    value: Expr
+
+
+def split_heads(n: Calc, x: Expr, heads: int) -> Expr:
+    """``[batch, length, heads * width]`` as ``[batch, heads, length, width]``."""
+    width = n.dim("floor_divide", n.size(x, 2), heads)
+    return n.transpose(n.reshape(x, [n.size(x, 0), n.size(x, 1), heads, width]), [0, 2, 1, 3])
+
+
+def joined_heads(n: Calc, x: Expr) -> Expr:
+    """The way back."""
+    sizes = n.sizes(x)
+    moved = n.transpose(x, [0, 2, 1, 3])
+    return n.reshape(moved, [sizes[0], sizes[2], n.dim("multiply", sizes[1], sizes[3])])
+
+
+def repeated(n: Calc, x: Expr, times: Dim) -> Expr:
+    """Every head of keys or values for several of queries."""
+    if times == 1:
+        return x
+    b, h, s, d = n.sizes(x)
+    wide = n.broadcast(n.expand(x, 2), [b, h, times, s, d])
+    return n.reshape(wide, [b, n.dim("multiply", h, times), s, d])
+
+
+def causal(n: Calc, rows: Dim, columns: Dim, offset: Any) -> Expr:
+    """Whether a key is not after its query, whose position is its row plus ``offset``."""
+    place = n.add(n.expand(n.arange(rows), 1), offset)
+    return n.less_equal(n.arange(columns), place)
+
+
+def scores(n: Calc, heads: Heads, scale: Any, softcap: float = 0.0) -> Expr:
+    """Scaled products of queries and keys; the scale is a number or an expression."""
+    plain = isinstance(scale, float) and scale == 1
+    query = heads.query if plain else n.mul(heads.query, scale)
+    found = n.matmul(query, n.swapped(heads.key))
+    if softcap:
+        found = n.mul(n.tanh(n.div(found, softcap)), softcap)
+    return found
+
+
+def hidden(n: Calc, found: Expr, seen: Expr) -> Expr:
+    """Scores where a key is seen, the lowest number elsewhere."""
+    return n.where(seen, found, _low(n, found))
+
+
+def weighted(n: Calc, found: Expr, value: Expr) -> Expr:
+    """Values by the softmax of scores."""
+    return n.matmul(n.softmax(found, -1), value)
+
+
+def default_scale(n: Calc, x: Expr, given: Any) -> Any:
+    """What is given, or one by the root of the width of a head: a number if that is known."""
+    width = n.literals(x)[-1]
+    if given:
+        return float(given)
+    if width is not None:
+        return 1 / math.sqrt(width) if width else 1.0
+    root = n.rsqrt(n.scalar(n.size(x, n.rank(x) - 1), "float32"))
+    return n.cast(root, n.dtype(x))
+
+
+# -- attention ---------------------------------------------------------------------------------
+
+
+@row("Attention", since=23)
+def _attention(n: Node) -> list[Any]:
+    """Softmax of products with keys, times values; keys may be hidden by a mask, by what comes
+    after a query, by a window, and by lengths."""
+    flat = n.rank(n[0]) == 3
+    query, key, value = n[0], n[1], n[2]
+    if flat:
+        counts = int(n.required("q_num_heads")), int(n.required("kv_num_heads"))
+        query = split_heads(n, query, counts[0])
+        key, value = (split_heads(n, x, counts[1]) for x in (key, value))
+    past: Dim = 0
+    if n.get(4) is not None:
+        past = n.size(n[4], 2)
+        key, value = (n.concat([p, x], 2) for p, x in ((n[4], key), (n[5], value)))
+    times = n.dim("floor_divide", n.size(query, 1), n.size(key, 1))
+    heads = Heads(query, repeated(n, key, times), repeated(n, value, times))
+    mode, cap = int(n.attr("qk_matmul_output_mode", 0)), float(n.attr("softcap", 0.0))
+    plain = scores(n, heads, default_scale(n, query, n.attr("scale")))
+    found = n.mul(n.tanh(n.div(plain, cap)), cap) if cap else plain
+    shown = [plain, found]
+    seen, bias = _masks(n, found, past)
+    if bias is not None:
+        found = n.add(found, bias)
+    if seen is not None:
+        found = n.where(seen, found, -math.inf if mode == 2 else _low(n, found))
+    shown.append(found)
+    weights = _softmax(n, found)
+    out = n.matmul(weights, heads.value)
+    some = _some(n, seen, bias)
+    if some is not None:
+        out = n.where(some, out, n.like(0, out))
+        weights = n.where(some, weights, n.like(0, weights)) if mode == 3 else weights
+    shown.append(weights)
+    return [joined_heads(n, out) if flat else out, key, value, shown[mode]]
+
+
+def _softmax(n: Node, found: Expr) -> Expr:
+    precision = n.attr("softmax_precision")
+    dtype = n.dtype(found)
+    wide = dtype_of(int(precision)) if precision else dtype
+    return n.cast(n.softmax(n.cast(found, wide), -1), dtype)
+
+
+def _low(n: Calc, found: Expr) -> float:
+    """A number below every score."""
+    return LOWEST if n.dtype(found) in ("float32", "float64", "bfloat16") else -65504.0
+
+
+def _masks(n: Node, found: Expr, past: Dim) -> tuple[Any, Any]:
+    """(which keys are seen, what is added to scores), None where all are, or nothing."""
+    rows, columns = n.size(found, 2), n.size(found, 3)
+    tests: list[Expr] = []
+    bias, lengths = None, n.get(6)
+    if n.get(3) is not None:
+        mask = _widened(n, n[3], found)
+        if n.dtype(mask) == "bool":
+            tests.append(mask)
+        else:
+            bias = mask
+    offset: Any = n.scalar(past)
+    if lengths is not None:
+        wide = n.expand(n.cast(lengths, "int64"), 1, 3)
+        tests.append(n.less(n.arange(columns), wide))
+        offset = n.sub(wide, n.scalar(rows))
+    place = n.add(n.expand(n.arange(rows), 1), offset)
+    if n.attr("is_causal", 0):
+        tests.append(n.less_equal(n.arange(columns), place))
+    left, right = (int(n.attr(f"{side}_window_size", -1)) for side in ("left", "right"))
+    if left >= 0:
+        tests.append(n.less_equal(n.sub(place, n.arange(columns)), left))
+    if right >= 0:
+        tests.append(n.less_equal(n.sub(n.arange(columns), place), right))
+    return reduce(n.logical_and, tests) if tests else None, bias
+
+
+def _widened(n: Node, mask: Expr, found: Expr) -> Expr:
+    """A mask of fewer keys hides the others."""
+    rank, size = n.rank(mask), n.size(found, 3)
+    have, want = n.infer.dims_of(mask)[-1], n.infer.dims_of(found)[3]
+    if n.infer.same(have, want) or n.literals(mask)[-1] == 1:
+        return mask
+    more = n.dim("maximum", n.dim("subtract", size, n.size(mask, rank - 1)), 0)
+    widths: list[tuple[Dim, Dim]] = [(0, 0)] * (rank - 1) + [(0, more)]
+    if n.dtype(mask) == "bool":
+        return n.not_equal(n.pad(n.cast(mask, "int8"), widths, 0), 0)
+    return n.pad(mask, widths, -math.inf)
+
+
+def _some(n: Node, seen: Any, bias: Any) -> Any:
+    """Whether a query sees any key; None where each one does."""
+    if n.get(3) is None and n.get(6) is None:
+        return None
+    tests = [] if seen is None else [seen]
+    if bias is not None:
+        tests.append(n.greater(bias, -math.inf))
+    both = n.cast(reduce(n.logical_and, tests), "int8")
+    return n.not_equal(n.reduce("max", both, [n.rank(both) - 1], True), 0)
+
+
+# -- rotary embeddings -------------------------------------------------------------------------
+
+
+def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
+    """``x[..., length, width]`` turned in the plane of pairs; ``cos`` and ``sin`` broadcast to the
+    first half of as much of the width as they have."""
+    rank = n.rank(x)
+    half = n.size(cos, -1)
+    whole = n.dim("multiply", half, 2)
+    part, rest = n.slice(x, rank - 1, 0, whole), n.slice(x, rank - 1, whole, None)
+    if interleaved:
+        one, other = (n.slice(part, rank - 1, k, whole, 2) for k in range(2))
+    else:
+        one, other = n.slice(part, rank - 1, 0, half), n.slice(part, rank - 1, half, whole)
+    real = n.sub(n.mul(one, cos), n.mul(other, sin))
+    turned = n.add(n.mul(one, sin), n.mul(other, cos))
+    if interleaved:
+        made = n.reshape(n.stack([real, turned], rank), n.sizes(part))
+    else:
+        made = n.concat([real, turned], rank - 1)
+    same = isinstance(whole, int) and n.literals(x)[-1] == whole
+    return made if same else n.concat([made, rest], rank - 1)
+
+
+@row("RotaryEmbedding", since=23)
+def _rotary(n: Node) -> Expr:
+    """Of ``[batch, heads, length, width]``, or of rank 3 with all heads in the last axis."""
+    x, cos, sin, place = n[0], n[1], n[2], n.get(3)
+    flat = n.rank(x) == 3
+    if flat:
+        x = split_heads(n, x, int(n.required("num_heads")))
+    width = int(n.attr("rotary_embedding_dim", 0))
+    if place is not None:
+        cos, sin = (n.take(c, place, 0) for c in (cos, sin))
+    if width:
+        cos, sin = (n.slice(c, 2, 0, width // 2) for c in (cos, sin))
+    cos, sin = (n.expand(c, 1) for c in (cos, sin))
+    made = rotated(n, x, cos, sin, bool(n.attr("interleaved", 0)))
+    return joined_heads(n, made) if flat else made
+
+
+__all__ = [
+    "Heads",
+    "causal",
+    "default_scale",
+    "hidden",
+    "joined_heads",
+    "repeated",
+    "rotated",
+    "scores",
+    "split_heads",
+    "weighted",
+]

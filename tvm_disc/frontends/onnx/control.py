@@ -1,0 +1,207 @@
+"""Rows: branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Dim, Expr, const, op
+from tvm_disc.frontends.loop import Loop, choose, counted
+from tvm_disc.frontends.onnx.graph import SMALL, free_names
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+from tvm_disc.relay import expr as ast
+
+UNROLLED = 8  # turns that are written one after the other
+
+
+def run(n: Node, proto: Any, given: Sequence[Any], reads: Sequence[Any] = ()) -> list[Any]:
+    """The results of a subgraph for its inputs; ``reads`` are names and what stands for them."""
+    graph = n.graph.body()
+    graph.values.update(reads)
+    for value, what in zip(proto.input, given, strict=True):
+        graph.values[value.name] = what
+    found: list[Any] = graph.run(proto)
+    return found
+
+
+def _reads(n: Node, protos: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Expr]]:
+    """What subgraphs read from outside: constants and what is no tensor, and tensors."""
+    plain: dict[str, Any] = {}
+    tensors: dict[str, Expr] = {}
+    for name in dict.fromkeys(name for p in protos for name in free_names(p)):
+        value = n.graph.lookup(name)
+        known = n.known(value) if isinstance(value, Expr) else None
+        if isinstance(value, ast.Constant) or not isinstance(value, Expr):
+            plain[name] = value
+        elif known is not None and known.size <= SMALL:
+            plain[name] = const(known)
+        else:
+            tensors[name] = value
+    return plain, tensors
+
+
+def _tensors(values: Sequence[Any], what: str) -> None:
+    if not all(isinstance(v, Expr) for v in values):
+        raise Unsupported(f"a sequence or an optional that {what} gives at run time")
+
+
+@row("If")
+def _if(n: Node) -> Any:
+    """A condition that is known leaves one branch, which may give anything."""
+    cond = n.reshape(n[0], [])
+    branches = [n.required("then_branch"), n.required("else_branch")]
+    known = n.known(cond)
+    if known is not None:
+        return run(n, branches[0 if known.item() else 1], ())
+    plain, tensors = _reads(n, branches)
+
+    def branch(proto: Any) -> Any:
+        def make(params: list[Expr]) -> list[Expr]:
+            inside = [*plain.items(), *zip(tensors, params, strict=True)]
+            results = run(n, proto, (), inside)
+            _tensors(results, "a branch")
+            return results
+
+        return make
+
+    return choose(n, cond, list(tensors.values()), *map(branch, branches))
+
+
+# -- loops -------------------------------------------------------------------------------------
+
+
+@row("Loop")
+def _loop(n: Node) -> list[Any]:
+    body, state = n.required("body"), list(n.inputs[2:])
+    most, cond = n.get(0), n.get(1)
+    limit = n.known(most) if most is not None else None
+    first = n.known(cond) if cond is not None else None
+    certain = cond is None or (first is not None and bool(first.item()))
+    if limit is not None and certain and 0 < int(limit.item()) <= UNROLLED:
+        found = _unrolled(n, body, int(limit.item()), state)
+        if found is not None:
+            return found
+    _tensors(state, "a loop")
+    end = const((1 << 63) - 1) if most is None else n.reshape(n.cast(most, "int64"), [])
+    go_on = const(True) if cond is None else n.reshape(cond, [])
+    return _while(n, body, end, go_on, state)
+
+
+def _unrolled(n: Node, body: Any, times: int, state: list[Any]) -> list[Any] | None:
+    """The turns one after the other; None where one may be the last."""
+    rows: list[list[Expr]] = []
+    for t in range(times):
+        cond, *new = run(n, body, [const(t, "int64"), const(True), *state])
+        more = n.known(cond)
+        if more is None or not more.item():
+            return None
+        state = new[: len(state)]
+        rows.append(new[len(state) :])
+    return [*state, *(n.stack(list(r), 0) for r in zip(*rows, strict=True))]
+
+
+def _while(n: Node, body: Any, end: Expr, first: Expr, state: list[Expr]) -> list[Expr]:
+    """The state of the loop: the turn, whether to go on, and the body's own."""
+    plain, tensors = _reads(n, [body])
+    loop = Loop(n, [end, *tensors.values()], [const(0, "int64"), first, *state])
+
+    def more(fixed: list[Expr], now: list[Expr]) -> Expr:
+        return n.logical_and(n.less(now[0], fixed[0]), now[1])
+
+    def turn(fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        inside = [*plain.items(), *zip(tensors, fixed[1:], strict=True)]
+        results = run(n, body, now, inside)
+        _tensors(results, "a loop")
+        cond, *new = results
+        new[len(state) :] = [
+            _declared(n, x, v)
+            for x, v in zip(new[len(state) :], body.output[1 + len(state) :], strict=True)
+        ]
+        kept = [n.add(now[0], 1), n.reshape(cond, []), *new[: len(state)]]
+        return kept, new[len(state) :]
+
+    last, rows = loop.run(more, turn)
+    return [*last[2:], *rows]
+
+
+def _declared(n: Node, x: Expr, value: Any) -> Expr:
+    """A row under the shape that the body says it has, where nothing else is known of it."""
+    dims = [d.dim_value for d in value.type.tensor_type.shape.dim if d.HasField("dim_value")]
+    known = len(dims) == n.rank(x) and None in n.literals(x)
+    return n.reshape(x, dims) if known else x
+
+
+# -- scans -------------------------------------------------------------------------------------
+
+
+@row("Scan", since=8, until=8)
+def _scan_batched(n: Node) -> list[Any]:
+    """Every batch entry is a scan of its own."""
+    body, many = n.required("body"), int(n.required("num_scan_inputs"))
+    if n.get(0) is not None:
+        raise Unsupported("sequence_lens; convert the model to opset 9")
+    given = n.inputs[1:]
+    _tensors(given, "a scan")
+    batch = n.literals(given[0])[0]
+    if batch is None or batch < 1:
+        raise Unsupported("a batch that is not known at compile time; convert it to opset 9")
+    backwards = list(n.attr("directions") or [0] * many)
+    found = []
+    for b in range(batch):
+        each = [n.pick(x, 0, b) for x in given]
+        items = [
+            op("reverse", x, axis=0) if back else x
+            for x, back in zip(each[len(each) - many :], backwards, strict=True)
+        ]
+        last, rows = _turns(n, body, n.size(items[0], 0), each[: len(each) - many], items)
+        found.append([*last, *rows])
+    return [n.stack(list(r), 0) for r in zip(*found, strict=True)]
+
+
+@row("Scan", since=9)
+def _scan(n: Node) -> list[Any]:
+    body, many = n.required("body"), int(n.required("num_scan_inputs"))
+    _tensors(n.inputs, "a scan")
+    state, inputs = n.inputs[: len(n) - many], n.inputs[len(n) - many :]
+    backwards = list(n.attr("scan_input_directions") or [0] * many)
+    axes = list(n.attr("scan_input_axes") or [0] * many)
+    items = []
+    for x, axis, back in zip(inputs, axes, backwards, strict=True):
+        axis = n.axis(int(axis), n.rank(x))
+        x = n.transpose(x, [axis, *(a for a in range(n.rank(x)) if a != axis)])
+        items.append(op("reverse", x, axis=0) if back else x)
+    last, rows = _turns(n, body, n.size(items[0], 0), list(state), items)
+    ends = list(n.attr("scan_output_directions") or [0] * len(rows))
+    places = list(n.attr("scan_output_axes") or [0] * len(rows))
+    shown = []
+    for x, axis, back in zip(rows, places, ends, strict=True):
+        x, rank = op("reverse", x, axis=0) if back else x, n.rank(x)
+        axis, order = n.axis(int(axis), rank), list(range(1, rank))
+        shown.append(n.transpose(x, [*order[:axis], 0, *order[axis:]]))
+    return [*last, *shown]
+
+
+def _turns(
+    n: Node, body: Any, times: Dim, state: list[Expr], items: list[Expr]
+) -> tuple[list[Expr], list[Expr]]:
+    """(the last state, the rows of every turn) of a scan over the first axes of ``items``."""
+    if isinstance(times, int) and 0 < times <= UNROLLED:
+        rows = []
+        for t in range(times):
+            made = run(n, body, [*state, *(n.pick(x, 0, t) for x in items)])
+            state = made[: len(state)]
+            rows.append(made[len(state) :])
+        return state, [n.stack(list(r), 0) for r in zip(*rows, strict=True)]
+    plain, tensors = _reads(n, [body])
+    count = len(state)
+
+    def turn(t: Expr, fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        inside = [*plain.items(), *zip(tensors, fixed[len(items) :], strict=True)]
+        read = [n.take(x, t, 0) for x in fixed[: len(items)]]
+        made = run(n, body, [*now, *read], inside)
+        return made[:count], made[count:]
+
+    last, found = counted(n, times, [*items, *tensors.values()], state, turn)
+    return last, [n.reshape(x, [times, *n.sizes(x)[1:]]) for x in found]

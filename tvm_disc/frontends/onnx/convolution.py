@@ -1,0 +1,241 @@
+"""Rows: convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Calc, Dim, Expr, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.slices import padded
+from tvm_disc.frontends.onnx.table import row
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a window moves over the spatial axes.
+
+    Attributes:
+        kernel: its size.
+        before, after: borders; with ``auto_pad`` they may depend on dims.
+    """
+
+    kernel: list[Dim]
+    strides: list[int]
+    dilations: list[int]
+    before: list[Dim]
+    after: list[Dim]
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all borders are numbers that are not negative."""
+        return all(isinstance(p, int) and p >= 0 for p in (*self.before, *self.after))
+
+    @property
+    def padding(self) -> tuple[Any, ...]:
+        """As Relay has it."""
+        return (*self.before, *self.after)
+
+
+def window_of(n: Node, x: Expr, kernel: Sequence[Dim]) -> Window:
+    """Kernel, strides, dilations and borders of a node.
+
+    Raises:
+        Unsupported: a value of auto_pad that does not exist.
+    """
+    rank = len(kernel)
+    strides = [int(s) for s in n.attr("strides") or [1] * rank]
+    dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
+    how = str(n.attr("auto_pad", "NOTSET"))
+    if how in ("SAME_UPPER", "SAME_LOWER"):
+        pairs = [
+            _same(n, n.size(x, 2 + k), reach(n, kernel[k], dilations[k]), strides[k], how)
+            for k in range(rank)
+        ]
+        before, after = [p[0] for p in pairs], [p[1] for p in pairs]
+    elif how in ("NOTSET", "VALID", ""):
+        pads = [0] * 2 * rank if how == "VALID" else list(n.attr("pads") or [0] * 2 * rank)
+        before, after = [int(p) for p in pads[:rank]], [int(p) for p in pads[rank:]]
+    else:
+        raise Unsupported(f"auto_pad: {how!r}")
+    return Window(list(kernel), strides, dilations, before, after)
+
+
+def reach(n: Calc, kernel: Dim, dilation: int) -> Dim:
+    """How many elements a window spans."""
+    return n.dim("add", n.dim("multiply", n.dim("subtract", kernel, 1), dilation), 1)
+
+
+def _same(n: Calc, size: Dim, span: Dim, stride: int, how: str) -> tuple[Dim, Dim]:
+    """Borders that make as many windows as there are strides in an axis."""
+    if stride == 1:
+        total = n.dim("subtract", span, 1)
+    else:
+        count = n.dim("floor_divide", n.dim("add", size, stride - 1), stride)
+        covered = n.dim("add", n.dim("multiply", n.dim("subtract", count, 1), stride), span)
+        total = n.dim("maximum", n.dim("subtract", covered, size), 0)
+    half = n.dim("floor_divide", total, 2)
+    rest = n.dim("subtract", total, half)
+    return (half, rest) if how == "SAME_UPPER" else (rest, half)
+
+
+def bordered(n: Calc, x: Expr, window: Window, fill: Any) -> Expr:
+    """``x`` with the borders of a window."""
+    pads: list[Dim] = [0, 0, *window.before, 0, 0, *window.after]
+    return padded(n, x, pads, fill, "constant")
+
+
+def kernel_of(n: Node, weight: Expr) -> list[Dim]:
+    """The size of the kernel, from an attribute or from the weights."""
+    given = n.attr("kernel_shape")
+    return [int(k) for k in given] if given else n.sizes(weight)[2:]
+
+
+def spatial(n: Calc, x: Expr) -> int:
+    """The number of spatial axes.
+
+    Raises:
+        Unsupported: there are other than 1 to 3.
+    """
+    rank = n.rank(x) - 2
+    if not 1 <= rank <= 3:
+        raise Unsupported(f"an input of rank {rank + 2}: expected 3, 4 or 5")
+    return rank
+
+
+@row("Conv")
+def _conv(n: Node) -> Expr:
+    made = convolved(n, n[0], n[1], "nn.conv{}d")
+    return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
+
+
+def convolved(n: Node, x: Expr, w: Expr, name: str, *more: Expr, **attrs: Any) -> Expr:
+    """A convolution by the attributes of a node."""
+    rank = spatial(n, x)
+    window = window_of(n, x, kernel_of(n, w))
+    padding = window.padding
+    if not window.is_fixed:
+        x, padding = bordered(n, x, window, 0), (0,) * 2 * rank
+    return op(
+        name.format(rank),
+        x,
+        w,
+        *more,
+        strides=tuple(window.strides),
+        padding=padding,
+        dilation=tuple(window.dilations),
+        groups=int(n.attr("group", 1)),
+        **attrs,
+    )
+
+
+@row("ConvTranspose")
+def _conv_transpose(n: Node) -> Expr:
+    made = _transposed(n, n[0], n[1])
+    return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
+
+
+def _transposed(n: Node, x: Expr, w: Expr) -> Expr:
+    """The adjoint; where the wanted size depends on dims, the whole of it is cut."""
+    rank, kernel = spatial(n, x), kernel_of(n, w)
+    strides = [int(s) for s in n.attr("strides") or [1] * rank]
+    dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
+    more = [int(p) for p in n.attr("output_padding") or [0] * rank]
+    spans = [reach(n, k, d) for k, d in zip(kernel, dilations, strict=True)]
+    before, after = _cut_borders(n, x, strides, spans, more)
+    fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after))
+    padding = (*before, *after) if fixed else (0,) * 2 * rank
+    # Relay's own adds at most as much as a stride; what is beyond it are zeros.
+    added = [m if m < s or not fixed else 0 for m, s in zip(more, strides, strict=True)]
+    made: Expr = op(
+        f"nn.conv{rank}d_transpose",
+        x,
+        w,
+        strides=tuple(strides),
+        padding=padding,
+        dilation=tuple(dilations),
+        groups=int(n.attr("group", 1)),
+        output_padding=tuple(more if fixed else added),
+    )
+    if fixed:
+        return made
+    widths = [n.dim("subtract", 0, p) for p in (*before, *after)]
+    return _resized(n, made, widths[:rank], widths[rank:])
+
+
+def _cut_borders(
+    n: Node, x: Expr, strides: Sequence[int], spans: Sequence[Dim], more: Sequence[int]
+) -> tuple[list[Dim], list[Dim]]:
+    """What is cut off before and after."""
+    rank = len(strides)
+    how, wanted = str(n.attr("auto_pad", "NOTSET")), n.attr("output_shape")
+    if not wanted and how in ("NOTSET", "VALID", ""):
+        pads: list[Dim] = [int(p) for p in n.attr("pads") or [0] * 2 * rank]
+        if how == "VALID":
+            pads = [0 for _ in pads]
+        return pads[:rank], pads[rank:]
+    before: list[Dim] = []
+    after: list[Dim] = []
+    for k in range(rank):
+        size = n.size(x, 2 + k)
+        full = n.dim("add", n.dim("multiply", n.dim("subtract", size, 1), strides[k]), spans[k])
+        full = n.dim("add", full, more[k])
+        want = int(wanted[-rank:][k]) if wanted else n.dim("multiply", size, strides[k])
+        total = n.dim("subtract", full, want)
+        if not wanted:
+            total = n.dim("add", n.dim("subtract", spans[k], strides[k]), more[k])
+            total = n.dim("maximum", total, 0)
+        half = n.dim("floor_divide", total, 2)
+        rest = n.dim("subtract", total, half)
+        pair = (half, rest) if how == "SAME_UPPER" else (rest, half)
+        before.append(pair[0])
+        after.append(pair[1])
+    return before, after
+
+
+def _resized(n: Calc, x: Expr, before: Sequence[Dim], after: Sequence[Dim]) -> Expr:
+    """Borders along spatial axes, of which negative ones cut; their signs may be unknown."""
+    for k, (low, high) in enumerate(zip(before, after, strict=True)):
+        axis = 2 + k
+        first = n.dim("maximum", n.dim("subtract", 0, low), 0)
+        end = n.dim("add", n.size(x, axis), n.dim("minimum", high, 0))
+        x = n.slice(x, axis, first, end)
+        wide: list[Any] = [(0, 0)] * n.rank(x)
+        wide[axis] = (n.dim("maximum", low, 0), n.dim("maximum", high, 0))
+        x = n.pad(x, wide, 0)
+    return x
+
+
+@row("ConvInteger")
+def _conv_integer(n: Node) -> Expr:
+    return integer_conv(n, n[0], n[1], n.get(2), n.get(3))
+
+
+def integer_conv(n: Node, x: Expr, w: Expr, x_zero: Any, w_zero: Any) -> Expr:
+    """A convolution of bytes, less their zero points, in int32."""
+    zero = n.cast(n.reshape(x_zero, []), "int32") if x_zero is not None else n.scalar(0, "int32")
+    other = n.scalar(0, "int32")
+    if w_zero is not None:
+        flat = n.literals(w_zero) == [] or n.literals(w_zero) == [1]
+        other = n.cast(n.reshape(w_zero, []) if flat else w_zero, "int32")
+    if spatial(n, x) == 2 and n.known(zero) is not None and n.known(other) is not None:
+        one = n.scalar(1, "float32")
+        return convolved(n, x, w, "qnn.conv{}d", zero, other, one, one, out_dtype="int32")
+    x = n.sub(n.cast(x, "int32"), zero)
+    other = n.along(other, 0, n.rank(w)) if n.rank(other) else other
+    w = n.sub(n.cast(w, "int32"), other)
+    return convolved(n, x, w, "nn.conv{}d", out_dtype="int32")
+
+
+__all__ = [
+    "Window",
+    "bordered",
+    "convolved",
+    "integer_conv",
+    "kernel_of",
+    "reach",
+    "spatial",
+    "window_of",
+]

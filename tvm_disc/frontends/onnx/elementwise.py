@@ -1,0 +1,260 @@
+"""Rows: arithmetic, comparison, logic, bits, casts."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.frontends.calc import Expr, const, greatest_of, is_float, least_of, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import Convert, add, row
+from tvm_disc.frontends.onnx.tensors import dtype_of
+
+_UNARY = {
+    "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "BitwiseNot": "bitwise_not",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "IsNaN": "isnan",
+    "Log": "log",
+    "Neg": "negative",
+    "Not": "logical_not",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Sqrt": "sqrt",
+    "Tan": "tan",
+}
+_BINARY = {
+    "Add": "add",
+    "And": "logical_and",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "Equal": "equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Mul": "multiply",
+    "Or": "logical_or",
+    "Sub": "subtract",
+    "Xor": "logical_xor",
+}
+_HALVES = ("float16", "bfloat16")
+
+
+def _unary(name: str) -> Convert:
+    return lambda n: op(name, n[0])
+
+
+def _binary(name: str) -> Convert:
+    return lambda n: op(name, *operands(n))
+
+
+def operands(n: Node) -> tuple[Expr, Expr]:
+    """Both operands; before opset 7 the second may lie along axes that an attribute names."""
+    a, b = n[0], n[1]
+    if n.opset < 7 and n.attr("broadcast", 0) and n.attr("axis") is not None:
+        missing = n.rank(a) - n.axis(int(n.attr("axis")), n.rank(a)) - n.rank(b)
+        b = n.expand(b, n.rank(b), missing) if missing else b
+    return a, b
+
+
+for _name, _relay in _UNARY.items():
+    add(_name, _unary(_relay))
+for _name, _relay in _BINARY.items():
+    add(_name, _binary(_relay))
+
+
+@row("Div")
+def _div(n: Node) -> Expr:
+    """Integers are divided towards zero."""
+    a, b = operands(n)
+    return op("divide" if is_float(n.dtype(a)) else "trunc_divide", a, b)
+
+
+@row("Mod")
+def _mod(n: Node) -> Expr:
+    a, b = n[0], n[1]
+    floats = is_float(n.dtype(a))
+    if not floats:
+        return op("trunc_mod" if n.attr("fmod", 0) else "floor_mod", a, b)
+    # A finite number has nothing of an infinite one.
+    whole = n.logical_and(op("isinf", b), op("isfinite", a))
+    rest = n.where(whole, a, op("trunc_mod", a, b))
+    if n.attr("fmod", 0):
+        return rest
+    other = n.logical_and(n.not_equal(rest, 0), _other_sign(n, rest, b))
+    return n.where(other, n.add(rest, b), rest)
+
+
+def _other_sign(n: Node, a: Expr, b: Expr) -> Expr:
+    return op("not_equal", n.less(a, 0), n.less(b, 0))
+
+
+@row("Pow")
+def _pow(n: Node) -> Expr:
+    """The result has the type of the base; a whole power of a few is a product."""
+    base, exponent = operands(n)
+    power = n.known(exponent)
+    if power is not None and power.size == 1 and n.rank(exponent) <= n.rank(base):
+        value = float(power.reshape(-1)[0])
+        if value in (1.0, 2.0, 3.0):
+            return reduce(n.mul, [base] * int(value))
+        if value == 0.5 and is_float(n.dtype(base)):
+            return n.sqrt(base)
+    dtype = n.dtype(base)
+    if is_float(dtype):
+        return n.power(base, n.cast(exponent, dtype))
+    if is_float(n.dtype(exponent)):
+        wide = n.power(n.cast(base, n.dtype(exponent)), exponent)
+        return n.cast(wide, dtype)
+    if dtype in ("int32", "int64"):
+        return n.cast(
+            _whole(n, n.power(n.cast(base, "float64"), n.cast(exponent, "float64"))), dtype
+        )
+    return n.power(base, n.cast(exponent, dtype))
+
+
+def _whole(n: Node, x: Expr) -> Expr:
+    """The nearest whole number: a power of integers by logarithms is not exact."""
+    return op("round", x)
+
+
+@row("Reciprocal")
+def _reciprocal(n: Node) -> Expr:
+    return n.div(1, n[0])
+
+
+@row("Round")
+def _round(n: Node) -> Expr:
+    return n.round_even(n[0])
+
+
+@row("Identity")
+def _identity(n: Node) -> Any:
+    return n.inputs[0]
+
+
+@row("IsInf")
+def _isinf(n: Node) -> Expr:
+    x = n[0]
+    above, below = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
+    found = op("isinf", x)
+    if above and below:
+        return found
+    if not above and not below:
+        return n.logical_and(found, op("isnan", x))
+    return n.logical_and(found, n.greater(x, 0) if above else n.less(x, 0))
+
+
+def _variadic(name: str) -> Convert:
+    def convert(n: Node) -> Expr:
+        return reduce(lambda a, b: op(name, a, b), [n[k] for k in range(len(n))])
+
+    return convert
+
+
+add("Sum", _variadic("add"))
+
+
+def _extreme(name: str) -> Convert:
+    """No number wins over every number."""
+    return _variadic(name)
+
+
+add("Max", _extreme("maximum"))
+add("Min", _extreme("minimum"))
+
+
+@row("Mean")
+def _mean(n: Node) -> Expr:
+    total = _variadic("add")(n)
+    return n.div(total, len(n)) if len(n) > 1 else total
+
+
+@row("BitShift")
+def _bit_shift(n: Node) -> Expr:
+    """Shifts by as many bits as there are, or more, leave the sign, and to the left nothing."""
+    left = n.required("direction") == "LEFT"
+    x, by = n[0], n[1]
+    bits = np.iinfo(n.dtype(x)).bits
+    moved = op("left_shift" if left else "right_shift", x, n.minimum(by, bits - 1))
+    signed = n.dtype(x).startswith("int") and not left
+    return moved if signed else n.where(n.less(by, bits), moved, 0)
+
+
+@row("Where")
+def _where(n: Node) -> Expr:
+    return n.where(n[0], n[1], n[2])
+
+
+# -- limits ------------------------------------------------------------------------------------
+
+
+@row("Clip")
+def _clip_by_attributes(n: Node) -> Expr:
+    x = n[0]
+    low, high = n.attr("min"), n.attr("max")
+    x = x if low is None else n.maximum(x, low)
+    return x if high is None else n.minimum(x, high)
+
+
+@row("Clip", since=11)
+def _clip(n: Node) -> Expr:
+    x = n[0]
+    low, high = n.get(1), n.get(2)
+    x = x if low is None else n.maximum(x, n.reshape(low, []))
+    return x if high is None else n.minimum(x, n.reshape(high, []))
+
+
+# -- casts -------------------------------------------------------------------------------------
+
+
+@row("Cast")
+def _cast(n: Node) -> Expr:
+    to = n.required("to")
+    return cast_to(n, n[0], dtype_of(int(to)) if not isinstance(to, str) else to.lower())
+
+
+@row("CastLike")
+def _cast_like(n: Node) -> Expr:
+    return cast_to(n, n[0], n.dtype(n[1]))
+
+
+def cast_to(n: Node, x: Expr, dtype: str) -> Expr:
+    """A cast as ONNX has it: to bool is whether it is not zero."""
+    if dtype == "bool" and n.dtype(x) != "bool":
+        known = n.known(x)
+        if known is not None and known.size <= 64:
+            return const(known != 0)
+        return n.not_equal(x, 0)
+    return n.cast(x, dtype)
+
+
+@row("BitCast")
+def _bit_cast(n: Node) -> Expr:
+    dtype = dtype_of(int(n.required("to")))
+    if np.dtype(dtype).itemsize != np.dtype(n.dtype(n[0])).itemsize:
+        raise TypeMismatch(f"from {n.dtype(n[0])} to {dtype}: expected types of one width")
+    x = n.cast(n[0], "uint8") if n.dtype(n[0]) == "bool" else n[0]
+    if dtype == "bool":
+        return n.not_equal(x, 0)
+    return x if dtype == n.dtype(x) else op("reinterpret", x, dtype=dtype)
+
+
+__all__ = ["cast_to", "greatest_of", "least_of", "operands"]

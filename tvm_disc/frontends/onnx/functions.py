@@ -1,0 +1,81 @@
+"""Operators that are functions of other operators: the model's own, and those that ONNX defines
+by a body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.frontends.onnx.table import normal
+
+
+def schema_of(domain: str, name: str, opset: int) -> Any:
+    """What ONNX says of an operator, None where it knows none."""
+    import onnx
+
+    try:
+        return onnx.defs.get_schema(name, opset, normal(domain))
+    except onnx.defs.SchemaError:
+        return None
+
+
+def has_body(schema: Any) -> bool:
+    """Whether ONNX defines an operator by others."""
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def body_of(schema: Any, proto: Any, types: list[Any], opset: int) -> Any:
+    """The FunctionProto of a node; that of some operators depends on the types of its inputs."""
+    import onnx
+
+    if schema.has_context_dependent_function:
+        raw = schema.get_context_dependent_function(
+            proto.SerializeToString(), [t.SerializeToString() for t in types]
+        )
+        return onnx.FunctionProto.FromString(raw) if raw else None
+    versions = [v for v in schema.function_opset_versions if v <= opset]
+    raw = schema.get_function_with_opset_version(max(versions, default=schema.since_version))
+    return onnx.FunctionProto.FromString(raw) if raw else None
+
+
+def type_proto(dtype_code: int, dims: list[int | None]) -> Any:
+    """The TypeProto of a tensor."""
+    import onnx
+
+    return onnx.helper.make_tensor_type_proto(dtype_code, dims)
+
+
+def instantiated(proto: Any, attrs: dict[str, Any]) -> Any:
+    """A node of a function's body with the attributes of the call in place of references.
+
+    ``attrs`` are AttributeProtos by name.
+    """
+    if not any(a.ref_attr_name or a.g.node or a.graphs for a in proto.attribute):
+        return proto
+    made = type(proto)()
+    made.CopyFrom(proto)
+    del made.attribute[:]
+    for a in proto.attribute:
+        if not a.ref_attr_name:
+            copy = made.attribute.add()
+            copy.CopyFrom(a)
+            for inner in (copy.g, *copy.graphs):
+                _instantiate_graph(inner, attrs)
+        elif a.ref_attr_name in attrs:
+            copy = made.attribute.add()
+            copy.CopyFrom(attrs[a.ref_attr_name])
+            copy.name = a.name
+    return made
+
+
+def _instantiate_graph(graph: Any, attrs: dict[str, Any]) -> None:
+    nodes = [instantiated(n, attrs) for n in graph.node]
+    kept = []
+    for n in nodes:
+        copy = type(n)()
+        copy.CopyFrom(n)
+        kept.append(copy)
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+__all__ = ["body_of", "has_body", "instantiated", "schema_of", "type_proto"]

@@ -1,0 +1,93 @@
+"""Rows: random numbers, each a hash of its position and of the seed.
+
+A node gives the same numbers in every call, as one with a seed does in ONNX; the numbers depend on
+the seed, or on the name of the node where there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from tvm_disc.frontends.calc import Dim, Expr, const, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.tensors import dtype_of
+
+U32 = "uint32"
+_STEPS = ((16, 0x21F0AAAD), (15, 0x735A2D97))  # of a hash with little bias
+
+
+def uniform(n: Node, dims: Sequence[Dim], stream: int = 0) -> Expr:
+    """Numbers from 0 up to 1, as float32."""
+    seed = n.attr("seed")
+    text = f"{n.name}" if seed is None else f"{float(seed)!r}"
+    start = crc32(f"{text}/{stream}".encode())
+    x: Expr = n.cast(n.arange(n.product(dims)), U32)
+    x = n.mul(n.add(x, const(start, U32)), const(0x9E3779B9, U32))
+    for shift, factor in _STEPS:
+        x = n.mul(_mixed(n, x, shift), const(factor, U32))
+    x = op("right_shift", _mixed(n, x, 15), const(8, U32))
+    unit = n.mul(n.cast(n.cast(x, "int32"), "float32"), 2.0**-24)
+    return n.reshape(unit, dims)
+
+
+def _mixed(n: Node, x: Expr, shift: int) -> Expr:
+    return op("bitwise_xor", x, op("right_shift", x, const(shift, U32)))
+
+
+def normal(n: Node, dims: Sequence[Dim]) -> Expr:
+    """Numbers of mean 0 and variance 1, by the transform of Box and Muller."""
+    first, second = (uniform(n, dims, k) for k in range(2))
+    radius = n.sqrt(n.mul(n.log(n.sub(1.0, first)), -2.0))
+    return n.mul(radius, op("cos", n.mul(second, 2 * math.pi)))
+
+
+def _dtype(n: Node, like: Any) -> str:
+    given = n.attr("dtype")
+    if given:
+        return dtype_of(int(given))
+    return "float32" if like is None else n.dtype(like)
+
+
+def _where(n: Node) -> tuple[list[Dim], str]:
+    """The shape and the element type of the result."""
+    if n.op.endswith("Like"):
+        return n.sizes(n[0]), _dtype(n, n[0])
+    return [int(d) for d in n.required("shape")], _dtype(n, None)
+
+
+@row("RandomUniform", "RandomUniformLike")
+def _uniform(n: Node) -> Expr:
+    dims, dtype = _where(n)
+    low, high = float(n.attr("low", 0.0)), float(n.attr("high", 1.0))
+    return n.cast(n.add(n.mul(uniform(n, dims), high - low), low), dtype)
+
+
+@row("RandomNormal", "RandomNormalLike")
+def _normal(n: Node) -> Expr:
+    dims, dtype = _where(n)
+    mean, scale = float(n.attr("mean", 0.0)), float(n.attr("scale", 1.0))
+    return n.cast(n.add(n.mul(normal(n, dims), scale), mean), dtype)
+
+
+@row("Bernoulli")
+def _bernoulli(n: Node) -> Expr:
+    chance = n.cast(n[0], "float32")
+    return n.cast(n.less(uniform(n, n.sizes(n[0])), chance), _dtype(n, n[0]))
+
+
+@row("Multinomial")
+def _multinomial(n: Node) -> Expr:
+    """Class k where a number lies between the running chances before and after it."""
+    dtype = dtype_of(int(n.attr("dtype", 6)))
+    chances = n.softmax(n.cast(n[0], "float32"), 1)
+    bounds = op("cumsum", chances, axis=1, dtype="float32")
+    count = int(n.attr("sample_size", 1))
+    drawn = uniform(n, [n.size(n[0], 0), count])
+    below = n.less_equal(n.expand(bounds, 1), n.expand(drawn, 2))
+    found = n.reduce("sum", n.cast(below, "int64"), [2])
+    last = n.sub(n.scalar(n.size(n[0], 1)), 1)
+    return n.cast(n.minimum(found, last), dtype)

@@ -1,0 +1,296 @@
+"""The walk over an ONNX graph: every node becomes Relay expressions of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tvm_disc.errors import DiscError, Unsupported
+from tvm_disc.frontends.calc import Expr, placed
+from tvm_disc.frontends.onnx import functions
+from tvm_disc.frontends.onnx.node import Node, attributes, name_of, title
+from tvm_disc.frontends.onnx.table import find, normal
+from tvm_disc.frontends.onnx.tensors import Lazy, array_of, dense_of
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay import types as rt
+from tvm_disc.relay.infer import Inference
+
+SMALL = 64  # elements of a result that is kept as a constant
+
+
+@dataclass
+class Model:
+    """What every graph of a model shares.
+
+    Attributes:
+        folder: where files of weights lie.
+        functions: the model's own, by domain, name and overload.
+    """
+
+    infer: Inference
+    folder: str = ""
+    functions: Mapping[tuple[str, str, str], Any] = field(default_factory=dict)
+
+
+class Graph:
+    """Values by name, in a graph or in a function's body.
+
+    Attributes:
+        opsets: the version of each domain.
+        outer: the graph around a branch or a loop's body.
+    """
+
+    def __init__(self, model: Model, opsets: Mapping[str, int], outer: Graph | None = None) -> None:
+        self.model, self.opsets, self.outer = model, opsets, outer
+        self.infer = model.infer
+        self.values: dict[str, Any] = {}
+        self.ranks: dict[str, int] = {}  # of results, as far as the model says
+        self.references: dict[str, Any] = {}  # attributes of a function's call, as protos
+
+    # -- values --------------------------------------------------------------------------------
+
+    def lookup(self, name: str) -> Any:
+        """A value by its name, None for no name.
+
+        Raises:
+            Unsupported: there is none.
+        """
+        if not name:
+            return None
+        if name in self.values:
+            found = self.values[name]
+            if isinstance(found, Lazy):
+                found = self.values[name] = found()
+            return found
+        if self.outer is None:
+            raise Unsupported(f"nothing before it makes {name!r}")
+        found = self.values[name] = self.outer.lookup(name)
+        return found
+
+    def body(self) -> Graph:
+        """A graph inside of this one."""
+        made = Graph(self.model, self.opsets, self)
+        made.references = self.references
+        return made
+
+    # -- graphs --------------------------------------------------------------------------------
+
+    def run(self, proto: Any) -> list[Any]:
+        """The results of a graph whose inputs are among the values."""
+        folder = self.model.folder
+        for t in proto.initializer:
+            self.values[t.name] = Lazy(partial(_constant, array_of, t, folder))
+        for s in proto.sparse_initializer:
+            self.values[s.values.name] = Lazy(partial(_constant, dense_of, s, folder))
+        for value in (*proto.value_info, *proto.output):
+            if value.type.tensor_type.HasField("shape"):
+                self.ranks[value.name] = len(value.type.tensor_type.shape.dim)
+        for node in proto.node:
+            self.node(node)
+        return [self.lookup(v.name) for v in proto.output]
+
+    def node(self, proto: Any) -> None:
+        """Convert a node; its results become values.
+
+        Raises:
+            DiscError: with the operator and the name of the node.
+        """
+        proto = functions.instantiated(proto, self.references)
+        with placed(title(proto)):
+            try:
+                results = self._results(proto)
+                self._keep(proto, results)
+            except DiscError as error:
+                raise _located(error, proto) from error
+            except RecursionError:
+                raise
+            except Exception as error:  # a model is data: it may hold anything
+                what = f"{type(error).__name__}: {str(error)[:400]}"
+                raise Unsupported(f"ONNX {title(proto)}: {what}") from error
+
+    def _results(self, proto: Any) -> Any:
+        domain = normal(proto.domain)
+        own = self._own_function(proto)
+        if own is not None:
+            return self._call(own, proto, self._opsets_of(own))
+        opset = self.opset(domain)
+        row = find(domain, proto.op_type, opset)
+        inputs = [self.lookup(name) for name in proto.input]
+        if row is not None:
+            node = Node(self.infer, proto, inputs, attributes(proto), opset, self)
+            return row.convert(node)
+        schema = functions.schema_of(domain, proto.op_type, opset)
+        if not functions.has_body(schema):
+            raise Unsupported(f"no rule for it in opset {opset} of domain {domain or 'ai.onnx'!r}")
+        types = [self._type_proto(x) for x in inputs]
+        body = functions.body_of(schema, proto, types, opset)
+        if body is None:
+            raise Unsupported("ONNX defines no body for inputs of these types")
+        return self._call(body, proto, self._opsets_of(body), schema)
+
+    def opset(self, domain: str) -> int:
+        """The version of a domain's operators."""
+        return self.opsets.get(normal(domain), 1)
+
+    def _own_function(self, proto: Any) -> Any:
+        overload = getattr(proto, "overload", "")
+        return self.model.functions.get((normal(proto.domain), proto.op_type, overload))
+
+    def _opsets_of(self, function: Any) -> dict[str, int]:
+        return {**self.opsets, **{normal(o.domain): o.version for o in function.opset_import}}
+
+    def _call(
+        self, function: Any, proto: Any, opsets: Mapping[str, int], schema: Any = None
+    ) -> list[Any]:
+        """The results of a function's body for the inputs and attributes of a call."""
+        inner = Graph(self.model, opsets)
+        given = [self.lookup(name) for name in proto.input]
+        given += [None] * (len(function.input) - len(given))
+        inner.values = dict(zip(function.input, given, strict=False))
+        inner.references = _references(function, proto, schema)
+        for node in function.node:
+            inner.node(node)
+        wanted = [o for o in proto.output if o]
+        many = len(proto.output) if wanted else 0
+        pairs = zip(function.output[:many], proto.output, strict=False)
+        return [inner.lookup(name) if outer else None for name, outer in pairs]
+
+    def _type_proto(self, x: Any) -> Any:
+        from onnx.helper import np_dtype_to_tensor_dtype
+
+        if not isinstance(x, Expr):
+            return functions.type_proto(0, [])
+        ty = self.infer.type_of(x)
+        assert isinstance(ty, rt.TensorType)
+        import numpy as np
+
+        dims = [d if isinstance(d, int) else None for d in ty.shape]
+        return functions.type_proto(np_dtype_to_tensor_dtype(np.dtype(ty.dtype)), dims)
+
+    def _keep(self, proto: Any, results: Any) -> None:
+        """Give results their names; small ones that are known become constants."""
+        if isinstance(results, Expr) or len(proto.output) == 1:
+            results = [results[0] if isinstance(results, list) else results]
+        for name, value in zip(proto.output, results, strict=False):
+            if name:
+                self.values[name] = self._settled(value)
+        missing = [n for n in proto.output[len(results) :] if n]
+        if missing:
+            raise Unsupported(f"result {missing[0]!r} is not computed")
+
+    def _settled(self, value: Any) -> Any:
+        if not isinstance(value, Expr) or isinstance(value, ast.Constant):
+            return value
+        self.infer.type_of(value)
+        known = self.infer.value_of(value)
+        return ast.Constant(known) if known is not None and known.size <= SMALL else value
+
+
+def _constant(read: Callable[[Any, str], Any], proto: Any, folder: str) -> ast.Constant:
+    return ast.Constant(read(proto, folder))
+
+
+def _references(function: Any, proto: Any, schema: Any) -> dict[str, Any]:
+    """What a call gives for the attributes of a function, or their defaults."""
+    found = {a.name: a for a in getattr(function, "attribute_proto", ())}
+    if schema is not None:
+        found.update(
+            {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+        )
+    found.update({a.name: a for a in proto.attribute})
+    return found
+
+
+def _located(error: DiscError, proto: Any) -> DiscError:
+    """The same error with the operator and the name of the node, if it does not say so yet."""
+    if "ONNX " in str(error):
+        return error
+    text = str(error).replace(f" at {title(proto)}", "")
+    kind = type(error)
+    try:
+        return kind(f"ONNX {title(proto)}: {text}")
+    except TypeError:
+        return Unsupported(f"ONNX {title(proto)}: {text}")
+
+
+# -- what is missing ---------------------------------------------------------------------------
+
+
+def refuse_unknown(model: Any, opsets: Mapping[str, int], own: Mapping[Any, Any]) -> None:
+    """Name every node that no row and no function is for, at once.
+
+    Raises:
+        Unsupported: with the operator, its opset, the node's name and its inputs.
+    """
+    found: dict[str, None] = {}
+    seen: set[Any] = set()
+
+    def scan(nodes: Iterable[Any], versions: Mapping[str, int]) -> None:
+        for node in nodes:
+            for a in node.attribute:
+                for graph in (a.g, *a.graphs):
+                    scan(graph.node, versions)
+            look(node, versions)
+
+    def look(node: Any, versions: Mapping[str, int]) -> None:
+        domain = normal(node.domain)
+        key = (domain, node.op_type, getattr(node, "overload", ""))
+        opset = versions.get(domain, 1)
+        if key in own:
+            if key not in seen:
+                seen.add(key)
+                body = own[key]
+                inner = {normal(o.domain): o.version for o in body.opset_import}
+                scan(body.node, {**versions, **inner})
+        elif find(domain, node.op_type, opset) is None and not functions.has_body(
+            functions.schema_of(domain, node.op_type, opset)
+        ):
+            found[_described(node, domain, opset)] = None
+
+    scan(model.graph.node, opsets)
+    if found:
+        shown = "\n".join(f"  {line}" for line in list(found)[:50])
+        many = len(found)
+        raise Unsupported(
+            f"{many} node{'s' if many > 1 else ''} of this ONNX model cannot be imported:\n{shown}"
+        )
+
+
+def _described(node: Any, domain: str, opset: int) -> str:
+    inputs = ", ".join(node.input) or "no inputs"
+    return (
+        f"{node.op_type} (domain {domain or 'ai.onnx'}, opset {opset}), "
+        f"node '{name_of(node)}', of {inputs}"
+    )
+
+
+def free_names(graph: Any) -> list[str]:
+    """What the nodes of a subgraph read from outside of it."""
+    inside = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+    inside |= {s.values.name for s in graph.sparse_initializer}
+    found: dict[str, None] = {}
+    for node in graph.node:
+        inner = [name for a in node.attribute for g in (a.g, *a.graphs) for name in free_names(g)]
+        found.update(dict.fromkeys(n for n in (*node.input, *inner) if n and n not in inside))
+        inside.update(node.output)
+    found.update(dict.fromkeys(v.name for v in graph.output if v.name not in inside))
+    return list(found)
+
+
+def results_of(values: Sequence[Any], names: Sequence[str]) -> Expr:
+    """The result of ``main``: a tensor, or a tuple of them.
+
+    Raises:
+        Unsupported: a result is a sequence or an optional.
+    """
+    for value, name in zip(values, names, strict=True):
+        if not isinstance(value, Expr):
+            raise Unsupported(
+                f"result {name!r}: expected a tensor, found a sequence or an optional"
+            )
+    return values[0] if len(values) == 1 else ast.Tuple(tuple(values))
+
+
+__all__ = ["Graph", "Model", "free_names", "refuse_unknown", "results_of"]

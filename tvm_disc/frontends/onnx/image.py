@@ -1,0 +1,514 @@
+"""Rows: images resized, sampled and searched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op, parts
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+
+F64 = "float64"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How one axis is resized: both lengths, the factor, and the region that is read."""
+
+    axis: int
+    size: Dim
+    out: Dim
+    scale: Any  # a number, or a float64 of rank 0
+    region: tuple[Any, Any] = (0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class How:
+    """What all axes share."""
+
+    method: str
+    mode: str
+    nearest: str
+    cubic: float
+    exclude: bool
+    antialias: bool
+    fill: float
+
+
+def _how(n: Node, default: str = "half_pixel") -> How:
+    return How(
+        str(n.attr("mode", "nearest")),
+        str(n.attr("coordinate_transformation_mode", default)),
+        str(n.attr("nearest_mode", "round_prefer_floor")),
+        float(n.attr("cubic_coeff_a", -0.75)),
+        bool(n.attr("exclude_outside", 0)),
+        bool(n.attr("antialias", 0)),
+        float(n.attr("extrapolation_value", 0.0)),
+    )
+
+
+@row("Upsample", since=7)
+def _upsample(n: Node) -> Expr:
+    rank = n.rank(n[0])
+    scales = n.attr("scales")
+    factors = _factors(n, n[1], rank) if scales is None else [float(s) for s in scales]
+    how = How(str(n.attr("mode", "nearest")), "asymmetric", "floor", -0.75, False, False, 0.0)
+    how = How("linear", *_fields(how)[1:]) if how.method in ("bilinear", "linear") else how
+    return _by_scales(n, list(range(rank)), factors, [(0.0, 1.0)] * rank, how)
+
+
+def _fields(how: How) -> list[Any]:
+    return list(vars(how).values())
+
+
+@row("Resize", since=10)
+def _resize_10(n: Node) -> Expr:
+    rank = n.rank(n[0])
+    how = How(str(n.attr("mode", "nearest")), "asymmetric", "floor", -0.75, False, False, 0.0)
+    factors = _factors(n, n[1], rank)
+    return _by_scales(n, list(range(rank)), factors, [(0.0, 1.0)] * rank, how)
+
+
+@row("Resize", since=11)
+def _resize(n: Node) -> Expr:
+    x, how = n[0], _how(n)
+    rank = n.rank(x)
+    axes = [n.axis(int(a), rank) for a in n.attr("axes") or range(rank)]
+    region: list[tuple[Any, Any]] = [(0.0, 1.0)] * len(axes)
+    if how.mode == "tf_crop_and_resize":
+        both = _factors(n, n[1], 2 * len(axes))
+        region = list(zip(both[: len(axes)], both[len(axes) :], strict=True))
+    sizes = _given(n, 3)
+    if sizes is None:
+        return _by_scales(n, axes, _factors(n, n[2], len(axes)), region, how)
+    if n.literals(sizes)[0] is None:
+        sizes = n.reshape(sizes, [len(axes)])
+    outs = n.sizes_in(sizes, "the sizes")
+    policy = str(n.attr("keep_aspect_ratio_policy", "stretch"))
+    if policy != "stretch":
+        return _keeping_ratio(n, axes, outs, policy, region, how)
+    plan = []
+    for a, out, part in zip(axes, outs, region, strict=True):
+        size = n.size(x, a)
+        plan.append(Axis(a, size, out, _ratio(n, out, size), part))
+    return resized(n, x, plan, how)
+
+
+def _given(n: Node, k: int) -> Any:
+    """An input that is there and not empty."""
+    found = n.get(k)
+    return None if found is None or n.literals(found) == [0] else found
+
+
+def _factors(n: Node, vector: Expr, count: int) -> list[Any]:
+    """Numbers, or expressions of float64."""
+    known = n.known(vector)
+    if known is not None:
+        if known.size != count:
+            raise TypeMismatch(f"expected {count} numbers, found {known.size}")
+        return [float(v) for v in known.reshape(-1)]
+    wide = n.cast(n.reshape(vector, [count]), F64)
+    return [n.item(wide, k) for k in range(count)]
+
+
+def _ratio(n: Calc, out: Dim, size: Dim) -> Any:
+    if isinstance(out, int) and isinstance(size, int):
+        return out / size if size else 1.0
+    return n.div(n.scalar(out, F64), n.scalar(size, F64))
+
+
+def scaled_size(n: Calc, size: Dim, scale: Any) -> Dim:
+    """``floor(size * scale)``; a simple fraction keeps a dim a formula."""
+    if isinstance(scale, float):
+        if isinstance(size, int):
+            return math.floor(size * scale)
+        near = Fraction(scale).limit_denominator(4096)
+        if np.float32(near.numerator / near.denominator) == np.float32(scale):
+            times = n.dim("multiply", size, near.numerator)
+            return n.dim("floor_divide", times, near.denominator)
+        scale = const(scale, F64)
+    whole = n.floor(n.mul(n.scalar(size, F64), scale))
+    return n.length(whole)
+
+
+def _by_scales(
+    n: Node, axes: Sequence[int], factors: Sequence[Any], region: Sequence[Any], how: How
+) -> Expr:
+    plan = []
+    for a, scale, part in zip(axes, factors, region, strict=True):
+        size = n.size(n[0], a)
+        plan.append(Axis(a, size, scaled_size(n, size, scale), scale, part))
+    return resized(n, n[0], plan, how)
+
+
+def _keeping_ratio(
+    n: Node, axes: Sequence[int], outs: Sequence[Dim], policy: str, region: Sequence[Any], how: How
+) -> Expr:
+    """One factor for all axes: the least or the greatest that is asked for."""
+    if policy not in ("not_larger", "not_smaller"):
+        raise Unsupported(f"keep_aspect_ratio_policy: {policy!r}")
+    sizes = [n.size(n[0], a) for a in axes]
+    pick = n.minimum if policy == "not_larger" else n.maximum
+    ratios = [_as(n, _ratio(n, o, d)) for o, d in zip(outs, sizes, strict=True)]
+    scale = ratios[0]
+    for r in ratios[1:]:
+        scale = pick(scale, r)
+    plan = []
+    for a, size, part in zip(axes, sizes, region, strict=True):
+        length = n.length(n.floor(n.add(n.mul(n.scalar(size, F64), scale), 0.5)))
+        plan.append(Axis(a, size, length, scale, part))
+    return resized(n, n[0], plan, how)
+
+
+def _as(n: Calc, value: Any) -> Expr:
+    """A number or an expression as float64."""
+    return n.cast(value, F64) if isinstance(value, Expr) else const(value, F64)
+
+
+# -- one axis after the other ------------------------------------------------------------------
+
+
+def resized(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
+    """``x`` with some axes sampled at other places."""
+    if how.method not in ("nearest", "linear", "cubic"):
+        raise Unsupported(f"mode: expected nearest, linear or cubic, found {how.method!r}")
+    active = [p for p in plan if not _is_same(p, how)]
+    if _is_standard(n, x, active, how):
+        return _standard(n, x, active, how)
+    dtype = n.dtype(x)
+    wide = dtype
+    if how.method != "nearest" and not dtype.startswith("float"):
+        x, wide = n.cast(x, "float32"), "float32"
+    outside: list[tuple[int, Expr]] = []
+    for p in active:
+        where = _coordinates(n, p, how.mode)
+        if how.mode == "tf_crop_and_resize":
+            last = n.sub(n.scalar(p.size, F64), 1.0)
+            beyond = n.logical_or(n.less(where, 0.0), n.greater(where, last))
+            outside.append((p.axis, beyond))
+        x = _sampled(n, x, p, where, how)
+    for axis, beyond in outside:
+        x = n.where(n.along(beyond, axis, n.rank(x)), n.like(how.fill, x), x)
+    return x if wide == dtype else n.cast(n.round_even(x), dtype)
+
+
+def _is_same(p: Axis, how: How) -> bool:
+    """Whether an axis stays as it is."""
+    return isinstance(p.scale, float) and p.scale == 1.0 and how.mode != "tf_crop_and_resize"
+
+
+_METHODS = {"nearest": "nearest_neighbor", "linear": "linear"}
+
+
+def _is_standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> bool:
+    """Whether Relay's own operator does the same."""
+    rank = n.rank(x)
+    spatial = [p.axis for p in plan]
+    modes = ("half_pixel", "align_corners", "asymmetric")
+    if how.method not in _METHODS or how.mode not in modes or how.exclude or how.antialias:
+        return False
+    if not 3 <= rank <= 5 or any(a < 2 for a in spatial) or n.dtype(x) != "float32":
+        return False
+    exact = all(_is_exact(p) for p in plan)
+    return exact and (rank == 4 or all(isinstance(p.out, int) for p in plan)) and bool(plan)
+
+
+def _is_exact(p: Axis) -> bool:
+    """Whether the factor is the ratio of both lengths."""
+    if isinstance(p.scale, Expr):
+        return True
+    if p.scale == int(p.scale):
+        return True
+    return isinstance(p.size, int) and isinstance(p.out, int) and p.size * p.scale == p.out
+
+
+def _standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> Expr:
+    rank = n.rank(x)
+    sizes = [n.size(x, a) for a in range(2, rank)]
+    for p in plan:
+        sizes[p.axis - 2] = p.out
+    attrs = {
+        "method": _METHODS[how.method],
+        "coordinate_transformation_mode": how.mode,
+        "rounding_method": how.nearest if how.method == "nearest" else "",
+        "layout": {3: "NCW", 4: "NCHW", 5: "NCDHW"}[rank],
+        "cubic_alpha": how.cubic,
+        "roi": (0.0,) * 2 * (rank - 2),
+    }
+    if all(isinstance(s, int) for s in sizes):
+        return op(f"image.resize{rank - 2}d", x, size=tuple(sizes), **attrs)
+    attrs.pop("roi")
+    if rank != 4:
+        return resized(n, x, plan, How(how.method, how.mode, how.nearest, 0, False, False, 0.0))
+    roi = const([0.0] * 4, "float32")
+    return op("dyn.image.resize2d", x, n.vector(sizes), roi, size=None, roi=None, **attrs)
+
+
+def _coordinates(n: Calc, p: Axis, mode: str) -> Expr:
+    """Where in the operand each element of the result lies."""
+    place = n.cast(n.arange(p.out), F64)
+    scale, size = _as(n, p.scale), n.scalar(p.size, F64)
+    out = n.mul(size, scale)  # not a whole number: what the factor would give
+    middle = n.sub(n.div(n.add(place, 0.5), scale), 0.5)
+    if mode == "half_pixel":
+        return middle
+    if mode == "asymmetric":
+        return n.div(place, scale)
+    if mode == "pytorch_half_pixel":
+        return n.where(n.equal(n.scalar(p.out, F64), 1.0), n.like(-0.5, middle), middle)
+    if mode == "half_pixel_symmetric":
+        whole = n.div(n.scalar(p.out, F64), out)
+        shift = n.mul(n.div(size, 2.0), n.sub(1.0, whole))
+        return n.add(middle, shift)
+    span, gaps = n.sub(size, 1.0), n.sub(out, 1.0)
+    one = n.equal(gaps, 0.0)
+    gaps = n.where(one, n.like(1.0, gaps), gaps)
+    if mode == "align_corners":
+        return n.where(one, n.like(0.0, place), n.div(n.mul(place, span), gaps))
+    if mode == "tf_crop_and_resize":
+        first, last = (_as(n, r) for r in p.region)
+        part = n.sub(last, first)
+        along = n.div(n.mul(n.mul(place, part), span), gaps)
+        alone = n.div(n.mul(part, span), 2.0)
+        return n.add(n.where(one, alone, along), n.mul(first, span))
+    raise Unsupported(f"coordinate_transformation_mode: {mode!r}")
+
+
+def _sampled(n: Calc, x: Expr, p: Axis, where: Expr, how: How) -> Expr:
+    if how.method == "nearest":
+        return n.take(x, _inside(n, _nearest(n, where, how.nearest), p.size), p.axis)
+    before = n.sub(n.ceil(where), 1.0)
+    rest = n.sub(where, before)  # above 0, at most 1
+    scale = n.minimum(_as(n, p.scale), 1.0) if how.antialias else const(1.0, F64)
+    reach = 1.0 if how.method == "linear" else 2.0
+    first = n.add(n.floor(n.div(-reach, scale)), 1.0)
+    known = n.known(first)
+    count: Dim
+    if known is not None:
+        count = int(2 - 2 * float(known))
+    else:
+        count = n.length(n.sub(2.0, n.mul(first, 2.0)))
+    taps = n.add(n.cast(n.arange(count), F64), first)
+    apart = n.mul(n.sub(taps, n.expand(rest, 1)), scale)  # [out, taps]
+    weights = _linear(n, apart) if how.method == "linear" else _cubic(n, apart, how.cubic)
+    place = n.add(n.cast(n.expand(before, 1), "int64"), n.cast(taps, "int64"))
+    if how.exclude:
+        inside = n.logical_and(n.greater_equal(place, 0), n.less(place, n.scalar(p.size)))
+        weights = n.where(inside, weights, 0.0)
+    if how.exclude or how.antialias:
+        weights = n.div(weights, n.reduce("sum", weights, [1], True))
+    return _weighted(n, x, p, (_inside(n, place, p.size), n.cast(weights, n.dtype(x)), count))
+
+
+def _weighted(n: Calc, x: Expr, p: Axis, taps: tuple[Expr, Expr, Dim]) -> Expr:
+    """Sums of a few elements of an axis."""
+    place, weights, count = taps
+    rank = n.rank(x)
+    if isinstance(count, int) and count <= 4:
+        total: Expr | None = None
+        for k in range(count):
+            read = n.take(x, n.pick(place, 1, k), p.axis)
+            part = n.mul(read, n.along(n.pick(weights, 1, k), p.axis, rank))
+            total = part if total is None else n.add(total, part)
+        assert total is not None
+        return total
+    read = n.take(x, place, p.axis)
+    ones: list[Dim] = [1] * (rank + 1)
+    ones[p.axis : p.axis + 2] = [p.out, count]
+    return n.reduce("sum", n.mul(read, n.reshape(weights, ones)), [p.axis + 1])
+
+
+def _inside(n: Calc, place: Expr, size: Dim) -> Expr:
+    last = n.sub(n.scalar(size), 1)
+    return n.maximum(n.minimum(place, last), 0)
+
+
+def _nearest(n: Calc, where: Expr, rounding: str) -> Expr:
+    if rounding == "floor":
+        whole = n.floor(where)
+    elif rounding == "ceil":
+        whole = n.ceil(where)
+    elif rounding == "round_prefer_ceil":
+        whole = n.floor(n.add(where, 0.5))
+    elif rounding == "round_prefer_floor":
+        whole = n.ceil(n.sub(where, 0.5))
+    else:
+        raise Unsupported(f"nearest_mode: {rounding!r}")
+    return n.cast(whole, "int64")
+
+
+def _linear(n: Calc, apart: Expr) -> Expr:
+    return n.maximum(n.sub(1.0, n.abs(apart)), 0.0)
+
+
+def _cubic(n: Calc, apart: Expr, a: float) -> Expr:
+    x = n.abs(apart)
+    near = n.add(n.mul(n.mul(n.sub(n.mul(x, a + 2), a + 3), x), x), 1.0)
+    far = n.sub(n.mul(n.add(n.mul(n.sub(n.mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
+    return n.where(n.less_equal(x, 1.0), near, n.where(n.less(x, 2.0), far, 0.0))
+
+
+# -- grids and boxes ---------------------------------------------------------------------------
+
+
+@row("GridSample")
+def _grid_sample(n: Node) -> Expr:
+    x, grid = n[0], n[1]
+    rank = n.rank(x)
+    mode = str(n.attr("mode", "linear"))
+    names = {"bilinear": "bilinear", "linear": "bilinear", "bicubic": "bicubic", "cubic": "bicubic"}
+    return op(
+        "image.grid_sample",
+        x,
+        n.transpose(grid, [0, rank - 1, *range(1, rank - 1)]),
+        method=names.get(mode, mode),
+        layout={4: "NCHW", 5: "NCDHW"}.get(rank, "?"),
+        padding_mode=str(n.attr("padding_mode", "zeros")),
+        align_corners=bool(n.attr("align_corners", 0)),
+    )
+
+
+@row("AffineGrid")
+def _affine_grid(n: Node) -> Expr:
+    """Places of every pixel of an image of a size, moved by a matrix."""
+    theta, corners = n[0], bool(n.attr("align_corners", 0))
+    rank = _spatial_of(n, theta)
+    shape = n[1] if n.literals(n[1])[0] is not None else n.reshape(n[1], [rank + 2])
+    sizes = n.sizes_in(shape, "the size")[2:]
+    dtype = n.dtype(theta)
+    grids = []
+    for k in reversed(range(rank)):  # x is the last axis
+        count = n.scalar(sizes[k], dtype)
+        place = n.cast(n.arange(sizes[k]), dtype)
+        if corners:
+            gaps = n.maximum(n.sub(count, 1.0), 1.0)
+            line = n.sub(n.div(n.mul(place, 2.0), gaps), 1.0)
+        else:
+            line = n.sub(n.div(n.add(n.mul(place, 2.0), 1.0), count), 1.0)
+        grids.append(n.broadcast(n.along(line, k, rank), sizes))
+    grids.append(n.full(1, sizes, dtype))
+    points = n.reshape(n.stack(grids, rank), [n.product(sizes), rank + 1])
+    moved = n.matmul(n.expand(points, 0), n.swapped(theta))
+    return n.reshape(moved, [n.size(theta, 0), *sizes, rank])
+
+
+def _spatial_of(n: Node, theta: Expr) -> int:
+    rows = n.literals(theta)[1]
+    if rows is None:
+        return n.count(n[1], "the size") - 2
+    return rows
+
+
+@row("NonMaxSuppression")
+def _non_max_suppression(n: Node) -> Expr:
+    boxes, scores = n[0], n[1]
+    if n.attr("center_point_box", 0):
+        x, y, w, h = n.split(boxes, [1, 1, 1, 1], 2)
+        half = [n.div(v, 2.0) for v in (h, w)]
+        low = [n.sub(y, half[0]), n.sub(x, half[1])]
+        boxes = n.concat([*low, n.add(y, half[0]), n.add(x, half[1])], 2)
+    most = n.get(2)
+    most = n.scalar(0) if most is None else n.reshape(most, [])
+    known = n.known(most)
+    overlap, least = n.get(3), n.get(4)
+    overlap = const(0.0, "float32") if overlap is None else n.reshape(overlap, [])
+    # Relay suppresses from the threshold on, ONNX beyond it; and to Relay 0 means not at all.
+    overlap = n.maximum(n.mul(overlap, 1 + 2.0**-22), 1.2e-38)
+    least = const(-3.4e38, "float32") if least is None else n.reshape(least, [])
+    if known is not None and known <= 0:
+        return n.full(0, [0, 3], "int64")
+    made = op("vision.all_class_non_max_suppression", boxes, scores, most, overlap, least)
+    found, count = parts(made, 2)
+    end = n.reshape(n.cast(count, "int64"), [])
+    if known is None:
+        # No limit in Relay, no box in ONNX.
+        end = n.where(n.greater(most, 0), end, 0)
+    return n.cast(n.slice(found, 0, 0, end), "int64")
+
+
+@row("RoiAlign")
+def _roi_align(n: Node) -> Expr:
+    """Since opset 16 pixels have their places in their middle."""
+    x, rois, picks = n[0], n[1], n[2]
+    scale = float(n.attr("spatial_scale", 1.0))
+    default = "half_pixel" if n.opset >= 16 else "output_half_pixel"
+    mode = str(n.attr("coordinate_transformation_mode", default))
+    if mode not in ("half_pixel", "output_half_pixel"):
+        raise Unsupported(f"coordinate_transformation_mode: {mode!r}")
+    if mode == "half_pixel":
+        rois = n.sub(rois, 0.5 / scale)
+    entries = n.expand(n.cast(picks, n.dtype(rois)), 1)
+    pooled = (int(n.attr("output_height", 1)), int(n.attr("output_width", 1)))
+    return op(
+        "vision.roi_align",
+        x,
+        n.concat([entries, rois], 1),
+        pooled_size=pooled,
+        spatial_scale=scale,
+        sample_ratio=int(n.attr("sampling_ratio", 0)) or -1,
+        layout="NCHW",
+        mode=str(n.attr("mode", "avg")),
+    )
+
+
+@row("MaxRoiPool")
+def _max_roi_pool(n: Node) -> Expr:
+    pooled = tuple(int(v) for v in n.required("pooled_shape"))
+    scale = float(n.attr("spatial_scale", 1.0))
+    return op("vision.roi_pool", n[0], n[1], pooled_size=pooled, spatial_scale=scale, layout="NCHW")
+
+
+@row("DeformConv", since=19)
+def _deform_conv(n: Node) -> Expr:
+    """The input read at moved places, one column for each window, times the kernel."""
+    x, weight, offset = n[0], n[1], n[2]
+    if n.rank(x) != 4:
+        raise Unsupported(f"an input of rank {n.rank(x)}: expected 4")
+    kernel: list[Dim] = [int(k) for k in n.attr("kernel_shape") or []] or n.sizes(weight)[2:]
+    strides, gaps = ([int(v) for v in n.attr(a) or (1, 1)] for a in ("strides", "dilations"))
+    pads = [int(p) for p in n.attr("pads") or (0, 0, 0, 0)]
+    parts_, groups = int(n.attr("offset_group", 1)), int(n.attr("group", 1))
+    batch, channels = n.sizes(x)[:2]
+    outs, taps = n.sizes(offset)[2:], n.product(kernel)
+    lead = n.dim("multiply", batch, parts_)
+    moved = n.reshape(offset, [lead, taps, 2, *outs])
+    tap = n.arange(taps)
+    at = [n.floor_div(tap, n.scalar(kernel[1])), n.floor_mod(tap, n.scalar(kernel[1]))]
+    grid = []
+    for k in (1, 0):  # x comes first
+        window = n.sub(n.mul(n.arange(outs[k]), strides[k]), pads[k])
+        base = n.add(n.along(n.mul(at[k], gaps[k]), 0, 3), n.along(window, 1 + k, 3))
+        place = n.add(n.pick(moved, 2, k), n.cast(base, n.dtype(offset)))
+        size = n.scalar(n.size(x, 2 + k), n.dtype(offset))
+        grid.append(n.sub(n.div(n.add(n.mul(place, 2.0), 1.0), size), 1.0))
+    rows = n.dim("multiply", taps, outs[0])
+    where = n.reshape(n.stack(grid, 1), [lead, 2, rows, outs[1]])
+    part = n.dim("floor_divide", channels, parts_)
+    images = n.reshape(x, [lead, part, *n.sizes(x)[2:]])
+    read = op(
+        "image.grid_sample",
+        images,
+        where,
+        method="bilinear",
+        layout="NCHW",
+        padding_mode="zeros",
+        align_corners=False,
+    )
+    pixels = n.product(outs)
+    columns = n.reshape(read, [batch, parts_, part, taps, pixels])
+    if n.get(4) is not None:
+        columns = n.mul(columns, n.reshape(n[4], [batch, parts_, 1, taps, pixels]))
+    inner = n.dim("multiply", n.dim("floor_divide", channels, groups), taps)
+    out = n.size(weight, 0)
+    each = n.dim("floor_divide", out, groups)
+    left = n.reshape(weight, [1, groups, each, inner])
+    made = n.matmul(left, n.reshape(columns, [batch, groups, inner, pixels]))
+    made = n.reshape(made, [batch, out, *outs])
+    return made if n.get(3) is None else op("nn.bias_add", made, n[3], axis=1)

@@ -1,0 +1,136 @@
+"""Rows: elements read and written by position. Negative positions count from the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+
+
+def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
+    """Positions along an axis of a length, negative ones counted from its end."""
+    if n.infer.is_natural(picks):
+        return picks
+    known = n.known(picks)
+    if known is not None and isinstance(size, int):
+        return const(np.where(known < 0, known + size, known).astype(known.dtype))
+    from_end = n.add(picks, n.scalar(size, n.dtype(picks)))
+    return n.where(n.less(picks, 0), from_end, picks)
+
+
+@row("Gather")
+def _gather(n: Node) -> Expr:
+    x, picks = n[0], n[1]
+    axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
+    known = n.known(picks)
+    if known is not None and known.ndim == 0:
+        # One position counts from either end without asking how long the axis is.
+        return op("take", x, picks, axis=axis, mode="clip" if known >= 0 else "wrap")
+    return n.take(x, wrapped(n, picks, n.size(x, axis)), axis)
+
+
+@row("GatherElements")
+def _gather_elements(n: Node) -> Expr:
+    x = n[0]
+    axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
+    return op("gather", x, wrapped(n, n[1], n.size(x, axis)), axis=axis)
+
+
+@row("GatherND")
+def _gather_nd(n: Node) -> Expr:
+    """ONNX has the coordinates in the last axis, Relay in the first."""
+    x, batch = n[0], int(n.attr("batch_dims", 0))
+    coords = _coordinates(n, x, n[1], batch, n.literals(n[1])[-1])
+    return op("gather_nd", x, coords, batch_dims=batch)
+
+
+def _coordinates(n: Calc, x: Expr, picks: Expr, batch: int, depth: int | None) -> Expr:
+    """Rows of ``depth`` coordinates from the last axis to the first, none of them negative."""
+    rank = n.rank(picks)
+    if depth is None:
+        raise Unsupported("the last dim of the indices must be known at compile time")
+    if not n.infer.is_natural(picks):
+        sizes = n.vector(n.sizes(x)[batch : batch + depth])
+        from_end = n.add(picks, n.cast(sizes, n.dtype(picks)))
+        picks = n.where(n.less(picks, 0), from_end, picks)
+    return n.transpose(picks, [rank - 1, *range(rank - 1)])
+
+
+_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+def _reduction(n: Node) -> str:
+    name = str(n.attr("reduction", "none"))
+    if name not in _REDUCTIONS:
+        raise Unsupported(f"reduction: expected one of {', '.join(_REDUCTIONS)}, found {name!r}")
+    return _REDUCTIONS[name]
+
+
+def _numbers(n: Node, scatter: Callable[[Expr, Expr], Expr]) -> Expr:
+    """A scatter of truth values is one of small integers."""
+    if n.dtype(n[0]) != "bool":
+        return scatter(n[0], n[2])
+    made = scatter(n.cast(n[0], "int8"), n.cast(n[2], "int8"))
+    return n.not_equal(made, 0)
+
+
+@row("Scatter", "ScatterElements")
+def _scatter_elements(n: Node) -> Expr:
+    axis = n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
+    picks = wrapped(n, n[1], n.size(n[0], axis))
+    how = _reduction(n)
+    return _numbers(n, lambda x, y: op("scatter_elements", x, picks, y, axis=axis, reduction=how))
+
+
+@row("ScatterND")
+def _scatter_nd(n: Node) -> Expr:
+    # Ranks tell how many coordinates there are.
+    depth = n.rank(n[1]) - 1 + n.rank(n[0]) - n.rank(n[2])
+    picks = n[1]
+    if n.literals(picks)[-1] is None:
+        picks = n.reshape(picks, [*n.sizes(picks)[:-1], depth])
+    coords, how = _coordinates(n, n[0], picks, 0, depth), _reduction(n)
+    return _numbers(n, lambda x, y: op("scatter_nd", x, coords, y, mode=how))
+
+
+@row("OneHot")
+def _one_hot(n: Node) -> Expr:
+    """Positions outside are nowhere hot."""
+    picks, values = n.cast(n[0], "int64"), n[2]
+    axis = n.axis(int(n.attr("axis", -1)), n.rank(picks) + 1)
+    size = n.length(n[1])
+    off, on = (n.item(values, k) for k in range(2))
+    places = n.along(n.arange(size), axis, n.rank(picks) + 1)
+    hit = n.equal(n.expand(wrapped(n, picks, size), axis), places)
+    return n.where(hit, on, off)
+
+
+@row("TensorScatter")
+def _tensor_scatter(n: Node) -> Expr:
+    """A cache with new entries from a position on, one for each batch entry."""
+    cache, update = n[0], n[1]
+    rank, axis = n.rank(cache), n.axis(int(n.attr("axis", -2)), n.rank(cache))
+    mode = str(n.attr("mode", "linear"))
+    if axis == 0:
+        raise TypeMismatch("axis 0 is the batch")
+    if mode not in ("linear", "circular"):
+        raise Unsupported(f"mode: expected 'linear' or 'circular', found {mode!r}")
+    batch, size = n.size(cache, 0), n.size(cache, axis)
+    first = n.get(2)
+    first = n.full(0, [batch], "int64") if first is None else n.cast(first, "int64")
+    place = n.sub(n.arange(size), n.expand(first, 1))  # [batch, size]
+    place = n.floor_mod(place, n.scalar(size)) if mode == "circular" else place
+    count = n.scalar(n.size(update, axis))
+    inside = n.logical_and(n.greater_equal(place, 0), n.less(place, count))
+    at = n.maximum(n.minimum(place, n.sub(count, 1)), 0)
+    read = op("take", update, at, axis=axis, batch_dims=1)
+    shown = n.reshape(inside, [batch if a == 0 else size if a == axis else 1 for a in range(rank)])
+    return n.where(shown, read, cache)
+
+
+__all__ = ["wrapped"]

@@ -1,0 +1,127 @@
+"""Inputs of an ONNX graph as Relay variables: names and dims are the model's own."""
+
+from __future__ import annotations
+
+import ast as python
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from keyword import iskeyword
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.onnx.tensors import dtype_of
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay import types as rt
+
+_ARITHMETIC: Mapping[type, str] = {
+    python.Add: "Add",
+    python.Sub: "Sub",
+    python.Mult: "Mul",
+    python.FloorDiv: "FloorDiv",
+    python.Div: "FloorDiv",
+    python.Mod: "FloorMod",
+}
+
+
+def variables(graph: Any, given: set[str]) -> list[ast.Var]:
+    """A variable for each input that is no initializer.
+
+    Dims of the same name are the same. One that is an expression of names which are dims
+    themselves (`2*h`) is that expression; any other text, and a dim without a name, is a dim of
+    its own.
+
+    Raises:
+        Unsupported: an input that is no tensor, or of an element type that programs lack.
+    """
+    wanted = [v for v in graph.input if v.name not in given]
+    dims = Dims([d for v in wanted for d in _shape(v)])
+    return [ast.Var(v.name, _type(v, dims)) for v in wanted]
+
+
+def _shape(value: Any) -> Sequence[Any]:
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise Unsupported(f"input {value.name!r}: expected a tensor, found a {kind or 'nothing'}")
+    if not value.type.tensor_type.HasField("shape"):
+        raise Unsupported(f"input {value.name!r}: its rank is not known; give it a shape")
+    dims: Sequence[Any] = value.type.tensor_type.shape.dim
+    return dims
+
+
+def _type(value: Any, dims: Dims) -> rt.TensorType:
+    try:
+        dtype = dtype_of(value.type.tensor_type.elem_type)
+    except Unsupported as error:
+        raise Unsupported(f"input {value.name!r}: {error}") from None
+    return rt.TensorType(tuple(dims.of(d) for d in _shape(value)), dtype)
+
+
+class Dims:
+    """Dims by what they are called in the model."""
+
+    def __init__(self, protos: Sequence[Any]) -> None:
+        named = [d.dim_param for d in protos if not _is_number(d) and d.dim_param]
+        self._plain = {n for n in named if _is_name(n)}
+        self._taken = set(self._plain)
+        self._made: dict[str, rt.Dim] = {}
+
+    def of(self, proto: Any) -> rt.Dim:
+        """A dim; an anonymous one is no other."""
+        if _is_number(proto):
+            return int(proto.dim_value)
+        name = proto.dim_param
+        if not name:
+            return rt.Any()
+        if name not in self._made:
+            self._made[name] = self._named(name)
+        return self._made[name]
+
+    def _named(self, name: str) -> rt.Dim:
+        if name in self._plain:
+            return rt.Any(name)
+        made = self._expression(name)
+        return rt.Any(self._fresh(name)) if made is None else made
+
+    def _expression(self, text: str) -> rt.Dim | None:
+        """A formula of other dims."""
+        try:
+            tree = python.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        return self._formula(tree) if isinstance(tree, python.BinOp) else None
+
+    def _formula(self, tree: python.expr) -> rt.Dim | None:
+        if isinstance(tree, python.Constant) and type(tree.value) is int and tree.value >= 0:
+            return tree.value
+        if isinstance(tree, python.Name) and tree.id in self._plain:
+            return rt.Any(tree.id)
+        if isinstance(tree, python.BinOp) and type(tree.op) in _ARITHMETIC:
+            a, b = self._formula(tree.left), self._formula(tree.right)
+            if a is not None and b is not None:
+                return rt.DimOp(_ARITHMETIC[type(tree.op)], a, b)
+        return None
+
+    def _fresh(self, text: str) -> str:
+        """A name that formulas can use."""
+        base = "".join(c if c.isalnum() and c.isascii() else "_" for c in text).strip("_")
+        base = base if _is_name(base) else f"dim_{base}".rstrip("_")
+        name = next(n for n in _candidates(base) if n not in self._taken)
+        self._taken.add(name)
+        return name
+
+
+def _candidates(base: str) -> Iterator[str]:
+    yield base
+    yield from (f"{base}_{k}" for k in count(1))
+
+
+def _is_number(dim: Any) -> bool:
+    return bool(dim.HasField("dim_value") and dim.dim_value >= 0)
+
+
+def _is_name(name: str) -> bool:
+    """Whether a dim can stand in a formula by this name."""
+    return name.isidentifier() and name.isascii() and not iskeyword(name)
+
+
+__all__ = ["Dims", "variables"]

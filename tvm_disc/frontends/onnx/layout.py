@@ -1,0 +1,90 @@
+"""Rows: elements moved to other places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.frontends.calc import Dim, Expr, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+
+
+@row("DepthToSpace")
+def _depth_to_space(n: Node) -> Expr:
+    mode = str(n.attr("mode", "DCR"))
+    return op("nn.depth_to_space", n[0], block_size=int(n.required("blocksize")), mode=mode)
+
+
+@row("SpaceToDepth")
+def _space_to_depth(n: Node) -> Expr:
+    return op("nn.space_to_depth", n[0], block_size=int(n.required("blocksize")))
+
+
+@row("ReverseSequence")
+def _reverse_sequence(n: Node) -> Expr:
+    axes = {"seq_axis": int(n.attr("time_axis", 0)), "batch_axis": int(n.attr("batch_axis", 1))}
+    return op("reverse_sequence", n[0], n.cast(n[1], "int64"), **axes)
+
+
+@row("Trilu")
+def _trilu(n: Node) -> Expr:
+    """A diagonal that only the data knows is a mask."""
+    x, upper = n[0], bool(n.attr("upper", 1))
+    k: Any = 0 if n.get(1) is None else n.known(n[1])
+    if k is not None and n.dtype(x) != "bool":
+        number = int(k if isinstance(k, int) else k.reshape(-1)[0])
+        return op("trilu", x, n.scalar(max(-(1 << 31), min(number, 1 << 31))), upper=upper)
+    place = n.scalar(0) if n.get(1) is None else n.reshape(n.cast(n[1], "int64"), [])
+    rows, columns = (n.arange(n.size(x, a)) for a in (-2, -1))
+    ahead = n.sub(columns, n.expand(rows, 1))
+    inside = n.greater_equal(ahead, place) if upper else n.less_equal(ahead, place)
+    return n.where(inside, x, n.like(0, x))
+
+
+@row("CenterCropPad")
+def _center_crop_pad(n: Node) -> Expr:
+    """Each axis is cut or padded alike on both sides, one more element after."""
+    x, rank = n[0], n.rank(n[0])
+    axes = [n.axis(int(a), rank) for a in n.attr("axes") or range(rank)]
+    shape = n[1]
+    if n.literals(shape)[0] is None:
+        shape = n.reshape(shape, [len(axes)])
+    wanted = n.sizes_in(shape, "the shape")
+    if len(wanted) != len(axes):
+        raise TypeMismatch(f"{len(wanted)} lengths for {len(axes)} axes")
+    for axis, size in zip(axes, wanted, strict=True):
+        x = _centred(n, x, axis, size)
+    return x
+
+
+def _centred(n: Node, x: Expr, axis: int, wanted: Dim) -> Expr:
+    """Element i is element i + shift, or zero where there is none."""
+    size = n.scalar(n.size(x, axis))
+    more = n.sub(size, n.scalar(wanted))
+    cut, added = n.maximum(more, 0), n.maximum(n.negative(more), 0)
+    shift = n.sub(n.floor_div(cut, 2), n.floor_div(added, 2))
+    place = n.add(n.arange(wanted), shift)
+    inside = n.logical_and(n.greater_equal(place, 0), n.less(place, size))
+    read = n.take(x, n.where(inside, place, 0), axis)
+    return n.where(n.along(inside, axis, n.rank(x)), read, n.like(0, x))
+
+
+@row("Compress")
+def _compress(n: Node) -> Expr:
+    """Where a condition holds, which may be shorter than the axis."""
+    x, cond = n[0], n[1]
+    axis = n.attr("axis")
+    if axis is None:
+        x, axis = n.reshape(x, [-1]), 0
+    found = n.squeeze(op("argwhere", cond), [1])
+    return n.take(x, found, n.axis(int(axis), n.rank(x)))
+
+
+@row("NonZero")
+def _non_zero(n: Node) -> Expr:
+    """Coordinates, a row for each axis."""
+    x = n[0]
+    if n.rank(x) == 0:
+        raise Unsupported("a tensor of rank 0")
+    return n.cast(n.transpose(op("argwhere", x), [1, 0]), "int64")

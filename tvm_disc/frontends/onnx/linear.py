@@ -1,0 +1,141 @@
+"""Rows: products of matrices."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+from string import ascii_letters
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.frontends.calc import Calc, Expr, is_float, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import MICROSOFT, row
+from tvm_disc.relay import expr as ast
+
+
+@row("MatMul")
+def _matmul(n: Node) -> Expr:
+    return product(n, n[0], n[1])
+
+
+def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
+    """NumPy's matmul: vectors are rows on the left, columns on the right."""
+    row_, column = n.rank(a) == 1, n.rank(b) == 1
+    a = n.expand(a, 0) if row_ else a
+    b = n.expand(b, 1) if column else b
+    made = n.matmul(a, b, out)
+    rank = n.rank(made)
+    return n.squeeze(made, [rank - 2] * row_ + [rank - 1] * column)
+
+
+@row("Gemm")
+def _gemm(n: Node) -> Expr:
+    a, b = n[0], n[1]
+    floats = is_float(n.dtype(a))
+    if n.attr("transA", 0):
+        a = n.transpose(a, [1, 0])
+    if n.attr("transB", 0):
+        made: Expr = op("nn.dense", a, b, units=None)
+    else:
+        made = n.matmul(a, b)
+    made = _scaled(n, made, float(n.attr("alpha", 1.0)), floats)
+    c = n.get(2)
+    if c is None:
+        return made
+    return n.add(made, _scaled(n, c, float(n.attr("beta", 1.0)), floats))
+
+
+def _scaled(n: Calc, x: Expr, factor: float, floats: bool) -> Expr:
+    if factor == 1:
+        return x
+    return n.mul(x, factor if floats else int(factor))
+
+
+@row("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
+def _fused_matmul(n: Node) -> Expr:
+    a, b = n[0], n[1]
+    if n.attr("transBatchA", 0) or n.attr("transBatchB", 0):
+        raise Unsupported("transBatchA and transBatchB")
+    a = n.swapped(a) if n.attr("transA", 0) and n.rank(a) > 1 else a
+    b = n.swapped(b) if n.attr("transB", 0) and n.rank(b) > 1 else b
+    return _scaled(n, product(n, a, b), float(n.attr("alpha", 1.0)), True)
+
+
+# -- einsum ------------------------------------------------------------------------------------
+
+
+@row("Einsum")
+def _einsum(n: Node) -> Expr:
+    """Relay's has a letter for every axis, none of them twice in an operand."""
+    left, arrow, out = str(n.required("equation")).replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(n):
+        raise TypeMismatch(f"the equation has {len(terms)} operands, the node {len(n)}")
+    if not arrow:
+        letters = sorted(c for c in set(left) if c.isalpha() and left.count(c) == 1)
+        out = ("..." if "..." in left else "") + "".join(letters)
+    terms, out = _without_dots(n, terms, out)
+    items = []
+    for k, term in enumerate(terms):
+        x, terms[k] = _without_diagonals(n, n[k], term)
+        items.append(x)
+    equation = f"{','.join(terms)}->{out}"
+    return op("einsum", ast.Tuple(tuple(items)), equation=equation)
+
+
+def _without_dots(n: Node, terms: list[str], out: str) -> tuple[list[str], str]:
+    """Letters for the axes that '...' stands for, the last ones of them the same."""
+    used = set("".join(terms) + out)
+    free = [c for c in ascii_letters if c not in used]
+    counts = [n.rank(n[k]) - len(t.replace("...", "")) for k, t in enumerate(terms)]
+    most = max((c for c, t in zip(counts, terms, strict=True) if "..." in t), default=0)
+    dots = "".join(free[:most])
+    found = [
+        t.replace("...", dots[most - c :]) if "..." in t else t
+        for c, t in zip(counts, terms, strict=True)
+    ]
+    return found, out.replace("...", dots)
+
+
+def _without_diagonals(n: Node, x: Expr, term: str) -> tuple[Expr, str]:
+    """An index that is there twice reads a diagonal."""
+    while len(set(term)) < len(term):
+        c = next(c for c in term if term.count(c) > 1)
+        a = term.index(c)
+        b = term.index(c, a + 1)
+        rank = n.rank(x)
+        rows = n.along(n.arange(n.size(x, a)), a, rank)
+        columns = n.along(n.arange(n.size(x, b)), b, rank)
+        x = n.reduce("sum", n.where(n.equal(rows, columns), x, 0), [b])
+        term = term[:b] + term[b + 1 :]
+    return x, term
+
+
+@row("Det")
+def _det(n: Node) -> Expr:
+    """By Leibniz's formula, for matrices of a few rows."""
+    x = n[0]
+    size = n.literals(x)[-1]
+    if size is None or not 1 <= size <= 5:
+        raise Unsupported("a determinant of other than 1 to 5 rows, known at compile time")
+    rank = n.rank(x)
+    cells = [[_cell(n, x, i, j, rank) for j in range(size)] for i in range(size)]
+    total: Expr | None = None
+    for order in permutations(range(size)):
+        term = cells[0][order[0]]
+        for i in range(1, size):
+            term = n.mul(term, cells[i][order[i]])
+        odd = sum(a > b for k, a in enumerate(order) for b in order[k + 1 :]) % 2
+        if total is None:
+            total = n.negative(term) if odd else term
+        else:
+            total = n.sub(total, term) if odd else n.add(total, term)
+    assert total is not None and math.factorial(size)
+    return total
+
+
+def _cell(n: Node, x: Expr, i: int, j: int, rank: int) -> Expr:
+    return n.pick(n.pick(x, rank - 2, i), rank - 2, j)
+
+
+__all__ = ["product"]

@@ -1,0 +1,57 @@
+"""The table of operators as documentation: ``python -m tvm_disc.frontends.onnx.listing FILE``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tvm_disc.frontends.onnx.rows import FAMILIES
+from tvm_disc.frontends.onnx.table import Row, every_row
+
+BEGIN, END = "<!-- operators -->", "<!-- end of operators -->"
+# Operators of ONNX on texts and files of images, which programs have no tensors for.
+MISSING = (
+    "ImageDecoder",
+    "RegexFullMatch",
+    "StringConcat",
+    "StringNormalizer",
+    "StringSplit",
+    "TfIdfVectorizer",
+)
+
+
+def markdown() -> str:
+    """A row for each domain's operators by the family that converts them."""
+    lines = ["| family | operators, with the first opsets of their rows where there are several |"]
+    lines.append("|---|---|")
+    for family in FAMILIES:
+        names = list(_names(family.__name__))
+        if names:
+            lines.append(f"| {family.__name__.rpartition('.')[2]} | {', '.join(names)} |")
+    return "\n".join(lines)
+
+
+def _names(module: str) -> Iterator[str]:
+    found: dict[tuple[str, str], list[Row]] = {}
+    for r in every_row():
+        if r.convert.__module__ == module:
+            found.setdefault((r.domain, r.name), []).append(r)
+    for (domain, name), rows in found.items():
+        shown = f"{domain}.{name}" if domain else name
+        many = len(rows) > 1 or rows[0].since > 1
+        yield f"{shown} ({', '.join(str(r.since) for r in rows)})" if many else shown
+
+
+def write(path: Path) -> None:
+    """Put the table between its marks in a file."""
+    text = path.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}\n{markdown()}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
+
+__all__ = ["MISSING", "markdown", "write"]

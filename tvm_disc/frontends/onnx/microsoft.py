@@ -1,0 +1,296 @@
+"""Rows: the fused operators that ONNX Runtime's optimiser and its exporters write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Dim, Expr, const, op
+from tvm_disc.frontends.onnx.activation import gelu
+from tvm_disc.frontends.onnx.attention import (
+    Heads,
+    causal,
+    default_scale,
+    hidden,
+    joined_heads,
+    repeated,
+    rotated,
+    scores,
+    split_heads,
+    weighted,
+)
+from tvm_disc.frontends.onnx.convolution import convolved
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.normalize import layer_norm, rms_norm
+from tvm_disc.frontends.onnx.table import MICROSOFT, row
+
+# -- normalisation -----------------------------------------------------------------------------
+
+
+@row("SkipLayerNormalization", domain=MICROSOFT)
+def _skip_layer_norm(n: Node) -> list[Any]:
+    total = _with_skip(n, n.get(4))
+    epsilon = float(n.attr("epsilon", 1e-12))
+    return [layer_norm(n, total, n[2], n.get(3), -1, epsilon), None, None, total]
+
+
+@row("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
+def _skip_rms_norm(n: Node) -> list[Any]:
+    total = _with_skip(n, n.get(3))
+    return [rms_norm(n, total, n[2], -1, float(n.attr("epsilon", 1e-12)))[0], None, None, total]
+
+
+def _with_skip(n: Node, bias: Any) -> Expr:
+    total = n.add(n[0], n[1])
+    return total if bias is None else n.add(total, bias)
+
+
+@row("SimplifiedLayerNormalization", domain=MICROSOFT)
+def _rms(n: Node) -> Any:
+    y, inverse = rms_norm(n, n[0], n[1], int(n.attr("axis", -1)), float(n.attr("epsilon", 1e-5)))
+    return [y, inverse] if len(n.outputs) > 1 else y
+
+
+@row("EmbedLayerNormalization", domain=MICROSOFT)
+def _embed(n: Node) -> list[Any]:
+    """Words, positions and segments added, then normalised."""
+    ids, segments, place = n[0], n.get(1), n.get(8)
+    if place is None:
+        place = n.expand(n.arange(n.size(ids, 1)), 0)
+    total = n.add(n.take(n[2], ids, 0), n.take(n[3], place, 0))
+    if segments is not None:
+        total = n.add(total, n.take(n[4], segments, 0))
+    y = layer_norm(n, total, n[5], n[6], -1, float(n.attr("epsilon", 1e-12)))
+    mask = n.get(7)
+    count = None
+    if n.wants(1):
+        if mask is None:
+            count = n.full(0, [n.size(ids, 0)], "int32")
+        else:
+            count = n.reduce("sum", n.cast(mask, "int32"), [1])
+    return [y, count, total]
+
+
+# -- attention ---------------------------------------------------------------------------------
+
+
+@row("Attention", domain=MICROSOFT)
+def _attention(n: Node) -> list[Any]:
+    """Queries, keys and values from one input by one product."""
+    heads = int(n.required("num_heads"))
+    if n.attr("do_rotary", 0):
+        raise Unsupported("do_rotary")
+    joined = n.matmul(n[0], n[1])
+    joined = joined if n.get(2) is None else n.add(joined, n[2])
+    whole = n.size(joined, 2)
+    sizes = n.attr("qkv_hidden_sizes")
+    third = n.dim("floor_divide", whole, 3)
+    lengths: list[Dim] = [int(s) for s in sizes] if sizes else [third] * 3
+    query, key, value = (split_heads(n, x, heads) for x in n.split(joined, lengths, 2))
+    present = None
+    if n.get(4) is not None:
+        past = [n.pick(n[4], 0, k) for k in range(2)]
+        key, value = (n.concat([p, x], 2) for p, x in zip(past, (key, value), strict=True))
+    if n.wants(1):
+        present = n.stack([key, value], 0)
+    found = scores(n, Heads(query, key, value), default_scale(n, query, n.attr("scale")))
+    if n.get(5) is not None:
+        found = n.add(found, n[5])
+    if n.get(3) is not None:
+        found = _masked(n, found, n[3], n.size(key, 2))
+    if n.attr("unidirectional", 0):
+        rows, columns = n.size(query, 2), n.size(key, 2)
+        before = n.scalar(n.dim("subtract", columns, rows))
+        found = hidden(n, found, causal(n, rows, columns, before))
+    return [joined_heads(n, weighted(n, found, value)), present]
+
+
+def _masked(n: Node, found: Expr, mask: Expr, columns: Dim) -> Expr:
+    """Scores less a large number where a mask is zero; of rank 1 it says how many keys there
+    are."""
+    low = float(n.attr("mask_filter_value", -10000.0))
+    rank = n.rank(mask)
+    if rank == 1:
+        wide = n.cast(n.expand(mask, 1), "int64")
+        seen = n.less(n.arange(columns), wide)
+        seen = n.expand(seen, 1, 2)
+    elif rank in (2, 3):
+        seen = n.not_equal(n.expand(mask, 1, 4 - rank), 0)
+    elif rank == 4:
+        seen = n.not_equal(mask, 0)
+    else:
+        raise Unsupported(f"a mask of rank {rank}")
+    return n.add(found, n.where(seen, n.like(0.0, found), low))
+
+
+@row("MultiHeadAttention", domain=MICROSOFT)
+def _multi_head(n: Node) -> list[Any]:
+    heads = int(n.required("num_heads"))
+    query, key, value, bias = n[0], n.get(1), n.get(2), n.get(3)
+    if key is None or value is None:
+        raise Unsupported("queries, keys and values packed into one input")
+    if bias is not None:
+        widths = [n.size(x, 2) if n.rank(x) == 3 else None for x in (query, key, value)]
+        if None in widths:
+            raise Unsupported("a bias of keys or values of rank 4")
+        biases = n.split(bias, [w for w in widths if w is not None], 0)
+        query, key, value = (n.add(x, b) for x, b in zip((query, key, value), biases, strict=True))
+    query = split_heads(n, query, heads)
+    key, value = (split_heads(n, x, heads) if n.rank(x) == 3 else x for x in (key, value))
+    if n.get(6) is not None:
+        key, value = (n.concat([p, x], 2) for p, x in ((n[6], key), (n[7], value)))
+    found = scores(n, Heads(query, key, value), default_scale(n, query, n.attr("scale")))
+    if n.get(5) is not None:
+        found = n.add(found, n[5])
+    if n.get(4) is not None:
+        found = _masked(n, found, n[4], n.size(key, 2))
+    if n.attr("unidirectional", 0):
+        rows, columns = n.size(query, 2), n.size(key, 2)
+        before = n.scalar(n.dim("subtract", columns, rows))
+        found = hidden(n, found, causal(n, rows, columns, before))
+    return [joined_heads(n, weighted(n, found, value)), key, value]
+
+
+@row("GroupQueryAttention", domain=MICROSOFT)
+def _group_query(n: Node) -> list[Any]:
+    """Heads of keys and values that several of queries share, with a cache that grows."""
+    heads, groups = int(n.required("num_heads")), int(n.required("kv_num_heads"))
+    if int(n.attr("local_window_size", -1)) > 0 or n.get(1) is None:
+        raise Unsupported("a local window, or queries, keys and values packed into one input")
+    query, key, value = split_heads(n, n[0], heads), *(split_heads(n, n[k], groups) for k in (1, 2))
+    rows = n.size(query, 2)
+    past: Dim = 0 if n.get(3) is None else n.size(n[3], 2)
+    if n.attr("do_rotary", 0):
+        place = n.add(n.arange(rows), n.scalar(past))
+        cos, sin = (n.take(n[k], place, 0) for k in (7, 8))
+        turn = bool(n.attr("rotary_interleaved", 0))
+        query, key = (rotated(n, x, cos, sin, turn) for x in (query, key))
+    if n.get(3) is not None:
+        key, value = (n.concat([p, x], 2) for p, x in ((n[3], key), (n[4], value)))
+    times = heads // groups
+    wide = Heads(query, repeated(n, key, times), repeated(n, value, times))
+    scale = default_scale(n, query, n.attr("scale"))
+    found = scores(n, wide, scale, float(n.attr("softcap", 0.0)))
+    seen = causal(n, rows, n.size(key, 2), n.scalar(past))
+    found = hidden(n, found, seen)
+    return [joined_heads(n, weighted(n, found, wide.value)), key, value]
+
+
+@row("RotaryEmbedding", domain=MICROSOFT)
+def _rotary(n: Node) -> Expr:
+    x, place, cos, sin = n[0], n[1], n[2], n[3]
+    flat = n.rank(x) == 3
+    if flat:
+        heads = int(n.attr("num_heads", 0))
+        if not heads:
+            width = n.literals(cos)[-1]
+            whole = n.literals(x)[-1]
+            if width is None or whole is None:
+                raise Unsupported("num_heads must be given")
+            heads = whole // (2 * width)
+        x = split_heads(n, x, heads)
+    if n.rank(place) == 1:
+        rows = n.arange(n.size(x, 2))
+        place = n.add(n.expand(n.expand(rows, 0), 0), n.expand(n.cast(place, "int64"), 0, 1))
+        place = n.pick(place, 0, 0)
+    cos, sin = (n.expand(n.take(c, place, 0), 1) for c in (cos, sin))
+    made = rotated(n, x, cos, sin, bool(n.attr("interleaved", 0)))
+    return joined_heads(n, made) if flat else made
+
+
+# -- products ----------------------------------------------------------------------------------
+
+
+@row("MatMulNBits", domain=MICROSOFT)
+def _matmul_bits(n: Node) -> Expr:
+    """Weights of a few bits, unpacked when the model is imported."""
+    bits, block = int(n.attr("bits", 4)), int(n.required("block_size"))
+    inner, outer = int(n.required("K")), int(n.required("N"))
+    packed, scales = n.known(n[1]), n.known(n[2])
+    zeros = n.known(n[3]) if n.get(3) is not None else None
+    if packed is None or scales is None or (n.get(3) is not None and zeros is None):
+        raise Unsupported("weights that are no constants")
+    if n.get(4) is not None:
+        raise Unsupported("g_idx")
+    if bits not in (2, 4, 8):
+        raise Unsupported(f"bits: expected 2, 4 or 8, found {bits}")
+    weight = unpacked(packed, scales, zeros, (bits, block, outer, inner))
+    made = op("nn.dense", n[0], const(weight.astype(n.dtype(n[0]))), units=None)
+    return made if n.get(5) is None else n.add(made, n[5])
+
+
+def unpacked(
+    packed: np.ndarray,
+    scales: np.ndarray,
+    zeros: np.ndarray | None,
+    form: tuple[int, int, int, int],
+) -> np.ndarray:
+    """Weights ``[outer, inner]`` from blocks of numbers of a few bits, lowest bits first."""
+    bits, block, outer, inner = form
+    count = -(-inner // block)
+    numbers = _spread(packed.reshape(outer, count, -1), bits)[:, :, :block].astype("float32")
+    if zeros is None:
+        origin: np.ndarray = np.full((outer, count), 1 << (bits - 1), "float32")
+    elif zeros.dtype.kind == "f":
+        origin = zeros.reshape(outer, count).astype("float32")
+    else:
+        origin = _spread(zeros.reshape(outer, -1), bits)[:, :count].astype("float32")
+    factor = scales.reshape(outer, count, 1).astype("float32")
+    real = (numbers - origin[:, :, None]) * factor
+    return np.ascontiguousarray(real.reshape(outer, count * block)[:, :inner])
+
+
+def _spread(x: np.ndarray, bits: int) -> np.ndarray:
+    """Numbers of a few bits in bytes, along the last axis."""
+    shifts = np.arange(0, 8, bits, dtype="uint8")
+    parts = (x[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+    return np.asarray(parts.reshape(*x.shape[:-1], -1))
+
+
+@row("FusedConv", domain=MICROSOFT)
+def _fused_conv(n: Node) -> Expr:
+    made = convolved(n, n[0], n[1], "nn.conv{}d")
+    made = made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
+    made = made if n.get(3) is None else n.add(made, n[3])
+    return _activated(n, made, str(n.attr("activation", "")))
+
+
+def _activated(n: Node, x: Expr, name: str) -> Expr:
+    params = list(n.attr("activation_params") or [])
+    if name in ("", "None"):
+        return x
+    if name == "Relu":
+        return op("nn.relu", x)
+    if name == "Sigmoid":
+        return n.sigmoid(x)
+    if name == "Tanh":
+        return n.tanh(x)
+    if name == "LeakyRelu":
+        return op("nn.leaky_relu", x, alpha=float(params[0]))
+    if name == "Clip":
+        return n.clip(x, float(params[0]), float(params[1]))
+    raise Unsupported(f"activation {name!r}")
+
+
+@row("FusedGemm", domain=MICROSOFT)
+def _fused_gemm(n: Node) -> Expr:
+    from tvm_disc.frontends.onnx.table import find
+
+    plain = find("", "Gemm", 13)
+    assert plain is not None
+    return _activated(n, plain.convert(n), str(n.attr("activation", "")))
+
+
+@row("BiasSplitGelu", domain=MICROSOFT)
+def _bias_split_gelu(n: Node) -> Expr:
+    total = n.add(n[0], n[1])
+    half = n.dim("floor_divide", n.size(total, 2), 2)
+    left, right = n.split(total, [half, half], 2)
+    return n.mul(left, gelu(n, right))
+
+
+@row("BiasAdd", domain=MICROSOFT)
+def _bias_add(n: Node) -> Expr:
+    return n.add(n.add(n[0], n[1]), n[2])

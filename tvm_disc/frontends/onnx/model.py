@@ -1,0 +1,86 @@
+"""From an ONNX model, or the file of one, to a Relay module."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tvm_disc.errors import BadInput, TypeMismatch
+from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.onnx.graph import Graph, Model, refuse_unknown, results_of
+from tvm_disc.frontends.onnx.inputs import variables
+from tvm_disc.frontends.onnx.rows import FAMILIES
+from tvm_disc.frontends.onnx.table import normal
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay.infer import Inference
+from tvm_disc.relay.module import IRModule
+
+assert FAMILIES  # their rows are in the table
+
+
+def from_onnx(model: Any) -> IRModule:
+    """The Relay module of an ONNX model, or of the file at a path.
+
+    Inputs are named as in the model, weights are constants, and axes without a length are ``Any``:
+    named axes of the same name are the same dim.
+
+    Raises:
+        Unsupported: the package `onnx` is not installed, or the model has nodes that cannot be
+            imported; the message names all of them.
+        BadInput: there is no such file, or it holds no model.
+        TypeMismatch, ShapeConflict: a node's inputs do not fit its operator.
+    """
+    require("onnx", "onnx", "from_onnx")
+    import onnx
+
+    read, folder = model, ""
+    if isinstance(model, str | os.PathLike):
+        read, folder = _load(onnx, model), str(Path(model).parent)
+    if not isinstance(read, onnx.ModelProto):
+        raise TypeMismatch(f"expected an ONNX model or a path, found {type(model).__name__}")
+    _check(onnx, model)
+    return _module(read, folder)
+
+
+def _module(model: Any, folder: str) -> IRModule:
+    opsets = {normal(o.domain): o.version for o in model.opset_import}
+    own = {
+        (normal(f.domain), f.name, getattr(f, "overload", "")): f
+        for f in getattr(model, "functions", ())
+    }
+    refuse_unknown(model, opsets, own)
+    infer = Inference()
+    graph = Graph(Model(infer, folder, own), opsets)
+    given = {t.name for t in model.graph.initializer}
+    given |= {s.values.name for s in model.graph.sparse_initializer}
+    params = variables(model.graph, given)
+    for p in params:
+        infer.declare(p)
+        graph.values[p.name_hint] = p
+    results = graph.run(model.graph)
+    body = results_of(results, [v.name for v in model.graph.output])
+    return IRModule({"main": ast.Function(params, body)})
+
+
+def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
+    """The model without the weights that lie in files beside it: they are read when they are
+    wanted, and not kept."""
+    if not Path(path).is_file():
+        raise BadInput(f"no such ONNX file: {os.fspath(path)!r}")
+    try:
+        return onnx.load(os.fspath(path), load_external_data=False)
+    except Exception as error:  # protobuf's own class, which moved between its releases
+        raise BadInput(f"{os.fspath(path)!r} holds no ONNX model: {error}") from error
+
+
+def _check(onnx: Any, model: Any) -> None:
+    """Warn of what ONNX's checker finds; it refuses much that can be compiled."""
+    try:
+        onnx.checker.check_model(model if isinstance(model, onnx.ModelProto) else os.fspath(model))
+    except Exception as error:  # the checker's own class, or protobuf's
+        warnings.warn(f"ONNX's checker: {error}", stacklevel=3)
+
+
+__all__ = ["from_onnx"]

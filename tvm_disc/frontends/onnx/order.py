@@ -1,0 +1,114 @@
+"""Rows: sorting, running totals, positions of the largest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.frontends.calc import Dim, Expr, op, parts
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import Convert, add, row
+
+
+@row("TopK")
+def _top_k_by_attribute(n: Node) -> list[Expr]:
+    return _top(n, n[0], int(n.required("k")))
+
+
+@row("TopK", since=10)
+def _top_k(n: Node) -> list[Expr]:
+    return _top(n, n[0], n.length(n[1]))
+
+
+def _top(n: Node, x: Expr, k: Dim) -> list[Expr]:
+    attrs: dict[str, Any] = {
+        "axis": n.axis(int(n.attr("axis", -1)), n.rank(x)),
+        "ret_type": "both",
+        "is_ascend": not n.attr("largest", 1),
+        "dtype": "int64",
+    }
+    if isinstance(k, int):
+        return parts(op("topk", x, k=k, **attrs), 2)
+    return parts(op("dyn.topk", x, n.reshape(k, [1]), k=None, **attrs), 2)
+
+
+def _arg(name: str) -> Convert:
+    def convert(n: Node) -> Expr:
+        found = op(
+            name,
+            n[0],
+            axis=(n.axis(int(n.attr("axis", 0)), n.rank(n[0])),),
+            keepdims=bool(n.attr("keepdims", 1)),
+            select_last_index=bool(n.attr("select_last_index", 0)),
+        )
+        return n.cast(found, "int64")
+
+    return convert
+
+
+add("ArgMax", _arg("argmax"))
+add("ArgMin", _arg("argmin"))
+
+
+def _running(name: str) -> Convert:
+    """Totals up to each element; an axis that only the data knows is brought to the front."""
+
+    def along(n: Node, x: Expr, axis: int) -> Expr:
+        back = bool(n.attr("reverse", 0))
+        x = op("reverse", x, axis=axis) if back else x
+        made = op(name, x, axis=axis, dtype=n.dtype(x), exclusive=bool(n.attr("exclusive", 0)))
+        return op("reverse", made, axis=axis) if back else made
+
+    def convert(n: Node) -> Expr:
+        x, rank = n[0], n.rank(n[0])
+        known = n.known(n[1])
+        if known is not None:
+            return along(n, x, n.axis(int(known.reshape(-1)[0]), rank))
+        at = n.reshape(n.cast(n[1], "int64"), [])
+        found = along(n, x, 0)
+        for axis in range(1, rank):
+            here = n.logical_or(n.equal(at, axis), n.equal(at, axis - rank))
+            found = n.where(here, along(n, x, axis), found)
+        return found
+
+    return convert
+
+
+add("CumSum", _running("cumsum"))
+add("CumProd", _running("cumprod"))
+
+
+@row("Unique")
+def _unique(n: Node) -> list[Any]:
+    x, ordered = n[0], bool(n.attr("sorted", 1))
+    axis = n.attr("axis")
+    if axis is not None and n.rank(x) > 1:
+        return _unique_rows(n, x, n.axis(int(axis), n.rank(x)), ordered)
+    made = parts(op("unique", n.reshape(x, [-1]), sorted=ordered, return_counts=True), 5)
+    values, first, inverse, _, counts = made
+    return [values, *(n.cast(t, "int64") for t in (first, inverse, counts))]
+
+
+def _unique_rows(n: Node, x: Expr, axis: int, ordered: bool) -> list[Any]:
+    """Slices along an axis that differ, each compared with each."""
+    rank = n.rank(x)
+    moved = n.transpose(x, [axis, *(a for a in range(rank) if a != axis)])
+    many = n.size(x, axis)
+    rows = n.reshape(moved, [many, n.product([n.size(x, a) for a in range(rank) if a != axis])])
+    one, other = n.expand(rows, 1), n.expand(rows, 0)
+    differ = n.not_equal(one, other)  # [many, many, elements]
+    at = n.cast(op("argmax", n.cast(differ, "int8"), axis=(2,), keepdims=True), "int64")
+    same = n.equal(n.reduce("sum", n.cast(differ, "int64"), [2]), 0)
+    apart = n.cast(n.less(other, one), "int8")
+    before = n.not_equal(n.squeeze(op("gather", apart, at, axis=2), [2]), 0)
+    first = n.cast(op("argmax", n.cast(same, "int8"), axis=(1,)), "int64")
+    heads = n.equal(first, n.arange(many))
+    kept = n.squeeze(op("argwhere", heads), [1])
+    if ordered:
+        lower = n.logical_and(before, n.expand(heads, 0))
+        inverse = n.reduce("sum", n.cast(lower, "int64"), [1])
+        kept = n.take(kept, op("argsort", n.take(inverse, kept, 0), axis=0, dtype="int64"), 0)
+    else:
+        running = op("cumsum", n.cast(heads, "int64"), axis=0, dtype="int64")
+        inverse = n.sub(n.take(running, first, 0), 1)
+    counts = n.reduce("sum", n.cast(same, "int64"), [1])
+    return [n.take(x, kept, axis), n.cast(kept, "int64"), inverse, n.take(counts, kept, 0)]

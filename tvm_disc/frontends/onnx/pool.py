@@ -1,0 +1,234 @@
+"""Rows: pooling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Dim, Expr, is_float, least_of, op
+from tvm_disc.frontends.onnx.convolution import Window, bordered, reach, spatial, window_of
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.slices import padded
+from tvm_disc.frontends.onnx.table import row
+
+
+def _window(n: Node, x: Expr) -> Window:
+    return window_of(n, x, [int(k) for k in n.required("kernel_shape")])
+
+
+def _kernel(window: Window) -> list[int]:
+    """The size of the kernel, which an attribute gives."""
+    return [k for k in window.kernel if isinstance(k, int)]
+
+
+def _pooled(n: Node, x: Expr, window: Window, name: str, padding: Any, **attrs: Any) -> Expr:
+    return op(
+        f"nn.{name}_pool{spatial(n, x)}d",
+        x,
+        pool_size=tuple(window.kernel),
+        strides=tuple(window.strides),
+        dilation=tuple(window.dilations),
+        padding=padding,
+        **attrs,
+    )
+
+
+def _is_plain(n: Node, window: Window) -> bool:
+    """Whether no window reaches beyond the borders that are given, and these are numbers."""
+    return window.is_fixed and not n.attr("ceil_mode", 0)
+
+
+def _beyond(n: Node, x: Expr, window: Window) -> list[Dim]:
+    """How far the last windows reach beyond the borders, with windows that are not whole but begin
+    within the input or the border before it; negative where some is left."""
+    found = []
+    for k, stride in enumerate(window.strides):
+        size = n.size(x, 2 + k)
+        inside = n.dim("add", size, window.before[k])
+        whole = n.dim("add", inside, window.after[k])
+        span = reach(n, window.kernel[k], window.dilations[k])
+        count = n.dim("subtract", whole, span)
+        if n.attr("ceil_mode", 0):
+            count = n.dim("add", count, stride - 1)
+        last = n.dim("floor_divide", count, stride)
+        if n.attr("ceil_mode", 0):
+            begins = n.dim("floor_divide", n.dim("subtract", inside, 1), stride)
+            last = n.dim("minimum", last, begins)
+        end = n.dim("add", n.dim("multiply", last, stride), span)
+        found.append(n.dim("maximum", n.dim("subtract", end, whole), 0))
+    return found
+
+
+def _extended(n: Node, x: Expr, more: Sequence[Dim], fill: Any) -> Expr:
+    rank = n.rank(x)
+    return padded(n, x, [0] * rank + [0, 0, *more], fill, "constant")
+
+
+def _none(n: Node, x: Expr) -> tuple[int, ...]:
+    return (0,) * 2 * spatial(n, x)
+
+
+@row("MaxPool")
+def _max_pool(n: Node) -> Any:
+    x = n[0]
+    window = _window(n, x)
+    if n.wants(1):
+        return _max_pool_with_indices(n, x, window)
+    if _is_plain(n, window):
+        return _pooled(n, x, window, "max", window.padding)
+    least = least_of(n.dtype(x))
+    more = _beyond(n, x, window)
+    wide = _extended(n, bordered(n, x, window, least), more, least)
+    return _pooled(n, wide, window, "max", _none(n, x))
+
+
+def _max_pool_with_indices(n: Node, x: Expr, window: Window) -> list[Expr]:
+    """The largest elements of windows, and where in the input they are."""
+    rank, least = spatial(n, x), least_of(n.dtype(x))
+    more = _beyond(n, x, window)
+    wide = _extended(n, bordered(n, x, window, least), more, least)
+    counts = [_count(n, wide, window, k) for k in range(rank)]
+    taps = list(product(*map(range, _kernel(window))))
+    cells = []
+    for tap in taps:
+        cell = wide
+        for k, t in enumerate(tap):
+            first, stride = t * window.dilations[k], window.strides[k]
+            last = n.dim("multiply", n.dim("subtract", counts[k], 1), stride)
+            cell = n.slice(cell, 2 + k, first, n.dim("add", last, first + 1), stride)
+        cells.append(cell)
+    both = n.stack(cells, 2 + rank)
+    best = n.cast(op("argmax", both, axis=(2 + rank,)), "int64")
+    return [n.reduce("max", both, [2 + rank]), _places(n, x, window, best, counts)]
+
+
+def _count(n: Node, wide: Expr, window: Window, k: int) -> Dim:
+    """How many windows there are along an axis of the padded input."""
+    span = reach(n, window.kernel[k], window.dilations[k])
+    rest = n.dim("subtract", n.size(wide, 2 + k), span)
+    return n.dim("add", n.dim("floor_divide", rest, window.strides[k]), 1)
+
+
+def _places(n: Node, x: Expr, window: Window, best: Expr, counts: Sequence[Dim]) -> Expr:
+    """Positions in the flat input of the taps ``best``."""
+    rank, sizes = n.rank(x) - 2, n.sizes(x)
+    channels = n.mul(n.along(n.arange(sizes[0]), 0, 2 + rank), n.scalar(sizes[1]))
+    found = n.add(channels, n.along(n.arange(sizes[1]), 1, 2 + rank))
+    order = list(range(rank))
+    found = n.mul(found, n.scalar(n.product(sizes[2:])))
+    stride: Dim = 1
+    rest = best
+    for k in reversed(order):
+        tap = n.floor_mod(rest, _kernel(window)[k])
+        rest = n.floor_div(rest, _kernel(window)[k])
+        begin = n.sub(n.mul(n.arange(counts[k]), window.strides[k]), n.scalar(window.before[k]))
+        place = n.add(n.mul(tap, window.dilations[k]), n.along(begin, 2 + k, 2 + rank))
+        if n.attr("storage_order", 0):
+            columns = n.product(sizes[2 : 2 + k])
+            found = n.add(found, n.mul(place, n.scalar(columns)))
+        else:
+            found = n.add(found, n.mul(place, n.scalar(stride)))
+            stride = n.dim("multiply", stride, sizes[2 + k])
+    return found
+
+
+@row("AveragePool")
+def _average_pool(n: Node) -> Expr:
+    x = n[0]
+    window, whole = _window(n, x), bool(n.attr("count_include_pad", 0))
+    if _is_plain(n, window) and all(d == 1 for d in window.dilations):
+        return _pooled(n, x, window, "avg", window.padding, count_include_pad=whole)
+    ones = n.full(1, [1, 1, *n.sizes(x)[2:]], n.dtype(x))
+    more = _beyond(n, x, window)
+    count = bordered(n, ones, window, 1 if whole else 0)
+    return n.div(_summed(n, x, window, more), _sums(n, _extended(n, count, more, 0), window))
+
+
+def _summed(n: Node, x: Expr, window: Window, more: Sequence[Dim]) -> Expr:
+    """Sums of windows, zeros around the input."""
+    return _sums(n, _extended(n, bordered(n, x, window, 0), more, 0), window)
+
+
+def _sums(n: Node, x: Expr, window: Window) -> Expr:
+    size = math.prod(_kernel(window))
+    made = _pooled(n, x, window, "avg", _none(n, x), count_include_pad=True)
+    return n.mul(made, size)
+
+
+@row("LpPool")
+def _lp_pool(n: Node) -> Expr:
+    x, p = n[0], float(n.attr("p", 2))
+    window = _window(n, x)
+    total = _summed(n, _power(n, x, p), window, _beyond(n, x, window))
+    return _root(n, total, p)
+
+
+def _power(n: Node, x: Expr, p: float) -> Expr:
+    if p == 1:
+        return n.abs(x)
+    return n.mul(x, x) if p == 2 else n.power(n.abs(x), n.like(p, x))
+
+
+def _root(n: Node, x: Expr, p: float) -> Expr:
+    if p == 1:
+        return x
+    return n.sqrt(x) if p == 2 else n.power(x, n.like(1 / p, x))
+
+
+def _over_space(n: Node) -> list[int]:
+    return list(range(2, n.rank(n[0])))
+
+
+@row("GlobalAveragePool")
+def _global_average(n: Node) -> Expr:
+    return n.reduce("mean", n[0], _over_space(n), True)
+
+
+@row("GlobalMaxPool")
+def _global_max(n: Node) -> Expr:
+    return n.reduce("max", n[0], _over_space(n), True)
+
+
+@row("GlobalLpPool")
+def _global_lp(n: Node) -> Expr:
+    p = float(n.attr("p", 2))
+    return _root(n, n.reduce("sum", _power(n, n[0], p), _over_space(n), True), p)
+
+
+@row("MaxUnpool")
+def _max_unpool(n: Node) -> Expr:
+    """Elements back at the positions that max pooling told, zeros elsewhere."""
+    x, picks = n[0], n[1]
+    window = _window(n, x)
+    if not is_float(n.dtype(x)):
+        raise Unsupported(f"elements of type {n.dtype(x)}")
+    own: list[Dim] = n.sizes(x)[:2]
+    for k, stride in enumerate(window.strides):
+        full = n.dim("multiply", n.dim("subtract", n.size(x, 2 + k), 1), stride)
+        full = n.dim("add", full, window.kernel[k])
+        cut = n.dim("add", window.before[k], window.after[k])
+        own.append(n.dim("subtract", full, cut))
+    sizes = own
+    if n.get(2) is not None:
+        shape = n[2] if n.literals(n[2])[0] is not None else n.reshape(n[2], [n.rank(x)])
+        sizes = n.sizes_in(shape, "output_shape")
+        picks = _moved(n, picks, own, sizes)
+    blank = n.full(0, [n.product(sizes)], n.dtype(x))
+    flat = [n.reshape(v, [-1]) for v in (picks, x)]
+    made = op("scatter_elements", blank, *flat, axis=0, reduction="update")
+    return n.reshape(made, sizes)
+
+
+def _moved(n: Node, picks: Expr, own: Sequence[Dim], sizes: Sequence[Dim]) -> Expr:
+    """Positions in a tensor of one shape as those of the same coordinates in another."""
+    found: Expr = n.like(0, picks)
+    rest, stride = picks, 1
+    step: Dim = stride
+    for have, want in zip(reversed(own), reversed(sizes), strict=True):
+        size = n.scalar(have)
+        found = n.add(found, n.mul(n.floor_mod(rest, size), n.scalar(step)))
+        rest, step = n.floor_div(rest, size), n.dim("multiply", step, want)
+    return found

@@ -1,0 +1,242 @@
+"""Rows: quantised tensors. Rounding is to the nearest, halves to the even number, as in ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Calc, Expr, const, is_float, op
+from tvm_disc.frontends.onnx.convolution import integer_conv
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import MICROSOFT, row
+from tvm_disc.frontends.onnx.tensors import dtype_of
+
+
+def laid(n: Calc, x: Expr, like: Expr, axis: int, block: int = 0) -> Expr:
+    """A number, one for every entry of an axis, or one for every block of it, to be broadcast."""
+    rank = n.rank(like)
+    if n.rank(x) == 0 or n.literals(x) == [1]:
+        return n.reshape(x, [])
+    axis = n.axis(axis, rank)
+    if block:
+        count = n.size(x, axis)
+        wide = n.expand(x, axis + 1)
+        sizes = [*n.sizes(x)[: axis + 1], block, *n.sizes(x)[axis + 1 :]]
+        dims = n.sizes(x)
+        dims[axis] = n.dim("multiply", count, block)
+        whole = n.reshape(n.broadcast(wide, sizes), dims)
+        return n.slice(whole, axis, 0, n.size(like, axis))
+    return n.along(x, axis, rank) if n.rank(x) == 1 else x
+
+
+def quantize(n: Calc, x: Expr, scale: Expr, zero: Any, dtype: str) -> Expr:
+    """``x / scale`` rounded, moved and cut; scale and zero point broadcast to ``x``."""
+    real = n.cast(x, "float32") if n.dtype(x) != "float32" else x
+    whole = n.round_even(n.div(real, n.cast(scale, "float32")))
+    kind = np.iinfo(dtype)
+    if zero is not None:
+        whole = n.add(whole, n.cast(zero, "float32"))
+    inside = n.clip(whole, float(kind.min), float(kind.max))
+    return n.cast(n.cast(inside, "int32") if kind.bits < 32 else inside, dtype)
+
+
+def dequantize(n: Calc, x: Expr, scale: Expr, zero: Any) -> Expr:
+    """``(x - zero) * scale``, in the type of the scale."""
+    dtype = n.dtype(scale)
+    if is_float(n.dtype(x)):
+        whole = n.cast(x, "float32")
+    else:
+        wide = n.cast(x, "int32")
+        wide = wide if zero is None else n.sub(wide, n.cast(zero, "int32"))
+        whole = n.cast(wide, "float32")
+    return n.cast(n.mul(whole, n.cast(scale, "float32")), dtype)
+
+
+@row("QuantizeLinear")
+@row("QuantizeLinear", domain=MICROSOFT)
+def _quantize_linear(n: Node) -> Expr:
+    x, axis, block = n[0], int(n.attr("axis", 1)), int(n.attr("block_size", 0))
+    zero = n.get(2)
+    dtype = "uint8" if zero is None else n.dtype(zero)
+    if zero is None and n.attr("output_dtype", 0):
+        dtype = dtype_of(int(n.attr("output_dtype")))
+    zero = None if zero is None else laid(n, zero, x, axis, block)
+    return quantize(n, x, laid(n, n[1], x, axis, block), zero, dtype)
+
+
+@row("DequantizeLinear")
+@row("DequantizeLinear", domain=MICROSOFT)
+def _dequantize_linear(n: Node) -> Expr:
+    x, axis, block = n[0], int(n.attr("axis", 1)), int(n.attr("block_size", 0))
+    zero = None if n.get(2) is None else laid(n, n[2], x, axis, block)
+    made = dequantize(n, x, laid(n, n[1], x, axis, block), zero)
+    wanted = n.attr("output_dtype", 0)
+    return n.cast(made, dtype_of(int(wanted))) if wanted else made
+
+
+@row("DynamicQuantizeLinear")
+def _dynamic(n: Node) -> list[Expr]:
+    """To uint8 by the least and the greatest element, and zero."""
+    quantized, scale, zero = dynamic(n, n[0])
+    return [quantized, scale, zero]
+
+
+def dynamic(n: Calc, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """(the quantised tensor, its scale, its zero point)."""
+    axes = list(range(n.rank(x)))
+    low = n.minimum(n.reduce("min", x, axes), 0)
+    high = n.maximum(n.reduce("max", x, axes), 0)
+    span = n.sub(high, low)
+    scale = n.div(span, 255.0)
+    safe = n.where(n.equal(scale, 0), n.like(1, scale), scale)
+    origin = n.clip(n.round_even(n.div(n.negative(low), safe)), 0, 255)
+    zero = n.cast(n.cast(origin, "int32"), "uint8")
+    return quantize(n, x, safe, zero, "uint8"), scale, zero
+
+
+# -- products ----------------------------------------------------------------------------------
+
+
+def integer_product(n: Calc, a: Expr, b: Expr, a_zero: Any, b_zero: Any) -> Expr:
+    """A product of bytes less their zero points, in int32."""
+    row_, column = n.rank(a) == 1, n.rank(b) == 1
+    a = n.expand(a, 0) if row_ else a
+    b = n.expand(b, 1) if column else b
+    zeros = [_zero(n, z) for z in (a_zero, b_zero)]
+    if all(n.rank(z) == 0 for z in zeros):
+        one = const(1.0, "float32")
+        made: Expr = op(
+            "qnn.batch_matmul",
+            a,
+            b,
+            *zeros,
+            one,
+            one,
+            out_dtype="int32",
+            transpose_a=False,
+            transpose_b=False,
+        )
+    else:
+        first = n.expand(zeros[0], 1) if n.rank(zeros[0]) == 1 else zeros[0]
+        wide = [n.sub(n.cast(x, "int32"), z) for x, z in ((a, first), (b, zeros[1]))]
+        made = n.matmul(wide[0], wide[1], "int32")
+    rank = n.rank(made)
+    return n.squeeze(made, [rank - 2] * row_ + [rank - 1] * column)
+
+
+def _zero(n: Calc, zero: Any) -> Expr:
+    if zero is None:
+        return const(0, "int32")
+    flat = n.literals(zero) in ([], [1])
+    return n.cast(n.reshape(zero, []) if flat else zero, "int32")
+
+
+@row("MatMulInteger")
+def _matmul_integer(n: Node) -> Expr:
+    return integer_product(n, n[0], n[1], n.get(2), n.get(3))
+
+
+def _rescaled(n: Calc, total: Expr, factor: Expr, zero: Expr) -> Expr:
+    """int32 sums in another scaling."""
+    real = n.mul(n.cast(total, "float32"), factor)
+    dtype = n.dtype(zero)
+    kind = np.iinfo(dtype)
+    whole = n.add(n.round_even(real), n.cast(zero, "float32"))
+    return n.cast(n.cast(n.clip(whole, float(kind.min), float(kind.max)), "int32"), dtype)
+
+
+@row("QLinearMatMul")
+def _qlinear_matmul(n: Node) -> Expr:
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n[k] for k in range(8))
+    total = integer_product(n, a, b, a_zero, b_zero)
+    scales = [n.cast(_scale(n, s), "float32") for s in (a_scale, b_scale, y_scale)]
+    if n.rank(scales[0]) == 1:
+        scales[0] = n.expand(scales[0], 1)
+    factor = n.div(n.mul(scales[0], scales[1]), scales[2])
+    return _rescaled(n, total, factor, n.reshape(y_zero, []))
+
+
+def _scale(n: Calc, x: Expr) -> Expr:
+    return n.reshape(x, []) if n.literals(x) in ([], [1]) else x
+
+
+@row("QLinearConv")
+def _qlinear_conv(n: Node) -> Expr:
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (n[k] for k in range(8))
+    total = integer_conv(n, x, w, x_zero, w_zero)
+    if n.get(8) is not None:
+        total = op("nn.bias_add", total, n[8], axis=1)
+    scales = [_scale(n, s) for s in (x_scale, w_scale, y_scale)]
+    if n.rank(scales[1]) == 1:
+        scales[1] = n.along(scales[1], 1, n.rank(x))
+    factor = n.div(n.mul(scales[0], scales[1]), scales[2])
+    return _rescaled(n, total, factor, n.reshape(y_zero, []))
+
+
+def _qlinear(function: Callable[[Calc, Expr, Expr], Expr]) -> Callable[[Node], Expr]:
+    """An operator of two quantised tensors, through numbers."""
+
+    def convert(n: Node) -> Expr:
+        a = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
+        b = dequantize(n, n[3], _scale(n, n[4]), _maybe(n, 5))
+        return quantize(n, function(n, a, b), _scale(n, n[6]), _maybe(n, 7), n.dtype(n[0]))
+
+    return convert
+
+
+def _maybe(n: Node, k: int) -> Any:
+    return None if n.get(k) is None else _scale(n, n[k])
+
+
+@row("QLinearAdd", domain=MICROSOFT)
+def _qlinear_add(n: Node) -> Expr:
+    return _qlinear(lambda c, a, b: c.add(a, b))(n)
+
+
+@row("QLinearMul", domain=MICROSOFT)
+def _qlinear_mul(n: Node) -> Expr:
+    return _qlinear(lambda c, a, b: c.mul(a, b))(n)
+
+
+@row("QLinearSigmoid", "QLinearLeakyRelu", "QLinearGlobalAveragePool", domain=MICROSOFT)
+def _qlinear_unary(n: Node) -> Expr:
+    """A function of one quantised tensor, through numbers."""
+    x = dequantize(n, n[0], _scale(n, n[1]), _maybe(n, 2))
+    if n.op == "QLinearGlobalAveragePool":
+        if n.attr("channels_last", 0):
+            raise Unsupported("channels_last")
+        y = n.reduce("mean", x, list(range(2, n.rank(x))), True)
+    elif n.op == "QLinearLeakyRelu":
+        y = op("nn.leaky_relu", x, alpha=float(n.attr("alpha", 0.01)))
+    else:
+        y = n.sigmoid(x)
+    return quantize(n, y, _scale(n, n[3]), _maybe(n, 4), n.dtype(n[0]))
+
+
+@row("QLinearConcat", domain=MICROSOFT)
+def _qlinear_concat(n: Node) -> Expr:
+    groups = [n.inputs[k : k + 3] for k in range(2, len(n), 3)]
+    items = [dequantize(n, x, _scale(n, s), _scale(n, z)) for x, s, z in groups]
+    joined = n.concat(items, int(n.required("axis")))
+    return quantize(n, joined, _scale(n, n[0]), _maybe(n, 1), n.dtype(groups[0][0]))
+
+
+@row("DynamicQuantizeMatMul", domain=MICROSOFT)
+def _dynamic_matmul(n: Node) -> Expr:
+    a, scale, zero = dynamic(n, n[0])
+    total = integer_product(n, a, n[1], zero, n.get(3))
+    made = n.mul(n.cast(total, "float32"), n.mul(scale, _scale(n, n[2])))
+    return made if n.get(4) is None else n.add(made, n[4])
+
+
+@row("MatMulIntegerToFloat", domain=MICROSOFT)
+def _matmul_to_float(n: Node) -> Expr:
+    total = integer_product(n, n[0], n[1], n.get(4), n.get(5))
+    made = n.mul(n.cast(total, "float32"), n.mul(_scale(n, n[2]), _scale(n, n[3])))
+    return made if n.get(6) is None else n.add(made, n[6])
+
+
+__all__ = ["dequantize", "dynamic", "integer_product", "quantize"]

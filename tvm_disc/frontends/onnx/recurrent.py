@@ -1,0 +1,281 @@
+"""Rows: LSTM, GRU and RNN, in both directions, of sequences of different lengths.
+
+All inputs meet the weights in one product before the loop; a turn adds the product of its hidden
+state. The result grows by one step per turn, so that the number of steps stays a symbol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Calc, Expr, const, op
+from tvm_disc.frontends.loop import counted
+from tvm_disc.frontends.onnx.activation import hard_sigmoid, softplus
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+from tvm_disc.relay import expr as ast
+
+Function: TypeAlias = Callable[[Expr], Expr]
+
+_FUNCTIONS: Mapping[str, Callable[[Calc, Expr, float, float], Expr]] = {
+    "affine": lambda n, x, a, b: n.add(n.mul(x, a), b),
+    "elu": lambda n, x, a, b: n.where(n.less(x, 0), n.mul(n.sub(n.exp(x), 1), a), x),
+    "hardsigmoid": hard_sigmoid,
+    "leakyrelu": lambda n, x, a, b: n.where(n.less(x, 0), n.mul(x, a), x),
+    "relu": lambda n, x, a, b: n.maximum(x, 0),
+    "scaledtanh": lambda n, x, a, b: n.mul(n.tanh(n.mul(x, b)), a),
+    "sigmoid": lambda n, x, a, b: n.sigmoid(x),
+    "softplus": lambda n, x, a, b: softplus(n, x),
+    "softsign": lambda n, x, a, b: n.div(x, n.add(n.abs(x), 1)),
+    "tanh": lambda n, x, a, b: n.tanh(x),
+    "thresholdedrelu": lambda n, x, a, b: n.where(n.greater(x, a), x, 0),
+}
+_ALPHA = {"hardsigmoid": 0.2, "leakyrelu": 0.01, "elu": 1.0, "thresholdedrelu": 1.0}
+_BETA = {"hardsigmoid": 0.5}
+_TAKE_ALPHA = {"affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu"}
+_TAKE_BETA = {"affine", "scaledtanh", "hardsigmoid"}
+
+
+def _activations(n: Node, defaults: Sequence[str], directions: int) -> list[list[Function]]:
+    """The functions of each direction."""
+    names = [str(a).lower() for a in n.attr("activations") or list(defaults) * directions]
+    alphas, betas = list(n.attr("activation_alpha") or []), list(n.attr("activation_beta") or [])
+    found: list[Function] = []
+    for name in names:
+        if name not in _FUNCTIONS:
+            raise Unsupported(f"activation {name!r}")
+        a = alphas.pop(0) if name in _TAKE_ALPHA and alphas else _ALPHA.get(name, 1.0)
+        b = betas.pop(0) if name in _TAKE_BETA and betas else _BETA.get(name, 0.0)
+        found.append(_bound(n, name, float(a), float(b)))
+    each = len(defaults)
+    if len(found) != each * directions:
+        raise Unsupported(f"{len(found)} activations: expected {each * directions}")
+    return [found[k * each : (k + 1) * each] for k in range(directions)]
+
+
+def _bound(n: Calc, name: str, a: float, b: float) -> Function:
+    return lambda x: _FUNCTIONS[name](n, x, a, b)
+
+
+def _part(n: Calc, x: Any, k: int) -> Any:
+    """One direction of a tensor of weights, None of none."""
+    if x is None:
+        return None
+    return (
+        const(np.ascontiguousarray(x.data[k])) if isinstance(x, ast.Constant) else n.pick(x, 0, k)
+    )
+
+
+def _piece(n: Calc, x: Any, k: int, width: int) -> Any:
+    """The ``k``-th run of ``width`` along the first axis."""
+    if x is None:
+        return None
+    if isinstance(x, ast.Constant):
+        return const(np.ascontiguousarray(x.data[k * width : (k + 1) * width]))
+    return n.slice(x, 0, k * width, (k + 1) * width)
+
+
+@dataclass
+class Cell:
+    """One direction of a recurrent network.
+
+    Attributes:
+        gates: products of all inputs with the weights, ``[steps, batch, gates * width]``.
+        weights: tensors that every turn reads.
+        states: the first hidden state, and of an LSTM the cell's.
+        step: from a turn's gates, weights and states to the next states.
+    """
+
+    gates: Expr
+    weights: list[Expr]
+    states: list[Expr]
+    step: Callable[[Expr, list[Expr], list[Expr]], list[Expr]]
+
+
+def _recurrent(
+    n: Node, count: int, defaults: Sequence[str], states: Sequence[int], make: Callable[..., Cell]
+) -> list[Expr]:
+    """Every direction of a network of ``count`` gates; ``states`` are the inputs with the first
+    states."""
+    width = int(n.attr("hidden_size") or n.literals(n[2])[-1] or 0)
+    if not width:
+        raise Unsupported("hidden_size must be known at compile time")
+    direction = str(n.attr("direction", "forward"))
+    ways = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(direction)
+    if ways is None:
+        raise Unsupported(f"direction: {direction!r}")
+    functions = _activations(n, defaults, len(ways))
+    batch_first = bool(n.attr("layout", 0))
+    x = n.transpose(n[0], [1, 0, 2]) if batch_first else n[0]
+    lengths = None if n.get(4) is None else n.cast(n[4], "int64")
+    found = []
+    for k, backwards in enumerate(ways):
+        source = _turned(n, x, lengths) if backwards else x
+        first = [_first(n, n.get(i), k, x, width, batch_first) for i in states]
+        w, r, b = (_part(n, n.get(i), k) for i in (1, 2, 3))
+        cell = make(n, source, (w, r, b, k), first, width, functions[k])
+        every, *last = _run(n, cell, lengths, width)
+        found.append([_turned(n, every, lengths) if backwards else every, *last])
+    y = n.stack([f[0] for f in found], 2 if batch_first else 1)
+    if batch_first:
+        y = n.transpose(n.stack([f[0] for f in found], 1), [2, 0, 1, 3])
+    axis = 1 if batch_first else 0
+    return [y, *(n.stack([f[1 + s] for f in found], axis) for s in range(len(states)))]
+
+
+def _turned(n: Calc, x: Expr, lengths: Any) -> Expr:
+    """Steps in reverse, of each sequence those that it has."""
+    if lengths is None:
+        return op("reverse", x, axis=0)
+    return op("reverse_sequence", x, lengths, seq_axis=0, batch_axis=1)
+
+
+def _first(n: Calc, state: Any, k: int, x: Expr, width: int, batch_first: bool) -> Expr:
+    if state is None:
+        return n.full(0, [n.size(x, 1), width], n.dtype(x))
+    return n.pick(state, 1 if batch_first else 0, k)
+
+
+def _run(n: Calc, cell: Cell, lengths: Any, width: int) -> list[Expr]:
+    """(every hidden state, then the last states)."""
+    steps, batch = n.size(cell.gates, 0), n.size(cell.gates, 1)
+    fixed = [cell.gates] if lengths is None else [cell.gates, lengths]
+    free = [k for k, w in enumerate(cell.weights) if not isinstance(w, ast.Constant)]
+    fixed += [cell.weights[k] for k in free]
+
+    def turn(t: Expr, given: list[Expr], old: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        weights = list(cell.weights)
+        for k, w in zip(free, given[len(given) - len(free) :], strict=True):
+            weights[k] = w
+        new = cell.step(n.take(given[0], t, 0), weights, old)
+        shown = new[0]
+        if lengths is not None:
+            alive = n.expand(n.less(t, given[1]), 1)
+            shown = n.where(alive, shown, 0)
+            new = [n.where(alive, a, b) for a, b in zip(new, old, strict=True)]
+        return new, [shown]
+
+    last, (every,) = counted(n, steps, fixed, cell.states, turn)
+    return [n.reshape(every, [steps, batch, width]), *(n.reshape(x, [batch, width]) for x in last)]
+
+
+def _clipped(n: Node, x: Expr) -> Expr:
+    limit = n.attr("clip")
+    return x if not limit else n.clip(x, -float(limit), float(limit))
+
+
+def _biases(n: Calc, b: Any, count: int, width: int) -> tuple[Any, Any]:
+    """Those of the input and those of the state."""
+    if b is None:
+        return None, None
+    return _piece(n, b, 0, count * width), _piece(n, b, 1, count * width)
+
+
+def _plus(n: Calc, x: Expr, y: Any) -> Expr:
+    return x if y is None else n.add(x, y)
+
+
+def _dense(x: Expr, w: Expr) -> Expr:
+    return op("nn.dense", x, w, units=None)
+
+
+# -- the cells ---------------------------------------------------------------------------------
+
+
+def _lstm_cell(
+    n: Node, x: Expr, weights: Any, first: list[Expr], width: int, functions: list[Function]
+) -> Cell:
+    w, r, b, k = weights
+    f, g, h = functions
+    ahead, back = _biases(n, b, 4, width)
+    gates = _plus(n, _plus(n, _dense(x, w), ahead), back)
+    peep = _part(n, n.get(7), k)
+    peeps = [None] * 3 if peep is None else [_piece(n, peep, j, width) for j in range(3)]
+    coupled = bool(n.attr("input_forget", 0))
+    used = [p for p in peeps if p is not None]
+
+    def step(now: Expr, read: list[Expr], states: list[Expr]) -> list[Expr]:
+        hidden, cell = states
+        seen = read[1:] if used else [None] * 3
+        total = n.add(now, _dense(hidden, read[0]))
+        i, o, keep, c = (n.slice(total, 1, j * width, (j + 1) * width) for j in range(4))
+        i = f(_clipped(n, _peeped(n, i, seen[0], cell)))
+        keep = n.sub(1.0, i) if coupled else f(_clipped(n, _peeped(n, keep, seen[2], cell)))
+        memory = n.add(n.mul(keep, cell), n.mul(i, g(_clipped(n, c))))
+        o = f(_clipped(n, _peeped(n, o, seen[1], memory)))
+        return [n.mul(o, h(memory)), memory]
+
+    return Cell(gates, [r, *used], first, step)
+
+
+def _peeped(n: Calc, gate: Expr, peep: Any, cell: Expr) -> Expr:
+    return gate if peep is None else n.add(gate, n.mul(cell, peep))
+
+
+def _gru_cell(
+    n: Node, x: Expr, weights: Any, first: list[Expr], width: int, functions: list[Function]
+) -> Cell:
+    w, r, b, _ = weights
+    f, g = functions
+    ahead, back = _biases(n, b, 3, width)
+    gates = _plus(n, _dense(x, w), ahead)
+    r_gates = _piece(n, r, 0, 2 * width)
+    r_new = _last(n, r, width)
+    back_gates = None if back is None else _piece(n, back, 0, 2 * width)
+    back_new = None if back is None else _last(n, back, width)
+    late = bool(n.attr("linear_before_reset", 0))
+    biases: list[Any] = [] if back is None else [back_gates, back_new]
+
+    def step(now: Expr, read: list[Expr], states: list[Expr]) -> list[Expr]:
+        hidden = states[0]
+        bias_gates, bias_new = read[2:] if biases else (None, None)
+        both = n.add(n.slice(now, 1, 0, 2 * width), _plus(n, _dense(hidden, read[0]), bias_gates))
+        both = f(_clipped(n, both))
+        z, reset = n.slice(both, 1, 0, width), n.slice(both, 1, width, 2 * width)
+        own = n.slice(now, 1, 2 * width, 3 * width)
+        if late:
+            seen = n.mul(reset, _plus(n, _dense(hidden, read[1]), bias_new))
+        else:
+            seen = _plus(n, _dense(n.mul(reset, hidden), read[1]), bias_new)
+        fresh = g(_clipped(n, n.add(own, seen)))
+        return [n.add(n.mul(n.sub(1.0, z), fresh), n.mul(z, hidden))]
+
+    return Cell(gates, [r_gates, r_new, *biases], first, step)
+
+
+def _last(n: Calc, x: Expr, width: int) -> Expr:
+    """The last of three runs."""
+    return _piece(n, x, 2, width)  # type: ignore[no-any-return]
+
+
+def _rnn_cell(
+    n: Node, x: Expr, weights: Any, first: list[Expr], width: int, functions: list[Function]
+) -> Cell:
+    w, r, b, _ = weights
+    ahead, back = _biases(n, b, 1, width)
+    gates = _plus(n, _plus(n, _dense(x, w), ahead), back)
+
+    def step(now: Expr, read: list[Expr], states: list[Expr]) -> list[Expr]:
+        return [functions[0](_clipped(n, n.add(now, _dense(states[0], read[0]))))]
+
+    return Cell(gates, [r], first, step)
+
+
+@row("LSTM")
+def _lstm(n: Node) -> list[Expr]:
+    return _recurrent(n, 4, ("Sigmoid", "Tanh", "Tanh"), (5, 6), _lstm_cell)
+
+
+@row("GRU")
+def _gru(n: Node) -> list[Expr]:
+    return _recurrent(n, 3, ("Sigmoid", "Tanh"), (5,), _gru_cell)
+
+
+@row("RNN")
+def _rnn(n: Node) -> list[Expr]:
+    return _recurrent(n, 1, ("Tanh",), (5,), _rnn_cell)

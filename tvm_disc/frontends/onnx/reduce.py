@@ -1,0 +1,117 @@
+"""Rows: reductions. Axes may be known only at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from tvm_disc.frontends.calc import Calc, Dim, Expr, is_float, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.shape import flags_of, kept_dims
+from tvm_disc.frontends.onnx.table import add
+
+# A reduction by a Relay operator that keeps the axes, over those that are asked for.
+Fold: TypeAlias = Callable[[str, Expr], Expr]
+Rule: TypeAlias = Callable[[Node, Expr, Fold], Expr]
+
+
+def _reduction(rule: Rule, since: int) -> Callable[[Node], Expr]:
+    """A converter; axes are an input since an opset."""
+
+    def convert(n: Node) -> Expr:
+        x, keep = n[0], bool(n.attr("keepdims", 1))
+        given = n.get(1) if n.opset >= since else None
+        if given is not None and n.known(given) is None and n.literals(given) != [0]:
+            return _at(n, x, given, keep, rule)
+        axes = n.attr("axes") if given is None else n.known(given)
+        if given is not None and axes is None:
+            axes = []
+        named = [n.axis(int(a), n.rank(x)) for a in axes] if axes is not None else []
+        if not named and not (n.opset >= since and n.attr("noop_with_empty_axes", 0)):
+            named = list(range(n.rank(x)))
+        made = rule(n, x, lambda name, y: n.reduce(name, y, named, True))
+        return made if keep else n.squeeze(made, named)
+
+    return convert
+
+
+def _at(n: Node, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
+    """Over axes that only the data knows.
+
+    An axis of length d that is reduced is taken for one of d before one of length 1, another for
+    one of length 1 before one of d; then every first one is reduced.
+    """
+    rank = n.rank(x)
+    flags = flags_of(n, axes, rank)
+    if not n.attr("noop_with_empty_axes", 0):
+        nothing = n.equal(n.scalar(n.total(axes)), 0)
+        flags = n.logical_or(flags, nothing)
+    out: list[Dim] = []
+    dims: list[Dim] = []
+    for a in range(rank):
+        flag, size = n.item(flags, a), n.scalar(n.size(x, a))
+        out.append(n.where(flag, n.like(1, size), size))
+        dims += [n.where(flag, size, n.like(1, size)), out[-1]]
+    dims = n.lengths(dims)
+
+    def fold(name: str, y: Expr) -> Expr:
+        return n.reduce(name, n.reshape(y, dims), [2 * a for a in range(rank)])
+
+    made = rule(n, x, fold)
+    return made if keep else n.reshape(made, kept_dims(n, x, axes))
+
+
+def _extreme(name: str, truth: str) -> Rule:
+    def rule(n: Node, x: Expr, fold: Fold) -> Expr:
+        return fold(truth if n.dtype(x) == "bool" else name, x)
+
+    return rule
+
+
+def _plain(name: str) -> Rule:
+    return lambda n, x, fold: fold(name, x)
+
+
+def _mean(n: Node, x: Expr, fold: Fold) -> Expr:
+    return fold("mean", x)
+
+
+def _l2(n: Node, x: Expr, fold: Fold) -> Expr:
+    return _on_floats(n, fold("sum", n.mul(x, x)), n.sqrt)
+
+
+def _on_floats(n: Calc, x: Expr, function: Callable[[Expr], Expr]) -> Expr:
+    """A function of numbers; integers are computed as floats."""
+    dtype = n.dtype(x)
+    return function(x) if is_float(dtype) else n.cast(function(n.cast(x, "float64")), dtype)
+
+
+def _log_sum_exp(n: Node, x: Expr, fold: Fold) -> Expr:
+    """The largest element is taken out, that no other one overflows."""
+    dtype = n.dtype(x)
+    wide = x if is_float(dtype) else n.cast(x, "float64")
+    most = fold("max", wide)
+    most = n.where(op("isfinite", most), most, 0)
+    spread: Any = most
+    total = fold("sum", n.exp(_less(n, wide, spread)))
+    return n.cast(n.add(n.log(total), most), dtype)
+
+
+def _less(n: Calc, x: Expr, by: Expr) -> Expr:
+    return n.sub(x, by)
+
+
+_RULES: dict[str, tuple[Rule, int]] = {
+    "ReduceL1": (lambda n, x, fold: fold("sum", n.abs(x)), 18),
+    "ReduceL2": (_l2, 18),
+    "ReduceLogSum": (lambda n, x, fold: _on_floats(n, fold("sum", x), n.log), 18),
+    "ReduceLogSumExp": (_log_sum_exp, 18),
+    "ReduceMax": (_extreme("max", "any"), 18),
+    "ReduceMean": (_mean, 18),
+    "ReduceMin": (_extreme("min", "all"), 18),
+    "ReduceProd": (_plain("prod"), 18),
+    "ReduceSum": (_plain("sum"), 13),
+    "ReduceSumSquare": (lambda n, x, fold: fold("sum", n.mul(x, x)), 18),
+}
+for _name, (_rule, _since) in _RULES.items():
+    add(_name, _reduction(_rule, _since))

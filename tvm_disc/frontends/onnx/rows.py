@@ -1,0 +1,57 @@
+"""Every family of operators; importing one puts its rows into the table."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from tvm_disc.frontends.onnx import (
+    activation,
+    attention,
+    control,
+    convolution,
+    elementwise,
+    generate,
+    image,
+    index,
+    layout,
+    linear,
+    microsoft,
+    normalize,
+    order,
+    pool,
+    quantized,
+    recurrent,
+    reduce,
+    sequence,
+    shape,
+    signal,
+    slices,
+    windows,
+)
+
+FAMILIES: tuple[ModuleType, ...] = (
+    elementwise,
+    activation,
+    shape,
+    layout,
+    slices,
+    index,
+    order,
+    reduce,
+    linear,
+    normalize,
+    convolution,
+    pool,
+    windows,
+    image,
+    attention,
+    recurrent,
+    control,
+    sequence,
+    quantized,
+    generate,
+    signal,
+    microsoft,
+)
+
+__all__ = ["FAMILIES"]

@@ -1,0 +1,115 @@
+"""Rows: sequences and optionals, as lists that are known while a model is imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.frontends.calc import Dim, Expr, const
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+
+
+def _items(n: Node, k: int) -> list[Any]:
+    found = n.get(k)
+    if not isinstance(found, list):
+        raise TypeMismatch(f"input {k}: expected a sequence, found a tensor")
+    return found
+
+
+def _position(n: Node, k: int, size: int, default: int) -> int:
+    """A position in a sequence, which must be known at compile time."""
+    if n.get(k) is None:
+        return default
+    place = int(n.number(n[k], "a position in a sequence"))
+    return place + size if place < 0 else place
+
+
+@row("SequenceConstruct")
+def _construct(n: Node) -> Any:
+    return [list(n.inputs)]
+
+
+@row("SequenceEmpty")
+def _empty(n: Node) -> Any:
+    return [[]]
+
+
+@row("SequenceLength")
+def _length(n: Node) -> Expr:
+    return const(len(_items(n, 0)), "int64")
+
+
+@row("SequenceAt")
+def _at(n: Node) -> Any:
+    items = _items(n, 0)
+    place = _position(n, 1, len(items), 0)
+    if not 0 <= place < len(items):
+        raise TypeMismatch(f"position {place} of a sequence of {len(items)}")
+    return [items[place]]
+
+
+@row("SequenceInsert")
+def _insert(n: Node) -> Any:
+    items = list(_items(n, 0))
+    items.insert(_position(n, 2, len(items), len(items)), n[1])
+    return [items]
+
+
+@row("SequenceErase")
+def _erase(n: Node) -> Any:
+    items = list(_items(n, 0))
+    del items[_position(n, 1, len(items), len(items) - 1)]
+    return [items]
+
+
+@row("ConcatFromSequence")
+def _concat(n: Node) -> Expr:
+    items, axis = _items(n, 0), int(n.required("axis"))
+    return n.stack(items, axis) if n.attr("new_axis", 0) else n.concat(items, axis)
+
+
+@row("SplitToSequence")
+def _split(n: Node) -> Any:
+    """Pieces whose number is known at compile time."""
+    x, axis = n[0], n.axis(int(n.attr("axis", 0)), n.rank(n[0]))
+    given = n.get(1)
+    if given is not None and n.rank(given) == 1:
+        return [n.split(x, n.elements(given, "the lengths"), axis)]
+    size = n.literals(x)[axis]
+    if size is None:
+        raise Unsupported("how many pieces there are must be known at compile time")
+    part = 1 if given is None else int(n.number(given, "the length of a piece"))
+    sizes: list[Dim] = [min(part, size - at) for at in range(0, size, part)]
+    pieces = n.split(x, sizes, axis)
+    drop = given is None and not n.attr("keepdims", 1)
+    return [[n.squeeze(p, [axis]) for p in pieces] if drop else pieces]
+
+
+@row("SequenceMap")
+def _map(n: Node) -> Any:
+    from tvm_disc.frontends.onnx.control import run
+
+    body, count = n.required("body"), len(_items(n, 0))
+    made = []
+    for k in range(count):
+        given = [x[k] if isinstance(x, list) else x for x in n.inputs]
+        made.append(run(n, body, given))
+    return [list(r) for r in zip(*made, strict=True)] if made else [[] for _ in n.outputs]
+
+
+@row("Optional")
+def _optional(n: Node) -> Any:
+    return [n.get(0)]
+
+
+@row("OptionalHasElement")
+def _has_element(n: Node) -> Expr:
+    return const(n.get(0) is not None)
+
+
+@row("OptionalGetElement")
+def _get_element(n: Node) -> Any:
+    if n.get(0) is None:
+        raise Unsupported("the element of an optional that has none")
+    return [n.get(0)]

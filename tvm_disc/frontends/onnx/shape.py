@@ -1,0 +1,294 @@
+"""Rows: shapes, and tensors under other shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.frontends.calc import Calc, Dim, Expr, const, is_float, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.tensors import array_of, dense_of, dtype_of
+from tvm_disc.relay import expr as ast
+
+FAR = 1 << 40  # beyond any axis
+
+
+@row("Constant")
+def _constant(n: Node) -> Expr:
+    folder = n.graph.model.folder
+    if "value" in n.attrs:
+        return const(array_of(n.attrs["value"], folder))
+    if "sparse_value" in n.attrs:
+        return const(dense_of(n.attrs["sparse_value"], folder))
+    for name, dtype in (("value_float", "float32"), ("value_int", "int64")):
+        for attr in (name, f"{name}s"):
+            if attr in n.attrs:
+                return const(n.attrs[attr], dtype)
+    raise Unsupported(f"a constant of {', '.join(n.attrs) or 'nothing'}")
+
+
+@row("Shape")
+def _shape(n: Node) -> Expr:
+    return n.shape(n[0])
+
+
+@row("Shape", since=15)
+def _shape_part(n: Node) -> Expr:
+    rank = n.rank(n[0])
+    first, last, _ = slice(n.attr("start", 0), n.attr("end")).indices(rank)
+    if (first, last) == (0, rank):
+        return n.shape(n[0])
+    return n.slice(n.shape(n[0]), 0, first, max(first, last))
+
+
+@row("Size")
+def _size(n: Node) -> Expr:
+    return n.scalar(n.total(n[0]))
+
+
+# -- reshape -----------------------------------------------------------------------------------
+
+
+@row("Reshape")
+def _reshape_by_attribute(n: Node) -> Expr:
+    if n.get(1) is None:
+        return op("reshape", n[0], newshape=tuple(n.required("shape")), allowzero=False)
+    return reshaped(n)
+
+
+@row("Reshape", since=5)
+def _reshape(n: Node) -> Expr:
+    return reshaped(n)
+
+
+def reshaped(n: Node) -> Expr:
+    """The first input under the shape that the second one codes."""
+    x, shape, zero = n[0], n.entries(n[1], "the new shape"), bool(n.attr("allowzero", 0))
+    count = n.count(shape, "the new shape")
+    if n.infer.is_formula(shape):
+        codes = n.known(shape)
+        if codes is not None:
+            return op("reshape", x, newshape=tuple(int(c) for c in codes), allowzero=zero)
+        return op("dyn.reshape", x, shape, newshape=(), allowzero=zero)
+    return n.reshape(x, _decoded(n, x, n.cast(shape, "int64"), count, zero))
+
+
+def _decoded(n: Node, x: Expr, codes: Expr, count: int, zero: bool) -> list[Dim]:
+    """The dims that codes ask for which only the data knows: 0 copies, -1 is inferred."""
+    if not zero:
+        own = n.concat([n.shape(x), const(np.ones(count), "int64")], 0)
+        codes = n.where(n.equal(codes, 0), n.slice(own, 0, 0, count), codes)
+    given = n.where(n.less(codes, 0), 1, codes)
+    rest = n.floor_div(n.scalar(n.total(x)), n.maximum(n.reduce("prod", given, [0]), 1))
+    found = n.where(n.less(codes, 0), rest, codes)
+    return n.lengths([n.item(found, k) for k in range(count)])
+
+
+@row("Flatten")
+def _flatten(n: Node) -> Expr:
+    sizes = n.sizes(n[0])
+    axis = int(n.attr("axis", 1))
+    axis = axis + len(sizes) if axis < 0 else axis
+    return n.reshape(n[0], [n.product(sizes[:axis]), n.product(sizes[axis:])])
+
+
+def axes_of(n: Node, k: int, since: int = 13) -> list[int] | None:
+    """Axes from an attribute, since an opset from an input; None where none are given.
+
+    Raises:
+        Unsupported: they are known only at run time.
+    """
+    given = n.get(k) if n.opset >= since else None
+    if given is not None:
+        return [int(a) for a in n.numbers(given, "the axes")]
+    found = n.attr("axes")
+    return None if found is None else [int(a) for a in found]
+
+
+@row("Unsqueeze")
+def _unsqueeze(n: Node) -> Expr:
+    x = n[0]
+    if n.opset >= 13 and n.known(n[1]) is None:
+        return _unsqueezed_at(n, x, n.entries(n[1], "the axes", -n.rank(x)))
+    axes = axes_of(n, 1) or []
+    rank = n.rank(x) + len(axes)
+    found = sorted(n.axis(a, rank) for a in axes)
+    if len(set(found)) < len(found):
+        raise TypeMismatch(f"axes {axes}: one is there twice")
+    for a in found:
+        x = n.expand(x, a)
+    return x
+
+
+def flags_of(n: Calc, axes: Expr, rank: int) -> Expr:
+    """For each axis of a rank, whether it is among axes that only the data knows."""
+    places = n.arange(rank)
+    wide = n.cast(axes, "int64")
+    wide = n.where(n.less(wide, 0), n.add(wide, rank), wide)
+    hits = n.equal(n.expand(n.reshape(wide, [-1]), 1), places)
+    return n.greater(n.reduce("sum", n.cast(hits, "int64"), [0]), 0)
+
+
+def _unsqueezed_at(n: Node, x: Expr, axes: Expr) -> Expr:
+    rank = n.rank(x) + n.count(axes, "the axes")
+    new = flags_of(n, axes, rank)
+    before = op("cumsum", n.cast(new, "int64"), axis=0, dtype="int64")
+    own = n.concat([n.shape(x), const([1], "int64")], 0)
+    place = n.clip(n.sub(n.arange(rank), before), 0, n.rank(x))
+    dims = n.where(new, 1, n.take(own, place, 0))
+    return n.reshape(x, n.lengths([n.item(dims, k) for k in range(rank)]))
+
+
+@row("Squeeze")
+def _squeeze(n: Node) -> Expr:
+    x = n[0]
+    if n.opset >= 13 and n.get(1) is not None and n.known(n[1]) is None:
+        return n.reshape(x, kept_dims(n, x, n[1]))
+    axes = axes_of(n, 1)
+    if axes is None:
+        dims = n.literals(x)
+        if None in dims:
+            raise Unsupported("without axes, every dim must be known at compile time")
+        axes = [k for k, d in enumerate(dims) if d == 1]
+    return n.squeeze(x, [n.axis(a, n.rank(x)) for a in axes])
+
+
+def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
+    """The dims of ``x`` but those at axes that only the data knows."""
+    rank = n.rank(x)
+    left = rank - n.count(axes, "the axes")
+    gone = flags_of(n, axes, rank)
+    places = n.where(gone, const(FAR, "int64"), n.arange(rank))
+    order = op("sort", places, axis=0, is_ascend=True, dtype="int64")
+    dims = n.take(n.shape(x), n.slice(order, 0, 0, left), 0)
+    return n.lengths([n.item(dims, k) for k in range(left)])
+
+
+# -- broadcast and join ------------------------------------------------------------------------
+
+
+@row("Expand")
+def _expand(n: Node) -> Expr:
+    """Both ways: where 1 is asked for, a dim stays as it is."""
+    x = n[0]
+    wanted = n.sizes_in(n.entries(n[1], "the shape"), "the shape")
+    have: list[Dim] = n.sizes(x)
+    rank = max(len(wanted), len(have))
+    ones: list[Dim] = [1] * rank
+    wanted = ones[: rank - len(wanted)] + wanted
+    have = ones[: rank - len(have)] + have
+    return n.broadcast(x, [both_ways(n, d, w) for d, w in zip(have, wanted, strict=True)])
+
+
+def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
+    """The dim that two that are broadcast together have."""
+    for one, other in ((dim, wanted), (wanted, dim)):
+        if isinstance(one, int):
+            if one == 1:
+                return other
+            if not isinstance(other, int) or other == 1:
+                return one
+    if isinstance(dim, int) and isinstance(wanted, int):
+        if dim != wanted:
+            raise TypeMismatch(f"a dim of {dim} cannot be broadcast to {wanted}")
+        return dim
+    return n.dim("maximum", dim, wanted)
+
+
+@row("Transpose")
+def _transpose(n: Node) -> Expr:
+    order = n.attr("perm")
+    rank = n.rank(n[0])
+    return n.transpose(n[0], list(order) if order is not None else list(range(rank))[::-1])
+
+
+@row("Concat")
+def _concat(n: Node) -> Expr:
+    axis = int(n.attr("axis", 1) if n.opset < 4 else n.required("axis"))
+    return n.concat([n[k] for k in range(len(n))], axis)
+
+
+@row("Split")
+def _split(n: Node) -> list[Expr]:
+    x = n[0]
+    axis = n.axis(int(n.attr("axis", 0)), n.rank(x))
+    given = n.get(1) if n.opset >= 13 or n.get(1) is not None else None
+    if given is not None:
+        lengths = n.reshape(given, [len(n.outputs)])
+        return n.split(x, n.sizes_in(lengths, "the lengths"), axis)
+    if n.attr("split"):
+        return n.split(x, [int(s) for s in n.attr("split")], axis)
+    return equal_parts(n, x, axis, int(n.attr("num_outputs", len(n.outputs))), n.opset >= 18)
+
+
+def equal_parts(n: Calc, x: Expr, axis: int, count: int, rest: bool) -> list[Expr]:
+    """Pieces of one length; with ``rest`` the last may be shorter."""
+    if count == 1:
+        return [x]
+    size = n.size(x, axis)
+    if not rest or (isinstance(size, int) and size % count == 0):
+        made = op("split", x, indices_or_sections=count, axis=axis)
+        return [ast.TupleGetItem(made, k) for k in range(count)]
+    part = n.dim("floor_divide", n.dim("add", size, count - 1), count)
+    cuts: list[Dim] = [0]
+    for _ in range(count):
+        cuts.append(n.dim("minimum", n.dim("add", cuts[-1], part), size))
+    return [n.slice(x, axis, a, b) for a, b in pairwise(cuts)]
+
+
+@row("Tile")
+def _tile(n: Node) -> Expr:
+    x = n[0]
+    known = n.known(n[1])
+    if known is not None:
+        return op("tile", x, reps=tuple(int(k) for k in known))
+    times = n[1]
+    if n.literals(times)[0] is None:
+        times = n.reshape(times, [n.rank(x)])
+    return op("dyn.tile", x, n.cast(times, "int64"), reps=None)
+
+
+# -- creation ----------------------------------------------------------------------------------
+
+
+@row("ConstantOfShape")
+def _constant_of_shape(n: Node) -> Expr:
+    given = n.attr("value")
+    value = np.zeros(1, "float32") if given is None else array_of(given, n.graph.model.folder)
+    dims = n.sizes_in(n.entries(n[0], "the shape"), "the shape")
+    return n.full(value.reshape(-1)[0].item(), dims, str(value.dtype))
+
+
+@row("Range")
+def _range(n: Node) -> Expr:
+    dtype = n.dtype(n[0])
+    bounds = [n.reshape(n[k], []) for k in range(3)]
+    step = n.known(bounds[2])
+    if not is_float(dtype) and (step is None or not step.any()):
+        bounds = [n.cast(b, "float64") for b in bounds]
+    return op("arange", *bounds, dtype=dtype)
+
+
+@row("EyeLike")
+def _eye_like(n: Node) -> Expr:
+    x = n[0]
+    dtype = dtype_of(int(n.attr("dtype"))) if n.attr("dtype") else n.dtype(x)
+    rows, columns = (n.arange(n.size(x, a)) for a in range(2))
+    ahead = n.add(n.expand(rows, 1), int(n.attr("k", 0)))
+    return n.cast(n.equal(ahead, columns), dtype)
+
+
+def spread(
+    n: Calc, values: Sequence[Any], axes: Sequence[int], rank: int, default: Any
+) -> list[Any]:
+    """Values for some axes as values for all."""
+    found = dict(zip((n.axis(a, rank) for a in axes), values, strict=True))
+    return [found.get(a, default) for a in range(rank)]
+
+
+__all__ = ["axes_of", "both_ways", "equal_parts", "flags_of", "kept_dims", "spread"]

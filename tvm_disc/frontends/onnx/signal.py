@@ -1,0 +1,228 @@
+"""Rows: Fourier transforms and what goes with them."""
+
+from __future__ import annotations
+
+import math
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Dim, Expr, const, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.tensors import dtype_of
+
+
+def _window(n: Node, parts: tuple[float, ...]) -> Expr:
+    """Cosines of whole multiples of a turn over the window, with signs in turn."""
+    count = n.length(n[0])
+    real = n.cast(n.arange(count), "float64")
+    whole = n.cast(n.scalar(count), "float64")
+    if not n.attr("periodic", 1):
+        whole = n.sub(whole, 1.0)
+    angle = n.div(n.mul(real, 2 * math.pi), whole)
+    total: Expr | None = None
+    for k, part in enumerate(parts):
+        term = (
+            n.full(part, [count], "float64")
+            if not k
+            else n.mul(_cos(n, n.mul(angle, float(k))), part)
+        )
+        total = term if total is None else n.sub(total, term) if k % 2 else n.add(total, term)
+    assert total is not None
+    return n.cast(total, dtype_of(int(n.attr("output_datatype", 1))))
+
+
+def _cos(n: Node, x: Expr) -> Expr:
+    return op("cos", x)
+
+
+def _sin(n: Node, x: Expr) -> Expr:
+    return op("sin", x)
+
+
+@row("HannWindow", since=17)
+def _hann(n: Node) -> Expr:
+    return _window(n, (0.5, 0.5))
+
+
+@row("HammingWindow", since=17)
+def _hamming(n: Node) -> Expr:
+    return _window(n, (25 / 46, 1 - 25 / 46))
+
+
+@row("BlackmanWindow", since=17)
+def _blackman(n: Node) -> Expr:
+    return _window(n, (0.42, 0.5, 0.08))
+
+
+def waves(n: Node, rows: Dim, columns: Dim, size: Dim) -> tuple[Expr, Expr]:
+    """Cosines and sines of ``2 pi i j / size``; whole turns are taken off before rounding."""
+    i, j = n.expand(n.arange(rows), 1), n.arange(columns)
+    turns = n.floor_mod(n.mul(i, j), n.scalar(size))
+    angle = n.div(n.mul(n.cast(turns, "float64"), 2 * math.pi), n.scalar(size, "float64"))
+    return n.cast(_cos(n, angle), "float32"), n.cast(_sin(n, angle), "float32")
+
+
+@row("DFT", since=17)
+def _dft_17(n: Node) -> Expr:
+    return _dft(n, n[0], int(n.attr("axis", 1)))
+
+
+@row("DFT", since=20)
+def _dft_20(n: Node) -> Expr:
+    if n.get(2) is None:
+        return _dft(n, n[0], -2)
+    known = n.known(n[2])
+    if known is not None:
+        return _dft(n, n[0], int(known.reshape(-1)[0]))
+    return _dft_at(n, n.reshape(n.cast(n[2], "int64"), []))
+
+
+def _dft_at(n: Node, axis: Expr) -> Expr:
+    """Along an axis that only the data knows: what comes before it is one, and what comes after."""
+    x, rank = n[0], n.rank(n[0]) - 1
+    dims, place = n.slice(n.shape(x), 0, 0, rank), n.arange(rank)
+    axis = n.where(n.less(axis, 0), n.add(axis, rank + 1), axis)
+    here = n.equal(place, axis)
+    before = n.reduce("prod", n.where(n.less(place, axis), dims, 1), [0])
+    after = n.reduce("prod", n.where(n.greater(place, axis), dims, 1), [0])
+    size = n.reduce("sum", n.where(here, dims, 0), [0])
+    flat = n.reshape(x, [*n.lengths([before, size, after]), n.size(x, rank)])
+    made = _dft(n, flat, 1)
+    wide = n.where(here, n.scalar(n.size(made, 1)), dims)
+    shape = n.lengths([n.item(wide, k) for k in range(rank)])
+    return n.reshape(made, [*shape, n.size(made, 3)])
+
+
+def _dft(n: Node, whole: Expr, axis: int) -> Expr:
+    """As products with waves; the inverse of half a spectrum is real."""
+    x, dtype, rank = n.cast(whole, "float32"), n.dtype(whole), n.rank(whole)
+    axis = n.axis(axis, rank)
+    inverse, half = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
+    have = n.size(x, axis)
+    length = _length(n, have, inverse and half)
+    complex_ = n.literals(x)[-1] != 1
+    pieces = [n.pick(x, rank - 1, k) for k in range(2 if complex_ else 1)]
+    order = [*(a for a in range(rank - 1) if a != axis), axis]
+    pieces = [n.transpose(p, order) for p in pieces]
+    if inverse and half:
+        made = [_real_inverse(n, pieces, have, length)]
+    else:
+        out = length
+        if half:
+            out = n.dim("add", n.dim("floor_divide", length, 2), 1)
+        made = _complex(n, pieces, (n.dim("minimum", have, length), out, length), inverse)
+    back = [order.index(a) for a in range(rank - 1)]
+    return n.cast(n.stack([n.transpose(p, back) for p in made], rank - 1), dtype)
+
+
+def _length(n: Node, have: Dim, half: bool) -> Dim:
+    if n.get(1) is None:
+        if not half:
+            return have
+        return n.dim("multiply", n.dim("subtract", have, 1), 2)
+    return n.length(n[1])
+
+
+def _product(n: Node, x: Expr, w: Expr) -> Expr:
+    """Along the last axis."""
+    lead = n.sizes(x)[:-1]
+    flat = n.reshape(x, [n.product(lead), n.size(x, -1)])
+    return n.reshape(n.matmul(flat, w), [*lead, n.size(w, 1)])
+
+
+def _complex(n: Node, pieces: list[Expr], sizes: tuple[Dim, Dim, Dim], inverse: bool) -> list[Expr]:
+    """(real, imaginary) of a transform of ``used`` elements to ``out`` of ``length``."""
+    used, out, length = sizes
+    pieces = [n.slice(p, n.rank(p) - 1, 0, used) for p in pieces]
+    cos, sin = waves(n, used, out, length)
+    a = pieces[0]
+    real, imaginary = _product(n, a, cos), n.negative(_product(n, a, sin))
+    if inverse:
+        imaginary = n.negative(imaginary)
+    if len(pieces) > 1:
+        b = pieces[1]
+        cross, along = _product(n, b, sin), _product(n, b, cos)
+        real = n.sub(real, cross) if inverse else n.add(real, cross)
+        imaginary = n.add(imaginary, along)
+    if inverse:
+        real, imaginary = (n.div(p, n.scalar(length, "float32")) for p in (real, imaginary))
+    return [real, imaginary]
+
+
+def _real_inverse(n: Node, pieces: list[Expr], have: Dim, length: Dim) -> Expr:
+    """Of the first half of a spectrum, whose other half mirrors it."""
+    most = n.dim("add", n.dim("floor_divide", length, 2), 1)
+    used = n.dim("minimum", have, most)
+    pieces = [n.slice(p, n.rank(p) - 1, 0, used) for p in pieces]
+    cos, sin = waves(n, used, length, length)
+    place = n.arange(used)
+    twice = n.mul(place, 2)
+    alone = n.logical_or(n.equal(place, 0), n.equal(twice, n.scalar(length)))
+    weight = n.expand(n.where(alone, const(1.0, "float32"), 2.0), 1)
+    total = _product(n, pieces[0], n.mul(cos, weight))
+    if len(pieces) > 1:
+        total = n.sub(total, _product(n, pieces[1], n.mul(sin, weight)))
+    return n.div(total, n.scalar(length, "float32"))
+
+
+@row("STFT", since=17)
+def _stft(n: Node) -> Expr:
+    """Frames of a signal, each under a window, transformed."""
+    x, dtype = n[0], n.dtype(n[0])
+    if n.rank(x) == 2:
+        x = n.expand(x, 2)
+    window, given = n.get(2), n.get(3)
+    hop = n.length(n[1])
+    if given is not None:
+        size = n.length(given)
+    elif window is not None:
+        size = n.size(window, 0)
+    else:
+        raise Unsupported("neither a window nor frame_length is there")
+    span = size if window is None else n.size(window, 0)
+    rest = n.dim("subtract", n.size(x, 1), size)
+    frames = n.dim("add", n.dim("floor_divide", rest, hop), 1)
+    begin = n.mul(n.arange(frames), n.scalar(hop))
+    places = n.add(n.expand(begin, 1), n.arange(span))
+    parts = []
+    complex_ = n.literals(x)[-1] != 1
+    for k in range(2 if complex_ else 1):
+        read = n.take(n.cast(n.pick(x, 2, k), "float32"), places, 1)
+        parts.append(read if window is None else n.mul(read, n.cast(window, "float32")))
+    out = size
+    if n.attr("onesided", 1) and not complex_:
+        out = n.dim("add", n.dim("floor_divide", size, 2), 1)
+    made = _complex(n, parts, (span, out, size), False)
+    return n.cast(n.stack(made, 3), dtype)
+
+
+@row("MelWeightMatrix", since=17)
+def _mel(n: Node) -> Expr:
+    """Triangles over the bins of a spectrum, evenly apart on the mel scale."""
+    bands, whole_length = n.length(n[0]), n.length(n[1])
+    rate, low, high = (n[k] for k in range(2, 5))
+    rate, length = n.reshape(n.cast(rate, "int64"), []), n.scalar(whole_length)
+    low, high = (n.reshape(n.cast(v, "float64"), []) for v in (low, high))
+    bins = n.dim("add", n.dim("floor_divide", whole_length, 2), 1)
+    least, most = (_mels(n, v) for v in (low, high))
+    edge = n.dim("add", bands, 2)
+    step = n.div(n.sub(most, least), n.scalar(edge, "float64"))
+    edges = n.add(n.mul(n.cast(n.arange(edge), "float64"), step), least)
+    hertz = n.mul(n.sub(n.exp(n.mul(edges, math.log(10) / 2595.0)), 1.0), 700.0)
+    whole = n.div(n.mul(n.cast(n.add(length, 1), "float64"), hertz), n.cast(rate, "float64"))
+    place = n.floor(whole)
+    first, middle, last = (n.slice(place, 0, k, n.dim("add", bands, k)) for k in range(3))
+    at = n.expand(n.cast(n.arange(bins), "float64"), 1)
+    rise, fall = n.sub(middle, first), n.sub(last, middle)
+    up = n.div(n.sub(at, first), n.maximum(rise, 1.0))
+    down = n.div(n.sub(last, at), n.maximum(fall, 1.0))
+    flat = n.equal(rise, 0.0)
+    on_rise = n.logical_and(n.greater_equal(at, first), n.less_equal(at, middle))
+    up = n.where(flat, n.cast(n.equal(at, middle), "float64"), n.where(on_rise, up, 0.0))
+    on_fall = n.logical_and(n.greater_equal(at, middle), n.less(at, last))
+    made = n.where(on_fall, n.where(n.equal(fall, 0.0), up, down), up)
+    return n.cast(made, dtype_of(int(n.attr("output_datatype", 1))))
+
+
+def _mels(n: Node, hertz: Expr) -> Expr:
+    return n.mul(n.log(n.add(n.div(hertz, 700.0), 1.0)), 2595.0 / math.log(10))

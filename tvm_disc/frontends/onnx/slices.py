@@ -1,0 +1,189 @@
+"""Rows: slices and borders, of which everything may be known only at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.shape import spread
+from tvm_disc.frontends.onnx.table import row
+
+FAR = 1 << 40  # beyond any axis
+
+
+@row("Slice")
+def _slice_by_attributes(n: Node) -> Expr:
+    starts, ends = list(n.required("starts")), list(n.required("ends"))
+    axes = list(n.attr("axes") or range(len(starts)))
+    axes = [n.axis(a, n.rank(n[0])) for a in axes]
+    return cut(n, n[0], axes, starts, ends, [1] * len(axes))
+
+
+@row("Slice", since=10)
+def _slice(n: Node) -> Expr:
+    x, rank = n[0], n.rank(n[0])
+    axes = n.known(n.get(3)) if n.get(3) is not None else None
+    count = n.literals(n[1])[0]
+    if n.get(3) is None and count is not None:
+        axes = np.arange(count)
+    if axes is None:
+        at = n.get(3)
+        starts, ends, steps = (
+            _everywhere(n, n.get(k), at, rank, default) for k, default in ((1, 0), (2, FAR), (4, 1))
+        )
+        return cut(n, x, list(range(rank)), starts, ends, steps)
+    where = [n.axis(int(a), rank) for a in axes.reshape(-1)]
+    starts, ends = (_bounds(n, n[k], len(where)) for k in (1, 2))
+    steps = [1] * len(where) if n.get(4) is None else _bounds(n, n[4], len(where))
+    return cut(n, x, where, starts, ends, steps)
+
+
+def _bounds(n: Node, vector: Expr, count: int) -> list[Dim]:
+    """The elements of a vector that is as long as there are axes."""
+    if n.literals(vector)[0] is None:
+        vector = n.reshape(vector, [count])
+    return n.elements(vector, "the bounds")
+
+
+def _everywhere(n: Node, vector: Any, axes: Any, rank: int, default: int) -> list[Dim]:
+    """For each axis the bound that is given for it, if one is: axes are known at run time."""
+    if vector is None:
+        return [default] * rank
+    wide = n.cast(vector, "int64")
+    if axes is None:
+        full = n.concat([wide, const(np.full(rank, default), "int64")], 0)
+        return [n.item(full, a) for a in range(rank)]
+    at = n.cast(axes, "int64")
+    at = n.where(n.less(at, 0), n.add(at, rank), at)
+    found: list[Dim] = []
+    for a in range(rank):
+        hit = n.equal(at, a)
+        total = n.reduce("sum", n.where(hit, wide, 0), [0])
+        some = n.greater(n.reduce("sum", n.cast(hit, "int64"), [0]), 0)
+        found.append(n.where(some, total, default))
+    return found
+
+
+def cut(
+    n: Calc,
+    x: Expr,
+    axes: Sequence[int],
+    starts: Sequence[Dim],
+    ends: Sequence[Dim],
+    steps: Sequence[Dim],
+) -> Expr:
+    """``x`` cut along several axes; a step that only the data knows is a gather."""
+    plain = [k for k, s in enumerate(steps) if isinstance(s, int)]
+    if plain:
+        where = tuple(axes[k] for k in plain)
+        chosen = [[v[k] for k in plain] for v in (starts, ends, steps)]
+        if all(isinstance(v, int) for values in chosen for v in values):
+            begin, end, stride = (tuple(v) for v in chosen)
+            x = op("strided_slice", x, begin=begin, end=end, strides=stride, axes=where)
+        else:
+            bounds = [n.vector(v) for v in chosen]
+            none: dict[str, Any] = {"begin": None, "end": None, "strides": None}
+            x = op("dyn.strided_slice", x, *bounds, axes=where, **none)
+    for k, step in enumerate(steps):
+        if not isinstance(step, int):
+            x = _stepped(n, x, axes[k], (starts[k], ends[k], step))
+    return x
+
+
+def _stepped(n: Calc, x: Expr, axis: int, bounds: tuple[Dim, Dim, Expr]) -> Expr:
+    """Along one axis by a step of unknown sign."""
+    size = n.scalar(n.size(x, axis))
+    first, last = (n.clip(n.scalar(b), -FAR, FAR) for b in bounds[:2])
+    step = bounds[2]
+    up = n.greater(step, 0)
+    low, high = n.where(up, n.like(0, size), -1), n.where(up, size, n.sub(size, 1))
+    first, last = (n.where(n.less(b, 0), n.add(b, size), b) for b in (first, last))
+    first = n.minimum(n.maximum(first, 0), high)
+    last = n.minimum(n.maximum(last, low), high)
+    span = n.where(up, n.sub(last, first), n.sub(first, last))
+    stride = n.maximum(n.abs(step), 1)
+    count = n.floor_div(n.add(n.maximum(span, 0), n.sub(stride, 1)), stride)
+    places = n.add(n.mul(n.arange(count), step), first)
+    return n.take(x, places, axis)
+
+
+# -- borders -----------------------------------------------------------------------------------
+
+
+@row("Pad")
+def _pad_by_attributes(n: Node) -> Expr:
+    widths = n.attr("pads") or n.required("paddings")
+    return padded(
+        n, n[0], list(widths), float(n.attr("value", 0.0)), str(n.attr("mode", "constant"))
+    )
+
+
+@row("Pad", since=11)
+def _pad(n: Node) -> Expr:
+    x, rank = n[0], n.rank(n[0])
+    fill = n.get(2)
+    given = n.get(3)
+    axes = n.known(given) if given is not None else np.arange(rank)
+    if axes is None:
+        sides = _sides(n, n[1], given, rank)
+    else:
+        where = [n.axis(int(a), rank) for a in axes.reshape(-1)]
+        widths = _bounds(n, n[1], 2 * len(where))
+        half = len(where)
+        sides = [spread(n, w, where, rank, 0) for w in (widths[:half], widths[half:])]
+    value: Any = 0 if fill is None else n.reshape(fill, [])
+    known = n.known(fill) if fill is not None else None
+    value = value if known is None else known.reshape(-1)[0].item()
+    return padded(n, x, [*sides[0], *sides[1]], value, str(n.attr("mode", "constant")))
+
+
+def _sides(n: Node, widths: Expr, axes: Any, rank: int) -> list[list[Dim]]:
+    half = n.dim("floor_divide", n.size(widths, 0), 2)
+    parts = n.slice(widths, 0, 0, half), n.slice(widths, 0, half, None)
+    return [_everywhere(n, p, axes, rank, 0) for p in parts]
+
+
+def padded(n: Calc, x: Expr, widths: Sequence[Dim], fill: Any, mode: str) -> Expr:
+    """``x`` with borders; a negative width cuts. ``widths`` are those before every axis, then
+    those after."""
+    rank = n.rank(x)
+    pairs = list(zip(widths[:rank], widths[rank:], strict=True))
+    for a, (before, after) in enumerate(pairs):
+        low = before if isinstance(before, int) and before < 0 else 0
+        high = after if isinstance(after, int) and after < 0 else 0
+        if low or high:
+            x = n.slice(x, a, -low, high or None)
+            pairs[a] = (0 if low else before, 0 if high else after)
+    if mode == "constant":
+        return n.pad(x, pairs, fill)
+    if mode not in ("edge", "reflect", "wrap"):
+        raise Unsupported(f"mode: expected constant, edge, reflect or wrap, found {mode!r}")
+    for a, (before, after) in enumerate(pairs):
+        if not (isinstance(before, int) and isinstance(after, int) and before == after == 0):
+            x = _mirrored(n, x, a, (before, after), mode)
+    return x
+
+
+def _mirrored(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim], mode: str) -> Expr:
+    """Borders along one axis that repeat elements."""
+    size = n.size(x, axis)
+    length = n.dim("add", n.dim("add", size, pair[0]), pair[1])
+    place = n.sub(n.arange(length), n.scalar(pair[0]))
+    if mode == "edge":
+        last = n.sub(n.scalar(size), 1)
+        place = n.minimum(n.maximum(place, 0), last)
+    elif mode == "wrap":
+        place = n.floor_mod(place, n.maximum(n.scalar(size), 1))
+    else:
+        period = n.maximum(n.mul(n.sub(n.scalar(size), 1), 2), 1)
+        turned = n.floor_mod(place, period)
+        place = n.minimum(turned, n.sub(period, turned))
+    return n.take(x, place, axis)
+
+
+__all__ = ["cut", "padded"]

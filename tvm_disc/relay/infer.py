@@ -1,0 +1,161 @@
+"""What is known of expressions while a program is still being made: types, and values.
+
+A front end asks as it goes: what the type of an operand is, and whether its elements are known
+already, as those of a shape are. Every expression is looked at once, so that a whole model costs
+one walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay import types as rt
+from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.module import _Importer
+from tvm_disc.relay.importer.positions import least
+from tvm_disc.relay.importer.scopes import Bottom
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.values import as_expr, is_number, value_of
+from tvm_disc.relay.module import IRModule
+from tvm_disc.shape import Solver
+
+
+class _Sketch(Emitter):
+    """An emitter whose program is thrown away: it copies no weights."""
+
+    def constant(self, array: np.ndarray) -> Tensor:
+        """A literal tensor, of which only small ones are made into a constant."""
+        if array.size <= 64:
+            return super().constant(array)
+        dims = tuple(i64(int(d)) for d in array.shape)
+        dtype = str(array.dtype)
+        var = relax.Var("weights", relax.TensorType(list(dims), dtype))
+        return Tensor(dims, dtype, var, constant=array)
+
+
+class Inference:
+    """Types and values of expressions, one after the other.
+
+    Variables are declared before they are used. What is asked inside :meth:`scope`, as the body
+    of a loop or a branch, is forgotten at its end: there an expression may be another one.
+
+    Raises:
+        TypeMismatch, ShapeConflict, Unsupported: an expression is not legal; each names the
+            operator and its place in the source.
+    """
+
+    def __init__(self) -> None:
+        self._importer = _Importer(IRModule(), Solver(), {}, {})
+        self._importer.ctx = _Sketch(self._importer.solver)
+        self._scope = self._importer._scope(None)
+        self._kept: list[ast.Expr] = []  # what is known is found by identity
+        self._types: dict[int, tuple[Any, rt.Type]] = {}
+
+    def declare(self, var: ast.Var) -> None:
+        """A variable of which only the annotation is known."""
+        self._scope.variables[var] = self._importer.input(var)
+
+    def stands_for(self, var: ast.Var, expr: ast.Expr) -> None:
+        """A variable that will be bound to the value of ``expr``."""
+        self._scope.variables[var] = self._evaluate(expr)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A body that may run never or often."""
+        importer, outer, kept = self._importer, self._scope, len(self._kept)
+        self._scope = importer._scope(outer)
+        importer.ctx.nested += 1
+        try:
+            yield
+        finally:
+            importer.ctx.nested -= 1
+            self._scope = outer
+            del self._kept[kept:]
+
+    def type_of(self, expr: ast.Expr) -> rt.Type:
+        """The type; a dim that is no literal is ``Any``."""
+        value = self._evaluate(expr)
+        known = self._types.get(id(value))
+        if known is None:
+            known = self._types[id(value)] = (value, self._type(value))
+        return known[1]
+
+    def value_of(self, expr: ast.Expr) -> np.ndarray | None:
+        """The elements, if all of them are known now."""
+        if isinstance(expr, ast.Constant):
+            return expr.data
+        value = self._evaluate(expr)
+        if not isinstance(value, Tensor):
+            return None
+        if value.constant is not None:
+            return value.constant
+        items = value_of(value)
+        if items is None or not all(is_number(x) for x in items.reshape(-1)):
+            return None
+        return np.array(items.tolist(), dtype=value.dtype).reshape(items.shape)
+
+    def elements_of(self, expr: ast.Expr) -> list[int | None] | None:
+        """The elements of a vector of integers that are known; None if not even their number."""
+        value = self._evaluate(expr)
+        if not isinstance(value, Tensor) or value.rank != 1:
+            return None
+        items = value_of(value)
+        if items is not None:
+            return [int(x) if is_number(x) else None for x in items]
+        count = self._importer.ctx.literal(value.dims[0])
+        return None if count is None else [None] * count
+
+    def is_formula(self, expr: ast.Expr) -> bool:
+        """Whether every element is a number or a formula of dims: not read from data."""
+        value = self._evaluate(expr)
+        return isinstance(value, Tensor) and value_of(value) is not None
+
+    def is_natural(self, expr: ast.Expr) -> bool:
+        """Whether every element is known not to be negative."""
+        value = self._evaluate(expr)
+        if not isinstance(value, Tensor) or value.dtype.startswith(("uint", "bool")):
+            return isinstance(value, Tensor)
+        ctx, known = self._importer.ctx, self.value_of(expr)
+        if known is not None:
+            return not bool((known < 0).any())
+        if value.span is not None and value.span[0] >= 0:
+            return True
+        items = value_of(value)
+        if items is not None:
+            return all(bool(ctx.solver.known_le(i64(0), as_expr(x))) for x in items.reshape(-1))
+        low = least(ctx, value)
+        return low is not None and bool(ctx.solver.known_le(i64(0), low))
+
+    def dims_of(self, expr: ast.Expr) -> tuple[Any, ...]:
+        """The dims of a tensor as formulas, to be compared by :meth:`same`."""
+        dims: tuple[Any, ...] = self._evaluate(expr).dims
+        return dims
+
+    def same(self, a: Any, b: Any) -> bool:
+        """Whether two dims are proved equal."""
+        return bool(self._importer.ctx.same(a, b))
+
+    def _evaluate(self, expr: ast.Expr) -> Any:
+        self._kept.append(expr)
+        return self._importer.evaluate(expr, self._scope)
+
+    def _type(self, value: Any) -> rt.Type:
+        if isinstance(value, tuple):
+            return rt.TupleType(tuple(self._type(v) for v in value))
+        if isinstance(value, Tensor):
+            literals = [self._importer.ctx.literal(d) for d in value.dims]
+            dims = tuple(rt.Any() if d is None else d for d in literals)
+            return rt.TensorType(dims, value.dtype)
+        if isinstance(value, Bottom):
+            raise Unsupported("the type of what never returns")
+        raise Unsupported("the type of a value that is no tensor and no tuple of tensors")
+
+
+__all__ = ["Inference"]
