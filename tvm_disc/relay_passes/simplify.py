@@ -206,7 +206,7 @@ def _sliced(node: Node, x: np.ndarray) -> np.ndarray:
 def _quotient(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Integers are divided as kernels do it: towards zero, and by zero to zero."""
     if a.dtype.kind == "f":
-        return a / b
+        return np.asarray(a / b)
     safe = np.where(b == 0, np.ones_like(b), b)
     down, rest = a // safe, a % safe
     up = (rest != 0) & ((a < 0) != (safe < 0))
