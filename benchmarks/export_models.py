@@ -27,6 +27,7 @@ import tvm
 from torch import nn
 from torch.export import Dim
 
+from tvm_disc import relay
 from tvm_disc.frontends import onnx as onnx_frontend
 from tvm_disc.frontends import torch as torch_frontend
 
@@ -270,7 +271,7 @@ def export(name: str, folder: Path) -> None:
             path = Path(scratch) / "model.onnx"
             proto = to_onnx(name, module, path)
             session = onnxruntime.InferenceSession(str(path))
-        mod = onnx_frontend.from_onnx(proto)
+        mod = relay.to_relax(onnx_frontend.from_onnx(proto))
     seconds = time.perf_counter() - start
     for k, shape in enumerate(model.shapes):
         inputs = model.inputs(shape)

@@ -26,6 +26,35 @@ def first(s: Any) -> Any:
     return relay.take(s, relay.const(np.int64(0)), axis=0)
 
 
+def test_a_result_whose_shape_is_read_after_it_was_computed() -> None:
+    """Its block is as large as what was computed, in dims that are bound by then."""
+    x, s, t = (relay.var(n, shape=d, dtype=k) for n, d, k in (
+        ("x", (12,), "float32"), ("s", (3,), "int64"), ("t", (2,), "int64")))  # fmt: skip
+    total = relay.sum(relay.reshape(x, s), axis=(1,))
+    later = relay.add(t, relay.cast(relay.take(s, relay.const([0, 0]), axis=0), "int64"))
+    program = tvm_disc.build(relay.Function([x, s, t], relay.reshape(total, later)))
+    values = np.arange(12, dtype="float32")
+    for dims in ((2, 3, 2), (1, 12, 1), (3, 2, 2), (4, 1, 3), (12, 1, 1)):
+        shape = (dims[0], dims[2])
+        moved = np.array(shape) - dims[0]
+        got = np.asarray(program(values, np.array(dims), moved))
+        np.testing.assert_allclose(got, values.reshape(dims).sum(1))
+    with pytest.raises(GuardFailed, match="must equal"):
+        program(values, np.array([2, 3, 2]), np.array([1, 1]))
+
+
+def test_a_slice_by_data_lies_within_its_operand() -> None:
+    x = relay.var("x", shape=(relay.Any("n"), 2))
+    b, e = (relay.var(n, shape=(1,), dtype="int64") for n in "be")
+    steps = relay.const(np.array([1]))
+    program = tvm_disc.build(relay.Function([x, b, e], relay.strided_slice(x, b, e, steps)))
+    for n in (1, 7, 16, 0):
+        values = np.arange(2 * n, dtype="float32").reshape(n, 2)
+        for begin, end in ((0, n), (1, -1), (-3, HUGE), (-HUGE, 2), (5, 3), (-(2**63), 2**63 - 1)):
+            got = np.asarray(program(values, np.array([begin]), np.array([end])))
+            np.testing.assert_array_equal(got, values[begin:end])
+
+
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "full": lambda s: relay.full(one(), s, dtype="float32"),
     "zeros": lambda s: relay.zeros(s, dtype="float32"),

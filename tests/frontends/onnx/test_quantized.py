@@ -70,7 +70,8 @@ def test_convolution_of_bytes() -> None:
     names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "b"]
     made = model(
         [node("QLinearConv", names, ["y"], pads=[1, 1, 1, 1])], {"x": (U8, ["n", 2, "h", "k"])},
-        w=rng.integers(-128, 127, (3, 2, 3, 3)).astype("int8"), sx=np.float32(0.02), zx=np.uint8(120),
+        w=rng.integers(-128, 127, (3, 2, 3, 3)).astype("int8"), sx=np.float32(0.02),
+        zx=np.uint8(120),
         sw=np.array([0.01, 0.02, 0.03], "float32"), zw=np.zeros(3, "int8"), sy=np.float32(0.2),
         zy=np.uint8(128), b=rng.integers(-99, 99, 3).astype("int32"),
     )  # fmt: skip

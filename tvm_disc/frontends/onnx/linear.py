@@ -30,6 +30,11 @@ def product(n: Calc, a: Expr, b: Expr, out: str = "") -> Expr:
 
 @row("Gemm")
 def _gemm(n: Node) -> Expr:
+    return gemm(n)
+
+
+def gemm(n: Node) -> Expr:
+    """A product of matrices, either of them transposed, scaled, and a third one added."""
     a, b = n[0], n[1]
     floats = is_float(n.dtype(a))
     if n.attr("transA", 0):
@@ -138,4 +143,4 @@ def _cell(n: Node, x: Expr, i: int, j: int, rank: int) -> Expr:
     return n.pick(n.pick(x, rank - 2, i), rank - 2, j)
 
 
-__all__ = ["product"]
+__all__ = ["gemm", "product"]

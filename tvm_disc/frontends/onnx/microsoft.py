@@ -22,6 +22,7 @@ from tvm_disc.frontends.onnx.attention import (
     weighted,
 )
 from tvm_disc.frontends.onnx.convolution import convolved
+from tvm_disc.frontends.onnx.linear import gemm
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.normalize import layer_norm, rms_norm
 from tvm_disc.frontends.onnx.table import MICROSOFT, row
@@ -276,11 +277,7 @@ def _activated(n: Node, x: Expr, name: str) -> Expr:
 
 @row("FusedGemm", domain=MICROSOFT)
 def _fused_gemm(n: Node) -> Expr:
-    from tvm_disc.frontends.onnx.table import find
-
-    plain = find("", "Gemm", 13)
-    assert plain is not None
-    return _activated(n, plain.convert(n), str(n.attr("activation", "")))
+    return _activated(n, gemm(n), str(n.attr("activation", "")))
 
 
 @row("BiasSplitGelu", domain=MICROSOFT)

@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const
+from tvm_disc.frontends.onnx.control import run
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import row
 
@@ -88,8 +89,6 @@ def _split(n: Node) -> Any:
 
 @row("SequenceMap")
 def _map(n: Node) -> Any:
-    from tvm_disc.frontends.onnx.control import run
-
     body, count = n.required("body"), len(_items(n, 0))
     made = []
     for k in range(count):
