@@ -1,10 +1,14 @@
-"""Budgets of the package: file length, function length, documentation, sorted exports."""
+"""Budgets of the package: lengths, inheritance, documentation, sorted exports.
+
+That of cyclomatic complexity is a rule of ruff's, in pyproject.toml.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
 import statistics
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ FILE_LINES = 600
 FOLDER_FILES = 25
 FUNCTION_LINES_MEDIAN = 12
 FUNCTION_LINES_P90 = 30
+INHERITED = 2
 
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -23,6 +28,24 @@ def sources(root: Path) -> dict[str, str]:
         str(path.relative_to(root)): path.read_text(encoding="utf-8")
         for path in sorted((root / "tvm_disc").rglob("*.py"))
     }
+
+
+def bases(sources: Iterable[str]) -> dict[str, set[str]]:
+    """Classes by name, and the names of what they inherit; those of one name count as one."""
+    found: dict[str, set[str]] = {}
+    for source in sources:
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                names = (ast.unparse(b).partition("[")[0].rpartition(".")[2] for b in node.bases)
+                found.setdefault(node.name, set()).update(names)
+    return found
+
+
+def depth(name: str, above: Mapping[str, set[str]]) -> int:
+    """How many classes of our own lie above one of them."""
+    # A class may bear the name of the foreign one that it inherits.
+    own = [b for b in above.get(name, ()) if b in above and b != name]
+    return 1 + max(depth(b, above) for b in own) if own else 0
 
 
 def undocumented(source: str) -> list[str]:
@@ -77,6 +100,17 @@ def test_functions_are_short(root: Path) -> None:
     assert lengths[int(0.9 * len(lengths))] <= FUNCTION_LINES_P90
 
 
+def test_classes_are_composed_not_inherited(root: Path) -> None:
+    above = bases(sources(root).values())
+    deep = {name: d for name in above if (d := depth(name, above)) > INHERITED}
+    assert deep == {}, "give a part what it needs, and name that by a protocol"
+
+
+def test_no_method_waits_for_a_subclass(root: Path) -> None:
+    """A class whose methods are written elsewhere is one class in several files."""
+    assert [path for path, source in sources(root).items() if "NotImplementedError" in source] == []
+
+
 def test_public_names_are_documented(root: Path) -> None:
     missing = {path: undocumented(source) for path, source in sources(root).items()}
     assert {path: names for path, names in missing.items() if names} == {}
@@ -102,6 +136,13 @@ def test_exports_are_sorted_and_exist(root: Path) -> None:
 )
 def test_the_check_sees_what_it_should(source: str, missing: list[str]) -> None:
     assert undocumented(source) == missing
+
+
+def test_inheritance_is_counted_across_modules() -> None:
+    first = "class A: ...\nclass B(A, Generic[T]): ..."
+    second = "class C(other.B): ...\nclass D(Exception): ...\nclass E(other.C[int]): ..."
+    above = bases([first, second])
+    assert [depth(name, above) for name in "ABCDE"] == [0, 1, 2, 0, 3]
 
 
 def test_folders_are_small(root: Path) -> None:

@@ -47,7 +47,7 @@ Expr: TypeAlias = Any
 Index: TypeAlias = Sequence[Any]
 
 
-class Values(Protocol):
+class ElementReader(Protocol):
     """What an element rule asks of the function body that it is evaluated in."""
 
     block: Block
@@ -74,10 +74,10 @@ class Values(Protocol):
         """Whether an axis of the operand of a ``broadcast_to`` is taken as not broadcast here."""
 
 
-Rule: TypeAlias = Callable[[Values, Node, Index], Expr]
+Rule: TypeAlias = Callable[[ElementReader, Node, Index], Expr]
 
 
-def _operands(low: Values, node: Node, index: Index) -> list[Expr]:
+def _operands(low: ElementReader, node: Node, index: Index) -> list[Expr]:
     rank = len(node.shape)
     return [low.at(x, low.broadcast(x, rank, index)) for x in node.inputs]
 
@@ -85,14 +85,14 @@ def _operands(low: Values, node: Node, index: Index) -> list[Expr]:
 def elementwise(fn: Callable[..., Expr]) -> Rule:
     """A rule that applies ``fn`` to the operands at the broadcast index."""
 
-    def rule(low: Values, node: Node, index: Index) -> Expr:
+    def rule(low: ElementReader, node: Node, index: Index) -> Expr:
         operands = same_lanes(*_operands(low, node, index))
         return _once(low, fn, operands)
 
     return rule
 
 
-def _once(low: Values, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Expr:
+def _once(low: ElementReader, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Expr:
     """``fn(*operands)`` with every operand evaluated once, also where nothing can be bound."""
     if not low.in_guard:
         return fn(*operands)
@@ -108,7 +108,7 @@ def _once(low: Values, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Exp
     return result
 
 
-def _clip(low: Values, node: Node, index: Index) -> Expr:
+def _clip(low: ElementReader, node: Node, index: Index) -> Expr:
     x = low.at(node.inputs[0], index)
     x, lo, hi = same_lanes(x, *(cast(_prim(p), node.dtype) for p in node.prims))
     return minimum(maximum(x, lo), hi)
@@ -118,21 +118,23 @@ def _prim(value: Any) -> Expr:
     return i64(value) if isinstance(value, int) else value
 
 
-def _astype(low: Values, node: Node, index: Index) -> Expr:
+def _astype(low: ElementReader, node: Node, index: Index) -> Expr:
     return cast(low.at(node.inputs[0], index), node.dtype)
 
 
-def _reinterpret(low: Values, node: Node, index: Index) -> Expr:
+def _reinterpret(low: ElementReader, node: Node, index: Index) -> Expr:
     bits = stored(low.at(node.inputs[0], index), node.inputs[0].dtype)
     return loaded(tirx.reinterpret(with_lanes(storage_dtype(node.dtype), bits), bits), node.dtype)
 
 
-def _reshape(low: Values, node: Node, index: Index) -> Expr:
+def _reshape(low: ElementReader, node: Node, index: Index) -> Expr:
     source = node.inputs[0]
     return low.at(source, reshape_index(low, source.shape, node.shape, index))
 
 
-def reshape_index(low: Values, src: Sequence[Any], dst: Sequence[Any], index: Index) -> list[Expr]:
+def reshape_index(
+    low: ElementReader, src: Sequence[Any], dst: Sequence[Any], index: Index
+) -> list[Expr]:
     """The source index of a reshape: dims are matched in groups of provably equal product, so
     that divisions are needed only inside a group that really splits a dim."""
     groups = low.solver.reshape_groups(list(src), list(dst))
@@ -149,7 +151,7 @@ def reshape_index(low: Values, src: Sequence[Any], dst: Sequence[Any], index: In
     return result
 
 
-def _permute(low: Values, node: Node, index: Index) -> Expr:
+def _permute(low: ElementReader, node: Node, index: Index) -> Expr:
     axes = permutation(node)
     source: list[Expr] = [i64(0)] * len(axes)
     for position, axis in enumerate(axes):
@@ -157,7 +159,7 @@ def _permute(low: Values, node: Node, index: Index) -> Expr:
     return low.at(node.inputs[0], source)
 
 
-def _broadcast_to(low: Values, node: Node, index: Index) -> Expr:
+def _broadcast_to(low: ElementReader, node: Node, index: Index) -> Expr:
     source = node.inputs[0]
     offset = len(node.shape) - len(source.shape)
     at: list[Expr] = []
@@ -172,7 +174,7 @@ def _broadcast_to(low: Values, node: Node, index: Index) -> Expr:
     return low.at(source, at)
 
 
-def _concat(low: Values, node: Node, index: Index) -> Expr:
+def _concat(low: ElementReader, node: Node, index: Index) -> Expr:
     axis = (node.attrs["axis"] or 0) % len(node.shape)
     begins: list[Expr] = [i64(0)]
     for x in node.inputs:
@@ -216,7 +218,7 @@ def _begin(node: Node, begin: Expr, dim: Expr, stride: Expr) -> Expr:
     return tirx.min(tirx.max(begin, i64(-1)), i64(dim) - 1)
 
 
-def _strided_slice(low: Values, node: Node, index: Index) -> Expr:
+def _strided_slice(low: ElementReader, node: Node, index: Index) -> Expr:
     at = list(index)
     for axis, begin, stride in slice_bounds(node):
         at[axis] = add(begin, mul(at[axis], stride))
@@ -237,7 +239,7 @@ def _clamp(position: Expr, extent: Any, mode: str) -> Expr:
     return tirx.max(tirx.min(position, last), zero)
 
 
-def _take(low: Values, node: Node, index: Index) -> Expr:
+def _take(low: ElementReader, node: Node, index: Index) -> Expr:
     data, picks = node.inputs
     mode, axis = node.attrs.get("mode") or "clip", node.attrs["axis"]
     picks_rank = len(picks.shape)
@@ -250,11 +252,11 @@ def _take(low: Values, node: Node, index: Index) -> Expr:
     return low.at(data, [*index[:axis], row, *index[axis + picks_rank :]])
 
 
-def _named(low: Values, value: Expr) -> Expr:
+def _named(low: ElementReader, value: Expr) -> Expr:
     return value if low.in_guard else low.settle("row", value)
 
 
-def _gather_elements(low: Values, node: Node, index: Index) -> Expr:
+def _gather_elements(low: ElementReader, node: Node, index: Index) -> Expr:
     data, picks = node.inputs
     axis = (node.attrs["axis"] or 0) % len(data.shape)
     at = list(index)
@@ -262,7 +264,7 @@ def _gather_elements(low: Values, node: Node, index: Index) -> Expr:
     return low.at(data, at)
 
 
-def _gather_nd(low: Values, node: Node, index: Index) -> Expr:
+def _gather_nd(low: ElementReader, node: Node, index: Index) -> Expr:
     data, picks = node.inputs
     batch = node.attrs.get("batch_dims") or 0
     lead = len(picks.shape) - 1
@@ -277,7 +279,7 @@ def _gather_nd(low: Values, node: Node, index: Index) -> Expr:
     return low.at(data, [*at, *index[lead:]])
 
 
-def _arange(low: Values, node: Node, index: Index) -> Expr:
+def _arange(low: ElementReader, node: Node, index: Index) -> Expr:
     start, _, step = (_prim(p) for p in node.prims)
     if is_float(node.dtype):
         first, at, by = same_lanes(*(cast(x, node.dtype) for x in (start, index[0], step)))
@@ -285,12 +287,12 @@ def _arange(low: Values, node: Node, index: Index) -> Expr:
     return cast(add(cast(start, "int64"), mul(index[0], cast(step, "int64"))), node.dtype)
 
 
-def _full(low: Values, node: Node, index: Index) -> Expr:
+def _full(low: ElementReader, node: Node, index: Index) -> Expr:
     fill = node.inputs[0]
     return cast(low.at(fill, [i64(0)] * len(fill.shape)), node.dtype)
 
 
-def _shape_to_tensor(low: Values, node: Node, index: Index) -> Expr:
+def _shape_to_tensor(low: ElementReader, node: Node, index: Index) -> Expr:
     dims = node.prims[0]
     value = i64(dims[-1])
     for k in reversed(range(len(dims) - 1)):
@@ -298,7 +300,7 @@ def _shape_to_tensor(low: Values, node: Node, index: Index) -> Expr:
     return cast(value, node.dtype)
 
 
-def _pad(low: Values, node: Node, index: Index) -> Expr:
+def _pad(low: ElementReader, node: Node, index: Index) -> Expr:
     widths, source = node.attrs["pad_width"], node.inputs[0]
     mode = node.attrs.get("pad_mode") or "constant"
     if mode != "constant":
@@ -318,7 +320,7 @@ def _pad(low: Values, node: Node, index: Index) -> Expr:
     return tirx.if_then_else(inside, low.guarded_at(source, at), fill)
 
 
-def _mirrored(low: Values, node: Node, index: Index, mode: str) -> list[Expr]:
+def _mirrored(low: ElementReader, node: Node, index: Index, mode: str) -> list[Expr]:
     """The source position of a padding that copies elements: always inside the operand."""
     position = _MIRRORS.get(mode)
     if position is None:
@@ -351,14 +353,14 @@ _MIRRORS: Mapping[str, Callable[[Expr, Expr], Expr]] = {
 }
 
 
-def _flip(low: Values, node: Node, index: Index) -> Expr:
+def _flip(low: ElementReader, node: Node, index: Index) -> Expr:
     axis = node.attrs["axis"] % len(node.shape)
     at = list(index)
     at[axis] = i64(node.shape[axis]) - 1 - at[axis]
     return low.at(node.inputs[0], at)
 
 
-def _tile(low: Values, node: Node, index: Index) -> Expr:
+def _tile(low: ElementReader, node: Node, index: Index) -> Expr:
     source = node.inputs[0]
     trailing = list(index)[len(index) - len(source.shape) :]
     at = [
@@ -368,7 +370,7 @@ def _tile(low: Values, node: Node, index: Index) -> Expr:
     return low.at(source, at)
 
 
-def _repeat(low: Values, node: Node, index: Index) -> Expr:
+def _repeat(low: ElementReader, node: Node, index: Index) -> Expr:
     axis, times = node.attrs["axis"], node.attrs["repeats"]
     source = node.inputs[0]
     if axis is None:
@@ -380,7 +382,7 @@ def _repeat(low: Values, node: Node, index: Index) -> Expr:
     return low.at(source, at)
 
 
-def _one_hot(low: Values, node: Node, index: Index) -> Expr:
+def _one_hot(low: ElementReader, node: Node, index: Index) -> Expr:
     axis = node.attrs["axis"] % len(node.shape)
     at = [i for k, i in enumerate(index) if k != axis]
     on, off = (cast(_prim(p), node.dtype) for p in node.prims[:2])
@@ -389,7 +391,7 @@ def _one_hot(low: Values, node: Node, index: Index) -> Expr:
 
 
 def _triangle(keep: Callable[[Expr, Expr], Expr]) -> Rule:
-    def rule(low: Values, node: Node, index: Index) -> Expr:
+    def rule(low: ElementReader, node: Node, index: Index) -> Expr:
         k = _prim(node.prims[0]) if node.prims else i64(0)
         value = low.at(node.inputs[0], index)
         return tirx.Select(keep(index[-1] - index[-2], k), value, const(0, node.dtype))
@@ -397,14 +399,14 @@ def _triangle(keep: Callable[[Expr, Expr], Expr]) -> Rule:
     return rule
 
 
-def _power(low: Values, node: Node, index: Index) -> Expr:
+def _power(low: ElementReader, node: Node, index: Index) -> Expr:
     base, exponent = same_lanes(*_operands(low, node, index))
     if is_float(node.dtype):
         return functions.pow(base, exponent)
     return _integer_power(low, base, exponent)
 
 
-def _integer_power(low: Values, base: Expr, exponent: Expr) -> Expr:
+def _integer_power(low: ElementReader, base: Expr, exponent: Expr) -> Expr:
     """Repeated squaring, so that every result that fits is exact and others wrap around.
 
     A negative exponent gives ``1 / base`` rounded towards zero. The steps are statements: as

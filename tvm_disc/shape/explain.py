@@ -17,7 +17,7 @@ from .state import Contradiction, State
 from .terms import Atom, Cond
 
 
-class Known(Protocol):
+class Described(Protocol):
     """What a description asks of a solver."""
 
     guards: list[Guard]
@@ -101,7 +101,7 @@ def cost_of(guard: Guard) -> str:
     return f"{count} {unit} per call; for {guard.context}; then {show(guard.cond)}"
 
 
-def describe(solver: Known) -> str:
+def describe(solver: Described) -> str:
     """A table of symbols, facts and guards, and of what would help if it were known."""
     lines = ["symbols"]
     for var, source in solver.symbols():

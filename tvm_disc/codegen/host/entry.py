@@ -11,8 +11,9 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 from tvm import tirx
-from tvm.ir import PrimType
+from tvm.ir import PrimType, StringImm
 from tvm.tirx import op as O
+from tvm.tirx import stmt as S
 
 from tvm_disc.codegen.host.abi import (
     ANY_TYPE,
@@ -26,11 +27,14 @@ from tvm_disc.codegen.host.abi import (
     static_cell,
     void_pointer,
 )
+from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.memory import CONSTANTS, state_of
-from tvm_disc.codegen.host.outputs import OutputEmitter
+from tvm_disc.codegen.host.outputs import CallerTensors
 from tvm_disc.codegen.host.profile import WHOLE_CALL, kernel_numbers
-from tvm_disc.codegen.objects.code import Errors
-from tvm_disc.codegen.plan.program import HostFunction, Program
+from tvm_disc.codegen.host.regions import Regions
+from tvm_disc.codegen.objects.code import Errors, ObjectCode, raised
+from tvm_disc.codegen.objects.heap import Reg
+from tvm_disc.codegen.plan.program import AllocOutput, HostFunction, Program
 from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import product
@@ -40,7 +44,7 @@ Expr: TypeAlias = Any
 COUNTED_BYTES = 16 << 10
 
 
-class HostEmitter(OutputEmitter):
+class HostEmitter:
     """Emits a :class:`Program`, or versions of one: the first that a call's dims fit serves it.
 
     Args:
@@ -56,19 +60,23 @@ class HostEmitter(OutputEmitter):
         errors: Errors,
         own_threads: bool = False,
     ) -> None:
-        super().__init__(*versions[-1], functions, errors)
-        self.own_threads = own_threads
+        program, offsets = versions[-1]
+        self.host = Emission(offsets, kernel_numbers(program.kernels))
+        self.host.own_threads, self.block = own_threads, self.host.block
+        self.tensors = CallerTensors(self.host, self, program)
+        self.regions = Regions(self.host, self)
+        self.regions.emitters[AllocOutput] = self.tensors.alloc_output
+        self.objects = ObjectCode(self.host, self.regions, self, functions, errors)
         self.versions = versions
         self.slot_gv = slot_gv
         self.self_handle = tirx.Var("self_handle", void_pointer())
         self.num_args = tirx.Var("num_args", "int32")
-        self.null = self.args
-        self.kernel_numbers = kernel_numbers(versions[-1][0].kernels)
+        self.host.null = self.tensors.args
 
     def function(self) -> Any:
         """The packed entry function."""
         self._read_arity()
-        for i in range(len(self.program.inputs)):
+        for i in range(len(self.tensors.program.inputs)):
             self._read_input(i)
         for program, offsets in self.versions[:-1]:
             # Every call passes here: all comparisons, then one branch.
@@ -77,10 +85,10 @@ class HostEmitter(OutputEmitter):
         program, offsets = self.versions[-1]
         # What can be refused at once is refused before any memory is taken.
         for cond, message in self._checks(program):
-            self._assert(cond, message)
+            self.check(cond, message)
         self._serve(program, offsets)
         func = tirx.PrimFunc(
-            [self.self_handle, self.args, self.num_args, self.result],
+            [self.self_handle, self.tensors.args, self.num_args, self.tensors.result],
             self.block.stmt(),
             PrimType("int32"),
         )
@@ -94,81 +102,115 @@ class HostEmitter(OutputEmitter):
         return func
 
     def _serve(self, program: Program, offsets: Sequence[int]) -> None:
-        self.program, self.offsets = program, offsets
+        self.tensors.program, self.host.offsets = program, offsets
         self._load_state()
-        self._prepare_results()
-        with self._timed(i64(WHOLE_CALL)):
+        self.tensors.prepare()
+        with self.host.timed(i64(WHOLE_CALL)):
             if program.heaped:
-                self.start_heap()
-            self._open_region(program.region)
+                self.objects.start_heap()
+            self.regions.open_region(program.region)
             self._begin(program)
-            self._instructions(program.region)
-            self._count_call(-1)
-            self.counted = None
-            self._close_region()
+            self.regions.run(program.region)
+            self.host.count_call(-1)
+            self.host.counted = None
+            self.regions.close_region()
             if program.heaped:
-                self.stop_heap(program.verify)
-        self._return_results()
+                self.objects.stop_heap(program.verify)
+        self.tensors.give()
         self.block.ret(i32(0))
         # What the next version refuses at its entry has nothing of this one to give back.
-        self.outputs, self.allocated = {}, []
+        self.host.outputs, self.tensors.allocated = {}, []
 
     def _begin(self, program: Program) -> None:
         """Count the call, if the program splits kernels and the call is not over at once."""
-        if not (self.own_threads and any(k.parallel for k in program.kernels)):
+        if not (self.host.own_threads and any(k.parallel for k in program.kernels)):
             return
-        install_launch(self.block, self._home())
+        install_launch(self.block, self.host.home())
         read = [
             product(dims) * element_bytes(dtype)
-            for (_, _, dtype), dims in zip(program.signature.inputs, self.input_dims, strict=True)
+            for (_, _, dtype), dims in zip(
+                program.signature.inputs, self.tensors.input_dims, strict=True
+            )
         ]
-        _, large, _ = self.workspaces[-1]
+        _, large, _ = self.regions.workspaces[-1]
         much = reduce(tirx.Add, read, i64(0)) > COUNTED_BYTES
-        self.counted = self.block.bind("counted", much if large is None else tirx.Or(large, much))
-        self._count_call(1)
+        self.host.counted = self.block.bind(
+            "counted", much if large is None else tirx.Or(large, much)
+        )
+        self.host.count_call(1)
+
+    # -- exits ---------------------------------------------------------------------------------
+
+    def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
+        """Stop unless ``cond`` holds, with nothing left allocated."""
+        held = self.regions.workspaces or self.tensors.allocated
+        if not held and self.host.counted is None:
+            self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
+            return
+        cond = self.block.bind("holds", cond)
+        with self.block.when(tirx.Not(cond)):
+            self._abandon()
+            self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
+
+    def leave(self) -> None:
+        """Leave with the error in ``Reg.ERROR``."""
+        code = self.block.bind("code", self.objects.regs[i64(Reg.ERROR)])
+        self._abandon()
+        self.block.eval(raised(code, self.host.null))
+
+    def _abandon(self) -> None:
+        if self.objects.heap is None:
+            self.regions.give_back()
+        else:
+            self.objects.release_heap()
+        if self.tensors.allocated:
+            self.tensors.abandon()
+        self.host.count_call(-1)
 
     # -- entry ---------------------------------------------------------------------------------
 
     def _read_arity(self) -> None:
         """Arguments are the inputs, then all outputs or none, then perhaps the profile."""
-        inputs, outputs = len(self.program.inputs), len(self.program.outputs)
+        inputs, outputs = len(self.tensors.program.inputs), len(self.tensors.program.outputs)
         block = self.block
-        names = ", ".join(n for n, _, _ in self.program.signature.inputs)
+        names = ", ".join(n for n, _, _ in self.tensors.program.signature.inputs)
         last = tirx.max(self.num_args - 1, i32(0))
         kind = block.alloc("kind", 1, "int32")
         block.store(kind, 0, i32(0))
         with block.when(self.num_args > inputs):
-            block.store(kind, 0, O.tvm_struct_get(self.args, last, i32(ANY_TYPE), "int32"))
+            block.store(kind, 0, O.tvm_struct_get(self.tensors.args, last, i32(ANY_TYPE), "int32"))
         profiled = block.bind("profiled", tirx.EQ(kind[i64(0)], i32(INTEGER)))
         tensors = block.bind("tensors", self.num_args - tirx.Cast("int32", profiled))
-        self.into = block.bind("into", tirx.EQ(tensors, i32(inputs + max(1, outputs))))
-        fits = tirx.Or(tirx.EQ(tensors, i32(inputs)), self.into)
-        self._assert(fits, f"expected {inputs} inputs ({names})", "TypeError")
+        self.tensors.into = block.bind("into", tirx.EQ(tensors, i32(inputs + max(1, outputs))))
+        fits = tirx.Or(tirx.EQ(tensors, i32(inputs)), self.tensors.into)
+        self.check(fits, f"expected {inputs} inputs ({names})", "TypeError")
         self._find_profile(profiled, last)
 
     def _find_profile(self, profiled: Expr, last: Expr) -> None:
         address = self.block.alloc("profile", 1, "int64")
         self.block.store(address, 0, i64(0))
         with self.block.when(profiled):
-            value = O.tvm_struct_get(self.args, last, i32(ANY_VALUE), "int64")
+            value = O.tvm_struct_get(self.tensors.args, last, i32(ANY_VALUE), "int64")
             self.block.store(address, 0, value)
-        self.profile = self.block.bind("profile", address[i64(0)])
+        self.host.profile = self.block.bind("profile", address[i64(0)])
 
     def _read_input(self, position: int) -> None:
-        name, shape, dtype = self.program.signature.inputs[position]
+        name, shape, dtype = self.tensors.program.signature.inputs[position]
         where = f"input '{name}'"
-        handle = self._tensor_handle(position, where)
-        self._check_kind(handle, len(shape), dtype, where)
-        dims = self._dims(handle, len(shape))
-        self._check_compact(handle, dims, where)
-        self.inputs.append(self.block.bind(f"data{position}", self._data(handle)))
-        self.input_dims.append(dims)
+        handle = self.tensors.handle(position, where)
+        self.tensors.check_kind(handle, len(shape), dtype, where)
+        dims = self.tensors.dims(handle, len(shape))
+        self.tensors.check_compact(handle, dims, where)
+        self.host.inputs.append(self.block.bind(f"data{position}", self.tensors.data(handle)))
+        self.tensors.input_dims.append(dims)
 
     def _checks(self, program: Program) -> list[tuple[Expr, str]]:
         """Bind the symbols of the inputs; what must hold of a call, and the message if not."""
         known: set[Any] = set()
         pending: list[tuple[Expr, Expr, str]] = []
-        for (name, shape, _), dims in zip(program.signature.inputs, self.input_dims, strict=True):
+        for (name, shape, _), dims in zip(
+            program.signature.inputs, self.tensors.input_dims, strict=True
+        ):
             for axis, (declared, actual) in enumerate(zip(shape, dims, strict=True)):
                 if isinstance(declared, tirx.Var) and declared not in known:
                     known.add(declared)
@@ -183,11 +225,11 @@ class HostEmitter(OutputEmitter):
 
     def _load_state(self) -> None:
         cell = static_cell(self.block, self.slot_gv)
-        self._assert(
+        self.check(
             tirx.NE(cell[i64(0)], i64(0)),
             "the program is not initialised: load it with tvm_disc.load",
             "RuntimeError",
         )
         state = state_of(self.block, cell)
-        self.state = state.data
-        self.constants = self.block.bind("constants", as_pointer(state[i64(CONSTANTS)]))
+        self.host.state = state.data
+        self.host.constants = self.block.bind("constants", as_pointer(state[i64(CONSTANTS)]))

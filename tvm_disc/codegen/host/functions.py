@@ -11,18 +11,20 @@ from tvm.tirx import op as O
 from tvm.tirx import stmt as S
 
 from tvm_disc.codegen.host.abi import ANY_VALUE, as_pointer, i32, void_pointer
+from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.profile import kernel_numbers
-from tvm_disc.codegen.objects.code import DISPATCH, RAISE, Errors, ObjectEmitter, address_on_stack
+from tvm_disc.codegen.host.regions import Regions
+from tvm_disc.codegen.objects.code import DISPATCH, RAISE, Errors, ObjectCode, address_on_stack
 from tvm_disc.codegen.objects.flat import io_functions
 from tvm_disc.codegen.objects.heap import STACK_BYTES, TOO_DEEP, Reg, heap_functions, word_pointer
 from tvm_disc.codegen.objects.refcount import Invoke, last_calls
-from tvm_disc.codegen.plan.program import AllocOutput, HostFunction, Program
+from tvm_disc.codegen.plan.program import HostFunction, Program
 from tvm_disc.tir.builder import Block, call, i64, prim_func
 
 Expr: TypeAlias = Any
 
 
-class FunctionEmitter(ObjectEmitter):
+class FunctionEmitter:
     """Emits one :class:`HostFunction` as ``(heap) -> int32``."""
 
     def __init__(
@@ -33,11 +35,13 @@ class FunctionEmitter(ObjectEmitter):
         errors: Errors,
         numbers: Mapping[str, int],
     ) -> None:
-        super().__init__(constant_offsets, functions, errors)
-        self.source, self.kernel_numbers = function, numbers
+        self.source, self.host = function, Emission(constant_offsets, numbers)
+        self.block = self.host.block
+        self.regions = Regions(self.host, self)
+        self.objects = ObjectCode(self.host, self.regions, self, functions, errors, self._jump)
         self.heap = tirx.Var("heap", word_pointer())
-        self.regs = self.block.declare("regs", self.heap, "int64")
-        self.null = self.block.bind("null", tirx.reinterpret(void_pointer(), self.heap))
+        self.objects.use_heap(self.heap)
+        self.host.null = self.block.bind("null", tirx.reinterpret(void_pointer(), self.heap))
         self.params: list[Any] = []
         self.again: Any = None
 
@@ -45,23 +49,26 @@ class FunctionEmitter(ObjectEmitter):
         """Return: the caller looks at ``Reg.ERROR``."""
         self.block.ret(i32(0))
 
-    def _assert(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
+    def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
+        """Stop unless ``cond`` holds."""
         with self.block.when(tirx.Not(cond)):
-            self.stop(self.errors.code(kind, message))
+            self.objects.stop(self.objects.errors.code(kind, message))
 
     def function(self) -> Any:
         """The TIR function."""
         block = self.block
-        here = address_on_stack(self)
-        with block.when(tirx.GT(self.regs[i64(Reg.STACK)] - here, i64(STACK_BYTES))):
-            self.stop(TOO_DEEP)
-        self.constants = block.bind("constants", as_pointer(self.regs[i64(Reg.CONSTANTS)]))
-        self.profile = block.bind("profile", self.regs[i64(Reg.PROFILE)])
-        state = tirx.reinterpret(word_pointer(), self.regs[i64(Reg.STATE)])
-        self.state = block.bind("state", state)
-        args = [block.bind("arg", self.regs[i64(Reg.ARGS + k)]) for k in self._positions()]
+        here = address_on_stack(block)
+        with block.when(tirx.GT(self.objects.regs[i64(Reg.STACK)] - here, i64(STACK_BYTES))):
+            self.objects.stop(TOO_DEEP)
+        self.host.constants = block.bind(
+            "constants", as_pointer(self.objects.regs[i64(Reg.CONSTANTS)])
+        )
+        self.host.profile = block.bind("profile", self.objects.regs[i64(Reg.PROFILE)])
+        state = tirx.reinterpret(word_pointer(), self.objects.regs[i64(Reg.STATE)])
+        self.host.state = block.bind("state", state)
+        args = [block.bind("arg", self.objects.regs[i64(Reg.ARGS + k)]) for k in self._positions()]
         if all(c.callee is not self.source for c in last_calls(self.source.region)):
-            self.boxes.update(zip(self.source.params, args, strict=True))
+            self.objects.boxes.update(zip(self.source.params, args, strict=True))
             self._body()
             return prim_func([self.heap], block.stmt())
         self.params = [block.alloc("param", 1, "int64") for _ in args]
@@ -72,30 +79,26 @@ class FunctionEmitter(ObjectEmitter):
         with block.loop_while(tirx.NE(self.again[i64(0)], i64(0))):
             block.store(self.again, 0, i64(0))
             for box, cell in zip(self.source.params, self.params, strict=True):
-                self.boxes[box] = block.bind("now", cell[i64(0)])
+                self.objects.boxes[box] = block.bind("now", cell[i64(0)])
             self._body()
         return prim_func([self.heap], block.stmt())
 
     def _body(self) -> None:
         for instruction in self.source.prologue:
-            self._instruction(instruction, self.source.region)
-        self._region(self.source.region)
+            self.regions.instruction(instruction)
+        self.regions.region(self.source.region)
 
     def _positions(self) -> range:
         return range(len(self.source.params))
 
-    def invoke_last(self, instruction: Invoke) -> None:
+    def _jump(self, instruction: Invoke) -> bool:
         """A call of itself is a jump to the beginning."""
         if instruction.callee is not self.source:
-            super().invoke_last(instruction)
-            return
+            return False
         for cell, box in zip(self.params, instruction.args, strict=True):
-            self.block.store(cell, 0, self.boxes[box])
+            self.block.store(cell, 0, self.objects.boxes[box])
         self.block.store(self.again, 0, i64(1))
-
-    def alloc_output(self, instruction: AllocOutput) -> None:
-        """Only the entry function returns tensors."""
-        raise AssertionError("an output inside a function")
+        return True
 
 
 def object_functions(

@@ -6,7 +6,6 @@ each result it writes into those and returns nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -37,42 +36,42 @@ from tvm_disc.codegen.host.abi import (
     plain_dim,
     void_pointer,
 )
+from tvm_disc.codegen.host.emission import Emission, Exits
 from tvm_disc.codegen.host.memory import TENSOR
-from tvm_disc.codegen.objects.code import Errors, ObjectEmitter
 from tvm_disc.codegen.plan.memory import touched
-from tvm_disc.codegen.plan.program import AllocOutput, Home, HostFunction, Program, Value
+from tvm_disc.codegen.plan.program import AllocOutput, Home, Program, Value
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
 
 
-class OutputEmitter(ObjectEmitter):
-    """Emits what concerns tensors of the caller: reading them, making them, giving them back."""
+class CallerTensors:
+    """Emits what concerns tensors of the caller: reading them, making them, giving them back.
 
-    def __init__(
-        self,
-        program: Program,
-        constant_offsets: Sequence[int],
-        functions: Mapping[HostFunction, Any],
-        errors: Errors,
-    ) -> None:
-        super().__init__(constant_offsets, functions, errors)
-        self.program = program
+    Attributes:
+        program: the version that is being served.
+        into: whether the caller passes the outputs.
+        allocated: outputs that exist by now.
+    """
+
+    def __init__(self, host: Emission, exits: Exits, program: Program) -> None:
+        self.host, self.exits, self.block, self.program = host, exits, host.block, program
         self.args = tirx.Var("args", void_pointer())
         self.result = tirx.Var("result", void_pointer())
-        self.into: Expr = None  # whether the caller passes the outputs
+        self.into: Expr = None
         self.allocated: list[int] = []
         self.input_dims: list[list[Expr]] = []
 
     # -- tensors of the caller ------------------------------------------------------------------
 
-    def _tensor_handle(self, position: int, where: str) -> Expr:
+    def handle(self, position: int, where: str) -> Expr:
+        """The tensor of an argument."""
         block = self.block
         at = i32(position)
         kind = block.bind("kind", O.tvm_struct_get(self.args, at, i32(ANY_TYPE), "int32"))
         # A tensor object, a borrowed DLTensor*, nothing else.
-        self._assert(
+        self.exits.check(
             tirx.Or(tirx.EQ(kind, i32(TENSOR_OBJECT)), tirx.EQ(kind, i32(DL_TENSOR))),
             f"{where}: expected a tensor",
             "TypeError",
@@ -84,21 +83,23 @@ class OutputEmitter(ObjectEmitter):
     def _field(self, handle: Expr, field: int, dtype: Any) -> Expr:
         return O.tvm_struct_get(handle, i32(0), i32(field), dtype)
 
-    def _check_kind(self, handle: Expr, rank: int, dtype: str, where: str) -> None:
+    def check_kind(self, handle: Expr, rank: int, dtype: str, where: str) -> None:
+        """Stop unless a tensor has this rank and dtype."""
         code, bits = dtype_fields(dtype)
         ndim = self._field(handle, NDIM, "int32")
-        self._assert(tirx.EQ(ndim, i32(rank)), f"{where}: expected {rank} dims")
+        self.exits.check(tirx.EQ(ndim, i32(rank)), f"{where}: expected {rank} dims")
         fits = tirx.And(
             tirx.EQ(self._field(handle, CODE, "uint8"), tirx.IntImm("uint8", code)),
             tirx.EQ(self._field(handle, BITS, "uint8"), tirx.IntImm("uint8", bits)),
         )
-        self._assert(fits, f"{where}: expected dtype {dtype}", "TypeError")
-        self._assert(
+        self.exits.check(fits, f"{where}: expected dtype {dtype}", "TypeError")
+        self.exits.check(
             tirx.EQ(self._field(handle, DEVICE_TYPE, "int32"), i32(CPU)),
             f"{where}: expected a tensor on the CPU",
         )
 
-    def _dims(self, handle: Expr, rank: int) -> list[Expr]:
+    def dims(self, handle: Expr, rank: int) -> list[Expr]:
+        """The dims of a tensor."""
         if rank == 0:
             return []
         p64 = PointerType(PrimType("int64"), "global")
@@ -108,7 +109,8 @@ class OutputEmitter(ObjectEmitter):
             for a in range(rank)
         ]
 
-    def _check_compact(self, handle: Expr, dims: list[Expr], where: str) -> None:
+    def check_compact(self, handle: Expr, dims: list[Expr], where: str) -> None:
+        """Stop unless a tensor is compact and row-major."""
         if not dims:
             return
         p64 = PointerType(PrimType("int64"), "global")
@@ -120,21 +122,23 @@ class OutputEmitter(ObjectEmitter):
                 stride = O.tvm_struct_get(strides, i32(axis), i32(INT64_ELEM), "int64")
                 # A dim of one has no stride to speak of, and an empty tensor none at all.
                 free = tirx.Or(dims[axis] <= 1, tirx.EQ(total, i64(0)))
-                self._assert(
+                self.exits.check(
                     tirx.Or(free, tirx.EQ(stride, expected)),
                     f"{where}: expected a compact row-major tensor",
                     "BufferError",
                 )
                 expected = self.block.bind("step", expected * dims[axis])
 
-    def _data(self, handle: Expr) -> Expr:
+    def data(self, handle: Expr) -> Expr:
+        """The address of a tensor's first element."""
         data = self._field(handle, DATA, void_pointer())
         start = self._field(handle, BYTE_OFFSET, "uint64")
         return O.handle_add_byte_offset(data, tirx.Cast("int64", start))
 
     # -- results --------------------------------------------------------------------------------
 
-    def _prepare_results(self) -> None:
+    def prepare(self) -> None:
+        """Make room for the results."""
         count = max(1, len(self.program.outputs))
         self.single = isinstance(self.program.output_tree, int)
         if self.single:
@@ -163,7 +167,7 @@ class OutputEmitter(ObjectEmitter):
         with block.otherwise():
             self._make(value, dims, data)
         self.allocated.append(k)
-        self.outputs[k] = block.bind(f"out{k}", as_pointer(data[i64(0)]))
+        self.host.outputs[k] = block.bind(f"out{k}", as_pointer(data[i64(0)]))
 
     def _make(self, value: Value, dims: list[Expr], data: Any) -> None:
         block, k, rank = self.block, value.storage.position, len(dims)
@@ -175,9 +179,9 @@ class OutputEmitter(ObjectEmitter):
         made = block.alloc("made", 2, "int64")
         size_bytes = product(dims) * element_bytes(value.dtype)
         block.eval(
-            call(TENSOR, self.state, i64(kind), sizes.data, i64(rank), size_bytes, made.data)
+            call(TENSOR, self.host.state, i64(kind), sizes.data, i64(rank), size_bytes, made.data)
         )
-        self._assert(tirx.NE(made[i64(0)], i64(0)), "out of memory", "MemoryError")
+        self.exits.check(tirx.NE(made[i64(0)], i64(0)), "out of memory", "MemoryError")
         self._set_any(self.any_list, k, TENSOR_OBJECT, made[i64(0)])
         block.store(data, 0, made[i64(1)])
 
@@ -186,19 +190,19 @@ class OutputEmitter(ObjectEmitter):
         value = instruction.value
         k = value.storage.position
         where = f"output {k}"
-        handle = self._tensor_handle(len(self.program.inputs) + k, where)
-        self._check_kind(handle, len(dims), value.dtype, where)
-        found = self._dims(handle, len(dims))
+        handle = self.handle(len(self.program.inputs) + k, where)
+        self.check_kind(handle, len(dims), value.dtype, where)
+        found = self.dims(handle, len(dims))
         for axis, (expected, dim) in enumerate(zip(dims, found, strict=True)):
             text = plain_dim(value.shape[axis])
-            self._assert(tirx.EQ(dim, expected), f"{where} axis {axis}: expected {text}")
-        self._check_compact(handle, found, where)
-        begin = self.block.bind("begin", tirx.reinterpret("int64", self._data(handle)))
+            self.exits.check(tirx.EQ(dim, expected), f"{where} axis {axis}: expected {text}")
+        self.check_compact(handle, found, where)
+        begin = self.block.bind("begin", tirx.reinterpret("int64", self.data(handle)))
         self.block.store(data, 0, begin)
         end = self.block.bind("end", begin + product(found) * element_bytes(value.dtype))
         for name, first, last in self._needed(instruction):
             apart = tirx.Or(tirx.Or(last <= begin, end <= first), begin >= end)
-            self._assert(apart, f"{where}: shares memory with {name}, which is still needed")
+            self.exits.check(apart, f"{where}: shares memory with {name}, which is still needed")
 
     def _needed(self, instruction: AllocOutput) -> list[tuple[str, Expr, Expr]]:
         """(name, begin, end) of the caller's tensors that are read or written from here on."""
@@ -210,23 +214,24 @@ class OutputEmitter(ObjectEmitter):
             # A box may lie in any input.
             if k in used or self.program.boxed:
                 size = product(self.input_dims[k]) * element_bytes(dtype)
-                begin = tirx.reinterpret("int64", self.inputs[k])
+                begin = tirx.reinterpret("int64", self.host.inputs[k])
                 found.append((f"input '{name}'", begin, begin + size))
         for k in self.allocated:
             value = self.program.outputs[k]
-            begin = tirx.reinterpret("int64", self.outputs[k])
+            begin = tirx.reinterpret("int64", self.host.outputs[k])
             size = product([i64(d) for d in value.shape]) * element_bytes(value.dtype)
             found.append((f"output {k}", begin, begin + size))
         return found
 
-    def _abandon_outputs(self) -> None:
+    def abandon(self) -> None:
         """Release what was allocated for the caller, before an error."""
         with self.block.when(tirx.Not(self.into)):
             for k in self.allocated:
                 self.block.eval(O.anylist_resetitem(self.any_list, i32(k)))
                 self._clear(self.any_list, k)
 
-    def _return_results(self) -> None:
+    def give(self) -> None:
+        """Return what was made."""
         if not self.single:
             with self.block.when(tirx.Not(self.into)):
                 self._pack(self.program.output_tree, self.result, 0)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tvm import tirx
-from tvm.ir import StringImm
 from tvm.tirx import op as O
-from tvm.tirx import stmt as S
 
 from tvm_disc.codegen.host.abi import as_pointer, i32
-from tvm_disc.codegen.host.memory import GIVE, HOME, TAKE, THREADS
-from tvm_disc.codegen.host.profile import NOW, RECORD, launch_bytes, launch_flops, launch_variant
+from tvm_disc.codegen.host.emission import Allocator, Emission, Exits, KeptMemory
+from tvm_disc.codegen.host.memory import THREADS
 from tvm_disc.codegen.plan.placement import ALIGNMENT_BYTES, tops
 from tvm_disc.codegen.plan.program import (
-    AllocOutput,
     Carried,
     Cell,
     Copy,
@@ -33,8 +29,8 @@ from tvm_disc.codegen.plan.program import (
     Storage,
     Value,
 )
-from tvm_disc.codegen.threads.glue import count_call, share_of
-from tvm_disc.tir.builder import Block, Buffer, byte_offset, call, i64
+from tvm_disc.codegen.threads.glue import share_of
+from tvm_disc.tir.builder import Buffer, byte_offset, call, i64
 from tvm_disc.tir.hoisted import Sizes
 
 Expr: TypeAlias = Any
@@ -49,80 +45,55 @@ def _highest(values: Sequence[Expr]) -> Expr:
     return result
 
 
-class RegionEmitter:
-    """Emits instructions into ``block``; a subclass provides inputs, constants and outputs.
+class Regions:
+    """Emits the instructions of regions; other parts add emitters and settlers of their own.
 
     Invariant: every open region has one entry in ``workspaces`` and in ``open_cells``; a cell
     owns its block of memory or has moved it elsewhere by the time its region closes.
+
+    Attributes:
+        memory: where cells and large workspaces come from.
+        emitters: by type of instruction, what emits it.
+        settlers: by home of a storage, what gives it an address before it is written.
     """
 
-    def __init__(self, constant_offsets: Sequence[int]) -> None:
-        self.block = Block()
-        self.offsets = constant_offsets
-        self.inputs: list[Expr] = []
-        self.outputs: dict[int, Expr] = {}
+    def __init__(self, host: Emission, exits: Exits) -> None:
+        self.host, self.exits, self.block = host, exits, host.block
+        self.memory: Allocator = KeptMemory(host, exits)
         # Of every open region: its memory, whether that was requested, and its offsets.
         self.workspaces: list[tuple[Expr, Expr, list[Expr]]] = []
         self.places: dict[Storage, Expr] = {}
         self.cells: dict[Cell, Buffer] = {}
         self.open_cells: list[list[Cell]] = []
-        self.constants: Expr = None
-        self.null: Expr = None
-        self.state: Expr = None
-        self.own_threads = False  # whether kernels run on workers that all programs share
-        self.counted: Expr = None  # whether this call is one among which threads are shared
-        self.profile: Expr = None  # address of the record of a timed call, or 0
-        self.kernel_numbers: Mapping[str, int] = {}
-        self.allocated: list[int] = []  # outputs that exist by now
+        self.emitters: dict[type, Callable[[Any], None]] = {
+            Launch: self._launch,
+            Define: self._define,
+            Guard: self._guard,
+            Copy: self._copy,
+            ReadDim: self._read_dim,
+            If: self._if,
+            Loop: self._loop,
+        }
+        self.settlers: dict[Home, Callable[[Storage], None]] = {
+            Home.CELL: self._settle_cell,
+            Home.WORKSPACE: self._settle_slot,
+        }
 
-    def alloc_output(self, instruction: AllocOutput) -> None:
-        """Allocate a returned tensor."""
-        raise NotImplementedError
-
-    def _assert(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
-        """Stop unless ``cond`` holds, with nothing left allocated."""
-        if not self.workspaces and not self.allocated and self.counted is None:
-            self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
-            return
-        cond = self.block.bind("holds", cond)
-        with self.block.when(tirx.Not(cond)):
-            self._abandon()
-            self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
-
-    def _abandon(self) -> None:
+    def give_back(self) -> None:
+        """Give back what all open regions hold, before an error."""
         for cells in self.open_cells:
             for cell in cells:
                 if cell in self.cells:
                     self._free_cell(self.cells[cell])
         for pointer, large, _ in self.workspaces:
             self._give_back(pointer, large)
-        if self.allocated:
-            self._abandon_outputs()
-        self._count_call(-1)
 
-    def _abandon_outputs(self) -> None:
-        raise NotImplementedError
-
-    def _count_call(self, change: int) -> None:
-        """Tell other calls that this one begins or ends, if it is one to be counted."""
-        if self.counted is not None:
-            with self.block.when(self.counted):
-                count_call(self.block, self._home(), change)
-
-    def _home(self) -> Expr:
-        words = self.block.declare("words", self.state, "int64")
-        return self.block.bind("home", words[i64(HOME)])
+    def drop_region(self) -> None:
+        """End a region that is never left: nothing of it is given back."""
+        self.open_cells.pop()
+        self.workspaces.pop()
 
     # -- memory --------------------------------------------------------------------------------
-
-    def _alloc(self, size_bytes: Expr) -> Expr:
-        found = self.block.alloc("found", 1, "int64")
-        self.block.eval(call(TAKE, self.state, i64(size_bytes), found.data))
-        self._assert(tirx.NE(found[i64(0)], i64(0)), "out of memory", "MemoryError")
-        return self.block.bind("ws", as_pointer(found[i64(0)]))
-
-    def _free(self, pointer: Expr) -> None:
-        self.block.eval(call(GIVE, self.state, tirx.reinterpret("int64", pointer)))
 
     def _workspace(self, size_bytes: Expr) -> tuple[Expr, Expr]:
         """A pointer to so many bytes, and whether they are a request that must be given back.
@@ -134,7 +105,7 @@ class RegionEmitter:
         self.block.store(place, 0, tirx.reinterpret("int64", small.data))
         large = self.block.bind("large", size_bytes > SMALL_BYTES)
         with self.block.when(large):
-            pointer = self._alloc(size_bytes)
+            pointer = self.memory.alloc(size_bytes)
             self.block.store(place, 0, tirx.reinterpret("int64", pointer))
         return self.block.bind("workspace", as_pointer(place[i64(0)])), large
 
@@ -158,70 +129,79 @@ class RegionEmitter:
     def _give_back(self, pointer: Expr, large: Expr) -> None:
         if pointer is not None:
             with self.block.when(large):
-                self._free(pointer)
+                self.memory.free(pointer)
 
-    def _place(self, storage: Storage) -> Expr:
+    def place(self, storage: Storage) -> Expr:
         """The address of a storage as an untyped pointer."""
         if storage.home is Home.INPUT:
-            return self.inputs[storage.position]
+            return self.host.inputs[storage.position]
         if storage.home is Home.CONSTANT:
-            return O.handle_add_byte_offset(self.constants, i64(self.offsets[storage.position]))
+            return O.handle_add_byte_offset(
+                self.host.constants, i64(self.host.offsets[storage.position])
+            )
         if storage.home is Home.OUTPUT:
-            return self.outputs[storage.position]
+            return self.host.outputs[storage.position]
         if storage.home is Home.CELL:
             assert storage.cell is not None
             return as_pointer(self.cells[storage.cell][i64(0)])
         return self.places[storage]
 
-    def _typed(self, storage: Storage, dtype: str) -> Expr:
-        return byte_offset(self._place(storage), 0, dtype)
+    def typed(self, storage: Storage, dtype: str) -> Expr:
+        """The address of a storage as a pointer to its elements."""
+        return byte_offset(self.place(storage), 0, dtype)
 
     # -- instructions --------------------------------------------------------------------------
 
-    def _region(self, region: Region) -> None:
-        self._open_region(region)
-        self._instructions(region)
-        self._close_region()
+    def region(self, region: Region) -> None:
+        """Emit a whole region."""
+        self.open_region(region)
+        self.run(region)
+        self.close_region()
 
-    def _instructions(self, region: Region) -> None:
+    def run(self, region: Region) -> None:
+        """Emit the instructions of an open region."""
         for instruction in region.instructions:
-            self._instruction(instruction, region)
+            self.instruction(instruction)
 
-    def _open_region(self, region: Region) -> None:
+    def open_region(self, region: Region) -> None:
+        """Begin a region: its memory, and no cells yet."""
         self.open_cells.append([])
         self._open_workspace(region)
 
-    def _close_region(self) -> None:
+    def close_region(self) -> None:
+        """End a region: what its cells and its workspace hold is given back."""
         for cell in self.open_cells.pop():
             self._release(cell)
         self._close_workspace()
 
-    def _instruction(self, instruction: Instruction, region: Region) -> None:
-        if isinstance(instruction, Launch):
-            self._launch(instruction)
-        elif isinstance(instruction, Define):
-            self.block.define(instruction.var, i64(instruction.value))
-        elif isinstance(instruction, Guard):
-            self._assert(instruction.cond, instruction.message)
-        elif isinstance(instruction, Copy):
-            self._copy(instruction)
-        elif isinstance(instruction, ReadDim):
-            source = self.block.declare("dim", self._typed(instruction.source, "int64"), "int64")
-            self.block.define(instruction.var, source[i64(instruction.index)])
-        elif isinstance(instruction, AllocOutput):
-            self.alloc_output(instruction)
-        elif isinstance(instruction, If):
-            self._if(instruction)
-        elif isinstance(instruction, Loop):
-            self._loop(instruction)
+    def instruction(self, instruction: Instruction) -> None:
+        """Emit one instruction."""
+        self.emitters[type(instruction)](instruction)
 
-    def _settle(self, storage: Storage) -> None:
+    def _define(self, instruction: Define) -> None:
+        self.block.define(instruction.var, i64(instruction.value))
+
+    def _guard(self, instruction: Guard) -> None:
+        self.exits.check(instruction.cond, instruction.message)
+
+    def _read_dim(self, instruction: ReadDim) -> None:
+        source = self.block.declare("dim", self.typed(instruction.source, "int64"), "int64")
+        self.block.define(instruction.var, source[i64(instruction.index)])
+
+    def settle(self, storage: Storage) -> None:
         """Make sure a storage written now has an address."""
-        if storage.home is Home.CELL and storage.cell not in self.cells:
+        if storage.home in self.settlers:
+            self.settlers[storage.home](storage)
+
+    def _settle_cell(self, storage: Storage) -> None:
+        if storage.cell not in self.cells:
             assert storage.cell is not None
             self._new_cell(storage.cell)
-            self._set_cell(storage.cell, self._alloc(tirx.max(i64(storage.size_bytes), i64(64))), 1)
-        elif storage.home is Home.WORKSPACE and storage not in self.places:
+            size = tirx.max(i64(storage.size_bytes), i64(64))
+            self._set_cell(storage.cell, self.memory.alloc(size), 1)
+
+    def _settle_slot(self, storage: Storage) -> None:
+        if storage not in self.places:
             pointer, _, offsets = self.workspaces[-1]
             at = O.handle_add_byte_offset(pointer, offsets[storage.slot])
             self.places[storage] = self.block.bind(storage.name, at)
@@ -229,41 +209,25 @@ class RegionEmitter:
     def _launch(self, launch: Launch) -> None:
         kernel = launch.kernel
         for storage in (*launch.outputs, *([launch.scratch] if launch.scratch else [])):
-            self._settle(storage)
-        args = [self._typed(s, p.dtype) for s, p in zip(launch.inputs, kernel.params, strict=True)]
+            self.settle(storage)
+        args = [self.typed(s, p.dtype) for s, p in zip(launch.inputs, kernel.params, strict=True)]
         args += [
-            self._typed(s, o.dtype) for s, o in zip(launch.outputs, kernel.outputs, strict=True)
+            self.typed(s, o.dtype) for s, o in zip(launch.outputs, kernel.outputs, strict=True)
         ]
-        null = byte_offset(self.null, 0, "float32")
-        args.append(self._typed(launch.scratch, "float32") if launch.scratch else null)
+        null = byte_offset(self.host.null, 0, "float32")
+        args.append(self.typed(launch.scratch, "float32") if launch.scratch else null)
         args += [i64(s) for s in launch.symbols]
-        most = self.block.declare("words", self.state, "int64")[i64(THREADS)]
+        most = self.block.declare("words", self.host.state, "int64")[i64(THREADS)]
         # Asked anew for every kernel that has parts: other calls come and go.
-        shared = self.own_threads and kernel.parallel
-        args.append(share_of(self.block, self._home(), most) if shared else most)
-        number = i64(self.kernel_numbers[kernel.name])
-        with self._timed(number, launch):
+        shared = self.host.own_threads and kernel.parallel
+        args.append(share_of(self.block, self.host.home(), most) if shared else most)
+        number = i64(self.host.kernel_numbers[kernel.name])
+        with self.host.timed(number, launch):
             self.block.eval(call(kernel.entry, *args))
 
-    @contextmanager
-    def _timed(self, number: Expr, launch: Launch | None = None) -> Iterator[None]:
-        """What is emitted inside is recorded by calls that ask for it."""
-        start = self.block.alloc("start", 1, "int64")
-        asked = tirx.NE(self.profile, i64(0))
-        with self.block.when(asked):
-            self.block.eval(call(NOW, start.data))
-        yield
-        with self.block.when(asked):
-            work: list[Expr] = [i64(0)] * 3
-            if launch is not None:
-                work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
-            sizes = Sizes(self.block)
-            variant, size, flops = (sizes.plain(number) for number in work)
-            self.block.eval(call(RECORD, self.profile, number, variant, start[i64(0)], size, flops))
-
     def _copy(self, copy: Copy) -> None:
-        self._settle(copy.target)
-        source, target = self._typed(copy.source, "int8"), self._typed(copy.target, "int8")
+        self.settle(copy.target)
+        source, target = self.typed(copy.source, "int8"), self.typed(copy.target, "int8")
         x, y = self.block.declare("from", source, "int8"), self.block.declare("to", target, "int8")
         with self.block.loop("b", i64(copy.size_bytes)) as b:
             self.block.store(y, b, x[b])
@@ -285,7 +249,7 @@ class RegionEmitter:
 
     def _free_cell(self, buffer: Buffer) -> None:
         with self.block.when(tirx.NE(buffer[i64(1)], i64(0))):
-            self._free(as_pointer(buffer[i64(0)]))
+            self.memory.free(as_pointer(buffer[i64(0)]))
 
     def _move(self, value: Value, target: Cell) -> None:
         """Give the bytes of ``value`` to a cell: take over a cell's block, else borrow."""
@@ -297,18 +261,19 @@ class RegionEmitter:
             self.block.store(self.cells[target], 1, source[i64(1)])
             self.block.store(source, 1, i64(0))
         else:
-            self._set_cell(target, self._place(storage), 0)
+            self._set_cell(target, self.place(storage), 0)
 
     def _dim_cells(self, dims: Sequence[Any]) -> list[Buffer | None]:
         return [None if d is None else self.block.alloc("dimcell", 1, "int64") for d in dims]
 
-    def _condition(self, storage: Storage) -> Expr:
-        buffer = self.block.declare("cond", self._typed(storage, "bool"), "bool")
+    def condition(self, storage: Storage) -> Expr:
+        """Whether a boolean in memory holds."""
+        buffer = self.block.declare("cond", self.typed(storage, "bool"), "bool")
         return self.block.bind("taken", tirx.NE(buffer[i64(0)], tirx.IntImm("int8", 0)))
 
     def _if(self, branch: If) -> None:
         cells = [self._outcome_cells(o) for o in branch.outcomes]
-        taken = self._condition(branch.cond)
+        taken = self.condition(branch.cond)
         with self.block.when(taken):
             self._branch(branch.then_region, branch.outcomes, cells)
         with self.block.otherwise():
@@ -323,14 +288,13 @@ class RegionEmitter:
     def _branch(
         self, region: Region, outcomes: list[Outcome], cells: list[list[Buffer | None]]
     ) -> None:
-        self._open_region(region)
-        for instruction in region.instructions:
-            self._instruction(instruction, region)
+        self.open_region(region)
+        self.run(region)
         for outcome, dims, value in zip(outcomes, cells, region.results, strict=True):
             assert outcome.value.storage.cell is not None
             self._move(value, outcome.value.storage.cell)
             self._store_dims(dims, value)
-        self._close_region()
+        self.close_region()
 
     def _store_dims(self, cells: list[Buffer | None], value: Value) -> None:
         for cell, dim in zip(cells, value.shape, strict=True):
@@ -353,32 +317,30 @@ class RegionEmitter:
                 for var, cell in zip(carried.dims, dims, strict=True):
                     if cell is not None:
                         self.block.define(var, cell[i64(0)])
-            self._open_region(loop.header)
-            for instruction in loop.header.instructions:
-                self._instruction(instruction, loop.header)
-            taken = self._condition(loop.cond)
+            self.open_region(loop.header)
+            self.run(loop.header)
+            taken = self.condition(loop.cond)
             with self.block.when(tirx.Not(taken) if loop.until else taken):
                 self._step(loop, dim_cells)
             with self.block.otherwise():
                 self._branch(loop.exit, loop.outcomes, outcome_cells)
                 self.block.store(going, 0, i32(0))
-            self._close_region()
+            self.close_region()
         self._define_outcomes(loop.outcomes, outcome_cells)
 
     def _start_carried(self, carried: Carried) -> list[Buffer | None]:
         cell = carried.value.storage.cell
         assert cell is not None
         self._new_cell(cell)
-        self._set_cell(cell, self._place(carried.initial.storage), 0)
+        self._set_cell(cell, self.place(carried.initial.storage), 0)
         dims = self._dim_cells(carried.dims)
         self._store_dims(dims, carried.initial)
         return dims
 
     def _step(self, loop: Loop, dim_cells: list[list[Buffer | None]]) -> None:
         """Run the body, then replace every carried value that changed, all at once."""
-        self._open_region(loop.body)
-        for instruction in loop.body.instructions:
-            self._instruction(instruction, loop.body)
+        self.open_region(loop.body)
+        self.run(loop.body)
         changed = [
             (c, d, v)
             for c, d, v in zip(loop.carried, dim_cells, loop.body.results, strict=True)
@@ -389,11 +351,11 @@ class RegionEmitter:
             assert carried.value.storage.cell is not None
             old = self.cells[carried.value.storage.cell]
             with self.block.when(tirx.NE(old[i64(1)], i64(0))):
-                self._free(as_pointer(old[i64(0)]))
+                self.memory.free(as_pointer(old[i64(0)]))
         for (carried, cells, value), dims in zip(changed, sizes, strict=True):
             assert carried.value.storage.cell is not None
             self._move(value, carried.value.storage.cell)
             for cell, dim in zip(cells, dims, strict=True):
                 if cell is not None:
                     self.block.store(cell, 0, dim)
-        self._close_region()
+        self.close_region()

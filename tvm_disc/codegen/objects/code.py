@@ -11,7 +11,8 @@ from tvm.ir import GlobalVar
 from tvm.tirx import op as O
 
 from tvm_disc.codegen.host.abi import as_pointer, element_bytes
-from tvm_disc.codegen.host.regions import RegionEmitter
+from tvm_disc.codegen.host.emission import Emission, Exits
+from tvm_disc.codegen.host.regions import Regions
 from tvm_disc.codegen.objects.flat import DECODE, ENCODE, MEASURE
 from tvm_disc.codegen.objects.heap import (
     ALLOC,
@@ -30,7 +31,6 @@ from tvm_disc.codegen.objects.heap import (
 )
 from tvm_disc.codegen.objects.refcount import (
     BoxCopy,
-    BoxInstruction,
     Choose,
     Decode,
     Drop,
@@ -53,12 +53,11 @@ from tvm_disc.codegen.plan.program import (
     Box,
     Home,
     HostFunction,
-    Instruction,
     Region,
     Storage,
     Value,
 )
-from tvm_disc.tir.builder import Buffer, byte_offset, call, i64
+from tvm_disc.tir.builder import Block, Buffer, byte_offset, call, i64
 from tvm_disc.tir.index import mul, product
 
 Expr: TypeAlias = Any
@@ -81,21 +80,30 @@ class Errors:
         return len(self.rows)
 
 
-class ObjectEmitter(RegionEmitter):
-    """Emits instructions on boxes. ``heap`` is None in programs without them."""
+class ObjectCode:
+    """Emits instructions on boxes. ``heap`` is None in programs without them.
+
+    Args:
+        functions: the names of the host functions.
+        jumps: emits a call that replaces its caller as a jump, and says whether it did.
+    """
 
     def __init__(
         self,
-        constant_offsets: Sequence[int],
+        host: Emission,
+        regions: Regions,
+        exits: Exits,
         functions: Mapping[HostFunction, Any],
         errors: Errors,
+        jumps: Callable[[Invoke], bool] = lambda instruction: False,
     ) -> None:
-        super().__init__(constant_offsets)
-        self.host_functions, self.errors = functions, errors
+        self.host, self.regions, self.exits, self.block = host, regions, exits, host.block
+        self.host_functions, self.errors, self._jumps = functions, errors, jumps
         self.heap: Any = None
         self.regs: Buffer = None
         self.boxes: dict[Box, Expr] = {}
-        self.emitters: dict[type, Callable[[Any], None]] = {
+        self._kept = regions.memory
+        emitters: dict[type, Callable[[Any], None]] = {
             Unbox: self._unbox,
             View: self._view,
             BoxCopy: self._box_copy,
@@ -113,54 +121,49 @@ class ObjectEmitter(RegionEmitter):
             Measure: self._measure,
             Encode: self._encode,
         }
+        regions.emitters.update(emitters)
+        regions.settlers[Home.BOX] = self._settle
 
     # -- the heap of the entry function --------------------------------------------------------
 
     def start_heap(self) -> None:
         """Begin a heap."""
         cell = self.block.alloc("heap_cell", 1, "int64")
-        self.block.eval(call(START, self.state, cell.data))
+        self.block.eval(call(START, self.host.state, cell.data))
         address = self.block.bind("heap_at", cell[i64(0)])
-        self._assert(tirx.NE(address, i64(0)), "out of memory", "MemoryError")
-        self.heap = self.block.bind("heap", tirx.reinterpret(word_pointer(), address))
-        self.regs = self.block.declare("regs", self.heap, "int64")
-        self.block.store(self.regs, Reg.STACK, address_on_stack(self))
-        self.block.store(self.regs, Reg.CONSTANTS, tirx.reinterpret("int64", self.constants))
-        self.block.store(self.regs, Reg.PROFILE, self.profile)
+        self.exits.check(tirx.NE(address, i64(0)), "out of memory", "MemoryError")
+        self.use_heap(self.block.bind("heap", tirx.reinterpret(word_pointer(), address)))
+        self.block.store(self.regs, Reg.STACK, address_on_stack(self.block))
+        self.block.store(self.regs, Reg.CONSTANTS, tirx.reinterpret("int64", self.host.constants))
+        self.block.store(self.regs, Reg.PROFILE, self.host.profile)
+
+    def use_heap(self, heap: Any) -> None:
+        """Take all memory from this heap from now on."""
+        self.heap, self.regs = heap, self.block.declare("regs", heap, "int64")
+        self.regions.memory = self
+
+    def release_heap(self) -> None:
+        """Give back every block of the heap."""
+        self.block.eval(call(RELEASE, self.heap))
 
     def stop_heap(self, verify: bool) -> None:
         """Give the heap back; with ``verify`` it must be empty."""
         live = self.block.bind("live", self.regs[i64(Reg.LIVE)])
-        self.block.eval(call(RELEASE, self.heap))
-        self.heap = None
+        self.release_heap()
+        self.heap, self.regions.memory = None, self._kept
         if verify:
-            self._assert(tirx.EQ(live, i64(0)), "blocks are left at the end of the call")
-
-    def _abandon(self) -> None:
-        if self.heap is None:
-            super()._abandon()
-            return
-        self.block.eval(call(RELEASE, self.heap))
-        if self.allocated:
-            self._abandon_outputs()
-        self._count_call(-1)
+            self.exits.check(tirx.EQ(live, i64(0)), "blocks are left at the end of the call")
 
     # -- errors --------------------------------------------------------------------------------
-
-    def leave(self) -> None:
-        """Leave with the error in ``Reg.ERROR``."""
-        code = self.block.bind("code", self.regs[i64(Reg.ERROR)])
-        self._abandon()
-        self.block.eval(raised(code, self.null))
 
     def stop(self, code: int) -> None:
         """Leave with an error."""
         self.block.store(self.regs, Reg.ERROR, i64(code))
-        self.leave()
+        self.exits.leave()
 
     def _check_error(self) -> None:
         with self.block.when(tirx.NE(self.regs[i64(Reg.ERROR)], i64(NO_ERROR))):
-            self.leave()
+            self.exits.leave()
 
     # -- memory --------------------------------------------------------------------------------
 
@@ -169,29 +172,21 @@ class ObjectEmitter(RegionEmitter):
         self.block.eval(call(ALLOC, self.heap, i64(size_bytes), out.data))
         made = self.block.bind("block", out[i64(0)])
         with self.block.when(tirx.EQ(made, i64(0))):
-            self.leave()
+            self.exits.leave()
         return made
 
-    def _alloc(self, size_bytes: Expr) -> Expr:
-        if self.heap is None:
-            return super()._alloc(size_bytes)
+    def alloc(self, size_bytes: Expr) -> Expr:
+        """A pointer to so many bytes of the heap."""
         made = self._block(i64(size_bytes) + BLOCK_HEADER_BYTES)
         return self.block.bind("ws", as_pointer(made + BLOCK_HEADER_BYTES))
 
-    def _free(self, pointer: Expr) -> None:
-        if self.heap is None:
-            super()._free(pointer)
-            return
+    def free(self, pointer: Expr) -> None:
+        """Give a block back to the heap."""
         address = tirx.reinterpret("int64", pointer) - BLOCK_HEADER_BYTES
         self.block.eval(call(FREE, self.heap, address))
 
-    def _place(self, storage: Storage) -> Expr:
-        return self.places[storage] if storage.home is Home.BOX else super()._place(storage)
-
     def _settle(self, storage: Storage) -> None:
-        if storage.home is not Home.BOX:
-            super()._settle(storage)
-        elif storage not in self.places:
+        if storage not in self.regions.places:
             assert storage.box is not None and storage.box.value is not None
             self._tensor(storage.box, storage.box.value, storage)
 
@@ -203,7 +198,7 @@ class ObjectEmitter(RegionEmitter):
         data = self.block.bind("elements", made + start)
         self._header(made, value, 0, i64(0), data)
         self.boxes[box] = made
-        self.places[storage] = self.block.bind(storage.name, as_pointer(data))
+        self.regions.places[storage] = self.block.bind(storage.name, as_pointer(data))
 
     def _header(self, made: Expr, value: Value, children: int, owner: Expr, data: Expr) -> None:
         fields = words(self.block, made)
@@ -216,23 +211,17 @@ class ObjectEmitter(RegionEmitter):
 
     # -- instructions --------------------------------------------------------------------------
 
-    def _instruction(self, instruction: Instruction, region: Region) -> None:
-        if isinstance(instruction, BoxInstruction):
-            self.emitters[type(instruction)](instruction)
-        else:
-            super()._instruction(instruction, region)
-
     def _unbox(self, instruction: Unbox) -> None:
         fields = words(self.block, self.boxes[instruction.box])
         for axis, symbol in enumerate(instruction.binds):
             if symbol is not None:
                 self.block.define(symbol, fields[i64(Word.DIMS + axis)])
         data = self.block.bind("data", as_pointer(fields[i64(Word.DATA)]))
-        self.places[instruction.value.storage] = data
+        self.regions.places[instruction.value.storage] = data
 
     def _view(self, instruction: View) -> None:
         value, owner = instruction.value, instruction.owner
-        at = self.block.bind("at", tirx.reinterpret("int64", self._place(value.storage)))
+        at = self.block.bind("at", tirx.reinterpret("int64", self.regions.place(value.storage)))
         made = self._block(i64((Word.DIMS + len(value.shape)) * 8))
         held = i64(0) if owner is None else self.boxes[owner]
         self._header(made, value, 0 if owner is None else 1, held, at)
@@ -242,8 +231,8 @@ class ObjectEmitter(RegionEmitter):
         value = instruction.value
         copy = Storage(Home.BOX, i64(0), "copy", box=instruction.target)
         self._tensor(instruction.target, value, copy)
-        source = self.block.declare("from", self._typed(value.storage, "int8"), "int8")
-        target = self.block.declare("to", byte_offset(self.places[copy], 0, "int8"), "int8")
+        source = self.block.declare("from", self.regions.typed(value.storage, "int8"), "int8")
+        target = self.block.declare("to", byte_offset(self.regions.places[copy], 0, "int8"), "int8")
         size = mul(product(value.shape), element_bytes(value.dtype))
         with self.block.loop("b", i64(size)) as b:
             self.block.store(target, b, source[b])
@@ -307,7 +296,7 @@ class ObjectEmitter(RegionEmitter):
 
     def _taken(self, cond: Storage | HasTag) -> Expr:
         if isinstance(cond, Storage):
-            return self._condition(cond)
+            return self.regions.condition(cond)
         address = self.boxes[cond.box]
         if cond.plain:
             return self.block.bind("taken", tirx.EQ(address, i64(2 * cond.tag + 1)))
@@ -318,16 +307,14 @@ class ObjectEmitter(RegionEmitter):
         return self.block.bind("taken", tirx.EQ(cell[i64(0)], i64(cond.tag)))
 
     def _chosen(self, region: Region, cells: Sequence[Buffer]) -> None:
-        self._open_region(region)
-        for instruction in region.instructions:
-            self._instruction(instruction, region)
+        self.regions.open_region(region)
+        self.regions.run(region)
         if region.instructions and isinstance(region.instructions[-1], Fail):
-            self.open_cells.pop()
-            self.workspaces.pop()
+            self.regions.drop_region()
             return
         for box, cell in zip(region.boxes, cells, strict=True):
             self.block.store(cell, 0, self.boxes[box])
-        self._close_region()
+        self.regions.close_region()
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -356,10 +343,14 @@ class ObjectEmitter(RegionEmitter):
 
     def _invoke(self, instruction: Invoke) -> None:
         callee = instruction.callee
-        if instruction.last:
-            self.invoke_last(instruction)
+        if instruction.last and self._jumps(instruction):
             return
         self._push(instruction)
+        if instruction.last:
+            # Whoever called this function makes the call (a trampoline).
+            if isinstance(callee, HostFunction):
+                self.block.store(self.regs, Reg.NEXT, i64(callee.index))
+            return
         if isinstance(callee, HostFunction):
             self.block.eval(call(self.host_functions[callee], self.heap))
             if any(c.callee is not callee for c in last_calls(callee.region)):
@@ -371,12 +362,6 @@ class ObjectEmitter(RegionEmitter):
         for k, box in enumerate(instruction.results):
             self.boxes[box] = self.block.bind("got", self.regs[i64(Reg.RESULTS + k)])
 
-    def invoke_last(self, instruction: Invoke) -> None:
-        """A call that replaces the caller: whoever called it makes the call (a trampoline)."""
-        self._push(instruction)
-        if isinstance(instruction.callee, HostFunction):
-            self.block.store(self.regs, Reg.NEXT, i64(instruction.callee.index))
-
     def _return(self, instruction: Return) -> None:
         for k, box in enumerate(instruction.boxes):
             self.block.store(self.regs, Reg.RESULTS + k, self.boxes[box])
@@ -385,8 +370,8 @@ class ObjectEmitter(RegionEmitter):
 
     def _decode(self, instruction: Decode) -> None:
         out = self.block.alloc("out", 1, "int64")
-        codes = self._typed(instruction.codes.storage, "int64")
-        blob = tirx.reinterpret("int64", self._place(instruction.blob.storage))
+        codes = self.regions.typed(instruction.codes.storage, "int64")
+        blob = tirx.reinterpret("int64", self.regions.place(instruction.blob.storage))
         self.block.eval(call(DECODE, self.heap, codes, blob, out.data))
         self._check_error()
         self.boxes[instruction.target] = self.block.bind("input", out[i64(0)])
@@ -399,8 +384,8 @@ class ObjectEmitter(RegionEmitter):
         self.block.define(instruction.blob_bytes, out[i64(1)])
 
     def _encode(self, instruction: Encode) -> None:
-        codes = self._typed(instruction.codes.storage, "int64")
-        blob = self._typed(instruction.blob.storage, "int8")
+        codes = self.regions.typed(instruction.codes.storage, "int64")
+        blob = self.regions.typed(instruction.blob.storage, "int8")
         root = self.boxes[instruction.source]
         self.block.eval(call(ENCODE, self.heap, root, codes, blob))
 
@@ -410,8 +395,8 @@ def raised(code: Expr, null: Expr) -> Expr:
     return O.call_cpacked(str(RAISE.name_hint), code, null)
 
 
-def address_on_stack(emitter: RegionEmitter) -> Expr:
+def address_on_stack(block: Block) -> Expr:
     """Roughly where the stack is now."""
-    probe = emitter.block.alloc("probe", 1, "int64")
-    emitter.block.store(probe, 0, i64(0))
-    return emitter.block.bind("here", tirx.reinterpret("int64", O.address_of(probe[i64(0)])))
+    probe = block.alloc("probe", 1, "int64")
+    block.store(probe, 0, i64(0))
+    return block.bind("here", tirx.reinterpret("int64", O.address_of(probe[i64(0)])))

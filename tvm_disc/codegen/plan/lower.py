@@ -6,7 +6,7 @@ returns is written straight into a tensor allocated for the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.plan.ownership import place_counts
 from tvm_disc.codegen.plan.picks import pick_guards
+from tvm_disc.codegen.plan.position import Position
 from tvm_disc.codegen.plan.program import (
     AllocOutput,
     Box,
@@ -63,18 +64,13 @@ def lower_program(mod: Any, solver: Solver, library: KernelLibrary) -> Program:
     return _Lowerer(mod, solver, library).main()
 
 
-class _Lowerer(ObjectLowerer):
+class _Lowerer:
     def __init__(self, mod: Any, solver: Solver, library: KernelLibrary) -> None:
-        super().__init__(dict(mod.functions_items()))
         self.mod, self.solver, self.library = mod, solver, library
-        self.region = Region()
-        self.env: dict[Any, Any] = {}  # Relax var -> Value, or a tuple of them
-        self.defined: set[Any] = set()
+        self.here = Position(solver)
+        self.objects = ObjectLowerer(dict(mod.functions_items()), self.here, self)
         self.constants: list[Any] = []
         self.constant_of: dict[Any, Value] = {}
-        self.counter = 0
-        self.at_entry = set()
-        self.settled: set[int] = set()  # guards that stand somewhere
 
     # -- entry ---------------------------------------------------------------------------------
 
@@ -83,43 +79,35 @@ class _Lowerer(ObjectLowerer):
         inputs: list[Value] = []
         for p in func.params:
             if is_object(p.ty):
-                inputs += self.input_box(p, len(inputs))[0]
+                inputs += self.objects.input_box(p, len(inputs))[0]
             else:
                 inputs.append(self._input(len(inputs), p))
         for value in inputs:
-            self.defined.update(d for d in value.shape if isinstance(d, tirx.Var))
-        self.settle_guards()
-        self.at_entry = set(self.defined)
+            self.here.defined.update(d for d in value.shape if isinstance(d, tirx.Var))
+        self.here.settle_guards()
+        self.here.at_entry = set(self.here.defined)
         result = self.sequence(func.body)
         outputs: list[Value] = []
         tree = self._outputs(result, outputs)
         names = [(v.storage.name, v.shape, v.dtype) for v in inputs]
-        body = self.region
-        functions = self.lower_waiting()
-        self.region = body
-        if self.boxed:
+        body = self.here.region
+        functions = self.objects.lower_waiting()
+        self.here.region = body
+        if self.objects.boxed:
             place_counts(body, [])
             for function in functions:
                 place_counts(function.region, function.params)
         return Program(
             Signature(names, [(v.shape, v.dtype) for v in outputs]),
-            self.region,
+            self.here.region,
             inputs,
             outputs,
             tree,
             self.constants,
             self.library.kernels(),
             functions=functions,
-            boxed=self.boxed,
+            boxed=self.objects.boxed,
         )
-
-    def settle_guards(self) -> None:
-        """Emit the guards whose symbols are bound by now: the first place where they can stand."""
-        for guard in self.solver.guards:
-            if id(guard) in self.settled or not all(s in self.defined for s in guard.symbols):
-                continue
-            self.settled.add(id(guard))
-            self.region.instructions.append(Guard(guard.cond, guard.message))
 
     def _input(self, position: int, param: Any) -> Value:
         if not is_tensor(param.ty):
@@ -127,14 +115,14 @@ class _Lowerer(ObjectLowerer):
         shape, dtype = tuple(param.ty.shape.values), str(param.ty.dtype)
         storage = Storage(Home.INPUT, i64(0), str(param.name), position=position)
         value = Value(shape, dtype, storage)
-        self.env[param] = value
+        self.here.env[param] = value
         return value
 
     def _outputs(self, result: Any, outputs: list[Value]) -> Any:
         if isinstance(result, tuple):
             return tuple(self._outputs(r, outputs) for r in result)
         if isinstance(result, Box):
-            outputs += self.output_box(result, len(outputs))
+            outputs += self.objects.output_box(result, len(outputs))
             return (len(outputs) - 2, len(outputs) - 1)
         outputs.append(self._returned(result, len(outputs), outputs))
         return len(outputs) - 1
@@ -142,16 +130,16 @@ class _Lowerer(ObjectLowerer):
     def _returned(self, value: Value, position: int, earlier: Sequence[Value]) -> Value:
         """A value the caller receives: its temporary becomes the output, anything else a copy."""
         storage = value.storage
-        if self.may_be_returned(value):
+        if self.objects.may_be_returned(value):
             storage.home, storage.position = Home.OUTPUT, position
             returned = Value(value.shape, value.dtype, storage)
-            first = first_write(self.region, storage)
-            self.region.instructions.insert(first, AllocOutput(returned))
+            first = first_write(self.here.region, storage)
+            self.here.region.instructions.insert(first, AllocOutput(returned))
             return returned
         target = Storage(Home.OUTPUT, storage.size_bytes, f"out{position}", position=position)
         returned = Value(value.shape, value.dtype, target)
-        self.region.instructions.append(AllocOutput(returned))
-        self.region.instructions.append(Copy(storage, target, self._bytes(value)))
+        self.here.add(AllocOutput(returned))
+        self.here.add(Copy(storage, target, self._bytes(value)))
         return returned
 
     # -- values --------------------------------------------------------------------------------
@@ -160,21 +148,21 @@ class _Lowerer(ObjectLowerer):
         return mul(product(value.shape), element_bytes(value.dtype))
 
     def _temp(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
-        self.counter += 1
+        name = self.here.numbered(name)
         plain = mul(product(shape), element_bytes(dtype))
         # A fact may say the same in symbols that are bound only later.
         simple = self.solver.simplify(plain)
-        bound = all(v in self.defined for v in tirx.analysis.undefined_vars(i64(simple)))
+        bound = all(v in self.here.defined for v in tirx.analysis.undefined_vars(i64(simple)))
         size = simple if bound else plain
-        storage = self._located(size, f"{name}_{self.counter}")
-        value = self.values[storage] = Value(tuple(shape), dtype, storage)
-        if storage.home is Home.CELL and self.boxed:
+        storage = self._located(size, name)
+        value = self.here.values[storage] = Value(tuple(shape), dtype, storage)
+        if storage.home is Home.CELL and self.objects.boxed:
             storage.home, storage.box = Home.BOX, Box(storage.name, value)
         return value
 
     def _located(self, size: Expr, name: str) -> Storage:
         """A place in the workspace; of its own where the workspace begins before its size."""
-        if all(v in self.at_entry for v in tirx.analysis.undefined_vars(i64(size))):
+        if all(v in self.here.at_entry for v in tirx.analysis.undefined_vars(i64(size))):
             return Storage(Home.WORKSPACE, size, name)
         return Storage(Home.CELL, size, name, cell=Cell(name))
 
@@ -193,6 +181,7 @@ class _Lowerer(ObjectLowerer):
         return Storage(Home.CONSTANT, i64(array.nbytes), f"const{position}", position=position)
 
     def value(self, expr: Any) -> Any:
+        """The value of an operand."""
         if isinstance(expr, tvm.ir.GenericConst):
             return self._constant(expr)
         if isinstance(expr, tvm.ir.Tuple):
@@ -200,32 +189,36 @@ class _Lowerer(ObjectLowerer):
         if isinstance(expr, tvm.ir.TupleGetItem):
             whole = self.value(expr.tuple_value)
             return whole if isinstance(whole, Dead) else whole[int(expr.index)]
-        if expr in self.env:
-            return self.env[expr]
+        if expr in self.here.env:
+            return self.here.env[expr]
         raise Unsupported(f"{type(expr).__name__} where a value is expected: {expr}")
 
     # -- sequences -----------------------------------------------------------------------------
 
     def sequence(self, seq: Any) -> Any:
+        """Lower a sequence; its value."""
         for block in seq.blocks:
             for binding in block.bindings:
                 self.binding(binding)
         return self.value(seq.body)
 
     def binding(self, binding: Any) -> None:
+        """Lower one binding."""
         var = binding.var
         if isinstance(binding, relax.MatchCast):
-            self.env[var] = self._match(self.value(binding.value), binding.ty)
+            self.here.env[var] = self._match(self.value(binding.value), binding.ty)
             return
         value = binding.value
         if isinstance(value, tvm.ir.Call):
-            self.env[var] = self._call(var, value)
+            self.here.env[var] = self._call(var, value)
         elif isinstance(value, relax.If):
-            self.env[var] = self.choose(var, value) if self.boxed else self._branch(value)
+            self.here.env[var] = (
+                self.objects.choose(var, value) if self.objects.boxed else self._branch(value)
+            )
         elif isinstance(value, relax.ShapeExpr):
-            self.env[var] = value
+            self.here.env[var] = value
         else:
-            self.env[var] = self.value(value)
+            self.here.env[var] = self.value(value)
 
     def _match(self, value: Any, ty: Any) -> Any:
         """``match_cast``: new symbols are bound, known ones compared."""
@@ -242,38 +235,38 @@ class _Lowerer(ObjectLowerer):
     def _read_numbers(self, value: Any, ty: Any) -> Any:
         """The elements of a tensor as dims."""
         for k, declared in enumerate(ty.values):
-            fresh = isinstance(declared, tirx.Var) and declared not in self.defined
+            fresh = isinstance(declared, tirx.Var) and declared not in self.here.defined
             number = declared if fresh else tirx.Var("number", "int64")
-            self.defined.add(number)
-            self.region.instructions.append(ReadDim(number, value.storage, k))
-            self.region.instructions.append(Guard(number >= 0, "a size in the data is negative"))
+            self.here.defined.add(number)
+            self.here.add(ReadDim(number, value.storage, k))
+            self.here.add(Guard(number >= 0, "a size in the data is negative"))
             if not fresh:
                 cond = tirx.EQ(number, i64(declared))
-                self.region.instructions.append(Guard(cond, f"expected {declared}"))
-        self.settle_guards()
+                self.here.add(Guard(cond, f"expected {declared}"))
+        self.here.settle_guards()
         return value
 
     def _unify(self, declared: Expr, actual: Expr, where: str) -> None:
-        if isinstance(declared, tirx.Var) and declared not in self.defined:
-            self.defined.add(declared)
-            self.region.instructions.append(Define(declared, actual))
-            self.settle_guards()
+        if isinstance(declared, tirx.Var) and declared not in self.here.defined:
+            self.here.defined.add(declared)
+            self.here.add(Define(declared, actual))
+            self.here.settle_guards()
         elif not self.solver.known_eq(declared, actual):
             cond = tirx.EQ(i64(declared), i64(actual))
-            self.region.instructions.append(Guard(cond, f"{where}: expected {declared}"))
+            self.here.add(Guard(cond, f"{where}: expected {declared}"))
 
     def _call(self, var: Any, call: Any) -> Any:
         if isinstance(call.op, tvm.ir.GlobalVar):
-            func = self.functions[call.op]
+            func = self.objects.functions[call.op]
             if func.attrs is not None and "disc.kind" in func.attrs:
                 return self._launch(var, call, func)
             if is_general(func):
-                return self.call_general(var, call)
+                return self.objects.call_general(var, call)
             if calls(func.body, call.op):
                 return self._recursive(call, func)
             return self._inline(call, func)
         if object_op(call) is not None:
-            return self.object(var, call)
+            return self.objects.object(var, call)
         name = str(call.op.name)
         row = CORE.get(name)
         if row is not None and row.cls is OpClass.VIEW:
@@ -307,9 +300,9 @@ class _Lowerer(ObjectLowerer):
         scratch = None
         if static_dim(kernel.scratch_bytes) != 0:
             size = self.library.scratch_bytes(kernel, given)
-            scratch = self._located(size, f"scratch_{self.counter}")
-        self.region.instructions += pick_guards(kernel.nodes, given, self.solver)
-        self.region.instructions.append(
+            scratch = self._located(size, f"scratch_{self.here.counter}")
+        self.here.region.instructions += pick_guards(kernel.nodes, given, self.solver)
+        self.here.add(
             Launch(
                 kernel,
                 [v.storage for v in values],
@@ -342,17 +335,16 @@ class _Lowerer(ObjectLowerer):
         total = self._temp((i64(1),), "int64", "count")
         self._emit_launch(count, [source], [total], symbols)
         size = tirx.Var("nonzero", "int64")
-        self.region.instructions.append(ReadDim(size, total.storage))
-        self.defined.add(size)
-        self.settle_guards()
+        self.here.add(ReadDim(size, total.storage))
+        self.here.defined.add(size)
+        self.here.settle_guards()
         value = self._owned((i64(len(source.shape)), size), "int64", "positions")
         self._emit_launch(fill, [source], [value], [*symbols, size])
         return value
 
     def _owned(self, shape: Sequence[Expr], dtype: str, name: str) -> Value:
-        self.counter += 1
         size = mul(product(shape), element_bytes(dtype))
-        storage = Storage(Home.CELL, size, name, cell=Cell(f"{name}_{self.counter}"))
+        storage = Storage(Home.CELL, size, name, cell=Cell(self.here.numbered(name)))
         return Value(tuple(shape), dtype, storage)
 
     # -- control flow --------------------------------------------------------------------------
@@ -360,25 +352,14 @@ class _Lowerer(ObjectLowerer):
     def _inline(self, call: Any, func: Any) -> Any:
         for param, arg in zip(func.params, call.args, strict=True):
             value = self.value(arg)
-            self.env[param] = self._match(value, param.ty)
+            self.here.env[param] = self._match(value, param.ty)
         return self.sequence(func.body)
-
-    def within(self, region: Region, run: Callable[[], Any]) -> Any:
-        """``run()`` with its instructions in ``region``; what it defines ends there."""
-        outer, self.region = self.region, region
-        known, settled, entry = set(self.defined), set(self.settled), self.at_entry
-        self.at_entry = known
-        try:
-            return run()
-        finally:
-            self.region, self.defined, self.settled = outer, known, settled
-            self.at_entry = entry
 
     def _branch(self, node: Any) -> Any:
         cond = self.value(node.cond)
         regions = Region(), Region()
         results = [
-            self.within(r, partial(self.sequence, b))
+            self.here.within(r, partial(self.sequence, b))
             for r, b in zip(regions, (node.true_branch, node.false_branch), strict=True)
         ]
         found = [leaves(r) for r in results]
@@ -387,7 +368,7 @@ class _Lowerer(ObjectLowerer):
         outcomes = [
             self._outcome(a, b) for a, b in zip(regions[0].results, regions[1].results, strict=True)
         ]
-        self.region.instructions.append(If(cond.storage, *regions, outcomes))
+        self.here.add(If(cond.storage, *regions, outcomes))
         return rebuild(results[0], iter([o.value for o in outcomes]))
 
     def _escape(self, region: Region, value: Value) -> Value:
@@ -406,7 +387,7 @@ class _Lowerer(ObjectLowerer):
                 same = bool(self.solver.known_eq(dim, other))
             dims.append(None if same else tirx.Var("dim", "int64"))
         shape = tuple(d if v is None else v for d, v in zip(a.shape, dims, strict=True))
-        self.defined.update(v for v in dims if v is not None)
+        self.here.defined.update(v for v in dims if v is not None)
         value = self._owned(shape, a.dtype, "chosen")
         return Outcome(value, dims)
 
@@ -414,7 +395,7 @@ class _Lowerer(ObjectLowerer):
         if isinstance(dim, tirx.IntImm):
             return True
         names = [dim] if isinstance(dim, tirx.Var) else tirx.analysis.undefined_vars(dim)
-        return all(v in self.defined for v in names)
+        return all(v in self.here.defined for v in names)
 
     def _recursive(self, call: Any, func: Any) -> Any:
         """A tail-recursive function as a loop."""
@@ -422,14 +403,14 @@ class _Lowerer(ObjectLowerer):
         branch = chosen.value
         pairs = zip(func.params, call.args, strict=True)
         carried = [self._carried(p, self.value(a)) for p, a in pairs]
-        outer_defined = set(self.defined)
+        outer_defined = set(self.here.defined)
         for c in carried:
-            self.defined.update(d for d in c.dims if d is not None)
+            self.here.defined.update(d for d in c.dims if d is not None)
         header, body, leave = Region(), Region(), Region()
-        outer, self.region = self.region, header
-        settled, entry = set(self.settled), self.at_entry
-        self.at_entry = set(self.defined)
-        self.settle_guards()
+        outer, self.here.region = self.here.region, header
+        settled, entry = set(self.here.settled), self.here.at_entry
+        self.here.at_entry = set(self.here.defined)
+        self.here.settle_guards()
         for binding in header_seq:
             self.binding(binding)
         cond = self.value(branch.cond)
@@ -440,43 +421,42 @@ class _Lowerer(ObjectLowerer):
         result = self._exit(leave, done, chosen.var, tail, func.body.body)
         leave.results = [self._escape(header, self._escape(leave, v)) for v in leaves(result)]
         body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
-        self.region, self.defined, self.settled = outer, outer_defined, settled
-        self.at_entry = entry
+        self.here.region, self.here.defined, self.here.settled = outer, outer_defined, settled
+        self.here.at_entry = entry
         outcomes = [self._outcome(v) for v in leave.results]
         loop = Loop(carried, header, cond.storage, body, leave, outcomes, until=not recurse_first)
-        self.region.instructions.append(loop)
+        self.here.add(loop)
         return rebuild(result, iter([o.value for o in outcomes]))
 
     def _exit(self, region: Region, seq: Any, var: Any, tail: Sequence[Any], out: Any) -> Any:
         """The leaving branch, and the repacking of its result that follows the branch."""
 
         def run() -> Any:
-            self.env[var] = self.sequence(seq)
+            self.here.env[var] = self.sequence(seq)
             for binding in tail:
                 self.binding(binding)
             return self.value(out)
 
-        return self.within(region, run)
+        return self.here.within(region, run)
 
     def _carried(self, param: Any, initial: Value) -> Carried:
-        self.counter += 1
         storage = Storage(Home.CELL, i64(0), str(param.name))
-        storage.cell = Cell(f"{param.name}_{self.counter}")
+        storage.cell = Cell(self.here.numbered(str(param.name)))
         dims: list[Any] = []
         seen: set[Any] = set()
         for declared, actual in zip(param.ty.shape.values, initial.shape, strict=True):
-            if isinstance(declared, tirx.Var) and declared not in self.defined | seen:
+            if isinstance(declared, tirx.Var) and declared not in self.here.defined | seen:
                 dims.append(declared)
                 seen.add(declared)
             else:
                 dims.append(None)
                 self._unify(declared, actual, f"input '{param.name}' of a loop")
         value = Value(tuple(param.ty.shape.values), initial.dtype, storage)
-        self.env[param] = value
+        self.here.env[param] = value
         return Carried(value, dims, initial)
 
     def _step_values(self, body: Region, seq: Any, gv: Any, carried: list[Carried]) -> list[Value]:
-        result = self.within(body, lambda: self._step(seq, gv, carried))
+        result = self.here.within(body, lambda: self._step(seq, gv, carried))
         if result is None:
             raise Unsupported(f"{gv.name_hint}: the recursive call is not in tail position")
         return list(result)
@@ -509,5 +489,5 @@ class _Lowerer(ObjectLowerer):
 
     def _copied(self, value: Value) -> Value:
         target = self._owned(value.shape, value.dtype, "copy")
-        self.region.instructions.append(Copy(value.storage, target.storage, self._bytes(value)))
+        self.here.add(Copy(value.storage, target.storage, self._bytes(value)))
         return target

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 import tvm
 from tvm import relax, tirx
@@ -26,6 +27,7 @@ from tvm_disc.codegen.objects.refcount import (
     Unbox,
     View,
 )
+from tvm_disc.codegen.plan.position import Position
 from tvm_disc.codegen.plan.program import (
     AllocOutput,
     Box,
@@ -39,7 +41,6 @@ from tvm_disc.codegen.plan.tail_recursion import leaves, only_repacks, symbols_o
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.object_ops import is_general, needs_boxes, object_op
-from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 
 Expr: TypeAlias = Any
@@ -49,6 +50,19 @@ class Dead:
     """The value of code that is never reached."""
 
 
+class Sequences(Protocol):
+    """Lowers what boxed values are among."""
+
+    def sequence(self, seq: Any) -> Any:
+        """Lower a sequence; its value."""
+
+    def binding(self, binding: Any) -> None:
+        """Lower one binding."""
+
+    def value(self, expr: Any) -> Any:
+        """The value of an operand."""
+
+
 class ObjectLowerer:
     """What a lowerer does with boxed values.
 
@@ -56,41 +70,13 @@ class ObjectLowerer:
         boxed: whether the program needs them at all.
     """
 
-    solver: Solver
-    region: Region
-    env: dict[Any, Any]
-    defined: set[Any]
-    at_entry: set[Any]  # symbols bound when the workspace of the region is taken
-    counter: int
-
-    def __init__(self, functions: dict[Any, Any]) -> None:
-        self.functions = functions
+    def __init__(self, functions: dict[Any, Any], here: Position, sequences: Sequences) -> None:
+        self.functions, self.here, self.sequences = functions, here, sequences
         self.boxed = any(
             needs_boxes(f) for f in functions.values() if isinstance(f, relax.Function)
         )
         self.host_functions: dict[Any, HostFunction] = {}
         self.waiting: list[tuple[HostFunction, Any]] = []
-        self.values: dict[Storage, Value] = {}  # what was computed into a storage
-
-    def sequence(self, seq: Any) -> Any:
-        """Lower a sequence; its value."""
-        raise NotImplementedError
-
-    def binding(self, binding: Any) -> None:
-        """Lower one binding."""
-        raise NotImplementedError
-
-    def value(self, expr: Any) -> Any:
-        """The value of an operand."""
-        raise NotImplementedError
-
-    def within(self, region: Region, run: Any) -> Any:
-        """``run()`` with its instructions in ``region``; what it defines ends there."""
-        raise NotImplementedError
-
-    def settle_guards(self) -> None:
-        """Emit the guards whose symbols are bound by now."""
-        raise NotImplementedError
 
     def may_be_returned(self, value: Value) -> bool:
         """Whether a value can be computed straight into a tensor for the caller.
@@ -99,19 +85,15 @@ class ObjectLowerer:
         only later.
         """
         storage = value.storage
-        if storage.home not in (Home.WORKSPACE, Home.CELL) or storage not in self.values:
+        if storage.home not in (Home.WORKSPACE, Home.CELL) or storage not in self.here.values:
             return False
-        bound = self.at_entry | symbols_of(self.values[storage])
+        bound = self.here.at_entry | symbols_of(self.here.values[storage])
         return symbols_of(value) <= bound
 
     # -- boxes ---------------------------------------------------------------------------------
 
     def _box(self, name: str) -> Box:
-        self.counter += 1
-        return Box(f"{name}_{self.counter}")
-
-    def _add(self, instruction: Any) -> None:
-        self.region.instructions.append(instruction)
+        return Box(self.here.numbered(name))
 
     def boxes(self, value: Any) -> Box:
         """The box of a value, made now if it has none."""
@@ -121,10 +103,10 @@ class ObjectLowerer:
             return self._node(0, [self.boxes(v) for v in value])
         assert isinstance(value, Value)
         storage = value.storage
-        if storage.home is Home.WORKSPACE and storage in self.values:
+        if storage.home is Home.WORKSPACE and storage in self.here.values:
             # Nobody has an address of it yet: it is computed straight into a box.
             storage.home, storage.box = Home.BOX, self._box(storage.name)
-            storage.box.value = self.values[storage]
+            storage.box.value = self.here.values[storage]
         if storage.home is Home.BOX:
             assert storage.box is not None
             held = storage.box.value
@@ -132,20 +114,20 @@ class ObjectLowerer:
                 return storage.box
         target = self._box("box")
         if storage.home in (Home.BOX, Home.INPUT, Home.CONSTANT):
-            self._add(View(target, value, storage.box))
+            self.here.add(View(target, value, storage.box))
         else:
-            self._add(BoxCopy(target, value))
+            self.here.add(BoxCopy(target, value))
         return target
 
     def _same(self, a: Value, b: Value) -> bool:
         return len(a.shape) == len(b.shape) and all(
-            x is y or bool(self.solver.known_eq(x, y))
+            x is y or bool(self.here.solver.known_eq(x, y))
             for x, y in zip(a.shape, b.shape, strict=True)
         )
 
     def _node(self, tag: int, fields: list[Box]) -> Box:
         target = self._box("node")
-        self._add(MakeNode(target, tag, fields))
+        self.here.add(MakeNode(target, tag, fields))
         return target
 
     def opened(self, box: Box, ty: Any) -> Any:
@@ -157,14 +139,14 @@ class ObjectLowerer:
         for k, dim in enumerate(dims):
             if dim is None:
                 dims[k] = tirx.Var("dim", "int64")
-            new = isinstance(dims[k], tirx.Var) and dims[k] not in self.defined
+            new = isinstance(dims[k], tirx.Var) and dims[k] not in self.here.defined
             binds.append(dims[k] if new else None)
-            self.defined.update(b for b in binds if b is not None)
+            self.here.defined.update(b for b in binds if b is not None)
         storage = Storage(Home.BOX, i64(0), box.name, box=box)
         value = Value(tuple(dims), str(ty.dtype), storage)
         box.value = value
-        self._add(Unbox(value, box, binds))
-        self.settle_guards()
+        self.here.add(Unbox(value, box, binds))
+        self.here.settle_guards()
         return value
 
     def _spread(self, found: Iterator[Box], ty: Any) -> Any:
@@ -179,42 +161,44 @@ class ObjectLowerer:
         """The value of an operation on boxed values."""
         name, args = object_op(call), list(call.args)
         if name == "construct":
-            return self._node(int(args[0].value), [self.boxes(self.value(a)) for a in args[1:]])
+            return self._node(
+                int(args[0].value), [self.boxes(self.sequences.value(a)) for a in args[1:]]
+            )
         if name == "has_tag":
-            node = self.value(args[2])
+            node = self.sequences.value(args[2])
             return HasTag(node, int(args[0].value), bool(args[1].value))
         if name == "field":
-            return self._field(self.value(args[1]), int(args[0].value), var.ty)
+            return self._field(self.sequences.value(args[1]), int(args[0].value), var.ty)
         if name == "closure":
             function = self.host_function(args[0])
             target = self._box("closure")
-            captures = [self.boxes(self.value(a)) for a in args[1:]]
-            self._add(MakeClosure(target, function, captures))
+            captures = [self.boxes(self.sequences.value(a)) for a in args[1:]]
+            self.here.add(MakeClosure(target, function, captures))
             return target
         if name == "apply":
-            callee = self.value(args[0])
+            callee = self.sequences.value(args[0])
             return self._invoke(callee, args[1:], var.ty)
         if name == "ref":
-            return self._node(0, [self.boxes(self.value(args[0]))])
+            return self._node(0, [self.boxes(self.sequences.value(args[0]))])
         if name == "read":
-            return self._field(self.value(args[0]), 0, var.ty)
+            return self._field(self.sequences.value(args[0]), 0, var.ty)
         if name == "write":
-            cell, content = self.value(args[0]), self.boxes(self.value(args[1]))
-            self._add(SetField(cell, content))
+            cell, content = self.sequences.value(args[0]), self.boxes(self.sequences.value(args[1]))
+            self.here.add(SetField(cell, content))
             return ()
         assert name == "fail", name
-        self._add(Fail(str(args[0].value)))
+        self.here.add(Fail(str(args[0].value)))
         return Dead()
 
     def _field(self, source: Box, index: int, ty: Any) -> Any:
         target = self._box("field")
-        self._add(GetField(target, source, index))
+        self.here.add(GetField(target, source, index))
         return self.opened(target, ty)
 
     def _invoke(self, callee: Any, args: Sequence[Any], ty: Any) -> Any:
-        boxes = [self.boxes(self.value(a)) for a in args]
+        boxes = [self.boxes(self.sequences.value(a)) for a in args]
         results = [self._box("result") for _ in _leaf_types(ty)]
-        self._add(Invoke(callee, boxes, results))
+        self.here.add(Invoke(callee, boxes, results))
         return self._spread(iter(results), ty)
 
     # -- functions -----------------------------------------------------------------------------
@@ -244,11 +228,11 @@ class ObjectLowerer:
         """Lower every function that is reached."""
         while self.waiting:
             made, func = self.waiting.pop()
-            self.region, self.defined = Region(), set()
+            self.here.region, self.here.defined = Region(), set()
             for box, p in zip(made.params, func.params, strict=True):
-                self.env[p] = self.opened(box, p.ty)
-            made.prologue = self.region.instructions
-            self.region, self.at_entry = made.region, set(self.defined)
+                self.here.env[p] = self.opened(box, p.ty)
+            made.prologue = self.here.region.instructions
+            self.here.region, self.here.at_entry = made.region, set(self.here.defined)
             self._tail(func.body)
         return list(self.host_functions.values())
 
@@ -260,12 +244,12 @@ class ObjectLowerer:
             last -= 1
         final = bindings[last] if last >= 0 else None
         if final is None or not _passes_on(final.var, bindings[last + 1 :], seq.body):
-            result = self.sequence(seq)
-            if not _ended(self.region):
-                self._add(Return([self.boxes(v) for v in leaves(result)]))
+            result = self.sequences.sequence(seq)
+            if not _ended(self.here.region):
+                self.here.add(Return([self.boxes(v) for v in leaves(result)]))
             return
         for b in bindings[:last]:
-            self.binding(b)
+            self.sequences.binding(b)
         self._tail_binding(final, bindings[last + 1 :], seq.body)
 
     def _tail_binding(self, final: Any, rest: Sequence[Any], body: Any) -> None:
@@ -276,28 +260,30 @@ class ObjectLowerer:
             for region, branch in zip(
                 regions, (value.true_branch, value.false_branch), strict=True
             ):
-                self.within(region, lambda b=branch: self._tail(b))
-            self._add(Choose(cond, *regions))
+                self.here.within(region, partial(self._tail, branch))
+            self.here.add(Choose(cond, *regions))
             return
         called = isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.GlobalVar)
         if called and is_general(self.functions[value.op]):
             self._last(self.host_function(value.op), value.args)
         elif object_op(value) == "apply":
-            self._last(self.value(value.args[0]), value.args[1:])
+            self._last(self.sequences.value(value.args[0]), value.args[1:])
         else:
             for b in (final, *rest):
-                self.binding(b)
-            if not _ended(self.region):
-                self._add(Return([self.boxes(v) for v in leaves(self.value(body))]))
+                self.sequences.binding(b)
+            if not _ended(self.here.region):
+                self.here.add(Return([self.boxes(v) for v in leaves(self.sequences.value(body))]))
 
     def _last(self, callee: Any, args: Sequence[Any]) -> None:
-        self._add(Invoke(callee, [self.boxes(self.value(a)) for a in args], [], last=True))
+        self.here.add(
+            Invoke(callee, [self.boxes(self.sequences.value(a)) for a in args], [], last=True)
+        )
 
     # -- branches ------------------------------------------------------------------------------
 
     def condition(self, expr: Any) -> Any:
         """What a branch asks: a tag, or a boolean in memory."""
-        cond = self.value(expr)
+        cond = self.sequences.value(expr)
         return cond if isinstance(cond, HasTag) else cond.storage
 
     def choose(self, var: Any, node: Any) -> Any:
@@ -306,13 +292,13 @@ class ObjectLowerer:
         cond = self.condition(node.cond)
         regions = Region(), Region()
         for region, branch in zip(regions, (node.true_branch, node.false_branch), strict=True):
-            self.within(region, lambda r=region, b=branch: self._yield(r, b))
+            self.here.within(region, partial(self._yield, region, branch))
         outcomes = [self._box("chosen") for _ in types]
-        self._add(Choose(cond, *regions, outcomes))
+        self.here.add(Choose(cond, *regions, outcomes))
         return self._spread(iter(outcomes), var.ty)
 
     def _yield(self, region: Region, branch: Any) -> None:
-        result = self.sequence(branch)
+        result = self.sequences.sequence(branch)
         if not _ended(region):
             region.boxes = [self.boxes(v) for v in leaves(result)]
 
@@ -324,23 +310,23 @@ class ObjectLowerer:
         flat = []
         for k, (part, dtype) in enumerate((("codes", "int64"), ("blob", "uint8"))):
             size = tirx.Var(f"{name}_{part}", "int64")
-            self.defined.add(size)
+            self.here.defined.add(size)
             storage = Storage(Home.INPUT, i64(0), f"{name}.{part}", position=position + k)
             flat.append(Value((size,), dtype, storage))
-        self._add(Decode(box, *flat))
-        self.env[param] = box
+        self.here.add(Decode(box, *flat))
+        self.here.env[param] = box
         return flat, box
 
     def output_box(self, box: Box, position: int) -> list[Value]:
         """A returned box in its flat form."""
         words, size = tirx.Var("words", "int64"), tirx.Var("blob_bytes", "int64")
-        self._add(Measure(box, words, size))
+        self.here.add(Measure(box, words, size))
         flat = []
         for k, (dim, dtype) in enumerate(((words, "int64"), (size, "uint8"))):
             storage = Storage(Home.OUTPUT, i64(0), f"out{position + k}", position=position + k)
             flat.append(Value((dim,), dtype, storage))
-            self._add(AllocOutput(flat[-1]))
-        self._add(Encode(box, *flat))
+            self.here.add(AllocOutput(flat[-1]))
+        self.here.add(Encode(box, *flat))
         return flat
 
 

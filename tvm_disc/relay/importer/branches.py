@@ -12,7 +12,7 @@ from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.forms import Forms
 from tvm_disc.relay.importer.scopes import BOTTOM, FAILED, Bottom, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
-from tvm_disc.relay.importer.walk import Walk
+from tvm_disc.relay.importer.walk import ModuleWalk
 from tvm_disc.relay.object_ops import object_call
 
 Expr: TypeAlias = Any
@@ -21,7 +21,7 @@ Expr: TypeAlias = Any
 class Branches:
     """Makes Relax branches, and values of what they give."""
 
-    def __init__(self, walk: Walk, forms: Forms) -> None:
+    def __init__(self, walk: ModuleWalk, forms: Forms) -> None:
         self.walk, self.forms = walk, forms
         self.ctx, self.kinds, self.solver = walk.ctx, walk.kinds, walk.solver
 

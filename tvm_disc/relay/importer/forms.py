@@ -22,7 +22,7 @@ from tvm_disc.relay.importer.kinds import (
 )
 from tvm_disc.relay.importer.scopes import Bottom, Frame, NotALoop, Scope, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
-from tvm_disc.relay.importer.walk import Walk
+from tvm_disc.relay.importer.walk import ModuleWalk
 from tvm_disc.relay.object_ops import object_call
 
 Expr: TypeAlias = Any
@@ -38,7 +38,7 @@ class Reifier(Protocol):
 class Forms:
     """What a value is, and how Relax holds it."""
 
-    def __init__(self, walk: Walk, reifier: Reifier) -> None:
+    def __init__(self, walk: ModuleWalk, reifier: Reifier) -> None:
         self.walk, self._reifier = walk, reifier
         self.ctx, self.kinds = walk.ctx, walk.kinds
 

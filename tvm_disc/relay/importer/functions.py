@@ -35,7 +35,7 @@ from tvm_disc.relay.importer.kinds import (
 )
 from tvm_disc.relay.importer.scopes import BOTTOM, Bottom, Frame, Scope, Tail
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
-from tvm_disc.relay.importer.walk import Evaluator, Walk
+from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
 from tvm_disc.relay.object_ops import GENERAL
 
 MAX_DEPTH = 48  # nested specialisations and inlined calls, far beyond what programs need
@@ -72,7 +72,7 @@ class Widened(Exception):
 class Functions:
     """Makes and calls functions."""
 
-    def __init__(self, walk: Walk, forms: Forms, evaluator: Evaluator) -> None:
+    def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator = walk, forms, evaluator
         self.ctx, self.kinds = walk.ctx, walk.kinds
         self.entries: list[Entry] = []

@@ -27,13 +27,13 @@ from tvm_disc.relay.importer.scopes import (
     is_loop,
 )
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
-from tvm_disc.relay.importer.walk import Evaluator, Walk
+from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
 
 
 class Loops:
     """Makes loops of tail-recursive functions."""
 
-    def __init__(self, walk: Walk, forms: Forms, evaluator: Evaluator) -> None:
+    def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator, self.ctx = walk, forms, evaluator, walk.ctx
         # Of every open loop: function, global var, frame, result type.
         self.looping: list[tuple[ast.Function, Any, Frame, Any]] = []

@@ -40,7 +40,7 @@ from tvm_disc.relay.importer.scopes import (
 from tvm_disc.relay.importer.spans import decided, ranged
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
-from tvm_disc.relay.importer.walk import Walk
+from tvm_disc.relay.importer.walk import ModuleWalk
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.shape import Solver, Wish
@@ -134,7 +134,7 @@ class _Importer:
         emitter: Callable[[Solver], Emitter] = Emitter,
     ) -> None:
         self.source, self.solver, self.ctx = mod, solver, emitter(solver)
-        self.walk = Walk(mod, self.ctx, Kinds(wide))
+        self.walk = ModuleWalk(mod, self.ctx, Kinds(wide))
         self.forms = Forms(self.walk, self)
         self.inputs = Inputs(self.ctx, symbols)
         self.branches = Branches(self.walk, self.forms)

@@ -21,7 +21,7 @@ from tvm_disc.relay.importer.kinds import (
 )
 from tvm_disc.relay.importer.scopes import FAILED, Bottom, Scope
 from tvm_disc.relay.importer.tensor import Boxed
-from tvm_disc.relay.importer.walk import Evaluator, Walk
+from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
 
 Expr: TypeAlias = Any
 
@@ -38,7 +38,9 @@ class Chooser(Protocol):
 class Objects:
     """What the importer does with values whose structure only the run time knows."""
 
-    def __init__(self, walk: Walk, forms: Forms, branches: Chooser, evaluator: Evaluator) -> None:
+    def __init__(
+        self, walk: ModuleWalk, forms: Forms, branches: Chooser, evaluator: Evaluator
+    ) -> None:
         self.walk, self.forms, self.kinds = walk, forms, walk.kinds
         self._branches, self._evaluator = branches, evaluator
 

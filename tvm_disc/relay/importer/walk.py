@@ -26,7 +26,7 @@ class Evaluator(Protocol):
         """The value of an expression."""
 
 
-class Walk:
+class ModuleWalk:
     """One walk over a module.
 
     Attributes:

@@ -144,105 +144,147 @@ def micro_kernel(
     tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
 ) -> Any:
     """The function of one register tile: ``(a, b, c, k, lda, ldb, ldc, accumulate)``."""
-    lanes, unroll = tile.lanes, tile.k_unroll
-    splits = 1
-    while splits < 4 and rows * vectors * splits < _LATENCY_SUMS:
-        splits *= 2
-    unroll = max(unroll, splits)
-    pointers = _pointers(form, dtype)
-    kept = {n: (form.b_dtype or dtype) if n in _OF_B else dtype for n in pointers}
-    params = {n: index_var(n) for n in form.sizes}
-    k, lda, ldb, ldc, accumulate = list(params.values())[:5]
-    if form.ahead:
-        # Packed; a constant leaves registers for the rows of A.
-        ldb = i64(vectors * lanes if form.tight else tile.n_r)
-    blk = Block()
-    buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in pointers.items()}
-    a, b, c = buffers["a"], buffers["b"], buffers["c"]
-    mask = first_lanes(params["tail"], lanes) if form.masks else None
+    return _MicroKernel(tile, dtype, rows, vectors, form).function()
 
-    def partial(v: int) -> bool:
-        return form.tail and v == vectors - 1
 
-    def of_b(at: Expr, v: int, masked: bool) -> Expr:
-        if masked and v == vectors - 1:
-            return masked_load(b, at, mask)
-        return vload(b, at, lanes)
+class _MicroKernel:
+    """Emits one register tile: sums begin, K goes by, what was there is added, sums are stored."""
 
-    starts = _row_starts(blk, lda, rows)
-    zero = splat(const(0, dtype), lanes)
-    sums = [
-        [[blk.alloc(f"sum_{s}_{i}_{v}", lanes, dtype) for v in range(vectors)] for i in range(rows)]
-        for s in range(splits)
-    ]
-    # Stack vectors, not bindings: passes that simplify would copy a binding into its uses.
-    row = [blk.alloc(f"row_{v}", lanes, dtype) for v in range(vectors)]
-    elem = blk.alloc("elem", lanes, dtype)
-    tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
-    for s in range(splits):
-        for i, v in tile_index:
-            vstore(blk, sums[s][i][v], 0, lanes, zero)
-    if form.quads:
-        with blk.when(accumulate == 0):
-            for i, v in tile_index:
-                vstore(blk, sums[0][i][v], 0, lanes, vload(b, i64(v * lanes) - ldb, lanes))
-    with blk.when(accumulate != 0) if form.ahead else nullcontext():
-        for i, v in tile_index:
-            blk.eval(prefetch(c, ldc * i + v * lanes, to_write=True))
+    def __init__(
+        self, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm
+    ) -> None:
+        self.tile, self.dtype, self.rows, self.vectors, self.form = tile, dtype, rows, vectors, form
+        self.lanes = lanes = tile.lanes
+        self.splits = 1
+        while self.splits < 4 and rows * vectors * self.splits < _LATENCY_SUMS:
+            self.splits *= 2
+        self.pointers = _pointers(form, dtype)
+        self.params = {n: index_var(n) for n in form.sizes}
+        self.k, lda, self.ldb, self.ldc, self.accumulate = list(self.params.values())[:5]
+        if form.ahead:
+            # Packed; a constant leaves registers for the rows of A.
+            self.ldb = i64(vectors * lanes if form.tight else tile.n_r)
+        blk = self.blk = Block()
+        kept = {n: (form.b_dtype or dtype) if n in _OF_B else dtype for n in self.pointers}
+        self.buffers = {n: blk.declare(f"{n}_", p, kept[n]) for n, p in self.pointers.items()}
+        self.a, self.b, self.c = (self.buffers[n] for n in "abc")
+        self.mask = first_lanes(self.params["tail"], lanes) if form.masks else None
+        self.starts = _row_starts(blk, lda, rows)
+        each = range(rows), range(vectors)
+        self.sums = [
+            [[blk.alloc(f"sum_{s}_{i}_{v}", lanes, dtype) for v in each[1]] for i in each[0]]
+            for s in range(self.splits)
+        ]
+        # Stack vectors, not bindings: passes that simplify would copy a binding into its uses.
+        self.row = [blk.alloc(f"row_{v}", lanes, dtype) for v in range(vectors)]
+        self.elem = blk.alloc("elem", lanes, dtype)
+        self.tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
+        self.streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
 
-    next_line = _next_line(blk, buffers, params, rows)
+    def function(self) -> Any:
+        """The function."""
+        self._begin()
+        self.next_line = _next_line(self.blk, self.buffers, self.params, self.rows)
+        self._steps()
+        self._add_old()
+        self._store()
+        params = [*self.pointers.values(), *self.params.values()]
+        return may_alias(prim_func(params, self.blk.stmt()))
 
-    def multiply_add(acc: Buffer, left: Buffer, right: Buffer) -> Expr:
-        total, x, y = (vload(v, 0, lanes) for v in (acc, left, right))
-        if not form.quads:
-            return x * y + total
-        x, y = (tirx.reinterpret(f"int8x{4 * lanes}", v) for v in (x, y))
-        return tirx.call_llvm_pure_intrin(f"{dtype}x{lanes}", _QUADS, total, x, y)
+    def _sum(self, s: int, i: int, v: int) -> Expr:
+        return vload(self.sums[s][i][v], 0, self.lanes)
 
-    line = max(1, 64 * 8 // tvm.DataType(dtype).bits)
-    streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
+    def _at(self, i: int, v: int) -> Expr:
+        """Where vector ``v`` of row ``i`` lies in ``c``."""
+        return self.ldc * i + v * self.lanes
 
-    def step(kk: Expr, s: int, masked: bool = False) -> None:
-        if tile.prefetch and not streamed:
+    def _partial(self, v: int) -> bool:
+        return self.form.tail and v == self.vectors - 1
+
+    def _begin(self) -> None:
+        blk, lanes = self.blk, self.lanes
+        zero = splat(const(0, self.dtype), lanes)
+        for s in range(self.splits):
+            for i, v in self.tile_index:
+                vstore(blk, self.sums[s][i][v], 0, lanes, zero)
+        if self.form.quads:
+            with blk.when(self.accumulate == 0):
+                for i, v in self.tile_index:
+                    first = vload(self.b, i64(v * lanes) - self.ldb, lanes)
+                    vstore(blk, self.sums[0][i][v], 0, lanes, first)
+        with blk.when(self.accumulate != 0) if self.form.ahead else nullcontext():
+            for i, v in self.tile_index:
+                blk.eval(prefetch(self.c, self._at(i, v), to_write=True))
+
+    def _steps(self) -> None:
+        """All of K: as many steps at once as are unrolled, the rest, then steps of a short row."""
+        blk, unroll = self.blk, max(self.tile.k_unroll, self.splits)
+        whole = self.params.get("whole", self.k)
+        turns = blk.bind("turns", tirx.truncdiv(whole, i64(unroll)))
+        with blk.loop("ko", turns) as ko:
+            for u in range(unroll):
+                self._step(ko * unroll + u, u % self.splits)
+        if unroll > 1:
+            with blk.loop("kt", whole - turns * unroll) as kt:
+                self._step(turns * unroll + kt, 0)
+        if self.form.short:
+            with blk.loop("km", self.k - whole) as km:
+                self._step(whole + km, 0, masked=True)
+
+    def _step(self, kk: Expr, s: int, masked: bool = False) -> None:
+        """One step of K into the sums ``s``."""
+        blk, lanes = self.blk, self.lanes
+        if not self.streamed:
+            self._fetch(kk)
+        at = blk.bind("at", kk * self.ldb)
+        for v in range(self.vectors):
+            value = self._of_b(at + v * lanes, v, masked)
+            vstore(blk, self.row[v], 0, lanes, widened(value, self.dtype, lanes))
+        for i in range(self.rows):
+            vstore(blk, self.elem, 0, lanes, splat(self.a[self.starts[i] + kk], lanes))
+            for v in range(self.vectors):
+                vstore(blk, self.sums[s][i][v], 0, lanes, self._multiply_add(s, i, v))
+
+    def _fetch(self, kk: Expr) -> None:
+        if self.tile.prefetch:
             # The fetch also keeps LLVM from hoisting the next steps' loads and spilling sums.
-            for j in range(0, vectors * lanes, line):
-                blk.eval(prefetch(b, (kk + tile.prefetch) * ldb + j, to_write=False))
-        if not streamed:
-            blk.eval(next_line(kk))
-        at = blk.bind("at", kk * ldb)
-        for v in range(vectors):
-            vstore(blk, row[v], 0, lanes, widened(of_b(at + v * lanes, v, masked), dtype, lanes))
-        for i in range(rows):
-            vstore(blk, elem, 0, lanes, splat(a[starts[i] + kk], lanes))
-            for v in range(vectors):
-                acc = sums[s][i][v]
-                vstore(blk, acc, 0, lanes, multiply_add(acc, elem, row[v]))
+            line = max(1, 64 * 8 // tvm.DataType(self.dtype).bits)
+            for j in range(0, self.vectors * self.lanes, line):
+                place = (kk + self.tile.prefetch) * self.ldb + j
+                self.blk.eval(prefetch(self.b, place, to_write=False))
+        self.blk.eval(self.next_line(kk))
 
-    whole = params.get("whole", k)
-    turns = blk.bind("turns", tirx.truncdiv(whole, i64(unroll)))
-    with blk.loop("ko", turns) as ko:
-        for u in range(unroll):
-            step(ko * unroll + u, u % splits)
-    if unroll > 1:
-        with blk.loop("kt", whole - turns * unroll) as kt:
-            step(turns * unroll + kt, 0)
-    if form.short:
-        with blk.loop("km", k - whole) as km:
-            step(whole + km, 0, masked=True)
-    with blk.when(accumulate != 0):
-        for i, v in tile_index:
-            at = ldc * i + v * lanes
-            old = masked_load(c, at, mask) if partial(v) else vload(c, at, lanes)
-            vstore(blk, sums[0][i][v], 0, lanes, vload(sums[0][i][v], 0, lanes) + old)
-    for i, v in tile_index:
-        total = vload(sums[0][i][v], 0, lanes)
-        for s in range(1, splits):
-            total = total + vload(sums[s][i][v], 0, lanes)
-        if partial(v):
-            blk.masked_store(c, ldc * i + v * lanes, total, mask)
-        else:
-            vstore(blk, c, ldc * i + v * lanes, lanes, total)
-    return may_alias(prim_func([*pointers.values(), *params.values()], blk.stmt()))
+    def _of_b(self, at: Expr, v: int, masked: bool) -> Expr:
+        if masked and v == self.vectors - 1:
+            return masked_load(self.b, at, self.mask)
+        return vload(self.b, at, self.lanes)
+
+    def _multiply_add(self, s: int, i: int, v: int) -> Expr:
+        total = self._sum(s, i, v)
+        x, y = (vload(part, 0, self.lanes) for part in (self.elem, self.row[v]))
+        if not self.form.quads:
+            return x * y + total
+        x, y = (tirx.reinterpret(f"int8x{4 * self.lanes}", part) for part in (x, y))
+        return tirx.call_llvm_pure_intrin(f"{self.dtype}x{self.lanes}", _QUADS, total, x, y)
+
+    def _add_old(self) -> None:
+        """The content of ``c``, where it counts."""
+        with self.blk.when(self.accumulate != 0):
+            for i, v in self.tile_index:
+                at = self._at(i, v)
+                part = self._partial(v)
+                old = masked_load(self.c, at, self.mask) if part else vload(self.c, at, self.lanes)
+                vstore(self.blk, self.sums[0][i][v], 0, self.lanes, self._sum(0, i, v) + old)
+
+    def _store(self) -> None:
+        for i, v in self.tile_index:
+            total = self._sum(0, i, v)
+            for s in range(1, self.splits):
+                total = total + self._sum(s, i, v)
+            if self._partial(v):
+                self.blk.masked_store(self.c, self._at(i, v), total, self.mask)
+            else:
+                vstore(self.blk, self.c, self._at(i, v), self.lanes, total)
 
 
 def _next_line(

@@ -288,11 +288,7 @@ class Walk:
             self.low.store(buffer, self.low.space.join(at, node.shape), value, node.dtype)
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        """One pass over the row; the values of the reductions."""
-        raise NotImplementedError
-
-    def _lane_loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        """A row in every lane: element after element, nothing to fold."""
+        """One pass over the row, element after element; the values of the reductions."""
         chunks = tirx.floordiv(self.length + (SCALAR_BLOCK - 1), i64(SCALAR_BLOCK))
         chunks = self.block.bind("chunks", chunks)
         accs = [make_accumulator(self.block, n, self.width, chunks) for n in nodes]
@@ -314,9 +310,6 @@ class Walk:
 
 class Single(Walk):
     """Element after element along a row."""
-
-    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        return self._lane_loops(nodes, stores)
 
 
 class Along(Walk):
@@ -453,9 +446,6 @@ class Column(Walk):
 
     def keep_at(self, j: Expr) -> Expr:
         return add(j * self.width, lane_index(self.width))
-
-    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
-        return self._lane_loops(nodes, stores)
 
 
 def _constant(value: Expr) -> Reader:

@@ -1,0 +1,111 @@
+"""One host function being written: what everything that emits into it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.codegen.host.abi import as_pointer
+from tvm_disc.codegen.host.memory import GIVE, HOME, TAKE
+from tvm_disc.codegen.host.profile import NOW, RECORD, launch_bytes, launch_flops, launch_variant
+from tvm_disc.codegen.plan.program import Launch
+from tvm_disc.codegen.threads.glue import count_call
+from tvm_disc.tir.builder import Block, call, i64
+from tvm_disc.tir.hoisted import Sizes
+
+Expr: TypeAlias = Any
+
+
+class Exits(Protocol):
+    """How a host function stops before its end."""
+
+    def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
+        """Stop unless ``cond`` holds, with nothing left allocated."""
+
+    def leave(self) -> None:
+        """Leave with the error in ``Reg.ERROR``."""
+
+
+class Allocator(Protocol):
+    """Where blocks of a size known only at run time come from."""
+
+    def alloc(self, size_bytes: Expr) -> Expr:
+        """A pointer to so many bytes."""
+
+    def free(self, pointer: Expr) -> None:
+        """Give a block back."""
+
+
+class Emission:
+    """The block of a host function, and the values that code anywhere in it may need.
+
+    Attributes:
+        offsets: where constants begin, from ``constants``.
+        inputs: addresses of the inputs' elements.
+        outputs: of the outputs that exist by now, by position.
+        null: a pointer to pass where there is no scratch memory.
+        state: the program's state.
+        own_threads: whether kernels run on workers that all programs share.
+        counted: whether this call is one among which threads are shared, if it asks at all.
+        profile: address of the record of a timed call, or 0.
+    """
+
+    def __init__(self, offsets: Sequence[int], kernel_numbers: Mapping[str, int]) -> None:
+        self.block = Block()
+        self.offsets, self.kernel_numbers = offsets, kernel_numbers
+        self.inputs: list[Expr] = []
+        self.outputs: dict[int, Expr] = {}
+        self.constants: Expr = None
+        self.null: Expr = None
+        self.state: Expr = None
+        self.own_threads = False
+        self.counted: Expr = None
+        self.profile: Expr = None
+
+    def count_call(self, change: int) -> None:
+        """Tell other calls that this one begins or ends, if it is one to be counted."""
+        if self.counted is not None:
+            with self.block.when(self.counted):
+                count_call(self.block, self.home(), change)
+
+    def home(self) -> Expr:
+        """The home of the workers."""
+        words = self.block.declare("words", self.state, "int64")
+        return self.block.bind("home", words[i64(HOME)])
+
+    @contextmanager
+    def timed(self, number: Expr, launch: Launch | None = None) -> Iterator[None]:
+        """What is emitted inside is recorded by calls that ask for it."""
+        start = self.block.alloc("start", 1, "int64")
+        asked = tirx.NE(self.profile, i64(0))
+        with self.block.when(asked):
+            self.block.eval(call(NOW, start.data))
+        yield
+        with self.block.when(asked):
+            work: list[Expr] = [i64(0)] * 3
+            if launch is not None:
+                work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
+            sizes = Sizes(self.block)
+            variant, size, flops = (sizes.plain(number) for number in work)
+            self.block.eval(call(RECORD, self.profile, number, variant, start[i64(0)], size, flops))
+
+
+class KeptMemory:
+    """Blocks that the program keeps between calls."""
+
+    def __init__(self, host: Emission, exits: Exits) -> None:
+        self.host, self.exits, self.block = host, exits, host.block
+
+    def alloc(self, size_bytes: Expr) -> Expr:
+        """A pointer to so many bytes."""
+        found = self.block.alloc("found", 1, "int64")
+        self.block.eval(call(TAKE, self.host.state, i64(size_bytes), found.data))
+        self.exits.check(tirx.NE(found[i64(0)], i64(0)), "out of memory", "MemoryError")
+        return self.block.bind("ws", as_pointer(found[i64(0)]))
+
+    def free(self, pointer: Expr) -> None:
+        """Give a block back."""
+        self.block.eval(call(GIVE, self.host.state, tirx.reinterpret("int64", pointer)))

@@ -1,0 +1,59 @@
+"""Where lowering stands: the region being filled, and what is known there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm_disc.codegen.plan.program import Guard, Instruction, Region, Storage, Value
+from tvm_disc.shape import Solver
+
+
+class Position:
+    """What all that lowers a program shares.
+
+    Attributes:
+        env: what a Relax variable stands for: a value, a box, or a tuple of them.
+        defined: symbols that are bound here.
+        at_entry: symbols bound when the workspace of the region is taken.
+        settled: guards that stand somewhere.
+        values: what was computed into a storage.
+    """
+
+    def __init__(self, solver: Solver) -> None:
+        self.solver = solver
+        self.region = Region()
+        self.env: dict[Any, Any] = {}
+        self.defined: set[Any] = set()
+        self.at_entry: set[Any] = set()
+        self.settled: set[int] = set()
+        self.values: dict[Storage, Value] = {}
+        self.counter = 0
+
+    def add(self, instruction: Instruction) -> None:
+        """Append an instruction to the region."""
+        self.region.instructions.append(instruction)
+
+    def numbered(self, name: str) -> str:
+        """A name that no other storage has."""
+        self.counter += 1
+        return f"{name}_{self.counter}"
+
+    def settle_guards(self) -> None:
+        """Emit the guards whose symbols are bound by now: the first place where they can stand."""
+        for guard in self.solver.guards:
+            if id(guard) in self.settled or not all(s in self.defined for s in guard.symbols):
+                continue
+            self.settled.add(id(guard))
+            self.add(Guard(guard.cond, guard.message))
+
+    def within(self, region: Region, run: Callable[[], Any]) -> Any:
+        """``run()`` with its instructions in ``region``; what it defines ends there."""
+        outer, self.region = self.region, region
+        known, settled, entry = set(self.defined), set(self.settled), self.at_entry
+        self.at_entry = known
+        try:
+            return run()
+        finally:
+            self.region, self.defined, self.settled = outer, known, settled
+            self.at_entry = entry
