@@ -1,0 +1,84 @@
+"""Draws the rooms of the package and their imports: ``python -m tests.meta.rooms --write``.
+
+The picture is a section of CONTRIBUTING.md; without ``--write`` it is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import graphlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.meta.imports import PACKAGE, graph, room_of
+
+BEGIN = "<!-- begin: python -m tests.meta.rooms --write -->"
+END = "<!-- end: rooms -->"
+# What only starts the others says nothing about who needs whom.
+OUTSIDE = {"__init__", "__main__"}
+
+
+def rooms(root: Path) -> dict[str, set[str]]:
+    """What each room imports of the others."""
+    found: dict[str, set[str]] = {}
+    for module, targets in graph(root).items():
+        room = room_of(module)
+        if room not in OUTSIDE:
+            others = found.setdefault(room, set())
+            others.update(o for o in map(room_of, targets) if o not in {room, *OUTSIDE})
+    return found
+
+
+def reduced(imported: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Without the imports that others imply: every room reaches the same rooms as before."""
+    below: dict[str, set[str]] = {}
+    for room in graphlib.TopologicalSorter(imported).static_order():
+        below[room] = set().union(imported.get(room, ()), *(below[o] for o in imported[room]))
+    return {
+        room: {o for o in others if not any(o in below[x] for x in others - {o})}
+        for room, others in imported.items()
+    }
+
+
+def picture(root: Path) -> str:
+    """The section of CONTRIBUTING.md."""
+    imported = rooms(root)
+    lines = ["```mermaid", "flowchart BT"]
+    for room in sorted(imported):
+        folder = root / PACKAGE / room
+        inside = sorted(p.parent.name for p in folder.glob("*/__init__.py"))
+        label = f"{room}/" if folder.is_dir() else f"{room}.py"
+        text = "<br/>".join([f"<b>{label}</b>", *(" ".join(x) for x in _rows(inside))])
+        lines.append(f'    {room}["{text}"]')
+    edges = reduced(imported)
+    lines += [f"    {room} --> {other}" for room in sorted(edges) for other in sorted(edges[room])]
+    return "\n".join([*lines, "```"])
+
+
+def _rows(names: Sequence[str], width: int = 4) -> list[Sequence[str]]:
+    return [names[k : k + width] for k in range(0, len(names), width)]
+
+
+def section(text: str) -> tuple[str, str, str]:
+    """What stands before the picture, the picture, and what follows."""
+    before, begin, rest = text.partition(f"{BEGIN}\n")
+    inside, end, after = rest.partition(f"\n{END}")
+    assert begin and end, f"expected the lines {BEGIN!r} and {END!r}"
+    return before + begin, inside, end + after
+
+
+def main() -> None:
+    """Print the picture, or put it into its place."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="into CONTRIBUTING.md")
+    root = Path(__file__).resolve().parents[2]
+    if not parser.parse_args().write:
+        print(picture(root))
+        return
+    path = root / "CONTRIBUTING.md"
+    before, _, after = section(path.read_text(encoding="utf-8"))
+    path.write_text(before + picture(root) + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

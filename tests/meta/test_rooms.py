@@ -1,0 +1,33 @@
+"""The picture of the rooms in CONTRIBUTING.md is what the imports say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.meta.rooms import BEGIN, END, picture, reduced, rooms, section
+
+
+def test_the_picture_is_up_to_date(root: Path) -> None:
+    _, drawn, _ = section((root / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert drawn == picture(root), "run: python -m tests.meta.rooms --write"
+
+
+def test_rooms_see_what_they_import(root: Path) -> None:
+    found = rooms(root)
+    assert "shape" in found["relay"]
+    assert "schedules" in found["codegen"]
+    assert found["errors"] == set()
+    assert "__main__" not in found
+
+
+def test_what_other_imports_imply_is_left_out() -> None:
+    imported = {"a": set(), "b": {"a"}, "c": {"a", "b"}, "d": {"c", "a"}}
+    assert reduced(imported) == {"a": set(), "b": {"a"}, "c": {"b"}, "d": {"c"}}
+
+
+def test_a_section_needs_its_marks() -> None:
+    assert section(f"x\n{BEGIN}\ny\n{END}\nz") == (f"x\n{BEGIN}\n", "y", f"\n{END}\nz")
+    with pytest.raises(AssertionError, match="expected the lines"):
+        section("x")
