@@ -4,6 +4,9 @@ As in Perceus (Reinking, Xie, de Moura, Leijen: "Perceus: Garbage Free Reference
 Reuse", PLDI 2021): every function owns its arguments, a value is dropped right after its last use,
 and a branch begins by dropping what only other branches use, so that at any time only values that
 are still needed are alive. Errors need no bookkeeping: the heap of a call goes as a whole.
+
+What is dropped together is dropped in the order of its definition or first use: the same program
+gives the same code.
 """
 
 from __future__ import annotations
@@ -26,30 +29,30 @@ from tvm_disc.codegen.plan.program import (
 
 def place_counts(region: Region, params: Sequence[Box]) -> None:
     """Insert ``Dup`` and ``Drop`` into the body of a function that owns ``params``."""
-    _Placer(_aliases(region)).region(region, set(), set(params))
+    _Placer(_aliases(region)).region(region, set(), params)
 
 
-def _aliases(region: Region) -> dict[Storage, set[Box]]:
+def _aliases(region: Region) -> dict[Storage, list[Box]]:
     """Boxes whose memory the result of a loop may lie in: all that the loop touches."""
-    found: dict[Storage, set[Box]] = {}
+    found: dict[Storage, list[Box]] = {}
     stack = [region]
     while stack:
         for instruction in stack.pop().instructions:
             stack.extend(instruction.regions())
             if isinstance(instruction, Loop):
-                boxes = {s.box for s in touched(instruction) if s.box is not None}
-                for s in touched(instruction):
-                    boxes |= found.get(s, set())
+                inside = touched(instruction)
+                boxes = [s.box for s in inside if s.box is not None]
+                boxes += [b for s in inside for b in found.get(s, ())]
                 for outcome in instruction.outcomes:
-                    found[outcome.value.storage] = boxes
+                    found[outcome.value.storage] = list(dict.fromkeys(boxes))
     return found
 
 
 class _Placer:
-    def __init__(self, aliases: Mapping[Storage, set[Box]]) -> None:
+    def __init__(self, aliases: Mapping[Storage, Sequence[Box]]) -> None:
         self.aliases = aliases
 
-    def region(self, region: Region, live_after: set[Box], owned: set[Box]) -> None:
+    def region(self, region: Region, live_after: set[Box], owned: Sequence[Box]) -> None:
         """Make ``region`` use up every box of ``owned`` that is not in ``live_after``."""
         if region.instructions and isinstance(region.instructions[-1], Fail):
             return
@@ -89,11 +92,12 @@ class _Placer:
     def _choose(
         self, instruction: Choose, used: list[Box], live: set[Box], after: list[Instruction]
     ) -> tuple[list[Instruction], list[Instruction]]:
-        inner = {b for r in instruction.regions() for b in self._free(r)} | set(used)
-        dying = {b for b in inner if b not in live}
+        free = [b for r in instruction.regions() for b in self._free(r)]
+        inner = dict.fromkeys((*free, *used))
+        dying = [b for b in inner if b not in live]
         for region in instruction.regions():
             self.region(region, set(live), dying)
-        live |= inner
+        live.update(inner)
         return [], after
 
     def _roles(self, instruction: Instruction) -> tuple[list[Box], list[Box], list[Box]]:
@@ -125,14 +129,13 @@ class _Placer:
             found += self.aliases.get(s, ())
         return found
 
-    def _free(self, region: Region) -> set[Box]:
-        """The boxes that a region uses and does not make."""
-        free: set[Box] = set()
+    def _free(self, region: Region) -> list[Box]:
+        """The boxes that a region uses and does not make, in order."""
+        free: dict[Box, None] = {}
         made: set[Box] = set()
         for instruction in region.instructions:
             used, consumed, defined = self._roles(instruction)
-            free |= {b for b in (*used, *consumed) if b not in made}
-            for inner in instruction.regions():
-                free |= self._free(inner) - made
+            inner = (b for r in instruction.regions() for b in self._free(r))
+            free |= dict.fromkeys(b for b in (*used, *consumed, *inner) if b not in made)
             made |= set(defined)
-        return free | {b for b in region.boxes if b not in made}
+        return list(free | dict.fromkeys(b for b in region.boxes if b not in made))
