@@ -12,6 +12,7 @@ from tvm_disc import relay
 from tvm_disc.errors import TypeMismatch
 
 X, K, F = rows("n", 4), rows("m", name="k", dtype="int32"), rows("m", name="f")
+CUBE = rows("n", 2, 4, name="cube")
 
 
 def call(name: str, *args: Any, **attrs: Any) -> Any:
@@ -35,6 +36,7 @@ def call(name: str, *args: Any, **attrs: Any) -> Any:
         (call("scatter_nd", X, F, X, mode="add"), "scatter_nd: operand 'indices': expected int"),
         (call("transpose", relay.const([1.0, 2.0]), axes=(0, 0)), "transpose: "),
         (call("reshape", X, newshape="ab"), r"reshape: .*newshape=ab"),
+        (call("collapse_sum_like", X, CUBE), "rank 2 cannot be summed to rank 3"),
         (call("nn.softmax", X, axis="last"), r"nn\.softmax: .*axis=last"),
     ],
 )

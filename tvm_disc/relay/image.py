@@ -9,13 +9,10 @@ import numpy as np
 from . import op
 from .builder import call, const
 from .expr import Call, ExprLike
-from .ops.table import OPS
 
 
 def __getattr__(name: str) -> Any:
-    if f"image.{name}" in OPS:
-        return op.function(f"image.{name}")
-    raise AttributeError(f"no operator image.{name}")
+    return op.member("image", name)
 
 
 def resize2d(

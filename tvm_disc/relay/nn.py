@@ -7,13 +7,10 @@ from typing import Any
 from . import op
 from .builder import call, const
 from .expr import Call, ExprLike, TupleGetItem, TupleWrapper
-from .ops.table import OPS
 
 
 def __getattr__(name: str) -> Any:
-    if f"nn.{name}" in OPS:
-        return op.function(f"nn.{name}")
-    raise AttributeError(f"no operator nn.{name}")
+    return op.member("nn", name)
 
 
 def batch_norm(

@@ -35,6 +35,13 @@ def function(name: str) -> Callable[..., Any]:
     return op_function(name)
 
 
+def member(space: str, name: str) -> Any:
+    """The builder function ``name`` of a group of operators such as ``nn``."""
+    if f"{space}.{name}" not in OPS:
+        raise AttributeError(f"no operator {space}.{name}")
+    return function(f"{space}.{name}")
+
+
 def __getattr__(name: str) -> Any:
     if name in OPS:
         return function(name)

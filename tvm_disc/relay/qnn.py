@@ -8,7 +8,6 @@ from typing import Any
 from . import op as operators
 from .builder import call, const
 from .expr import Call, ExprLike
-from .ops.table import OPS
 
 # What a run-time number says of the type to simulate.
 SQNN_DTYPE_TO_CODE = {"disable": 0, "int8": 1, "uint8": 2, "int32": 3}
@@ -17,9 +16,7 @@ SQNN_DTYPE_TO_CODE = {"disable": 0, "int8": 1, "uint8": 2, "int32": 3}
 def __getattr__(name: str) -> Any:
     if name == "op":  # relay.qnn.op is relay.qnn
         return sys.modules[__name__]
-    if f"qnn.{name}" in OPS:
-        return operators.function(f"qnn.{name}")
-    raise AttributeError(f"no operator qnn.{name}")
+    return operators.member("qnn", name)
 
 
 def simulated_quantize(

@@ -7,13 +7,10 @@ from typing import Any
 from . import op
 from .builder import call, const
 from .expr import Call, ExprLike, TupleWrapper
-from .ops.table import OPS
 
 
 def __getattr__(name: str) -> Any:
-    if f"vision.{name}" in OPS:
-        return op.function(f"vision.{name}")
-    raise AttributeError(f"no operator vision.{name}")
+    return op.member("vision", name)
 
 
 def _expr(value: Any, dtype: str) -> ExprLike:

@@ -17,12 +17,12 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.errors import WhyNot
-from tvm_disc.graph.core_ops import CORE
 from tvm_disc.graph.nodes import Node, free_symbols, is_tensor, like_blocks, link_users, read_call
 from tvm_disc.relay.object_ops import has_effect
 from tvm_disc.relay_passes.dim_facts import facts_about
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_plan import plan_fusion
+from tvm_disc.relay_passes.rewrite import is_core
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -106,14 +106,7 @@ class _Outliner:
 
     def _read(self, binding: Any, lookup: dict[Any, Node]) -> Node:
         value = binding.value
-        if (
-            isinstance(binding, relax.VarBinding)
-            and isinstance(value, tvm.ir.Call)
-            and isinstance(value.op, tvm.ir.Op)
-            and str(value.op.name) in CORE
-            and is_tensor(binding.var.ty)
-            and binding.var.ty.shape is not None
-        ):
+        if is_core(binding):
             node = read_call(binding.var, value, lookup)
         else:
             node = self._external(binding, lookup)

@@ -22,9 +22,8 @@ from tvm_disc.relay.importer.lowering.tensor import (
     cast,
     iota,
     number,
-    reduction,
 )
-from tvm_disc.relay.importer.lowering.transform import permute
+from tvm_disc.relay.importer.lowering.transform import permute, summed_to
 from tvm_disc.relay.importer.lowering.window import padded
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
@@ -274,23 +273,8 @@ def _aligned_right(ctx: Emitter, d: Tensor, attrs: Attrs) -> Tensor:
 
 
 def _collapse_sum_to(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Sums over the axes along which broadcasting from the shape would repeat."""
-    x: Tensor = args[0]
     dims = [ctx.dim(d) for d in ctx.size_arg(args[1], "the shape")]
-    lead = x.rank - len(dims)
-    if lead < 0:
-        raise TypeMismatch(ctx.where(f"rank {x.rank} cannot be summed to rank {len(dims)}"))
-    axes = list(range(lead))
-    for a, d in enumerate(dims):
-        if ctx.literal(d) == 1:
-            axes.append(lead + a)
-        else:
-            ctx.require_eq(x.dims[lead + a], d, f"axis {a} is kept")
-    if not axes:
-        return x
-    over = {"axis": tuple(axes), "keepdims": True, "exclude": False}
-    total: Tensor = reduction(R.sum)(ctx, [x], over)
-    return ctx.reshape(total, dims)
+    return summed_to(ctx, args[0], dims)
 
 
 def _reinterpret(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:

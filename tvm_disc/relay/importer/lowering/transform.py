@@ -362,13 +362,13 @@ def _reverse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return ctx.reshape(x, dims)
 
 
-def _collapse_sum_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Sum over the axes along which broadcasting ``like`` would repeat."""
-    x: Tensor = args[0]
-    like: Tensor = args[1]
-    lead = x.rank - like.rank
+def summed_to(ctx: Emitter, x: Tensor, dims: Sequence[Any]) -> Tensor:
+    """``x`` summed over the axes along which broadcasting from ``dims`` would repeat."""
+    lead = x.rank - len(dims)
+    if lead < 0:
+        raise TypeMismatch(ctx.where(f"rank {x.rank} cannot be summed to rank {len(dims)}"))
     axes = list(range(lead))
-    for a, d in enumerate(like.dims):
+    for a, d in enumerate(dims):
         if ctx.literal(d) == 1:
             axes.append(lead + a)
         else:
@@ -377,7 +377,11 @@ def _collapse_sum_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         return x
     kept = [i64(1) if a in axes else d for a, d in enumerate(x.dims)]
     total = ctx.emit(R.sum(ctx.expr(x), axes, keepdims=True), kept, x.dtype)
-    return ctx.reshape(total, like.dims)
+    return ctx.reshape(total, dims)
+
+
+def _collapse_sum_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    return summed_to(ctx, args[0], args[1].dims)
 
 
 def _meshgrid(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
