@@ -48,7 +48,8 @@ def _upsampling(names: Sequence[str]) -> Rule:
         layout = attrs["layout"]
         if not set(layout) <= set("NCDHW"):
             raise Unsupported(ctx.where(f"data layout {layout}"))
-        method = "linear" if attrs["method"] == "bilinear" else str(attrs["method"])
+        method = str(attrs["method"])
+        method = "linear" if method in ("bilinear", "trilinear") else method
         mode = attrs.get("coordinate_transformation_mode") or (
             "align_corners" if attrs["align_corners"] else "asymmetric"
         )

@@ -12,7 +12,13 @@ from tvm_disc.relay.importer.lowering.sample import calc
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, number, reduction
 from tvm_disc.relay.importer.lowering.transform import channels_first, permute
-from tvm_disc.relay.importer.lowering.window import convolve, padding, per_axis, window_extent
+from tvm_disc.relay.importer.lowering.window import (
+    convolve,
+    padding,
+    per_axis,
+    steps,
+    window_extent,
+)
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
 
@@ -97,7 +103,7 @@ def _pool_grad(average: bool) -> Rule:
         ctx.same_dtype([x, given])
         if any(d != 1 for d in per_axis(attrs["dilation"], 2)):
             raise Unsupported(ctx.where(f"dilation {attrs['dilation']}"))
-        size, strides = (per_axis(attrs[n], 2) for n in ("pool_size", "strides"))
+        size, strides = (steps(ctx, attrs, n, 2) for n in ("pool_size", "strides"))
         pads = padding(attrs["padding"], 2)
         for k in range(2):
             more = pads[k] + pads[2 + k] + (strides[k] - 1 if attrs["ceil_mode"] else 0)
@@ -134,7 +140,7 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise Unsupported(ctx.where(f"groups {attrs['groups']}; split the channels yourself"))
     ctx.require_eq(x.dims[0], given.dims[0], "the batch dims must agree")
     strides, dilation, taps = (
-        per_axis(attrs[n], 2) for n in ("strides", "dilation", "kernel_size")
+        steps(ctx, attrs, n, 2) for n in ("strides", "dilation", "kernel_size")
     )
     window = (dilation, padding(attrs["padding"], 2), strides)
     plain = {**attrs, "groups": 1}

@@ -27,7 +27,7 @@ from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.sparse import stacked
 from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, iota, number
 from tvm_disc.relay.importer.lowering.transform import channels_first, permute
-from tvm_disc.relay.importer.lowering.window import padded, padding, per_axis
+from tvm_disc.relay.importer.lowering.window import padded, padding, steps
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
 
@@ -48,7 +48,7 @@ def _roi(pool: bool) -> Rule:
         ctx.require_eq(rois.dims[1], i64(5), "a region has 5 numbers")
         for a in (0, 2, 3):
             ctx.solver.require_le(i64(1), x.dims[a], ctx.where(f"axis {a} must not be empty"))
-        pooled = per_axis(attrs["pooled_size"], 2)
+        pooled = steps(ctx, attrs, "pooled_size", 2)
         mode = "pool" if pool else {"0": "avg", "1": "max"}.get(str(attrs["mode"]), attrs["mode"])
         if mode not in ("pool", "avg", "max"):
             raise TypeMismatch(ctx.where(f"mode {attrs['mode']!r}"))
@@ -114,7 +114,7 @@ def _dilation2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     dtype = attrs["out_dtype"] or x.dtype
     w = cast(ctx, permute(ctx, args[1], [names.index(c) for c in "IHW"]), dtype)
     ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
-    strides, gaps = (per_axis(attrs[n], 2) for n in ("strides", "dilations"))
+    strides, gaps = (steps(ctx, attrs, n, 2) for n in ("strides", "dilations"))
     pads = padding(attrs["padding"], 2)
     if any(pads):
         pairs = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]

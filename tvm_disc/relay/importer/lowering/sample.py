@@ -19,7 +19,7 @@ from tvm_disc.relay.importer.lowering.nn import matmul
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, iota, number
 from tvm_disc.relay.importer.lowering.transform import channels_first, permute
-from tvm_disc.relay.importer.lowering.window import padding, per_axis
+from tvm_disc.relay.importer.lowering.window import padding, steps
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
 
@@ -218,7 +218,7 @@ def _deformed(ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[int], attr
     high, wide = offset.dims[2:]
     lead = [x.dims[0] * parts, i64(taps[0]), i64(taps[1])]
     moved = ctx.reshape(offset, [*lead, i64(2), high, wide])
-    strides, gaps = (per_axis(attrs[n], 2) for n in ("strides", "dilation"))
+    strides, gaps = (steps(ctx, attrs, n, 2) for n in ("strides", "dilation"))
     pads = padding(attrs["padding"], 2)
     sizes = [number(ctx, d, F32) for d in x.dims[2:]]
     places, inside = [], None

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import tirx
 from tvm.relax import op as R
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.index import rows
 from tvm_disc.relay.importer.lowering.nn import require_factors
@@ -36,6 +36,15 @@ def per_axis(value: Any, rank: int) -> list[int]:
     """One number per spatial axis."""
     items = [value] if isinstance(value, int) else [int(v) for v in value]
     return items * rank if len(items) == 1 else items
+
+
+def steps(ctx: Emitter, attrs: Attrs, name: str, rank: int) -> list[int]:
+    """Strides, gaps or sizes of windows: one number per spatial axis, none below 1."""
+    items = per_axis(attrs[name], rank)
+    if len(items) != rank or any(v < 1 for v in items):
+        message = f"{name}: expected {rank} numbers of at least 1, found {attrs[name]}"
+        raise TypeMismatch(ctx.where(message))
+    return items
 
 
 def padding(value: Any, rank: int) -> list[int]:
@@ -72,7 +81,7 @@ def _conv(build: Callable[..., Any], rank: int) -> Rule:
         x, restore = channels_first(ctx, args[0], attrs["data_layout"], f"NC{SPATIAL[rank]}")
         w = _kernel_first(ctx, args[1], attrs["kernel_layout"], f"OI{SPATIAL[rank]}")
         pads = padding(attrs["padding"], rank)
-        strides, dilation = (per_axis(attrs[n], rank) for n in ("strides", "dilation"))
+        strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
         return restore(convolve(ctx, build, x, w, attrs, (strides, pads, dilation)))
 
     return rule
@@ -131,7 +140,7 @@ def _conv_transpose(build: Callable[..., Any], rank: int) -> Rule:
         w = _kernel_first(ctx, args[1], attrs["kernel_layout"], f"IO{SPATIAL[rank]}")
         groups = int(attrs["groups"])
         ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
-        strides, dilation = (per_axis(attrs[n], rank) for n in ("strides", "dilation"))
+        strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
         pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
         taps = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
         reach = [dilation[d] * (taps[d] - 1) for d in range(rank)]
@@ -176,7 +185,7 @@ def dilate(ctx: Emitter, x: Tensor, strides: Sequence[int], fill: Tensor) -> Ten
 def _dilate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     fill = ctx.scalar(float(attrs["dilation_value"]), x.dtype)
-    return dilate(ctx, x, per_axis(attrs["strides"], x.rank), fill)
+    return dilate(ctx, x, steps(ctx, attrs, "strides", x.rank), fill)
 
 
 # -- pooling -----------------------------------------------------------------------------------
@@ -187,8 +196,9 @@ def _pool(build: Callable[..., Any], rank: int) -> Rule:
         _check_layouts(ctx, attrs, attrs["layout"])
         layout = f"NC{SPATIAL[rank]}"
         x, restore = channels_first(ctx, args[0], attrs["layout"], layout)
-        size, strides = per_axis(attrs["pool_size"], rank), per_axis(attrs["strides"], rank)
-        pads, dilation = padding(attrs["padding"], rank), per_axis(attrs["dilation"], rank)
+        names = ("pool_size", "strides", "dilation")
+        size, strides, dilation = (steps(ctx, attrs, n, rank) for n in names)
+        pads = padding(attrs["padding"], rank)
         ceil, average = bool(attrs["ceil_mode"]), "count_include_pad" in attrs
         if average and not is_float(x.dtype) and x.dtype not in ("int32", "int64"):
             raise Unsupported(ctx.where(f"an average of {x.dtype}"))
@@ -230,7 +240,7 @@ def _adaptive_pool(average: bool, rank: int) -> Rule:
         if average and not is_float(x.dtype):
             raise Unsupported(ctx.where(f"an average of {x.dtype}"))
         axes = [a for a, c in enumerate(layout) if c not in "NC"]
-        sizes = per_axis(attrs["output_size"], rank) if attrs["output_size"] else []
+        sizes = steps(ctx, attrs, "output_size", rank) if attrs["output_size"] else []
         for axis, size in zip(axes, sizes, strict=False):
             x = _adapt_axis(ctx, x, axis, size, average)
         return x
