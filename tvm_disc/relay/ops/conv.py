@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm_disc.relay.ops.references import nn as ref
 
+from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import conv_attrs
 
@@ -115,6 +116,15 @@ ROWS: tuple[OpRow, ...] = (
         conv_attrs(1, transposed=True),
         Pattern.OUT_ELEMWISE,
         True,
+        reference=image.conv_transpose(1),
+        samples=(
+            Sample(
+                (("n", 4, "w", "float32"), (4, 3, 3, "float32")),
+                ("n", 3, "w*2"),
+                {"strides": (2,), "padding": (1, 1), "output_padding": (1,)},
+                sizes=((1, 3), (2, 8), (3, 5)),
+            ),
+        ),
     ),
     OpRow(
         "nn.conv2d",
@@ -159,6 +169,21 @@ ROWS: tuple[OpRow, ...] = (
         conv_attrs(2, transposed=True),
         Pattern.OUT_ELEMWISE,
         True,
+        reference=image.conv_transpose(2),
+        samples=(
+            Sample(
+                (("n", 4, "h", "w", "float32"), (4, 3, 3, 3, "float32")),
+                ("n", 3, "h*2", "w*2"),
+                {"strides": (2, 2), "padding": (1, 1, 1, 1), "output_padding": (1, 1)},
+                sizes=((1, 3, 4), (2, 5, 3)),
+            ),
+            Sample(
+                (("n", 4, "h", "w", "float32"), (4, 2, 2, 3, "float32")),
+                ("n", 4, "h+1", "w+4"),
+                {"dilation": (1, 2), "groups": 2},
+                sizes=((1, 3, 4), (2, 5, 3)),
+            ),
+        ),
     ),
     OpRow(
         "nn.conv3d",
@@ -185,6 +210,15 @@ ROWS: tuple[OpRow, ...] = (
         conv_attrs(3, transposed=True),
         Pattern.OUT_ELEMWISE,
         False,
+        reference=image.conv_transpose(3),
+        samples=(
+            Sample(
+                (("n", 2, "d", "h", "w", "float32"), (2, 3, 2, 2, 2, "float32")),
+                ("n", 3, "d*2", "h*2", "w*2"),
+                {"strides": (2, 2, 2)},
+                sizes=((1, 2, 3, 4), (2, 1, 3, 2)),
+            ),
+        ),
     ),
     OpRow(
         "nn.sparse_conv2d",

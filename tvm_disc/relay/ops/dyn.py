@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm_disc.relay.ops.references import nn as nn
 from tvm_disc.relay.ops.references import transform as ref
 
+from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import resize_attrs
 
@@ -71,6 +72,16 @@ ROWS: tuple[OpRow, ...] = (
         resize_attrs(2),
         Pattern.INJECTIVE,
         True,
+        reference=image.dyn_resize,
+        samples=(
+            Sample(
+                (("n", 3, "h", "w", "float32"), (2, "int64"), (0, "float32")),
+                ("n", 3, "p", "q"),
+                {"rounding_method": ""},
+                sizes=((1, 5, 9, 3, 4), (2, 4, 4, 7, 2), (3, 1, 7, 1, 5)),
+                values={1: ("p", "q"), 2: ()},
+            ),
+        ),
     ),
     OpRow(
         "dyn.nn.pad",
@@ -104,6 +115,15 @@ ROWS: tuple[OpRow, ...] = (
         },
         Pattern.INJECTIVE,
         True,
+        reference=image.dyn_upsampling,
+        samples=(
+            Sample(
+                (("n", 3, "h", "w", "float32"), ("float32",), ("float32",)),
+                ("n", 3, "h*2", "w*3"),
+                {"scale_h": 0.0, "scale_w": 0.0},
+                values={1: 2, 2: 3},
+            ),
+        ),
     ),
     OpRow(
         "dyn.nn.upsampling3d",
@@ -118,6 +138,21 @@ ROWS: tuple[OpRow, ...] = (
         },
         Pattern.INJECTIVE,
         True,
+        reference=image.dyn_upsampling,
+        samples=(
+            Sample(
+                (
+                    ("n", 2, "d", "h", "w", "float32"),
+                    ("float32",),
+                    ("float32",),
+                    ("float32",),
+                ),
+                ("n", 2, "d*2", "h", "w*3"),
+                {"scale_d": 0.0, "scale_h": 0.0, "scale_w": 0.0},
+                sizes=((1, 2, 3, 4), (2, 1, 5, 3)),
+                values={1: 2, 2: 1, 3: 3},
+            ),
+        ),
     ),
     OpRow(
         "dyn.one_hot",

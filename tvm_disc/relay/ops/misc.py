@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
-from .row import REQUIRED, OpRow, Pattern
+from tvm_disc.relay.ops.references import elementwise as elem
+
+from . import reference_image as ref
+from .row import REQUIRED, OpRow, Pattern, Sample
+
+_SAME = (Sample((("n", 3, "float32"),), ("n", 3)),)
 
 ROWS: tuple[OpRow, ...] = (
     OpRow("annotation.bitpack_end", ("data",), {}, Pattern.OPAQUE, False),
     OpRow("annotation.bitpack_start", ("data",), {}, Pattern.OPAQUE, False),
-    OpRow("annotation.cast_hint", ("data",), {"dtype": REQUIRED}, Pattern.OPAQUE, False),
-    OpRow("annotation.checkpoint", ("data",), {}, Pattern.OPAQUE, True),
+    OpRow(
+        "annotation.cast_hint",
+        ("data",),
+        {"dtype": REQUIRED},
+        Pattern.OPAQUE,
+        False,
+        reference=ref.identity,
+        samples=(Sample((("n", 3, "float32"),), ("n", 3), {"dtype": "int8"}),),
+    ),
+    OpRow(
+        "annotation.checkpoint",
+        ("data",),
+        {},
+        Pattern.OPAQUE,
+        True,
+        reference=ref.identity,
+        samples=_SAME,
+    ),
     OpRow("annotation.compiler_begin", ("data",), {"compiler": REQUIRED}, Pattern.OPAQUE, False),
     OpRow("annotation.compiler_end", ("data",), {"compiler": REQUIRED}, Pattern.OPAQUE, False),
-    OpRow("annotation.stop_fusion", ("data",), {}, Pattern.OPAQUE, True),
+    OpRow(
+        "annotation.stop_fusion",
+        ("data",),
+        {},
+        Pattern.OPAQUE,
+        True,
+        reference=ref.identity,
+        samples=_SAME,
+    ),
     OpRow("annotation.with_funcid", ("func",), {"fid": -1}, Pattern.OPAQUE, False),
     OpRow("call_lowered", ("func", "call_args"), {"metadata": ()}, Pattern.OPAQUE, False),
     OpRow("debug", ("program",), {"debug_func": REQUIRED}, Pattern.OPAQUE, False),
@@ -21,6 +50,14 @@ ROWS: tuple[OpRow, ...] = (
         {"src_virtual_device": REQUIRED, "dst_virtual_device": REQUIRED},
         Pattern.OPAQUE,
         True,
+        reference=ref.identity,
+        samples=(
+            Sample(
+                (("n", 3, "float32"),),
+                ("n", 3),
+                {"src_virtual_device": None, "dst_virtual_device": None},
+            ),
+        ),
     ),
     OpRow(
         "memory.alloc_storage",
@@ -43,6 +80,8 @@ ROWS: tuple[OpRow, ...] = (
         {"virtual_device": None, "constrain_result": False, "constrain_body": True},
         Pattern.OPAQUE,
         True,
+        reference=ref.identity,
+        samples=_SAME,
     ),
     OpRow(
         "parser.MetaRef",
@@ -54,5 +93,13 @@ ROWS: tuple[OpRow, ...] = (
     OpRow("torch_op", (), {"serialized_function": "", "len": -1}, Pattern.OPAQUE, False),
     OpRow("vm.invoke_tvm_op", ("op", "ins", "outs"), {}, Pattern.OPAQUE, False),
     OpRow("vm.reshape_tensor", ("data", "shape"), {"newshape": REQUIRED}, Pattern.OPAQUE, False),
-    OpRow("vm.shape_of", ("tensor",), {"dtype": ""}, Pattern.OPAQUE, False),
+    OpRow(
+        "vm.shape_of",
+        ("tensor",),
+        {"dtype": ""},
+        Pattern.OPAQUE,
+        False,
+        reference=elem.shape_of,
+        samples=(Sample((("n", 3, "float32"),), (2,), {"dtype": "int64"}),),
+    ),
 )

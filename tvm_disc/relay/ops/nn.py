@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm_disc.relay.ops.references import nn as ref
 
+from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
 
 ROWS: tuple[OpRow, ...] = (
@@ -263,6 +264,11 @@ ROWS: tuple[OpRow, ...] = (
         {"size": 5, "axis": 1, "bias": 2, "alpha": 0.0001, "beta": 0.75},
         Pattern.OPAQUE,
         False,
+        reference=image.lrn,
+        samples=(
+            Sample((("n", 6, "m", "float32"),), ("n", 6, "m"), {"size": 3, "alpha": 0.5}),
+            Sample((("n", "c", 4, "float32"),), ("n", "c", 4), {"axis": -1, "bias": 1.5}),
+        ),
     ),
     OpRow(
         "nn.matmul",
@@ -391,12 +397,17 @@ ROWS: tuple[OpRow, ...] = (
         },
         Pattern.INJECTIVE,
         False,
-        reference=ref.upsampling_nearest,
+        reference=image.upsampling,
         samples=(
             Sample(
                 (("n", 3, "h", "w", "float32"),),
                 ("n", 3, "h*2", "w*2"),
                 {"scale_h": 2.0, "scale_w": 2.0},
+            ),
+            Sample(
+                (("n", 3, "h", "w", "float32"),),
+                ("n", 3, "h*2", "w*3"),
+                {"scale_h": 2.0, "scale_w": 3.0, "method": "bilinear"},
             ),
         ),
     ),
@@ -413,5 +424,20 @@ ROWS: tuple[OpRow, ...] = (
         },
         Pattern.INJECTIVE,
         False,
+        reference=image.upsampling,
+        samples=(
+            Sample(
+                (("n", 2, "d", "h", "w", "float32"),),
+                ("n", 2, "d*2", "h", "w*3"),
+                {"scale_d": 2.0, "scale_h": 1.0, "scale_w": 3.0},
+                sizes=((1, 2, 3, 4), (2, 1, 5, 3)),
+            ),
+            Sample(
+                (("n", 2, "d", "h", "w", "float32"),),
+                ("n", 2, "d*2", "h*2", "w*2"),
+                {"scale_d": 2.0, "scale_h": 2.0, "scale_w": 2.0, "method": "trilinear"},
+                sizes=((1, 2, 3, 4), (2, 1, 5, 3)),
+            ),
+        ),
     ),
 )

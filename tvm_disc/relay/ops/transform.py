@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm_disc.relay.ops.references import elementwise as elem
 from tvm_disc.relay.ops.references import transform as ref
 
+from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
 
 ROWS: tuple[OpRow, ...] = (
@@ -132,7 +133,15 @@ ROWS: tuple[OpRow, ...] = (
             Sample((("n", "m", "float32"),), ("n", "m", 1), {"axis": -1}),
         ),
     ),
-    OpRow("invert_permutation", ("data",), {}, Pattern.INJECTIVE, True),
+    OpRow(
+        "invert_permutation",
+        ("data",),
+        {},
+        Pattern.INJECTIVE,
+        True,
+        reference=image.invert_permutation,
+        samples=(Sample(((5, "int32"),), (5,), values={0: (3, 0, 4, 1, 2)}),),
+    ),
     OpRow(
         "meshgrid",
         ("*data",),

@@ -160,7 +160,8 @@ def full_padding(padding: Sequence[int], rank: int) -> tuple[list[int], list[int
     return pads[:rank], pads[rank:]
 
 
-def _taps(kernel: Sequence[int]) -> Iterable[tuple[int, ...]]:
+def each_tap(kernel: Sequence[int]) -> Iterable[tuple[int, ...]]:
+    """Every position in a kernel."""
     return itertools.product(*(range(k) for k in kernel))
 
 
@@ -180,12 +181,14 @@ def _window(
     return np.asarray(x[index])
 
 
-def _to_channels_first(x: Array, layout: str) -> Array:
+def to_channels_first(x: Array, layout: str) -> Array:
+    """A batch in the order N, C and the spatial axes."""
     spatial = [c for c in layout if c not in "NC"]
     return np.transpose(x, [layout.index(c) for c in ("N", "C", *spatial)])
 
 
-def _from_channels_first(x: Array, layout: str) -> Array:
+def from_channels_first(x: Array, layout: str) -> Array:
+    """The opposite of ``to_channels_first``."""
     order = ["N", "C", *(c for c in layout if c not in "NC")]
     return np.transpose(x, [order.index(c) for c in layout])
 
@@ -206,14 +209,14 @@ def conv(rank: int) -> Callable[..., Array]:
         out_dtype: str,
         **_: Any,
     ) -> Array:
-        data = _to_channels_first(x, data_layout)
+        data = to_channels_first(x, data_layout)
         spatial = [c for c in kernel_layout if c not in "OI"]
         kernel = weight.transpose([kernel_layout.index(c) for c in ("O", "I", *spatial)])
         before, after = full_padding(padding, rank)
         data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)])
         dtype = np.dtype(out_dtype or x.dtype)
         out = _conv_nc(data, kernel, strides, dilation, groups, dtype)
-        return _from_channels_first(out, data_layout)
+        return from_channels_first(out, data_layout)
 
     return apply
 
@@ -234,7 +237,7 @@ def _conv_nc(
     batch, outputs = x.shape[0], w.shape[0]
     grouped = w.reshape(groups, outputs // groups, *w.shape[1:]).astype(dtype)
     out = np.zeros((batch, groups, outputs // groups, *size), dtype)
-    for tap in _taps(taps):
+    for tap in each_tap(taps):
         part = _window(x, tap, strides, dilation, size).astype(dtype)
         part = part.reshape(batch, groups, w.shape[1], *size)
         index: tuple[Any, ...] = (..., *tap)
@@ -274,13 +277,13 @@ def max_pool(
     **_: Any,
 ) -> Array:
     """The largest element of each window; padding never wins."""
-    data = _to_channels_first(x, layout)
+    data = to_channels_first(x, layout)
     geometry = _pool_geometry(data, pool_size, strides, dilation, padding, ceil_mode)
     before, after, size = geometry
     low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)], constant_values=low)
-    parts = [_window(data, tap, strides, dilation, size) for tap in _taps(pool_size)]
-    return _from_channels_first(np.maximum.reduce(parts), layout)
+    parts = [_window(data, tap, strides, dilation, size) for tap in each_tap(pool_size)]
+    return from_channels_first(np.maximum.reduce(parts), layout)
 
 
 def avg_pool(
@@ -296,7 +299,7 @@ def avg_pool(
     **_: Any,
 ) -> Array:
     """The mean of each window, over real elements only unless ``count_include_pad``."""
-    data = _to_channels_first(x, layout)
+    data = to_channels_first(x, layout)
     geometry = _pool_geometry(data, pool_size, strides, dilation, padding, ceil_mode)
     before, after, size = geometry
     width = [(0, 0), (0, 0), *zip(before, after, strict=False)]
@@ -304,11 +307,11 @@ def avg_pool(
     data = np.pad(data, width)
     windows = [
         (_window(data, t, strides, dilation, size), _window(count, t, strides, dilation, size))
-        for t in _taps(pool_size)
+        for t in each_tap(pool_size)
     ]
     total = np.add.reduce([w for w, _ in windows])
     number = np.add.reduce([c for _, c in windows])
-    return _from_channels_first((total / np.maximum(number, 1)).astype(x.dtype), layout)
+    return from_channels_first((total / np.maximum(number, 1)).astype(x.dtype), layout)
 
 
 def global_pool(func: Callable[..., Any]) -> Callable[..., Array]:
@@ -357,32 +360,25 @@ def dyn_pad(x: Array, width: Array, value: Array, /, *, pad_mode: str, **_: Any)
     return pad(x, value, pad_width=width.tolist(), pad_mode=pad_mode)
 
 
-def upsampling_nearest(x: Array, *, scale_h: float, scale_w: float, layout: str, **_: Any) -> Array:
-    """Nearest-neighbour upsampling by whole factors."""
-    for axis, scale in ((layout.index("H"), scale_h), (layout.index("W"), scale_w)):
-        x = np.repeat(x, round(scale), axis)
-    return x
-
-
 def depth_to_space(x: Array, *, block_size: int, layout: str, mode: str) -> Array:
     """Channels moved into blocks of pixels."""
-    data, b = _to_channels_first(x, layout), block_size
+    data, b = to_channels_first(x, layout), block_size
     n, c, h, w = data.shape
     if mode == "DCR":
         out = data.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2)
     else:
         out = data.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
-    return _from_channels_first(out.reshape(n, c // b**2, h * b, w * b), layout)
+    return from_channels_first(out.reshape(n, c // b**2, h * b, w * b), layout)
 
 
 def space_to_depth(x: Array, *, block_size: int, layout: str, mode: str) -> Array:
     """Blocks of pixels moved into channels; the inverse of ``depth_to_space``."""
-    data, b = _to_channels_first(x, layout), block_size
+    data, b = to_channels_first(x, layout), block_size
     n, c, h, w = data.shape
     blocks = data.reshape(n, c, h // b, b, w // b, b)
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     out = blocks.transpose(order).reshape(n, c * b**2, h // b, w // b)
-    return _from_channels_first(out, layout)
+    return from_channels_first(out, layout)
 
 
 def dilate(x: Array, *, strides: Sequence[int], dilation_value: float) -> Array:

@@ -1,0 +1,171 @@
+"""What resizing, transposed convolutions and normalisation over neighbours mean, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.relay.ops.references.nn import (
+    each_tap,
+    from_channels_first,
+    full_padding,
+    to_channels_first,
+)
+
+Array = Any
+
+LITTLE = np.float32(1e-5)
+HALF = np.float32(0.5)
+
+
+def _places(length: int, size: int, mode: str) -> Array:
+    """Where in the operand each element of the result lies, in single precision as TVM has it."""
+    place, source, target = np.arange(size, dtype="float32"), np.float32(length), np.float32(size)
+    one = np.float32(1)
+    if mode == "align_corners":
+        return place * ((source - one) / np.maximum(target - one, one))
+    if mode == "asymmetric":
+        return place * (source / target)
+    if mode == "half_pixel":
+        return (place + HALF) * (source / target) - HALF
+    raise ValueError(mode)
+
+
+_NEAREST: dict[str, Callable[[Array], Array]] = {
+    "floor": lambda at: np.floor(at + LITTLE),
+    "ceil": lambda at: np.ceil(at - LITTLE),
+    "round": lambda at: np.floor(at + HALF),
+    "round_prefer_ceil": lambda at: np.floor(at + HALF),
+    "round_prefer_floor": lambda at: np.ceil(at - HALF),
+}
+
+
+def resized(x: Array, axis: int, size: int, method: str, mode: str, rounding: str) -> Array:
+    """One axis sampled at ``size`` places, nearest or linear."""
+    length = x.shape[axis]
+    at = _places(length, size, mode)
+    if method == "nearest_neighbor":
+        default = "round" if mode == "align_corners" else "floor"
+        pick = _NEAREST[rounding or default](at).astype(int)
+        return np.take(x, np.clip(pick, 0, length - 1), axis)
+    if method != "linear":
+        raise ValueError(method)
+    low = np.floor(at)
+    part = (at - low).reshape([-1 if a == axis else 1 for a in range(x.ndim)]).astype(x.dtype)
+    first, second = (np.clip(low.astype(int) + k, 0, length - 1) for k in (0, 1))
+    return np.take(x, first, axis) * (1 - part) + np.take(x, second, axis) * part
+
+
+def resize(
+    x: Array,
+    /,
+    *,
+    size: Sequence[int],
+    layout: str,
+    method: str,
+    coordinate_transformation_mode: str,
+    rounding_method: str,
+    **_: Any,
+) -> Array:
+    """Every spatial axis resized, one after the other."""
+    axes = [a for a, c in enumerate(layout) if c not in "NC"]
+    for axis, length in zip(axes, size, strict=True):
+        x = resized(x, axis, length, method, coordinate_transformation_mode, rounding_method)
+    return x
+
+
+def dyn_resize(x: Array, size: Array, roi: Array, /, **attrs: Any) -> Array:
+    """``resize`` to a tensor of sizes."""
+    return resize(x, **{**attrs, "size": size.tolist()})
+
+
+def upsampling(x: Array, /, *, layout: str, method: str, **attrs: Any) -> Array:
+    """Images made larger by a factor per axis; whole factors repeat where the nearest is taken."""
+    method = "linear" if method in ("bilinear", "trilinear") else method
+    corners = "align_corners" if attrs.get("align_corners") else "asymmetric"
+    mode = attrs.get("coordinate_transformation_mode") or corners
+    for name, scale in attrs.items():
+        if name.startswith("scale_"):
+            axis = layout.index(name[-1].upper())
+            x = resized(x, axis, round(x.shape[axis] * float(scale)), method, mode, "")
+    return x
+
+
+def dyn_upsampling(x: Array, /, *scales: Array, **attrs: Any) -> Array:
+    """``upsampling`` by scalars, one per axis."""
+    names = [n for n in attrs if n.startswith("scale_")]
+    return upsampling(x, **{**attrs, **dict(zip(names, map(float, scales), strict=True))})
+
+
+def conv_transpose(rank: int) -> Callable[..., Array]:
+    """A transposed convolution over ``rank`` spatial dims: every element scatters a kernel."""
+
+    def apply(
+        x: Array,
+        weight: Array,
+        *,
+        strides: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        groups: int,
+        data_layout: str,
+        kernel_layout: str,
+        output_padding: Sequence[int],
+        out_dtype: str,
+        **_: Any,
+    ) -> Array:
+        data = to_channels_first(x, data_layout).astype(out_dtype or x.dtype)
+        spatial = [c for c in kernel_layout if c not in "OI"]
+        kernel = weight.transpose([kernel_layout.index(c) for c in ("I", "O", *spatial)])
+        full = _scattered(data, kernel.astype(data.dtype), strides, dilation, groups)
+        before, after = full_padding(padding, rank)
+        full = np.pad(full, [(0, 0), (0, 0), *((0, p) for p in output_padding)])
+        ends = [n - a for n, a in zip(full.shape[2:], after, strict=True)]
+        index = tuple(slice(b, e) for b, e in zip(before, ends, strict=True))
+        return from_channels_first(full[(slice(None), slice(None), *index)], data_layout)
+
+    return apply
+
+
+def _scattered(
+    x: Array, w: Array, strides: Sequence[int], dilation: Sequence[int], groups: int
+) -> Array:
+    batch, channels, *size = x.shape
+    if 0 in size:
+        raise ValueError("an image without pixels")
+    taps, outs = w.shape[2:], w.shape[1]
+    reach = [
+        (n - 1) * s + (k - 1) * d + 1
+        for n, s, k, d in zip(size, strides, taps, dilation, strict=True)
+    ]
+    grouped = x.reshape(batch, groups, channels // groups, *size)
+    kernels = w.reshape(groups, channels // groups, outs, *taps)
+    full = np.zeros((batch, groups, outs, *reach), x.dtype)
+    for tap in each_tap(taps):
+        part = np.einsum("bgi...,gio->bgo...", grouped, kernels[(..., *tap)])
+        at = [
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, d, n, s in zip(tap, dilation, size, strides, strict=True)
+        ]
+        full[(slice(None), slice(None), slice(None), *at)] += part
+    return full.reshape(batch, groups * outs, *reach)
+
+
+def lrn(x: Array, *, size: int, axis: int, bias: float, alpha: float, beta: float) -> Array:
+    """Divided by a power of the sum of squares over ``size`` neighbours along an axis."""
+    reach, axis = size // 2, axis % x.ndim
+    wide = np.pad(x * x, [(reach, reach) if a == axis else (0, 0) for a in range(x.ndim)])
+    windows = [np.take(wide, np.arange(k, k + x.shape[axis]), axis) for k in range(2 * reach + 1)]
+    return np.asarray(x / (bias + alpha / size * sum(windows)) ** beta).astype(x.dtype)
+
+
+def invert_permutation(x: Array) -> Array:
+    """Where each position went."""
+    return np.argsort(x, kind="stable").astype(x.dtype)
+
+
+def identity(x: Array, **_: Any) -> Array:
+    """What only a compiler of Relay's own reads."""
+    return np.array(x)
