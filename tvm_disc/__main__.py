@@ -145,6 +145,7 @@ def _model_arguments(parser: argparse.ArgumentParser, what: str) -> None:
     )
     group.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
     group.add_argument("--records", type=Path, metavar="FILE", help="times to choose variants by")
+    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="of compilation")
     group.add_argument("--timings", action="store_true", help="print seconds per stage")
     parser.add_argument("--traceback", action="store_true", help="show where an error came from")
 
@@ -266,6 +267,7 @@ def _compile(args: argparse.Namespace, load: bool) -> tvm_disc.Executable:
         records=args.records,
         load=load,
         level=getattr(args, "level", None),
+        time_limit=args.time_limit,
     )
     exe = tvm_disc.build(
         args.model,
@@ -291,6 +293,7 @@ def _load(args: argparse.Namespace) -> tvm_disc.Executable:
         "no_versions",
         "dump",
         "records",
+        "time_limit",
         "timings",
     ):
         if getattr(args, name):

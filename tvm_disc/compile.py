@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import tvm
 import tvm_ffi
 from tvm import relax
 
@@ -34,6 +35,7 @@ from tvm_disc.codegen.target import (
     triple_of,
 )
 from tvm_disc.codegen.threads.module import home_of_process
+from tvm_disc.deadline import entered, within
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import read_model
@@ -96,9 +98,29 @@ def build(
 
     Raises:
         ParseError, TypeMismatch, ShapeConflict, Unsupported: with the place in the source.
+        BuildTimeout: it took longer than ``options.time_limit``.
     """
-    global compilations
     options = Options.from_env(options)
+    if options.time_limit is None:
+        return _build(source, params, target, constraints, options)
+    context = tvm.transform.PassContext.current()
+
+    def work() -> Executable:
+        with context:
+            return _build(source, params, target, constraints, options)
+
+    return within(options.time_limit, work)
+
+
+def _build(
+    source: Source,
+    params: Mapping[str, np.ndarray] | None,
+    target: Any,
+    constraints: Sequence[str],
+    options: Options,
+) -> Executable:
+    """:func:`build`, however long it takes."""
+    global compilations
     trace = Trace(options.debug, options.dump_dir)
     targets = resolve_targets(target)
     number = number_of([level_of(t) for t in targets], options.level)
@@ -114,6 +136,7 @@ def build(
         compiled = [compile_tir(m, f.target) for m, f in zip(modules, fronts, strict=True)]
         trace.say(CODE, lambda: "\n".join(str(m.inspect_source("ll")) for m in compiled))
     compilations += 1
+    entered("description")
     manifest = describe_levels(fronts)
     home = home_of_process if manifest["threads"] else int
     exe = Executable(Code(compiled, manifest, options.level, saved=False), constants, home=home)

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from .deadline import entered
 from .errors import BadOption
 
 __all__ = [
@@ -156,6 +157,7 @@ class Trace:
         """Time the body as stage ``name``; an exception that leaves it is noted with the stage."""
         with self.timer.stage(name) as path:
             try:
+                entered(path)
                 yield
             except Exception as error:
                 self._note(error, f"in stage {path!r} of the build")

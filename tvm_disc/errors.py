@@ -6,6 +6,7 @@ DiscError
 │   └── BadNode         a Relay node was made of the wrong things
 ├── ShapeConflict       two facts about shapes contradict each other
 ├── Unsupported         the program is legal, this release cannot compile it
+├── BuildTimeout        a build took longer than ``Options(time_limit=...)``
 ├── GuardFailed         a run-time input breaks a fact the program was compiled under
 ├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
 ├── BadOption           a field of Options or a DISC_* variable has an impossible value
@@ -58,6 +59,10 @@ class ShapeConflict(DiscError):
 
 class Unsupported(DiscError):
     """A legal program that this release cannot compile."""
+
+
+class BuildTimeout(DiscError):
+    """A build took longer than its limit; names the stage and the kernel it was at."""
 
 
 class GuardFailed(DiscError):

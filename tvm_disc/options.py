@@ -27,6 +27,7 @@ __all__ = ["ENVIRONMENT", "Options", "file_path"]
 
 MAX_DEBUG = 5
 MOST_THREADS = 1 << 16
+MOST_SECONDS = 10**6  # more than a thread can wait for on every system
 
 
 # Metadata of a field: whether it changes the generated code, and its environment variable.
@@ -56,6 +57,8 @@ class Options:
             leaves that to the first call, which a program that is only saved does not need.
         level: of a program for several targets, the one to run, such as ``x86-64-v2``; None takes
             the best that this processor has.
+        time_limit: seconds after which ``build`` raises ``BuildTimeout``, which names the stage and
+            the operator or kernel that it was at; None waits as long as it takes.
         debug: how much a build tells on standard error, 0 .. 5.
 
     raises: BadOption if a value is out of range.
@@ -70,6 +73,7 @@ class Options:
     dispatch: str | Path | None = field(default=None, metadata=_CODE)
     load: bool = True
     level: str | None = None
+    time_limit: float | None = None
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 
     def __post_init__(self) -> None:
@@ -82,6 +86,7 @@ class Options:
         _integer("debug", self.debug)
         if not 0 <= self.debug <= MAX_DEBUG:
             raise BadOption(f"debug: expected 0 .. {MAX_DEBUG}, found {self.debug}")
+        _seconds("time_limit", self.time_limit)
         for name in ("fuse", "versions", "verify", "load"):
             if not isinstance(getattr(self, name), bool):
                 raise BadOption(f"{name}: expected True or False, found {getattr(self, name)!r}")
@@ -131,6 +136,15 @@ def file_path(what: str, value: object) -> Path:
 def _integer(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadOption(f"{name}: expected an integer, found {value!r}")
+
+
+def _seconds(name: str, value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadOption(f"{name}: expected seconds, found {value!r}")
+    if not 0 < value <= MOST_SECONDS:
+        raise BadOption(f"{name}: expected more than 0 and at most {MOST_SECONDS}, found {value}")
 
 
 _DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Options)}

@@ -10,10 +10,10 @@ import pytest
 
 from tests.meta.imports import PACKAGE, graph, imports, modules, room_of
 
-# Left never imports right.  Rooms of one step do not import each other, except that options,
-# debug and processor may import errors.
+# Left never imports right.  Rooms of one step do not import each other.
 ORDER = [
     {"errors"},
+    {"deadline"},
     {"options", "debug", "processor"},
     {"shape"},
     {"relay", "target"},

@@ -9,6 +9,7 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
+from tvm_disc.deadline import at
 from tvm_disc.errors import DiscError, TypeMismatch
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.importer.tensor import Tensor
@@ -189,6 +190,7 @@ class Walker:
         ctx = self.context
         is_op = isinstance(call.op, tvm.ir.Op)
         ctx.operator = str(call.op.name).removeprefix("relax.") if is_op else ""
+        at(f"operator {ctx.operator!r}" if is_op else "a call")
         args = [ctx.operand(a) for a in call.args]
         if ctx.operator in ELEMENTWISE:
             args = [ctx.scalar_tensor(a) for a in args]

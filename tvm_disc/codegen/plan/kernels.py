@@ -9,6 +9,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from tvm_disc.deadline import at
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node, link_users, read_call, tensor_type
 from tvm_disc.relay_passes.bfloat16 import MOVES, PRODUCTS
@@ -19,6 +20,10 @@ from tvm_disc.schedules.select import make_kernel
 from tvm_disc.shape import Solver, parse_constraint
 
 Expr: TypeAlias = Any
+
+
+def _operators(group: Group) -> list[str]:
+    return [n.op.removeprefix("relax.") for n in group.nodes]
 
 
 def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
@@ -118,6 +123,7 @@ class KernelLibrary:
                 self._by_var[gv] = kernel
                 return kernel
         group, declared = read_group(self._fresh(str(gv.name_hint)), func)
+        at(f"kernel {group.name!r} of {', '.join(_operators(group))}")
         kernel = make_kernel(group, solver_of(group), self.machine)
         self._add(kernel, declared)
         self._by_hash.setdefault(key, []).append((func, kernel))

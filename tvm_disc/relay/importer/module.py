@@ -15,6 +15,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
+from tvm_disc.deadline import at
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
@@ -329,6 +330,7 @@ class _Importer:
             refuse_tail(a)
         row = OPS.get(name)
         self.ctx.span, self.ctx.operator = call.span or self.ctx.span, name
+        at(f"operator {name!r}")
         if row is None:
             raise Unsupported(self.ctx.where("unknown operator"))
         for k, a in enumerate(args):
