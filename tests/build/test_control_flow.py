@@ -398,3 +398,19 @@ def test_a_saved_program_takes_and_gives_data_types(tmp_path: Any) -> None:
     exe.save(tmp_path / "match.so")
     loaded = tvm_disc.load(tmp_path / "match.so")
     assert loaded([int_(1), int_(5)]) == 5
+
+
+def test_the_next_value_of_a_loop_has_the_dims_of_its_variable() -> None:
+    text = """#[version = "0.0.5"]
+    def @main(%x: Tensor[(?, ?), float32], %n: int32) {
+      let %loop = fn (%i: int32, %s: Tensor[(?, 3), float32]) {
+        if (less(%i, %n)) { %loop(add(%i, 1), %x) } else { %s }
+      };
+      %loop(0, zeros(shape=[1, 3], dtype="float32"))
+    }"""
+    exe = tvm_disc.build(relay.parse(text))
+    x = np.ones((2, 3), "float32")
+    np.testing.assert_array_equal(exe(x, np.int32(1)), x)
+    assert exe(np.ones((2, 2), "float32"), np.int32(0)).shape == (1, 3)
+    with pytest.raises(BadInput, match=r"axis 1 of .*: expected"):
+        exe(np.ones((2, 2), "float32"), np.array(1, "int32"))

@@ -35,8 +35,8 @@ class Loops:
 
     def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator, self.ctx = walk, forms, evaluator, walk.ctx
-        # Of every open loop: function, global var, frame, result type.
-        self.looping: list[tuple[ast.Function, Any, Frame, Any]] = []
+        # Of every open loop: function, global var, parameters, frame, result type.
+        self.looping: list[tuple[ast.Function, Any, list[Tensor], Frame, Any]] = []
         self.no_loops: set[int] = set()
 
     def try_loop(self, closure: Closure, args: Sequence[Any]) -> Any:
@@ -82,12 +82,12 @@ class Loops:
         gv = relax.GlobalVar(name)
         with self.walk.making(frame, before.captures.values()) as bindings:
             scope = self.walk.scope(closure.scope)
-            params = []
             named: dict[str, Any] = {}
-            for p, a in zip(func.params, args, strict=True):
-                scope.variables[p] = self._parameter(p, a, named)
-                params.append(scope.variables[p].expr)
-            self.looping.append((func, gv, frame, result))
+            pairs = zip(func.params, args, strict=True)
+            state = [self._parameter(p, a, named) for p, a in pairs]
+            scope.variables.update(zip(func.params, state, strict=True))
+            params = [s.expr for s in state]
+            self.looping.append((func, gv, state, frame, result))
             try:
                 value = self._evaluator.evaluate(func.body, scope)
             finally:
@@ -138,7 +138,7 @@ class Loops:
 
     def again(self, func: ast.Function, args: Sequence[Any]) -> Any:
         """The next round of a loop being made, None for other functions."""
-        for function, gv, frame, result in self.looping:
+        for function, gv, state, frame, result in self.looping:
             if function is not func:
                 continue
             if frame is not self.walk.frame:
@@ -149,7 +149,16 @@ class Loops:
                 raise NotALoop
             self._require_named(func, args)
             captured = [c.inner.expr for c in frame.captures.values()]
-            return Tail(
-                self.ctx.bind(tvm.ir.Call(gv, [*map(self.ctx.expr, args), *captured]), result)
-            )
+            values = [self._next(a, s) for a, s in zip(args, state, strict=True)]
+            return Tail(self.ctx.bind(tvm.ir.Call(gv, [*values, *captured]), result))
         return None
+
+    def _next(self, value: Tensor, state: Tensor) -> Any:
+        """The next value of a variable, compared with the dims that are known of it."""
+        if value.rank != state.rank:
+            return self.ctx.expr(value)
+        pairs = list(zip(state.dims, value.dims, strict=True))
+        dims = [d if self.ctx.literal(k) is None else k for k, d in pairs]
+        if all(self.ctx.same(a, b) for a, b in zip(dims, value.dims, strict=True)):
+            return self.ctx.expr(value)
+        return self.ctx.match(self.ctx.expr(value), relax.TensorType(dims, value.dtype))
