@@ -335,6 +335,8 @@ W1 = ((1, 3, None), "float32")
             [T4],
             {"pool_size": (2, 2), "strides": (2, 0)},
         ),
+        (TypeMismatch, "expected truth values, found float32", "all", [M], {"axis": (1,)}),
+        (TypeMismatch, "expected truth values, found int64", "any", [I1], {}),
         (TypeMismatch, "pool_size: expected 1 numbers", "nn.max_pool1d", [W1], {"pool_size": ()}),
         (TypeMismatch, "indices of rank 2, found rank 1", "gather", [M, I1], {"axis": 0}),
         (TypeMismatch, "cannot broadcast rank 2 to rank 1", "broadcast_to", [M], {"shape": (3,)}),
