@@ -14,14 +14,16 @@ from tvm_disc.relay.ops.table import OPS
 
 def interpret(mod: Any, *args: Any) -> Any:
     """``mod["main"](*args)``."""
-    return _Machine(mod).call(mod["main"], {}, args)
+    return Machine(mod).call(mod["main"], {}, args)
 
 
 class NoClause(Exception):
     """A match without a fitting clause."""
 
 
-class _Machine:
+class Machine:
+    """Values of expressions; ``mod`` has the functions that they name."""
+
     def __init__(self, mod: Any) -> None:
         self.mod = mod
 

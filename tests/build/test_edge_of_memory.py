@@ -6,8 +6,6 @@ another row follows. Every tensor ends where a page begins that may not be touch
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,36 +14,11 @@ import numpy as np
 import pytest
 
 import tvm_disc
+from tests.guarded import Guarded
 from tvm_disc import relay
 from tvm_disc.relay.ops.references.nn import softmax
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="protects pages through libc")
-PAGE = mmap.PAGESIZE
-
-
-class Ends:
-    """Tensors that end at the border of forbidden memory."""
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._kept: list[tuple[int, int]] = []
-
-    def array(self, value: np.ndarray) -> np.ndarray:
-        whole = -(-max(value.nbytes, 1) // PAGE) * PAGE
-        memory = mmap.mmap(-1, whole + PAGE)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        behind = ctypes.c_void_p(start + whole)
-        assert self._libc.mprotect(behind, ctypes.c_size_t(PAGE), 0) == 0
-        self._kept.append((start + whole, PAGE))
-        flat = np.frombuffer(memory, value.dtype, value.size, whole - value.nbytes)
-        result = flat.reshape(value.shape)
-        result[...] = value
-        return result
-
-    def release(self) -> None:
-        for start, size in self._kept:
-            allowed = mmap.PROT_READ | mmap.PROT_WRITE
-            self._libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), allowed)
 
 
 def _var(name: str, rank: int) -> Any:
@@ -107,7 +80,7 @@ def test_nothing_beyond_a_tensor_is_touched(name: str, rng: np.random.Generator)
     for given in shapes:
         inputs = [rng.standard_normal(shape).astype("float32") for shape in given]
         wanted = np.asarray(reference(*inputs))
-        ends = Ends()
+        ends = Guarded()
         placed = [ends.array(x) for x in inputs]
         out = ends.array(np.zeros(wanted.shape, "float32"))
         try:

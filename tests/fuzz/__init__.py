@@ -1,0 +1,1 @@
+"""Random modules of the whole operator table against NumPy: campaigns, findings, mutants."""

@@ -1,0 +1,232 @@
+"""What is wrong with a case: it is built, called for every world, and for shapes that misfit."""
+
+from __future__ import annotations
+
+import random
+import re
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tvm_disc
+from tests.fuzz.case import Case
+from tests.fuzz.meaning import Undefined, call, difference, stable
+from tests.guarded import Guarded
+from tvm_disc import relay
+from tvm_disc.errors import DiscError
+from tvm_disc.options import Options
+
+Tell = Callable[[str], None]
+ODD_CALLS = 4  # calls with a dim that is another than in any world
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What happened. ``kind`` is its class, by which it is kept and made small.
+
+    ``refused`` is none unless the case is sure: another value of an attribute may be illegal.
+    """
+
+    kind: str
+    detail: str
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is something wrong."""
+        return not self.kind.startswith("perhaps ")
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}"
+
+
+class _Found(Exception):
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(kind)
+        self.finding = Finding(kind, detail)
+
+
+def judge(case: Case, tell: Tell = lambda stage: None) -> Finding | None:
+    """What is wrong with a case, None if nothing; ``tell`` hears what is about to be done."""
+    try:
+        tell("build")
+        module = case.module
+        exe = _built(case, module)
+        for number, world in enumerate(case.worlds):
+            tell(f"call {number}")
+            _legal(exe, module, world, number % 2 == 1, case.sure)
+        for number, world in enumerate(odd_worlds(case, module)):
+            tell(f"odd call {number}")
+            _odd(exe, module, world, case.constraints)
+    except _Found as found:
+        return found.finding
+    return None
+
+
+def _built(case: Case, module: Any) -> Any:
+    options = Options(**case.options)
+    try:
+        return tvm_disc.build(module, constraints=case.constraints, options=options)
+    except DiscError as error:
+        kind = "refused" if case.sure else "perhaps refused"
+        raise _Found(f"{kind} {shortened(error)}", str(error)) from error
+    except Exception as error:
+        raise _Found(f"build raised {place(error)}", str(error)[:500]) from error
+
+
+def place(error: BaseException) -> str:
+    """An exception and the innermost line of the package on its way."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "tvm_disc" in f.filename] or frames
+    return f"{type(error).__name__} in {Path(own[-1].filename).stem}.{own[-1].name}"
+
+
+def shortened(error: BaseException) -> str:
+    """A message without the names and numbers of one case."""
+    first = next(iter(str(error).splitlines()), "")
+    words = re.sub(r"[@%']?\b[a-z]{0,4}\d+\w*'?|\d+|\([^()]*\)|\[[^\[\]]*\]", "_", first)
+    return f"{type(error).__name__}: {words[:70]}"
+
+
+def _runs(module: Any, world: Mapping[str, np.ndarray]) -> list[Any] | None:
+    """What the module gives; None where that is undefined or hangs on rounding."""
+    try:
+        runs = call(module, world)
+    except Undefined:
+        return None
+    return runs if stable(runs) else None
+
+
+def _legal(
+    exe: Any, module: Any, world: Mapping[str, np.ndarray], at_start: bool, sure: bool
+) -> None:
+    runs = _runs(module, world)
+    pages = Guarded()
+    try:
+        placed = {n: pages.array(a, at_start) for n, a in world.items()}
+        try:
+            found = _call(exe, placed, refuse=runs is None)
+        except _Found as error:
+            # The dims of a variation may be illegal where NumPy broadcasts.
+            if sure or not error.finding.kind.startswith("refused"):
+                raise
+            raise _Found(f"perhaps {error.finding.kind}", error.finding.detail) from error
+        for name, array in placed.items():
+            if array.tobytes() != world[name].tobytes():
+                raise _Found("wrote to an input", f"input {name} was changed")
+        if runs is None or found is None:
+            return
+        told = difference(_arrays(found), runs)
+        if told is not None:
+            raise _Found("wrong result", f"{told}; inputs {shapes(world)}")
+        outs = pages.like(_arrays(found), not at_start)
+        _call(exe, placed, refuse=False, out=outs)
+        if not same_bits(found, outs):
+            raise _Found("drift", f"a second call gives other bits; inputs {shapes(world)}")
+    finally:
+        pages.release()
+
+
+def _call(exe: Any, inputs: Mapping[str, np.ndarray], refuse: bool, **more: Any) -> Any:
+    try:
+        return exe(**inputs, **more)
+    except (DiscError, MemoryError) as error:
+        if refuse:
+            return None
+        raise _Found(f"refused a call {shortened(error)}", str(error)) from error
+    except Exception as error:
+        raise _Found(f"call raised {place(error)}", str(error)[:500]) from error
+
+
+def _odd(
+    exe: Any, module: Any, world: Mapping[str, np.ndarray], constraints: Sequence[str]
+) -> None:
+    """A call that may be illegal: refused, or what NumPy says."""
+    runs, why = None, ""
+    try:
+        runs = call(module, world)
+    except Undefined as error:
+        why = str(error)
+    pages = Guarded()
+    try:
+        found = _call(exe, {n: pages.array(a) for n, a in world.items()}, refuse=True)
+    finally:
+        pages.release()
+    if found is None:
+        return
+    static = unfit(module, world)
+    if static:
+        raise _Found("accepted another dim", f"{static}; inputs {shapes(world)}")
+    broken = [c for c in constraints if not holds(c, world)]
+    if broken:
+        raise _Found("accepted against a constraint", f"{broken[0]}; inputs {shapes(world)}")
+    if runs is None:
+        if "broadcast" in why or "mismatch" in why or "must match" in why:
+            raise _Found("accepted an illegal call", f"{why}; inputs {shapes(world)}")
+        return
+    if stable(runs):
+        told = difference(_arrays(found), runs)
+        if told is not None:
+            raise _Found("wrong result of another shape", f"{told}; inputs {shapes(world)}")
+
+
+def unfit(module: Any, world: Mapping[str, np.ndarray]) -> str:
+    """The input that has not the dims of its type; empty if all have."""
+    for param in module["main"].params:
+        wanted = param.type_annotation.shape
+        for axis, (dim, size) in enumerate(zip(wanted, world[param.name_hint].shape, strict=True)):
+            if isinstance(dim, int) and dim != size:
+                return f"axis {axis} of {param.name_hint} is {dim}, given {size}"
+    return ""
+
+
+def holds(constraint: str, world: Mapping[str, np.ndarray]) -> bool:
+    """Whether a constraint holds of the shapes of inputs."""
+    size = lambda m: str(world[m[1]].shape[int(m[2])])  # noqa: E731
+    return bool(eval(re.sub(r"([a-z]\w*)\.(\d+)", size, constraint)))
+
+
+def odd_worlds(case: Case, module: Any) -> list[dict[str, np.ndarray]]:
+    """Worlds in which one dim of one input is another."""
+    rng = random.Random(case.seed)
+    if not case.worlds:
+        return []
+    found = []
+    axes = [(n, k) for n, a in case.worlds[0].items() for k in range(a.ndim)]
+    for name, axis in rng.sample(axes, min(ODD_CALLS, len(axes))):
+        world = dict(rng.choice(case.worlds))
+        size = world[name].shape[axis]
+        if not size:
+            continue
+        other = rng.choice([s for s in (1, size + 1, max(size - 1, 1), 2 * size) if s != size])
+        index = np.arange(other) % size
+        found.append({**world, name: np.take(world[name], index, axis)})
+    return found
+
+
+def shapes(world: Mapping[str, np.ndarray]) -> str:
+    """Names and shapes of inputs."""
+    return ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in world.items())
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether two results are equal bit for bit."""
+    if isinstance(a, tuple | list):
+        return all(map(same_bits, a, b))
+    one, other = _arrays(a), _arrays(b)
+    return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+
+
+def _arrays(out: Any) -> Any:
+    """Results as NumPy arrays, also of a program without inputs."""
+    if isinstance(out, tuple | list):
+        return tuple(map(_arrays, out))
+    return out if isinstance(out, np.ndarray) else np.from_dlpack(out)
+
+
+def text_of(case: Case) -> str:
+    """The module as Relay's text."""
+    return relay.astext(case.module)

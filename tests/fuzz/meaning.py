@@ -1,0 +1,179 @@
+"""What a module means in NumPy, and how far rounding may move it.
+
+A program may round otherwise than NumPy does. So every operator is computed several times: as it
+is, and with its results moved a little, as rounding would move them. The distance between the runs
+says how far a float may be off; where an integer, a truth value or a shape differs between them,
+the answer hangs on rounding, and nothing can be said.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tests.build.interpreter import Machine
+from tvm_disc import relay
+
+RUNS = 3  # the first as NumPy computes it
+REL = 1e-4  # of the largest element, beside the distance between the runs
+LARGEST_FLOAT, LARGEST_INT, MOST_ELEMENTS, STEPS = 1e6, 1 << 24, 20_000, 4000
+
+# Not uint64: random states fill all of its bits.
+WIDE = tuple(map(np.dtype, ("int32", "uint32", "int64")))
+
+Env: TypeAlias = Mapping[int, Any]
+
+
+class Undefined(Exception):
+    """NumPy gives no answer, or none that can be compared."""
+
+
+class Missing(Undefined):
+    """An operand is undefined."""
+
+
+MISSING = object()
+
+
+class _Run(Machine):
+    """One evaluation; ``number`` 0 moves nothing."""
+
+    def __init__(self, mod: Any, number: int, seed: int) -> None:
+        super().__init__(mod)
+        self.number, self.steps = number, 0
+        self.rng = np.random.default_rng((number, seed))
+
+    def node(self, e: Any, env: Any, memo: Any) -> Any:
+        found = super().node(e, env, memo)
+        if found is MISSING:
+            raise Missing
+        return found
+
+    def apply(self, e: Any, args: list[Any], env: Any, memo: Any) -> Any:
+        self.steps += 1
+        if self.steps > STEPS:
+            raise Undefined("the module takes too many steps")
+        made = super().apply(e, args, env, memo)
+        if not isinstance(e.op, relay.Op):
+            return made
+        flat = made if isinstance(made, tuple) else (made,)
+        for array in flat:
+            sane(array)
+        if not self.number:
+            return made
+        scale = max((_size(a) for a in _leaves(args)), default=0.0)
+        moved = tuple(self.moved(a, scale) for a in flat)
+        return moved if isinstance(made, tuple) else moved[0]
+
+    def moved(self, array: np.ndarray, scale: float) -> np.ndarray:
+        """Floats as rounding might have left them; numbers of few bits are exact."""
+        if array.dtype.kind != "f" or _short(array):
+            return array
+        step = max(3e-6, 2 * float(np.finfo(array.dtype).eps))
+        room = np.abs(array) + 0.05 * max(scale, _size(array))
+        noise = self.rng.uniform(-1, 1, array.shape) * step * room
+        return np.asarray(array + noise).astype(array.dtype)
+
+
+def evaluate(expr: Any, env: Env, mod: Any = None, number: int = 0, seed: int = 0) -> Any:
+    """The value of an expression where ``env`` has those of some of its nodes, by ``id``.
+
+    raises: Undefined.
+    """
+    with warnings.catch_warnings(), np.errstate(all="ignore", invalid="warn", divide="warn"):
+        warnings.simplefilter("error")
+        try:
+            return _Run(mod, number, seed).eval(expr, dict(env))
+        except Undefined:
+            raise
+        except (ArithmeticError, ValueError, LookupError, Warning, MemoryError) as error:
+            raise Undefined(f"{type(error).__name__}: {error}") from error
+
+
+def call(mod: Any, inputs: Mapping[str, np.ndarray], seed: int = 0) -> list[Any]:
+    """The results of ``main`` in every run. raises: Undefined."""
+    main = mod["main"]
+    env = {id(p): inputs[p.name_hint] for p in main.params}
+    return [evaluate(main.body, env, mod, number, seed) for number in range(RUNS)]
+
+
+def sane(array: np.ndarray) -> None:
+    """raises: Undefined where sizes or numbers grow beyond what is worth comparing."""
+    if array.size > MOST_ELEMENTS:
+        raise Undefined("large array")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise Undefined("not finite")
+    if array.dtype.kind == "f" and _size(array) > LARGEST_FLOAT:
+        raise Undefined("large numbers")
+    if array.dtype in WIDE and _size(array) > LARGEST_INT:
+        raise Undefined("large numbers")
+
+
+def stable(runs: list[Any]) -> bool:
+    """Whether the runs agree but for small distances of floats."""
+    first, *others = ([np.asarray(a) for a in _leaves([r])] for r in runs)
+    for other in others:
+        for a, b in zip(first, other, strict=True):
+            if a.shape != b.shape or a.dtype != b.dtype:
+                return False
+            if a.dtype.kind == "f":
+                near = np.abs(a.astype("float64") - b.astype("float64"))
+                if near.size and near.max() > 0.01 * max(1.0, _size(a)):
+                    return False
+            elif not np.array_equal(a, b):
+                return False
+    return True
+
+
+def difference(found: Any, runs: list[Any]) -> str | None:
+    """How a result differs from what it may be; None if it does not."""
+    results = [_leaves([r]) for r in runs]
+    mine = _leaves([found])
+    if len(mine) != len(results[0]):
+        return f"{len(mine)} results, expected {len(results[0])}"
+    for k, (a, *wanted) in enumerate(zip(mine, *results, strict=True)):
+        told = _different(np.asarray(a), [np.asarray(w) for w in wanted])
+        if told is not None:
+            return f"result {k}: {told}"
+    return None
+
+
+def _different(a: np.ndarray, wanted: list[np.ndarray]) -> str | None:
+    b = wanted[0]
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{a.dtype}{a.shape}, expected {b.dtype}{b.shape}"
+    if b.dtype.kind != "f":
+        if np.array_equal(a, b):
+            return None
+        at = tuple(int(i) for i in np.argwhere(a != b)[0])
+        return f"{a[at]} at {at}, expected {b[at]}; {np.sum(a != b)} of {a.size} differ"
+    exact = [w.astype("float64") for w in wanted]
+    spread = np.max([np.abs(w - exact[0]) for w in exact], axis=0)
+    rel = max(REL, 20 * float(np.finfo(b.dtype).eps))
+    room = 8 * spread + rel * max(1.0, _size(b))
+    far = ~(np.abs(a.astype("float64") - exact[0]) <= room)  # also where it is not a number
+    if not far.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(far)[0])
+    return f"{a[at]} at {at}, expected {b[at]} +- {room[at]:.2g}; {far.sum()} of {a.size} differ"
+
+
+def _leaves(values: Any) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        found += _leaves(value) if isinstance(value, tuple | list) else [value]
+    return [v for v in found if not callable(v)]
+
+
+def _size(array: Any) -> float:
+    array = np.asarray(array)
+    return float(np.max(np.abs(array.astype("float64")), initial=0.0))
+
+
+def _short(array: np.ndarray) -> bool:
+    """Whether all numbers have few bits, as sums and products of inputs have."""
+    scaled = array.astype("float64") * 4096
+    return bool((scaled == np.round(scaled)).all() and _size(array) < 2048)

@@ -1,0 +1,293 @@
+"""Mendings taken out: a campaign must find each of them again.
+
+A mutant is a copy of the package with a few lines as they were before a class of defects was
+mended. The campaign in it makes modules of the operators of that class (and of some to combine
+them with), until it finds something.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fuzz.children import Limits
+
+ROOT = Path(__file__).resolve().parents[2]
+AROUND = ("add", "concatenate", "reshape", "exp", "argmax", "transpose", "strided_slice")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """``edits`` are (file of the package, text, what it was); ``ops`` operators of the class."""
+
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+    ops: tuple[str, ...]
+
+    def write(self, folder: Path) -> None:
+        """The package and what the campaign needs of the tests, mutated."""
+        shutil.copytree(ROOT / "tvm_disc", folder / "tvm_disc")
+        shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("data"))
+        for name, text, was in self.edits:
+            path = folder / "tvm_disc" / name
+            path.write_text(replaced(path.read_text(encoding="utf-8"), text, was), encoding="utf-8")
+
+
+def replaced(source: str, text: str, was: str) -> str:
+    """``source`` with a text that it has once as it was."""
+    assert source.count(text) == 1, f"{source.count(text)} places for {text!r}"
+    return source.replace(text, was)
+
+
+PICKS = ("take", "gather", "gather_nd", "adv_index", "argmax")
+MUTANTS = (
+    Mutant(
+        "an empty axis is read",
+        (
+            (
+                "relay/importer/context.py",
+                "        if any(self.literal(d) == 0 for d in wanted):\n            return\n",
+                "        return\n",
+            ),
+        ),
+        PICKS,
+    ),
+    Mutant(
+        "a position modulo an empty axis traps",
+        (
+            (
+                "relay/importer/context.py",
+                "        if any(self.literal(d) == 0 for d in wanted):\n            return\n",
+                "        return\n",
+            ),
+            (
+                "schedules/elements.py",
+                "return division.floor_mod(position, extent)",
+                "return tirx.floormod(position, extent)",
+            ),
+        ),
+        ("take",),
+    ),
+    Mutant(
+        "positions are taken as they are",
+        (
+            (
+                "schedules/elements.py",
+                "    return tirx.max(tirx.min(position, last), zero)\n",
+                "    return position\n",
+            ),
+        ),
+        PICKS,
+    ),
+    Mutant(
+        "negative positions of mode fast are not counted from the end",
+        (
+            (
+                "schedules/elements.py",
+                '    if mode != "clip":\n        position',
+                '    if mode == "fast":\n        return position\n'
+                '    if mode != "clip":\n        position',
+            ),
+        ),
+        ("take",),
+    ),
+    Mutant(
+        "integers divide as TVM writes it",
+        (
+            ("schedules/scalars.py", "division.floor_mod", "tirx.floormod"),
+            ("schedules/scalars.py", "division.floor_divide", "tirx.floordiv"),
+        ),
+        ("floor_mod", "floor_divide"),
+    ),
+    Mutant(
+        "a sort counts its runs by floor division",
+        (("schedules/sorting.py", "runs = tirx.truncdiv(", "runs = tirx.floordiv("),),
+        ("sort", "argsort", "topk"),
+    ),
+    Mutant(
+        "sizes read from data may overflow",
+        (
+            (
+                "relay/importer/context.py",
+                "        if not self._read or not dims:\n            return\n",
+                "        return\n",
+            ),
+        ),
+        ("dyn.full", "dyn.zeros", "dyn.tile", "dyn.nn.pad"),
+    ),
+    Mutant(
+        "a panel narrower than a line is fetched ahead",
+        (
+            (
+                "schedules/conv_gemm.py",
+                "if lines and channels <= outs",
+                "if channels <= outs",
+            ),
+        ),
+        ("nn.conv2d", "nn.relu", "nn.conv1d"),
+    ),
+    Mutant(
+        "a result is computed into a tensor whose dims are not bound",
+        (
+            (
+                "codegen/lower_objects.py",
+                "        return symbols_of(value) <= bound\n",
+                "        return True\n",
+            ),
+        ),
+        ("dyn.reshape", "reshape", "exp", "unique"),
+    ),
+    Mutant(
+        "a product of nothing is planned",
+        (
+            ("schedules/select.py", 'return (("empty", plan_empty), *policy)', "return policy"),
+            (
+                "schedules/select.py",
+                '    if group.kind in ("dot", "conv") and any(',
+                "    if False and any(",
+            ),
+        ),
+        ("nn.dense", "nn.matmul", "nn.batch_matmul"),
+    ),
+    Mutant(
+        "a reshape takes a dim of 0 for a code",
+        (
+            (
+                "relay/importer/context.py",
+                '    op = tvm.ir.Op.get("relax.reshape")\n'
+                "    return tvm.ir.Call(op, [x, relax.ShapeExpr(list(dims))])\n",
+                "    return R.reshape(x, relax.ShapeExpr(list(dims)))\n",
+            ),
+        ),
+        ("reshape", "expand_dims", "squeeze", "nn.batch_flatten"),
+    ),
+    Mutant(
+        "shape arithmetic divides by zero in Python",
+        (
+            ("relay/importer/values.py", "lambda a, b: a // b if b else 0", "lambda a, b: a // b"),
+            ("relay/importer/values.py", "lambda a, b: a % b if b else 0", "lambda a, b: a % b"),
+        ),
+        ("floor_divide", "floor_mod", "shape_of", "take"),
+    ),
+    Mutant(
+        "float64 asks LLVM for an intrinsic that it has not",
+        (
+            (
+                "schedules/vecmath.py",
+                '_apply("asin", x, _t.asin, libm("asin"))',
+                '_apply("asin", x, _t.asin, tirx.asin)',
+            ),
+            (
+                "schedules/vecmath.py",
+                '_apply("sinh", x, _e.sinh, libm("sinh"))',
+                '_apply("sinh", x, _e.sinh, tirx.sinh)',
+            ),
+            (
+                "schedules/vecmath.py",
+                '_apply("erf", x, _e.erf, libm("erf"))',
+                '_apply("erf", x, _e.erf, tirx.erf)',
+            ),
+        ),
+        ("asin", "sinh", "erf"),
+    ),
+    Mutant(
+        "a slice by length wraps its begin twice",
+        (
+            (
+                "relay/importer/lower_slice.py",
+                "    low, high = (_clamped(ctx, p, i64(0), dim) for p in (first, last))\n",
+                "    first = tirx.Select(first < 0, first + dim, first)\n"
+                "    low, high = (_clamped(ctx, p, i64(0), dim) for p in (first, last))\n",
+            ),
+        ),
+        ("dyn.strided_slice", "strided_slice"),
+    ),
+    Mutant(
+        "a vector is multiplied as a matrix",
+        (
+            (
+                "relay/importer/lower_nn.py",
+                "        if x.rank < 2:\n",
+                "        if False:\n",
+            ),
+        ),
+        ("nn.dense", "nn.matmul"),
+    ),
+    Mutant(
+        "bits are shifted by as many as there are",
+        (("schedules/scalars.py", '"left_shift": _left_shift', '"left_shift": tirx.shift_left'),),
+        ("left_shift", "right_shift"),
+    ),
+    Mutant(
+        "truth values are added as numbers",
+        (
+            (
+                "schedules/scalars.py",
+                '"add": _either(tirx.Or, lambda a, b: a + b)',
+                '"add": lambda a, b: a + b',
+            ),
+        ),
+        ("add", "logical_and", "less"),
+    ),
+    Mutant(
+        "a choice between two known sizes is an int32",
+        (
+            (
+                "schedules/emit.py",
+                "    if element_dtype(value) != INDEX:\n",
+                "    if False:\n",
+            ),
+            (
+                "schedules/gemm_spec.py",
+                "    return tirx.Select(condition, i64(x), i64(y))\n",
+                "    return tirx.Select(condition, x, y)\n",
+            ),
+        ),
+        ("nn.dense", "nn.matmul", "nn.batch_matmul"),
+    ),
+)
+
+
+def trial(mutant: Mutant, seed: int, modules: int, limits: Limits) -> dict[str, object]:
+    """What a campaign in a mutant finds first, and after how many modules."""
+    with tempfile.TemporaryDirectory() as folder:
+        mutant.write(Path(folder))
+        command = [sys.executable, "-m", "tests.fuzz", "--first", "--modules", str(modules)]
+        command += ["--seed", str(seed), "--limit", str(limits.cpu_s), "--ops"]
+        command += dict.fromkeys([*mutant.ops, *AROUND])
+        env = {**os.environ, "PYTHONPATH": folder}
+        done = subprocess.run(
+            command, cwd=folder, env=env, capture_output=True, text=True, check=False
+        )
+    lines = done.stdout.strip().splitlines()
+    try:
+        told = json.loads(lines[-1])
+    except (IndexError, ValueError):
+        told = {"modules": 0, "kind": f"the campaign failed: {done.stderr[-300:]}"}
+    assert isinstance(told, dict)
+    return told
+
+
+def main(names: Sequence[str], seed: int, modules: int, limits: Limits) -> int:
+    """Try mutants, all of them without names; 1 if one is not found."""
+    missed = 0
+    for mutant in MUTANTS:
+        if names and not any(n in mutant.name for n in names):
+            continue
+        begin = time.monotonic()
+        told = trial(mutant, seed, modules, limits)
+        missed += told["kind"] is None
+        found = told["kind"] or "NOT FOUND"
+        seconds = time.monotonic() - begin
+        print(
+            f"{mutant.name}: {found} after {told['modules']} modules, {seconds:.0f} s", flush=True
+        )
+    return int(missed > 0)

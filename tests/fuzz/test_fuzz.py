@@ -1,0 +1,203 @@
+"""A short campaign, the kept cases, and whether campaigns see, tell and shrink what is wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tests.fuzz import campaign, judge, mutants, rows
+from tests.fuzz.case import Case, kept
+from tests.fuzz.children import Limits, run
+from tests.fuzz.maker import Maker
+from tests.fuzz.meaning import difference, stable
+from tests.fuzz.shrink import smallest
+from tests.fuzz.warm import warm
+from tvm_disc import relay
+from tvm_disc.relay.ops.table import OPS
+
+CORPUS = Path(__file__).with_name("corpus")
+MODULES = 16
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> None:
+    warm()
+
+
+def test_modules_agree_with_numpy() -> None:
+    told: list[str] = []
+    report = campaign.collect(range(MODULES), tell=told.append, attempts=0)
+    assert report.findings == [], "\n".join(told)
+    assert report.modules == MODULES and report.calls == 6 * MODULES
+
+
+@pytest.mark.parametrize("name", kept(CORPUS))
+def test_what_was_found_is_found_no_more(name: str) -> None:
+    finding = campaign.judged(kept(CORPUS)[name])
+    assert finding is None or not finding.counts, str(finding)
+
+
+def test_every_operator_with_samples_takes_part() -> None:
+    used: set[str] = set()
+    for row in rows.ROWS:
+        for seed in range(40):
+            maker = Maker(seed, [row])
+            if maker.row_step() is not None:
+                used.add(row.name)
+                break
+    assert sorted({r.name for r in rows.ROWS} - used) == []
+
+
+def test_what_takes_no_part_is_compiled_by_other_tests_alone() -> None:
+    """Operators without samples or a reference: a row that has them is covered from then on."""
+    lowered = {r.name for r in OPS.values() if r.lower is not None or r.value is not None}
+    left = lowered - {r.name for r in rows.ROWS}
+    assert sorted(left) == []
+
+
+def test_a_module_is_made_again_from_its_seed() -> None:
+    first, second = Maker(5).make(), Maker(5).make()
+    assert first.to_json() == second.to_json() != Maker(6).make().to_json()
+
+
+def test_a_kept_case_is_the_case() -> None:
+    case = Maker(9).make()
+    assert Case.from_json(case.to_json()).to_json() == case.to_json()
+
+
+# -- what a campaign must see
+
+
+def simple(body: Callable[[Any], Any], *shapes: tuple[int, ...]) -> Case:
+    """A function of one matrix of unknown dims."""
+    x = relay.var("x", shape=(relay.Any(), relay.Any()))
+    text = relay.astext(relay.IRModule.from_expr(relay.Function([x], body(x))))
+    numbers = np.random.default_rng(0)
+    worlds = [{"x": numbers.integers(-8, 9, s).astype("float32") / 4} for s in shapes]
+    return Case(text, worlds, sure=True)
+
+
+class Program:
+    """What ``build`` gives here: a function of NumPy in the place of a program."""
+
+    def __init__(self, work: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.work = work
+
+    def __call__(self, x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        made = self.work(x)
+        if out is None:
+            return made
+        out[...] = made
+        return out
+
+
+def beyond(x: np.ndarray) -> np.ndarray:
+    """Twice ``x``, and one element more is read."""
+    more = np.lib.stride_tricks.as_strided(x.reshape(-1), (x.size + 1,), (x.itemsize,))
+    return np.asarray((more + more)[: x.size].reshape(x.shape))
+
+
+def raising(x: np.ndarray) -> np.ndarray:
+    raise KeyError("foreign")
+
+
+def written(x: np.ndarray) -> np.ndarray:
+    made = x + x
+    x[...] = 0
+    return made
+
+
+def refusing(x: np.ndarray) -> np.ndarray:
+    raise tvm_disc.errors.GuardFailed("expected n == 3, found 2")
+
+
+DEFECTS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+    "wrong": (lambda x: x + x + np.float32(0.1), "wrong result"),
+    "shape": (lambda x: (x + x)[:1], "wrong result"),
+    "type": (lambda x: (x + x).astype("float64"), "wrong result"),
+    "foreign": (raising, "call raised KeyError in test_fuzz.raising"),
+    "read": (beyond, "SIGSEGV in call"),
+    "write": (written, "wrote to an input"),
+    "drift": (lambda x: x + x + np.float32(time.perf_counter() % 1e-6), "drift"),
+    "refusal": (refusing, "refused a call GuardFailed: expected n == _, found _"),
+    "abort": (lambda x: os.abort(), "SIGABRT in call"),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_defects_of_a_program_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, kind = DEFECTS[name]
+    monkeypatch.setattr(judge.tvm_disc, "build", lambda *_, **__: Program(work))
+    case = simple(lambda x: relay.add(x, x), (2, 3), (1, 1))
+    assert campaign.judged(replace(case, seed=1)).kind == kind
+
+
+def test_a_right_program_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge.tvm_disc, "build", lambda *_, **__: Program(lambda x: x + x))
+    assert campaign.judged(simple(lambda x: relay.add(x, x), (2, 3), (1, 1), (0, 4))) is None
+
+
+def test_a_hang_is_seen_by_its_processor_time() -> None:
+    def spin(tell: Callable[[str], None]) -> None:
+        tell("call 3")
+        while True:
+            pass
+
+    assert run(spin, Limits(cpu_s=0.5)).end == "no end in call"
+
+
+def test_a_deadlock_is_seen_by_the_clock() -> None:
+    def sleep(tell: Callable[[str], None]) -> None:
+        tell("build")
+        signal.pause()
+
+    assert run(sleep, Limits(wall_s=0.5)).end == "no end in build"
+
+
+def test_refusals_of_variations_do_not_count() -> None:
+    text = (
+        '#[version = "0.0.5"]\ndef @main(%x: Tensor[(?, 3), float32]) { take(%x, 0, mode="foo") }'
+    )
+    world = {"x": np.zeros((2, 3), "float32")}
+    finding = campaign.judged(Case(text, [world]))
+    assert finding is not None and not finding.counts
+    assert campaign.judged(Case(text, [world], sure=True)).counts
+
+
+def test_rounding_is_no_difference_and_numbers_that_hang_on_it_are_not_compared() -> None:
+    runs = [np.float32([1.0, 2.0]), np.float32([1.0, 2.001]), np.float32([1.0, 1.999])]
+    assert difference(np.float32([1.0, 2.004]), runs) is None
+    assert difference(np.float32([1.1, 2.0]), runs) is not None
+    assert stable(runs) and not stable([np.int32(1), np.int32(2), np.int32(1)])
+
+
+def test_a_case_is_made_small() -> None:
+    """What fails is one operator of many, in one world of several."""
+    case = simple(
+        lambda x: relay.Tuple([relay.tanh(x), relay.nn.relu(relay.erf(relay.exp(x)))]),
+        (2, 3), (5, 4), (1, 7),
+    )  # fmt: skip
+
+    def fails(candidate: Case) -> bool:
+        return "erf(" in candidate.text and any(5 in a.shape for a in candidate.worlds[0].values())
+
+    small = smallest(replace(case, worlds=case.worlds[1:] + case.worlds[:1]), fails)
+    assert small.text.count("(%") == 2 and "erf(%" in small.text
+    assert [list(a.shape) for a in small.worlds[0].values()] == [[5, 1]]
+
+
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=[m.name for m in mutants.MUTANTS])
+def test_mutants_can_be_made(mutant: mutants.Mutant) -> None:
+    for name, text, was in mutant.edits:
+        source = (mutants.ROOT / "tvm_disc" / name).read_text(encoding="utf-8")
+        compile(mutants.replaced(source, text, was), name, "exec")
+    assert set(mutant.ops) <= {r.name for r in rows.ROWS}
