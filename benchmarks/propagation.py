@@ -22,10 +22,13 @@ from benchmarks.encoder import encoder
 from tvm_disc import relay
 from tvm_disc.compile import import_versions, kernel_calls
 from tvm_disc.graph.nodes import free_symbols, is_tensor
-from tvm_disc.relay_passes import PropagateShapeConstraints
-from tvm_disc.relay_passes.decompose import DecomposeComposite
-from tvm_disc.relay_passes.fuse import FuseDISC
-from tvm_disc.relay_passes.simplify import Simplify
+from tvm_disc.relay_passes import (
+    DecomposeComposite,
+    FuseDISC,
+    MergeProducts,
+    PropagateShapeConstraints,
+    Simplify,
+)
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "relax"
 RELAY = DATA.parent / "relay" / "models"
@@ -96,8 +99,8 @@ def row(name: str, mod: Any, repeat: int) -> str:
 
 def version_row(name: str, version: Any) -> str:
     """One line about a version of a Relay model: what is left to know and to check."""
-    mod = DecomposeComposite()(version.mod)
-    calls = kernel_calls(FuseDISC(version.solver, True)(Simplify(version.solver)(mod)))
+    passes = [DecomposeComposite(), Simplify(), MergeProducts(), FuseDISC()]
+    calls = kernel_calls(tvm.transform.Sequential(passes)(version.mod))
     cells = (
         name,
         ", ".join(symbols(version.mod)),

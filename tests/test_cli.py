@@ -72,7 +72,7 @@ def test_build_prints_timings_and_dumps(model: str, tmp_path: Path, capsys: Capt
     out = capsys.readouterr().out
     assert "total" in out and " ms " in out and "100.0 %" in out
     names = sorted(p.name for p in dumps.glob("[0-9][0-9]_*"))
-    assert names and names[0] == "00_imported.relax.py"
+    assert names and names[0] == "00_propagate.relax.py"
     assert "R.function" in (dumps / names[0]).read_text()
 
 

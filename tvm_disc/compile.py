@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,17 +43,21 @@ from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.files import as_module, is_file_name, load_file
 from tvm_disc.relay.importer.inputs import check_params
-from tvm_disc.relay.importer.module import Imported, import_module
+from tvm_disc.relay.importer.module import Imported
 from tvm_disc.relay.json.reader import load_json
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.object_ops import uses_boxes
-from tvm_disc.relay.ops.coverage import require_operators
 from tvm_disc.relay.text.parser import parse
-from tvm_disc.relay_passes.bfloat16 import WidenBFloat16
-from tvm_disc.relay_passes.decompose import DecomposeComposite
-from tvm_disc.relay_passes.fuse import FuseDISC
-from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
-from tvm_disc.relay_passes.simplify import Simplify
+from tvm_disc.relay_passes import (
+    DecomposeComposite,
+    FuseDISC,
+    HoistProducts,
+    MergeProducts,
+    PropagateShapeConstraints,
+    Simplify,
+    WidenBFloat16,
+)
+from tvm_disc.relay_passes.hooks import Hooks, read_hooks, run_hook
 from tvm_disc.runtime.code import Code, number_of
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.dispatch.records import Context, cpu_name, read_records
@@ -69,8 +73,54 @@ from tvm_disc.target.processor import processor_of
 Source: TypeAlias = Any
 VERSION = "0.1.0"
 
+
+@dataclass(frozen=True)
+class Told:
+    """What the passes over the graph are told from outside of the module."""
+
+    params: Mapping[str, Any]
+    constraints: Sequence[str]
+    options: Options
+    premises: Sequence[str] = ()
+
+    def propagate(self) -> Any:
+        """The first pass; guards are left for the host program."""
+        return PropagateShapeConstraints(
+            self.constraints, portable=False, premises=self.premises, params=self.params
+        )
+
+
+# Every pass over the graph, in order, and what stands between it and another place. The names are
+# for users: their own passes go before or after one, and dumps, timings and errors speak of them.
+PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
+    # First: all others ask for the shape of every value, and for facts about dims. It alone takes
+    # Relay, and runs once more for every special version.
+    ("propagate", lambda told: told.propagate()),
+    # Before composite operators come apart: of bfloat16 they are to round their result alone.
+    ("bfloat16", lambda told: WidenBFloat16()),
+    # Before simplification and fusion, which know core operators only.
+    ("decompose", lambda told: DecomposeComposite()),
+    # Before merging: operands that are computed twice become one value.
+    ("simplify", lambda told: Simplify()),
+    # Before hoisting: the gates of a recurrent cell leave their loop as one product.
+    ("merge", lambda told: MergeProducts()),
+    ("hoist", lambda told: HoistProducts()),
+    # Products that left several loops over the same rows share them now.
+    ("merge-hoisted", lambda told: MergeProducts()),
+    # Last: no buffer exists before it, and groups are closed functions after it.
+    ("fuse", lambda told: FuseDISC(enabled=told.options.fuse)),
+)
+STAGES = tuple(name for name, _ in PASSES)
+
+
+def _raised(error: type[errors.DiscError]) -> Iterator[type[errors.DiscError]]:
+    yield error
+    for more in error.__subclasses__():
+        yield from _raised(more)
+
+
 # An error raised inside a pass crosses TVM's boundary and must come back as what it was.
-for _error in (errors.DiscError, *errors.DiscError.__subclasses__(), errors.WrongProcessor):
+for _error in _raised(errors.DiscError):
     tvm_ffi.register_error(_error)
 
 # How often a model was compiled in this process; one program serves every shape.
@@ -84,6 +134,7 @@ def build(
     target: Any = None,
     constraints: Sequence[str] = (),
     options: Options | None = None,
+    passes: Mapping[str, Any] | None = None,
 ) -> Executable:
     """Compile a program of unknown shape into one native program.
 
@@ -95,8 +146,12 @@ def build(
             for all of them, which runs the best that the processor has where it is loaded.
         constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
         options: see :class:`Options`.
+        passes: passes of your own, by their places: ``{"after simplify": mine}``. A place is
+            ``before`` or ``after`` and one of ``STAGES``; a pass, or a list of them, takes a
+            module and gives one. Each runs once for every version of the program.
 
     Raises:
+        BadInput: an argument that is none; the message lists what is accepted.
         ParseError, TypeMismatch, ShapeConflict, Unsupported: with the place in the source.
         BuildTimeout: it took longer than ``options.time_limit``.
     """
@@ -124,7 +179,7 @@ def _build(
     trace = Trace(options.debug, options.dump_dir)
     targets = resolve_targets(target)
     number = number_of([level_of(t) for t in targets], options.level)
-    graph = fused_graph(source, params, constraints, options, trace)
+    graph = fused_graph(source, params, constraints, options, trace, passes)
     fronts = [with_kernels(graph, t, options, trace) for t in targets]
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
@@ -189,30 +244,32 @@ def fused_graph(
     constraints: Sequence[str],
     options: Options,
     trace: Trace,
+    passes: Mapping[str, Any] | None = None,
 ) -> Fused:
-    """The passes over the graph."""
-    params, constraints = check_params(params or {}), check_constraints(constraints)
+    """``PASSES`` over the graph, for each version of the program."""
+    told = Told(check_params(params or {}), check_constraints(constraints), options)
+    hooks = read_hooks({} if passes is None else passes, STAGES)
     with trace.stage("read"):
         module = read(source)
-    with trace.stage("import"):
-        versions = import_versions(module, params, constraints, options.versions)
+    (first, _), *others = PASSES
+    module = _hooked(trace, f"before {first}", hooks, module)
+    with trace.stage(first):
+        versions = _versions(module, told)
         for version in versions:
-            _report(trace, "imported", version.mod, options)
+            _report(trace, first, version.mod, options)
             trace.say(FACTS, version.solver.describe)
     fused, refused = [], []
     for version in versions:
-        # Composite operators go first: simplification and fusion know core operators only. Before
-        # them bfloat16, of which they are to round their result alone.
-        with trace.stage("canonicalize"):
-            mod = DecomposeComposite()(WidenBFloat16()(version.mod))
-            mod = Simplify(version.solver)(mod)
-            _report(trace, "canonical", mod, options)
-        # Fusion comes before any buffer exists, and after all shape facts are known.
-        with trace.stage("fuse"):
-            fuse = FuseDISC(version.solver, options.fuse)
-            fused.append(replace(version, mod=fuse(mod)))
-            refused.append(fuse.refused)
-            _report(trace, "fused", fused[-1].mod, options)
+        mod = _hooked(trace, f"after {first}", hooks, version.mod)
+        for name, make in others:
+            mod = _hooked(trace, f"before {name}", hooks, mod)
+            with trace.stage(name):
+                run = make(told)
+                mod = run(mod)
+                _report(trace, name, mod, options)
+            mod = _hooked(trace, f"after {name}", hooks, mod)
+        fused.append(replace(version, mod=mod))
+        refused.append(run.refused)
     # Kernels choose between equal and broadcast dims themselves: a version must save a kernel.
     if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
         fused, refused = fused[-1:], refused[-1:]
@@ -270,6 +327,15 @@ def context_of(target: Any, cpu: str | None = None) -> Context:
     """
     mcpu = str(target.attrs.get("mcpu", ""))
     return Context(f"{cpu or cpu_name()}; {mcpu}", VERSION, template_hash())
+
+
+def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:
+    """A module after the user's own passes of one place."""
+    for run in hooks.get(place, ()):
+        with trace.stage(place):
+            mod = run_hook(place, run, mod)
+            trace.show(f"{place.replace(' ', '_')}.relax.py", mod)
+    return mod
 
 
 def _report(trace: Trace, name: str, mod: Any, options: Options) -> None:
@@ -333,20 +399,18 @@ def import_versions(
     Where dims of inputs that need not agree would make it simpler if they did: the program for
     that case, then the one for every case.
     """
+    return _versions(module, Told(params or {}, constraints, Options(versions=several)))
 
+
+def _versions(module: Any, told: Told) -> list[Imported]:
     def read(premises: Sequence[str]) -> Imported:
-        if isinstance(module, IRModule):
-            return import_module(module, params, constraints, premises)
-        propagate: Any = PropagateShapeConstraints(constraints, portable=False, premises=premises)
-        return Imported(propagate(module), propagate.solver)
+        propagate = PASSES[0][1](replace(told, premises=premises))
+        mod = propagate.transform_module(module, None)
+        return Imported(mod, propagate.solver, external=propagate.external)
 
-    if isinstance(module, IRModule):
-        require_operators(module)
-    elif params:
-        module = relax.transform.BindParams("main", dict(params))(module)
     general = read(())
     # Boxed values hide the dims that a special version would be chosen by.
-    several = several and not uses_boxes(general.mod)
+    several = told.options.versions and not uses_boxes(general.mod)
     special = special_version(read, general) if several else None
     if special is None:
         return [general]
@@ -420,4 +484,4 @@ def compile_counter() -> Iterator[list[int]]:
     count[0] = compilations - before
 
 
-__all__ = ["build", "compile_counter", "prepare"]
+__all__ = ["PASSES", "STAGES", "build", "compile_counter", "prepare"]

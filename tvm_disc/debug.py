@@ -98,7 +98,7 @@ class StageTimer:
 
 
 class Dumper:
-    """Writes numbered, readable files: ``00_imported.relax.py``, ``01_canonical.relax.py`` ...
+    """Writes numbered, readable files: ``00_propagate.relax.py``, ``01_bfloat16.relax.py`` ...
 
     ``index.txt`` lists what was written.  A new dumper removes exactly the files that an earlier
     index in the directory lists, so that no stale stage is left among fresh ones.  A dumper

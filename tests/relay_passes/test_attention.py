@@ -13,16 +13,14 @@ from tvm import relax
 from tests.relay_passes.propagate_helpers import load
 from tvm_disc import relay
 from tvm_disc.compile import import_versions, read
-from tvm_disc.relay_passes.decompose import DecomposeComposite
-from tvm_disc.relay_passes.fuse import FuseDISC
-from tvm_disc.relay_passes.simplify import Simplify
+from tvm_disc.relay_passes import DecomposeComposite, FuseDISC, MergeProducts, Simplify
 
 
 def plan(source: Any, constraints: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
     """(kind of every kernel call in order, every refusal)."""
     imported = import_versions(read(source), None, constraints, several=False)[0]
-    fuse = FuseDISC(imported.solver)
-    mod = fuse(Simplify(imported.solver)(DecomposeComposite()(imported.mod)))
+    fuse = FuseDISC()
+    mod = fuse(MergeProducts()(Simplify()(DecomposeComposite()(imported.mod))))
     calls = [b.value.op for block in mod["main"].body.blocks for b in block.bindings if is_call(b)]
     return [str(mod[gv].attrs["disc.kind"]) for gv in calls], [str(r) for r in fuse.refused]
 
@@ -55,7 +53,7 @@ def test_causal_attention_of_gpt2_reads_the_split_in_place() -> None:
 
 def test_layers_share_one_kernel() -> None:
     imported = import_versions(read(load("bert")), None, (), several=False)[0]
-    mod = FuseDISC(imported.solver)(Simplify(imported.solver)(DecomposeComposite()(imported.mod)))
+    mod = FuseDISC()(MergeProducts()(Simplify()(DecomposeComposite()(imported.mod))))
     names = [b.value.op for block in mod["main"].body.blocks for b in block.bindings if is_call(b)]
     assert len({gv for gv in names if str(mod[gv].attrs["disc.kind"]) == "attention"}) == 1
 

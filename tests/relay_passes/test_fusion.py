@@ -15,7 +15,7 @@ from tvm import relax
 from tests.models import function, rows
 from tvm_disc import relay
 from tvm_disc.relay.importer.module import import_module
-from tvm_disc.relay_passes import DecomposeComposite, FuseDISC, Simplify
+from tvm_disc.relay_passes import DecomposeComposite, FuseDISC, MergeProducts, Simplify
 
 RNG = np.random.default_rng(0)
 Plan = tuple[Counter[str], list[str]]
@@ -33,7 +33,8 @@ def plan(module: Any, enabled: bool = True) -> Plan:
     """Kernel calls by kind, and the refusals."""
     imported = import_module(module)
     fuse = FuseDISC(imported.solver, enabled)
-    passes = [DecomposeComposite(), Simplify(imported.solver), fuse]
+    solver = imported.solver
+    passes = [DecomposeComposite(), Simplify(solver), MergeProducts(solver), fuse]
     mod = tvm.transform.Sequential(passes)(imported.mod)
     kinds: Counter[str] = Counter()
 

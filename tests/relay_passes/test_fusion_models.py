@@ -11,7 +11,7 @@ import tvm
 
 from tvm_disc import relay
 from tvm_disc.compile import import_versions, kernel_calls
-from tvm_disc.relay_passes import DecomposeComposite, FuseDISC, Simplify
+from tvm_disc.relay_passes import DecomposeComposite, FuseDISC, MergeProducts, Simplify
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 
@@ -38,8 +38,8 @@ def module(name: str) -> Any:
 def fused(name: str, fuse: bool) -> tuple[Any, tuple[str, ...]]:
     """The outlined module and the refusals; nothing is compiled."""
     version = import_versions(module(name), None, (), False)[0]
-    mod = Simplify(version.solver)(DecomposeComposite()(version.mod))
-    outline = FuseDISC(version.solver, fuse)
+    mod = MergeProducts()(Simplify()(DecomposeComposite()(version.mod)))
+    outline = FuseDISC(enabled=fuse)
     return outline(mod), tuple(str(r) for r in outline.refused)
 
 

@@ -121,7 +121,7 @@ def _bias() -> Any:
 @pytest.mark.parametrize(("name", "make", "left"), CASES, ids=[c[0] for c in CASES])
 def test_law(name: str, make: Any, left: dict[str, int]) -> None:
     module = make()
-    found = ops_after(module, relay_passes.Simplify)
+    found = ops_after(module, relay_passes.Simplify, relay_passes.MergeProducts)
     assert {k: found[k] for k in left} == left, found
 
 

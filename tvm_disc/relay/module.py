@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import tvm
+
 from tvm_disc.relay.text.printer import astext
 
 from ..errors import BadNode, Unsupported
 from .expr import Constructor, Expr, Function, GlobalVar
 from .types import GlobalTypeVar, TypeData
 from .visit import free_vars
+
+# The attribute of a ``tvm.IRModule`` that holds a Relay module.
+CARRIED = "relay.module"
 
 
 class IRModule:
@@ -38,6 +43,10 @@ class IRModule:
             self.add_type(data)
         for name, func in (functions or {}).items():
             self[name] = func
+
+    def __tvm_ffi_object__(self) -> Any:
+        """A ``tvm.IRModule`` that holds nothing but this module: TVM's pipelines take no other."""
+        return tvm.IRModule(attrs={CARRIED: _Carried(self)})
 
     @staticmethod
     def from_expr(expr: Expr) -> IRModule:
@@ -141,6 +150,19 @@ class IRModule:
 
     def __str__(self) -> str:
         return self.astext(show_meta_data=False)
+
+
+class _Carried:
+    """A module on its way through TVM; bare, TVM would ask it for its carrier again."""
+
+    def __init__(self, module: IRModule) -> None:
+        self.module = module
+
+
+def carried_by(mod: Any) -> IRModule | None:
+    """The Relay module that a ``tvm.IRModule`` holds on its way through a pipeline, if any."""
+    found = (mod.attrs or {}).get(CARRIED)
+    return found.module if isinstance(found, _Carried) else None
 
 
 def _name(key: str | GlobalVar) -> str:

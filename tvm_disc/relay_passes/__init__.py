@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from tvm_disc.relay_passes.bfloat16 import WidenBFloat16
 from tvm_disc.relay_passes.decompose import DecomposeComposite
+from tvm_disc.relay_passes.dot_merge import MergeProducts
 from tvm_disc.relay_passes.fuse import FuseDISC
+from tvm_disc.relay_passes.hoist import HoistProducts
 from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 
-__all__ = ["DecomposeComposite", "FuseDISC", "PropagateShapeConstraints", "Simplify"]
+__all__ = [
+    "DecomposeComposite",
+    "FuseDISC",
+    "HoistProducts",
+    "MergeProducts",
+    "PropagateShapeConstraints",
+    "Simplify",
+    "WidenBFloat16",
+]

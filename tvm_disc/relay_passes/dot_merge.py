@@ -1,4 +1,4 @@
-"""Merging of matmuls that share an operand: Q, K and V become one wide GEMM.
+"""``MergeProducts``: matmuls that share an operand become one; Q, K and V are one wide GEMM.
 
     before   q = x @ Wq + bq;  k = x @ Wk + bk;  v = x @ Wv + bv
     after    m = x @ [Wq Wk Wv] + [bq bk bv];  q, k, v = slices of m
@@ -15,12 +15,46 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tvm
 from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, static_dim
-from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr
+from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.rewrite import (
+    Sequence_,
+    bindings_of,
+    drop_dead,
+    is_call,
+    map_functions,
+    operand_expr,
+    rewrite_function,
+)
+from tvm_disc.shape import Solver
+
+
+def MergeProducts(solver: Solver | None = None) -> Any:
+    """A module pass; equal left operands must be one value, as ``Simplify`` leaves them."""
+
+    def merge(mod: Any, ctx: Any) -> Any:
+        known = solver_of(mod, solver)
+
+        def merged(func: Any) -> Any:
+            if not _share_an_operand(func):
+                return func
+            return rewrite_function(func, known, (), [merge_dots, drop_dead])
+
+        return map_functions(mod, merged)
+
+    return tvm.transform.module_pass(merge, opt_level=0, name="MergeProducts")
+
+
+def _share_an_operand(func: Any) -> bool:
+    """Whether two products with literal weights read one value."""
+    products = (b.value for b in bindings_of(func) if is_call(b.value, "matmul"))
+    read = [p.args[0] for p in products if isinstance(p.args[1], tvm.ir.GenericConst)]
+    return len(set(read)) < len(read)
 
 
 def merge_dots(out: Sequence_) -> None:

@@ -22,6 +22,7 @@ from tvm_disc.relay.object_ops import has_effect
 from tvm_disc.relay_passes.dim_facts import facts_about
 from tvm_disc.relay_passes.fusion_groups import FusionPlan, GroupPlan
 from tvm_disc.relay_passes.fusion_plan import plan_fusion
+from tvm_disc.relay_passes.module_facts import solver_of, without_solver
 from tvm_disc.relay_passes.rewrite import is_core
 from tvm_disc.shape import Solver
 
@@ -32,14 +33,14 @@ def FuseDISC(solver: Solver | None = None, enabled: bool = True) -> Any:
     """A module pass that outlines fused groups; its ``refused`` holds the last run's reasons.
 
     Args:
-        solver: facts about the module's symbols; a fresh one by default.
+        solver: facts about the module's symbols; by default the module's own, which end here.
         enabled: with False every operator becomes a kernel of its own, for comparison.
     """
     refused: list[WhyNot] = []
 
     def fuse(mod: Any, ctx: Any) -> Any:
         refused.clear()
-        return _fuse_module(mod, solver or Solver(), enabled, refused)
+        return without_solver(_fuse_module(mod, solver_of(mod, solver), enabled, refused))
 
     result = tvm.transform.module_pass(fuse, opt_level=0, name="FuseDISC")
     result.refused = refused

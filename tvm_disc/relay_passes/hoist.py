@@ -1,4 +1,4 @@
-"""Matrix products of all steps at once, before the loop over the steps.
+"""``HoistProducts``: matrix products of all steps at once, before the loop over the steps.
 
     before   loop(t, h, ..., n, xs) = t < n ? loop(t + 1, f(take(xs, t) @ W, h), ..., n, xs) : ...
              loop(0, ..., rows(xs), xs)
@@ -21,6 +21,8 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax import op as R
 
+from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.rewrite import bindings_of, drop_dead, is_call, rewrite_function
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -38,11 +40,27 @@ class _Product:
     weight: Expr
 
 
-def hoist_products(mod: Any, solver: Solver) -> Any:
-    """The module with such products before their loops; the same module if there is none."""
-    while (step := _first(mod, solver)) is not None:
-        mod = _hoisted(mod, *step)
-    return mod
+def HoistProducts(solver: Solver | None = None) -> Any:
+    """A module pass; what only the moved products read is gone from their loops."""
+
+    def hoist(mod: Any, ctx: Any) -> Any:
+        known = solver_of(mod, solver)
+        hoisted = mod
+        while (step := _first(hoisted, known)) is not None:
+            hoisted = _hoisted(hoisted, *step)
+        return hoisted if hoisted is mod else _tidied(hoisted, mod, known)
+
+    return tvm.transform.module_pass(hoist, opt_level=0, name="HoistProducts")
+
+
+def _tidied(mod: Any, before: Any, solver: Solver) -> Any:
+    """The functions that are not those of ``before`` without what nothing reads now."""
+    old = dict(before.functions_items())
+    functions = {
+        gv: func if func.same_as(old.get(gv)) else rewrite_function(func, solver, (), [drop_dead])
+        for gv, func in mod.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def _first(mod: Any, solver: Solver) -> tuple[Any, Any, Any, _Product] | None:
@@ -59,37 +77,20 @@ def _first(mod: Any, solver: Solver) -> tuple[Any, Any, Any, _Product] | None:
     return None
 
 
-def _bindings(expr: Expr) -> Iterator[Any]:
-    """Every binding of a function or sequence, those of its branches included."""
-    body = expr.body if isinstance(expr, relax.Function) else expr
-    if not isinstance(body, relax.SeqExpr):
-        return
-    for block in body.blocks:
-        for binding in block.bindings:
-            yield binding
-            if isinstance(binding.value, relax.If):
-                yield from _bindings(binding.value.true_branch)
-                yield from _bindings(binding.value.false_branch)
-
-
 def _calls(func: Any, gv: Any) -> list[Any]:
-    return [b for b in _bindings(func) if isinstance(b.value, tvm.ir.Call) and b.value.op == gv]
-
-
-def _is(value: Expr, name: str) -> bool:
-    return isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == f"relax.{name}"
+    return [b for b in bindings_of(func) if isinstance(b.value, tvm.ir.Call) and b.value.op == gv]
 
 
 def _products(func: Any, again: list[Any]) -> Iterator[_Product]:
     params = list(func.params)
-    defined: dict[Any, Any] = {b.var: b.value for b in _bindings(func)}
+    defined: dict[Any, Any] = {b.var: b.value for b in bindings_of(func)}
     place = {p: k for k, p in enumerate(params)}
     kept = {k for k, p in enumerate(params) if all(c.args[k].same_as(p) for c in again)}
     for value in defined.values():
-        if not _is(value, "matmul") or not isinstance(value.args[1], tvm.ir.GenericConst):
+        if not is_call(value, "matmul") or not isinstance(value.args[1], tvm.ir.GenericConst):
             continue
         taken: Any = defined.get(value.args[0])
-        if not _is(taken, "take") or taken.attrs.axis is None or int(taken.attrs.axis) != 0:
+        if not is_call(taken, "take") or taken.attrs.axis is None or int(taken.attrs.axis) != 0:
             continue
         rows, step = (place.get(x) for x in taken.args)
         if rows not in kept or step is None or len(value.args[1].ty.shape) != 2:
@@ -105,7 +106,7 @@ def _products(func: Any, again: list[Any]) -> Iterator[_Product]:
 
 def _is_next(value: Expr, step: Expr) -> bool:
     """Whether ``value`` is ``step + 1``."""
-    if not _is(value, "add"):
+    if not is_call(value, "add"):
         return False
     a, b = value.args
     return any(x.same_as(step) and _literal(y) == 1 for x, y in ((a, b), (b, a)))
@@ -118,12 +119,12 @@ def _literal(expr: Expr) -> int | None:
 
 def _bound(func: Any, step: Expr, place: dict[Any, int]) -> int | None:
     """The parameter ``n`` of a body that is ``step < n ? ... again ... : done``."""
-    defined = {b.var: b.value for b in _bindings(func)}
+    defined = {b.var: b.value for b in bindings_of(func)}
     for block in func.body.blocks:
         for binding in block.bindings:
             if isinstance(binding.value, relax.If):
                 cond: Any = defined.get(binding.value.cond)
-                if _is(cond, "less") and cond.args[0].same_as(step):
+                if is_call(cond, "less") and cond.args[0].same_as(step):
                     return place.get(cond.args[1])
                 return None
     return None
@@ -131,19 +132,19 @@ def _bound(func: Any, step: Expr, place: dict[Any, int]) -> int | None:
 
 def _visits_every_row(caller: Any, call: Any, found: _Product, solver: Solver) -> bool:
     """Whether the loop begins at 0 and ends at the number of rows."""
-    defined = {b.var: b.value for b in _bindings(caller)}
+    defined = {b.var: b.value for b in bindings_of(caller)}
     rows = call.args[found.rows]
     if _literal(call.args[found.step]) != 0 or rows.ty.shape is None:
         return False
     count = call.args[found.count]
     while isinstance(count, tvm.ir.Var) and count in defined:
         count = defined[count]
-        if _is(count, "shape_to_tensor"):
+        if is_call(count, "shape_to_tensor"):
             dims = count.args[0]
             dims = defined.get(dims, dims)
             single = isinstance(dims, relax.ShapeExpr) and len(dims.values) == 1
             return single and bool(solver.known_eq(dims.values[0], rows.ty.shape[0]))
-        if not any(_is(count, n) for n in ("astype", "reshape", "squeeze")):
+        if not any(is_call(count, n) for n in ("astype", "reshape", "squeeze")):
             return False
         count = count.args[0]
     return False
@@ -183,9 +184,8 @@ def _hoisted(mod: Any, gv: Any, caller: Any, call: Any, found: _Product) -> Any:
             bindings.append(binding)
         blocks.append(type(block)(bindings))
     changed[caller] = _like(outer, _typed(relax.SeqExpr(blocks, outer.body.body), outer.body), [])
-    return tvm.IRModule(
-        {(fresh if g == gv else g): changed.get(g, f) for g, f in mod.functions_items()}
-    )
+    functions = {(fresh if g == gv else g): changed.get(g, f) for g, f in mod.functions_items()}
+    return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
 
 
 def _result(rows: Expr, found: _Product) -> Any:
@@ -207,10 +207,10 @@ def _like(func: Any, body: Expr, extra: list[Expr]) -> Any:
 
 def _same_product(node: Any, found: _Product) -> bool:
     return (
-        _is(node, "matmul")
+        is_call(node, "matmul")
         and node.args[0].same_as(found.product.args[0])
         and node.args[1].same_as(found.weight)
     )
 
 
-__all__ = ["hoist_products"]
+__all__ = ["HoistProducts"]

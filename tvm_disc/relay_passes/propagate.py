@@ -1,9 +1,13 @@
-"""``PropagateShapeConstraints``: symbolic shapes for every value of any Relax module.
+"""``PropagateShapeConstraints``: symbolic shapes for every value of any module.
 
-One forward walk over the bindings, in order and without recursion over the graph. Each operator's
-row (`propagate_rules.py`) gives the dims of the result from the dims of its operands, asks the
-solver for what must hold, and may put a better call in its place. Integer tensors that carry shapes
-are evaluated symbolically (`propagate_values.py`), so that their consumers see literal shapes.
+A Relay module is translated on the way: facts are gathered on Relay's own nodes
+(`relay/importer`), whose operators say what they require before they become several of Relax.
+
+A Relax module is walked once, forward over its bindings, without recursion over the graph. Each
+operator's row (`propagate_rules.py`) gives the dims of the result from the dims of its operands,
+asks the solver for what must hold, and may put a better call in its place. Integer tensors that
+carry shapes are evaluated symbolically (`propagate_values.py`), so that their consumers see literal
+shapes.
 
 Facts found late simplify shapes met early: where the first walk learned something, a second walk
 starts from all facts.
@@ -11,7 +15,7 @@ starts from all facts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tvm
@@ -19,10 +23,21 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
+from tvm_disc.relay.importer.external import External
+from tvm_disc.relay.importer.module import import_module
+from tvm_disc.relay.module import IRModule, carried_by
+from tvm_disc.relay.ops.coverage import require_operators
+from tvm_disc.relay_passes.module_facts import with_solver
 from tvm_disc.relay_passes.propagate_context import Context, substitute
-from tvm_disc.relay_passes.propagate_finish import drop_dead, emit_guards, return_type, sequence
+from tvm_disc.relay_passes.propagate_finish import (
+    drop_dead,
+    emit_guards,
+    return_type,
+    sequence,
+    with_checks,
+)
 from tvm_disc.relay_passes.propagate_walk import Walker
-from tvm_disc.shape import Likely, Solver, parse_constraint
+from tvm_disc.shape import Solver, tell
 
 # The second walk starts from every fact of the first; new ones are rare then.
 MAX_WALKS = 3
@@ -37,6 +52,9 @@ BOUNDS = (("tir_var_lower_bound", tirx.GE), ("tir_var_upper_bound", tirx.LE))
 class PropagateShapeConstraints:
     """A module pass: shapes recovered, symbols merged, shape arithmetic folded, guards placed.
 
+    It takes Relax modules, and ``relay.IRModule`` as the first of a pipeline; a Relax module comes
+    out. What is known of the dims goes with it, for the passes that follow.
+
     Args:
         constraints: facts about the dims of inputs, such as ``"1 <= b <= 64"`` or
             ``"ids.1 == mask.1"``. What cannot be proved of them is checked at run time.
@@ -45,9 +63,11 @@ class PropagateShapeConstraints:
             kept, a shape that TVM would lose is restored by ``match_cast``, and guards become
             checks at the start of the function. Otherwise guards are left in ``solver.guards``.
         premises: as constraints, but the caller sees to it that they hold.
+        params: inputs of ``main``, by name, that become constants.
 
     Attributes:
         solver: after the pass, every symbol, fact and guard of the module.
+        external: after the pass, how values in boxes look to the caller of a Relay module's main.
 
     Raises:
         ShapeConflict: dims that can never agree; the message quotes the statements.
@@ -62,16 +82,39 @@ class PropagateShapeConstraints:
         solver: Solver | None = None,
         portable: bool = True,
         premises: Sequence[str] = (),
+        params: Mapping[str, Any] | None = None,
     ) -> None:
         self.constraints = tuple(constraints)
         self.premises = tuple(premises)
         self.given = solver
         self.portable = portable
+        self.params = params
         self.solver = solver or Solver()
+        self.external = External()
 
     def transform_module(self, mod: Any, ctx: Any) -> Any:
-        """Apply to every Relax function of the module."""
+        """Apply to every function of the module."""
         self.solver = self.given or Solver()
+        self.external = External()
+        source = mod if isinstance(mod, IRModule) else carried_by(mod)
+        made = self._relax(mod) if source is None else self._relay(source)
+        return with_solver(made, self.solver)
+
+    def _relay(self, source: IRModule) -> Any:
+        require_operators(source)
+        told = (self.constraints, self.premises)
+        imported = import_module(source, self.params, *told, self.solver)
+        self.external = imported.external
+        if not self.portable:
+            return imported.mod
+        main = imported.mod.get_global_var("main")
+        checked = with_checks(imported.mod[main], self.solver.guards)
+        functions = {**dict(imported.mod.functions_items()), main: checked}
+        return tvm.IRModule(functions)
+
+    def _relax(self, mod: Any) -> Any:
+        if self.params:
+            mod = relax.transform.BindParams("main", dict(self.params))(mod)
         functions = {}
         single = sum(isinstance(f, relax.Function) for _, f in mod.functions_items()) == 1
         for gv, func in mod.functions_items():
@@ -93,7 +136,7 @@ def propagate(mod: Any, func: Any, solver: Solver, told: Told, portable: bool, n
     first_guard = len(solver.guards)
     declare_inputs(func, solver, name)
     declare_bounds(func, solver)
-    declare_constraints(func, solver, *told)
+    tell(solver, names_of_dims(func), *told)
     fresh: dict[Any, Any] = {}
     for _ in range(MAX_WALKS):
         known = len(solver.facts())
@@ -161,22 +204,13 @@ def declare_bounds(func: Any, solver: Solver) -> None:
                 solver.require(cond, f"the function's {attribute}")
 
 
-def declare_constraints(
-    func: Any, solver: Solver, constraints: Sequence[str], premises: Sequence[str]
-) -> None:
-    """What the user knows of input dims: proved, or checked at the start of the program."""
+def names_of_dims(func: Any) -> dict[str, Any]:
+    """Input dims as a user writes them in constraints."""
     names: dict[str, Any] = dict(_symbols(func))
     for p in func.params:
         for axis, d in enumerate(_dims(p.ty)):
             names[f"{p.name}.{axis}"] = d
-    for text in constraints:
-        fact = parse_constraint(text, names.get, names)
-        if isinstance(fact, Likely):
-            solver.likely(fact.expr, fact.values)
-        else:
-            solver.require(fact, f"constraint {text!r}")
-    for text in premises:
-        solver.assume(parse_constraint(text, names.get, names), "premise of this version")
+    return names
 
 
 def merge_inputs(func: Any, solver: Solver) -> dict[Any, Any]:

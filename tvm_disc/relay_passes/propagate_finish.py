@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
+from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.shape.facts import Guard
 
@@ -70,16 +71,49 @@ def emit_guards(guards: Sequence[Guard], blocks: Sequence[Any]) -> list[Any]:
     TVM has no assertion inside pure functions, but a shape that must match: 0 where the guard
     holds, and 1 where it does not.
     """
-    checks = []
-    zero, one = tirx.IntImm("int64", 0), tirx.IntImm("int64", 1)
-    for guard in guards:
-        # The virtual machine computes shapes that are bound, not those inside a match_cast.
-        shape = relax.ShapeExpr([tirx.if_then_else(guard.cond, zero, one)])
-        computed = relax.Var(CHECKS, shape.ty)
-        ty = relax.ShapeType([zero])
-        checks.append(relax.VarBinding(computed, shape))
-        checks.append(relax.MatchCast(relax.Var(CHECKS, ty), computed, ty))
+    checks = [binding for guard in guards for binding in _check(guard)]
     return [relax.BindingBlock(checks), *blocks] if checks else list(blocks)
+
+
+def _check(guard: Guard) -> list[Any]:
+    """Bindings that fail where a guard does not hold."""
+    zero, one = tirx.IntImm("int64", 0), tirx.IntImm("int64", 1)
+    # The virtual machine computes shapes that are bound, not those inside a match_cast.
+    shape = relax.ShapeExpr([tirx.if_then_else(guard.cond, zero, one)])
+    computed = relax.Var(CHECKS, shape.ty)
+    ty = relax.ShapeType([zero])
+    checked = relax.MatchCast(relax.Var(CHECKS, ty), computed, ty)
+    return [relax.VarBinding(computed, shape), checked]
+
+
+def with_checks(main: Any, guards: Sequence[Guard]) -> Any:
+    """A function that checks each guard as soon as the dims it speaks of are known.
+
+    Raises:
+        Unsupported: a guard on dims that only a branch or a called function knows.
+    """
+    known: set[Any] = set()
+    for p in main.params:
+        _bare(p.ty, known)
+    waiting = [g for g in guards if not known.issuperset(g.symbols)]
+    blocks = emit_guards([g for g in guards if known.issuperset(g.symbols)], ())
+    for block in main.body.blocks:
+        placed: list[Any] = []
+        for binding in block.bindings:
+            placed.append(binding)
+            if isinstance(binding, relax.MatchCast):
+                _bare(binding.ty, known)
+                ready = [g for g in waiting if known.issuperset(g.symbols)]
+                placed += [b for guard in ready for b in _check(guard)]
+                waiting = [g for g in waiting if g not in ready]
+        blocks.append(type(block)(placed))
+    if waiting:
+        raise Unsupported(
+            f"{waiting[0]}: a check inside of a branch or of a function that is called cannot "
+            "stand in a pipeline of TVM's; compile with tvm_disc.build, or pass portable=False"
+        )
+    body = sequence(blocks, main.body.body)
+    return relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
 
 
 def return_type(params: Sequence[Any], ty: Any) -> Any:
@@ -112,4 +146,4 @@ def _visible(ty: Any, visible: set[Any]) -> Any:
     return ty
 
 
-__all__ = ["drop_dead", "emit_guards", "return_type", "sequence"]
+__all__ = ["drop_dead", "emit_guards", "return_type", "sequence", "with_checks"]

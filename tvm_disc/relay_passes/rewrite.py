@@ -6,7 +6,7 @@ rewritten value keeps the shape it was given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tvm
@@ -122,6 +122,59 @@ def is_core(binding: Any) -> bool:
         and is_tensor(binding.var.ty)
         and binding.var.ty.shape is not None
     )
+
+
+def drop_dead(out: Sequence_) -> None:
+    """Remove calls and tuples whose value nothing reads."""
+    used: set[Any] = set()
+
+    def look(e: Any) -> None:
+        if isinstance(e, tvm.ir.Var):
+            used.add(e)
+
+    kept = []
+    for var in out.results:
+        used.add(var)
+    for binding in reversed(out.bindings):
+        node = out.lookup.get(binding.var)
+        pure = isinstance(binding.value, tvm.ir.Tuple) or (
+            node is not None and node.row is not None
+        )
+        if pure and binding.var not in used:
+            out.lookup.pop(binding.var, None)
+            continue
+        relax.analysis.post_order_visit(binding.value, look)
+        kept.append(binding)
+    out.bindings = list(reversed(kept))
+    alive = {b.var for b in out.bindings}
+    out.nodes = [n for n in out.nodes if n.var in alive]
+
+
+def map_functions(mod: Any, change: Callable[[Any], Any]) -> Any:
+    """The module with ``change`` applied to every Relax function."""
+    functions = {
+        gv: change(func) if isinstance(func, relax.Function) else func
+        for gv, func in mod.functions_items()
+    }
+    return tvm.IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos)
+
+
+def bindings_of(expr: Any) -> Iterator[Any]:
+    """Every binding of a function or sequence, those of its branches included."""
+    body = expr.body if isinstance(expr, relax.Function) else expr
+    if not isinstance(body, relax.SeqExpr):
+        return
+    for block in body.blocks:
+        for binding in block.bindings:
+            yield binding
+            if isinstance(binding.value, relax.If):
+                yield from bindings_of(binding.value.true_branch)
+                yield from bindings_of(binding.value.false_branch)
+
+
+def is_call(value: Any, name: str) -> bool:
+    """Whether an expression calls the Relax operator ``name``."""
+    return isinstance(value, tvm.ir.Call) and getattr(value.op, "name", "") == f"relax.{name}"
 
 
 def rewrite_function(

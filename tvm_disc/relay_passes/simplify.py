@@ -15,9 +15,14 @@ from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, is_one, is_tensor, static_dim
 from tvm_disc.relay.importer.context import reshape_call
-from tvm_disc.relay_passes.dot_merge import merge_dots
-from tvm_disc.relay_passes.hoist import hoist_products
-from tvm_disc.relay_passes.rewrite import Sequence_, operand_expr, rewrite_function
+from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.rewrite import (
+    Sequence_,
+    drop_dead,
+    map_functions,
+    operand_expr,
+    rewrite_function,
+)
 from tvm_disc.shape import Solver
 
 Rule: TypeAlias = Callable[[Sequence_, Node], "Node | None"]
@@ -351,52 +356,19 @@ def _prims(node: Node) -> list[Any]:
     return flat
 
 
-def _drop_dead(out: Sequence_) -> None:
-    """Remove calls and tuples whose value nothing reads."""
-    used: set[Any] = set()
-
-    def look(e: Any) -> None:
-        if isinstance(e, tvm.ir.Var):
-            used.add(e)
-
-    kept = []
-    for var in out.results:
-        used.add(var)
-    for binding in reversed(out.bindings):
-        node = out.lookup.get(binding.var)
-        pure = isinstance(binding.value, tvm.ir.Tuple) or (
-            node is not None and node.row is not None
-        )
-        if pure and binding.var not in used:
-            out.lookup.pop(binding.var, None)
-            continue
-        relax.analysis.post_order_visit(binding.value, look)
-        kept.append(binding)
-    out.bindings = list(reversed(kept))
-    alive = {b.var for b in out.bindings}
-    out.nodes = [n for n in out.nodes if n.var in alive]
-
-
-def _simplify_module(mod: Any, solver: Solver) -> Any:
-    simple = _simplify_functions(mod, solver)
-    hoisted = hoist_products(simple, solver)
-    return simple if hoisted is simple else _simplify_functions(hoisted, solver)
-
-
-def _simplify_functions(mod: Any, solver: Solver) -> Any:
-    functions = {}
-    for gv, func in mod.functions_items():
-        if isinstance(func, relax.Function):
-            rules = [*(rule for _, rule in RULES), _SameExpression()]
-            func = rewrite_function(func, solver, rules, [_drop_dead, merge_dots, _drop_dead])
-        functions[gv] = func
-    return tvm.IRModule(functions)
-
-
 def Simplify(solver: Solver | None = None) -> Any:
-    """A module pass that applies ``RULES``; ``solver`` knows the module's symbols."""
+    """A module pass that applies ``RULES``; ``solver`` knows the module's symbols.
+
+    Without a ``solver`` it asks the module's own, which ``PropagateShapeConstraints`` leaves there.
+    """
 
     def simplify(mod: Any, ctx: Any) -> Any:
-        return _simplify_module(mod, solver or Solver())
+        known = solver_of(mod, solver)
+
+        def simple(func: Any) -> Any:
+            rules = [*(rule for _, rule in RULES), _SameExpression()]
+            return rewrite_function(func, known, rules, [drop_dead])
+
+        return map_functions(mod, simple)
 
     return tvm.transform.module_pass(simplify, opt_level=0, name="Simplify")

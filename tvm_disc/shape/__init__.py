@@ -5,6 +5,7 @@ from __future__ import annotations
 from .constraints import Likely, parse_constraint
 from .facts import Fact, Guard, Wish
 from .solver import Dim, Solver
+from .told import tell
 from .versions import special_version
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "Wish",
     "parse_constraint",
     "special_version",
+    "tell",
 ]

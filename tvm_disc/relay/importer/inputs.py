@@ -13,7 +13,7 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.shape import Likely, Solver, parse_constraint
+from tvm_disc.shape import Solver, tell
 
 # What a caller can give: element types that arrays have.
 _DTYPES = frozenset(
@@ -148,15 +148,7 @@ def declare(
                 dims[f"{p.name_hint}.{axis}"] = d
                 if isinstance(d, tirx.Var):
                     dims.setdefault(str(d.name), d)
-    for text in constraints:
-        fact = parse_constraint(text, dims.get, dims)
-        if isinstance(fact, Likely):
-            solver.likely(fact.expr, fact.values)
-        else:
-            # Stated, not proved: the program checks it before it relies on it.
-            solver.require(fact, f"constraint {text!r}")
-    for text in premises:
-        solver.assume(parse_constraint(text, dims.get, dims), "premise of this version")
+    tell(solver, dims, constraints, premises)
     return {key: solver.simplify(var) for key, var in symbols.items()} if premises else symbols
 
 

@@ -66,6 +66,7 @@ def import_module(
     params: Mapping[str, np.ndarray] | None = None,
     constraints: Sequence[str] = (),
     premises: Sequence[str] = (),
+    solver: Solver | None = None,
 ) -> Imported:
     """Import ``mod["main"]`` and what it calls.
 
@@ -73,6 +74,7 @@ def import_module(
         params: inputs of ``main``, by name, to be turned into constants.
         constraints: facts about the dims of inputs, in the constraint language.
         premises: as constraints, but the caller sees to it that they hold.
+        solver: takes the facts; a new one by default.
 
     Raises:
         Unsupported: an operator or construct without an import rule; the message names it and
@@ -96,7 +98,7 @@ def import_module(
     _import(mod, first, merged, wide, params or {})
     # What the first walk learnt about the inputs; its other symbols are gone, and no fact about
     # them may link symbols of the second.
-    second = Solver()
+    second = solver or Solver()
     merged = declare(main, params or {}, constraints, premises, second, symbols)
     inputs = set(symbols.values())
     for guard in first.guards:

@@ -1,0 +1,37 @@
+"""What a user says of the dims of inputs, for every kind of source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .constraints import Likely, parse_constraint
+from .solver import Solver
+
+
+def tell(
+    solver: Solver, dims: Mapping[str, Any], constraints: Sequence[str], premises: Sequence[str]
+) -> None:
+    """Tell a solver what the user knows.
+
+    Args:
+        solver: takes the facts.
+        dims: the input dims by the names a user may write: those of symbols, and ``input.axis``.
+        constraints: stated, not proved: the program checks them before it relies on them.
+        premises: as constraints, but the caller sees to it that they hold.
+
+    Raises:
+        ParseError: a text that is no constraint, or that names no dim of these.
+        ShapeConflict: a constraint that can never hold.
+    """
+    for text in constraints:
+        fact = parse_constraint(text, dims.get, dims)
+        if isinstance(fact, Likely):
+            solver.likely(fact.expr, fact.values)
+        else:
+            solver.require(fact, f"constraint {text!r}")
+    for text in premises:
+        solver.assume(parse_constraint(text, dims.get, dims), "premise of this version")
+
+
+__all__ = ["tell"]
