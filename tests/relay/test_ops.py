@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from tvm_disc.relay.attrs import AttrError, complete_attrs
+from tvm_disc.relay.ops.references import Reference
 from tvm_disc.relay.ops.row import REQUIRED, Pattern
 from tvm_disc.relay.ops.table import FAMILIES, OPS
 
@@ -284,3 +287,20 @@ def test_average_pooling_counts_real_elements_only() -> None:
 def test_topk_of_nothing() -> None:
     values, indices = ref("topk", np.zeros((2, 0), "float32"), k=0)
     assert values.shape == indices.shape == (2, 0)
+
+
+def test_a_compiler_that_starts_reads_no_reference() -> None:
+    code = (
+        "import sys, tvm_disc\n"
+        "print([m for m in sys.modules if m.startswith('tvm_disc.relay.ops.references.')])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_every_row_names_a_reference_that_exists() -> None:
+    named = [row.reference for row in OPS.values() if row.reference is not None]
+    assert all(isinstance(r, Reference) for r in named)
+    assert all(callable(r.function) for r in named if isinstance(r, Reference))
+    with pytest.raises(AttributeError, match="no_such"):
+        Reference("tvm_disc.relay.ops.references.nn", "no_such")()

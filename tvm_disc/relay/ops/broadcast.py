@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_disc.relay.ops.references import elementwise as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import OpRow, Pattern, Sample
+
+ref = References("elementwise")
 
 _BROADCAST = (
     Sample((("n", "m", "float32"), ("n", "m", "float32")), ("n", "m")),
@@ -29,7 +31,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.add),
+        reference=ref.binary.of(np.add),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -38,7 +40,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.bitwise_and),
+        reference=ref.binary.of(np.bitwise_and),
         samples=_INT2,
     ),
     OpRow(
@@ -47,7 +49,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.bitwise_or),
+        reference=ref.binary.of(np.bitwise_or),
         samples=_INT2,
     ),
     OpRow(
@@ -56,7 +58,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.bitwise_xor),
+        reference=ref.binary.of(np.bitwise_xor),
         samples=_INT2,
     ),
     OpRow(
@@ -65,7 +67,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(ref.divide),
+        reference=ref.binary.of(ref.divide),
         samples=_DIVISION,
     ),
     OpRow(
@@ -74,7 +76,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.predicate(np.equal),
+        reference=ref.predicate.of(np.equal),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -83,7 +85,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.floor_divide),
+        reference=ref.binary.of(np.floor_divide),
         samples=_DIVISION,
     ),
     OpRow(
@@ -92,7 +94,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.mod),
+        reference=ref.binary.of(np.mod),
         samples=_DIVISION,
     ),
     OpRow(
@@ -101,7 +103,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.predicate(np.greater),
+        reference=ref.predicate.of(np.greater),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -110,7 +112,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.predicate(np.greater_equal),
+        reference=ref.predicate.of(np.greater_equal),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -119,7 +121,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.left_shift),
+        reference=ref.binary.of(np.left_shift),
         samples=_SHIFT,
     ),
     OpRow(
@@ -128,7 +130,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.predicate(np.less),
+        reference=ref.predicate.of(np.less),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -137,7 +139,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.predicate(np.less_equal),
+        reference=ref.predicate.of(np.less_equal),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -146,7 +148,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.logical(np.logical_and),
+        reference=ref.logical.of(np.logical_and),
         samples=_BOOL2,
     ),
     OpRow(
@@ -155,7 +157,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.logical(np.logical_or),
+        reference=ref.logical.of(np.logical_or),
         samples=_BOOL2,
     ),
     OpRow(
@@ -164,7 +166,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.logical(np.logical_xor),
+        reference=ref.logical.of(np.logical_xor),
         samples=_BOOL2,
     ),
     OpRow(
@@ -173,7 +175,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.maximum),
+        reference=ref.binary.of(np.maximum),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -182,7 +184,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.minimum),
+        reference=ref.binary.of(np.minimum),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -191,7 +193,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.fmod),
+        reference=ref.binary.of(np.fmod),
         samples=_DIVISION,
     ),
     OpRow(
@@ -200,7 +202,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.multiply),
+        reference=ref.binary.of(np.multiply),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -209,7 +211,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.predicate(np.not_equal),
+        reference=ref.predicate.of(np.not_equal),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -218,7 +220,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.power),
+        reference=ref.binary.of(np.power),
         samples=_POWER,
     ),
     OpRow(
@@ -227,7 +229,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.right_shift),
+        reference=ref.binary.of(np.right_shift),
         samples=_SHIFT,
     ),
     OpRow(
@@ -236,7 +238,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.subtract),
+        reference=ref.binary.of(np.subtract),
         samples=_BROADCAST,
     ),
     OpRow(
@@ -245,7 +247,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(ref.trunc_divide),
+        reference=ref.binary.of(ref.trunc_divide),
         samples=_DIVISION,
     ),
     OpRow(
@@ -254,7 +256,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.BROADCAST,
         True,
-        reference=ref.binary(np.fmod),
+        reference=ref.binary.of(np.fmod),
         samples=_DIVISION,
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import nn as ref
+from tvm_disc.relay.ops.references import References
 
 from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import conv_attrs
+
+ref = References("nn")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(
@@ -97,7 +99,7 @@ ROWS: tuple[OpRow, ...] = (
         conv_attrs(1),
         Pattern.OUT_ELEMWISE,
         True,
-        reference=ref.conv(1),
+        reference=ref.conv.of(1),
         samples=(
             Sample(
                 (
@@ -132,7 +134,7 @@ ROWS: tuple[OpRow, ...] = (
         conv_attrs(2),
         Pattern.OUT_ELEMWISE,
         True,
-        reference=ref.conv(2),
+        reference=ref.conv.of(2),
         samples=(
             Sample(
                 (
@@ -191,7 +193,7 @@ ROWS: tuple[OpRow, ...] = (
         conv_attrs(3),
         Pattern.OUT_ELEMWISE,
         True,
-        reference=ref.conv(3),
+        reference=ref.conv.of(3),
         samples=(
             Sample(
                 (

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import nn as nn
-from tvm_disc.relay.ops.references import transform as ref
+from tvm_disc.relay.ops.references import References
 
 from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import resize_attrs
+
+nn = References("nn")
+ref = References("transform")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_disc.relay.ops.references import elementwise as elem
-from tvm_disc.relay.ops.references import transform as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import REQUIRED, OpRow, Pattern, Sample
+
+elem = References("elementwise")
+ref = References("transform")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(
@@ -54,7 +56,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "dtype": "", "exclusive": False},
         Pattern.OPAQUE,
         True,
-        reference=elem.scan(np.cumprod, 1),
+        reference=elem.scan.of(np.cumprod, 1),
         samples=(Sample((("n", "m", "float32"),), ("n", "m"), {"axis": 1}),),
     ),
     OpRow(
@@ -63,7 +65,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "dtype": "", "exclusive": False},
         Pattern.OPAQUE,
         True,
-        reference=elem.scan(np.cumsum, 0),
+        reference=elem.scan.of(np.cumsum, 0),
         samples=(
             Sample((("n", "m", "float32"),), ("n", "m"), {"axis": 1}),
             Sample((("n", "m", "float32"),), ("n*m",)),
@@ -178,7 +180,7 @@ ROWS: tuple[OpRow, ...] = (
         {"shape": REQUIRED, "dtype": ""},
         Pattern.ELEMWISE,
         True,
-        reference=elem.creation(1),
+        reference=elem.creation.of(1),
         samples=(Sample((), (2, 3), {"shape": (2, 3), "dtype": "float32"}),),
     ),
     OpRow(
@@ -443,7 +445,7 @@ ROWS: tuple[OpRow, ...] = (
         {"shape": REQUIRED, "dtype": ""},
         Pattern.ELEMWISE,
         True,
-        reference=elem.creation(0),
+        reference=elem.creation.of(0),
         samples=(Sample((), (2, 3), {"shape": (2, 3), "dtype": "float32"}),),
     ),
 )

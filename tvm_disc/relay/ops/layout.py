@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import elementwise as elem
-from tvm_disc.relay.ops.references import layout as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import REQUIRED, OpRow, Pattern, Sample
+
+elem = References("elementwise")
+ref = References("layout")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import loss as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import conv_attrs, pool_attrs
+
+ref = References("loss")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import nn as ref
+from tvm_disc.relay.ops.references import References
 
 from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
+
+ref = References("nn")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.relay.ops.references import nn as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import OpRow, Pattern, Sample
 from .window_attrs import pool_attrs
+
+ref = References("nn")
 
 _DIMS = (("w",), ("h", "w"), ("d", "h", "w"))
 _LAYOUTS = ("NCW", "NCHW", "NCDHW")
@@ -67,7 +69,7 @@ def _adaptive_pool(kind: str, rank: int, reduce: Callable[..., Any]) -> OpRow:
         {"output_size": (), "layout": _LAYOUTS[rank - 1], "out_layout": ""},
         Pattern.OUT_ELEMWISE,
         False,
-        reference=ref.adaptive_pool(reduce),
+        reference=ref.adaptive_pool.of(reduce),
         samples=(
             Sample(
                 (("n", 3, *_DIMS[rank - 1], "float32"),),
@@ -86,7 +88,7 @@ def _global_pool(kind: str, reduce: Callable[..., Any]) -> OpRow:
         {"layout": "NCHW", "out_layout": ""},
         Pattern.OUT_ELEMWISE,
         True,
-        reference=ref.global_pool(reduce),
+        reference=ref.global_pool.of(reduce),
         samples=(Sample((("n", 3, "h", "w", "float32"),), ("n", 3, 1, 1)),),
     )
 

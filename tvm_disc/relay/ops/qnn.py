@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tvm_disc.relay.ops.references import qnn as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import conv_attrs, pool_attrs
+
+ref = References("qnn")
 
 # Scales and zero points of an operand and of a result, and the inputs of a sample that has them.
 PARAMS: tuple[Any, ...] = (("float32",), ("int32",), ("float32",), ("int32",))

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.relay.ops.references import qnn as ref
+from tvm_disc.relay.ops.references import References
 
 from .qnn import INT8, PARAMS, UINT8, params
 from .row import REQUIRED, OpRow, Pattern, Sample
+
+ref = References("qnn")
 
 _SIZES = ((1, 3), (5, 2), (7, 64))
 _BINARY_ARGS = (
@@ -60,7 +62,7 @@ def _lookup(name: str, function: Any, scale: float = 0.05) -> OpRow:
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.lookup(function),
+        reference=ref.lookup.of(function),
         samples=(
             Sample(
                 (("n", "m", "int8"), *PARAMS),

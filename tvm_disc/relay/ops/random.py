@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import random as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import REQUIRED, OpRow, Pattern, Sample
+
+ref = References("random")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_disc.relay.ops.references import elementwise as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import OpRow, Pattern, Sample
+
+ref = References("elementwise")
 
 _REDUCE = (
     Sample((("n", "m", 3, "float32"),), ("n", 3), {"axis": (1,)}),
@@ -23,7 +25,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "keepdims": False, "exclude": False},
         Pattern.REDUCE,
         True,
-        reference=ref.reduction(np.all),
+        reference=ref.reduction.of(np.all),
         samples=_BOOL,
     ),
     OpRow(
@@ -32,7 +34,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "keepdims": False, "exclude": False},
         Pattern.REDUCE,
         False,
-        reference=ref.reduction(np.any),
+        reference=ref.reduction.of(np.any),
         samples=_BOOL,
     ),
     OpRow(
@@ -41,7 +43,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "keepdims": False, "exclude": False, "select_last_index": False},
         Pattern.REDUCE,
         True,
-        reference=ref.arg_reduction(np.argmax),
+        reference=ref.arg_reduction.of(np.argmax),
         samples=_REDUCE,
     ),
     OpRow(
@@ -50,7 +52,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "keepdims": False, "exclude": False, "select_last_index": False},
         Pattern.REDUCE,
         True,
-        reference=ref.arg_reduction(np.argmin),
+        reference=ref.arg_reduction.of(np.argmin),
         samples=_REDUCE,
     ),
     OpRow(
@@ -59,7 +61,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "keepdims": False, "exclude": False},
         Pattern.REDUCE,
         True,
-        reference=ref.reduction(np.max),
+        reference=ref.reduction.of(np.max),
         samples=_REDUCE,
     ),
     OpRow(
@@ -68,7 +70,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "keepdims": False, "exclude": False},
         Pattern.REDUCE,
         True,
-        reference=ref.reduction(np.mean),
+        reference=ref.reduction.of(np.mean),
         samples=_REDUCE,
     ),
     OpRow(
@@ -77,7 +79,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "keepdims": False, "exclude": False},
         Pattern.REDUCE,
         True,
-        reference=ref.reduction(np.min),
+        reference=ref.reduction.of(np.min),
         samples=_REDUCE,
     ),
     OpRow(
@@ -86,7 +88,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "keepdims": False, "exclude": False},
         Pattern.REDUCE,
         True,
-        reference=ref.reduction(np.prod),
+        reference=ref.reduction.of(np.prod),
         samples=_REDUCE,
     ),
     OpRow(
@@ -95,7 +97,7 @@ ROWS: tuple[OpRow, ...] = (
         {"axis": None, "keepdims": False, "exclude": False},
         Pattern.REDUCE,
         True,
-        reference=ref.reduction(np.sum),
+        reference=ref.reduction.of(np.sum),
         samples=_REDUCE,
     ),
     OpRow(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import signal as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import OpRow, Pattern, Sample
+
+ref = References("signal")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import sparse as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import REQUIRED, OpRow, Pattern, Sample
+
+ref = References("sparse")
 
 _DENSE = ((1, 3, 3), (5, 7, 4), (17, 9, 64))
 _ROWS = ((1, 2, 2), (5, 9, 4), (16, 33, 12))

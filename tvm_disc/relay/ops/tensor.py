@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_disc.relay.ops.references import elementwise as ref
+from tvm_disc.relay.ops.references import References
 
 from .row import REQUIRED, OpRow, Pattern, Sample
+
+ref = References("elementwise")
 
 _UNARY = (Sample((("n", 3, "float32"),), ("n", 3)),)
 _UNIT = (Sample((("n", 3, "float32"),), ("n", 3), ranges={0: (-0.9, 0.9)}),)
@@ -17,7 +19,13 @@ _BOOL1 = (Sample((("n", 3, "bool"),), ("n", 3)),)
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(
-        "abs", ("data",), {}, Pattern.ELEMWISE, False, reference=ref.unary(np.abs), samples=_UNARY
+        "abs",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        False,
+        reference=ref.unary.of(np.abs),
+        samples=_UNARY,
     ),
     OpRow(
         "acos",
@@ -25,7 +33,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.unary(np.arccos),
+        reference=ref.unary.of(np.arccos),
         samples=_UNIT,
     ),
     OpRow(
@@ -34,7 +42,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.unary(np.arccosh),
+        reference=ref.unary.of(np.arccosh),
         samples=_ABOVE_ONE,
     ),
     OpRow(
@@ -43,7 +51,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.unary(np.arcsin),
+        reference=ref.unary.of(np.arcsin),
         samples=_UNIT,
     ),
     OpRow(
@@ -52,7 +60,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.unary(np.arcsinh),
+        reference=ref.unary.of(np.arcsinh),
         samples=_UNARY,
     ),
     OpRow(
@@ -61,7 +69,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.unary(np.arctan),
+        reference=ref.unary.of(np.arctan),
         samples=_UNARY,
     ),
     OpRow(
@@ -70,7 +78,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.unary(np.arctanh),
+        reference=ref.unary.of(np.arctanh),
         samples=_UNIT,
     ),
     OpRow(
@@ -79,11 +87,17 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.invert),
+        reference=ref.unary.of(np.invert),
         samples=_INT1,
     ),
     OpRow(
-        "ceil", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary(np.ceil), samples=_UNARY
+        "ceil",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        True,
+        reference=ref.unary.of(np.ceil),
+        samples=_UNARY,
     ),
     OpRow(
         "clip",
@@ -95,17 +109,35 @@ ROWS: tuple[OpRow, ...] = (
         samples=(Sample((("n", 3, "float32"),), ("n", 3), {"a_min": -0.5, "a_max": 0.5}),),
     ),
     OpRow(
-        "copy", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary(np.copy), samples=_UNARY
+        "copy",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        True,
+        reference=ref.unary.of(np.copy),
+        samples=_UNARY,
     ),
     OpRow(
-        "cos", ("data",), {}, Pattern.ELEMWISE, False, reference=ref.unary(np.cos), samples=_UNARY
+        "cos",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        False,
+        reference=ref.unary.of(np.cos),
+        samples=_UNARY,
     ),
     OpRow(
-        "cosh", ("data",), {}, Pattern.ELEMWISE, False, reference=ref.unary(np.cosh), samples=_UNARY
+        "cosh",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        False,
+        reference=ref.unary.of(np.cosh),
+        samples=_UNARY,
     ),
     OpRow("erf", ("data",), {}, Pattern.ELEMWISE, False, reference=ref.erf, samples=_UNARY),
     OpRow(
-        "exp", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary(np.exp), samples=_UNARY
+        "exp", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary.of(np.exp), samples=_UNARY
     ),
     OpRow("fast_erf", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.erf, samples=_UNARY),
     OpRow(
@@ -114,7 +146,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.exp),
+        reference=ref.unary.of(np.exp),
         samples=_UNARY,
     ),
     OpRow(
@@ -123,7 +155,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.tanh),
+        reference=ref.unary.of(np.tanh),
         samples=_UNARY,
     ),
     OpRow(
@@ -132,7 +164,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.floor),
+        reference=ref.unary.of(np.floor),
         samples=_UNARY,
     ),
     OpRow(
@@ -141,7 +173,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.predicate(np.isfinite),
+        reference=ref.predicate.of(np.isfinite),
         samples=_UNARY,
     ),
     OpRow(
@@ -150,7 +182,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.predicate(np.isinf),
+        reference=ref.predicate.of(np.isinf),
         samples=_UNARY,
     ),
     OpRow(
@@ -159,11 +191,17 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.predicate(np.isnan),
+        reference=ref.predicate.of(np.isnan),
         samples=_UNARY,
     ),
     OpRow(
-        "log", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary(np.log), samples=_POSITIVE
+        "log",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        True,
+        reference=ref.unary.of(np.log),
+        samples=_POSITIVE,
     ),
     OpRow(
         "log10",
@@ -171,7 +209,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.unary(np.log10),
+        reference=ref.unary.of(np.log10),
         samples=_POSITIVE,
     ),
     OpRow(
@@ -180,7 +218,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.log2),
+        reference=ref.unary.of(np.log2),
         samples=_POSITIVE,
     ),
     OpRow(
@@ -189,7 +227,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.logical_not),
+        reference=ref.unary.of(np.logical_not),
         samples=_BOOL1,
     ),
     OpRow(
@@ -207,7 +245,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.negative),
+        reference=ref.unary.of(np.negative),
         samples=_UNARY,
     ),
     OpRow(
@@ -216,7 +254,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.ones_like),
+        reference=ref.unary.of(np.ones_like),
         samples=_UNARY,
     ),
     OpRow(
@@ -234,7 +272,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(lambda x: 1 / np.sqrt(x)),
+        reference=ref.unary.of(lambda x: 1 / np.sqrt(x)),
         samples=_POSITIVE,
     ),
     OpRow(
@@ -248,13 +286,31 @@ ROWS: tuple[OpRow, ...] = (
     ),
     OpRow("sigmoid", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.sigmoid, samples=_UNARY),
     OpRow(
-        "sign", ("data",), {}, Pattern.ELEMWISE, False, reference=ref.unary(np.sign), samples=_UNARY
+        "sign",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        False,
+        reference=ref.unary.of(np.sign),
+        samples=_UNARY,
     ),
     OpRow(
-        "sin", ("data",), {}, Pattern.ELEMWISE, False, reference=ref.unary(np.sin), samples=_UNARY
+        "sin",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        False,
+        reference=ref.unary.of(np.sin),
+        samples=_UNARY,
     ),
     OpRow(
-        "sinh", ("data",), {}, Pattern.ELEMWISE, False, reference=ref.unary(np.sinh), samples=_UNARY
+        "sinh",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        False,
+        reference=ref.unary.of(np.sinh),
+        samples=_UNARY,
     ),
     OpRow(
         "sqrt",
@@ -262,14 +318,20 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.sqrt),
+        reference=ref.unary.of(np.sqrt),
         samples=_POSITIVE,
     ),
     OpRow(
-        "tan", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary(np.tan), samples=_UNARY
+        "tan", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary.of(np.tan), samples=_UNARY
     ),
     OpRow(
-        "tanh", ("data",), {}, Pattern.ELEMWISE, True, reference=ref.unary(np.tanh), samples=_UNARY
+        "tanh",
+        ("data",),
+        {},
+        Pattern.ELEMWISE,
+        True,
+        reference=ref.unary.of(np.tanh),
+        samples=_UNARY,
     ),
     OpRow(
         "trunc",
@@ -277,7 +339,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         False,
-        reference=ref.unary(np.trunc),
+        reference=ref.unary.of(np.trunc),
         samples=_UNARY,
     ),
     OpRow(
@@ -286,7 +348,7 @@ ROWS: tuple[OpRow, ...] = (
         {},
         Pattern.ELEMWISE,
         True,
-        reference=ref.unary(np.zeros_like),
+        reference=ref.unary.of(np.zeros_like),
         samples=_UNARY,
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import elementwise as elem
-from tvm_disc.relay.ops.references import transform as ref
+from tvm_disc.relay.ops.references import References
 
 from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
+
+elem = References("elementwise")
+ref = References("transform")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(

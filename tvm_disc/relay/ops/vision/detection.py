@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import detection as ref
+from tvm_disc.relay.ops.references import References
 from tvm_disc.relay.ops.row import REQUIRED, OpRow, Pattern, Sample
+
+ref = References("detection")
 
 _SIZES = ((1, 9, 2), (3, 16, 3), (2, 33, 2))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import region as ref
+from tvm_disc.relay.ops.references import References
 from tvm_disc.relay.ops.row import REQUIRED, OpRow, Pattern, Sample
+
+ref = References("region")
 
 ROWS: tuple[OpRow, ...] = (
     OpRow(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import sampling as ref
+from tvm_disc.relay.ops.references import References
 from tvm_disc.relay.ops.row import REQUIRED, OpRow, Pattern, Sample
+
+ref = References("sampling")
 
 _IMAGES = ((1, 4, 5, 3), (3, 7, 6, 2), (2, 5, 9, 8))
 
