@@ -157,12 +157,12 @@ def build(
     """
     options = Options.from_env(options)
     if options.time_limit is None:
-        return _build(source, params, target, constraints, options)
+        return _build(source, params, target, constraints, options, passes)
     context = tvm.transform.PassContext.current()
 
     def work() -> Executable:
         with context:
-            return _build(source, params, target, constraints, options)
+            return _build(source, params, target, constraints, options, passes)
 
     return within(options.time_limit, work)
 
@@ -173,6 +173,7 @@ def _build(
     target: Any,
     constraints: Sequence[str],
     options: Options,
+    passes: Mapping[str, Any] | None,
 ) -> Executable:
     """:func:`build`, however long it takes."""
     global compilations
