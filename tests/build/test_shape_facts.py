@@ -150,3 +150,12 @@ def test_a_chain_over_three_dims_that_may_broadcast_compiles() -> None:
         np.testing.assert_allclose(program(a, b, c), wanted, rtol=1e-5)
     with pytest.raises(GuardFailed, match=r"input 'x' axis 0.*input 'y' axis 0"):
         program(np.ones(3, "float32"), np.ones(2, "float32"), np.ones(3, "float32"))
+
+
+def test_a_function_carries_facts_about_its_inputs() -> None:
+    x = relay.var("x", shape=(relay.Any("n"), 4), dtype="float32")
+    function = relay.Function([x], relay.nn.relu(x), attrs={"constraints": ("n <= 8",)})
+    program = tvm_disc.build(function)
+    assert program(np.ones((8, 4), "float32")).shape == (8, 4)
+    with pytest.raises(GuardFailed, match="n <= 8"):
+        program(np.ones((9, 4), "float32"))

@@ -72,7 +72,8 @@ def import_module(
 
     Args:
         params: inputs of ``main``, by name, to be turned into constants.
-        constraints: facts about the dims of inputs, in the constraint language.
+        constraints: facts about the dims of inputs, in the constraint language; those of the
+            function's attribute of that name hold, too.
         premises: as constraints, but the caller sees to it that they hold.
         solver: takes the facts; a new one by default.
 
@@ -91,6 +92,8 @@ def import_module(
     unknown = set(params or {}) - {p.name_hint for p in main.params}
     if unknown:
         raise TypeMismatch(f"params name inputs that main does not have: {sorted(unknown)}")
+    # What a front end knows of the inputs' dims comes with the function.
+    constraints = (*main.attrs.get("constraints", ()), *constraints)
     symbols: dict[Any, Any] = {}
     wide: dict[WideKey, tuple[int | None, ...]] = {}
     first = Solver()
