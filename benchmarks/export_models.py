@@ -2,9 +2,9 @@
 
     python benchmarks/export_models.py tests/data/relax [model ...]
 
-Each model gives `<name>.json`, the Relax module as TVM's importer (with the repairs of
-`tvm_disc.frontends`) leaves it, and `<name>.npz`, inputs and outputs for several shapes. The tests
-read these files, so that they need neither PyTorch nor ONNX.
+Each model gives `<name>.json`, the Relax module as TVM's importer (that of ONNX with the repairs
+of `tvm_disc.frontends`) leaves it, and `<name>.npz`, inputs and outputs for several shapes. The
+tests read these files, so that they need neither PyTorch nor ONNX.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import transformers
 import tvm
 from torch import nn
 from torch.export import Dim
+from tvm.relax.frontend.torch import from_exported_program
 
 from tvm_disc import relay
 from tvm_disc.frontends import onnx as onnx_frontend
-from tvm_disc.frontends import torch as torch_frontend
 
 VOCABULARY, POSITIONS, WIDTH, HEADS, LAYERS = 80, 64, 32, 4, 2
 TEXT_SHAPES = ((1, 1), (1, 7), (2, 16), (3, 33), (1, 64))
@@ -264,7 +264,7 @@ def export(name: str, folder: Path) -> None:
     record: dict[str, np.ndarray] = {}
     start = time.perf_counter()
     if model.frontend == "torch":
-        mod = torch_frontend.from_torch(exported(name, module))
+        mod = from_exported_program(exported(name, module), unwrap_unit_return_tuple=True)
         session = None
     else:
         with tempfile.TemporaryDirectory() as scratch:

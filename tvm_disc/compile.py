@@ -38,7 +38,7 @@ from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.deadline import entered, within
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
-from tvm_disc.frontends import read_model
+from tvm_disc.frontends import exported, read_model
 from tvm_disc.options import Options
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.files import as_module, is_file_name, load_file
@@ -135,12 +135,15 @@ def build(
     constraints: Sequence[str] = (),
     options: Options | None = None,
     passes: Mapping[str, Any] | None = None,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
 ) -> Executable:
     """Compile a program of unknown shape into one native program.
 
     Args:
         source: a Relay module, function, text or JSON, or the path of such a file; a Relax module;
-            an ONNX model or its path; a ``torch.export.ExportedProgram``.
+            an ONNX model or its path; a ``torch.export.ExportedProgram``, or a ``torch.nn.Module``
+            with ``example_inputs``.
         params: inputs of ``main``, by name, that become constants.
         target: a TVM CPU target; this machine by default. Several, as a list, make one program
             for all of them, which runs the best that the processor has where it is loaded.
@@ -149,6 +152,10 @@ def build(
         passes: passes of your own, by their places: ``{"after simplify": mine}``. A place is
             ``before`` or ``after`` and one of ``STAGES``; a pass, or a list of them, takes a
             module and gives one. Each runs once for every version of the program.
+        example_inputs: of a ``torch.nn.Module``, what to export it with: a tuple of inputs, or a
+            mapping of them by name.
+        dynamic_shapes: which of their dims may change, as ``torch.export.export`` takes it; by
+            default all that the module does not fix.
 
     Raises:
         BadInput: an argument that is none; the message lists what is accepted.
@@ -156,6 +163,8 @@ def build(
         BuildTimeout: it took longer than ``options.time_limit``.
     """
     options = Options.from_env(options)
+    if example_inputs is not None or dynamic_shapes is not None:
+        source = exported(source, example_inputs, dynamic_shapes)
     if options.time_limit is None:
         return _build(source, params, target, constraints, options, passes)
     context = tvm.transform.PassContext.current()

@@ -14,7 +14,7 @@ from tvm.relax import op as R
 
 import tvm_disc
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
-from tvm_disc.frontends import extras, from_onnx, from_relax, from_torch, read_model
+from tvm_disc.frontends import extras, from_onnx, from_pytorch, from_relax, read_model
 
 
 def relu() -> Any:
@@ -56,7 +56,7 @@ def test_classes_are_recognised_by_name() -> None:
             tvm_disc.build(model)
 
 
-@pytest.mark.parametrize(("read", "package"), [(from_onnx, "onnx"), (from_torch, "torch")])
+@pytest.mark.parametrize(("read", "package"), [(from_onnx, "onnx"), (from_pytorch, "torch")])
 def test_a_missing_package_is_named_with_its_extra(
     read: Any, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

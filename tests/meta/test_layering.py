@@ -23,7 +23,7 @@ ORDER = [
     {"codegen"},
     {"runtime"},
     {"compile"},
-    {"tune"},
+    {"tune", "dynamo"},
     {"__init__", "__main__"},
 ]
 STEP = {room: step for step, rooms in enumerate(ORDER) for room in rooms}

@@ -11,11 +11,11 @@ import tvm
 
 from tvm_disc.frontends.onnx import from_onnx
 from tvm_disc.frontends.relax import from_relax
-from tvm_disc.frontends.torch import from_torch
+from tvm_disc.frontends.torch import from_pytorch
 
 
 def read_model(source: Any) -> Any | None:
-    """The Relax module of a model of a known framework; None for anything else."""
+    """The Relay or Relax module of a model of a known framework; None for anything else."""
     for recognises, read in READERS:
         if recognises(source):
             return read(source)
@@ -40,5 +40,6 @@ def _is_onnx(source: Any) -> bool:
 READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (lambda source: isinstance(source, tvm.IRModule), from_relax),
     (_is_onnx, from_onnx),
-    (lambda source: _is_class(source, "torch", "ExportedProgram"), from_torch),
+    (lambda source: _is_class(source, "torch", "ExportedProgram"), from_pytorch),
+    (lambda source: _is_class(source, "torch", "Module"), from_pytorch),
 )

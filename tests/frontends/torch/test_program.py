@@ -1,4 +1,4 @@
-"""PyTorch programs through TVM's importer; needs the package `torch`."""
+"""Exported programs of PyTorch: one program for all shapes, whole models, types, indices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import tvm_disc  # noqa: E402
 from tvm_disc.errors import TypeMismatch  # noqa: E402
-from tvm_disc.frontends import from_torch  # noqa: E402
+from tvm_disc.frontends import from_pytorch  # noqa: E402
 
 
 class Table(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -46,11 +46,11 @@ def test_a_range_given_to_export_is_checked() -> None:
 
 def test_a_module_that_is_not_exported_is_refused() -> None:
     with pytest.raises(TypeMismatch, match=r"torch\.export\.export"):
-        from_torch(Table())
+        from_pytorch(Table())
 
 
 class Narrow(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """Products whose biases are of 16 bits, of which TVM's importer would make float32."""
+    """Products whose biases are of 16 bits, which stay of 16 bits."""
 
     def __init__(self) -> None:
         super().__init__()

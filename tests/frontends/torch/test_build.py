@@ -1,0 +1,63 @@
+"""Modules of PyTorch given to ``build``, which exports them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tvm_disc  # noqa: E402
+from tests.frontends.torch.programs import module_of, tensors  # noqa: E402
+from tvm_disc.errors import BadInput, TypeMismatch, Unsupported  # noqa: E402
+
+
+class Block(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """A layer with a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(8)
+        self.up = torch.nn.Linear(8, 16)
+        self.down = torch.nn.Linear(16, 8)
+
+    def forward(self, x: Any, scale: Any = None) -> Any:
+        y = x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+        return y if scale is None else y * scale
+
+
+def test_every_dim_is_dynamic_by_default() -> None:
+    module = Block().eval()
+    exe = tvm_disc.build(module, example_inputs=tensors((2, 5, 8)))
+    for b, s in ((2, 2), (3, 7), (2, 64), (5, 33), (8, 128)):
+        (x,) = tensors((b, s, 8))
+        torch.testing.assert_close(exe(x), module(x), rtol=2e-5, atol=2e-5)
+
+
+def test_inputs_by_name_and_dims_by_name() -> None:
+    module, (x, scale) = Block().eval(), tensors((2, 5, 8), (8,))
+    dims = {"x": {0: torch.export.Dim("b")}, "scale": None}
+    exe = tvm_disc.build(module, example_inputs={"x": x, "scale": scale}, dynamic_shapes=dims)
+    assert [d for _, d, _ in exe.signature] == [("b", "5", "8"), ("8",)]
+    for b in (1, 2, 3, 17, 64):
+        (x,) = tensors((b, 5, 8))
+        torch.testing.assert_close(exe(x=x, scale=scale), module(x, scale), rtol=2e-5, atol=2e-5)
+
+
+def test_example_inputs_of_something_else_are_refused() -> None:
+    with pytest.raises(TypeMismatch, match=r"torch\.nn\.Module, found str"):
+        tvm_disc.build("fn (%x: float32) { %x }", example_inputs=(1,))
+
+
+def test_a_lone_tensor_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"expected a tuple of inputs.*found Tensor"):
+        tvm_disc.build(Block(), example_inputs=tensors((2, 8))[0])
+
+
+def test_a_module_that_cannot_be_exported_says_why() -> None:
+    def branch(x: Any) -> Any:
+        return x if x.sum() > 0 else -x
+
+    with pytest.raises(Unsupported, match="PyTorch cannot export this module"):
+        tvm_disc.build(module_of(branch), example_inputs=tensors((3,)))

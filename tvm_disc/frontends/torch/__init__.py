@@ -1,0 +1,11 @@
+"""PyTorch: exported programs as Relay modules, and what compiles modules and graphs.
+
+PyTorch is imported when it is first needed, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from tvm_disc.frontends.torch.export import exported
+from tvm_disc.frontends.torch.program import from_pytorch
+
+__all__ = ["exported", "from_pytorch"]

@@ -1,0 +1,161 @@
+"""``torch.export``'s programs as Relay modules."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_disc.errors import DiscError, TypeMismatch, Unsupported
+from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.torch.inputs import Inputs
+from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
+from tvm_disc.frontends.torch.values import Value
+from tvm_disc.frontends.torch.walk import Walk, refuse
+from tvm_disc.relay import Expr, Function, IRModule, Tuple
+
+# Results of a program that are not what the user's function returns, but new values of what it
+# writes into.
+_WRITTEN = ("BUFFER_MUTATION", "USER_INPUT_MUTATION", "PARAMETER_MUTATION")
+
+
+def from_pytorch(program: Any) -> IRModule:
+    """The Relay module of a ``torch.export.ExportedProgram``; its weights are constants.
+
+    Inputs have the names of the exported function's parameters, those inside tuples and mappings
+    PyTorch's flat names (``past_key_values_0_0``). Numbers and ``None`` that were given to
+    ``export`` are part of the program. Named dims keep their names and ranges. Results are flat,
+    without ``None``. What the function writes into (buffers, inputs) follows the results, in the
+    order of the graph signature; a buffer that is written into is an input, by its own name, after
+    those of the function.
+
+    Raises:
+        Unsupported: PyTorch is not installed, or nodes that have no meaning here; all of them are
+            named, each with its place in the source.
+        TypeMismatch: it is no exported program.
+    """
+    require("torch", "torch", "from_pytorch")
+    import torch
+
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise TypeMismatch(
+            f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
+            "torch.export.export makes one, or give build(module, example_inputs=...) the module"
+        )
+    return Program(decomposed(program)).module()
+
+
+def decompositions() -> Any:
+    """What PyTorch shall take apart: everything for which the table has no row."""
+    from torch.export import default_decompositions
+
+    table = default_decompositions()
+    for op in list(table.keys()):
+        name = row_name(op)
+        if name in ROWS and name not in TAKEN_APART:
+            table.pop(op)
+    return table
+
+
+def decomposed(program: Any) -> Any:
+    """The program without operators that write, and of those of the table where possible."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return program.run_decompositions(decompositions())
+    except DiscError:
+        raise
+    except Exception as error:  # of any class: PyTorch traces the program anew
+        text = str(error).strip().splitlines()
+        raise Unsupported(
+            f"PyTorch cannot decompose this program: {type(error).__name__}: "
+            f"{text[0] if text else ''}"
+        ) from error
+
+
+@dataclass(frozen=True)
+class _Hole:
+    """A placeholder of the graph and what stands for it."""
+
+    node: Any
+    kind: str
+    target: str | None
+    name: str
+    literal: Any = None
+
+
+class Program:
+    """One exported program on its way to Relay."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.signature = program.graph_signature
+        self.walk = Walk()
+        self.written = [spec for spec in self.signature.output_specs if spec.kind.name in _WRITTEN]
+        self.results = [
+            spec for spec in self.signature.output_specs if spec.kind.name == "USER_OUTPUT"
+        ]
+        changed = {spec.target for spec in self.written if spec.kind.name == "BUFFER_MUTATION"}
+        self.holes = [self._hole(*pair) for pair in self._pairs()]
+        users = [h for h in self.holes if h.kind == "USER_INPUT" and h.literal is None]
+        states = [h for h in self.holes if h.kind == "BUFFER" and h.target in changed]
+        self.inputs = [*users, *states]
+
+    def _pairs(self) -> list[tuple[Any, Any]]:
+        nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
+        return list(zip(nodes, self.signature.input_specs, strict=True))
+
+    def _hole(self, node: Any, spec: Any) -> _Hole:
+        kind, literal = spec.kind.name, None
+        name = node.name
+        if kind == "BUFFER":
+            name = str(spec.target).replace(".", "_")
+        val = node.meta.get("val")
+        if type(spec.arg).__name__ == "ConstantArgument" or isinstance(
+            val, int | float | bool | str
+        ):
+            literal = (getattr(spec.arg, "value", val),)
+        return _Hole(node, kind, spec.target, name, literal)
+
+    def module(self) -> IRModule:
+        """The Relay module."""
+        named = [(h.name, h.node.meta["val"]) for h in self.inputs]
+        inputs = Inputs(self.walk.symbols, named)
+        inputs.know_ranges(self.program.range_constraints)
+        given = {h.node.name: self._given(h, inputs.variables) for h in self.holes}
+        made = self.walk.graph(self.program.graph_module, given)
+        refuse(self.walk.problems)
+        inputs.know(self.walk.facts)
+        body = self._body(made)
+        attrs = {"constraints": tuple(inputs.constraints)} if inputs.constraints else {}
+        params = [inputs.variables[h.name].expr for h in self.inputs]
+        return IRModule.from_expr(Function(params, body, attrs=attrs))
+
+    def _given(self, hole: _Hole, variables: Mapping[str, Value]) -> Any:
+        if hole.literal is not None:
+            return hole.literal[0]
+        if any(hole is h for h in self.inputs):
+            val = hole.node.meta["val"]
+            return variables[hole.name] if hasattr(val, "shape") else val.node.expr
+        if hole.kind in ("PARAMETER", "BUFFER"):
+            return self.walk.constant(self._state(hole.target))
+        if hole.kind == "CONSTANT_TENSOR":
+            return self.walk.constant(self.program.constants[hole.target])
+        return None
+
+    def _state(self, name: Any) -> Any:
+        """A parameter, or a buffer, which need not be part of the saved state."""
+        state = self.program.state_dict
+        return state[name] if name in state else self.program.constants[name]
+
+    def _body(self, made: Sequence[Any]) -> Expr:
+        """The user's results, then what was written."""
+        specs = self.signature.output_specs
+        pairs = list(zip(specs, made, strict=True))
+        first = [v for s, v in pairs if s.kind.name == "USER_OUTPUT"]
+        last = [v for s, v in pairs if s.kind.name in _WRITTEN]
+        found = [self.walk.maker.tensor(v).expr for v in (*first, *last) if v is not None]
+        if not found:
+            raise Unsupported("a program without results")
+        return found[0] if len(found) == 1 else Tuple(tuple(found))

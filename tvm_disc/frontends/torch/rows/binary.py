@@ -1,0 +1,295 @@
+"""Rows of element-wise operators of several operands, under PyTorch's type promotion."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.values import Value, is_float
+
+Row = Callable[..., Any]
+# What arithmetic on truth values is.
+_ON_TRUTHS = {"add": "logical_or", "multiply": "logical_and"}
+_OF_TRUTHS = {"maximum": "logical_or", "minimum": "logical_and"}
+
+
+def _arithmetic(name: str) -> Row:
+    """``a op alpha * b``, in the element type of the result."""
+
+    def row(m: Maker, a: Any, b: Any, alpha: Any = 1) -> Value:
+        dtype = m.out_dtype
+        a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+        if dtype == "bool":
+            return m.apply(_ON_TRUTHS[name], a, b)
+        if alpha != 1:
+            b = m.calc("multiply", b, alpha if is_float(dtype) else int(alpha))
+        return m.apply(name, a, b)
+
+    return row
+
+
+def _rsub(m: Maker, a: Any, b: Any, alpha: Any = 1) -> Value:
+    return _arithmetic("subtract")(m, b, a, alpha)  # type: ignore[no-any-return]
+
+
+def _extreme(name: str) -> Row:
+    def row(m: Maker, a: Any, b: Any) -> Value:
+        dtype = m.out_dtype
+        a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+        return m.apply(_OF_TRUTHS[name] if dtype == "bool" else name, a, b)
+
+    return row
+
+
+def _ignoring_nan(name: str) -> Row:
+    """The other operand where one is no number."""
+
+    def row(m: Maker, a: Any, b: Any) -> Value:
+        dtype = m.out_dtype
+        a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+        if not is_float(dtype):
+            return m.apply(_OF_TRUTHS[name] if dtype == "bool" else name, a, b)
+        found = m.where(m.apply("isnan", b, dtype="bool"), a, m.apply(name, a, b))
+        return m.where(m.apply("isnan", a, dtype="bool"), b, found)
+
+    return row
+
+
+def divided(m: Maker, a: Any, b: Any, *, rounding_method: str | None = None) -> Value:
+    """A quotient, true or rounded."""
+    dtype = m.out_dtype
+    a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+    if rounding_method is None:
+        return m.apply("divide", a, b)
+    if rounding_method == "floor":
+        return m.apply("floor_divide", a, b)
+    return m.apply("trunc", m.apply("divide", a, b)) if is_float(dtype) else m.apply("divide", a, b)
+
+
+def _div_mode(m: Maker, a: Any, b: Any, *, rounding_mode: str | None = None) -> Value:
+    return divided(m, a, b, rounding_method=rounding_mode)
+
+
+def _floor_divide(m: Maker, a: Any, b: Any) -> Value:
+    return divided(m, a, b, rounding_method="floor")
+
+
+def _plain(name: str) -> Row:
+    """An operator as Relay has it, in the element type of the result."""
+
+    def row(m: Maker, a: Any, b: Any) -> Value:
+        dtype = m.out_dtype
+        return m.apply(name, m.tensor(a, dtype), m.tensor(b, dtype))
+
+    return row
+
+
+def _compared(name: str) -> Row:
+    def row(m: Maker, a: Any, b: Any) -> Value:
+        dtype = m.promoted(a, b)
+        if dtype == "bool" and name not in ("equal", "not_equal"):
+            dtype = "uint8"
+        return m.apply(name, m.tensor(a, dtype), m.tensor(b, dtype), dtype="bool")
+
+    return row
+
+
+def _logical(name: str) -> Row:
+    def row(m: Maker, a: Any, b: Any) -> Value:
+        return m.apply(name, m.tensor(a, "bool"), m.tensor(b, "bool"))
+
+    return row
+
+
+def _bitwise(name: str) -> Row:
+    def row(m: Maker, a: Any, b: Any) -> Value:
+        dtype = m.out_dtype
+        kind = "logical" if dtype == "bool" else "bitwise"
+        return m.apply(f"{kind}_{name}", m.tensor(a, dtype), m.tensor(b, dtype))
+
+    return row
+
+
+def powered(m: Maker, base: Any, exponent: Any) -> Value:
+    """A power; small whole exponents are products."""
+    dtype = m.out_dtype
+    if isinstance(exponent, int | float) and not isinstance(exponent, bool):
+        made = _known_power(m, m.tensor(base, dtype), exponent)
+        if made is not None:
+            return made
+    a, b = m.tensor(base, dtype), m.tensor(exponent, dtype)
+    if is_float(dtype):
+        return m.apply("power", a, b)
+    # Whole powers that float64 holds exactly, which are those that are not cut off.
+    wide = m.apply("power", m.cast(a, "float64"), m.cast(b, "float64"))
+    return m.cast(m.apply("round", wide), dtype)
+
+
+def _known_power(m: Maker, x: Value, exponent: float) -> Value | None:
+    if exponent == int(exponent) and 0 <= exponent <= 8:
+        return _product_power(m, x, int(exponent))
+    if not x.is_float:
+        if exponent != int(exponent) or exponent < 0:
+            return None
+        return _product_power(m, x, int(exponent)) if exponent < 64 else None
+    if exponent == 0.5:
+        return m.apply("sqrt", x)
+    if exponent == -0.5:
+        return m.apply("rsqrt", x)
+    if exponent in (-1, -2):
+        below = x if exponent == -1 else m.apply("multiply", x, x)
+        return m.apply("divide", m.tensor(1.0, x.dtype), below)
+    return None
+
+
+def _product_power(m: Maker, x: Value, times: int) -> Value:
+    """By squaring."""
+    if times == 0:
+        return m.full(x.dims, 1, x.dtype)
+    result: Value | None = None
+    while times:
+        if times & 1:
+            result = x if result is None else m.apply("multiply", result, x)
+        times >>= 1
+        x = m.apply("multiply", x, x) if times else x
+    assert result is not None
+    return result
+
+
+def _where(m: Maker, cond: Value, a: Any, b: Any) -> Value:
+    return m.where(m.cast(cond, "bool"), a, b, m.out_dtype)
+
+
+def _masked_fill(m: Maker, x: Value, mask: Value, value: Any) -> Value:
+    return m.where(mask, value, x, m.out_dtype)
+
+
+def _atan2(m: Maker, y: Any, x: Any) -> Value:
+    """The angle of a point, by its quadrant."""
+    dtype = m.out_dtype
+    y, x = m.tensor(y, dtype), m.tensor(x, dtype)
+    angle = m.apply("atan", m.apply("divide", y, x))
+    turn = m.where(m.compare("less", y, 0.0), -math.pi, math.pi, dtype)
+    left = m.where(m.compare("less", x, 0.0), m.apply("add", angle, turn), angle)
+    up = m.where(m.compare("greater", y, 0.0), math.pi / 2, -math.pi / 2, dtype)
+    at_zero = m.where(m.compare("equal", y, 0.0), y, up)
+    return m.where(m.compare("equal", x, 0.0), at_zero, left)
+
+
+def _addcmul(m: Maker, x: Value, a: Value, b: Value, *, value: Any = 1) -> Value:
+    return _plus_scaled(m, x, m.apply("multiply", *_in(m, a, b)), value)
+
+
+def _addcdiv(m: Maker, x: Value, a: Value, b: Value, *, value: Any = 1) -> Value:
+    return _plus_scaled(m, x, m.apply("divide", *_in(m, a, b)), value)
+
+
+def _in(m: Maker, *values: Value) -> list[Value]:
+    return [m.cast(v, m.out_dtype) for v in values]
+
+
+def _plus_scaled(m: Maker, x: Value, y: Value, scale: Any) -> Value:
+    y = y if scale == 1 else m.calc("multiply", y, scale)
+    return m.apply("add", m.cast(x, m.out_dtype), y)
+
+
+def _lerp(m: Maker, a: Value, b: Value, weight: Any) -> Value:
+    dtype = m.out_dtype
+    part = m.tensor(weight, dtype)
+    step = m.apply("multiply", part, m.apply("subtract", b, a))
+    far = m.apply("multiply", m.calc("subtract", part, 1.0), m.apply("subtract", b, a))
+    near = m.compare("less", m.apply("abs", part), 0.5)
+    return m.where(near, m.apply("add", a, step), m.apply("add", b, far))
+
+
+def _hypot(m: Maker, a: Any, b: Any) -> Value:
+    dtype = m.out_dtype
+    a, b = (m.apply("abs", m.tensor(v, dtype)) for v in (a, b))
+    top, low = m.apply("maximum", a, b), m.apply("minimum", a, b)
+    part = m.apply("divide", low, m.where(m.compare("equal", top, 0.0), 1.0, top))
+    grown = m.apply("sqrt", m.calc("add", m.apply("multiply", part, part), 1.0))
+    whole = m.apply("isinf", top, dtype="bool")
+    return m.where(whole, top, m.apply("multiply", top, grown))
+
+
+def _copysign(m: Maker, a: Any, b: Any) -> Value:
+    dtype = m.out_dtype
+    size, sign = m.apply("abs", m.tensor(a, dtype)), m.tensor(b, dtype)
+    # The sign of a zero is in its reciprocal.
+    inverse = m.apply("divide", m.tensor(1.0, dtype), sign)
+    below = m.apply("logical_or", m.compare("less", sign, 0.0), m.compare("less", inverse, 0.0))
+    return m.where(below, m.apply("negative", size), size)
+
+
+def _logaddexp(base: str) -> Row:
+    def row(m: Maker, a: Value, b: Value) -> Value:
+        dtype = m.out_dtype
+        scale = 1.0 if base == "e" else math.log(2.0)
+        a, b = (m.calc("multiply", m.cast(v, dtype), scale) for v in (a, b))
+        top = m.apply("maximum", a, b)
+        gap = m.apply("negative", m.apply("abs", m.apply("subtract", a, b)))
+        grown = m.apply("add", top, m.apply("log", m.calc("add", m.apply("exp", gap), 1.0)))
+        same = m.apply(
+            "logical_and", m.apply("isinf", a, dtype="bool"), m.apply("equal", a, b, dtype="bool")
+        )
+        return m.calc("divide", m.where(same, a, grown), scale)
+
+    return row
+
+
+def _tensor_scalar(name: str, row: Row, *suffixes: str) -> dict[str, Row]:
+    return {f"{name}.{s}": row for s in suffixes or ("Tensor", "Scalar")}
+
+
+_PAIRS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+          "ge": "greater_equal"}  # fmt: skip
+
+ROWS: Mapping[str, Row] = {
+    **_tensor_scalar("add", _arithmetic("add")),
+    **_tensor_scalar("sub", _arithmetic("subtract")),
+    **_tensor_scalar("mul", _arithmetic("multiply")),
+    **_tensor_scalar("rsub", _rsub),
+    **_tensor_scalar("div", divided),
+    **_tensor_scalar("div", _div_mode, "Tensor_mode", "Scalar_mode"),
+    **_tensor_scalar("true_divide", divided),
+    **_tensor_scalar("floor_divide", _floor_divide, "default", "Scalar"),
+    **_tensor_scalar("fmod", _plain("mod")),
+    **_tensor_scalar("remainder", _plain("floor_mod"), "Tensor", "Scalar", "Scalar_Tensor"),
+    **_tensor_scalar("pow", powered, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
+    **_tensor_scalar("float_power", powered, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
+    "maximum.default": _extreme("maximum"),
+    "minimum.default": _extreme("minimum"),
+    "max.other": _extreme("maximum"),
+    "min.other": _extreme("minimum"),
+    "fmax.default": _ignoring_nan("maximum"),
+    "fmin.default": _ignoring_nan("minimum"),
+    **{
+        key: row
+        for name, relay in _PAIRS.items()
+        for key, row in _tensor_scalar(name, _compared(relay)).items()
+    },
+    **{f"logical_{n}.default": _logical(f"logical_{n}") for n in ("and", "or", "xor")},
+    **{
+        key: row
+        for n in ("and", "or", "xor")
+        for key, row in _tensor_scalar(
+            f"bitwise_{n}", _bitwise(n), "Tensor", "Scalar", "Scalar_Tensor"
+        ).items()
+    },
+    **_tensor_scalar("bitwise_left_shift", _plain("left_shift"), "Tensor", "Tensor_Scalar"),
+    **_tensor_scalar("bitwise_right_shift", _plain("right_shift"), "Tensor", "Tensor_Scalar"),
+    **_tensor_scalar("__lshift__", _plain("left_shift")),
+    **_tensor_scalar("__rshift__", _plain("right_shift")),
+    **_tensor_scalar("where", _where, "self", "ScalarSelf", "ScalarOther", "Scalar"),
+    **_tensor_scalar("masked_fill", _masked_fill),
+    "atan2.default": _atan2,
+    "addcmul.default": _addcmul,
+    "addcdiv.default": _addcdiv,
+    **_tensor_scalar("lerp", _lerp),
+    "hypot.default": _hypot,
+    **_tensor_scalar("copysign", _copysign),
+    "logaddexp.default": _logaddexp("e"),
+    "logaddexp2.default": _logaddexp("2"),
+}

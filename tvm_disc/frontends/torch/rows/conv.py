@@ -1,0 +1,128 @@
+"""Rows of convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.values import Value
+
+Row = Callable[..., Any]
+
+
+def per_axis(given: Any, rank: int) -> tuple[int, ...]:
+    """One number for each spatial axis."""
+    values = [given] if isinstance(given, int) else list(given)
+    if not all(isinstance(v, int) for v in values):
+        raise Unsupported(f"window attributes known at run time only: {values}")
+    return tuple(values * rank if len(values) == 1 else values)
+
+
+def _convolution(
+    m: Maker,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Value:
+    rank = weight.rank - 2
+    if rank not in (1, 2, 3):
+        raise Unsupported(f"a convolution of {rank} spatial axes")
+    alone = x.rank == rank + 1
+    x = m.unsqueeze(x, 0) if alone else x
+    stride, padding, dilation, more = (
+        per_axis(v, rank) for v in (stride, padding, dilation, output_padding)
+    )
+    dims = (1, *m.out_dims) if alone else m.out_dims
+    window = {"strides": stride, "dilation": dilation, "groups": groups}
+    if transposed:
+        made = _transposed(m, x, weight, (window, padding, more))
+    else:
+        made = m.call(
+            f"nn.conv{rank}d",
+            x,
+            weight,
+            padding=padding * 2,
+            channels=None,
+            kernel_size=None,
+            **window,
+        )
+    if bias is not None:
+        made = m.call("nn.bias_add", made, bias, axis=1)
+    found = Value(made, x.dtype, dims)
+    return m.squeeze(found, [0]) if alone else found
+
+
+def _transposed(
+    m: Maker, x: Value, weight: Value, how: tuple[Any, Sequence[int], Sequence[int]]
+) -> Any:
+    """What padding takes beyond the reach of the kernel is cut off afterwards."""
+    window, padding, more = how
+    rank = weight.rank - 2
+    taps = weight.dims[2:]
+    if not all(isinstance(t, int) for t in taps):
+        raise Unsupported("a transposed convolution whose kernel's size is known at run time only")
+    reach = [d * (t - 1) for d, t in zip(window["dilation"], taps, strict=True)]
+    inside = tuple(min(p, r) for p, r in zip(padding, reach, strict=True))
+    made = m.call(
+        f"nn.conv{rank}d_transpose",
+        x,
+        weight,
+        padding=inside * 2,
+        output_padding=tuple(more),
+        channels=None,
+        kernel_size=None,
+        **window,
+    )
+    extra = [p - i for p, i in zip(padding, inside, strict=True)]
+    for axis, cut in enumerate(extra):
+        if cut:
+            where = {"begin": (cut,), "end": (-cut,), "strides": (1,), "axes": (2 + axis,)}
+            made = m.call("strided_slice", made, **where)
+    return made
+
+
+def _plain(m: Maker, x: Value, weight: Value, bias: Any = None, stride: Any = 1, padding: Any = 0,
+           dilation: Any = 1, groups: int = 1) -> Value:  # fmt: skip
+    if isinstance(padding, str):
+        return _padded(m, x, weight, bias, stride, padding, dilation, groups)
+    return _convolution(m, x, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+def _padded(m: Maker, x: Value, weight: Value, bias: Any, stride: Any, padding: str,
+            dilation: Any, groups: int) -> Value:  # fmt: skip
+    """``same`` or ``valid``; an odd rest of ``same`` is at the end."""
+    rank = weight.rank - 2
+    if padding == "valid":
+        return _convolution(m, x, weight, bias, stride, 0, dilation, False, 0, groups)
+    steps = per_axis(dilation, rank)
+    totals = [d * (int(t) - 1) for d, t in zip(steps, weight.dims[2:], strict=True)]
+    pairs = [(0, 0)] * (x.rank - rank) + [(t // 2, t - t // 2) for t in totals]
+    wide = m.call("nn.pad", x, m.const(0, x.dtype), pad_width=tuple(pairs))
+    dims = (*x.dims[: x.rank - rank], *[None] * rank)
+    return _convolution(
+        m, Value(wide, x.dtype, dims), weight, bias, stride, 0, dilation, False, 0, groups
+    )
+
+
+def _plain_transposed(m: Maker, x: Value, weight: Value, bias: Any = None, stride: Any = 1,
+                      padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+                      dilation: Any = 1) -> Value:  # fmt: skip
+    return _convolution(m, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+ROWS: Mapping[str, Row] = {
+    "convolution.default": _convolution,
+    "_convolution.default": lambda m, *args: _convolution(m, *args[:9]),
+    **{f"conv{n}d.{o}": _plain for n in (1, 2, 3) for o in ("default", "padding")},
+    "conv_transpose1d.default": _plain_transposed,
+    "conv_transpose2d.input": _plain_transposed,
+    "conv_transpose3d.input": _plain_transposed,
+}

@@ -1,0 +1,151 @@
+"""Rows of operators that make tensors of nothing but sizes and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.values import Value, is_float
+
+Row = Callable[..., Any]
+
+
+def _filled(value: Any) -> Row:
+    def row(m: Maker, *args: Any, **kwargs: Any) -> Value:
+        return m.full(m.out_dims, value, m.out_dtype)
+
+    return row
+
+
+def _full(m: Maker, size: Sequence[Any], fill_value: Any, **kwargs: Any) -> Value:
+    return m.full(m.out_dims, fill_value, m.out_dtype)
+
+
+def _full_like(m: Maker, x: Value, fill_value: Any, **kwargs: Any) -> Value:
+    return m.full(m.out_dims, fill_value, m.out_dtype)
+
+
+def _new_full(m: Maker, x: Value, size: Sequence[Any], fill_value: Any, **kwargs: Any) -> Value:
+    return m.full(m.out_dims, fill_value, m.out_dtype)
+
+
+def _scalar_tensor(m: Maker, value: Any, **kwargs: Any) -> Value:
+    return m.tensor(value, m.out_dtype)
+
+
+def _arange(m: Maker, *bounds: Any, **kwargs: Any) -> Value:
+    start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), bounds)[:3]
+    return stepped(m, start, end, step)
+
+
+def stepped(m: Maker, start: Any, end: Any, step: Any) -> Value:
+    """``start``, ``start + step``, ... as many as the result has."""
+    dtype, (size,) = m.out_dtype, m.out_dims
+    known = all(isinstance(v, int | float) for v in (start, step)) and isinstance(size, int)
+    if known and size <= 1 << 16:
+        return m.const(start + np.arange(size) * step, dtype)
+    whole = not is_float(dtype) and all(not isinstance(v, float) for v in (start, end, step))
+    if whole:
+        ends = [m.tensor(v, "int64") for v in (start, end, step)]
+        if not isinstance(step, int):
+            raise Unsupported("an arange whose step is known at run time only")
+        made = m.call("arange", *ends, start=None, stop=None, step=None, dtype="int64")
+        return m.cast(Value(made, "int64", (size,)), dtype)
+    places = m.iota(size, "float64")
+    scaled = m.apply("multiply", places, m.tensor(step, "float64"))
+    return m.cast(m.apply("add", scaled, m.tensor(start, "float64")), dtype)
+
+
+def _linspace(m: Maker, start: Any, end: Any, steps: int, **kwargs: Any) -> Value:
+    """From both ends to the middle, so that the last element is exact."""
+    dtype, (size,) = m.out_dtype, m.out_dims
+    first, last = m.tensor(start, "float64"), m.tensor(end, "float64")
+    gaps = m.calc("maximum", m.tensor(size - 1, "float64"), 1.0)
+    step = m.apply("divide", m.apply("subtract", last, first), gaps)
+    places = m.iota(size)
+    back = m.apply("subtract", m.tensor(size - 1, "int64"), places)
+    up = m.apply("add", m.apply("multiply", m.cast(places, "float64"), step), first)
+    down = m.apply("subtract", last, m.apply("multiply", m.cast(back, "float64"), step))
+    near = m.apply("less", m.calc("multiply", places, 2), m.tensor(size, "int64"), dtype="bool")
+    return m.cast(m.where(near, up, down), dtype)
+
+
+def _eye(m: Maker, *args: Any, **kwargs: Any) -> Value:
+    rows, columns = m.out_dims
+    same = m.apply(
+        "equal", m.unsqueeze(m.iota(rows), 1), m.unsqueeze(m.iota(columns), 0), dtype="bool"
+    )
+    return m.cast(same, m.out_dtype)
+
+
+def _triangle(find: Callable[..., Any]) -> Row:
+    """Positions of a triangle of known size, rows and columns."""
+
+    def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: Any) -> Value:
+        if not isinstance(rows, int) or not isinstance(columns, int):
+            raise Unsupported("the positions of a triangle whose size is known at run time only")
+        return m.const(np.stack(find(rows, offset, columns)), m.out_dtype)
+
+    return row
+
+
+def _random(m: Maker, *args: Any, **kwargs: Any) -> Value:
+    raise Unsupported(
+        "random numbers; compute them outside and give them as an input, or call eval() on the "
+        "module if they belong to training"
+    )
+
+
+def _native_dropout(m: Maker, x: Value, p: float, train: bool | None) -> tuple[Value, Any]:
+    if train or train is None:
+        _random(m)
+    return x, m.full(x.dims, True, "bool") if m.used(1) else None
+
+
+def _dropout(m: Maker, x: Value, p: float = 0.5, train: bool = True) -> Value:
+    return _random(m) if train and p > 0 else x
+
+
+_RANDOM = (
+    "rand.default randn.default randint.default randint.low randperm.default rand_like.default "
+    "randn_like.default randint_like.default bernoulli.default bernoulli.p multinomial.default "
+    "normal.Tensor_float normal.float_Tensor normal.Tensor_Tensor normal_functional.default "
+    "uniform.default exponential.default poisson.default"
+).split()
+
+ROWS: Mapping[str, Row] = {
+    "zeros.default": _filled(0),
+    "ones.default": _filled(1),
+    "empty.memory_format": _filled(0),
+    "empty_strided.default": _filled(0),
+    "empty_permuted.default": _filled(0),
+    "zeros_like.default": _filled(0),
+    "ones_like.default": _filled(1),
+    "empty_like.default": _filled(0),
+    "new_zeros.default": _filled(0),
+    "new_ones.default": _filled(1),
+    "new_empty.default": _filled(0),
+    "new_empty_strided.default": _filled(0),
+    "full.default": _full,
+    "full_like.default": _full_like,
+    "fill.Scalar": _full_like,
+    "fill.Tensor": _full_like,
+    "new_full.default": _new_full,
+    "scalar_tensor.default": _scalar_tensor,
+    **{f"arange.{o}": _arange for o in ("default", "start", "start_step")},
+    "linspace.default": _linspace,
+    "eye.default": _eye,
+    "eye.m": _eye,
+    "tril_indices.default": _triangle(np.tril_indices),
+    "triu_indices.default": _triangle(np.triu_indices),
+    **dict.fromkeys(_RANDOM, _random),
+    "native_dropout.default": _native_dropout,
+    "dropout.default": _dropout,
+    "feature_dropout.default": _dropout,
+    "alpha_dropout.default": _dropout,
+    "feature_alpha_dropout.default": _dropout,
+}

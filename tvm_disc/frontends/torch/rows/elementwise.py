@@ -1,0 +1,276 @@
+"""Rows of element-wise operators of one operand, and of conversions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.values import Value, is_float, relay_dtype
+
+Row = Callable[..., Any]
+
+
+def real(name: str) -> Row:
+    """A function of real numbers: integers become floats first."""
+
+    def row(m: Maker, x: Value) -> Value:
+        return m.apply(name, m.cast(x, m.out_dtype))
+
+    return row
+
+
+def _wide(compute: Callable[[Maker, Value], Value]) -> Row:
+    """A formula of several steps, in at least float32, rounded once."""
+
+    def row(m: Maker, x: Value) -> Value:
+        dtype = m.out_dtype
+        wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+        return m.cast(compute(m, m.cast(x, wide)), dtype)
+
+    return row
+
+
+def _whole(name: str) -> Row:
+    """Rounding, which leaves integers as they are."""
+
+    def row(m: Maker, x: Value) -> Value:
+        return m.apply(name, x) if x.is_float else x
+
+    return row
+
+
+def identity(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
+    """A copy, a view, or a hint that programs do not need."""
+    return x
+
+
+def rounded(m: Maker, x: Value) -> Value:
+    """The nearest whole number; halves go to the even one."""
+    if not x.is_float:
+        return x
+    low = m.apply("floor", x)
+    rest = m.calc("subtract", x, low)
+    half = m.apply("floor", m.calc("multiply", low, 0.5))
+    even = m.apply("equal", m.calc("multiply", half, 2.0), low, dtype="bool")
+    up = m.calc("add", low, 1.0)
+    upper = m.where(m.compare("greater", rest, 0.5), up, m.where(even, low, up))
+    return m.where(m.compare("less", rest, 0.5), low, upper)
+
+
+def _round_decimals(m: Maker, x: Value, *, decimals: int = 0) -> Value:
+    scale = 10.0 ** abs(decimals)
+    there, back = ("multiply", "divide") if decimals >= 0 else ("divide", "multiply")
+    return m.calc(back, rounded(m, m.calc(there, x, scale)), scale)
+
+
+def _expm1(m: Maker, x: Value) -> Value:
+    """Kahan's: what rounding did to ``exp(x)`` is found in its logarithm."""
+    u = m.apply("exp", x)
+    less = m.calc("subtract", u, 1.0)
+    exact = m.apply("divide", m.apply("multiply", less, x), m.apply("log", u))
+    plain = m.apply("logical_or", m.apply("isinf", u, dtype="bool"), m.compare("less", u, 0.3))
+    return m.where(m.compare("equal", u, 1.0), x, m.where(plain, less, exact))
+
+
+def _log1p(m: Maker, x: Value) -> Value:
+    """As for ``expm1``."""
+    u = m.calc("add", x, 1.0)
+    less = m.calc("subtract", u, 1.0)
+    exact = m.apply("divide", m.apply("multiply", m.apply("log", u), x), less)
+    plain = m.where(m.apply("isinf", u, dtype="bool"), u, exact)
+    return m.where(m.compare("equal", less, 0.0), x, plain)
+
+
+def log1p(m: Maker, x: Value) -> Value:
+    """``log(1 + x)``, exact for small ``x``."""
+    return _log1p(m, x)
+
+
+def _erfc(m: Maker, x: Value) -> Value:
+    return m.apply("subtract", m.tensor(1.0, x.dtype), m.apply("erf", x))
+
+
+def _sign(m: Maker, x: Value) -> Value:
+    return x if x.dtype == "bool" else m.apply("sign", x)
+
+
+def _abs(m: Maker, x: Value) -> Value:
+    return x if x.dtype == "bool" or x.dtype.startswith("uint") else m.apply("abs", x)
+
+
+def _neg(m: Maker, x: Value) -> Value:
+    return m.apply("negative", x)
+
+
+def _reciprocal(m: Maker, x: Value) -> Value:
+    x = m.cast(x, m.out_dtype)
+    return m.apply("divide", m.tensor(1.0, x.dtype), x)
+
+
+def _relu(m: Maker, x: Value) -> Value:
+    return m.apply("nn.relu", x) if x.is_float else m.calc("maximum", x, 0)
+
+
+def clamped(m: Maker, x: Value, low: Any, high: Any) -> Value:
+    """``x`` within bounds that may be missing, numbers or tensors."""
+    dtype = m.out_dtype
+    x = m.cast(x, dtype)
+    if low is not None:
+        x = m.apply("maximum", x, m.tensor(low, dtype))
+    return x if high is None else m.apply("minimum", x, m.tensor(high, dtype))
+
+
+def _clamp(m: Maker, x: Value, min: Any = None, max: Any = None) -> Value:
+    numbers = isinstance(min, int | float) and isinstance(max, int | float)
+    if numbers and min <= max and is_float(m.out_dtype) and x.is_float:
+        return m.apply("clip", x, a_min=float(min), a_max=float(max))
+    return clamped(m, x, min, max)
+
+
+def _clamp_min(m: Maker, x: Value, low: Any) -> Value:
+    return clamped(m, x, low, None)
+
+
+def _clamp_max(m: Maker, x: Value, high: Any) -> Value:
+    return clamped(m, x, None, high)
+
+
+def _hardtanh(m: Maker, x: Value, min_val: Any = -1, max_val: Any = 1) -> Value:
+    return _clamp(m, x, min_val, max_val)
+
+
+def _leaky_relu(m: Maker, x: Value, negative_slope: Any = 0.01) -> Value:
+    return m.apply("nn.leaky_relu", x, alpha=float(negative_slope))
+
+
+def _elu(m: Maker, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
+    scaled = m.calc("multiply", x, float(input_scale)) if input_scale != 1 else x
+    low = m.calc("multiply", _wide(_expm1)(m, scaled), float(alpha))
+    made = m.where(m.compare("greater", x, 0.0), x, low)
+    return m.calc("multiply", made, float(scale)) if scale != 1 else made
+
+
+def _gelu(m: Maker, x: Value, *, approximate: str = "none") -> Value:
+    if approximate == "tanh":
+        cube = m.apply("multiply", m.apply("multiply", x, x), x)
+        inner = m.apply("add", x, m.calc("multiply", cube, 0.044715))
+        grown = m.apply("tanh", m.calc("multiply", inner, math.sqrt(2 / math.pi)))
+    else:
+        grown = m.apply("erf", m.calc("multiply", x, math.sqrt(0.5)))
+    return m.apply("multiply", m.calc("multiply", x, 0.5), m.calc("add", grown, 1.0))
+
+
+def _silu(m: Maker, x: Value) -> Value:
+    return m.apply("multiply", x, m.apply("sigmoid", x))
+
+
+def _log_sigmoid(m: Maker, x: Value) -> Value:
+    size = m.apply("negative", m.apply("abs", x))
+    return m.apply("subtract", m.calc("minimum", x, 0.0), _log1p(m, m.apply("exp", size)))
+
+
+def _predicate(name: str) -> Row:
+    """A question about floats; no integer is infinite or no number."""
+
+    def row(m: Maker, x: Value) -> Value:
+        if x.is_float:
+            return m.apply(name, x, dtype="bool")
+        return m.full(x.dims, name == "isfinite", "bool")
+
+    return row
+
+
+def _logical_not(m: Maker, x: Value) -> Value:
+    return m.apply("logical_not", m.cast(x, "bool"))
+
+
+def _bitwise_not(m: Maker, x: Value) -> Value:
+    return m.apply("logical_not" if x.dtype == "bool" else "bitwise_not", x)
+
+
+def _to_out(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
+    """A conversion to the type of the result."""
+    return m.cast(x, m.out_dtype)
+
+
+def _view_dtype(m: Maker, x: Value, dtype: Any) -> Value:
+    wanted = relay_dtype(dtype)
+    return x if wanted == x.dtype else m.apply("reinterpret", x, dtype=wanted)
+
+
+def _nan_to_num(
+    m: Maker, x: Value, nan: Any = None, posinf: Any = None, neginf: Any = None
+) -> Value:
+    if not x.is_float:
+        return x
+    import torch
+
+    most = torch.finfo(getattr(torch, x.dtype)).max
+    high, low = most if posinf is None else posinf, -most if neginf is None else neginf
+    filled = m.where(m.apply("isnan", x, dtype="bool"), 0.0 if nan is None else nan, x)
+    filled = m.where(m.compare("equal", x, math.inf), high, filled)
+    return m.where(m.compare("equal", x, -math.inf), low, filled)
+
+
+def _exp2(m: Maker, x: Value) -> Value:
+    return m.apply("exp", m.calc("multiply", x, math.log(2.0)))
+
+
+def _square(m: Maker, x: Value) -> Value:
+    return m.apply("multiply", x, x)
+
+
+_REAL = (
+    "acos acosh asin asinh atan atanh cos cosh erf exp log log2 log10 rsqrt sigmoid sin sinh sqrt "
+    "tan tanh"
+).split()
+_SAME = (
+    "alias alias_copy clone contiguous detach detach_copy lift lift_fresh lift_fresh_copy "
+    "view_as_real_copy _conj_physical resolve_conj resolve_neg _shape_as_tensor_guard"
+).split()
+
+ROWS: Mapping[str, Row] = {
+    **{f"{name}.default": real(name) for name in _REAL},
+    **{f"{name}.default": identity for name in _SAME},
+    **{f"{name}.default": _whole(name) for name in ("ceil", "floor", "trunc")},
+    **{f"{name}.default": _predicate(name) for name in ("isnan", "isinf", "isfinite")},
+    "fix.default": _whole("trunc"),
+    "round.default": rounded,
+    "round.decimals": _round_decimals,
+    "expm1.default": _wide(_expm1),
+    "log1p.default": _wide(_log1p),
+    "erfc.default": _wide(_erfc),
+    "exp2.default": _wide(_exp2),
+    "sign.default": _sign,
+    "sgn.default": _sign,
+    "abs.default": _abs,
+    "neg.default": _neg,
+    "reciprocal.default": _reciprocal,
+    "square.default": _square,
+    "relu.default": _relu,
+    "relu6.default": lambda m, x: _clamp(m, x, 0, 6),
+    "clamp.default": _clamp,
+    "clamp.Tensor": lambda m, x, min=None, max=None: clamped(m, x, min, max),
+    "clamp_min.default": _clamp_min,
+    "clamp_min.Tensor": _clamp_min,
+    "clamp_max.default": _clamp_max,
+    "clamp_max.Tensor": _clamp_max,
+    "hardtanh.default": _hardtanh,
+    "leaky_relu.default": _leaky_relu,
+    "elu.default": _elu,
+    "gelu.default": _gelu,
+    "silu.default": _silu,
+    "log_sigmoid.default": _wide(_log_sigmoid),
+    "log_sigmoid_forward.default": lambda m, x: (_wide(_log_sigmoid)(m, x), None),
+    "logical_not.default": _logical_not,
+    "bitwise_not.default": _bitwise_not,
+    "nan_to_num.default": _nan_to_num,
+    "_to_copy.default": _to_out,
+    "to.dtype": _to_out,
+    "to.dtype_layout": _to_out,
+    "to.device": _to_out,
+    "type_as.default": _to_out,
+    "view.dtype": _view_dtype,
+}

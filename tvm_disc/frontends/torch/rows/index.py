@@ -1,0 +1,289 @@
+"""Rows of operators that read by position, and that find positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.maker import Maker, product
+from tvm_disc.frontends.torch.values import Dim, Value, joined_dims
+from tvm_disc.relay import Tuple, TupleGetItem
+
+Row = Callable[..., Any]
+
+
+class Picked:
+    """The axes of an operand that tensors of positions index, moved to its front.
+
+    Negative positions count from the end; a mask stands for the positions where it holds.
+
+    Attributes:
+        order: of the operand's axes, the indexed ones first.
+        dims: the operand's dims in that order.
+        places: the positions along each indexed axis, as int64.
+        grid: the dims that the positions have together.
+    """
+
+    def __init__(self, m: Maker, x: Value, indices: Sequence[Value | None]) -> None:
+        self.m, self.x = m, x
+        known = _expanded(m, indices)
+        axes = [k for k, index in enumerate(known) if index is not None]
+        self.order = [*axes, *(k for k in range(x.rank) if k not in axes)]
+        self.dims = [x.dims[k] for k in self.order]
+        self.places = [m.wrapped(_whole(m, known[k]), x.dims[k]) for k in axes]
+        self.grid = joined_dims([p.dims for p in self.places])
+        self.rest = self.dims[len(axes) :]
+        together = axes == list(range(axes[0], axes[-1] + 1))
+        # Where the positions' axes stand in the result: where the indexed ones stood, if these
+        # are neighbours, else first.
+        self.before = axes[0] if together else 0
+        self.only = axes[0] if len(axes) == 1 else None
+
+    def moved(self) -> Value:
+        """The operand, indexed axes first."""
+        return self.m.permute(self.x, self.order)
+
+    def _lead(self) -> list[int]:
+        """Of every axis of the result, its place in what the moved operand gives."""
+        count, rest = len(self.grid), len(self.rest)
+        lead = [count + k for k in range(self.before)]
+        return [*lead, *range(count), *range(count + self.before, count + rest)]
+
+    def read(self) -> Value:
+        """The elements at the positions, as PyTorch lays them out."""
+        m = self.m
+        if self.only is not None:
+            return m.take(self.x, self.places[0], self.only)
+        operands = Tuple(tuple(t.expr for t in (self.moved(), *self.places)))
+        made = m.call("adv_index", operands)
+        found = Value(made, self.x.dtype, (*self.grid, *self.rest))
+        return m.permute(found, self._lead()) if self.before else found
+
+    def coordinates(self) -> Value:
+        """``[axes, *grid]``."""
+        lines = [self.m.broadcast(p, self.grid) for p in self.places]
+        return self.m.stack(lines, 0)
+
+    def updates(self, values: Value) -> Value:
+        """Values of the form of PyTorch's result, or that broadcast to it, for the moved one."""
+        m, lead = self.m, self._lead()
+        shape = [*self.grid, *self.rest]
+        target = [shape[k] for k in lead]
+        missing = len(target) - values.rank
+        if missing < 0:
+            values = m.reshape(values, values.dims[-missing:])
+        elif missing:
+            values = m.unsqueeze(values, 0, missing)
+        back = [lead.index(k) for k in range(len(lead))]
+        return m.broadcast(m.permute(values, back), shape)
+
+    def back(self, x: Value) -> Value:
+        """What the moved operand has become, its axes in the old order."""
+        return self.m.permute(x, [self.order.index(k) for k in range(len(self.order))])
+
+
+def _whole(m: Maker, index: Value | None) -> Value:
+    assert index is not None
+    return m.cast(index, "int64")
+
+
+def _expanded(m: Maker, indices: Sequence[Value | None]) -> list[Value | None]:
+    """Positions for masks: one tensor of them for each axis of a mask."""
+    found: list[Value | None] = []
+    for index in indices:
+        if index is None or index.dtype not in ("bool", "uint8"):
+            found.append(index)
+            continue
+        places, rank = nonzero(m, index), index.rank
+        found += [m.pick(places, 1, k) for k in range(rank)]
+    return found
+
+
+def nonzero(m: Maker, x: Value) -> Value:
+    """``[how many, rank]`` positions where ``x`` is not zero."""
+    x = m.cast(x, "bool")
+    if x.rank == 0:
+        line = m.call("argwhere", m.reshape(x, [1]))
+        return m.slice(Value(line, "int32", (None, 1)), 1, 0, 0)
+    return m.cast(Value(m.call("argwhere", x), "int32", (None, x.rank)), "int64")
+
+
+def _index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
+    return Picked(m, x, indices).read()
+
+
+def _masked_select(m: Maker, x: Value, mask: Value) -> Value:
+    dims = joined_dims([x.dims, mask.dims])
+    wide = [m.flat(m.broadcast(t, dims)) for t in (x, mask)]
+    return Picked(m, wide[0], wide[1:]).read()
+
+
+def _single_mask(x: Value, indices: Sequence[Value | None]) -> Value | None:
+    """The mask where that is all that indexes."""
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype in ("bool", "uint8"):
+        return indices[0]
+    return None
+
+
+def _index_put(
+    m: Maker, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
+) -> Value:
+    mask = _single_mask(x, indices)
+    values = m.cast(values, x.dtype)
+    if mask is not None and product(values.dims) == 1 and not accumulate:
+        wide = m.unsqueeze(m.cast(mask, "bool"), mask.rank, x.rank - mask.rank)
+        return m.where(wide, m.reshape(values, ()), x)
+    picked = Picked(m, x, indices)
+    made = m.call(
+        "scatter_nd",
+        picked.moved(),
+        picked.coordinates(),
+        picked.updates(values),
+        mode="add" if accumulate else "update",
+    )
+    return picked.back(Value(made, x.dtype, tuple(picked.dims)))
+
+
+def _embedding(m: Maker, weight: Value, indices: Value, *args: Any, **kwargs: Any) -> Value:
+    return m.take(weight, indices, 0)
+
+
+def _index_select(m: Maker, x: Value, dim: int, index: Value) -> Value:
+    if x.rank == 0:
+        return m.reshape(x, m.out_dims)
+    if index.rank == 0:
+        index = m.reshape(index, [1])
+    return m.take(x, m.wrapped(index, x.dims[dim % x.rank]), dim)
+
+
+def _take(m: Maker, x: Value, index: Value) -> Value:
+    line = m.flat(x)
+    return m.take(line, m.wrapped(index, line.dims[0]), 0)
+
+
+def _gather(m: Maker, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
+    if x.rank == 0 or index.rank == 0:
+        line = m.reshape(index, [1]) if index.rank == 0 else index
+        source = m.reshape(x, [1]) if x.rank == 0 else x
+        return m.reshape(m.gather(source, line, 0), m.out_dims)
+    return m.gather(x, m.wrapped(index, x.dims[dim % x.rank]), dim)
+
+
+def _argsorted(m: Maker, x: Value, dim: int, descending: bool) -> tuple[Value, Value]:
+    if x.rank == 0:
+        return x, m.tensor(0, "int64")
+    places = m.order(x, dim, not descending)
+    return m.gather(x, places, dim), places
+
+
+def _sort(m: Maker, x: Value, dim: int = -1, descending: bool = False) -> tuple[Value, Value]:
+    return _argsorted(m, x, dim, descending)
+
+
+def _sort_stable(
+    m: Maker, x: Value, *, stable: Any = None, dim: int = -1, descending: bool = False
+) -> tuple[Value, Value]:
+    return _argsorted(m, x, dim, descending)
+
+
+def _argsort(m: Maker, x: Value, dim: int = -1, descending: bool = False, **kw: Any) -> Value:
+    return _argsorted(m, x, kw.get("dim", dim), kw.get("descending", descending))[1]
+
+
+def _topk(
+    m: Maker, x: Value, k: Dim, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Value, Value]:
+    if x.rank == 0:
+        return x, m.tensor(0, "int64")
+    dims = m.out_dims
+    if isinstance(k, int) and k == 0:
+        return m.full(dims, 0, x.dtype), m.full(dims, 0, "int64")
+    key = m.cast(x, "uint8") if x.dtype == "bool" else x
+    attrs = {"axis": dim % x.rank, "ret_type": "both", "is_ascend": not largest, "dtype": "int64"}
+    if isinstance(k, int):
+        both = m.call("topk", key, k=k, **attrs)
+    else:
+        both = m.call("dyn.topk", key, m.symbols.vector([k]), k=None, **attrs)
+    values = m.cast(m.field(both, 0, key.dtype, dims), x.dtype)
+    return values, m.field(both, 1, "int64", dims)
+
+
+def _searchsorted(
+    m: Maker,
+    row: Value,
+    values: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Value | None = None,
+) -> Value:
+    dtype = m.common(row, values)
+    if sorter is not None:
+        row = m.gather(row, sorter, -1)
+    values = m.tensor(values, dtype)
+    scalar = values.rank == 0
+    if scalar:
+        values = m.reshape(values, [1])
+    made = m.call(
+        "searchsorted",
+        m.cast(row, dtype),
+        values,
+        right=bool(right) or side == "right",
+        dtype=m.out_dtype,
+    )
+    found = Value(made, m.out_dtype, values.dims)
+    return m.reshape(found, ()) if scalar else found
+
+
+def _bucketize(
+    m: Maker, values: Any, row: Value, *, out_int32: bool = False, right: bool = False
+) -> Value:
+    return _searchsorted(m, row, values, right=right)
+
+
+def _unique(
+    m: Maker,
+    x: Value,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+) -> tuple[Value, ...]:
+    """(values, of each element its place among them, counts)."""
+    line = m.flat(x)
+    key = m.cast(line, "uint8") if x.dtype == "bool" else line
+    found = m.call("unique", key, sorted=True, return_counts=True)
+    values = m.cast(m.field(found, 0, key.dtype, (None,)), x.dtype)
+    inverse = m.cast(m.field(found, 2, "int32", line.dims), "int64")
+    counts = Value(TupleGetItem(found, 4), "int32", (None,))
+    return values, m.reshape(inverse, x.dims), m.cast(counts, "int64")
+
+
+def _unique_dim(m: Maker, *args: Any, **kwargs: Any) -> Value:
+    raise Unsupported("unique rows; unique elements of the flat tensor are supported")
+
+
+ROWS: Mapping[str, Row] = {
+    "index.Tensor": _index,
+    "_unsafe_index.Tensor": _index,
+    "index_put.default": _index_put,
+    "_unsafe_index_put.default": _index_put,
+    "index_select.default": _index_select,
+    "embedding.default": _embedding,
+    "take.default": _take,
+    "gather.default": _gather,
+    "masked_select.default": _masked_select,
+    "nonzero.default": nonzero,
+    "sort.default": _sort,
+    "sort.stable": _sort_stable,
+    "argsort.default": _argsort,
+    "argsort.stable": _argsort,
+    "topk.default": _topk,
+    "searchsorted.Tensor": _searchsorted,
+    "searchsorted.Scalar": _searchsorted,
+    "bucketize.Tensor": _bucketize,
+    "bucketize.Scalar": _bucketize,
+    "_unique2.default": _unique,
+    "unique_dim.default": _unique_dim,
+}

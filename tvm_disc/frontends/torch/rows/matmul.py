@@ -1,0 +1,186 @@
+"""Rows of products and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.values import Dim, Value, joined_dims
+
+Row = Callable[..., Any]
+
+
+def product(m: Maker, a: Value, b: Value, transpose_b: bool = False) -> Value:
+    """A product of matrices, or of stacks of them that are broadcast."""
+    if a.dtype == "bool":
+        raise Unsupported("a product of truth values")
+    columns = b.dims[-2] if transpose_b else b.dims[-1]
+    batch = joined_dims([a.dims[:-2], b.dims[:-2]])
+    name = "nn.matmul" if a.rank == b.rank == 2 else "nn.batch_matmul"
+    attrs = {"units": None} if name == "nn.matmul" else {}
+    made = m.call(name, a, b, transpose_a=False, transpose_b=transpose_b, **attrs)
+    return Value(made, a.dtype, (*batch, a.dims[-2], columns))
+
+
+def matmul(m: Maker, a: Value, b: Value) -> Value:
+    """``a @ b``; a vector is a row on the left, a column on the right."""
+    row, column = a.rank == 1, b.rank == 1
+    if a.rank > 2 and b.rank == 2:
+        # One product for the whole stack.
+        made = product(m, a, b)
+        return made
+    a = m.unsqueeze(a, 0) if row else a
+    b = m.unsqueeze(b, 1) if column else b
+    made = product(m, a, b)
+    drop = [-2] * row + [-1] * column
+    return m.squeeze(made, [k % made.rank for k in drop]) if drop else made
+
+
+def _linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    if weight.rank == 1:
+        made = matmul(m, x, weight)
+        return made if bias is None else m.apply("add", made, bias)
+    row = x.rank == 1
+    x = m.unsqueeze(x, 0) if row else x
+    made = Value(m.call("nn.dense", x, weight, units=None), x.dtype, (*x.dims[:-1], weight.dims[0]))
+    if bias is not None:
+        made = Value(m.call("nn.bias_add", made, bias, axis=-1), made.dtype, made.dims)
+    return m.squeeze(made, [0]) if row else made
+
+
+def _added(compute: Callable[[Maker, Value, Value], Value]) -> Row:
+    """``beta * x + alpha * product``."""
+
+    def row(m: Maker, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
+        made = compute(m, a, b)
+        if alpha != 1:
+            made = m.calc("multiply", made, alpha)
+        if beta == 0:
+            return made
+        x = m.cast(x, made.dtype)
+        return m.apply("add", made, x if beta == 1 else m.calc("multiply", x, beta))
+
+    return row
+
+
+def _batch_sum(m: Maker, a: Value, b: Value) -> Value:
+    return m.reduce("sum", product(m, a, b), [0])
+
+
+def _outer(m: Maker, a: Value, b: Value) -> Value:
+    return m.apply("multiply", m.unsqueeze(a, 1), m.unsqueeze(b, 0))
+
+
+def _shared_heads(m: Maker, x: Value, heads: Dim) -> Value:
+    """Each head of keys or values for as many heads of queries."""
+    own = x.dims[-3]
+    if own == heads:
+        return x
+    times = heads // own
+    apart = m.unsqueeze(x, x.rank - 2)
+    wide = m.broadcast(apart, (*x.dims[:-2], times, *x.dims[-2:]))
+    return m.reshape(wide, (*x.dims[:-3], heads, *x.dims[-2:]))
+
+
+def causal_mask(m: Maker, queries: Dim, keys: Dim) -> Value:
+    """Whether a query sees a key: those up to its own position."""
+    return m.compare("less_equal", m.unsqueeze(m.iota(keys), 0), m.unsqueeze(m.iota(queries), 1))
+
+
+def attention(
+    m: Maker,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:
+    """Softmax of the scores, times the values; a query that sees no key gets zeros."""
+    if dropout_p:
+        raise Unsupported("dropout in attention; call eval() on the module")
+    if enable_gqa:
+        key, value = (_shared_heads(m, t, query.dims[-3]) for t in (key, value))
+    size = query.dims[-1]
+    if scale is None:
+        if isinstance(size, int):
+            scaled = m.calc("multiply", query, 1 / math.sqrt(size) if size else 1.0)
+        else:
+            root = m.apply("sqrt", m.tensor(size, query.dtype))
+            scaled = m.apply("divide", query, root)
+    else:
+        scaled = m.calc("multiply", query, float(scale))
+    scores = product(m, scaled, key, transpose_b=True)
+    mask = causal_mask(m, *scores.dims[-2:]) if is_causal else attn_mask
+    seen = None
+    if mask is not None and mask.dtype == "bool":
+        scores = m.where(mask, scores, -math.inf)
+        seen = None if is_causal else m.reduce("any", mask, [-1], True)
+    elif mask is not None:
+        scores = m.apply("add", scores, m.cast(mask, scores.dtype))
+    weights = Value(m.call("nn.softmax", scores, axis=-1), scores.dtype, scores.dims)
+    found = product(m, weights, value)
+    return found if seen is None else m.where(seen, found, 0.0)
+
+
+def _flash(
+    m: Maker,
+    query: Value,
+    key: Value,
+    value: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
+    **kwargs: Any,
+) -> tuple[Any, ...]:
+    """PyTorch's fused forms; only their first result is for inference."""
+    if any(m.used(k) for k in range(1, len(m.out))):
+        raise Unsupported("what attention keeps for its gradient")
+    found = attention(m, query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    return (found, *[None] * (len(m.out) - 1))
+
+
+def _cdist(m: Maker, a: Value, b: Value, p: float = 2.0, compute_mode: Any = None) -> Value:
+    from tvm_disc.frontends.torch.rows.reduce import norm
+
+    gap = m.apply("subtract", m.unsqueeze(a, a.rank - 1), m.unsqueeze(b, b.rank - 2))
+    return norm(m, gap, float(p), [gap.rank - 1], False)
+
+
+def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
+    """The upper triangle of all distances, row by row."""
+    rows = x.dims[0]
+    if not isinstance(rows, int):
+        raise Unsupported("pdist of rows whose number is known at run time only")
+    import numpy as np
+
+    first, second = (m.const(k, "int64") for k in np.triu_indices(rows, 1))
+    from tvm_disc.frontends.torch.rows.reduce import norm
+
+    gap = m.apply("subtract", m.take(x, first, 0), m.take(x, second, 0))
+    return norm(m, gap, float(p), [1], False)
+
+
+ROWS: Mapping[str, Row] = {
+    **{f"{n}.default": matmul for n in ("mm", "bmm", "matmul", "mv", "dot", "vdot")},
+    "linear.default": _linear,
+    "addmm.default": _added(matmul),
+    "addmv.default": _added(matmul),
+    "addr.default": _added(_outer),
+    "baddbmm.default": _added(matmul),
+    "addbmm.default": _added(_batch_sum),
+    "outer.default": _outer,
+    "ger.default": _outer,
+    "scaled_dot_product_attention.default": attention,
+    "_scaled_dot_product_flash_attention_for_cpu.default": _flash,
+    "_cdist_forward.default": _cdist,
+    "_pdist_forward.default": _pdist,
+}

@@ -1,0 +1,110 @@
+"""Rows of what fits no other family: bags of embeddings, folding, checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.rows.scatter import scattered
+from tvm_disc.frontends.torch.values import Value
+
+Row = Callable[..., Any]
+
+
+def _nothing(m: Maker, *args: Any, **kwargs: Any) -> None:
+    """A check that PyTorch makes; what it says of sizes is a fact of the program already."""
+
+
+def _embedding_bag(
+    m: Maker,
+    weight: Value,
+    indices: Value,
+    offsets: Value,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Value | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Any, ...]:
+    """Sum, mean or maximum of the rows of each bag; a bag ends where the next begins."""
+    bags, width = m.out_dims
+    starts = m.cast(offsets, "int64")
+    starts = m.slice(starts, 0, 0, bags) if include_last_offset else starts
+    places = m.iota(indices.dims[0])
+    found = m.call("searchsorted", starts, places, right=True, dtype="int64")
+    bag = m.calc("subtract", Value(found, "int64", places.dims), 1)
+    rows = m.take(weight, indices, 0)
+    counted = m.full(indices.dims, 1, weight.dtype)
+    if per_sample_weights is not None:
+        rows = m.apply("multiply", rows, m.unsqueeze(per_sample_weights, 1))
+    if padding_idx >= 0:
+        plain = m.compare("not_equal", indices, padding_idx)
+        rows = m.where(m.unsqueeze(plain, 1), rows, -math.inf if mode == 2 else 0.0)
+        counted = m.cast(plain, weight.dtype)
+    at = m.broadcast(m.unsqueeze(bag, 1), rows.dims)
+    count = scattered(m, m.full([bags], 0, weight.dtype), 0, bag, counted, "add")
+    if mode == 2:
+        low = m.full([bags, width], -math.inf, weight.dtype)
+        made = scattered(m, low, 0, at, rows, "max")
+        made = m.where(m.unsqueeze(m.compare("greater", count, 0.0), 1), made, 0.0)
+    else:
+        made = scattered(m, m.full([bags, width], 0, weight.dtype), 0, at, rows, "add")
+    if mode == 1:
+        made = m.apply("divide", made, m.unsqueeze(m.calc("maximum", count, 1.0), 1))
+    if any(m.used(k) for k in (1, 2, 3)):
+        raise Unsupported("what embedding_bag keeps for its gradient")
+    return made, None, None, None
+
+
+def _one_hot(m: Maker, x: Value, num_classes: int = -1) -> Value:
+    depth = m.out_dims[-1]
+    same = m.apply("equal", m.unsqueeze(x, x.rank), m.iota(depth, x.dtype), dtype="bool")
+    return m.cast(same, m.out_dtype)
+
+
+def _channel_shuffle(m: Maker, x: Value, groups: int) -> Value:
+    n, c, *rest = x.dims
+    split = m.reshape(x, [n, groups, c // groups, *rest])
+    return m.reshape(m.swap(split, 1, 2), x.dims)
+
+
+def _glu(m: Maker, x: Value, dim: int = -1) -> Value:
+    half = m.out_dims[dim]
+    first, second = m.slice(x, dim, 0, half), m.slice(x, dim, half, half + half)
+    return m.apply("multiply", first, m.apply("sigmoid", second))
+
+
+def _bincount_size(m: Maker, *args: Any, **kwargs: Any) -> Value:
+    raise Unsupported("a result whose size is the greatest element of its operand")
+
+
+def _trace(m: Maker, x: Value) -> Value:
+    rows, columns = x.dims
+    same = m.apply(
+        "equal", m.unsqueeze(m.iota(rows), 1), m.unsqueeze(m.iota(columns), 0), dtype="bool"
+    )
+    return m.reduce("sum", m.where(same, m.cast(x, m.out_dtype), 0), [0, 1])
+
+
+_CHECKS = (
+    "_assert_async.default _assert_async.msg _assert_scalar.default "
+    "_assert_tensor_metadata.default sym_constrain_range.default "
+    "sym_constrain_range_for_size.default _functional_assert_async.msg "
+    "_functional_sym_constrain_range.default _functional_sym_constrain_range_for_size.default"
+).split()
+
+ROWS: Mapping[str, Row] = {
+    **dict.fromkeys(_CHECKS, _nothing),
+    "_embedding_bag.default": _embedding_bag,
+    "_embedding_bag_forward_only.default": _embedding_bag,
+    "one_hot.default": _one_hot,
+    "channel_shuffle.default": _channel_shuffle,
+    "native_channel_shuffle.default": _channel_shuffle,
+    "glu.default": _glu,
+    "bincount.default": _bincount_size,
+    "trace.default": _trace,
+}

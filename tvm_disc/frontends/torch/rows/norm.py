@@ -1,0 +1,280 @@
+"""Rows of normalisations and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.frontends.torch.maker import Maker, product
+from tvm_disc.frontends.torch.rows.reduce import moments
+from tvm_disc.frontends.torch.values import Dim, Value
+
+Row = Callable[..., Any]
+
+
+def _soft(name: str) -> Row:
+    def row(m: Maker, x: Value, dim: int, *args: Any, **kwargs: Any) -> Value:
+        x = m.cast(x, m.out_dtype)
+        if x.rank == 0:
+            return m.reshape(_over(m, name, m.reshape(x, [1]), 0), ())
+        return _over(m, name, x, dim % x.rank)
+
+    return row
+
+
+def _over(m: Maker, name: str, x: Value, axis: int) -> Value:
+    return Value(m.call(name, x, axis=axis), x.dtype, x.dims)
+
+
+def _safe_softmax(m: Maker, x: Value, dim: int, dtype: Any = None) -> Value:
+    """Zeros where everything is hidden."""
+    x = m.cast(x, m.out_dtype)
+    found = _over(m, "nn.softmax", x, dim % x.rank)
+    seen = m.reduce("any", m.compare("not_equal", x, float("-inf")), [dim], True)
+    return m.where(seen, found, 0.0)
+
+
+def _vector(m: Maker, given: Value | None, size: Dim, value: float, dtype: str) -> Value:
+    return m.full([size], value, dtype) if given is None else m.cast(m.flat(given), dtype)
+
+
+def layer_norm(
+    m: Maker, x: Value, shape: Sequence[Dim], weight: Value | None, bias: Value | None, eps: float
+) -> Value:
+    """Over the last axes, as many as ``shape`` has."""
+    count, dims = len(shape), x.dims
+    line = m.reshape(x, [*dims[: x.rank - count], product(dims[x.rank - count :])])
+    size = line.dims[-1]
+    dtype = x.dtype
+    made = m.call(
+        "nn.layer_norm",
+        line,
+        _vector(m, weight, size, 1.0, dtype),
+        _vector(m, bias, size, 0.0, dtype),
+        axis=line.rank - 1,
+        epsilon=float(eps),
+        center=bias is not None,
+        scale=weight is not None,
+    )
+    return m.reshape(Value(made, dtype, line.dims), dims)
+
+
+def _layer_norm(
+    m: Maker,
+    x: Value,
+    shape: Sequence[Dim],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    *args: Any,
+) -> Value:
+    return layer_norm(m, x, shape, weight, bias, eps)
+
+
+def _statistics(m: Maker, x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value]:
+    """(mean, reciprocal of the deviation), the axes kept."""
+    variance, mean = moments(m, x, axes, 0.0, True)
+    return mean, m.apply("rsqrt", m.calc("add", variance, eps))
+
+
+def _native_layer_norm(
+    m: Maker, x: Value, shape: Sequence[Dim], weight: Any, bias: Any, eps: float
+) -> tuple[Any, ...]:
+    made = layer_norm(m, x, shape, weight, bias, eps)
+    if not (m.used(1) or m.used(2)):
+        return made, None, None
+    axes = list(range(x.rank - len(shape), x.rank))
+    return made, *_statistics(m, x, axes, eps)
+
+
+def _group_norm(
+    m: Maker,
+    x: Value,
+    groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    *args: Any,
+) -> Value:
+    channels = x.dims[1]
+    made = m.call(
+        "nn.group_norm",
+        x,
+        _vector(m, weight, channels, 1.0, x.dtype),
+        _vector(m, bias, channels, 0.0, x.dtype),
+        num_groups=groups,
+        axis=1,
+        epsilon=float(eps),
+        center=bias is not None,
+        scale=weight is not None,
+    )
+    return Value(made, x.dtype, x.dims)
+
+
+def _native_group_norm(
+    m: Maker, x: Value, weight: Any, bias: Any, n: Dim, c: Dim, hw: Dim, group: int, eps: float
+) -> tuple[Any, ...]:
+    made = _group_norm(m, x, group, weight, bias, eps)
+    if not (m.used(1) or m.used(2)):
+        return made, None, None
+    split = m.reshape(x, [n, group, (c // group) * hw])
+    mean, scale = _statistics(m, split, [2], eps)
+    return made, m.squeeze(mean, [2]), m.squeeze(scale, [2])
+
+
+def _instance_norm(
+    m: Maker,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Value:
+    channels = x.dims[1]
+    scale = _vector(m, weight, channels, 1.0, x.dtype)
+    shift = _vector(m, bias, channels, 0.0, x.dtype)
+    if not use_input_stats:
+        assert running_mean is not None and running_var is not None
+        return inference_norm(m, x, weight, bias, running_mean, running_var, eps)
+    made = m.call(
+        "nn.instance_norm", x, scale, shift, axis=1, epsilon=float(eps), center=True, scale=True
+    )
+    return Value(made, x.dtype, x.dims)
+
+
+def inference_norm(
+    m: Maker, x: Value, weight: Any, bias: Any, mean: Value, variance: Value, eps: float
+) -> Value:
+    """Batch norm by statistics that are given."""
+    channels, dtype = x.dims[1], mean.dtype
+    wide = m.cast(x, dtype)
+    if x.rank == 1:
+        wide = m.unsqueeze(wide, 1)
+    made = m.call(
+        "nn.batch_norm",
+        wide,
+        _vector(m, weight, channels, 1.0, dtype),
+        _vector(m, bias, channels, 0.0, dtype),
+        mean,
+        variance,
+        axis=1,
+        epsilon=float(eps),
+        center=bias is not None,
+        scale=weight is not None,
+    )
+    return m.cast(m.field(made, 0, dtype, wide.dims), x.dtype)
+
+
+def _no_training(
+    m: Maker,
+    x: Value,
+    weight: Any,
+    bias: Any,
+    mean: Value,
+    variance: Value,
+    momentum: float,
+    eps: float,
+) -> tuple[Any, ...]:
+    made = inference_norm(m, x, weight, bias, mean, variance, eps)
+    return _first_of(m, made)
+
+
+def _first_of(m: Maker, made: Value) -> tuple[Any, ...]:
+    """The result, and what only a gradient reads, which is empty at inference."""
+    rest = [m.full((0,), 0, made.dtype) if m.used(k) else None for k in range(1, len(m.out))]
+    return (made, *rest)
+
+
+def _batch_norm(
+    m: Maker,
+    x: Value,
+    weight: Any,
+    bias: Any,
+    mean: Value | None,
+    variance: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = False,
+) -> Value:
+    if not training:
+        assert mean is not None and variance is not None
+        return inference_norm(m, x, weight, bias, mean, variance, eps)
+    return _by_batch(m, x, weight, bias, eps)[0]
+
+
+def _by_batch(m: Maker, x: Value, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value]:
+    """(result, mean, reciprocal of the deviation) by the statistics of the batch itself."""
+    axes = [a for a in range(x.rank) if a != 1]
+    mean, scale = _statistics(m, x, axes, eps)
+    y = m.apply("multiply", m.apply("subtract", x, mean), scale)
+    if weight is not None:
+        y = m.apply("multiply", y, m.along(m.cast(weight, x.dtype), 1, x.rank))
+    if bias is not None:
+        y = m.apply("add", y, m.along(m.cast(bias, x.dtype), 1, x.rank))
+    return y, m.squeeze(mean, axes), m.squeeze(scale, axes)
+
+
+def _legit_no_stats(
+    m: Maker, x: Value, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple[Any, ...]:
+    return _by_batch(m, x, weight, bias, eps)
+
+
+def _functional_batch_norm(
+    m: Maker, x: Value, weight: Any, bias: Any, mean: Value, variance: Value,
+    training: bool, momentum: float, eps: float,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Batch norm of training, whose new running statistics are results."""
+    if not training:
+        made = inference_norm(m, x, weight, bias, mean, variance, eps)
+        return (*_first_of(m, made)[:3], mean, variance)
+    y, own_mean, scale = _by_batch(m, x, weight, bias, eps)
+    axes = [a for a in range(x.rank) if a != 1]
+    spread, _ = moments(m, x, axes, 1.0, False)
+    kept = [_moved(m, old, new, momentum) for old, new in ((mean, own_mean), (variance, spread))]
+    return (y, own_mean, scale, *kept)
+
+
+def _moved(m: Maker, old: Value, new: Value, momentum: float) -> Value:
+    part = m.calc("multiply", m.cast(new, old.dtype), momentum)
+    return m.apply("add", m.calc("multiply", old, 1 - momentum), part)
+
+
+def _rms_norm(
+    m: Maker, x: Value, shape: Sequence[Dim], weight: Value | None = None, eps: float | None = None
+) -> Value:
+    wide = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    y = m.cast(x, wide)
+    axes = list(range(x.rank - len(shape), x.rank))
+    mean = m.reduce("mean", m.apply("multiply", y, y), axes, True)
+    import torch
+
+    least = torch.finfo(getattr(torch, x.dtype)).eps if eps is None else eps
+    y = m.apply("multiply", y, m.apply("rsqrt", m.calc("add", mean, float(least))))
+    if weight is not None:
+        y = m.apply("multiply", y, m.cast(weight, wide))
+    return m.cast(y, m.out_dtype)
+
+
+ROWS: Mapping[str, Row] = {
+    "_softmax.default": _soft("nn.softmax"),
+    "softmax.int": _soft("nn.softmax"),
+    "_log_softmax.default": _soft("nn.log_softmax"),
+    "log_softmax.int": _soft("nn.log_softmax"),
+    "_safe_softmax.default": _safe_softmax,
+    "layer_norm.default": _layer_norm,
+    "native_layer_norm.default": _native_layer_norm,
+    "group_norm.default": _group_norm,
+    "native_group_norm.default": _native_group_norm,
+    "instance_norm.default": _instance_norm,
+    "batch_norm.default": _batch_norm,
+    "_native_batch_norm_legit_no_training.default": _no_training,
+    "_native_batch_norm_legit.no_stats": _legit_no_stats,
+    "_native_batch_norm_legit_functional.default": _functional_batch_norm,
+    "rms_norm.default": _rms_norm,
+}

@@ -1,0 +1,207 @@
+"""Rows of pooling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.maker import Maker, product
+from tvm_disc.frontends.torch.rows.conv import per_axis
+from tvm_disc.frontends.torch.values import Dim, Value, is_one
+
+Row = Callable[..., Any]
+
+
+def _batched(m: Maker, x: Value, rank: int) -> tuple[Value, bool]:
+    alone = x.rank == rank + 1
+    return (m.unsqueeze(x, 0) if alone else x), alone
+
+
+def _window(kernel: Any, stride: Any, padding: Any, rank: int) -> dict[str, tuple[int, ...]]:
+    size = per_axis(kernel, rank)
+    steps = size if stride is None or stride == [] or stride == () else per_axis(stride, rank)
+    return {"pool_size": size, "strides": steps, "padding": per_axis(padding, rank) * 2}
+
+
+def _cut(m: Maker, made: Any, rank: int, x: Value, dims: Sequence[Dim], ceil_mode: bool) -> Any:
+    """Windows that begin behind the operand are none, though they fit when rounding up."""
+    if not ceil_mode:
+        return made
+    found = Value(made, x.dtype, (*x.dims[:2], *[None] * rank))
+    for axis in range(rank):
+        found = m.slice(found, 2 + axis, 0, dims[len(dims) - rank + axis])
+    return found.expr
+
+
+def _max_pool(rank: int) -> Row:
+    def row(m: Maker, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+            dilation: Any = 1, ceil_mode: bool = False) -> Value:  # fmt: skip
+        x, alone = _batched(m, x, rank)
+        window = _window(kernel, stride, padding, rank)
+        steps = per_axis(dilation, rank)
+        made = m.call(f"nn.max_pool{rank}d", x, dilation=steps, ceil_mode=ceil_mode, **window)
+        dims = m.out_dims
+        made = _cut(m, made, rank, x, dims, ceil_mode)
+        found = Value(made, x.dtype, (1, *dims) if alone else dims)
+        return m.squeeze(found, [0]) if alone else found
+
+    return row
+
+
+def _max_pool_indices(rank: int) -> Row:
+    plain = _max_pool(rank)
+
+    def row(m: Maker, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+            dilation: Any = 1, ceil_mode: bool = False) -> tuple[Any, Any]:  # fmt: skip
+        if not m.used(1):
+            return plain(m, x, kernel, stride, padding, dilation, ceil_mode), None
+        window = _window(kernel, stride, padding, rank)
+        return _positions(m, x, rank, window, per_axis(dilation, rank))
+
+    return row
+
+
+def _positions(
+    m: Maker, x: Value, rank: int, window: Any, dilation: Sequence[int]
+) -> tuple[Value, Value]:
+    """(values, places in the operand's plane) from windows side by side."""
+    dims = m.out_dims
+    lead = x.rank - rank
+    sizes, line = x.dims[lead:], None
+    inside: Value | None = None
+    for k in range(rank):
+        starts = m.calc("multiply", m.iota(dims[lead + k]), window["strides"][k])
+        starts = m.calc("subtract", starts, window["padding"][k])
+        taps = m.calc("multiply", m.iota(window["pool_size"][k]), dilation[k])
+        at = m.apply("add", m.along(starts, k, 2 * rank), m.along(taps, rank + k, 2 * rank))
+        here = m.apply(
+            "logical_and",
+            m.compare("greater_equal", at, 0),
+            m.compare("less", at, m.tensor(sizes[k], "int64")),
+        )
+        inside = here if inside is None else m.apply("logical_and", inside, here)
+        scale = m.tensor(product(sizes[k + 1 :]), "int64")
+        part = m.apply("multiply", at, scale)
+        line = part if line is None else m.apply("add", line, part)
+    assert line is not None and inside is not None
+    grid = (*dims[lead:], math.prod(window["pool_size"]))
+    shape = (*dims[lead:], *window["pool_size"])
+    places = m.reshape(m.broadcast(line, shape), grid)
+    shown = m.reshape(m.broadcast(inside, shape), grid)
+    flat = m.reshape(x, [*x.dims[:lead], product(sizes)])
+    read = m.take(flat, m.where(shown, places, 0), lead)
+    lowest = -math.inf if x.is_float else -(1 << 30)
+    read = m.where(shown, read, lowest)
+    at = m.reduce_position("argmax", read, -1, False)
+    values = m.reduce("max", read, [-1])
+    wide = m.broadcast(places, read.dims)
+    found = m.gather(wide, m.unsqueeze(at, at.rank), -1)
+    return values, m.squeeze(found, [-1])
+
+
+def _avg_pool(rank: int) -> Row:
+    def row(m: Maker, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+            ceil_mode: bool = False, count_include_pad: bool = True,
+            divisor_override: int | None = None) -> Value:  # fmt: skip
+        x, alone = _batched(m, x, rank)
+        dims = m.out_dims
+        window = _window(kernel, stride, padding, rank)
+        if ceil_mode or divisor_override is not None:
+            found = _counted_average(m, x, window, dims, (count_include_pad, divisor_override))
+        else:
+            made = m.call(
+                f"nn.avg_pool{rank}d",
+                x,
+                dilation=(1,) * rank,
+                ceil_mode=False,
+                count_include_pad=count_include_pad,
+                **window,
+            )
+            found = Value(made, x.dtype, (1, *dims) if alone else dims)
+        return m.squeeze(found, [0]) if alone else found
+
+    return row
+
+
+def _counted_average(
+    m: Maker, x: Value, window: Any, dims: Sequence[Dim], how: tuple[bool, int | None]
+) -> Value:
+    """Sums of windows, divided by what PyTorch counts: it leaves out what lies behind the
+    padding, and perhaps the padding."""
+    rank = len(window["pool_size"])
+    dims = dims[len(dims) - rank :]
+    found = x
+    count: Value | None = None
+    for k in range(rank):
+        axis, size = 2 + k, x.dims[2 + k]
+        step, taps, pad = window["strides"][k], window["pool_size"][k], window["padding"][k]
+        starts = m.calc("subtract", m.calc("multiply", m.iota(dims[k]), step), pad)
+        at = m.apply("add", m.unsqueeze(starts, 1), m.iota(taps))
+        end = m.tensor(size, "int64")
+        here = m.apply("logical_and", m.compare("greater_equal", at, 0), m.compare("less", at, end))
+        last = m.apply("subtract", end, m.tensor(1, "int64"))
+        safe = m.apply("minimum", m.calc("maximum", at, 0), last)
+        read = m.take(found, safe, axis)
+        wide = m.unsqueeze(here, 2, read.rank - axis - 2)
+        found = m.reduce("sum", m.where(wide, read, 0), [axis + 1])
+        limit = m.calc("add", end, pad) if how[0] else end
+        low = starts if how[0] else m.calc("maximum", starts, 0)
+        high = m.apply("minimum", m.calc("add", starts, taps), limit)
+        own = m.along(m.apply("subtract", high, low), k, rank)
+        count = own if count is None else m.apply("multiply", count, own)
+    assert count is not None
+    if how[1] is not None:
+        return m.calc("divide", found, how[1])
+    return m.apply("divide", found, m.cast(count, x.dtype))
+
+
+def _adaptive(kind: str, rank: int) -> Row:
+    def row(m: Maker, x: Value, output_size: Any) -> Value:
+        x, alone = _batched(m, x, rank)
+        sizes = [output_size] * rank if isinstance(output_size, int) else list(output_size)
+        dims = (1, *m.out_dims) if alone else m.out_dims
+        for k, size in enumerate(sizes):
+            x = _adapted(m, x, 2 + k, size, kind)
+        found = Value(x.expr, x.dtype, dims)
+        return m.squeeze(found, [0]) if alone else found
+
+    return row
+
+
+def _adapted(m: Maker, x: Value, axis: int, size: Dim, kind: str) -> Value:
+    """One axis after the other, as Relay does it."""
+    if size == x.dims[axis]:
+        return x
+    if is_one(size):
+        return m.reduce("mean" if kind == "avg" else "max", x, [axis], True)
+    if not isinstance(size, int):
+        raise Unsupported(f"adaptive pooling to a size known at run time only: {size}")
+    moved = m.move(x, axis, -1)
+    flat = m.reshape(moved, [product(moved.dims[:-1]), 1, x.dims[axis]])
+    made = m.call(f"nn.adaptive_{kind}_pool1d", flat, output_size=(size,))
+    found = m.reshape(Value(made, x.dtype, (*flat.dims[:2], size)), [*moved.dims[:-1], size])
+    return m.move(found, -1, axis)
+
+
+def _adaptive_max(rank: int) -> Row:
+    plain = _adaptive("max", rank)
+
+    def row(m: Maker, x: Value, output_size: Any) -> tuple[Any, Any]:
+        if m.used(1):
+            raise Unsupported("the positions of adaptive_max_pool")
+        return plain(m, x, output_size), None
+
+    return row
+
+
+ROWS: Mapping[str, Row] = {
+    **{f"max_pool{n}d.default": _max_pool(n) for n in (1, 2, 3)},
+    **{f"max_pool{n}d_with_indices.default": _max_pool_indices(n) for n in (1, 2, 3)},
+    **{f"avg_pool{n}d.default": _avg_pool(n) for n in (1, 2, 3)},
+    **{f"adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (1, 2, 3)},
+    "_adaptive_avg_pool2d.default": _adaptive("avg", 2),
+    "_adaptive_avg_pool3d.default": _adaptive("avg", 3),
+    **{f"adaptive_max_pool{n}d.default": _adaptive_max(n) for n in (1, 2, 3)},
+}

@@ -1,0 +1,279 @@
+"""Rows of reductions and running totals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.maker import Maker, product
+from tvm_disc.frontends.torch.values import Value, is_float
+
+Row = Callable[..., Any]
+
+
+def axes_of(x: Value, dim: Any) -> list[int]:
+    """The axes that PyTorch's ``dim`` names; none, or an empty list, means all."""
+    if dim is None or (isinstance(dim, Sequence) and not dim):
+        return list(range(x.rank))
+    return [a % max(1, x.rank) for a in ([dim] if isinstance(dim, int) else dim)]
+
+
+def _total(name: str) -> Row:
+    """A sum or product, of elements as the type of the result."""
+
+    def row(
+        m: Maker, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+    ) -> Value:
+        return m.reduce(name, m.cast(x, m.out_dtype), axes_of(x, dim), keepdim)
+
+    return row
+
+
+def _extreme(name: str) -> Row:
+    def row(m: Maker, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+        return extreme(m, name, x, axes_of(x, dim), keepdim)
+
+    return row
+
+
+def extreme(m: Maker, name: str, x: Value, axes: Sequence[int], keep: bool = False) -> Value:
+    """The greatest or least element; of truth values by ``any`` and ``all``."""
+    if x.dtype == "bool":
+        name = {"max": "any", "min": "all"}[name]
+    return m.reduce(name, x, axes, keep)
+
+
+def _extreme_along(name: str) -> Row:
+    """(values, first positions)."""
+
+    def row(m: Maker, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+        values = extreme(m, name, x, axes_of(x, dim), keepdim)
+        return values, position(m, f"arg{name}", x, dim, keepdim)
+
+    return row
+
+
+def position(m: Maker, name: str, x: Value, dim: int | None, keep: bool = False) -> Value:
+    """Where the extreme element is."""
+    if x.rank == 0:
+        return m.tensor(0, "int64")
+    if dim is None:
+        found = m.reduce_position(name, m.flat(x), 0, False)
+        return m.reshape(found, [1] * x.rank) if keep else found
+    return m.reduce_position(name, x, dim, keep)
+
+
+def _arg(name: str) -> Row:
+    def row(m: Maker, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+        return position(m, name, x, dim, keepdim)
+
+    return row
+
+
+def _truth(name: str) -> Row:
+    def row(m: Maker, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+        found = m.reduce(name, m.cast(x, "bool"), axes_of(x, dim), keepdim)
+        return m.cast(found, m.out_dtype)
+
+    return row
+
+
+def moments(
+    m: Maker, x: Value, axes: Sequence[int], correction: float, keep: bool
+) -> tuple[Value, Value]:
+    """(variance, mean) over some axes."""
+    mean = m.reduce("mean", x, axes, True)
+    centred = m.apply("subtract", x, mean)
+    total = m.reduce("sum", m.apply("multiply", centred, centred), axes, keep)
+    count = m.number(product([x.dims[a] for a in axes]), x.dtype)
+    below = m.calc("subtract", count, correction) if correction else count
+    if not keep:
+        mean = m.squeeze(mean, axes)
+    return m.apply("divide", total, m.calc("maximum", below, 0.0)), mean
+
+
+def _variance(root: bool, pair: bool) -> Row:
+    def row(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Any:
+        dim, correction, keep = _spread(args, kwargs)
+        dtype = m.out_dtype
+        wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+        found, mean = moments(m, m.cast(x, wide), axes_of(x, dim), correction, keep)
+        found = m.cast(m.apply("sqrt", found) if root else found, dtype)
+        return (found, m.cast(mean, dtype)) if pair else found
+
+    return row
+
+
+def _spread(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float, bool]:
+    """(axes, correction, keepdim) of the several forms of ``var``."""
+    named = dict(kwargs)
+    if args and isinstance(args[0], bool):  # var(x, unbiased)
+        return None, float(args[0]), False
+    dim = args[0] if args else named.get("dim")
+    if len(args) > 1 or "unbiased" in named:
+        unbiased = args[1] if len(args) > 1 else named["unbiased"]
+        keep = args[2] if len(args) > 2 else named.get("keepdim", False)
+        return dim, float(unbiased), bool(keep)
+    given = named.get("correction")
+    return dim, 1.0 if given is None else float(given), bool(named.get("keepdim", False))
+
+
+def norm(m: Maker, x: Value, order: float, axes: Sequence[int], keep: bool) -> Value:
+    """The p-norm over some axes."""
+    size = m.apply("abs", x)
+    if order == math.inf:
+        return m.reduce("max", size, axes, keep)
+    if order == -math.inf:
+        return m.reduce("min", size, axes, keep)
+    if order == 0:
+        some = m.cast(m.compare("not_equal", x, 0.0), x.dtype)
+        return m.reduce("sum", some, axes, keep)
+    if order == 1:
+        return m.reduce("sum", size, axes, keep)
+    if order == 2:
+        return m.apply("sqrt", m.reduce("sum", m.apply("multiply", x, x), axes, keep))
+    total = m.reduce("sum", m.calc("power", size, float(order)), axes, keep)
+    return m.calc("power", total, 1.0 / float(order))
+
+
+def _vector_norm(
+    m: Maker, x: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Value:
+    out = m.out_dtype
+    wide = "float32" if out in ("float16", "bfloat16") else out
+    return m.cast(norm(m, m.cast(x, wide), float(ord), axes_of(x, dim), keepdim), out)
+
+
+def _logsumexp(m: Maker, x: Value, dim: Any, keepdim: bool = False) -> Value:
+    x = m.cast(x, m.out_dtype)
+    axes = axes_of(x, dim)
+    top = m.reduce("max", x, axes, True)
+    top = m.where(m.apply("isinf", top, dtype="bool"), 0.0, top)
+    total = m.reduce("sum", m.apply("exp", m.apply("subtract", x, top)), axes, True)
+    found = m.apply("add", m.apply("log", total), top)
+    return found if keepdim else m.squeeze(found, axes)
+
+
+def _scan(name: str) -> Row:
+    def row(m: Maker, x: Value, dim: int, *, dtype: Any = None) -> Value:
+        x = m.cast(x, m.out_dtype)
+        if x.rank == 0:
+            return x
+        axis = dim % x.rank
+        made = m.call(name, x, axis=axis, dtype=x.dtype, exclusive=False)
+        return Value(made, x.dtype, x.dims)
+
+    return row
+
+
+def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
+    if x.rank == 0:
+        return x
+    top = m.reduce("max", x, [dim], True)
+    top = m.where(m.apply("isinf", top, dtype="bool"), 0.0, top)
+    grown = m.apply("exp", m.apply("subtract", x, top))
+    made = m.call("cumsum", grown, axis=dim % x.rank, dtype=x.dtype, exclusive=False)
+    return m.apply("add", m.apply("log", Value(made, x.dtype, x.dims)), top)
+
+
+def _running_extreme(name: str) -> Row:
+    """(values, last positions of them): all pairs of positions along the axis."""
+
+    def row(m: Maker, x: Value, dim: int) -> tuple[Value, Value]:
+        if x.rank == 0:
+            return x, m.tensor(0, "int64")
+        moved = m.move(x, dim, -1)
+        size = moved.dims[-1]
+        places = m.iota(size)
+        seen = m.compare("less_equal", m.unsqueeze(places, 0), m.unsqueeze(places, 1))
+        number = m.cast(moved, "int8") if x.dtype == "bool" else moved
+        lowest = _lowest(number.dtype, name)
+        wide = m.where(seen, m.unsqueeze(number, -2), lowest)
+        values = m.reduce(name, wide, [-1])
+        # Of equal ones the last.
+        order = m.apply("equal", wide, m.unsqueeze(values, -1), dtype="bool")
+        at = m.where(m.apply("logical_and", order, seen), places, -1)
+        found = m.reduce("max", at, [-1])
+        values = m.cast(values, x.dtype)
+        return m.move(values, -1, dim), m.move(found, -1, dim)
+
+    return row
+
+
+def _lowest(dtype: str, name: str) -> float | int:
+    """What never is the greatest (least) element."""
+    if is_float(dtype):
+        return -math.inf if name == "max" else math.inf
+    kind = np.iinfo(dtype)
+    return int(kind.min if name == "max" else kind.max)
+
+
+def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """The lower of the two in the middle, and where it is."""
+    if x.rank == 0:
+        return x, m.tensor(0, "int64")
+    size = x.dims[dim % x.rank]
+    if not isinstance(size, int):
+        raise Unsupported(f"a median of {size} elements, a number known at run time only")
+    order = m.order(x, dim, ascending=True)
+    place = m.pick(order, dim, (size - 1) // 2)
+    place = m.unsqueeze(place, dim % x.rank)
+    value = m.gather(x, place, dim)
+    if keepdim:
+        return value, place
+    return m.squeeze(value, [dim]), m.squeeze(place, [dim])
+
+
+def _median_all(m: Maker, x: Value) -> Value:
+    return _median(m, m.flat(x), 0)[0]
+
+
+def _kth(m: Maker, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    if x.rank == 0:
+        return x, m.tensor(0, "int64")
+    place = m.unsqueeze(m.pick(m.order(x, dim, ascending=True), dim, int(k) - 1), dim % x.rank)
+    value = m.gather(x, place, dim)
+    if keepdim:
+        return value, place
+    return m.squeeze(value, [dim]), m.squeeze(place, [dim])
+
+
+def _count_nonzero(m: Maker, x: Value, dim: Any = None) -> Value:
+    some = m.cast(m.cast(x, "bool"), "int64")
+    return m.reduce("sum", some, axes_of(x, dim))
+
+
+ROWS: Mapping[str, Row] = {
+    **{f"sum.{o}": _total("sum") for o in ("default", "dim_IntList")},
+    **{f"prod.{o}": _total("prod") for o in ("default", "dim_int")},
+    **{f"mean.{o}": _total("mean") for o in ("default", "dim")},
+    "amax.default": _extreme("max"),
+    "amin.default": _extreme("min"),
+    "max.default": _extreme("max"),
+    "min.default": _extreme("min"),
+    "max.dim": _extreme_along("max"),
+    "min.dim": _extreme_along("min"),
+    "argmax.default": _arg("argmax"),
+    "argmin.default": _arg("argmin"),
+    **{f"{n}.{o}": _truth(n) for n in ("any", "all") for o in ("default", "dim", "dims")},
+    **{f"var.{o}": _variance(False, False) for o in ("default", "dim", "correction")},
+    **{f"std.{o}": _variance(True, False) for o in ("default", "dim", "correction")},
+    **{f"var_mean.{o}": _variance(False, True) for o in ("default", "dim", "correction")},
+    **{f"std_mean.{o}": _variance(True, True) for o in ("default", "dim", "correction")},
+    "linalg_vector_norm.default": _vector_norm,
+    "logsumexp.default": _logsumexp,
+    "cumsum.default": _scan("cumsum"),
+    "cumprod.default": _scan("cumprod"),
+    "logcumsumexp.default": _logcumsumexp,
+    "cummax.default": _running_extreme("max"),
+    "cummin.default": _running_extreme("min"),
+    "median.default": _median_all,
+    "median.dim": _median,
+    "kthvalue.default": _kth,
+    "count_nonzero.default": _count_nonzero,
+    "count_nonzero.dim_IntList": _count_nonzero,
+}

@@ -1,0 +1,205 @@
+"""Rows of resizing and sampling of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.values import Dim, Value
+
+Row = Callable[..., Any]
+_CUBIC = -0.75  # PyTorch's coefficient
+
+
+def _step(m: Maker, size: Dim, wanted: Dim, corners: bool, scale: float | None) -> Value:
+    """How far neighbours of the result lie apart in the operand, float32 as PyTorch has it."""
+    if corners:
+        gaps = m.calc("maximum", m.tensor(wanted - 1, "float32"), 1.0)
+        return m.apply("divide", m.tensor(size - 1, "float32"), gaps)
+    if scale:
+        return m.tensor(1.0 / scale, "float32")
+    return m.apply("divide", m.tensor(size, "float32"), m.tensor(wanted, "float32"))
+
+
+def _places(m: Maker, wanted: Dim, step: Value, corners: bool) -> Value:
+    line = m.iota(wanted, "float32")
+    if corners:
+        return m.apply("multiply", line, step)
+    return m.calc("subtract", m.apply("multiply", m.calc("add", line, 0.5), step), 0.5)
+
+
+def _clamped(m: Maker, place: Value, size: Dim) -> Value:
+    last = m.calc("subtract", m.tensor(size, "int64"), 1)
+    return m.apply("minimum", m.calc("maximum", place, 0), last)
+
+
+def times(size: Dim, wanted: Dim) -> int | None:
+    """How many copies of each element make the wanted size, if they do."""
+    if isinstance(size, int) and isinstance(wanted, int):
+        return wanted // size if size and wanted % size == 0 else None
+    import sympy
+
+    ratio = sympy.sympify(wanted) / sympy.sympify(size)
+    return int(ratio) if ratio.is_Integer else None
+
+
+def _nearest(m: Maker, x: Value, axis: int, wanted: Dim, exact: bool, scale: float | None) -> Value:
+    size = x.dims[axis]
+    copies = times(size, wanted)
+    if copies is not None and (not scale or scale == copies):
+        dims = (*x.dims[:axis], wanted, *x.dims[axis + 1 :])
+        made = m.call("repeat", x, repeats=copies, axis=axis) if copies > 1 else x.expr
+        return Value(made, x.dtype, dims)
+    step = _step(m, size, wanted, False, scale)
+    line = m.iota(wanted, "float32")
+    line = m.calc("add", line, 0.5) if exact else line
+    place = m.cast(m.apply("floor", m.apply("multiply", line, step)), "int64")
+    return m.take(x, _clamped(m, place, size), axis)
+
+
+def _linear(
+    m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: float | None
+) -> Value:
+    size = x.dims[axis]
+    if size == wanted and (corners or scale in (None, 1.0)):
+        return x
+    place = _places(m, wanted, _step(m, size, wanted, corners, scale), corners)
+    place = m.calc("maximum", place, 0.0)
+    low = m.apply("floor", place)
+    part = m.along(m.cast(m.apply("subtract", place, low), x.dtype), axis, x.rank)
+    first = m.cast(low, "int64")
+    below = m.take(x, _clamped(m, first, size), axis)
+    above = m.take(x, _clamped(m, m.calc("add", first, 1), size), axis)
+    rest = m.apply("subtract", m.tensor(1.0, x.dtype), part)
+    return m.apply("add", m.apply("multiply", below, rest), m.apply("multiply", above, part))
+
+
+def _cubic(m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: float | None) -> Value:
+    size = x.dims[axis]
+    place = _places(m, wanted, _step(m, size, wanted, corners, scale), corners)
+    low = m.apply("floor", place)
+    part = m.apply("subtract", place, low)
+    first = m.cast(low, "int64")
+    total: Value | None = None
+    for tap in (-1, 0, 1, 2):
+        gap = m.apply("abs", m.calc("subtract", part, float(tap)))
+        weight = m.along(m.cast(_cubic_weight(m, gap, tap in (0, 1)), x.dtype), axis, x.rank)
+        read = m.take(x, _clamped(m, m.calc("add", first, tap), size), axis)
+        term = m.apply("multiply", read, weight)
+        total = term if total is None else m.apply("add", total, term)
+    assert total is not None
+    return total
+
+
+def _cubic_weight(m: Maker, gap: Value, near: bool) -> Value:
+    """Keys' kernel at a distance up to 1, or from 1 to 2."""
+    a = _CUBIC
+    factors = (a + 2, -(a + 3), 0.0, 1.0) if near else (a, -5 * a, 8 * a, -4 * a)
+    found = m.calc("multiply", gap, factors[0])
+    for k in factors[1:3]:
+        found = m.apply("multiply", m.calc("add", found, k), gap)
+    return m.calc("add", found, factors[3])
+
+
+def _scales(m: Maker, given: Any, rank: int) -> list[float | None]:
+    if given is None:
+        return [None] * rank
+    return [None if s is None else float(s) for s in given]
+
+
+def _resized(m: Maker, x: Value, rank: int, along: Callable[..., Value], scales: Any) -> Value:
+    wide = x
+    if x.is_float and x.dtype in ("float16", "bfloat16"):
+        wide = m.cast(x, "float32")
+    sizes = m.out_dims[-rank:]
+    for k, (size, scale) in enumerate(zip(sizes, _scales(m, scales, rank), strict=True)):
+        wide = along(wide, x.rank - rank + k, size, scale)
+    return m.cast(wide, x.dtype)
+
+
+def _upsample_nearest(rank: int, exact: bool, vec: bool) -> Row:
+    def row(m: Maker, x: Value, size: Any, *scales: Any) -> Value:
+        def along(y: Value, axis: int, wanted: Dim, scale: float | None) -> Value:
+            return _nearest(m, y, axis, wanted, exact, scale)
+
+        return _resized(m, x, rank, along, _given(scales, vec))
+
+    return row
+
+
+def _upsample_smooth(rank: int, axis_rule: Callable[..., Value], vec: bool) -> Row:
+    def row(m: Maker, x: Value, size: Any, align_corners: bool, *scales: Any) -> Value:
+        def along(y: Value, axis: int, wanted: Dim, scale: float | None) -> Value:
+            return axis_rule(m, y, axis, wanted, align_corners, scale)
+
+        return _resized(m, x, rank, along, _given(scales, vec))
+
+    return row
+
+
+def _given(scales: Sequence[Any], vec: bool) -> Any:
+    """Scales as a list, or as an argument for each axis."""
+    if vec:
+        return scales[0] if scales else None
+    return scales if any(s is not None for s in scales) else None
+
+
+_MODES = ("bilinear", "nearest", "bicubic")
+_BORDERS = ("zeros", "border", "reflection")
+
+
+def _grid_sample(m: Maker, x: Value, grid: Value, mode: int, border: int, corners: bool) -> Value:
+    rank = x.rank - 2
+    made = m.call(
+        "image.grid_sample",
+        x,
+        m.move(grid, -1, 1),
+        method=_MODES[mode],
+        layout="NCHW" if rank == 2 else "NCDHW",
+        padding_mode=_BORDERS[border],
+        align_corners=corners,
+    )
+    return Value(made, x.dtype, m.out_dims)
+
+
+def _pixel_shuffle(m: Maker, x: Value, factor: int) -> Value:
+    *lead, c, h, w = x.dims
+    b = len(lead)
+    split = m.reshape(x, [*lead, c // (factor * factor), factor, factor, h, w])
+    moved = m.permute(split, [*range(b + 1), b + 3, b + 1, b + 4, b + 2])
+    return m.reshape(moved, m.out_dims)
+
+
+def _pixel_unshuffle(m: Maker, x: Value, factor: int) -> Value:
+    *lead, c, h, w = x.dims
+    b = len(lead)
+    split = m.reshape(x, [*lead, c, h // factor, factor, w // factor, factor])
+    moved = m.permute(split, [*range(b + 1), b + 2, b + 4, b + 1, b + 3])
+    return m.reshape(moved, m.out_dims)
+
+
+_LINEAR = (("linear1d", 1), ("bilinear2d", 2), ("trilinear3d", 3))
+
+ROWS: Mapping[str, Row] = {
+    **{
+        f"{prefix}{n}d.{o}": _upsample_nearest(n, exact, o == "vec")
+        for prefix, exact in (("upsample_nearest", False), ("_upsample_nearest_exact", True))
+        for n in (1, 2, 3)
+        for o in ("default", "vec")
+    },
+    **{
+        f"upsample_{name}.{o}": _upsample_smooth(n, _linear, o == "vec")
+        for name, n in _LINEAR
+        for o in ("default", "vec")
+    },
+    **{
+        f"upsample_bicubic2d.{o}": _upsample_smooth(2, _cubic, o == "vec")
+        for o in ("default", "vec")
+    },
+    "grid_sampler_2d.default": _grid_sample,
+    "grid_sampler_3d.default": _grid_sample,
+    "grid_sampler.default": _grid_sample,
+    "pixel_shuffle.default": _pixel_shuffle,
+    "pixel_unshuffle.default": _pixel_unshuffle,
+}

@@ -1,0 +1,205 @@
+"""Rows of operators that write by position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.symbols import MOST
+from tvm_disc.frontends.torch.values import Dim, Value, is_float
+
+Row = Callable[..., Any]
+_NAMES = {
+    "sum": "add",
+    "add": "add",
+    "prod": "mul",
+    "multiply": "mul",
+    "amax": "max",
+    "amin": "min",
+}
+
+
+def scattered(m: Maker, x: Value, dim: int, index: Value, src: Value, how: str) -> Value:
+    """``x`` with ``src`` written, or gathered in, at positions along an axis."""
+    if x.rank == 0:
+        line = m.reshape(x, [1])
+        return m.reshape(scattered(m, line, 0, _line(m, index), _line(m, src), how), ())
+    if index.rank == 0:
+        index, src = _line(m, index), _line(m, src)
+    for axis, (have, want) in enumerate(zip(src.dims, index.dims, strict=True)):
+        if have != want:
+            src = m.slice(src, axis, 0, want)
+    made = m.call("scatter_elements", x, index, src, axis=dim % x.rank, reduction=how)
+    return Value(made, x.dtype, x.dims)
+
+
+def _line(m: Maker, x: Value) -> Value:
+    return m.reshape(x, [1]) if x.rank == 0 else x
+
+
+def _scatter(m: Maker, x: Value, dim: int, index: Value, src: Any, *, reduce: str = "") -> Value:
+    if not isinstance(src, Value):
+        src = m.full(index.dims, src, x.dtype)
+    return scattered(m, x, dim, index, m.cast(src, x.dtype), _NAMES.get(reduce, "update"))
+
+
+def _scatter_add(m: Maker, x: Value, dim: int, index: Value, src: Value) -> Value:
+    return scattered(m, x, dim, index, src, "add")
+
+
+def _scatter_reduce(
+    m: Maker,
+    x: Value,
+    dim: int,
+    index: Value,
+    src: Value,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Value:
+    if reduce == "mean":
+        return _scatter_mean(m, x, dim, index, src, include_self)
+    if reduce not in _NAMES:
+        raise Unsupported(f"scatter_reduce by {reduce!r}")
+    how = _NAMES[reduce]
+    if not include_self:
+        nothing = m.full(index.dims, _neutral(how, x.dtype), x.dtype)
+        x = scattered(m, x, dim, index, nothing, "update")
+    return scattered(m, x, dim, index, src, how)
+
+
+def _neutral(how: str, dtype: str) -> float | int | bool:
+    if how in ("add", "mul"):
+        return 0 if how == "add" else 1
+    if is_float(dtype):
+        return -math.inf if how == "max" else math.inf
+    if dtype == "bool":
+        return how == "min"
+    kind = np.iinfo(dtype)
+    return int(kind.min if how == "max" else kind.max)
+
+
+def _scatter_mean(
+    m: Maker, x: Value, dim: int, index: Value, src: Value, include_self: bool
+) -> Value:
+    one = m.full(index.dims, 1, x.dtype)
+    own = m.full(x.dims, 1 if include_self else 0, x.dtype)
+    count = scattered(m, own, dim, index, one, "add")
+    if include_self:
+        total = scattered(m, x, dim, index, src, "add")
+    else:
+        cleared = scattered(m, x, dim, index, m.full(index.dims, 0, x.dtype), "update")
+        total = scattered(m, cleared, dim, index, src, "add")
+        count = m.calc("maximum", count, 1)
+    return m.apply("divide" if is_float(x.dtype) else "floor_divide", total, count)
+
+
+def bounds(m: Maker, size: Dim, start: Dim, end: Dim) -> tuple[Dim, Dim]:
+    """The positions that a slice begins and ends at, as Python finds them."""
+    if isinstance(size, int) and all(isinstance(v, int | None) for v in (start, end)):
+        begin, stop, _ = slice(start, end).indices(size)
+        return begin, max(begin, stop)
+    begin = 0 if start is None else start
+    begin = size + begin if isinstance(begin, int) and begin < 0 else begin
+    stop = size if end is None or (isinstance(end, int) and end >= MOST) else end
+    return begin, size + stop if isinstance(stop, int) and stop < 0 else stop
+
+
+def _slice_scatter(
+    m: Maker, x: Value, src: Value, dim: int = 0, start: Dim = None, end: Dim = None, step: int = 1
+) -> Value:
+    axis = dim % x.rank
+    size = x.dims[axis]
+    begin, _ = bounds(m, size, start, end)
+    src = m.cast(src, x.dtype)
+    if step != 1:
+        return _strided_scatter(m, x, src, axis, begin, step)
+    parts = [src]
+    if begin != 0:
+        parts.insert(0, m.slice(x, axis, 0, begin))
+    stop = begin + src.dims[axis]
+    if stop != size:
+        parts.append(m.slice(x, axis, stop, MOST))
+    made = m.concat(parts, axis)
+    return Value(made.expr, x.dtype, x.dims)
+
+
+def _strided_scatter(m: Maker, x: Value, src: Value, axis: int, begin: Dim, step: int) -> Value:
+    """Positions that the slice has read from the source, others as they are."""
+    size, count = x.dims[axis], src.dims[axis]
+    if count == 0:
+        return x
+    offset = m.calc("subtract", m.iota(size), m.tensor(begin, "int64"))
+    place = m.calc("floor_divide", offset, step)
+    hit = m.compare("equal", m.calc("floor_mod", offset, step), 0)
+    after = m.compare("greater_equal", offset, 0)
+    inside = m.compare("less", place, m.tensor(count, "int64"))
+    here = m.apply("logical_and", m.apply("logical_and", hit, after), inside)
+    read = m.take(src, m.where(here, place, 0), axis)
+    return m.where(m.along(here, axis, x.rank), read, x)
+
+
+def _select_scatter(m: Maker, x: Value, src: Value, dim: int, index: Dim) -> Value:
+    axis = dim % x.rank
+    at = index + x.dims[axis] if isinstance(index, int) and index < 0 else index
+    return _slice_scatter(m, x, m.unsqueeze(src, axis), axis, at, at + 1)
+
+
+def _masked_scatter(m: Maker, x: Value, mask: Value, source: Value) -> Value:
+    """The source in order, one element for each place where the mask holds."""
+    dims = m.out_dims
+    mask = m.broadcast(m.cast(mask, "bool"), dims)
+    line = m.cast(m.flat(mask), "int64")
+    count = Value(
+        m.call("cumsum", line, axis=0, dtype="int64", exclusive=False), "int64", line.dims
+    )
+    place = m.calc("maximum", m.calc("subtract", count, 1), 0)
+    read = m.reshape(m.take(m.flat(source), place, 0), dims)
+    return m.where(mask, read, m.broadcast(x, dims))
+
+
+def _put(m: Maker, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
+    line = m.flat(x)
+    places = m.wrapped(m.flat(index), line.dims[0])
+    made = scattered(m, line, 0, places, m.flat(source), "add" if accumulate else "update")
+    return m.reshape(made, x.dims)
+
+
+def _copy(m: Maker, x: Value, src: Value, non_blocking: bool = False) -> Value:
+    return m.broadcast(m.cast(src, x.dtype), x.dims)
+
+
+def _diagonal_scatter(
+    m: Maker, x: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Value:
+    a, b = dim1 % x.rank, dim2 % x.rank
+    lead = [k for k in range(x.rank) if k not in (a, b)]
+    order = [*lead, a, b]
+    moved = m.permute(x, order)
+    rows, columns = m.iota(moved.dims[-2]), m.iota(moved.dims[-1])
+    gap = m.apply("subtract", m.unsqueeze(columns, 0), m.unsqueeze(rows, 1))
+    on = m.compare("equal", gap, offset)
+    place = rows if offset >= 0 else m.calc("add", rows, offset)
+    last = m.calc("subtract", m.tensor(src.dims[-1], "int64"), 1)
+    place = m.apply("minimum", m.calc("maximum", place, 0), last)
+    read = m.unsqueeze(m.take(src, place, -1), src.rank)
+    made = m.where(on, read, moved)
+    return m.permute(made, [order.index(k) for k in range(x.rank)])
+
+
+ROWS: Mapping[str, Row] = {
+    **{f"scatter.{o}": _scatter for o in ("src", "value", "reduce", "value_reduce")},
+    "scatter_add.default": _scatter_add,
+    "scatter_reduce.two": _scatter_reduce,
+    "slice_scatter.default": _slice_scatter,
+    "select_scatter.default": _select_scatter,
+    "diagonal_scatter.default": _diagonal_scatter,
+    "masked_scatter.default": _masked_scatter,
+    "put.default": _put,
+    "copy.default": _copy,
+}

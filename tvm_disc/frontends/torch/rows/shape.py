@@ -1,0 +1,320 @@
+"""Rows of operators that reshape, move, cut and join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.maker import Maker, product
+from tvm_disc.frontends.torch.symbols import MOST
+from tvm_disc.frontends.torch.values import Dim, Value, is_one
+
+Row = Callable[..., Any]
+
+
+def _to_result(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
+    """The same elements under the shape of the result."""
+    return m.reshape(x, m.out_dims)
+
+
+def _stretch(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
+    return m.broadcast(x, m.out_dims)
+
+
+def _permute(m: Maker, x: Value, dims: Sequence[int]) -> Value:
+    return m.permute(x, dims)
+
+
+def _transpose(m: Maker, x: Value, a: int, b: int) -> Value:
+    return m.swap(x, a % x.rank, b % x.rank) if x.rank else x
+
+
+def _t(m: Maker, x: Value) -> Value:
+    return m.swap(x, 0, 1) if x.rank == 2 else x
+
+
+def _squeeze(m: Maker, x: Value, dim: Any = None) -> Value:
+    """Axes that are 1; those that only may be stay, as PyTorch has decided."""
+    asked = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    axes = {a % max(1, x.rank) for a in asked}
+    return m.squeeze(x, [a for a in axes if a < x.rank and is_one(x.dims[a])])
+
+
+def _unsqueeze(m: Maker, x: Value, dim: int) -> Value:
+    return m.unsqueeze(x, dim)
+
+
+def joined(m: Maker, parts: Sequence[Value], dim: int = 0) -> Value:
+    """Parts one after the other; empty lines among tensors of higher rank do not count."""
+    dtype, rank = m.out_dtype, len(m.out_dims)
+    kept = [p for p in parts if p.rank == rank and not (rank == 1 and p.dims == (0,))]
+    kept = kept or list(parts[:1])
+    return m.concat([m.cast(p, dtype) for p in kept], dim)
+
+
+def _stack(m: Maker, parts: Sequence[Value], dim: int = 0) -> Value:
+    return m.stack([m.cast(p, m.out_dtype) for p in parts], dim % (parts[0].rank + 1))
+
+
+def _slice(
+    m: Maker, x: Value, dim: int = 0, start: Dim = None, end: Dim = None, step: Dim = 1
+) -> Value:
+    begin, stop = 0 if start is None else start, MOST if end is None else end
+    dims = m.out_dims
+    if begin == 0 and step == 1 and dims == x.dims:
+        return x
+    if not isinstance(step, int):
+        raise Unsupported(f"a slice by a step of {step}, which is known at run time only")
+    return m.slice(x, dim, begin, stop, step)
+
+
+def _select(m: Maker, x: Value, dim: int, index: Dim) -> Value:
+    if isinstance(index, int):
+        return m.pick(x, dim, index)
+    place = m.wrapped(m.tensor(index, "int64"), x.dims[dim % x.rank])
+    return m.take(x, place, dim)
+
+
+def _narrow(m: Maker, x: Value, dim: int, start: Any, length: Dim) -> Value:
+    if isinstance(start, Value):
+        raise Unsupported("a narrow whose start is a tensor")
+    return m.slice(x, dim, start, start + length)
+
+
+def _parts(m: Maker, x: Value, sizes: Sequence[Dim], axis: int) -> list[Value]:
+    found, begin = [], 0
+    for size in sizes:
+        found.append(m.slice(x, axis, begin, begin + size))
+        begin = begin + size
+    return found
+
+
+def _split(m: Maker, x: Value, size: Any, dim: int = 0) -> list[Value]:
+    """As many parts as PyTorch counted, each of the size that it found."""
+    from tvm_disc.frontends.torch.values import dims_of
+
+    return _parts(m, x, [dims_of(t)[dim] for t in m.out], dim)
+
+
+def _unbind(m: Maker, x: Value, dim: int = 0) -> list[Value]:
+    return [m.pick(x, dim, k) for k in range(len(m.out))]
+
+
+def _flip(m: Maker, x: Value, dims: Sequence[int]) -> Value:
+    for axis in dims:
+        x = Value(m.call("reverse", x, axis=axis % x.rank), x.dtype, x.dims) if x.rank else x
+    return x
+
+
+def _roll(m: Maker, x: Value, shifts: Any, dims: Any = ()) -> Value:
+    shifts = [shifts] if not isinstance(shifts, list | tuple) else list(shifts)
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    if not dims:
+        whole = m.out_dims
+        return m.reshape(_roll(m, m.flat(x), shifts, [0]), whole)
+    for shift, axis in zip(shifts, dims, strict=True):
+        size = x.dims[axis]
+        if isinstance(size, int) and isinstance(shift, int):
+            if size == 0 or shift % size == 0:
+                continue
+            x = m.concat(
+                [m.slice(x, axis, -(shift % size), MOST), m.slice(x, axis, 0, size - shift % size)],
+                axis,
+            )
+            continue
+        places = m.calc("subtract", m.iota(size), m.tensor(shift, "int64"))
+        x = m.take(
+            x, m.calc("floor_mod", places, m.calc("maximum", m.tensor(size, "int64"), 1)), axis
+        )
+    return x
+
+
+def _repeat(m: Maker, x: Value, repeats: Sequence[Dim]) -> Value:
+    rank = len(repeats)
+    x = m.unsqueeze(x, 0, rank - x.rank) if rank > x.rank else x
+    if all(isinstance(r, int) for r in repeats):
+        if any(r == 0 for r in repeats):
+            return m.full(m.out_dims, 0, x.dtype)
+        return Value(m.call("tile", x, reps=tuple(repeats)), x.dtype, m.out_dims)
+    spread = [y for d in x.dims for y in (1, d)]
+    full = [y for r, d in zip(repeats, x.dims, strict=True) for y in (r, d)]
+    return m.reshape(m.broadcast(m.reshape(x, spread), full), m.out_dims)
+
+
+def _repeat_interleave(m: Maker, x: Value, repeats: Any, dim: Any = None, **kwargs: Any) -> Value:
+    if not isinstance(repeats, int):
+        raise Unsupported("repeat_interleave by numbers that are known at run time only")
+    if dim is None:
+        x, dim = m.flat(x), 0
+    return Value(m.call("repeat", x, repeats=repeats, axis=dim % x.rank), x.dtype, m.out_dims)
+
+
+def cropped(m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]) -> tuple[Value, list[Any]]:
+    """``x`` without what negative pad widths cut off, and the widths that are left."""
+    left = []
+    for axis, (low, high) in enumerate(pairs):
+        cut = [-w if isinstance(w, int) and w < 0 else 0 for w in (low, high)]
+        if any(cut):
+            x = m.slice(x, axis, cut[0], -cut[1] if cut[1] else MOST)
+            if not isinstance(x.dims[axis], int):
+                dims = list(x.dims)
+                dims[axis] = None
+                x = Value(x.expr, x.dtype, tuple(dims))
+        left.append(tuple(max(w, 0) if isinstance(w, int) else w for w in (low, high)))
+    return x, left
+
+
+def pad_pairs(pads: Sequence[Dim], rank: int) -> list[tuple[Dim, Dim]]:
+    """PyTorch's pad widths, last axis first, as a pair per axis."""
+    pairs: list[tuple[Dim, Dim]] = [(0, 0)] * rank
+    for k in range(len(pads) // 2):
+        pairs[rank - 1 - k] = (pads[2 * k], pads[2 * k + 1])
+    return pairs
+
+
+def _pad(m: Maker, x: Value, pad: Sequence[Dim], value: Any = 0) -> Value:
+    x, pairs = cropped(m, x, pad_pairs(pad, x.rank))
+    fill = m.tensor(0 if value is None else value, x.dtype)
+    if all(isinstance(w, int) for pair in pairs for w in pair):
+        if not any(w for pair in pairs for w in pair):
+            return x
+        return Value(m.call("nn.pad", x, fill, pad_width=tuple(pairs)), x.dtype, m.out_dims)
+    widths = m.symbols.vector([w for pair in pairs for w in pair])
+    grid = m.call("reshape", widths, newshape=(x.rank, 2))
+    return Value(m.call("dyn.nn.pad", x, grid, fill, pad_width=()), x.dtype, m.out_dims)
+
+
+def _mirror(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
+    return _copied_border(
+        m, x, pad, lambda y, w: m.call("nn.mirror_pad", y, pad_width=w, mode="REFLECT")
+    )
+
+
+def _edge(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
+    return _copied_border(
+        m,
+        x,
+        pad,
+        lambda y, w: m.call("nn.pad", y, m.const(0, y.dtype), pad_width=w, pad_mode="edge"),
+    )
+
+
+def _copied_border(m: Maker, x: Value, pad: Sequence[Dim], build: Callable[..., Any]) -> Value:
+    x, pairs = cropped(m, x, pad_pairs(pad, x.rank))
+    if not all(isinstance(w, int) for pair in pairs for w in pair):
+        raise Unsupported(f"a border of copies whose width is known at run time only: {pad}")
+    if not any(w for pair in pairs for w in pair):
+        return x
+    return Value(build(x, tuple(pairs)), x.dtype, m.out_dims)
+
+
+def _diagonal(m: Maker, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """Rows and columns as one line, of which every so many are taken."""
+    a, b = dim1 % x.rank, dim2 % x.rank
+    rest = [k for k in range(x.rank) if k not in (a, b)]
+    moved = m.permute(x, [*rest, a, b])
+    rows, columns = moved.dims[-2:]
+    line = m.reshape(moved, [*moved.dims[:-2], rows * columns])
+    start = offset if offset >= 0 else -offset * columns
+    step = m.calc("multiply", m.iota(m.out_dims[-1]), m.tensor(columns + 1, "int64"))
+    return m.take(line, m.calc("add", step, m.tensor(start, "int64")), -1)
+
+
+def _triangle(upper: bool) -> Row:
+    def row(m: Maker, x: Value, diagonal: int = 0) -> Value:
+        made = m.call("trilu", x, m.const(diagonal, "int64"), upper=upper)
+        return Value(made, x.dtype, x.dims)
+
+    return row
+
+
+def _as_strided(
+    m: Maker, x: Value, size: Sequence[Dim], stride: Sequence[Dim], storage_offset: Dim = None
+) -> Value:
+    """Elements at affine positions of the operand's memory, which must be in order."""
+    source = m.node.args[0].meta["val"]
+    if not source.is_contiguous() or m.node.args[0].meta["val"].storage_offset() != 0:
+        raise Unsupported("as_strided of a tensor whose elements do not lie in order")
+    places = m.tensor(0 if storage_offset is None else storage_offset, "int64")
+    for axis, (d, s) in enumerate(zip(size, stride, strict=True)):
+        step = m.calc("multiply", m.iota(d), m.tensor(s, "int64"))
+        places = m.apply("add", places, m.along(step, axis, len(size)))
+    return m.take(m.flat(x), m.broadcast(places, size), 0)
+
+
+def _unfold(m: Maker, x: Value, dimension: int, size: int, step: int) -> Value:
+    """Windows along an axis; their elements become the last axis."""
+    if x.rank == 0:
+        return m.reshape(x, [size])
+    axis = dimension % x.rank
+    count = m.out_dims[axis]
+    starts = m.calc("multiply", m.iota(count), step)
+    places = m.apply("add", m.unsqueeze(starts, 1), m.iota(size))
+    windows = m.take(x, places, axis)
+    return m.move(windows, axis + 1, -1)
+
+
+def _meshgrid(m: Maker, parts: Sequence[Value], indexing: str = "ij") -> list[Value]:
+    dims = m.out_dims
+    found = []
+    for k, p in enumerate(parts):
+        at = {0: 1, 1: 0}.get(k, k) if indexing == "xy" and len(parts) > 1 else k
+        line = m.reshape(p, [product(p.dims)]) if p.rank == 0 else p
+        found.append(m.broadcast(m.along(line, at, len(parts)), dims))
+    return found
+
+
+_RESHAPES = (
+    "view.default view_copy.default reshape.default _unsafe_view.default flatten.using_ints "
+    "unflatten.int reshape_as.default view_as.default _reshape_alias.default "
+    "_reshape_copy.default"
+).split()
+_EXPANDS = "expand.default expand_copy.default expand_as.default broadcast_to.default".split()
+
+ROWS: Mapping[str, Row] = {
+    **dict.fromkeys(_RESHAPES, _to_result),
+    **dict.fromkeys(_EXPANDS, _stretch),
+    "permute.default": _permute,
+    "permute_copy.default": _permute,
+    "transpose.int": _transpose,
+    "transpose_copy.int": _transpose,
+    "t.default": _t,
+    **{f"squeeze.{o}": _squeeze for o in ("default", "dim", "dims")},
+    **{f"squeeze_copy.{o}": _squeeze for o in ("default", "dim", "dims")},
+    "unsqueeze.default": _unsqueeze,
+    "unsqueeze_copy.default": _unsqueeze,
+    "cat.default": joined,
+    "concat.default": joined,
+    "concatenate.default": joined,
+    "stack.default": _stack,
+    "slice.Tensor": _slice,
+    "slice_copy.Tensor": _slice,
+    "select.int": _select,
+    "select_copy.int": _select,
+    "narrow.default": _narrow,
+    "split.Tensor": _split,
+    "split_with_sizes.default": _split,
+    "split_with_sizes_copy.default": _split,
+    "chunk.default": _split,
+    "unsafe_split.Tensor": _split,
+    "unsafe_chunk.default": _split,
+    "unbind.int": _unbind,
+    "flip.default": _flip,
+    "roll.default": _roll,
+    "repeat.default": _repeat,
+    "repeat_interleave.self_int": _repeat_interleave,
+    "constant_pad_nd.default": _pad,
+    **{f"reflection_pad{n}d.default": _mirror for n in (1, 2, 3)},
+    **{f"replication_pad{n}d.default": _edge for n in (1, 2, 3)},
+    "diagonal.default": _diagonal,
+    "diagonal_copy.default": _diagonal,
+    "tril.default": _triangle(False),
+    "triu.default": _triangle(True),
+    "as_strided.default": _as_strided,
+    "as_strided_copy.default": _as_strided,
+    "unfold.default": _unfold,
+    "unfold_copy.default": _unfold,
+    "meshgrid.default": _meshgrid,
+    "meshgrid.indexing": _meshgrid,
+}

@@ -1,0 +1,254 @@
+"""Symbolic integers of PyTorch, which are expressions of sympy, as Relay's arithmetic.
+
+A symbol is read where it is bound: from the dim of an input, from an input that is a number, or
+from what a node has computed. Everything else is made of symbols, so no node that only computes
+sizes needs a rule: what PyTorch knows of its value is the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.values import Dim, Value
+from tvm_disc.relay import Constant, Expr, Tuple
+from tvm_disc.relay.builder import call
+
+INT, FLOAT, BOOL = "int64", "float64", "bool"
+# Beyond any dim; PyTorch's own infinities of slices are larger.
+MOST = (1 << 63) - 1
+
+
+def scalar(value: Any, dtype: str) -> Constant:
+    """A literal of rank 0."""
+    return Constant(np.array(value, dtype=dtype))
+
+
+def dim_at(tensor: Expr, axis: int) -> Expr:
+    """A dim of a tensor, as a number."""
+    shape = call("shape_of", [tensor], dtype=INT)
+    return call("take", [shape, scalar(axis, INT)], axis=0)
+
+
+class Symbols:
+    """Makes Relay's numbers of PyTorch's."""
+
+    def __init__(self) -> None:
+        self._bound: dict[Any, Callable[[], Expr]] = {}
+        self._made: dict[Any, tuple[Expr, str]] = {}
+
+    def knows(self, symbol: Any) -> bool:
+        """Whether a symbol is bound."""
+        return symbol in self._bound
+
+    def bind(self, symbol: Any, read: Callable[[], Expr]) -> None:
+        """Say where a symbol is read; the first place counts."""
+        self._bound.setdefault(symbol, read)
+
+    def number(self, value: Any) -> tuple[Expr, str]:
+        """A number or a symbolic one as an expression of rank 0, and its element type."""
+        if isinstance(value, bool | int | float):
+            dtype = BOOL if isinstance(value, bool) else INT if isinstance(value, int) else FLOAT
+            return scalar(value, dtype), dtype
+        found = self._made.get(value)
+        if found is None:
+            found = self._made[value] = self._make(value)
+        return found
+
+    def value(self, value: Any, dtype: str | None = None) -> Value:
+        """A symbolic number as a tensor of rank 0."""
+        expr, found = self.number(value)
+        if dtype is not None and dtype != found:
+            expr, found = _cast(expr, dtype), dtype
+        return Value(expr, found, ())
+
+    def vector(self, dims: Sequence[Dim]) -> Expr:
+        """Dims as a tensor of rank 1."""
+        if all(isinstance(d, int) for d in dims):
+            return Constant(np.array([min(d, MOST) for d in dims], dtype=INT))
+        parts = [self.value(d, INT).expr for d in dims]
+        return call("stack", [Tuple(tuple(parts))], axis=0)
+
+    def _make(self, e: Any) -> tuple[Expr, str]:
+        import sympy
+
+        if isinstance(e, sympy.Symbol):
+            if e not in self._bound:
+                raise Unsupported(f"the size {e}, which no input and no node gives")
+            dtype = FLOAT if e.is_integer is False or str(e).startswith("zf") else INT
+            return self._bound[e](), dtype
+        if e.is_Boolean and not e.args:
+            return scalar(bool(e), BOOL), BOOL
+        if e.is_Integer:
+            return scalar(max(min(int(e), MOST), -MOST - 1), INT), INT
+        if e.is_number and not e.args and e.is_Float:
+            return scalar(float(e), FLOAT), FLOAT
+        rule = _RULES.get(type(e).__name__)
+        if rule is None:
+            raise Unsupported(f"arithmetic on sizes: {type(e).__name__} in {e}")
+        args = [self.number(a) for a in e.args]
+        return rule(args)
+
+
+Number = tuple[Expr, str]
+Rule = Callable[[Sequence[Number]], Number]
+
+
+def _cast(expr: Expr, dtype: str) -> Expr:
+    return call("cast", [expr], dtype=dtype)
+
+
+def _as(number: Number, dtype: str) -> Expr:
+    return number[0] if number[1] == dtype else _cast(number[0], dtype)
+
+
+def _joint(args: Sequence[Number]) -> str:
+    kinds = {dtype for _, dtype in args}
+    return FLOAT if FLOAT in kinds else BOOL if kinds == {BOOL} else INT
+
+
+def _folded(name: str) -> Rule:
+    def rule(args: Sequence[Number]) -> Number:
+        dtype = _joint(args)
+        exprs = [_as(a, dtype) for a in args]
+        return reduce(lambda a, b: call(name, [a, b]), exprs), dtype
+
+    return rule
+
+
+def _power(args: Sequence[Number]) -> Number:
+    base, exponent = args
+    times = exponent[0]
+    if base[1] == INT and isinstance(times, Constant) and exponent[1] == INT:
+        count = int(times.data)
+        if 0 <= count <= 8:
+            factors: list[Expr] = [base[0]] * count or [scalar(1, INT)]
+            return reduce(lambda a, b: call("multiply", [a, b]), factors), INT
+    return call("power", [_as(base, FLOAT), _as(exponent, FLOAT)]), FLOAT
+
+
+def _compared(name: str) -> Rule:
+    def rule(args: Sequence[Number]) -> Number:
+        dtype = _joint(args)
+        return call(name, [_as(a, dtype) for a in args]), BOOL
+
+    return rule
+
+
+def _divided(args: Sequence[Number]) -> Number:
+    return call("divide", [_as(a, FLOAT) for a in args]), FLOAT
+
+
+def _real(name: str) -> Rule:
+    return lambda args: (call(name, [_as(args[0], FLOAT)]), FLOAT)
+
+
+def _to_int(name: str) -> Rule:
+    return lambda args: (_cast(call(name, [_as(args[0], FLOAT)]), INT), INT)
+
+
+def _ceil_div(args: Sequence[Number]) -> Number:
+    a, b = (_as(x, INT) for x in args)
+    up = call("subtract", [call("add", [a, b]), scalar(1, INT)])
+    return call("floor_divide", [up, b]), INT
+
+
+def _modular(args: Sequence[Number]) -> Number:
+    base, divisor, modulus = (_as(x, INT) for x in args)
+    return call("floor_mod", [call("floor_divide", [base, divisor]), modulus]), INT
+
+
+def _chosen(args: Sequence[Number]) -> Number:
+    dtype = _joint(args[1:])
+    return call("where", [args[0][0], *(_as(a, dtype) for a in args[1:])]), dtype
+
+
+def _integers(name: str) -> Rule:
+    return lambda args: (call(name, [_as(a, INT) for a in args]), INT)
+
+
+_RULES: Mapping[str, Rule] = {
+    "Add": _folded("add"),
+    "Mul": _folded("multiply"),
+    "Pow": _power,
+    "PowByNatural": _power,
+    "FloatPow": _power,
+    "Max": _folded("maximum"),
+    "Min": _folded("minimum"),
+    "FloorDiv": _integers("floor_divide"),
+    "CleanDiv": _integers("floor_divide"),
+    "Mod": _integers("floor_mod"),
+    "PythonMod": _integers("floor_mod"),
+    "ModularIndexing": _modular,
+    "CeilDiv": _ceil_div,
+    "LShift": _integers("left_shift"),
+    "RShift": _integers("right_shift"),
+    "IntTrueDiv": _divided,
+    "FloatTrueDiv": _divided,
+    "ToFloat": lambda args: (_as(args[0], FLOAT), FLOAT),
+    "TruncToInt": _to_int("trunc"),
+    "FloorToInt": _to_int("floor"),
+    "CeilToInt": _to_int("ceil"),
+    "RoundToInt": _to_int("round"),
+    "TruncToFloat": _real("trunc"),
+    "OpaqueUnaryFn_sqrt": _real("sqrt"),
+    "OpaqueUnaryFn_exp": _real("exp"),
+    "OpaqueUnaryFn_log": _real("log"),
+    "OpaqueUnaryFn_log2": _real("log2"),
+    "Abs": lambda args: (call("abs", [args[0][0]]), args[0][1]),
+    "Identity": lambda args: args[0],
+    "Where": _chosen,
+    "Equality": _compared("equal"),
+    "Unequality": _compared("not_equal"),
+    "StrictLessThan": _compared("less"),
+    "LessThan": _compared("less_equal"),
+    "StrictGreaterThan": _compared("greater"),
+    "GreaterThan": _compared("greater_equal"),
+    "And": _folded("logical_and"),
+    "Or": _folded("logical_or"),
+    "Not": lambda args: (call("logical_not", [args[0][0]]), BOOL),
+}
+
+_RELATIONS = {
+    "Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=",
+    "StrictGreaterThan": ">", "GreaterThan": ">=",
+}  # fmt: skip
+
+
+def as_constraint(cond: Any, names: Mapping[Any, str]) -> str | None:
+    """A condition on symbols in the constraint language, None where it cannot be said."""
+    sign = _RELATIONS.get(type(cond).__name__)
+    if sign is None:
+        return None
+    sides = [_written(side, names) for side in cond.args]
+    return None if None in sides else f"{sides[0]} {sign} {sides[1]}"
+
+
+def _written(e: Any, names: Mapping[Any, str]) -> str | None:
+    if e in names:
+        return names[e]
+    if e.is_Integer:
+        return str(int(e)) if e >= 0 else f"(0 - {-int(e)})"
+    form = _FORMS.get(type(e).__name__)
+    parts = [_written(a, names) for a in e.args]
+    if form is None or None in parts:
+        return None
+    return form([p for p in parts if p is not None])
+
+
+_FORMS: Mapping[str, Callable[[list[str]], str]] = {
+    "Add": lambda parts: f"({' + '.join(parts)})",
+    "Mul": lambda parts: f"({' * '.join(parts)})",
+    "FloorDiv": lambda parts: f"({parts[0]} // {parts[1]})",
+    "CleanDiv": lambda parts: f"({parts[0]} // {parts[1]})",
+    "Mod": lambda parts: f"({parts[0]} % {parts[1]})",
+    "PythonMod": lambda parts: f"({parts[0]} % {parts[1]})",
+    "Max": lambda parts: f"max({', '.join(parts)})",
+    "Min": lambda parts: f"min({', '.join(parts)})",
+}
+
+__all__ = ["MOST", "Symbols", "as_constraint", "dim_at", "scalar"]

@@ -1,0 +1,259 @@
+"""A graph of PyTorch, node by node, as Relay expressions.
+
+Nodes that only compute sizes need no rule: PyTorch says what they are in terms of its symbols.
+Everything that cannot be translated is collected, and told at once.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tvm_disc.errors import DiscError, Unsupported
+from tvm_disc.frontends.torch.control import CONTROL
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
+from tvm_disc.frontends.torch.table import ROWS, row_name
+from tvm_disc.frontends.torch.values import Value, array_of, dims_of, relay_dtype
+from tvm_disc.relay import Any as AnyDim
+from tvm_disc.relay import Constant, Expr, Span, TensorType, Var
+from tvm_disc.relay.builder import call
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)')
+
+MOST_CODE = 100  # characters of a line of the source in a message
+
+
+class Walk:
+    """Translates the graphs of one program.
+
+    Attributes:
+        symbols: where each symbolic size is read.
+        facts: conditions on sizes that the program checks.
+        problems: what could not be translated, one line each.
+    """
+
+    def __init__(self) -> None:
+        self.symbols = Symbols()
+        self.maker = Maker(self.symbols)
+        self.maker.translate = self.inner
+        self.facts: list[Any] = []
+        self.problems: list[str] = []
+        self._constants: dict[Any, Value] = {}
+        self._counts: dict[Any, int] = {}
+
+    def constant(self, tensor: Any) -> Value:
+        """A tensor with data; one that occurs several times is one constant."""
+        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
+        if key not in self._constants or tensor.numel() == 0:
+            array = array_of(tensor)
+            self._constants[key] = Value(
+                Constant(array), relay_dtype(tensor.dtype), tuple(array.shape)
+            )
+        return self._constants[key]
+
+    def graph(self, module: Any, given: Mapping[str, Any]) -> list[Any]:
+        """The results of a graph whose placeholders have values by name."""
+        env: dict[Any, Any] = {}
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = given[node.name]
+            elif node.op == "output":
+                made = _mapped(node.args[0], env.__getitem__)
+                return made if isinstance(made, list) else [made]
+            elif node.op == "get_attr":
+                env[node] = self._attribute(module, node.target)
+            else:
+                env[node] = self._guarded(node, env)
+        return []
+
+    def inner(self, module: Any, args: Sequence[Any]) -> list[Any]:
+        """The results of an inner graph; sizes that it has of its own are read of its operands."""
+        holes = [n for n in module.graph.nodes if n.op == "placeholder"]
+        given = dict(zip((n.name for n in holes), args, strict=True))
+        for node in holes:
+            self._bind_operand(node, given)
+        kept = self.maker.node, self.maker.span
+        try:
+            return self.graph(module, given)
+        finally:
+            self.maker.node, self.maker.span = kept
+
+    def _bind_operand(self, node: Any, given: dict[str, Any]) -> None:
+        value, known = given[node.name], node.meta.get("val")
+        if isinstance(value, Value) and hasattr(known, "shape"):
+            dims = dims_of(known)
+            for axis, dim in enumerate(dims):
+                if getattr(dim, "is_Symbol", False):
+                    self.symbols.bind(dim, partial(dim_at, value.expr, axis))
+            given[node.name] = Value(value.expr, value.dtype, dims)
+        elif isinstance(value, Value) and hasattr(known, "node"):
+            symbol = known.node.expr
+            self.symbols.bind(symbol, lambda: value.expr)
+            given[node.name] = symbol
+
+    def _attribute(self, module: Any, name: str) -> Any:
+        found = module
+        for part in str(name).split("."):
+            found = getattr(found, part)
+        return self.constant(found) if hasattr(found, "data_ptr") else found
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def _guarded(self, node: Any, env: Mapping[Any, Any]) -> Any:
+        """A node's value; where there is none a stand-in, so that the walk goes on."""
+        self.maker.node = node
+        self.maker.span = Span(_place(node)[0])
+        try:
+            return self._node(node, env)
+        except DiscError as error:
+            self.problems.append(f"{_described(node)}: {error}")
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
+                ValueError) as error:  # fmt: skip
+            # A row was written for operands of other ranks, or for other arguments.
+            text = f"{type(error).__name__}: {error}"
+            self.problems.append(f"{_described(node)}: it does not take these operands ({text})")
+        return _stand_in(node.meta.get("val"))
+
+    def _node(self, node: Any, env: Mapping[Any, Any]) -> Any:
+        val = node.meta.get("val")
+        args = _mapped(node.args, env.__getitem__)
+        if node.target is operator.getitem and not _is_number(val):
+            return args[0][args[1]]
+        if _is_number(val):
+            if node.meta.get("unbacked_bindings"):
+                self._bind_results(node, args[0])
+            return val.node.expr if hasattr(val, "node") else val
+        kwargs = _mapped(node.kwargs, env.__getitem__)
+        made = self._settled(node, self._made(node, args, kwargs))
+        self._bind_results(node, made)
+        return made
+
+    def _made(self, node: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        name = row_name(node.target)
+        if name == "_assert_scalar.default":
+            self.facts.append(args[0])
+        row = ROWS.get(name) or CONTROL.get(str(getattr(node.target, "_name", "")))
+        if row is None:
+            raise Unsupported("there is no rule for this operator")
+        return row(self.maker, *args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
+
+    def _settled(self, node: Any, made: Any) -> Any:
+        """Results under the types that PyTorch gives them."""
+        val = node.meta.get("val")
+        if isinstance(made, list | tuple):
+            vals = val if isinstance(val, list | tuple) else [None] * len(made)
+            return [self._typed(v, x) for v, x in zip(vals, made, strict=False)]
+        return self._typed(val, made)
+
+    def _typed(self, val: Any, made: Any) -> Any:
+        if not isinstance(made, Value) or not hasattr(val, "shape"):
+            return made
+        dims, dtype = dims_of(val), relay_dtype(val.dtype)
+        if made.dtype != dtype or made.rank != len(dims):
+            raise Unsupported(
+                f"expected {dtype} of rank {len(dims)}, made {made.dtype} of rank {made.rank}"
+            )
+        return Value(made.expr, dtype, dims)
+
+    def _bind_results(self, node: Any, made: Any) -> None:
+        """Sizes and numbers that only the data knows are read from what the node gives."""
+        for symbol, path in (node.meta.get("unbacked_bindings") or {}).items():
+            keys = [
+                (type(k).__name__, getattr(k, "idx", getattr(k, "divisor", None))) for k in path
+            ]
+            self.symbols.bind(symbol, partial(_read, made, keys, symbol))
+
+
+def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: Any) -> Expr:
+    found: Any = made
+    for at, (kind, value) in enumerate(keys):
+        if kind == "SequenceKey" and isinstance(found, list | tuple):
+            found = found[value]
+        elif kind == "SequenceKey" and at and keys[at - 1][0] == "CallMethodKey":
+            found = dim_at(found.expr, value)
+        elif kind == "DivideByKey":
+            found = call("floor_divide", [found, scalar(int(value), "int64")])
+        elif kind not in ("CallMethodKey", "ConvertIntKey"):
+            raise Unsupported(f"the size {symbol}, which is read by {kind}")
+    if isinstance(found, Value):
+        dtype = "float64" if symbol.is_integer is False or str(symbol).startswith("zf") else "int64"
+        line = call("reshape", [found.expr], newshape=(), allowzero=True)
+        found = line if found.dtype == dtype else call("cast", [line], dtype=dtype)
+    expr: Expr = found
+    return expr
+
+
+# Arguments that say where a tensor lies, which is decided elsewhere.
+_PLACES = frozenset(["layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit"])
+
+
+def _is_number(val: Any) -> bool:
+    numbers = ("SymInt", "SymFloat", "SymBool")
+    return isinstance(val, bool | int | float) or type(val).__name__ in numbers
+
+
+def _mapped(args: Any, of: Any) -> Any:
+    """Arguments with values for nodes, at every depth."""
+    if type(args).__name__ == "Node":
+        return of(args)
+    if isinstance(args, list | tuple):
+        return [_mapped(a, of) for a in args]
+    if isinstance(args, Mapping):
+        return {k: _mapped(v, of) for k, v in args.items()}
+    if isinstance(args, slice):
+        return slice(*(_mapped(a, of) for a in (args.start, args.stop, args.step)))
+    return _mapped_number(args)
+
+
+def _mapped_number(value: Any) -> Any:
+    """A symbolic number in the arguments as its expression."""
+    if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
+        return value.node.expr
+    return value
+
+
+def _stand_in(val: Any) -> Any:
+    """Something of the type of a value that could not be made."""
+    if isinstance(val, list | tuple):
+        return [_stand_in(v) for v in val]
+    if not hasattr(val, "shape"):
+        return val.node.expr if hasattr(val, "node") else val
+    try:
+        dtype = relay_dtype(val.dtype)
+    except Unsupported:
+        dtype = "float32"
+    dims = dims_of(val)
+    ty = TensorType(tuple(d if isinstance(d, int) else AnyDim() for d in dims), dtype)
+    return Value(Var("missing", ty), dtype, dims)
+
+
+def _place(node: Any) -> tuple[str, str]:
+    """A node by name and file, and the line of the source that it comes from."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    if not frames:
+        return str(node.name), ""
+    path, line, code = frames[-1]
+    code = code.strip()
+    short = code if len(code) <= MOST_CODE else f"{code[:MOST_CODE]} ..."
+    return f"{node.name} ({path.rpartition('/')[2]}:{line})", short
+
+
+def _described(node: Any) -> str:
+    place, code = _place(node)
+    return f"{node.target} at {place}{f', `{code}`' if code else ''}"
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Raise for everything that could not be translated.
+
+    Raises:
+        Unsupported: naming every node, if there is any.
+    """
+    if problems:
+        kinds = "node" if len(problems) == 1 else "nodes"
+        lines = "\n  ".join(dict.fromkeys(problems))
+        raise Unsupported(f"{len(problems)} {kinds} of the PyTorch program:\n  {lines}")
