@@ -1,0 +1,133 @@
+"""One row on one path: exported, compiled once, run on all of its dims, compared with PyTorch."""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import tvm_disc
+from benchmarks.zoo.export import ExporterFailed, to_onnx, to_torch
+from benchmarks.zoo.row import Dims, Row, first_tensors
+from tvm_disc.compile import compile_counter
+
+PATHS = {"onnx": to_onnx, "torch": to_torch}
+TOLERANCE = 1e-4
+FEWEST = 6  # combinations of dims that PyTorch itself can run
+
+
+def check(row: Row, path: str) -> dict[str, Any]:
+    """What a row measured: a record of plain values, with ``status`` and ``reason``."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    record: dict[str, Any] = {"row": row.name, "path": path}
+    try:
+        return record | _measured(row, path, record)
+    except ExporterFailed as error:
+        return record | {"status": "exporter", "reason": str(error)}
+    except tvm_disc.DiscError as error:
+        return record | {"status": "refused", "reason": _text(error)}
+    except Exception as error:  # a fault of ours, or the row's own
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{where.filename.rpartition('site-packages/')[2]}:{where.lineno}"
+        return record | {"status": "internal", "reason": f"{_text(error)} ({place})"}
+
+
+def _measured(row: Row, path: str, record: dict[str, Any]) -> dict[str, Any]:
+    torch.manual_seed(0)
+    module = row.make().eval()
+    wanted = _wanted(row, module)
+    if len(wanted) < FEWEST:
+        return {"status": "row", "reason": f"PyTorch runs {len(wanted)} combinations only"}
+    start = time.perf_counter()
+    model, record["exporter"] = PATHS[path](row, module)
+    record["export_s"] = round(time.perf_counter() - start, 2)
+    start = time.perf_counter()
+    with compile_counter() as compiles:
+        exe = tvm_disc.build(model)
+        record["build_s"] = round(time.perf_counter() - start, 2)
+        record |= facts(exe)
+        worst, at = 0.0, ""
+        for dims, want in wanted:
+            try:
+                error = largest_error(_run(exe, row.at(dims)), want)
+            except Exception as problem:
+                problem.args = (f"at {_dims(dims)}: {problem}",)
+                raise
+            if not error <= worst:
+                worst, at = error, _dims(dims)
+        record["compiles"] = compiles[0]
+    right = worst <= TOLERANCE
+    return {
+        "status": "right" if right else "wrong",
+        "error": worst,
+        "combinations": len(wanted),
+        "reason": "" if right else f"at {at}: largest error {worst:.2g}",
+    }
+
+
+def _wanted(row: Row, module: Any) -> list[tuple[Dims, tuple[np.ndarray, ...]]]:
+    """PyTorch's results, for the dims for which it has any."""
+    found = []
+    with torch.no_grad():
+        for dims in row.combinations:
+            try:
+                results = first_tensors(module(*row.at(dims)))
+            except Exception:  # not defined there, as a mean of nothing or a window too wide
+                continue
+            found.append((dims, tuple(r.numpy() for r in results)))
+    return found
+
+
+def _run(exe: Any, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """A program's results; it may lack inputs that the exporter found unused."""
+    made = exe(*[x.numpy() for x in inputs[: len(exe.signature)]])
+    return [np.asarray(x) for x in (made if isinstance(made, list | tuple) else [made])]
+
+
+def largest_error(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> float:
+    """The largest difference, over the largest element of the same result; infinite where a
+    shape or a number of results differs."""
+    if len(got) != len(want):
+        raise AssertionError(f"{len(got)} results for {len(want)}")
+    return max((_error(g, w) for g, w in zip(got, want, strict=True)), default=0.0)
+
+
+def _error(got: np.ndarray, want: np.ndarray) -> float:
+    if got.shape != want.shape:
+        raise AssertionError(f"shape {got.shape} for {want.shape}")
+    if not want.size:
+        return 0.0
+    a, b = got.astype("float64"), want.astype("float64")
+    bad = ~np.isfinite(b)
+    if not np.array_equal(a[bad], b[bad], equal_nan=True):
+        return float("inf")
+    a, b = np.where(bad, 0, a), np.where(bad, 0, b)
+    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-6))
+
+
+def facts(exe: Any) -> dict[str, Any]:
+    """Figures of a program: dims without a fixed size, checks at its entry, kernels."""
+    shapes = exe._manifest["shapes"]
+    return {
+        "symbols": sorted({d for _, s, _ in exe.signature for d in s if not str(d).isdecimal()}),
+        "guards": shapes,
+        "kernels": len(exe.kernels),
+        "launches": len(exe.launches),
+    }
+
+
+def _dims(dims: Dims) -> str:
+    return " ".join(f"{n}={v}" for n, v in dims.items())
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:900]}"
+
+
+__all__ = ["PATHS", "check", "facts", "largest_error"]

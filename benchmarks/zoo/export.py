@@ -1,0 +1,103 @@
+"""A row as PyTorch's exporters write it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import Dim
+
+from benchmarks.zoo.row import Row
+
+
+class ExporterFailed(Exception):
+    """Neither of PyTorch's ways made a file of the model."""
+
+
+def dynamic_shapes(row: Row) -> tuple[dict[int, Any], ...]:
+    """The dims of every input, as ``torch.export`` wants them."""
+    names = sorted(row.combinations[0])
+    bounds = {n: row.limits.get(n, (0, None)) for n in names}
+    dims = {n: Dim(n, min=lo, max=hi) for n, (lo, hi) in bounds.items()}
+    return tuple(
+        {k: eval(a, {}, dict(dims)) for k, a in i.dynamic.items()} for i in row.inputs.values()
+    )
+
+
+def any_dims(row: Row) -> tuple[dict[int, Any], ...]:
+    """The same without names: the exporter finds out what dims depend on others."""
+    return tuple(dict.fromkeys(i.dynamic, Dim.AUTO) for i in row.inputs.values())
+
+
+def to_torch(row: Row, module: Any) -> tuple[Any, str]:
+    """The exported program, and how it came about."""
+    ways = (("named dims", dynamic_shapes), ("Dim.AUTO", any_dims))
+    return first_of(
+        [
+            (
+                how,
+                lambda d=dims: torch.export.export(
+                    module, row.at(row.example), dynamic_shapes=d(row)
+                ),
+            )
+            for how, dims in ways
+        ]
+    )
+
+
+def to_onnx(row: Row, module: Any) -> tuple[Any, str]:
+    """The ONNX model, and which exporter wrote it."""
+    import onnx
+
+    def dynamo() -> Any:
+        return torch.onnx.export(
+            module, row.at(row.example), dynamic_shapes=dynamic_shapes(row), dynamo=True,
+            input_names=list(row.inputs), verbose=False,
+        ).model_proto  # fmt: skip
+
+    def tracing() -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            torch.onnx.export(
+                module, row.at(row.example), str(path), dynamo=False, input_names=list(row.inputs),
+                dynamic_axes={n: i.dynamic for n, i in row.inputs.items() if i.dynamic},
+            )  # fmt: skip
+            return onnx.load(str(path))
+
+    ways = [("dynamo=True", dynamo), ("dynamo=False", tracing)]
+    return first_of(ways[1:] if row.legacy else ways)
+
+
+def first_of(ways: list[tuple[str, Callable[[], Any]]]) -> tuple[Any, str]:
+    """What the first way that does not fail makes, and the name of the way."""
+    said = []
+    for how, way in ways:
+        try:
+            with quiet(), torch.no_grad():
+                return way(), how
+        except Exception as error:  # of any class: the exporters run the model
+            text = " ".join(str(error).split())
+            said.append(f"{how}: {type(error).__name__}: {text[:400]}")
+    raise ExporterFailed("; ".join(said))
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """The exporters print much."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+__all__ = ["ExporterFailed", "to_onnx", "to_torch"]

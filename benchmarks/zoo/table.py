@@ -1,0 +1,44 @@
+"""What was measured, as Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+HEAD = (
+    "model", "path", "status", "largest error", "dims run", "compiles", "symbols", "guards",
+    "kernels", "build s", "vs ONNX Runtime", "exporter, reason",
+)  # fmt: skip
+
+
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """A table of records, one line a row and path, and below it how many there are of each kind."""
+    lines = [_line(HEAD), _line(["---"] * len(HEAD))]
+    lines += [_line(_cells(r)) for r in sorted(records, key=lambda r: (r["row"], r["path"]))]
+    counts = Counter((r["path"], r["status"]) for r in records)
+    said = [f"{p}: {n} {s}" for (p, s), n in sorted(counts.items())]
+    return "\n".join([*lines, "", "; ".join(said) + "."])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cells(r: dict[str, Any]) -> list[str]:
+    return [
+        r["row"], r["path"], r["status"],
+        f"{r['error']:.1e}" if "error" in r else "",
+        *(str(r.get(k, "")) for k in ("combinations", "compiles")),
+        " ".join(r.get("symbols", ())), *(str(r.get(k, "")) for k in ("guards", "kernels")),
+        str(r.get("build_s", "")), f"{r['ratio']:.2f}x" if "ratio" in r else "",
+        _plain(", ".join(t for t in (r.get("exporter", ""), r.get("reason", "")) if t)),
+    ]  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    text = text.replace("|", "\\|").replace("<", "&lt;")
+    return text if len(text) <= 240 else text[:237] + "..."
+
+
+__all__ = ["table"]

@@ -1,0 +1,65 @@
+"""A row's program beside ONNX Runtime, on one thread, in turn."""
+
+from __future__ import annotations
+
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import tvm_disc
+from benchmarks.zoo.check import PATHS
+from benchmarks.zoo.export import to_onnx
+from benchmarks.zoo.row import Row
+
+ROUNDS, SECONDS = 15, 0.02  # turns, and how long each of a turn runs at least
+
+
+def beside(row: Row, path: str) -> dict[str, Any]:
+    """The times of both for the largest combination of dims, and ONNX Runtime's over ours."""
+    import onnxruntime
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    module = row.make().eval()
+    proto, _ = to_onnx(row, module)
+    model = proto if path == "onnx" else PATHS[path](row, module)[0]
+    exe = tvm_disc.build(model, options=tvm_disc.Options(threads=1))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    dims = max(row.combinations, key=lambda c: sum(c.values()))
+    arrays = [x.numpy() for x in row.at(dims)]
+    feeds = dict(zip([i.name for i in session.get_inputs()], arrays, strict=False))
+    used = arrays[: len(exe.signature)]
+    ours, theirs = in_turn(lambda: exe(*used), lambda: session.run(None, feeds))
+    return {
+        "row": row.name, "path": path, "status": "right", "ours_us": round(1e6 * ours, 1),
+        "ort_us": round(1e6 * theirs, 1), "ratio": round(theirs / ours, 3), "timed_at": dict(dims),
+    }  # fmt: skip
+
+
+def in_turn(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float]:
+    """Medians of the seconds of a call of either, measured A B A B."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(ROUNDS):
+        for call, kept in zip((first, second), times, strict=True):
+            kept.append(_mean(call))
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def _mean(call: Callable[[], Any]) -> float:
+    start, calls = time.perf_counter(), 0
+    while time.perf_counter() - start < SECONDS:
+        call()
+        calls += 1
+    return (time.perf_counter() - start) / calls
+
+
+__all__ = ["beside", "in_turn"]
