@@ -13,7 +13,7 @@ import torch
 
 import tvm_disc
 from benchmarks.zoo.export import ExporterFailed, to_onnx, to_torch
-from benchmarks.zoo.row import Dims, Row, first_tensors
+from benchmarks.zoo.row import Dims, Row, first_tensors, floats
 from tvm_disc.compile import compile_counter
 
 PATHS = {"onnx": to_onnx, "torch": to_torch}
@@ -36,6 +36,14 @@ def check(row: Row, path: str) -> dict[str, Any]:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{where.filename.rpartition('site-packages/')[2]}:{where.lineno}"
         return record | {"status": "internal", "reason": f"{_text(error)} ({place})"}
+
+
+def warm() -> None:
+    """Import what exports and builds import late, so that children need not, each again."""
+    module = torch.nn.Linear(2, 2).eval()
+    row = Row("warm", lambda: module, {"x": floats("b 2")}, ({"b": 3},), {})
+    for path in PATHS.values():
+        tvm_disc.build(path(row, module)[0])
 
 
 def _measured(row: Row, path: str, record: dict[str, Any]) -> dict[str, Any]:
@@ -113,10 +121,14 @@ def _error(got: np.ndarray, want: np.ndarray) -> float:
 
 def facts(exe: Any) -> dict[str, Any]:
     """Figures of a program: dims without a fixed size, checks at its entry, kernels."""
-    shapes = exe._manifest["shapes"]
+    symbols, _, rest = exe._manifest["shapes"].partition("\nfacts\n")
+    guards = rest.partition("\nguards\n")[2].partition("\nwould help")[0].splitlines()
     return {
-        "symbols": sorted({d for _, s, _ in exe.signature for d in s if not str(d).isdecimal()}),
-        "guards": shapes,
+        "symbols": len(symbols.splitlines()) - 1,
+        # Each with a line of what it costs.
+        "guards": [
+            g.strip() for g in guards if g.startswith("  ") and g[2] != " " and g != "  none"
+        ],
         "kernels": len(exe.kernels),
         "launches": len(exe.launches),
     }
@@ -130,4 +142,4 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:900]}"
 
 
-__all__ = ["PATHS", "check", "facts", "largest_error"]
+__all__ = ["PATHS", "check", "facts", "largest_error", "warm"]

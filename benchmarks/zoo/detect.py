@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torchvision.ops import nms
 
 from benchmarks.zoo.row import floats, row
 
@@ -64,7 +63,7 @@ class YoloNms(nn.Module):
         centre, half = made[:, :2], made[:, 2:4] / 2
         boxes = torch.cat([centre - half, centre + half], 1)
         scores, label = (made[:, 5:] * made[:, 4:5]).max(1)
-        kept = nms(boxes + label[:, None] * 4096.0, scores, 0.5)
+        kept = torch.ops.torchvision.nms(boxes + label[:, None] * 4096.0, scores, 0.5)
         return boxes[kept], scores[kept], label[kept]
 
 
@@ -104,7 +103,7 @@ class Ssd(nn.Module):
         if not self.suppress:
             return boxes, scores
         best, label = scores[0].max(-1)
-        kept = nms(boxes[0], best, 0.45)
+        kept = torch.ops.torchvision.nms(boxes[0], best, 0.45)
         return boxes[0][kept], best[kept], label[kept]
 
 

@@ -12,8 +12,9 @@ from benchmarks.zoo.row import VOCABULARY, ids, mask, row
 TEXT = ((1, 1), (1, 7), (2, 13), (3, 31), (1, 64), (5, 17), (0, 5))
 WIDTH, HEADS, LAYERS, POSITIONS = 64, 4, 2, 128
 COMMON = {
-    "vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
-    "intermediate_size": 2 * WIDTH, "max_position_embeddings": POSITIONS,
+    "vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS, "intermediate_size": 2 * WIDTH,
+    "max_position_embeddings": POSITIONS,
 }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ PAIRS = ((1, 1, 1), (1, 7, 2), (2, 13, 5), (3, 31, 11), (1, 64, 3), (5, 17, 23),
 STEPS = ((1, 1, 0), (1, 7, 1), (2, 13, 5), (3, 31, 11), (1, 64, 3), (5, 17, 23), (2, 5, 0))
 BART = {
     "vocab_size": VOCABULARY, "d_model": WIDTH, "encoder_layers": LAYERS, "decoder_layers": LAYERS,
-    "encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS, "encoder_ffn_dim": 2 * WIDTH,
+    "encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS,
+    "encoder_ffn_dim": 2 * WIDTH,
     "decoder_ffn_dim": 2 * WIDTH, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2,
     "bos_token_id": 0,
 }  # fmt: skip

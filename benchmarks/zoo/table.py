@@ -30,7 +30,8 @@ def _cells(r: dict[str, Any]) -> list[str]:
         r["row"], r["path"], r["status"],
         f"{r['error']:.1e}" if "error" in r else "",
         *(str(r.get(k, "")) for k in ("combinations", "compiles")),
-        " ".join(r.get("symbols", ())), *(str(r.get(k, "")) for k in ("guards", "kernels")),
+        str(r.get("symbols", "")), str(len(r["guards"])) if "guards" in r else "",
+        str(r.get("kernels", "")),
         str(r.get("build_s", "")), f"{r['ratio']:.2f}x" if "ratio" in r else "",
         _plain(", ".join(t for t in (r.get("exporter", ""), r.get("reason", "")) if t)),
     ]  # fmt: skip
