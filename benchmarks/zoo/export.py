@@ -16,6 +16,8 @@ from torch.export import Dim
 
 from benchmarks.zoo.row import Row
 
+KEPT = Path("build/zoo")  # the weights are the same on every run, so that a model serves many
+
 
 class ExporterFailed(Exception):
     """Neither of PyTorch's ways made a file of the model."""
@@ -75,6 +77,20 @@ def to_onnx(row: Row, module: Any) -> tuple[Any, str]:
     return first_of(ways[1:] if row.legacy else ways)
 
 
+def kept_onnx(row: Row, module: Any) -> tuple[Any, str]:
+    """The ONNX model from an earlier run, or a new one, left for later runs."""
+    import onnx
+
+    file, said = KEPT / f"{row.name}.onnx", KEPT / f"{row.name}.txt"
+    if file.exists() and said.exists():
+        return onnx.load(str(file)), said.read_text()
+    model, how = to_onnx(row, module)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(model.SerializeToString())
+    said.write_text(how)
+    return model, how
+
+
 def first_of(ways: list[tuple[str, Callable[[], Any]]]) -> tuple[Any, str]:
     """What the first way that does not fail makes, and the name of the way."""
     said = []
@@ -100,4 +116,4 @@ def quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-__all__ = ["ExporterFailed", "to_onnx", "to_torch"]
+__all__ = ["ExporterFailed", "kept_onnx", "to_onnx", "to_torch"]

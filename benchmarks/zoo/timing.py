@@ -12,7 +12,7 @@ import torch
 
 import tvm_disc
 from benchmarks.zoo.check import PATHS
-from benchmarks.zoo.export import to_onnx
+from benchmarks.zoo.export import kept_onnx
 from benchmarks.zoo.row import Row
 
 ROUNDS, SECONDS = 15, 0.02  # turns, and how long each of a turn runs at least
@@ -26,7 +26,7 @@ def beside(row: Row, path: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     module = row.make().eval()
-    proto, _ = to_onnx(row, module)
+    proto, _ = kept_onnx(row, module)
     model = proto if path == "onnx" else PATHS[path](row, module)[0]
     exe = tvm_disc.build(model, options=tvm_disc.Options(threads=1))
     options = onnxruntime.SessionOptions()
