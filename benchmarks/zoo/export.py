@@ -97,10 +97,10 @@ def first_of(ways: list[tuple[str, Callable[[], Any]]]) -> tuple[Any, str]:
     for how, way in ways:
         try:
             with quiet(), torch.no_grad():
-                return way(), how
+                return way(), "; ".join([how, *said])
         except Exception as error:  # of any class: the exporters run the model
             text = " ".join(str(error).split())
-            said.append(f"{how}: {type(error).__name__}: {text[:400]}")
+            said.append(f"{how}: {type(error).__name__}: {text[-300:]}")
     raise ExporterFailed("; ".join(said))
 
 
