@@ -19,7 +19,7 @@ from torchvision.models.regnet import BlockParams
 from benchmarks.zoo.encoders import Masked
 from benchmarks.zoo.row import floats, ids, mask, row
 
-BATCH = [(1,), (2,), (3,), (5,), (7,), (0,)]
+BATCH = [(1,), (2,), (3,), (5,), (7,), (11,), (0,)]
 IMAGES = ((1, 64, 64), (2, 65, 97), (3, 48, 80), (1, 101, 37), (5, 64, 33), (2, 128, 96))
 SMALL = {
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
