@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "a sort counts its runs by floor division",
-        (("schedules/sorting.py", "runs = tirx.truncdiv(", "runs = tirx.floordiv("),),
+        (("schedules/opaque/sorting.py", "runs = tirx.truncdiv(", "runs = tirx.floordiv("),),
         ("sort", "argsort", "topk"),
     ),
     Mutant(
@@ -127,7 +127,7 @@ MUTANTS = (
         "a panel narrower than a line is fetched ahead",
         (
             (
-                "schedules/conv_gemm.py",
+                "schedules/conv/macro_kernel.py",
                 "if lines and channels <= outs",
                 "if channels <= outs",
             ),
@@ -138,7 +138,7 @@ MUTANTS = (
         "a result is computed into a tensor whose dims are not bound",
         (
             (
-                "codegen/lower_objects.py",
+                "codegen/plan/lower_objects.py",
                 "        return symbols_of(value) <= bound\n",
                 "        return True\n",
             ),
@@ -181,17 +181,17 @@ MUTANTS = (
         "float64 asks LLVM for an intrinsic that it has not",
         (
             (
-                "schedules/vecmath.py",
+                "schedules/math/functions.py",
                 '_apply("asin", x, _t.asin, libm("asin"))',
                 '_apply("asin", x, _t.asin, tirx.asin)',
             ),
             (
-                "schedules/vecmath.py",
+                "schedules/math/functions.py",
                 '_apply("sinh", x, _e.sinh, libm("sinh"))',
                 '_apply("sinh", x, _e.sinh, tirx.sinh)',
             ),
             (
-                "schedules/vecmath.py",
+                "schedules/math/functions.py",
                 '_apply("erf", x, _e.erf, libm("erf"))',
                 '_apply("erf", x, _e.erf, tirx.erf)',
             ),
@@ -202,7 +202,7 @@ MUTANTS = (
         "a slice by length wraps its begin twice",
         (
             (
-                "relay/importer/lower_slice.py",
+                "relay/importer/lowering/slice.py",
                 "    low, high = (_clamped(ctx, p, i64(0), dim) for p in (first, last))\n",
                 "    first = tirx.Select(first < 0, first + dim, first)\n"
                 "    low, high = (_clamped(ctx, p, i64(0), dim) for p in (first, last))\n",
@@ -214,7 +214,7 @@ MUTANTS = (
         "a vector is multiplied as a matrix",
         (
             (
-                "relay/importer/lower_nn.py",
+                "relay/importer/lowering/nn.py",
                 "        if x.rank < 2:\n",
                 "        if False:\n",
             ),
@@ -241,12 +241,12 @@ MUTANTS = (
         "a choice between two known sizes is an int32",
         (
             (
-                "schedules/emit.py",
+                "tir/builder.py",
                 "    if element_dtype(value) != INDEX:\n",
                 "    if False:\n",
             ),
             (
-                "schedules/gemm_spec.py",
+                "schedules/gemm/partition.py",
                 "    return tirx.Select(condition, i64(x), i64(y))\n",
                 "    return tirx.Select(condition, x, y)\n",
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from tvm_disc.frontends.onnx import (
+from tvm_disc.frontends.onnx.operators import (
     activation,
     attention,
     control,

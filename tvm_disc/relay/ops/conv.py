@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tvm_disc.relay.ops.references import References
 
-from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import conv_attrs
 
+image = References("image")
 ref = References("nn")
 
 ROWS: tuple[OpRow, ...] = (
@@ -118,7 +118,7 @@ ROWS: tuple[OpRow, ...] = (
         conv_attrs(1, transposed=True),
         Pattern.OUT_ELEMWISE,
         True,
-        reference=image.conv_transpose(1),
+        reference=image.conv_transpose.of(1),
         samples=(
             Sample(
                 (("n", 4, "w", "float32"), (4, 3, 3, "float32")),
@@ -171,7 +171,7 @@ ROWS: tuple[OpRow, ...] = (
         conv_attrs(2, transposed=True),
         Pattern.OUT_ELEMWISE,
         True,
-        reference=image.conv_transpose(2),
+        reference=image.conv_transpose.of(2),
         samples=(
             Sample(
                 (("n", 4, "h", "w", "float32"), (4, 3, 3, 3, "float32")),
@@ -212,7 +212,7 @@ ROWS: tuple[OpRow, ...] = (
         conv_attrs(3, transposed=True),
         Pattern.OUT_ELEMWISE,
         False,
-        reference=image.conv_transpose(3),
+        reference=image.conv_transpose.of(3),
         samples=(
             Sample(
                 (("n", 2, "d", "h", "w", "float32"), (2, 3, 2, 2, 2, "float32")),

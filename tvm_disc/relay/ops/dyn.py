@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tvm_disc.relay.ops.references import References
 
-from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
 from .window_attrs import resize_attrs
 
+image = References("image")
 nn = References("nn")
 ref = References("transform")
 

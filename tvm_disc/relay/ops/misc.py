@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops.references import elementwise as elem
+from tvm_disc.relay.ops.references import References
 
-from . import reference_image as ref
 from .row import REQUIRED, OpRow, Pattern, Sample
+
+ref = References("image")
+elem = References("elementwise")
 
 _SAME = (Sample((("n", 3, "float32"),), ("n", 3)),)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tvm_disc.relay.ops.references import References
 
-from . import reference_image as image
 from .row import REQUIRED, OpRow, Pattern, Sample
 
+image = References("image")
 ref = References("nn")
 
 ROWS: tuple[OpRow, ...] = (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from tvm_disc.relay.ops import reference_image as ref
+from tvm_disc.relay.ops.references import References
 from tvm_disc.relay.ops.row import OpRow, Pattern, Sample
 from tvm_disc.relay.ops.window_attrs import resize_attrs
+
+ref = References("image")
 
 _FLOOR = {"rounding_method": ""}
 _CORNERS = {"coordinate_transformation_mode": "align_corners", "rounding_method": ""}

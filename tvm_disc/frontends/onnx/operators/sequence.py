@@ -6,8 +6,8 @@ from typing import Any
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const
-from tvm_disc.frontends.onnx.control import run
 from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.operators.control import run
 from tvm_disc.frontends.onnx.table import row
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.slices import padded
+from tvm_disc.frontends.onnx.operators.slices import padded
 from tvm_disc.frontends.onnx.table import row
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from tvm_disc.frontends.calc import Calc, Dim, Expr, is_float, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.shape import flags_of, kept_dims
+from tvm_disc.frontends.onnx.operators.shape import flags_of, kept_dims
 from tvm_disc.frontends.onnx.table import add
 
 # A reduction by a Relay operator that keeps the axes, over those that are asked for.

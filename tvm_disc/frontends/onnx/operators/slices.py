@@ -10,7 +10,7 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.shape import spread
+from tvm_disc.frontends.onnx.operators.shape import spread
 from tvm_disc.frontends.onnx.table import row
 
 FAR = 1 << 40  # beyond any axis

@@ -9,9 +9,15 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, is_float, least_of, op
-from tvm_disc.frontends.onnx.convolution import Window, bordered, reach, spatial, window_of
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.slices import padded
+from tvm_disc.frontends.onnx.operators.convolution import (
+    Window,
+    bordered,
+    reach,
+    spatial,
+    window_of,
+)
+from tvm_disc.frontends.onnx.operators.slices import padded
 from tvm_disc.frontends.onnx.table import row
 
 

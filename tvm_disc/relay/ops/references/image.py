@@ -124,7 +124,8 @@ def conv_transpose(rank: int) -> Callable[..., Array]:
         full = np.pad(full, [(0, 0), (0, 0), *((0, p) for p in output_padding)])
         ends = [n - a for n, a in zip(full.shape[2:], after, strict=True)]
         index = tuple(slice(b, e) for b, e in zip(before, ends, strict=True))
-        return from_channels_first(full[(slice(None), slice(None), *index)], data_layout)
+        whole = (slice(None), slice(None))
+        return from_channels_first(full[whole + index], data_layout)
 
     return apply
 
@@ -144,12 +145,13 @@ def _scattered(
     kernels = w.reshape(groups, channels // groups, outs, *taps)
     full = np.zeros((batch, groups, outs, *reach), x.dtype)
     for tap in each_tap(taps):
-        part = np.einsum("bgi...,gio->bgo...", grouped, kernels[(..., *tap)])
-        at = [
+        place = (Ellipsis, *tap)
+        part = np.einsum("bgi...,gio->bgo...", grouped, kernels[place])
+        at = tuple(
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(tap, dilation, size, strides, strict=True)
-        ]
-        full[(slice(None), slice(None), slice(None), *at)] += part
+        )
+        full[(slice(None),) * 3 + at] += part
     return full.reshape(batch, groups * outs, *reach)
 
 

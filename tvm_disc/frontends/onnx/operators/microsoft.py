@@ -8,8 +8,9 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
-from tvm_disc.frontends.onnx.activation import gelu
-from tvm_disc.frontends.onnx.attention import (
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.operators.activation import gelu
+from tvm_disc.frontends.onnx.operators.attention import (
     Heads,
     causal,
     default_scale,
@@ -21,10 +22,9 @@ from tvm_disc.frontends.onnx.attention import (
     split_heads,
     weighted,
 )
-from tvm_disc.frontends.onnx.convolution import convolved
-from tvm_disc.frontends.onnx.linear import gemm
-from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.normalize import layer_norm, rms_norm
+from tvm_disc.frontends.onnx.operators.convolution import convolved
+from tvm_disc.frontends.onnx.operators.linear import gemm
+from tvm_disc.frontends.onnx.operators.normalize import layer_norm, rms_norm
 from tvm_disc.frontends.onnx.table import MICROSOFT, row
 
 # -- normalisation -----------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import numpy as np
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, const, op
 from tvm_disc.frontends.loop import counted
-from tvm_disc.frontends.onnx.activation import hard_sigmoid, softplus
 from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.operators.activation import hard_sigmoid, softplus
 from tvm_disc.frontends.onnx.table import row
 from tvm_disc.relay import expr as ast
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, const, is_float, op
-from tvm_disc.frontends.onnx.convolution import integer_conv
 from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.operators.convolution import integer_conv
 from tvm_disc.frontends.onnx.table import MICROSOFT, row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 

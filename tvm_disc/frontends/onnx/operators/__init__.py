@@ -1,0 +1,1 @@
+"""ONNX operators as Relay expressions, by family."""
