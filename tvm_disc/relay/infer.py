@@ -52,8 +52,7 @@ class Inference:
     """
 
     def __init__(self) -> None:
-        self._importer = _Importer(IRModule(), Solver(), {}, {})
-        self._importer.ctx = _Sketch(self._importer.solver)
+        self._importer = _Importer(IRModule(), Solver(), {}, {}, _Sketch)
         self._scope = self._importer._scope(None)
         self._kept: list[ast.Expr] = []  # what is known is found by identity
         self._types: dict[int, tuple[Any, rt.Type]] = {}
