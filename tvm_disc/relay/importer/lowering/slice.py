@@ -118,25 +118,26 @@ def _extent_in_memory(
     far = [ctx.scalar(v, I64) for v in (-BEYOND, BEYOND)]
     near = [apply(ctx, R.minimum, apply(ctx, R.maximum, b, far[0]), far[1]) for b in bounds]
 
-    def inside(x: Tensor, low: Tensor, high: Tensor, wraps: bool = True) -> Tensor:
-        if wraps:
-            below = apply(ctx, R.less, x, zero, dtype="bool")
-            x = apply(ctx, R.where, below, apply(ctx, R.add, x, size), x)
+    def wrapped(x: Tensor) -> Tensor:
+        below = apply(ctx, R.less, x, zero, dtype="bool")
+        return apply(ctx, R.where, below, apply(ctx, R.add, x, size), x)
+
+    def inside(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return apply(ctx, R.minimum, apply(ctx, R.maximum, x, low), high)
 
+    begin, end = wrapped(near[0]), near[1]
     if step > 0:
-        first = inside(near[0], zero, size)
+        first = inside(begin, zero, size)
         if sized:
-            rest = apply(ctx, R.less, near[1], zero, dtype="bool")
-            last = apply(ctx, R.where, rest, size, apply(ctx, R.add, first, near[1]))
-            last = inside(last, zero, size, wraps=False)
+            rest = apply(ctx, R.less, end, zero, dtype="bool")
+            last = apply(ctx, R.where, rest, size, apply(ctx, R.add, begin, end))
         else:
-            last = inside(near[1], zero, size)
+            last = wrapped(end)
+        last = inside(last, zero, size)
         span = apply(ctx, R.subtract, last, first)
     else:
         top = apply(ctx, R.subtract, size, one)
-        first = inside(near[0], ctx.scalar(-1, I64), top)
-        last = inside(near[1], ctx.scalar(-1, I64), top)
+        first, last = (inside(x, ctx.scalar(-1, I64), top) for x in (begin, wrapped(end)))
         span = apply(ctx, R.subtract, first, last)
     stride = abs(step)
     span = apply(ctx, R.add, apply(ctx, R.maximum, span, zero), ctx.scalar(stride - 1, I64))
