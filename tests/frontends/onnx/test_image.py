@@ -90,7 +90,10 @@ def test_boxes_that_overlap_are_suppressed() -> None:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (node("Resize", ["x", "", "s"], ["y"], mode="best"), "expected nearest, linear or cubic"),
+        (
+            node("Resize", ["x", "", "s"], ["y"], mode="best"),
+            "mode: expected nearest, linear or cubic",
+        ),
         (
             node("Resize", ["x", "", "s"], ["y"], coordinate_transformation_mode="best"),
             "coordinate_transformation_mode: 'best'",
