@@ -188,3 +188,17 @@ def test_machine_code_of_programs_to_save_waits_for_a_call(named: Any, tmp_path:
     assert "load" not in exe.timings
     exe.save(tmp_path / "a.so")
     assert exe._main == exe._first_call
+
+
+def test_a_program_that_is_ready_asks_the_runtime_for_no_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its lock may be held, in the child of a fork by a thread that does not exist there."""
+    exe = tvm_disc.build(mlp())
+    exe.ready()
+    monkeypatch.setattr(exe._code, "function", lambda name: pytest.fail(f"asked for {name}"))
+    exe.threads = 2
+    assert exe.threads == 2
+    exe.keep_memory(1 << 20)
+    exe.memory_statistics()
+    assert exe(np.ones((3, 16), "float32")).shape == (3, 10)

@@ -89,6 +89,7 @@ class Executable:
         self._codec = Codec.of(self._manifest.get("external"), self._names)
         self._binding = threading.Lock()
         self._direct: Callable[..., int] = not_direct
+        self._pool: Callable[..., int] | None = None
         # Shapes of NumPy inputs seen before, and what to allocate for them.
         self._results: dict[tuple[Any, ...], Any] = {}
         self._plain = len(self._names) == 1 and isinstance(self._outputs, int)
@@ -126,12 +127,13 @@ class Executable:
             function(BIND)(self._constants.ctypes.data, self._home())
         if self._manifest.get("vendor"):
             expose()
+        pool = function(POOL)
         # Not at the exit of the process, which gives memory back by itself.
-        weakref.finalize(self, function(POOL), 0, 0).atexit = False
+        weakref.finalize(self, pool, 0, 0).atexit = False
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = function(DIRECT)
-        self._main = main
-        unlock_in_children(self, int(function(POOL)(-1, -1)))
+        self._main, self._pool = main, pool
+        unlock_in_children(self, int(pool(-1, -1)))
 
     @property
     def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
@@ -354,8 +356,11 @@ class Executable:
         return (ctypes.c_int64 * STATE_WORDS).from_address(self._call_pool(-1, -1))
 
     def _call_pool(self, limit: int, results: int) -> int:
-        self.ready()
-        return int(self._code.function(POOL)(limit, results))
+        # Asked for once: in the child of a fork, the runtime's own lock may be held by nobody.
+        if self._pool is None:
+            self.ready()
+        assert self._pool is not None
+        return int(self._pool(limit, results))
 
     def workspace_bytes(self, shapes: Mapping[str, Sequence[int]]) -> int:
         """Bytes of temporary memory that one call needs for input shapes, without running.
