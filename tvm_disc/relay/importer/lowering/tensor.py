@@ -159,8 +159,10 @@ def _log_base(base: float) -> Rule:
 def reduce_axes(ctx: Emitter, x: Tensor, attrs: Attrs) -> list[int]:
     """The axes to reduce, after ``axis``, ``exclude`` and their defaults."""
     axis = attrs["axis"]
+    if axis is None and attrs["exclude"]:
+        raise TypeMismatch(ctx.where("exclude=True: expected the axes to keep, found axis=None"))
     if axis is None:
-        return list(range(x.rank)) if not attrs["exclude"] else []
+        return list(range(x.rank))
     axes = {ctx.axis(a, x.rank) for a in ((axis,) if isinstance(axis, int) else axis)}
     if not axes and axis == ():
         axes = set(range(x.rank))

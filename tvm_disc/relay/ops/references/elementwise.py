@@ -140,6 +140,8 @@ def where(condition: Array, x: Array, y: Array) -> Array:
 
 def reduce_axes(ndim: int, axis: Any, exclude: bool) -> tuple[int, ...]:
     """The axes to reduce; all of them for None."""
+    if axis is None and exclude:
+        raise ValueError("exclude without axes")
     if axis is None or (axis == () and not exclude):
         return tuple(range(ndim))
     listed = {a % ndim for a in ((axis,) if isinstance(axis, int) else axis)}
