@@ -71,14 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def first(seeds: Sequence[int], table: Sequence[OpRow], limits: Limits) -> int:
-    """The first finding, and of which module it was."""
-    count = 0
-    for _, finding, _ in campaign.campaign(seeds, 1, table, limits):
-        count += 1
+    """The first finding, and the seed of its module."""
+    seed = seeds[0]
+    for seed, finding, _ in campaign.campaign(seeds, 1, table, limits):
         if finding is not None and finding.counts:
-            print(json.dumps({"modules": count, "kind": finding.kind}))
+            print(json.dumps({"seed": seed, "kind": finding.kind}))
             return 1
-    print(json.dumps({"modules": count, "kind": None}))
+    print(json.dumps({"seed": seed, "kind": None}))
     return 0
 
 

@@ -256,22 +256,34 @@ MUTANTS = (
 )
 
 
-def trial(mutant: Mutant, seed: int, modules: int, limits: Limits) -> dict[str, object]:
-    """What a campaign in a mutant finds first, and after how many modules."""
+def trial(mutant: Mutant, seed: int, modules: int, limits: Limits) -> tuple[str | None, int]:
+    """(what a campaign finds first, after how many modules), which the package itself is right in."""
+    end = seed + modules
     with tempfile.TemporaryDirectory() as folder:
         mutant.write(Path(folder))
-        command = [sys.executable, "-m", "tests.fuzz", "--first", "--modules", str(modules)]
-        command += ["--seed", str(seed), "--limit", str(limits.cpu_s), "--ops"]
-        command += dict.fromkeys([*mutant.ops, *AROUND])
-        env = {**os.environ, "PYTHONPATH": folder}
-        done = subprocess.run(
-            command, cwd=folder, env=env, capture_output=True, text=True, check=False
-        )
+        at = seed
+        while at < end:
+            told = first(mutant, Path(folder), at, end - at, limits)
+            at = int(str(told["seed"])) + 1
+            if told["kind"] is None:
+                break
+            if first(mutant, ROOT, at - 1, 1, limits)["kind"] != told["kind"]:
+                return str(told["kind"]), at - seed
+    return None, at - seed
+
+
+def first(mutant: Mutant, root: Path, seed: int, modules: int, limits: Limits) -> dict[str, object]:
+    """What a campaign in a copy of the package finds first, and the seed."""
+    command = [sys.executable, "-m", "tests.fuzz", "--first", "--modules", str(modules)]
+    command += ["--seed", str(seed), "--limit", str(limits.cpu_s), "--ops"]
+    command += dict.fromkeys([*mutant.ops, *AROUND])
+    env = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
     lines = done.stdout.strip().splitlines()
     try:
         told = json.loads(lines[-1])
     except (IndexError, ValueError):
-        told = {"modules": 0, "kind": f"the campaign failed: {done.stderr[-300:]}"}
+        told = {"seed": seed, "kind": f"the campaign failed: {done.stderr[-300:]}"}
     assert isinstance(told, dict)
     return told
 
