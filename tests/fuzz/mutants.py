@@ -257,7 +257,7 @@ MUTANTS = (
 
 
 def trial(mutant: Mutant, seed: int, modules: int, limits: Limits) -> tuple[str | None, int]:
-    """(what a campaign finds first, after how many modules), which the package itself is right in."""
+    """(what a campaign finds first that the package has not, after how many modules)."""
     end = seed + modules
     with tempfile.TemporaryDirectory() as folder:
         mutant.write(Path(folder))
