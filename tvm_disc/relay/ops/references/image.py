@@ -123,9 +123,9 @@ def conv_transpose(rank: int) -> Callable[..., Array]:
         before, after = full_padding(padding, rank)
         full = np.pad(full, [(0, 0), (0, 0), *((0, p) for p in output_padding)])
         ends = [n - a for n, a in zip(full.shape[2:], after, strict=True)]
-        index = tuple(slice(b, e) for b, e in zip(before, ends, strict=True))
-        whole = (slice(None), slice(None))
-        return from_channels_first(full[whole + index], data_layout)
+        inside = [slice(b, e) for b, e in zip(before, ends, strict=True)]
+        index: tuple[Any, ...] = (slice(None), slice(None), *inside)
+        return from_channels_first(full[index], data_layout)
 
     return apply
 
@@ -145,13 +145,14 @@ def _scattered(
     kernels = w.reshape(groups, channels // groups, outs, *taps)
     full = np.zeros((batch, groups, outs, *reach), x.dtype)
     for tap in each_tap(taps):
-        place = (Ellipsis, *tap)
-        part = np.einsum("bgi...,gio->bgo...", grouped, kernels[place])
-        at = tuple(
+        where: tuple[Any, ...] = (..., *tap)
+        part = np.einsum("bgi...,gio->bgo...", grouped, kernels[where])
+        at = [
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(tap, dilation, size, strides, strict=True)
-        )
-        full[(slice(None),) * 3 + at] += part
+        ]
+        target: tuple[Any, ...] = (slice(None), slice(None), slice(None), *at)
+        full[target] += part
     return full.reshape(batch, groups * outs, *reach)
 
 
