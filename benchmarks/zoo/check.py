@@ -69,7 +69,7 @@ def _measured(row: Row, path: str, record: dict[str, Any]) -> dict[str, Any]:
                 raise
             if not error <= worst:
                 worst, at = error, _dims(dims)
-        record["compiles"] = compiles[0]
+    record["compiles"] = compiles[0]
     right = worst <= TOLERANCE
     return {
         "status": "right" if right else "wrong",
