@@ -21,6 +21,10 @@ TOLERANCE = 1e-4
 FEWEST = 6  # combinations of dims that PyTorch itself can run
 
 
+class Differs(Exception):
+    """Results of another number or shape than PyTorch's."""
+
+
 def check(row: Row, path: str) -> dict[str, Any]:
     """What a row measured: a record of plain values, with ``status`` and ``reason``."""
     warnings.simplefilter("ignore")
@@ -32,6 +36,8 @@ def check(row: Row, path: str) -> dict[str, Any]:
         return record | {"status": "exporter", "reason": str(error)}
     except tvm_disc.DiscError as error:
         return record | {"status": "refused", "reason": _text(error)}
+    except Differs as error:
+        return record | {"status": "wrong", "reason": str(error)}
     except Exception as error:  # a fault of ours, or the row's own
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{where.filename.rpartition('site-packages/')[2]}:{where.lineno}"
@@ -63,7 +69,7 @@ def _measured(row: Row, path: str, record: dict[str, Any]) -> dict[str, Any]:
         worst, at = 0.0, ""
         for dims, want in wanted:
             try:
-                error = largest_error(_run(exe, row.at(dims)), want)
+                error = largest_error(_run(exe, arguments(exe, row, dims)), want)
             except Exception as problem:
                 problem.args = (f"at {_dims(dims)}: {problem}",)
                 raise
@@ -92,9 +98,15 @@ def _wanted(row: Row, module: Any) -> list[tuple[Dims, tuple[np.ndarray, ...]]]:
     return found
 
 
-def _run(exe: Any, inputs: Sequence[Any]) -> list[np.ndarray]:
-    """A program's results; it may lack inputs that the exporter found unused."""
-    made = exe(*[x.numpy() for x in inputs[: len(exe.signature)]])
+def arguments(exe: Any, row: Row, dims: Dims) -> list[np.ndarray]:
+    """What a program is called with; it may lack inputs that the exporter found unused."""
+    arrays = {n: x.numpy() for n, x in zip(row.inputs, row.at(dims), strict=True)}
+    names = [name for name, _, _ in exe.signature]
+    return [arrays[n] for n in names] if set(names) <= set(arrays) else list(arrays.values())
+
+
+def _run(exe: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    made = exe(*inputs)
     return [np.asarray(x) for x in (made if isinstance(made, list | tuple) else [made])]
 
 
@@ -102,13 +114,13 @@ def largest_error(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> floa
     """The largest difference, over the largest element of the same result; infinite where a
     shape or a number of results differs."""
     if len(got) != len(want):
-        raise AssertionError(f"{len(got)} results for {len(want)}")
+        raise Differs(f"{len(got)} results for {len(want)}")
     return max((_error(g, w) for g, w in zip(got, want, strict=True)), default=0.0)
 
 
 def _error(got: np.ndarray, want: np.ndarray) -> float:
     if got.shape != want.shape:
-        raise AssertionError(f"shape {got.shape} for {want.shape}")
+        raise Differs(f"shape {got.shape} for {want.shape}")
     if not want.size:
         return 0.0
     a, b = got.astype("float64"), want.astype("float64")
@@ -142,4 +154,4 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:900]}"
 
 
-__all__ = ["PATHS", "check", "facts", "largest_error", "warm"]
+__all__ = ["PATHS", "arguments", "check", "facts", "largest_error", "warm"]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import tvm_disc
-from benchmarks.zoo.check import PATHS
+from benchmarks.zoo.check import PATHS, arguments
 from benchmarks.zoo.export import kept_onnx
 from benchmarks.zoo.row import Row
 
@@ -35,9 +35,10 @@ def beside(row: Row, path: str) -> dict[str, Any]:
         proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     dims = max(row.combinations, key=lambda c: sum(c.values()))
-    arrays = [x.numpy() for x in row.at(dims)]
-    feeds = dict(zip([i.name for i in session.get_inputs()], arrays, strict=False))
-    used = arrays[: len(exe.signature)]
+    used = arguments(exe, row, dims)
+    feeds = {
+        i.name: row.at(dims)[list(row.inputs).index(i.name)].numpy() for i in session.get_inputs()
+    }
     ours, theirs = in_turn(lambda: exe(*used), lambda: session.run(None, feeds))
     return {
         "row": row.name, "path": path, "status": "right", "ours_us": round(1e6 * ours, 1),
