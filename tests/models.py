@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,3 +42,9 @@ def mlp_reference(x: np.ndarray, hidden: int = 24) -> np.ndarray:
     y = np.maximum(x @ w1.T + b1, 0) @ w2.T
     e = np.exp(y - y.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
+
+
+def load(path: Path) -> relay.IRModule:
+    """A recorded module in text or JSON."""
+    text = path.read_text()
+    return relay.load_json(text) if path.suffix == ".json" else relay.parse(text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 
 import tvm_disc
 from tests.build.cases import assert_same
+from tests.models import load
 from tests.relay.helpers import DATA, run
 from tvm_disc import relay
 from tvm_disc.codegen.plan.program import If, Launch, Loop, Program, Region
@@ -21,12 +21,6 @@ from tvm_disc.errors import BadInput, GuardFailed
 MODELS = ["bert", "cnn", "dlrm"]
 PRINTED = sorted(p.stem for p in (DATA / "printed").glob("*.npz"))
 SOURCES = [(n, kind) for n in PRINTED for kind in ("relay", "json")]
-
-
-def load(path: Path) -> relay.IRModule:
-    """A recorded module in text or JSON."""
-    text = path.read_text()
-    return relay.load_json(text) if path.suffix == ".json" else relay.parse(text)
 
 
 def as_tuple(out: Any) -> tuple[np.ndarray, ...]:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.build.test_models import load
-from tests.models import rows
+from tests.models import load, rows
 from tests.relay.helpers import DATA
 from tvm_disc import relay
 from tvm_disc.options import Options
