@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from tvm_disc.frontends.torch.export import exported
 from tvm_disc.frontends.torch.program import from_pytorch
+from tvm_disc.frontends.torch.recurrent import whole_layers
 
-__all__ = ["exported", "from_pytorch"]
+__all__ = ["exported", "from_pytorch", "whole_layers"]
