@@ -14,6 +14,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import numpy_helper  # noqa: E402
 
 import tvm_disc  # noqa: E402
+from tvm_disc.errors import Unsupported  # noqa: E402
 
 NODES = "onnx.backend.test.case.node"
 # By the file that they are in: what real models need, and what is hard.
@@ -29,8 +30,9 @@ CASES = {
     "loop": ["loop11"],
     "rotaryembedding": ["rotary_embedding_3d_input"],
 }
-# The rank of a result is the length of an input: it must be known.
-FIXED = ("reshape", "expand", "gathernd")
+# The rank of a result is the length of an input: it must be known. The rows that a scan gathers
+# have the dims of what it reads: a sum that may broadcast its state has others.
+FIXED = ("reshape", "expand", "gathernd", "scan")
 
 
 def cases(module: str) -> dict[str, Any]:
@@ -71,3 +73,9 @@ def test_backend(module: str, name: str, any_dims: bool) -> None:
         for x, want in zip(items, map(array, wanted), strict=True):
             assert np.asarray(x).shape == want.shape
             np.testing.assert_allclose(np.asarray(x), want, rtol=1e-3, atol=1e-5)
+
+
+def test_rows_of_unknown_dims_are_not_gathered() -> None:
+    model = dynamic(cases("scan")["test_scan9_sum"].model)
+    with pytest.raises(Unsupported, match="Scan 'y': what a loop gathers must have dims that are"):
+        tvm_disc.build(model)
