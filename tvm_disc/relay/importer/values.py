@@ -80,6 +80,11 @@ def _trunc_div(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0
 
 
+def _trunc_mod(a: int, b: int) -> int:
+    """What division towards zero leaves."""
+    return a - _trunc_div(a, b) * b if b else 0
+
+
 def _where(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     values = [value_of(a) for a in args]
     if any(v is None for v in values):
@@ -351,6 +356,8 @@ VALUES: Mapping[str, ValueRule] = {
     "subtract": _elementwise(lambda a, b: a - b, lambda a, b: a - b, 2),
     "multiply": _elementwise(_mul, _mul, 2),
     "divide": _elementwise(_trunc_div, tirx.truncdiv, 2),
+    "trunc_divide": _elementwise(_trunc_div, tirx.truncdiv, 2),
+    "trunc_mod": _elementwise(_trunc_mod, tirx.truncmod, 2),
     "floor_divide": _elementwise(lambda a, b: a // b if b else 0, tirx.floordiv, 2),
     "floor_mod": _elementwise(lambda a, b: a % b if b else 0, tirx.floormod, 2),
     "maximum": _elementwise(max, tirx.max, 2),
