@@ -181,14 +181,22 @@ def test_a_shape_that_nothing_tells_gets_symbols() -> None:
 
 
 def test_positions_of_known_range_need_no_wrapping() -> None:
-    def body(bb: Any, s: Any, x: Any) -> Any:
+    def body(bb: Any, s: Any, x: Any, y: Any) -> Any:
         at = bb.emit(R.arange(0, s["n"], 1, "int64"))
         wrapped = bb.emit(R.add(at, bb.emit(R.take(shape_tensor(bb, x), const(0), 0))))
         below = bb.emit(R.less(at, relax.const(0, "int64")))
         return R.take(x, bb.emit(R.where(below, wrapped, at)), 0, "fast")
 
-    after = PropagateShapeConstraints()(module([["n", 4]], body))
+    after = PropagateShapeConstraints()(module([["m", 4], ["n"]], body))
     assert operators(after) == ["arange", "take"]
+
+
+def test_a_take_of_every_row_in_order_is_the_operand() -> None:
+    def body(bb: Any, s: Any, x: Any) -> Any:
+        return R.nn.relu(bb.emit(R.take(x, bb.emit(R.arange(0, s["n"], 1, "int64")), 0)))
+
+    after = PropagateShapeConstraints()(module([["n", 4]], body))
+    assert operators(after) == ["nn.relu"]
 
 
 def test_a_gather_at_its_own_positions_is_the_operand() -> None:
@@ -281,7 +289,7 @@ def test_a_called_function_that_needs_a_check_is_refused() -> None:
 # -- refusals ------------------------------------------------------------------------------------
 
 CONFLICTS: tuple[tuple[str, list[list[Any]], Callable[..., Any], str], ...] = (
-    ("matmul", [["n", 64], [3, 4]], lambda bb, s, x, y: R.matmul(x, y), "reduced dims"),
+    ("matmul", [["n", 64], [3, 4]], lambda bb, s, x, y: R.matmul(x, y), "contraction dims"),
     ("concat", [["n", 4], ["m", 3]], lambda bb, s, x, y: R.concat([x, y], 0), "axis 1"),
     ("stack", [["n", 4], ["m", 3]], lambda bb, s, x, y: R.stack([x, y], 0), "axis 1"),
     (

@@ -19,7 +19,7 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.module import _Importer
-from tvm_disc.relay.importer.positions import least
+from tvm_disc.relay.importer.positions import bounds
 from tvm_disc.relay.importer.scopes import Bottom
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
@@ -124,12 +124,10 @@ class Inference:
         ctx, known = self._importer.ctx, self.value_of(expr)
         if known is not None:
             return not bool((known < 0).any())
-        if value.span is not None and value.span[0] >= 0:
-            return True
         items = value_of(value)
         if items is not None:
             return all(bool(ctx.solver.known_le(i64(0), as_expr(x))) for x in items.reshape(-1))
-        low = least(ctx, value)
+        low, _ = bounds(ctx, value)
         return low is not None and bool(ctx.solver.known_le(i64(0), low))
 
     def dims_of(self, expr: ast.Expr) -> tuple[Any, ...]:

@@ -22,22 +22,6 @@ Expr: TypeAlias = Any
 Dim: TypeAlias = Any
 
 
-@dataclass(eq=False)
-class Known(Tensor):
-    """A tensor of known shape, and what is known of its elements.
-
-    low, high   inclusive bounds of every element (integers), expressions
-    uniform     the one truth value of every element (booleans)
-    axes        every element is the vector of its own indices along these axes: one axis for a
-                tensor of positions, several where the last dim lists coordinates
-    """
-
-    low: Any = None
-    high: Any = None
-    uniform: bool | None = None
-    axes: tuple[int, ...] | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class ShapeValue:
     """A value of Relax's shape type."""
@@ -67,7 +51,7 @@ class Lost:
     expr: Expr
 
 
-Operand: TypeAlias = "Known | ShapeValue | Prim | Tuple_ | Lost"
+Operand: TypeAlias = "Tensor | ShapeValue | Prim | Tuple_ | Lost"
 
 
 def substitute(expr: Any, replaced: Mapping[Any, Any]) -> Any:
@@ -121,19 +105,13 @@ class Context(Emitter):
             return Prim(self.simplify(expr) if str(expr.ty.dtype) == "int64" else expr)
         return Lost(expr)
 
-    def literal_tensor(self, expr: Expr) -> Known:
+    def literal_tensor(self, expr: Expr) -> Tensor:
         """A constant; the value of a large one is not read."""
         dims = tuple(expr.ty.shape.values)
         dtype = str(expr.ty.dtype)
         if dtype.startswith("float") or dtype == "bfloat16":
-            return Known(dims, dtype, expr)
-        array = literal_value(expr)
-        known = Known(dims, dtype, expr, constant=array)
-        if array.size and array.dtype.kind in "iu":
-            known.low, known.high = i64(int(array.min())), i64(int(array.max()))
-        if array.size and array.dtype.kind == "b" and (array.all() or not array.any()):
-            known.uniform = bool(array.reshape(-1)[0])
-        return known
+            return Tensor(dims, dtype, expr)
+        return Tensor(dims, dtype, expr, constant=literal_value(expr))
 
     def env_param(self, param: Any) -> Any:
         """The parameter of the rewritten function."""
@@ -174,7 +152,7 @@ class Context(Emitter):
                 self.fresh[key] = self.solver.symbol(f"{name}_{axis}", place)
             dims.append(self.simplify(self.fresh[key]))
         tensor = relax.TensorType(dims, ty.dtype)
-        return Known(tuple(dims), str(ty.dtype), self.match(lost.expr, tensor))
+        return Tensor(tuple(dims), str(ty.dtype), self.match(lost.expr, tensor))
 
     def scalar_tensor(self, operand: Any) -> Any:
         """A scalar expression as a tensor of rank 0; other operands as they are."""
@@ -184,7 +162,7 @@ class Context(Emitter):
         if isinstance(expr, tirx.IntImm | tirx.FloatImm):
             return self.scalar(expr.value, dtype)
         if dtype == "int64":
-            return Known((), dtype, value=objects([self.number(expr)], ()))
+            return Tensor((), dtype, value=objects([self.number(expr)], ()))
         if isinstance(expr, tirx.Cast):
             inner = self.scalar_tensor(Prim(expr.value))
             return self.emit(relax.op.astype(self.expr(inner), dtype), (), dtype)
@@ -194,7 +172,7 @@ class Context(Emitter):
         """A value with the shapes and numbers in it as tensors of int64."""
         if isinstance(value, ShapeValue):
             items = [self.number(d) for d in value.dims]
-            return Known((i64(len(items)),), "int64", value=objects(items, (len(items),)))
+            return Tensor((i64(len(items)),), "int64", value=objects(items, (len(items),)))
         if isinstance(value, Tuple_):
             fields = tuple(self.as_tensors(f) for f in value.fields)
             same = all(a is b for a, b in zip(fields, value.fields, strict=True))
@@ -202,11 +180,6 @@ class Context(Emitter):
         return self.scalar_tensor(value)
 
     # -- emission ------------------------------------------------------------------------------
-
-    def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Known:
-        """Bind ``call`` to a fresh variable of a tensor type."""
-        dims = tuple(self.simplify(d) for d in dims)
-        return Known(dims, dtype, self.bind(call, relax.TensorType(list(dims), dtype)))
 
     def bind(self, call: Expr, ty: Any) -> Any:
         """Bind ``call`` to a fresh variable of type ``ty``."""
@@ -269,7 +242,7 @@ class Context(Emitter):
     def describe(self, expr: Expr, ty: Any) -> Any:
         """What a type says of ``expr``."""
         if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
-            return Known(tuple(ty.shape.values), str(ty.dtype), expr)
+            return Tensor(tuple(ty.shape.values), str(ty.dtype), expr)
         if isinstance(ty, relax.ShapeType) and ty.values is not None:
             return ShapeValue(tuple(ty.values))
         if isinstance(ty, relax.TupleType):
@@ -345,7 +318,6 @@ def as_dims(items: Sequence[Any]) -> list[Dim]:
 
 __all__ = [
     "Context",
-    "Known",
     "Lost",
     "Operand",
     "Prim",

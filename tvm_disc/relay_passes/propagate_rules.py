@@ -2,7 +2,11 @@
 
 A rule is ``rule(ctx, call, args) -> value or None``. It emits the call, or a better one, with
 known dims; None means that TVM's own inference on operands of known shape is good enough, which
-holds for every operator without a row (permute_dims, reductions, softmax, pooling, padding, ...).
+holds for every operator without a row (softmax, pooling, padding, ...).
+
+Most rows say which Relay operator a call is, and how its operands and attributes are spelt there:
+the rule, the arithmetic on shape values and what is known of elements are those of its row in the
+operator table.
 """
 
 from __future__ import annotations
@@ -11,183 +15,142 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tvm
-from tvm import relax, tirx
-from tvm.relax import op as R
+from tvm import relax
 
-from tvm_disc.errors import TypeMismatch
 from tvm_disc.graph.core_ops import ROWS, OpClass
-from tvm_disc.relay.importer.context import i64
-from tvm_disc.relay.importer.lowering.slice import slice_extent, sliced
-from tvm_disc.relay.importer.lowering.transform import reshape_to
+from tvm_disc.graph.nodes import plain
+from tvm_disc.relay.importer.elements import applied, computed, shape_value
+from tvm_disc.relay.importer.lowering.index import at_coordinates
+from tvm_disc.relay.importer.lowering.nn import product_of
+from tvm_disc.relay.importer.positions import bounds
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
-from tvm_disc.relay_passes.propagate_context import Context, Known, Prim, Tuple_, as_dims
-from tvm_disc.relay_passes.propagate_index import INDEX_RULES
+from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay_passes.propagate_context import Context, Prim, ShapeValue, Tuple_, as_dims
 
 Args: TypeAlias = Sequence[Any]
 Rule: TypeAlias = Callable[[Context, Any, Args], Any]
 
 
-def tensors(args: Args) -> list[Known] | None:
+def tensors(args: Args) -> list[Tensor] | None:
     """The operands, if every one is a tensor of known shape."""
     found = [a for a in args if isinstance(a, Tensor)]
-    return found if len(found) == len(args) else None  # type: ignore[return-value]
+    return found if len(found) == len(args) else None
 
 
-def again(ctx: Context, call: Any, args: Args, dims: Sequence[Any], dtype: str) -> Known:
+def again(ctx: Context, call: Any, args: Args, dims: Sequence[Any], dtype: str) -> Tensor:
     """The same operator on other operands."""
     new = tvm.ir.Call(call.op, [ctx.raw(a) for a in args], call.attrs, call.ty_args)
     return ctx.emit(new, dims, dtype)
 
 
+def relay(ctx: Context, name: str, args: Args, **attrs: Any) -> Any:
+    """A Relay operator on operands that are tensors of known shape, or tuples of them."""
+    args = [a.fields if isinstance(a, Tuple_) else ctx.scalar_tensor(a) for a in args]
+    flat = [x for a in args for x in (a if isinstance(a, tuple) else (a,))]
+    if tensors(flat) is None:
+        return None
+    row = OPS[name]
+    return applied(ctx, row, args, {**row.attrs, **attrs})
+
+
+def _as(name: str, *kept: str) -> Rule:
+    """A row that is a Relay operator of the same operands; attributes that are ``kept``."""
+
+    def rule(ctx: Context, call: Any, args: Args) -> Any:
+        attrs = {k: plain(getattr(call.attrs, k)) for k in kept}
+        return relay(ctx, name, args, **attrs)
+
+    return rule
+
+
 # -- element-wise --------------------------------------------------------------------------------
 
 
-def _elementwise(ctx: Context, call: Any, args: Args) -> Known | None:
+def _elementwise(ctx: Context, call: Any, args: Args) -> Tensor | None:
     """NumPy's broadcasting, with a guard where two dims may differ."""
-    operands = tensors(args)
+    operands = tensors([ctx.scalar_tensor(a) for a in args])
     if operands is None:
         return None
-    folded = _truth(ctx, call, operands) or _neutral(ctx, operands)
-    if folded is not None:
-        return folded
-    dims = ctx.broadcast_dims([a.dims for a in operands])
-    wide = [ctx.broadcast(a, dims) for a in operands]
-    return again(ctx, call, wide, dims, _dtype(call))
+    row = OPS.get(ctx.operator)
+    known = None if row is None else shape_value(ctx, row, operands, {})
+
+    def emit() -> Tensor:
+        dims = ctx.broadcast_dims([a.dims for a in operands])
+        return again(ctx, call, [ctx.broadcast(a, dims) for a in operands], dims, _dtype(call))
+
+    return known or computed(ctx, ctx.operator, operands, emit)
 
 
 def _dtype(call: Any) -> str:
     return str(call.ty.dtype)
 
 
-def _alias(ctx: Context, x: Any, dims: Sequence[Any]) -> Any:
-    """``x`` in the place of a value of shape ``dims``."""
-    dims = [ctx.simplify(d) for d in dims]
-    if x.rank == len(dims) and all(ctx.same(a, b) for a, b in zip(x.dims, dims, strict=True)):
-        return x
-    call = R.broadcast_to(ctx.raw(x), relax.ShapeExpr(list(dims)))
-    return Known(tuple(dims), x.dtype, ctx.emit(call, dims, x.dtype).expr, uniform=x.uniform)
-
-
-def _truth(ctx: Context, call: Any, args: Sequence[Known]) -> Any:
-    """where(True, a, b) -> a; and(True, x) -> x; or(False, x) -> x."""
-    name = ctx.operator
-    if name == "where" and args[0].uniform is not None:
-        picked = args[1] if args[0].uniform else args[2]
-        chosen: Known = _alias(ctx, picked, ctx.broadcast_dims([a.dims for a in args]))
-        return chosen
-    neutral = {"logical_and": True, "bitwise_and": True, "logical_or": False, "bitwise_or": False}
-    if name in neutral and _dtype(call) == "bool":
-        for k in (0, 1):
-            if args[k].uniform is neutral[name]:
-                kept: Known = _alias(ctx, args[1 - k], ctx.broadcast_dims([a.dims for a in args]))
-                return kept
-    return None
-
-
-def _neutral(ctx: Context, args: Sequence[Known]) -> Known | None:
-    """x + 0 -> x and x * 1 -> x, on integers, where positions or shapes are computed."""
-    neutral = {"add": 0, "multiply": 1}.get(ctx.operator)
-    if neutral is None or not args[0].dtype.startswith("int"):
-        return None
-    for k in (1, 0):
-        value = ctx.known_value(args[k])
-        if value is None or value.size != 1 or not is_number(value.reshape(-1)[0]):
-            continue
-        if value.reshape(-1)[0] == neutral and args[k].rank <= args[1 - k].rank:
-            return args[1 - k]
-    return None
-
-
 # -- shapes --------------------------------------------------------------------------------------
 
 
-def _reshape(ctx: Context, call: Any, args: Args) -> Any:
-    target = ctx.target_shape(args[1])
-    if target is None or not isinstance(args[0], Tensor):
-        return None
-    return reshape_to(ctx, args[0], target, True)
+def _shape_of(ctx: Context, call: Any, args: Args) -> Any:
+    return ShapeValue(tuple(args[0].dims)) if isinstance(args[0], Tensor) else None
 
 
-def _broadcast_to(ctx: Context, call: Any, args: Args) -> Any:
-    target = ctx.target_shape(args[1])
-    x = args[0]
-    if target is None or not isinstance(x, Tensor):
-        return None
-    dims = [ctx.simplify(d) for d in as_dims(target)]
-    if x.rank > len(dims):
-        raise TypeMismatch(ctx.where(f"cannot broadcast rank {x.rank} to rank {len(dims)}"))
-    for axis, d in enumerate(x.dims):
-        k = axis + len(dims) - x.rank
-        if ctx.literal(d) == 1 or ctx.same(d, dims[k]):
-            continue
-        # The target is what was asked for: the operand fits it or the program stops.
-        ctx.solver.require(
-            tirx.Or(tirx.EQ(d, dims[k]), tirx.EQ(d, i64(1))), ctx.where(f"axis {axis}")
-        )
-        if ctx.solver.known_ne_one(d):
-            ctx.require_eq(d, dims[k], f"axis {axis}")
-    return _alias(ctx, x, dims)
+def _tensor_to_shape(ctx: Context, call: Any, args: Args) -> Any:
+    target = ctx.target_shape(args[0])
+    return None if target is None else ShapeValue(tuple(as_dims(target)))
 
 
-def _squeeze(ctx: Context, call: Any, args: Args) -> Any:
+def _shape_to_tensor(ctx: Context, call: Any, args: Args) -> Any:
+    return ctx.as_tensors(args[0]) if isinstance(args[0], ShapeValue) else None
+
+
+def _with_shape(name: str, attribute: str, **attrs: Any) -> Rule:
+    """A row whose last operand is the new shape."""
+
+    def rule(ctx: Context, call: Any, args: Args) -> Any:
+        target = ctx.target_shape(args[1])
+        if target is None:
+            return None
+        return relay(ctx, name, args[:1], **{attribute: tuple(target)}, **attrs)
+
+    return rule
+
+
+def _expand_dims(ctx: Context, call: Any, args: Args) -> Any:
     x = args[0]
     if not isinstance(x, Tensor):
         return None
-    axes = call.attrs.axis
-    if axes is None:
-        picked = [k for k, d in enumerate(x.dims) if ctx.literal(d) == 1]
-        for k, d in enumerate(x.dims):
-            if k not in picked:
-                ctx.solver.require(tirx.NE(d, i64(1)), ctx.where(f"axis {k} is not squeezed"))
-    else:
-        picked = [ctx.axis(int(a), x.rank) for a in axes]
-        for k in picked:
-            ctx.require_eq(x.dims[k], i64(1), f"axis {k} is squeezed")
-    dims = [d for k, d in enumerate(x.dims) if k not in picked]
-    if not picked:
-        return x
-    return ctx.emit(R.squeeze(ctx.raw(x), picked), dims, x.dtype)
+    rank = x.rank + len(call.attrs.axis)
+    new = {ctx.axis(int(a), rank) for a in call.attrs.axis}
+    old = iter(x.dims)
+    dims = tuple(1 if k in new else ctx.number(next(old)) for k in range(rank))
+    return relay(ctx, "reshape", [x], newshape=dims, allowzero=True)
 
 
-# -- joins ---------------------------------------------------------------------------------------
-
-
-def _fields(args: Args) -> list[Known] | None:
-    return tensors(args[0].fields) if isinstance(args[0], Tuple_) else None
-
-
-def _concat(ctx: Context, call: Any, args: Args) -> Any:
-    fields = _fields(args)
-    if not fields:
+def _full(ctx: Context, call: Any, args: Args) -> Any:
+    target = ctx.target_shape(args[0])
+    if target is None:
         return None
-    axis = 0 if call.attrs.axis is None else int(call.attrs.axis)
-    axis = ctx.axis(axis, fields[0].rank)
-    dims = list(_agreeing(ctx, fields, axis))
-    dims[axis] = sum((f.dims[axis] for f in fields[1:]), fields[0].dims[axis])
-    return again(ctx, call, [Tuple_(tuple(fields))], dims, fields[0].dtype)
+    return relay(ctx, ctx.operator, args[1:], shape=tuple(target), dtype=_dtype(call))
 
 
-def _stack(ctx: Context, call: Any, args: Args) -> Any:
-    fields = _fields(args)
-    if not fields:
+def _join(name: str) -> Rule:
+    def rule(ctx: Context, call: Any, args: Args) -> Any:
+        axis = 0 if call.attrs.axis is None else int(call.attrs.axis)
+        return relay(ctx, name, args, axis=axis) if isinstance(args[0], Tuple_) else None
+
+    return rule
+
+
+def _arange(ctx: Context, call: Any, args: Args) -> Any:
+    values = [ctx.known_value(a) for a in args]
+    items = [v.reshape(-1)[0] for v in values if v is not None and v.size == 1]
+    dtype = str(call.attrs.dtype)
+    if len(items) < 3 or not all(map(_whole, items)) or not dtype.startswith(("int", "float")):
         return None
-    axis = 0 if call.attrs.axis is None else int(call.attrs.axis)
-    axis = ctx.axis(axis, fields[0].rank + 1)
-    dims = list(_agreeing(ctx, fields, None))
-    dims.insert(axis, i64(len(fields)))
-    return again(ctx, call, [Tuple_(tuple(fields))], dims, fields[0].dtype)
+    return relay(ctx, "arange", args, dtype=dtype) if ctx.literal(ctx.dim(items[2])) else None
 
 
-def _agreeing(ctx: Context, fields: Sequence[Known], joined: int | None) -> tuple[Any, ...]:
-    first = fields[0]
-    for f in fields[1:]:
-        if f.rank != first.rank:
-            raise TypeMismatch(ctx.where(f"expected rank {first.rank}, found {f.rank}"))
-        for k, (a, b) in enumerate(zip(first.dims, f.dims, strict=True)):
-            if k != joined:
-                ctx.require_eq(a, b, f"axis {k}")
-    return first.dims
+def _whole(x: Any) -> bool:
+    return int(x) == x if is_number(x) else str(x.ty.dtype) == "int64"
 
 
 # -- slices --------------------------------------------------------------------------------------
@@ -202,7 +165,16 @@ def _strided_slice(ctx: Context, call: Any, args: Args) -> Any:
         return None
     axes, begin, end = lists[:3]
     strides = lists[3] if len(lists) > 3 else [1] * len(axes)
-    return _cut(ctx, x, axes, begin, end, strides, bool(call.attrs.assume_inbound))
+    if bool(call.attrs.assume_inbound):
+        for a, first, last, step in zip(axes, begin, end, strides, strict=True):
+            if is_number(step) and step > 0 and not is_number(last) and not _from_the_end(first):
+                dim = x.dims[ctx.axis(int(a), x.rank)]
+                ctx.solver.require_le(last, dim, ctx.where(f"the end of axis {a}"))
+    return _cut(ctx, x, axes, begin, end, strides)
+
+
+def _from_the_end(first: Any) -> bool:
+    return is_number(first) and first < 0
 
 
 def _scalar(ctx: Context, x: Any) -> Any:
@@ -210,52 +182,69 @@ def _scalar(ctx: Context, x: Any) -> Any:
 
 
 def _dynamic_strided_slice(ctx: Context, call: Any, args: Args) -> Any:
-    x, *bounds = args
-    values = [ctx.known_value(b) for b in bounds]
-    if not isinstance(x, Tensor) or any(v is None for v in values):
+    values = [ctx.known_value(b) for b in args[1:]]
+    if any(v is None for v in values):
         return None
     begin, end, strides = ([*v] for v in values if v is not None)
-    return _cut(ctx, x, list(range(len(begin))), begin, end, strides, False)
+    return _cut(ctx, args[0], range(len(begin)), begin, end, strides)
 
 
-def _cut(
-    ctx: Context,
-    x: Any,
-    axes: list[Any],
-    begin: list[Any],
-    end: list[Any],
-    strides: list[Any],
-    inbound: bool,
-) -> Any:
+def _cut(ctx: Context, x: Any, axes: Args, begin: Args, end: Args, strides: Args) -> Any:
     """A slice with its clamping decided, as an exact one along non-negative axes."""
     if not all(isinstance(s, int) and s != 0 for s in strides):
         return None
-    where = {}
-    for a, first, last, step in zip(axes, begin, end, strides, strict=True):
-        axis = ctx.axis(int(a), x.rank)
-        if inbound and step > 0 and not (is_number(first) and first < 0) and not is_number(last):
-            ctx.solver.require_le(last, x.dims[axis], ctx.where(f"the end of axis {axis}"))
-        where[axis] = slice_extent(ctx, x.dims[axis], first, last, step)
-    return sliced(ctx, x, where)
+    lists = {"axes": axes, "begin": begin, "end": end, "strides": strides}
+    return relay(ctx, "strided_slice", [x], **{k: tuple(v) for k, v in lists.items()})
+
+
+# -- elements by position ------------------------------------------------------------------------
+
+
+def _take(ctx: Context, call: Any, args: Args) -> Any:
+    axis, mode = plain(call.attrs.axis), str(call.attrs.mode)
+    if axis is not None and mode == "fast":
+        _stay_inside(ctx, args[1], args[0], axis)
+    return relay(ctx, "take", args, axis=axis, mode=mode)
+
+
+def _gather_elements(ctx: Context, call: Any, args: Args) -> Any:
+    axis = int(call.attrs.axis)
+    _stay_inside(ctx, args[1], args[0], axis)
+    return relay(ctx, "gather", args, axis=axis)
+
+
+def _stay_inside(ctx: Context, picks: Any, data: Any, axis: int) -> None:
+    """Positions of known range stay inside: proved, or a guard on the dims they come from."""
+    _, high = bounds(ctx, picks)
+    # Positions of constants and of data are the model's business, as they are in its framework.
+    if isinstance(data, Tensor) and high is not None and ctx.literal(high) is None:
+        dim = data.dims[ctx.axis(axis, data.rank)]
+        ctx.solver.require_le(ctx.simplify(high + 1), dim, ctx.where("positions stay inside"))
+
+
+def _gather_nd(ctx: Context, call: Any, args: Args) -> Any:
+    found = tensors(args)
+    if found is None or ctx.literal(found[1].dims[-1]) is None:
+        return None
+    data, picks = found
+    batch = int(call.attrs.batch_dims)
+    return computed(ctx, "gather_nd", found, lambda: at_coordinates(ctx, data, picks, batch))
+
+
+def _index_tensor(ctx: Context, call: Any, args: Args) -> Any:
+    known = isinstance(args[1], Tuple_)
+    return relay(ctx, "adv_index", [Tuple_((args[0], *args[1].fields))]) if known else None
 
 
 # -- contractions and normalisation --------------------------------------------------------------
 
 
 def _matmul(ctx: Context, call: Any, args: Args) -> Any:
-    a, b = args
-    if not isinstance(a, Tensor) or not isinstance(b, Tensor) or not a.rank or not b.rank:
+    found = tensors(args)
+    if found is None or not all(x.rank for x in found):
         return None
-    k = b.dims[-2] if b.rank > 1 else b.dims[0]
-    ctx.require_eq(a.dims[-1], k, "the reduced dims")
-    batch = ctx.broadcast_dims([a.dims[:-2], b.dims[:-2]])
-    rows = [a.dims[-2]] if a.rank > 1 else []
-    columns = [b.dims[-1]] if b.rank > 1 else []
-    wide = []
-    for x in (a, b):
-        fits = x.rank < 3 or not batch
-        wide.append(x if fits else ctx.broadcast(x, [*batch, *x.dims[-2:]]))
-    return again(ctx, call, wide, [*batch, *rows, *columns], _dtype(call))
+    a, b = found
+    return product_of(ctx, a, b, _dtype(call))
 
 
 def _conv(spatial: int) -> Rule:
@@ -293,53 +282,6 @@ def _norm(attribute: str, vectors: int) -> Rule:
     return rule
 
 
-# -- new tensors ---------------------------------------------------------------------------------
-
-
-def _full(ctx: Context, call: Any, args: Args) -> Any:
-    target = ctx.target_shape(args[0])
-    if target is None:
-        return None
-    dims = as_dims(target)
-    shape = relax.ShapeExpr(list(dims))
-    new = tvm.ir.Call(call.op, [shape, *(ctx.raw(a) for a in args[1:])], call.attrs, call.ty_args)
-    result = ctx.emit(new, dims, _dtype(call))
-    if len(args) > 1 and isinstance(args[1], Known):
-        result.uniform = args[1].uniform
-    return result
-
-
-def _arange(ctx: Context, call: Any, args: Args) -> Any:
-    bounds = [_bound(ctx, a) for a in args]
-    if any(b is None for b in bounds) or str(call.attrs.dtype)[:3] not in ("int", "flo"):
-        return None
-    start, stop, step = bounds
-    stride = ctx.literal(step)
-    if not stride:
-        return None
-    span = stop - start if stride > 0 else start - stop
-    size = tirx.max(span, i64(0))
-    if abs(stride) != 1:
-        size = tirx.floordiv(size + (abs(stride) - 1), i64(abs(stride)))
-    new = tvm.ir.Call(call.op, [start, stop, step], call.attrs, call.ty_args)
-    result = ctx.emit(new, [size], _dtype(call))
-    if stride > 0 and result.dtype.startswith("int"):
-        result.low, result.high = start, ctx.simplify(stop - 1)
-        if stride == 1 and ctx.literal(start) == 0:
-            result.axes = (0,)
-    return result
-
-
-def _bound(ctx: Context, x: Any) -> Any:
-    value = ctx.known_value(x)
-    if value is None or value.size != 1:
-        return None
-    item = value.reshape(-1)[0]
-    if is_number(item):
-        return i64(int(item)) if int(item) == item else None
-    return item if str(item.ty.dtype) == "int64" else None
-
-
 ELEMENTWISE = [
     row.name.removeprefix("relax.")
     for row in ROWS
@@ -348,14 +290,25 @@ ELEMENTWISE = [
 
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
-    **INDEX_RULES,
-    "reshape": _reshape,
-    "broadcast_to": _broadcast_to,
-    "squeeze": _squeeze,
-    "concat": _concat,
-    "stack": _stack,
+    "shape_of": _shape_of,
+    "tensor_to_shape": _tensor_to_shape,
+    "shape_to_tensor": _shape_to_tensor,
+    "reshape": _with_shape("reshape", "newshape", allowzero=True),
+    "broadcast_to": _with_shape("broadcast_to", "shape"),
+    "expand_dims": _expand_dims,
+    "squeeze": _as("squeeze", "axis"),
+    "permute_dims": _as("transpose", "axes"),
+    "astype": _as("cast", "dtype"),
+    "concat": _join("concatenate"),
+    "stack": _join("stack"),
     "strided_slice": _strided_slice,
     "dynamic_strided_slice": _dynamic_strided_slice,
+    "take": _take,
+    "gather_elements": _gather_elements,
+    "gather_nd": _gather_nd,
+    "index_tensor": _index_tensor,
+    "scatter_elements": _as("scatter_elements", "axis", "reduction"),
+    **{name: _as(name, "axis", "keepdims") for name in ("sum", "prod", "max", "min")},
     "matmul": _matmul,
     "nn.conv1d": _conv(1),
     "nn.conv2d": _conv(2),
@@ -371,4 +324,4 @@ RULES: Mapping[str, Rule] = {
     "arange": _arange,
 }
 
-__all__ = ["ELEMENTWISE", "RULES", "again", "tensors"]
+__all__ = ["RULES"]

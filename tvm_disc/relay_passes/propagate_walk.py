@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -15,17 +16,14 @@ from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay_passes.propagate_context import (
     Context,
-    Known,
     Lost,
     Prim,
     ShapeValue,
     Tuple_,
     substitute,
 )
-from tvm_disc.relay_passes.propagate_elements import annotate
 from tvm_disc.relay_passes.propagate_finish import drop_dead, sequence
-from tvm_disc.relay_passes.propagate_rules import ELEMENTWISE, RULES
-from tvm_disc.relay_passes.propagate_values import evaluate
+from tvm_disc.relay_passes.propagate_rules import RULES
 
 
 class Walker:
@@ -142,9 +140,8 @@ class Walker:
             expr = ctx.builder.normalize(expr)
         var = relax.Var(ctx.name, expr.ty)
         ctx.sequences[-1].append(relax.VarBinding(var, expr))
-        if isinstance(value, Known):
-            fields = {k: getattr(value, k) for k in ("value", "low", "high", "uniform", "axes")}
-            return Known(value.dims, value.dtype, var, constant=value.constant, **fields)
+        if isinstance(value, Tensor):
+            return replace(value, expr=var)
         if isinstance(value, Tuple_):
             return Tuple_(value.fields, var)
         return Lost(var)
@@ -192,20 +189,13 @@ class Walker:
         ctx.operator = str(call.op.name).removeprefix("relax.") if is_op else ""
         at(f"operator {ctx.operator!r}" if is_op else "a call")
         args = [ctx.operand(a) for a in call.args]
-        if ctx.operator in ELEMENTWISE:
-            args = [ctx.scalar_tensor(a) for a in args]
-        if is_op:
-            value = evaluate(ctx, call, args)
-            if value is not None:
-                return value
-            rule = RULES.get(ctx.operator)
-            try:
-                result = None if rule is None else rule(ctx, call, args)
-            except DiscError as error:
-                raise type(error)(_placed(str(error), ctx.name)) from error
-            if result is not None:
-                annotate(ctx, call, args, result)
-                return result
+        rule = RULES.get(ctx.operator) if is_op else None
+        try:
+            result = None if rule is None else rule(ctx, call, args)
+        except DiscError as error:
+            raise type(error)(_placed(str(error), ctx.name)) from error
+        if result is not None:
+            return result
         return self._inferred(var, call, args)
 
     def _inferred(self, var: Any, call: Any, args: list[Any]) -> Any:
@@ -216,10 +206,7 @@ class Walker:
         relax.expr._update_type(new, ty)
         made = ctx.variable(ty)
         ctx.sequences[-1].append(relax.VarBinding(made, new))
-        result = ctx.describe(made, ty)
-        if isinstance(result, Known):
-            annotate(ctx, call, args, result)
-        return result
+        return ctx.describe(made, ty)
 
     def _type_of(self, new: Any, var: Any, call: Any) -> Any:
         explicit = isinstance(call.op, tvm.ir.Op) and call.ty_args
@@ -291,17 +278,6 @@ class Walker:
                     place = f"value '{self.context.name}' axis {axis}"
                     self.context.solver.declare(d, place)
         self._define(ty)
-
-
-def _type_symbols(ty: Any) -> list[Any]:
-    if isinstance(ty, relax.TupleType):
-        return [v for f in ty.fields for v in _type_symbols(f)]
-    dims: Any = ()
-    if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
-        dims = ty.shape.values
-    elif isinstance(ty, relax.ShapeType) and ty.values is not None:
-        dims = ty.values
-    return [v for d in dims for v in tirx.analysis.undefined_vars(d)]
 
 
 def _placed(message: str, name: str) -> str:

@@ -58,6 +58,10 @@ class Emitter:
 
     # -- questions -----------------------------------------------------------------------------
 
+    def simplify(self, dim: Dim) -> Dim:
+        """The canonical form of a dim."""
+        return self.solver.simplify(dim)
+
     def number(self, dim: Dim) -> Any:
         """A literal dim as a Python int, anything else unchanged."""
         return int(dim.value) if isinstance(dim, tirx.IntImm) else dim
@@ -142,7 +146,7 @@ class Emitter:
 
     def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
         """Bind ``call`` to a fresh variable of a tensor type."""
-        ty = relax.TensorType([self.solver.simplify(d) for d in dims], dtype)
+        ty = relax.TensorType([self.simplify(d) for d in dims], dtype)
         self._require_room(ty.shape.values)
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
 
@@ -286,7 +290,7 @@ class Emitter:
     def reshape(self, x: Tensor, dims: Sequence[Dim]) -> Tensor:
         """``x`` under another shape; equal element counts are proved or guarded."""
         dims = [self.solver.simplify(d) for d in dims]
-        if len(dims) == x.rank and all(a.same_as(b) for a, b in zip(dims, x.dims, strict=True)):
+        if len(dims) == x.rank and all(map(_identical, dims, x.dims)):
             return x
         call = reshape_call(self.expr(x), dims)
         return self.emit(call, dims, x.dtype)

@@ -21,6 +21,7 @@ from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.branches import Branches
 from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.elements import applied
 from tvm_disc.relay.importer.external import Describer, External
 from tvm_disc.relay.importer.forms import Forms
 from tvm_disc.relay.importer.functions import MAX_DEPTH, Functions
@@ -28,8 +29,7 @@ from tvm_disc.relay.importer.inputs import Inputs, declare
 from tvm_disc.relay.importer.kinds import Hole, Kind, Kinds, TupleKind, WideKey, Wider, joined
 from tvm_disc.relay.importer.loops import Loops
 from tvm_disc.relay.importer.objects import Objects
-from tvm_disc.relay.importer.operands import check_operands, lowered
-from tvm_disc.relay.importer.positions import counted
+from tvm_disc.relay.importer.operands import check_operands
 from tvm_disc.relay.importer.scopes import (
     Bottom,
     Scope,
@@ -38,7 +38,6 @@ from tvm_disc.relay.importer.scopes import (
     recursive_globals,
     refuse_tail,
 )
-from tvm_disc.relay.importer.spans import decided, ranged
 from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.values import value_of
 from tvm_disc.relay.importer.walk import ModuleWalk
@@ -345,29 +344,7 @@ class _Importer:
                     self.ctx.where(f"argument {k}: expected a tensor, found {found}")
                 )
         check_operands(self.ctx, row, args)
-        if row.value is not None:
-            value = row.value(self.ctx, args, call.attrs)
-            if value is not None:
-                dims = tuple(i64(int(d)) for d in value.shape)
-                return Tensor(dims, self._value_dtype(name, args, call.attrs), value=value)
-        if row.lower is None:
-            raise Unsupported(self.ctx.where("this operator has no import rule yet"))
-        known = decided(self.ctx, name, args)
-        if known is not None:
-            return known
-        result = lowered(self.ctx, row, args, call.attrs)
-        return counted(self.ctx, name, args, ranged(self.ctx, name, args, result))
-
-    def _value_dtype(self, name: str, args: list[Any], attrs: Mapping[str, Any]) -> str:
-        if OPS[name].compares:
-            return "bool"
-        if attrs.get("dtype"):
-            return str(attrs["dtype"])
-        if name in ("shape_of", "ndarray_size"):
-            return "int32"
-        first = args[1] if name == "where" else args[0]
-        first = first[0] if isinstance(first, tuple) else first
-        return str(first.dtype)
+        return applied(self.ctx, row, args, call.attrs)
 
     def _apply(self, closure: Closure, args: list[Any], call: Any) -> Any:
         known = self.loops.again(closure.function, args)

@@ -1,4 +1,4 @@
-"""Positions that count: integer tensors whose elements are affine in their own indices.
+"""What is known of the elements of integer tensors: where they count, and their bounds.
 
 Exporters write `mask[batch, 0, 0, key]` as a gather at `arange(b) * s + arange(s)`. Such positions
 read their operand in order, each element once: the gather is the operand under another shape.
@@ -9,52 +9,137 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm_disc.relay.importer.context import Dim, Emitter, i64
+import numpy as np
+
+from tvm_disc.relay.importer.context import Dim, Emitter, i64, product
 from tvm_disc.relay.importer.tensor import Line, Tensor
-from tvm_disc.relay.importer.values import as_expr, value_of
+from tvm_disc.relay.importer.values import as_expr, is_number, value_of
 
 Rule = Callable[[Emitter, Sequence[Any], Tensor], "Line | None"]
+Bounds = tuple["Dim | None", "Dim | None"]
+
+MOST = 1 << 62
 
 
-def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Any) -> Any:
-    """``result`` with the line its elements lie on, if one is known."""
+def counted(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> None:
+    """Give ``result`` the line its elements lie on, or the lines of its columns, if known."""
+    if "int" not in result.dtype:
+        return
+    if name == "concatenate":
+        result.columns = _columns(ctx, args[0], result)
+    elif name == "cast":
+        result.columns = args[0].columns
     rule = _RULES.get(name)
-    if rule is None or not isinstance(result, Tensor) or "int" not in result.dtype:
-        return result
-    if result.line is None and result.value is None and result.constant is None:
+    if rule is not None and result.line is None:
         result.line = rule(ctx, args, result)
-    return result
 
 
 def line_of(ctx: Emitter, x: Any) -> Line | None:
     """Where the elements of an operand lie; a single number lies on a flat line."""
-    if not isinstance(x, Tensor):
+    if not isinstance(x, Tensor) or "int" not in x.dtype:
         return None
-    value = None if x.line is not None else value_of(x)
-    if value is not None and value.size == 1 and "int" in x.dtype:
-        return Line(ctx.dim(value.reshape(-1)[0]), (i64(0),) * x.rank)
+    if x.line is None:
+        value = value_of(x)
+        if value is not None and value.size == 1:
+            return Line(ctx.dim(value.reshape(-1)[0]), (i64(0),) * x.rank)
+        x.line = _line_of_literal(x)
     return x.line
 
 
-def least(ctx: Emitter, x: Any) -> Dim | None:
-    """The least element, where the line does not fall along any axis."""
+def _line_of_literal(x: Tensor) -> Line | None:
+    """The line of numbers that rise evenly along one axis."""
+    numbers = _numbers(x)
+    if numbers is None or numbers.size < 2 or max(numbers.shape) != numbers.size:
+        return None
+    flat = numbers.reshape(-1)
+    step = int(flat[1]) - int(flat[0])
+    if not (np.diff(flat) == step).all():
+        return None
+    steps = [step if d == numbers.size else 0 for d in numbers.shape]
+    return Line(i64(int(flat[0])), tuple(i64(s) for s in steps))
+
+
+def _numbers(x: Tensor) -> np.ndarray | None:
+    """The elements that are known as numbers, none of them very large."""
+    array = x.constant
+    if array is None and x.value is not None and all(is_number(v) for v in x.value.reshape(-1)):
+        array = np.array(x.value.tolist())
+    if array is None or not array.size or array.dtype.kind not in "iub":
+        return None
+    array = array.astype("int64") if array.dtype.kind in "ib" else array
+    return array if int(array.min()) > -MOST and int(array.max()) < MOST else None
+
+
+def bounds(ctx: Emitter, x: Any) -> Bounds:
+    """The least and the greatest element, as far as they are known."""
+    if not isinstance(x, Tensor) or not ("int" in x.dtype or x.dtype == "bool"):
+        return None, None
+    if x.low is None and x.high is None:
+        x.low, x.high = _bounds(ctx, x)
+    return x.low, x.high
+
+
+def _bounds(ctx: Emitter, x: Tensor) -> Bounds:
+    numbers = _numbers(x)
+    if numbers is not None:
+        return i64(int(numbers.min())), i64(int(numbers.max()))
     line = line_of(ctx, x)
     if line is None or not all(ctx.solver.known_le(i64(0), s) for s in line.steps):
+        return None, None
+    far = [s * (d - 1) for s, d in zip(line.steps, x.dims, strict=True) if ctx.literal(s) != 0]
+    return line.start, ctx.solver.simplify(sum(far, line.start))
+
+
+def same_everywhere(ctx: Emitter, x: Any) -> int | None:
+    """The number that every element is, if that is known."""
+    low, high = bounds(ctx, x)
+    if low is None or high is None or ctx.literal(low) is None:
         return None
-    return line.start
+    return ctx.literal(low) if ctx.literal(low) == ctx.literal(high) else None
 
 
-def reads_in_order(ctx: Emitter, picks: Tensor) -> bool:
-    """Whether the elements are 0, 1, 2, ... in row-major order."""
-    line = picks.line
-    if line is None or not ctx.same(line.start, i64(0)):
-        return False
+def _counting_axes(ctx: Emitter, line: Line, dims: Sequence[Dim]) -> list[int] | None:
+    """The axes along which elements are 0, 1, 2, ... in row-major order, and otherwise repeat;
+    None where they are other numbers."""
+    if not ctx.same(line.start, i64(0)):
+        return None
+    axes: list[int] = []
     stride: Any = i64(1)
-    for dim, step in zip(reversed(picks.dims), reversed(line.steps), strict=True):
-        if ctx.literal(dim) != 1 and not ctx.same(step, stride):
-            return False
-        stride = ctx.solver.simplify(stride * dim)
-    return True
+    for axis in reversed(range(len(dims))):
+        step = line.steps[axis]
+        if ctx.literal(dims[axis]) == 1 or ctx.literal(step) == 0:
+            continue
+        if not ctx.same(step, stride):
+            return None
+        axes.insert(0, axis)
+        stride = ctx.solver.simplify(stride * dims[axis])
+    return axes
+
+
+def read_in_place(
+    ctx: Emitter, data: Tensor, first: int, lines: Sequence[Line | None], dims: Sequence[Dim]
+) -> Tensor | None:
+    """``data`` at positions of shape ``dims`` along the axes from ``first``, one line for each.
+
+    Where these count up to the whole of their axes, one after the other, it is the operand with
+    dims of one in between, broadcast along the axes that nothing counts.
+    """
+    counting: list[int] = []
+    for k, line in enumerate(lines):
+        axes = None if line is None else _counting_axes(ctx, line, dims)
+        if axes is None:
+            return None
+        count, size = product([dims[a] for a in axes]), data.dims[first + k]
+        if not ctx.same(count, size):
+            ctx.solver.wish_eq(count, size, ctx.where("positions read all of it in order"))
+            return None
+        counting += axes
+    if counting != sorted(set(counting)):
+        return None
+    before, after = data.dims[:first], data.dims[first + len(lines) :]
+    narrow = [d if a in counting else i64(1) for a, d in enumerate(dims)]
+    view = ctx.reshape(data, [*before, *narrow, *after])
+    return ctx.broadcast(view, [*before, *dims, *after], full=True)
 
 
 def _arange(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
@@ -83,23 +168,41 @@ def _view(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
     return Line(line.start, tuple(kept.get(k, i64(0)) for k in range(result.rank)))
 
 
-def _along(ctx: Emitter, x: Any, result: Tensor) -> Line | None:
-    """The line of an operand in the indices of a result it is broadcast to."""
+def line_along(ctx: Emitter, x: Any, dims: Sequence[Dim]) -> Line | None:
+    """The line of an operand in the indices of a shape it is broadcast to."""
     line = line_of(ctx, x)
     if line is None:
         return None
-    steps = [i64(0)] * (result.rank - x.rank)
-    for dim, wide, step in zip(
-        x.dims, result.dims[result.rank - x.rank :], line.steps, strict=True
-    ):
+    steps = [i64(0)] * (len(dims) - x.rank)
+    for dim, wide, step in zip(x.dims, dims[len(steps) :], line.steps, strict=True):
         if ctx.literal(dim) != 1 and not ctx.same(dim, wide):
             return None
         steps.append(i64(0) if ctx.literal(dim) == 1 else step)
     return Line(line.start, tuple(steps))
 
 
+def _broadcast(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
+    return line_along(ctx, args[0], result.dims)
+
+
+def _columns(ctx: Emitter, parts: Sequence[Any], result: Tensor) -> tuple[Line, ...] | None:
+    """The lines of parts that are one wide each, side by side along the last axis."""
+    if not result.rank or ctx.literal(result.dims[-1]) != len(parts):
+        return None
+    lines = [line_of(ctx, p) for p in parts]
+    if any(p.rank != result.rank or ctx.literal(p.dims[-1]) != 1 for p in parts):
+        return None
+    found = tuple(Line(line.start, line.steps[:-1]) for line in lines if line is not None)
+    return found if len(found) == len(parts) else None
+
+
+def columns_of(ctx: Emitter, x: Tensor) -> tuple[Line, ...] | None:
+    """Where the coordinates lie that are listed along the last axis."""
+    return x.columns or _columns(ctx, [x], x)
+
+
 def _add(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
-    a, b = (_along(ctx, x, result) for x in args)
+    a, b = (line_along(ctx, x, result.dims) for x in args)
     if a is None or b is None:
         return None
     steps = tuple(ctx.solver.simplify(x + y) for x, y in zip(a.steps, b.steps, strict=True))
@@ -107,7 +210,7 @@ def _add(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
 
 
 def _multiply(ctx: Emitter, args: Sequence[Any], result: Tensor) -> Line | None:
-    lines = [_along(ctx, x, result) for x in args]
+    lines = [line_along(ctx, x, result.dims) for x in args]
     for line, other in (lines, reversed(lines)):
         if line is None or other is None:
             return None
@@ -126,10 +229,18 @@ _RULES: Mapping[str, Rule] = {
     "squeeze": _view,
     "reshape": _view,
     "dyn.reshape": _view,
-    "broadcast_to": lambda ctx, args, result: _along(ctx, args[0], result),
-    "dyn.broadcast_to": lambda ctx, args, result: _along(ctx, args[0], result),
+    "broadcast_to": _broadcast,
+    "dyn.broadcast_to": _broadcast,
     "add": _add,
     "multiply": _multiply,
 }
 
-__all__ = ["counted", "least", "line_of", "reads_in_order"]
+__all__ = [
+    "bounds",
+    "columns_of",
+    "counted",
+    "line_along",
+    "line_of",
+    "read_in_place",
+    "same_everywhere",
+]

@@ -37,8 +37,10 @@ class Tensor:
     expr: Expr = None
     value: np.ndarray | None = None
     constant: np.ndarray | None = None  # the literal, if it is one
-    span: tuple[int, int] | None = None  # least and greatest element of integers, if known
+    low: Dim | None = None  # no element of integers (or truth values) is less,
+    high: Dim | None = None  # and none is greater; ask `positions.bounds`
     line: Line | None = None  # of integers that count along axes
+    columns: tuple[Line, ...] | None = None  # of coordinates, listed along the last axis
 
     @property
     def rank(self) -> int:

@@ -9,6 +9,7 @@ A rule is ``rule(ctx, args, attrs) -> object array or None``; None means "not at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Literal, TypeAlias
@@ -173,6 +174,17 @@ def _dyn_reshape(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray |
     return _reshape(ctx, args[:1], {**attrs, "newshape": tuple(shape)})
 
 
+def _broadcast_to(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
+    value = value_of(args[0])
+    shape = value_of(args[1]) if len(args) > 1 else np.array(attrs["shape"], dtype=object)
+    if value is None or shape is None or not all(is_number(d) and d >= 0 for d in shape):
+        return None
+    dims = [int(d) for d in shape]
+    pairs = zip(reversed(value.shape), reversed(dims), strict=False)
+    fits = value.ndim <= len(dims) and all(a in (1, b) for a, b in pairs)
+    return np.broadcast_to(value, dims) if fits and math.prod(dims) <= MAX_VALUE_ELEMENTS else None
+
+
 def _concatenate(ctx: Any, args: Sequence[Any], attrs: Attrs) -> np.ndarray | None:
     values = [value_of(t) for t in args[0]]
     if any(v is None for v in values):
@@ -242,7 +254,7 @@ def _strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray
             begin = 0 if begin is None else begin + size if begin < 0 else begin
             end = size if end is None or end < 0 else max(begin + end, 0)
             begin = max(begin, 0)
-        if step == 0:
+        if step == 0 or not all(x is None or is_number(x) for x in (begin, end, step)):
             return None
         where[axis] = slice(begin, end, step)
     return np.asarray(value[tuple(where)], dtype=object)
@@ -378,6 +390,9 @@ VALUES: Mapping[str, ValueRule] = {
     "copy": _arrayed(lambda x, attrs: x),
     "expand_dims": _arrayed(_expand_dims),
     "squeeze": _arrayed(_squeeze),
+    "transpose": _arrayed(lambda x, attrs: x.transpose(attrs["axes"] or None)),
+    "broadcast_to": _broadcast_to,
+    "dyn.broadcast_to": _broadcast_to,
     "reshape": _reshape,
     "dyn.reshape": _dyn_reshape,
     "concatenate": _concatenate,

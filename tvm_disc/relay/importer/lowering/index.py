@@ -22,7 +22,13 @@ from tvm_disc.relay.importer.lowering.tensor import (
     number,
 )
 from tvm_disc.relay.importer.lowering.transform import permute
-from tvm_disc.relay.importer.positions import reads_in_order
+from tvm_disc.relay.importer.positions import (
+    columns_of,
+    line_along,
+    line_of,
+    read_in_place,
+    same_everywhere,
+)
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
 
@@ -53,14 +59,12 @@ def _take(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def rows(ctx: Emitter, data: Tensor, picks: Tensor, axis: int, mode: str = "clip") -> Tensor:
     """``data`` read along ``axis`` at the positions ``picks``."""
     dims = [*data.dims[:axis], *picks.dims, *data.dims[axis + 1 :]]
-    size = ctx.literal(data.dims[axis])
-    if picks.span is not None and size and 0 <= picks.span[0] == picks.span[1] < size:
-        return _one_row(ctx, data, axis, picks.span[0], dims)
-    if reads_in_order(ctx, picks):
-        count = product(picks.dims)
-        if ctx.same(count, data.dims[axis]):
-            return ctx.reshape(data, dims)
-        ctx.solver.wish_eq(count, data.dims[axis], ctx.where("positions read all of it in order"))
+    size, row = ctx.literal(data.dims[axis]), same_everywhere(ctx, picks)
+    if size and row is not None and 0 <= row < size:
+        return _one_row(ctx, data, axis, row, dims)
+    view = read_in_place(ctx, data, axis, [line_of(ctx, picks)], picks.dims)
+    if view is not None:
+        return view
     call = R.take(ctx.expr(data), ctx.expr(picks), axis, mode)
     return ctx.emit(call, dims, data.dtype)
 
@@ -141,22 +145,32 @@ def _require_inside(ctx: Emitter, picks: Tensor, data: Tensor, axis: int) -> Non
 def _gather_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Relay's coordinate axis is the first of the indices, Relax's the last."""
     data, picks = args
-    batch = int(attrs["batch_dims"])
-    depth = ctx.static(picks.dims[0], "the first dim of the indices")
+    moved = permute(ctx, picks, [*range(1, picks.rank), 0])
+    return at_coordinates(ctx, data, moved, int(attrs["batch_dims"]))
+
+
+def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) -> Tensor:
+    """``data`` at coordinates that stand along the last axis of ``picks``."""
+    depth = ctx.static(picks.dims[-1], "the number of coordinates")
     if batch + depth > data.rank:
         raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {data.rank - batch}"))
     for a in range(batch):
-        ctx.require_eq(picks.dims[1 + a], data.dims[a], f"batch axis {a} must agree")
-    moved = permute(ctx, picks, [*range(1, picks.rank), 0])
-    dims = [*picks.dims[1:], *data.dims[batch + depth :]]
-    call = R.gather_nd(ctx.expr(data), ctx.expr(moved), batch)
-    return ctx.emit(call, dims, data.dtype)
+        ctx.require_eq(picks.dims[a], data.dims[a], f"batch axis {a} must agree")
+    lines = None if batch else columns_of(ctx, picks)
+    view = read_in_place(ctx, data, 0, lines, picks.dims[:-1]) if lines else None
+    if view is not None:
+        return view
+    dims = [*picks.dims[:-1], *data.dims[batch + depth :]]
+    return ctx.emit(R.gather_nd(ctx.expr(data), ctx.expr(picks), batch), dims, data.dtype)
 
 
 def _adv_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """NumPy's indexing of the leading axes by tensors that broadcast against each other."""
     data, *picks = args[0]
     dims = ctx.broadcast_dims([p.dims for p in picks])
+    view = read_in_place(ctx, data, 0, [line_along(ctx, p, dims) for p in picks], dims)
+    if view is not None:
+        return view
     columns = [
         ctx.reshape(cast(ctx, ctx.broadcast(p, dims, full=True), "int64"), [*dims, i64(1)])
         for p in picks
@@ -166,8 +180,7 @@ def _adv_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         coords = ctx.emit(call, [*dims, i64(len(columns))], "int64")
     else:
         coords = columns[0]
-    shape = [*dims, *data.dims[len(picks) :]]
-    return ctx.emit(R.gather_nd(ctx.expr(data), ctx.expr(coords)), shape, data.dtype)
+    return at_coordinates(ctx, data, coords)
 
 
 def _unravel_index(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:

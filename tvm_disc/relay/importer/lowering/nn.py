@@ -17,18 +17,22 @@ from tvm_disc.relay.importer.tensor import Tensor
 
 
 def matmul(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
-    """``a @ b`` with the contraction dims required equal."""
+    """``a @ b`` of matrices, or batches of them, with the contraction dims required equal."""
     for x in (a, b):
         if x.rank < 2:
             raise TypeMismatch(ctx.where(f"expected operands of rank 2 or more, found {x.rank}"))
     require_factors(ctx, a, b, dtype)
-    ctx.require_eq(a.dims[-1], b.dims[-2], "the contraction dims must agree")
+    return product_of(ctx, a, b, dtype)
+
+
+def product_of(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> Tensor:
+    """As ``matmul``, where an operand may also be a vector."""
+    ctx.require_eq(a.dims[-1], b.dims[max(b.rank - 2, 0)], "the contraction dims must agree")
     batch = ctx.broadcast_dims([a.dims[:-2], b.dims[:-2]]) if max(a.rank, b.rank) > 2 else []
-    a = ctx.broadcast(a, [*batch, *a.dims[-2:]]) if a.rank > 2 else a
-    b = ctx.broadcast(b, [*batch, *b.dims[-2:]]) if b.rank > 2 else b
+    a, b = (ctx.broadcast(x, [*batch, *x.dims[-2:]]) if x.rank > 2 else x for x in (a, b))
     given = dtype if not a.dtype == b.dtype == dtype else None
     call = R.matmul(ctx.expr(a), ctx.expr(b), given)
-    return ctx.emit(call, [*batch, a.dims[-2], b.dims[-1]], dtype)
+    return ctx.emit(call, [*batch, *a.dims[-2:-1], *b.dims[max(b.rank - 1, 1) :]], dtype)
 
 
 def require_factors(ctx: Emitter, a: Tensor, b: Tensor, dtype: str) -> None:

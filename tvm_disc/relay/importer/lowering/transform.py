@@ -175,7 +175,10 @@ def _expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _squeeze(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, axis = args[0], attrs["axis"]
     if axis is None:
-        axes = [k for k, d in enumerate(x.dims) if ctx.static(d, "every dim of squeeze()") == 1]
+        axes = [k for k, d in enumerate(x.dims) if ctx.literal(d) == 1]
+        for k, d in enumerate(x.dims):
+            if k not in axes:
+                ctx.solver.require(tirx.NE(d, i64(1)), ctx.where(f"axis {k} is not squeezed"))
     else:
         axes = [ctx.axis(a, x.rank) for a in ((axis,) if isinstance(axis, int) else axis)]
     for a in axes:

@@ -1,0 +1,170 @@
+"""Calls that are decided by what is known of elements, and what is then known of the result's.
+
+Importers of other frameworks wrap every index: ``where(i < 0, i + n, i)``. For positions that were
+literals, such as a table of positions cut to a length, or that count from zero, the test is decided
+here and disappears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay.importer.context import Dim, Emitter, i64
+from tvm_disc.relay.importer.lowering.tensor import filled
+from tvm_disc.relay.importer.lowering.transform import broadcast_dims_to
+from tvm_disc.relay.importer.operands import lowered
+from tvm_disc.relay.importer.positions import bounds, counted, same_everywhere
+from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.values import MAX_VALUE_ELEMENTS, is_number, value_of
+from tvm_disc.relay.ops.row import OpRow
+
+# Operators whose result holds only elements of their first operand.
+_MOVES = frozenset(
+    "reshape dyn.reshape expand_dims squeeze transpose strided_slice dyn.strided_slice copy cast "
+    "broadcast_to dyn.broadcast_to take gather gather_nd adv_index concatenate stack".split()
+)
+# (swapped, strict): whether a comparison is that of its operands in turn, and is false for equals
+_TESTS: Mapping[str, tuple[bool, bool]] = {
+    "less": (False, True),
+    "less_equal": (False, False),
+    "greater": (True, True),
+    "greater_equal": (True, False),
+}
+# The number that changes nothing.
+_NEUTRAL_TRUTH = {"logical_and": 1, "bitwise_and": 1, "logical_or": 0, "bitwise_or": 0}
+_NEUTRAL_NUMBER = {"add": 0, "multiply": 1}
+
+
+def applied(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """The result of a call of a Relay operator: a shape value, decided, or as its rule makes it.
+
+    Raises:
+        Unsupported: the operator has no rule.
+        TypeMismatch: the rule has no answer for operands or attributes like these.
+    """
+    value = shape_value(ctx, row, args, attrs)
+    if value is not None:
+        return value
+    if row.lower is None:
+        raise Unsupported(ctx.where("this operator has no import rule yet"))
+    return computed(ctx, row.name, args, lambda: lowered(ctx, row, args, attrs))
+
+
+def shape_value(
+    ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]
+) -> Tensor | None:
+    """The result of a call on shape values, if its elements are known now."""
+    value = None if row.value is None else row.value(ctx, args, attrs)
+    if value is None or value.size > MAX_VALUE_ELEMENTS:
+        return None
+    dims = tuple(i64(int(d)) for d in value.shape)
+    return Tensor(dims, _dtype_of_value(row, args, attrs), value=value)
+
+
+def _dtype_of_value(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> str:
+    if row.compares:
+        return "bool"
+    if attrs.get("dtype"):
+        return str(attrs["dtype"])
+    if row.name in ("shape_of", "ndarray_size"):
+        return "int32"
+    first = args[1] if row.name == "where" else args[0]
+    first = first[0] if isinstance(first, tuple) else first
+    return str(first.dtype)
+
+
+def computed(ctx: Emitter, name: str, args: Sequence[Any], emit: Callable[[], Any]) -> Any:
+    """The result of a call: decided now, or what ``emit`` makes, with what is known of it."""
+    known = _decided(ctx, name, args)
+    if known is not None:
+        return known
+    result = emit()
+    if not isinstance(result, Tensor) or result.value is not None or result in args:
+        return result
+    result = _bounded(ctx, name, args, result)
+    counted(ctx, name, args, result)
+    return result
+
+
+def _decided(ctx: Emitter, name: str, args: Sequence[Any]) -> Tensor | None:
+    """The result of an operator that the elements of its operands decide."""
+    if name == "where" and (cond := same_everywhere(ctx, args[0])) is not None:
+        chosen = args[1] if cond else args[2]
+        found = broadcast_dims_to(ctx, chosen, ctx.broadcast_dims([a.dims for a in args]))
+        found.low, found.high = bounds(ctx, chosen)
+        return found
+    if name in _TESTS:
+        answer = _compared(ctx, name, *args)
+        if answer is None:
+            return None
+        dims = ctx.broadcast_dims([x.dims for x in args])
+        return _repeated(ctx, dims, int(answer), "bool")
+    if name in _NEUTRAL_TRUTH or name in _NEUTRAL_NUMBER:
+        return _neutral(ctx, name, args)
+    return None
+
+
+def _compared(ctx: Emitter, name: str, a: Tensor, b: Tensor) -> bool | None:
+    """The one answer that a comparison has for all elements, if it is proved."""
+    swapped, strict = _TESTS[name]
+    one, other = (bounds(ctx, x) for x in ((b, a) if swapped else (a, b)))
+    if _below(ctx, one[1], other[0], strict):
+        return True
+    return False if _below(ctx, other[1], one[0], not strict) else None
+
+
+def _below(ctx: Emitter, a: Dim | None, b: Dim | None, strict: bool) -> bool:
+    if a is None or b is None:
+        return False
+    return bool(ctx.solver.known_lt(a, b) if strict else ctx.solver.known_le(a, b))
+
+
+def _neutral(ctx: Emitter, name: str, args: Sequence[Tensor]) -> Tensor | None:
+    """and(True, x), or(False, x), x + 0 and x * 1 of integers are x."""
+    for x, other in ((args[0], args[1]), (args[1], args[0])):
+        if x.dtype != other.dtype:
+            return None
+        if x.dtype == "bool" and name in _NEUTRAL_TRUTH:
+            if same_everywhere(ctx, x) == _NEUTRAL_TRUTH[name]:
+                dims = ctx.broadcast_dims([a.dims for a in args])
+                return broadcast_dims_to(ctx, other, dims)
+        elif x.dtype.startswith("int") and name in _NEUTRAL_NUMBER and x.rank <= other.rank:
+            value = value_of(x)
+            item = None if value is None or value.size != 1 else value.reshape(-1)[0]
+            if is_number(item) and item == _NEUTRAL_NUMBER[name]:
+                return other
+    return None
+
+
+def _bounded(ctx: Emitter, name: str, args: Sequence[Any], result: Tensor) -> Tensor:
+    """``result`` with its bounds; a tensor of one repeated number needs no operand."""
+    whole = "int" in result.dtype or (result.dtype == "bool" and name != "cast")
+    if name not in _MOVES or not whole:
+        return result
+    sources = args[0] if isinstance(args[0], tuple) else args[:1]
+    found = [bounds(ctx, x) for x in (sources[:1] if name == "adv_index" else sources)]
+    low = _extreme(ctx, min, [f[0] for f in found])
+    high = _extreme(ctx, max, [f[1] for f in found])
+    same = None if low is None or high is None else ctx.literal(low)
+    if same is not None and same == ctx.literal(high) and result.constant is None:
+        return _repeated(ctx, result.dims, same, result.dtype)
+    result.low, result.high = low, high
+    return result
+
+
+def _extreme(ctx: Emitter, pick: Callable[..., int], found: Sequence[Dim | None]) -> Dim | None:
+    if len(found) == 1:
+        return found[0]
+    numbers = [n for x in found if x is not None and (n := ctx.literal(x)) is not None]
+    return i64(pick(numbers)) if found and len(numbers) == len(found) else None
+
+
+def _repeated(ctx: Emitter, dims: Sequence[Dim], number: int, dtype: str) -> Tensor:
+    result = filled(ctx, dims, ctx.scalar(number, dtype), dtype)
+    result.low = result.high = i64(number)
+    return result
+
+
+__all__ = ["applied", "computed", "shape_value"]
