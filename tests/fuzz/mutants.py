@@ -170,10 +170,13 @@ MUTANTS = (
         ("reshape", "expand_dims", "squeeze", "nn.batch_flatten"),
     ),
     Mutant(
-        "shape arithmetic divides by zero in Python",
+        "shape arithmetic divides by zero",
         (
-            ("relay/importer/values.py", "lambda a, b: a // b if b else 0", "lambda a, b: a // b"),
-            ("relay/importer/values.py", "lambda a, b: a % b if b else 0", "lambda a, b: a % b"),
+            (
+                "relay/importer/values.py",
+                "as_expr(0) if zero else meaning(a, b)",
+                "meaning(a, b)",
+            ),
         ),
         ("floor_divide", "floor_mod", "shape_of", "take"),
     ),

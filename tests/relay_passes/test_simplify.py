@@ -197,3 +197,13 @@ def test_passes_stand_in_a_users_pipeline() -> None:
         if f.attrs and "disc.kind" in f.attrs
     }
     assert kinds == {"dot", "row"}
+
+
+def test_no_number_among_literals_stays_no_number() -> None:
+    """As in kernels, and in NumPy."""
+    x = rows("n", 2)
+    none = relay.const(np.array([np.nan, 1], "float32"))
+    two = relay.const(np.array([2, 2], "float32"))
+    y = relay.multiply(relay.multiply(x, relay.maximum(none, two)), relay.minimum(none, two))
+    got = tvm_disc.build(function(x, y))(np.ones((3, 2), "float32"))
+    np.testing.assert_array_equal(got, np.array([[np.nan, 2]] * 3, "float32"))

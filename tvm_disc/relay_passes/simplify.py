@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax
 from tvm.relax import op as R
 
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, is_one, is_tensor, static_dim
 from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay.ops.literals import literal
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import (
     Sequence_,
@@ -28,7 +29,7 @@ from tvm_disc.shape import Solver
 Rule: TypeAlias = Callable[[Sequence_, Node], "Node | None"]
 
 # Folding a literal larger than this would store it twice.
-MAX_FOLDED_ELEMENTS = 1 << 26
+MOST_FOLDED = 1 << 26
 
 
 def _same_shape(out: Sequence_, a: Sequence[Any], b: Sequence[Any]) -> bool:
@@ -178,125 +179,26 @@ def _in_place_of(node: Node, tensors: Sequence[Any]) -> list[Any]:
 
 def _fold(out: Sequence_, node: Node) -> Node | None:
     """op(literals) -> literal."""
-    fold = _FOLDS.get(node.op)
-    if fold is None or not node.inputs or any(x.value is None for x in node.inputs):
+    values = [x.value for x in node.inputs if x.value is not None]
+    if not values or len(values) < len(node.inputs) or any(x.size > MOST_FOLDED for x in values):
         return None
-    if any(x.value is not None and x.value.size > MAX_FOLDED_ELEMENTS for x in node.inputs):
+    shape = [d for d in map(static_dim, node.shape) if d is not None]
+    value = _literal(node, values) if len(shape) == len(node.shape) else None
+    if value is None:
         return None
-    shape = [static_dim(d) for d in node.shape]
-    if any(d is None for d in shape):
-        return None
-    with np.errstate(all="ignore"):
-        value = np.ascontiguousarray(fold(node, *(x.value for x in node.inputs)))
-    try:
-        with np.errstate(invalid="raise"):
-            value = value.astype(node.dtype)
-    except FloatingPointError:
-        return None  # what no integer is, the kernel has its own number for
-    return const_node(relax.const(value.reshape([int(d or 0) for d in shape]), node.dtype))
+    value = np.ascontiguousarray(value.astype(node.dtype)).reshape(shape)
+    return const_node(relax.const(value, node.dtype))
 
 
-def _shape_only(node: Node, x: np.ndarray) -> np.ndarray:
-    return x
-
-
-def _sliced(node: Node, x: np.ndarray) -> np.ndarray:
-    axes, begin, end, strides = node.prims
-    where = [slice(None)] * x.ndim
-    for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
-        where[int(axis.value)] = slice(int(b.value), int(e.value), int(s.value))
-    return x[tuple(where)]
-
-
-def _quotient(node: Node, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Integers are divided as kernels do it: towards zero, and by zero to zero."""
-    if a.dtype.kind == "f":
-        return np.asarray(a / b)
-    safe = np.where(b == 0, np.ones_like(b), b)
-    down, rest = a // safe, a % safe
-    up = (rest != 0) & ((a < 0) != (safe < 0))
-    return np.where(b == 0, np.zeros_like(down), down + up.astype(down.dtype))
-
-
-_FOLDS: Mapping[str, Callable[..., Any]] = {
-    "relax.reshape": _shape_only,
-    "relax.expand_dims": _shape_only,
-    "relax.squeeze": _shape_only,
-    "relax.astype": _shape_only,
-    "relax.permute_dims": lambda node, x: x.transpose(permutation(node)),
-    "relax.add": lambda node, a, b: a + b,
-    "relax.subtract": lambda node, a, b: a - b,
-    "relax.multiply": lambda node, a, b: a * b,
-    "relax.divide": _quotient,
-    "relax.maximum": lambda node, a, b: np.where(a > b, a, b),
-    "relax.minimum": lambda node, a, b: np.where(a < b, a, b),
-    "relax.less": lambda node, a, b: a < b,
-    "relax.less_equal": lambda node, a, b: a <= b,
-    "relax.greater": lambda node, a, b: a > b,
-    "relax.greater_equal": lambda node, a, b: a >= b,
-    "relax.equal": lambda node, a, b: a == b,
-    "relax.not_equal": lambda node, a, b: a != b,
-    "relax.logical_and": lambda node, a, b: a & b,
-    "relax.logical_or": lambda node, a, b: a | b,
-    "relax.logical_not": lambda node, a: ~a,
-    "relax.where": lambda node, c, a, b: np.where(c, a, b),
-    "relax.abs": lambda node, a: np.abs(a),
-    "relax.floor": lambda node, a: np.floor(a),
-    "relax.ceil": lambda node, a: np.ceil(a),
-    "relax.negative": lambda node, a: -a,
-    "relax.sqrt": lambda node, a: np.sqrt(a),
-    "relax.rsqrt": lambda node, a: 1 / np.sqrt(a.astype("float64")),
-    "relax.exp": lambda node, a: np.exp(a.astype("float64")),
-}
-
-
-def _where_of_literal(out: Sequence_, node: Node) -> Node | None:
-    """where(True, a, b) -> a, logical_and(True, x) -> x."""
-    if node.op == "relax.logical_and":
-        for k, x in enumerate(node.inputs):
-            other = node.inputs[1 - k]
-            true = x.is_scalar_const and x.value is not None and bool(x.value.reshape(-1)[0])
-            if true and other.dtype == "bool" and _structurally_same(other, node):
-                return other
-    return None
-
-
-def _compare_proved(out: Sequence_, node: Node) -> Node | None:
-    """arange(lo, ...) >= c -> True where the bound is proved."""
-    if node.op != "relax.greater_equal" or not node.inputs[1].is_scalar_const:
-        return None
-    x = node.inputs[0]
-    while x.cls is OpClass.VIEW or x.op == "relax.broadcast_to":
-        x = x.inputs[0]
-    if x.op != "relax.arange" or node.inputs[1].value is None:
-        return None
-    start, _, step = x.prims
-    limit = int(node.inputs[1].value.reshape(-1)[0])
-    rising = static_dim(step) is not None and int(step.value) > 0
-    if not rising or not out.solver.known_le(tirx.IntImm("int64", limit), start):
-        return None
-    true = relax.const(np.array(True), "bool")
-    call = R.full(relax.ShapeExpr(list(node.shape)), true, "bool")
-    return out.emit(call, node.shape, "bool", node)
-
-
-def _and_of_full(out: Sequence_, node: Node) -> Node | None:
-    """logical_and(full(True), x) -> x, broadcast to the result's shape."""
-    if node.op != "relax.logical_and":
-        return None
-    for k, x in enumerate(node.inputs):
-        other = node.inputs[1 - k]
-        if x.op != "relax.full" or other.dtype != "bool":
-            continue
-        fill = x.inputs[0]
-        if fill.value is None or not bool(fill.value.reshape(-1)[0]):
-            continue
-        if _structurally_same(other, node):
-            return other
-        target = relax.ShapeExpr(list(node.shape))
-        call = R.broadcast_to(operand_expr(other), target)
-        return out.emit(call, node.shape, "bool", node)
-    return None
+def _literal(node: Node, values: Sequence[np.ndarray]) -> np.ndarray | None:
+    if node.cls is OpClass.VIEW:
+        return values[0]
+    if node.op == "relax.permute_dims":
+        return literal("transpose", values, {"axes": permutation(node)}, MOST_FOLDED)
+    if node.op == "relax.astype":
+        return literal("cast", values, {"dtype": node.dtype}, MOST_FOLDED)
+    name = node.op.removeprefix("relax.") if node.cls is OpClass.ELEMWISE else ""
+    return literal(name, values, {}, MOST_FOLDED)
 
 
 RULES: tuple[tuple[str, Rule], ...] = (
@@ -305,9 +207,6 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("reshape(reshape(x)) -> reshape(x)", _view_of_view),
     ("permute(permute(x)) -> permute(x)", _permute_of_permute),
     ("permute of ones -> reshape", _permute_ones),
-    ("logical_and(True, x) -> x", _where_of_literal),
-    ("arange >= c -> True", _compare_proved),
-    ("logical_and(full(True), x) -> x", _and_of_full),
     ("op(reshape(y), c) -> reshape(op(y, c))", _bias_before_view),
     ("op(reshape(x), reshape(y)) -> reshape(op(x, y))", _op_before_view),
 )

@@ -68,6 +68,8 @@ class Emitter:
 
     def settle(self, expr: Expr) -> Any:
         """The canonical form of an expression, a Python number if it is constant."""
+        if isinstance(expr, tirx.IntImm):
+            return bool(expr.value) if str(expr.ty.dtype) == "bool" else int(expr.value)
         if str(expr.ty.dtype) == "bool":
             return self.decide(expr)
         return self.number(self.solver.simplify(expr))

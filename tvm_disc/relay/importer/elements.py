@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tvm_disc.errors import Unsupported
 from tvm_disc.relay.importer.context import Dim, Emitter, i64
 from tvm_disc.relay.importer.lowering.tensor import filled
@@ -17,7 +19,8 @@ from tvm_disc.relay.importer.lowering.transform import broadcast_dims_to
 from tvm_disc.relay.importer.operands import lowered
 from tvm_disc.relay.importer.positions import bounds, counted, same_everywhere
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.relay.importer.values import MAX_VALUE_ELEMENTS, is_number, value_of
+from tvm_disc.relay.importer.values import MAX_VALUE_ELEMENTS, is_number, objects, value_of
+from tvm_disc.relay.ops.literals import literal
 from tvm_disc.relay.ops.row import OpRow
 
 # Operators whose result holds only elements of their first operand.
@@ -56,11 +59,33 @@ def shape_value(
     ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]
 ) -> Tensor | None:
     """The result of a call on shape values, if its elements are known now."""
-    value = None if row.value is None else row.value(ctx, args, attrs)
+    if row.value is None:
+        return None
+    value = _of_numbers(row, args, attrs)
+    if value is None:
+        value = row.value(ctx, args, attrs)
     if value is None or value.size > MAX_VALUE_ELEMENTS:
         return None
     dims = tuple(i64(int(d)) for d in value.shape)
     return Tensor(dims, _dtype_of_value(row, args, attrs), value=value)
+
+
+def _of_numbers(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> np.ndarray | None:
+    """The elements of a result whose operands are numbers, as kernels compute them."""
+    arrays = [[_numbers(x) for x in a] if isinstance(a, tuple) else _numbers(a) for a in args]
+    if any(a is None or (isinstance(a, list) and any(x is None for x in a)) for a in arrays):
+        return None
+    found = literal(row.name, arrays, attrs, MAX_VALUE_ELEMENTS) if arrays else None
+    if found is None or found.dtype.kind not in "iub":
+        return None
+    return objects(found.reshape(-1).tolist(), found.shape)
+
+
+def _numbers(x: Any) -> np.ndarray | None:
+    value = value_of(x) if isinstance(x, Tensor) else None
+    if value is None or not all(is_number(v) for v in value.reshape(-1)):
+        return None
+    return np.array(value.tolist(), dtype=x.dtype).reshape(value.shape)
 
 
 def _dtype_of_value(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> str:

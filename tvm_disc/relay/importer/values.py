@@ -10,6 +10,7 @@ A rule is ``rule(ctx, args, attrs) -> object array or None``; None means "not at
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Literal, TypeAlias
@@ -58,32 +59,28 @@ def value_of(tensor: Tensor) -> np.ndarray | None:
     return objects([x.item() for x in c.reshape(-1)], c.shape)
 
 
-def _elementwise(
-    numbers: Callable[..., Any], symbols: Callable[..., Expr], arity: int
-) -> ValueRule:
+def _elementwise(meaning: Callable[..., Expr], arity: int = 2) -> ValueRule:
     def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
         values = [value_of(a) for a in args]
         if any(v is None for v in values):
             return None
 
         def one(*xs: Any) -> Any:
-            if all(is_number(x) for x in xs):
-                return numbers(*xs)
-            return ctx.settle(symbols(*(as_expr(x) for x in xs)))
+            return ctx.settle(meaning(*(as_expr(x) for x in xs)))
 
         return np.asarray(np.frompyfunc(one, arity, 1)(*values), dtype=object)
 
     return rule
 
 
-def _trunc_div(a: int, b: int) -> int:
-    """By zero it is zero, as in kernels."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0
+def _quotient(meaning: Callable[[Expr, Expr], Expr]) -> ValueRule:
+    """A division, or what it leaves; by zero it is zero, as in kernels."""
 
+    def divide(a: Expr, b: Expr) -> Expr:
+        zero = isinstance(b, tirx.IntImm) and b.value == 0
+        return as_expr(0) if zero else meaning(a, b)
 
-def _trunc_mod(a: int, b: int) -> int:
-    """What division towards zero leaves."""
-    return a - _trunc_div(a, b) * b if b else 0
+    return _elementwise(divide)
 
 
 def _where(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
@@ -101,22 +98,6 @@ def _where(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
         return ctx.settle(tirx.Select(c, as_expr(a), as_expr(b)))
 
     return np.asarray(np.frompyfunc(one, 3, 1)(*values), dtype=object)
-
-
-def _compare(numbers: Callable[..., bool], symbols: Callable[..., Expr]) -> ValueRule:
-    def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
-        values = [value_of(a) for a in args]
-        if any(v is None for v in values):
-            return None
-
-        def one(a: Any, b: Any) -> Any:
-            if is_number(a) and is_number(b):
-                return bool(numbers(a, b))
-            return ctx.decide(symbols(as_expr(a), as_expr(b)))
-
-        return np.asarray(np.frompyfunc(one, 2, 1)(*values), dtype=object)
-
-    return rule
 
 
 def _shape_of(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
@@ -269,7 +250,7 @@ def _dyn_strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.nda
     return _strided_slice(ctx, args[:1], {**attrs, "begin": begin, "end": end, "strides": strides})
 
 
-def _fold(numbers: Callable[[Any, Any], Any], symbols: Callable[[Expr, Expr], Expr]) -> ValueRule:
+def _fold(meaning: Callable[[Expr, Expr], Expr], of_nothing: int | None = None) -> ValueRule:
     """Reductions over a whole shape vector."""
 
     def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
@@ -277,22 +258,15 @@ def _fold(numbers: Callable[[Any, Any], Any], symbols: Callable[[Expr, Expr], Ex
         if value is None or value.ndim > 1 or attrs["exclude"]:
             return None
         items = list(value.reshape(-1))
-        if not items:
-            if numbers is not _mul:
-                return None
-            items = [1]
-        total = items[0]
+        if not items and of_nothing is None:
+            return None
+        total = items[0] if items else of_nothing
         for x in items[1:]:
-            both = is_number(total) and is_number(x)
-            total = numbers(total, x) if both else ctx.settle(symbols(as_expr(total), as_expr(x)))
+            total = ctx.settle(meaning(as_expr(total), as_expr(x)))
         reduced = value.ndim == 1 and attrs["keepdims"]
         return objects([total], (1,) if reduced else ())
 
     return rule
-
-
-def _mul(a: Any, b: Any) -> Any:
-    return a * b
 
 
 def _cast(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
@@ -358,33 +332,31 @@ def _arange(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None
     return objects(items, (len(items),))
 
 
-_NOT: ValueRule = _elementwise(lambda a: not a, lambda a: tirx.Not(a), 1)
-
 VALUES: Mapping[str, ValueRule] = {
     "shape_of": _shape_of,
     "vm.shape_of": _shape_of,
     "ndarray_size": _size,
-    "add": _elementwise(lambda a, b: a + b, lambda a, b: a + b, 2),
-    "subtract": _elementwise(lambda a, b: a - b, lambda a, b: a - b, 2),
-    "multiply": _elementwise(_mul, _mul, 2),
-    "divide": _elementwise(_trunc_div, tirx.truncdiv, 2),
-    "trunc_divide": _elementwise(_trunc_div, tirx.truncdiv, 2),
-    "trunc_mod": _elementwise(_trunc_mod, tirx.truncmod, 2),
-    "floor_divide": _elementwise(lambda a, b: a // b if b else 0, tirx.floordiv, 2),
-    "floor_mod": _elementwise(lambda a, b: a % b if b else 0, tirx.floormod, 2),
-    "maximum": _elementwise(max, tirx.max, 2),
-    "minimum": _elementwise(min, tirx.min, 2),
-    "negative": _elementwise(lambda a: -a, lambda a: as_expr(0) - a, 1),
-    "abs": _elementwise(abs, lambda a: tirx.max(a, as_expr(0) - a), 1),
-    "equal": _compare(lambda a, b: a == b, lambda a, b: tirx.EQ(a, b)),
-    "not_equal": _compare(lambda a, b: a != b, lambda a, b: tirx.NE(a, b)),
-    "less": _compare(lambda a, b: a < b, lambda a, b: a < b),
-    "less_equal": _compare(lambda a, b: a <= b, lambda a, b: a <= b),
-    "greater": _compare(lambda a, b: a > b, lambda a, b: a > b),
-    "greater_equal": _compare(lambda a, b: a >= b, lambda a, b: a >= b),
-    "logical_and": _elementwise(lambda a, b: bool(a and b), tirx.And, 2),
-    "logical_or": _elementwise(lambda a, b: bool(a or b), tirx.Or, 2),
-    "logical_not": _NOT,
+    "add": _elementwise(operator.add),
+    "subtract": _elementwise(operator.sub),
+    "multiply": _elementwise(operator.mul),
+    "divide": _quotient(tirx.truncdiv),
+    "trunc_divide": _quotient(tirx.truncdiv),
+    "trunc_mod": _quotient(tirx.truncmod),
+    "floor_divide": _quotient(tirx.floordiv),
+    "floor_mod": _quotient(tirx.floormod),
+    "maximum": _elementwise(tirx.max),
+    "minimum": _elementwise(tirx.min),
+    "negative": _elementwise(lambda a: as_expr(0) - a, 1),
+    "abs": _elementwise(lambda a: tirx.max(a, as_expr(0) - a), 1),
+    "equal": _elementwise(lambda a, b: tirx.EQ(a, b)),
+    "not_equal": _elementwise(lambda a, b: tirx.NE(a, b)),
+    "less": _elementwise(operator.lt),
+    "less_equal": _elementwise(operator.le),
+    "greater": _elementwise(operator.gt),
+    "greater_equal": _elementwise(operator.ge),
+    "logical_and": _elementwise(tirx.And),
+    "logical_or": _elementwise(tirx.Or),
+    "logical_not": _elementwise(tirx.Not, 1),
     "where": _where,
     "cast": _cast,
     "copy": _arrayed(lambda x, attrs: x),
@@ -401,10 +373,10 @@ VALUES: Mapping[str, ValueRule] = {
     "gather": _gather,
     "strided_slice": _strided_slice,
     "dyn.strided_slice": _dyn_strided_slice,
-    "prod": _fold(_mul, _mul),
-    "sum": _fold(lambda a, b: a + b, lambda a, b: a + b),
-    "max": _fold(max, tirx.max),
-    "min": _fold(min, tirx.min),
+    "prod": _fold(operator.mul, of_nothing=1),
+    "sum": _fold(operator.add),
+    "max": _fold(tirx.max),
+    "min": _fold(tirx.min),
     "scatter_elements": _scatter_elements,
     "full": _full(None),
     "zeros": _full(0),

@@ -46,10 +46,13 @@ def logical(func: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def trunc_divide(a: Array, b: Array) -> Array:
-    """Division rounding towards zero."""
-    if np.issubdtype(np.result_type(a, b), np.integer):
-        return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
-    return np.asarray(np.trunc(a / b))
+    """Division rounding towards zero; integers give zero where they are divided by it."""
+    if not np.issubdtype(np.result_type(a, b), np.integer):
+        return np.asarray(np.trunc(a / b))
+    safe = np.where(b == 0, np.ones_like(b), b)
+    down, rest = a // safe, a % safe
+    up = (rest != 0) & ((a < 0) != (safe < 0))
+    return np.where(b == 0, np.zeros_like(down), down + up.astype(down.dtype))
 
 
 def divide(a: Array, b: Array) -> Array:
