@@ -16,9 +16,9 @@ import tvm
 
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
-from tvm_disc.schedules.gemm.inner import most_inner_rows
-from tvm_disc.schedules.gemm.narrow import narrow_cost, widths
-from tvm_disc.schedules.gemm.outer import MOST_STEPS, ROWS, may_be_outer
+from tvm_disc.schedules.gemm.inner import few_rows, transposing_cost
+from tvm_disc.schedules.gemm.narrow import few_columns, narrow_cost
+from tvm_disc.schedules.gemm.outer import ROWS, few_steps
 from tvm_disc.schedules.gemm.partition import (
     GemmSpec,
     copies_a,
@@ -26,7 +26,7 @@ from tvm_disc.schedules.gemm.partition import (
     is_one,
     known,
     last_columns,
-    possible,
+    lies_dense,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import i64
@@ -56,7 +56,8 @@ def gemm_ns(
 ) -> Values:
     """Nanoseconds of one serial run at each point."""
     batch, m, n, k = (np.asarray(evaluate(i64(x), points), np.float64) for x in sizes)
-    rest = np.asarray(evaluate(i64(last_columns(spec, tile)), points), np.float64)
+    last = i64(last_columns(spec, tile))
+    rest = np.asarray(evaluate(last, points), np.float64)
     wide = n - rest  # columns of the tiles
     blocks = np.maximum(np.ceil(m / tile.m_r), 1)
     panels = np.maximum(np.ceil(wide / tile.n_r), 1)
@@ -69,8 +70,10 @@ def gemm_ns(
         inner, vector = inner_cost((m, rest, k), tile.lanes, 1)
         there = micro_ns((m, np.float64(tile.lanes), k), tile, model) + packing * tile.lanes
         time = time + there * inner / np.maximum(vector, 1)
-    time = time * _instead((m, n, k), rest, spec, tile) + m * n * model.store_ns
-    time = _outer_ns((m, n, k), spec, tile, time, model)
+    time = time * _instead(sizes[1:], last, spec, tile, points) + m * n * model.store_ns
+    few = few_steps(spec, tile, known(sizes[3]))
+    if few is not None:
+        time = _outer_ns(few, (m, n, k), tile, time, (points, model))
     if copies_a(spec):
         time = time + groups_n * m * k * model.pack_ns
     itemsize = int(tvm.DataType(spec.dtype).bits) // 8
@@ -87,50 +90,41 @@ def _step_cycles(rows: Values, vectors: Values | int, model: CostModel) -> Value
 
 
 def _outer_ns(
-    sizes: Sequence[Values], spec: GemmSpec, tile: GemmTile, tiles: Values, model: CostModel
+    few: Expr, sizes: Sequence[Values], tile: GemmTile, tiles: Values, at: tuple[Points, CostModel]
 ) -> Values:
     """Where few steps of K are outer products, what those take; else what ``tiles`` take."""
-    m, n, k = sizes
-    if not may_be_outer(spec, tile):
-        return tiles
+    (m, n, k), (points, model) = sizes, at
     vector = np.maximum(k / model.fma_per_cycle, (k / ROWS + 1) / model.load_per_cycle)
     cycles = m * (model.micro_call_cycles / ROWS + np.ceil(n / tile.lanes) * vector)
-    few = (k >= 1) & (k <= MOST_STEPS)
-    return np.where(few, cycles * model.cycle_ns + m * n * model.store_ns, tiles)
+    outer = cycles * model.cycle_ns + m * n * model.store_ns
+    return np.where(evaluate(few, points), outer, tiles)
 
 
 def _packs(spec: GemmSpec, tile: GemmTile, m: Values) -> Values | float:
     """Whether B is brought into panels when the product runs."""
     if spec.b_affine is None or not is_one(spec.b_affine.stride):
         return 1.0
-    step = known(spec.b_affine.k_stride)
-    dense = isinstance(step, int) and 0 < step <= 2 * tile.n_r
-    return 0.0 if dense else np.asarray(m > tile.pack_rows, np.float64)
+    return 0.0 if lies_dense(spec, tile) else np.asarray(m > tile.pack_rows, np.float64)
 
 
 def _instead(
-    sizes: Sequence[Values], rest: Values, spec: GemmSpec, tile: GemmTile
+    sizes: Sequence[Expr], rest: Expr, spec: GemmSpec, tile: GemmTile, points: Points
 ) -> Values | float:
     """What few rows or columns take, where tiles are not used for them, over what tiles would.
 
-    Of the columns ``rest`` are no part of tiles.
+    Of the columns ``rest`` are no part of tiles. Kernels ask the same conditions.
     """
-    view, lanes = spec.b_affine, tile.lanes
-    if view is None or not possible(spec, tile):
-        return 1.0
     m, n, k = sizes
-    share = np.ones(np.broadcast_shapes(m.shape, n.shape, k.shape))
-    if not is_one(view.stride):
-        inner, tiles = inner_cost(sizes, lanes, np.ceil((n - rest) / lanes))
-        tiles = tiles + inner_cost((m, rest, k), lanes, 1)[0]
-        usable = (m <= most_inner_rows(tile)) & (n * np.minimum(m, 4) >= lanes)
-        return np.where(usable, np.minimum(inner / np.maximum(tiles, 1), 1), share)
-    below = 0
-    for width in widths(lanes):
-        narrow, tiles = narrow_cost((m, k), width, lanes)
-        chosen = (n > below) & (n <= width)
-        share = np.where(chosen, np.minimum(narrow / np.maximum(tiles, 1), 1), share)
-        below = width
+    parts = (n - rest, rest)
+    rows = few_rows(spec, tile, (m, n, k), parts)
+    cases = [] if rows is None else [(rows, transposing_cost((m, n, k), parts, tile.lanes))]
+    for width, when in few_columns(spec, tile, (m, n, k)):
+        cases.append((when, narrow_cost((m, k), width, tile.lanes)))
+    share: Values | float = 1.0
+    for when, costs in cases:
+        here, tiles = (evaluate(x, points) for x in costs)
+        ratio = np.minimum(here / np.maximum(tiles, 1), 1)
+        share = np.where(evaluate(when, points), ratio, share)
     return share
 
 

@@ -123,9 +123,37 @@ def add_inside(blk: Block, sums: Sequence[Buffer], lanes: int) -> Buffer:
     return vectors[0]
 
 
-def most_inner_rows(tile: GemmTile) -> int:
-    """Rows beyond which tiles are used; one task has all of fewer."""
-    return min(MOST_ROWS, tile.m_r * tile.m_blocks)
+def few_rows(
+    spec: GemmSpec,
+    tile: GemmTile,
+    sizes: tuple[Index, Index, Index],
+    parts: tuple[Index, Index],
+) -> Expr | None:
+    """When inner products along K cost less than transposing B for tiles; None for never.
+
+    Of the columns of m x n x k ``parts`` are those of the tiles, and the last ones.
+    """
+    (m, n, k), lanes, view = sizes, tile.lanes, spec.b_affine
+    most = min(MOST_ROWS, tile.m_r * tile.m_blocks)  # one task has all of them
+    if not possible(spec, tile) or view is None:
+        return None
+    if not is_one(view.k_stride) or is_one(view.stride):
+        return None
+    if isinstance(m, int) and not 1 <= m <= most:
+        return None
+    m, n, k = i64(m), i64(n), i64(k)
+    inner, tiles = transposing_cost((m, n, k), parts, lanes)
+    pays = tirx.any(m <= SURE_ROWS, inner < tiles)
+    fits = [tirx.all(m >= r, n >= lanes // r) for r in tile_rows(lanes, odd=True)]
+    return tirx.all(m >= 1, m <= most, tirx.any(*fits) if len(fits) > 1 else fits[0], pays)
+
+
+def transposing_cost(sizes: Sequence[Any], parts: Sequence[Any], lanes: int) -> tuple[Any, Any]:
+    """What m x n x k takes as (inner products, tiles and inner products of the last columns)."""
+    m, _, k = sizes
+    wide, rest = parts
+    inner, tiles = inner_cost(sizes, lanes, cdiv(wide, lanes))
+    return inner, tiles + inner_cost((m, rest, k), lanes, 1)[0]
 
 
 Bind = Callable[[str, Index], Index]
@@ -159,20 +187,8 @@ class InnerProducts(Way):
 
     def condition(self) -> Expr | None:
         """When inner products along K cost less than transposing B; None for never."""
-        p, lanes, b = self.plan, self.tile.lanes, self.spec.b_affine
-        if not possible(self.spec, self.tile) or b is None:
-            return None
-        if not is_one(b.k_stride) or is_one(b.stride):
-            return None
-        most = most_inner_rows(self.tile)
-        if isinstance(p.m, int) and not 1 <= p.m <= most:
-            return None
-        m, n = i64(p.m), i64(p.n)
-        inner, tiles = inner_cost((m, n, i64(p.k)), lanes, cdiv(p.wide, lanes))
-        last, _ = inner_cost((m, i64(p.rest), i64(p.k)), lanes, 1)
-        pays = tirx.any(m <= SURE_ROWS, inner < tiles + last)
-        height = self._height(m, n)
-        return tirx.all(m >= 1, m <= most, i64(height) > 0, pays)
+        p = self.plan
+        return few_rows(self.spec, self.tile, (p.m, p.n, p.k), (p.wide, p.rest))
 
     def _height(self, m: Expr, n: Expr) -> Index:
         """The height of the tiles, of those that fit, that it takes fewest of; 0 if none fits."""
@@ -228,4 +244,4 @@ class InnerProducts(Way):
                 b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
 
 
-__all__ = ["InnerProducts", "add_inside", "in_place", "most_inner_rows"]
+__all__ = ["InnerProducts", "add_inside", "few_rows", "in_place", "transposing_cost"]

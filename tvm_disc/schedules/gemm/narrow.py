@@ -18,7 +18,8 @@ from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import Way, add_inside, in_place
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, bind_opaque, splat, vload, vstore
-from tvm_disc.schedules.gemm.partition import cdiv, is_one, least, possible
+from tvm_disc.schedules.gemm.partition import GemmSpec, Index, cdiv, is_one, least, possible
+from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import (
     Block,
     Buffer,
@@ -41,6 +42,29 @@ ROWS = 8  # of a tile: as many sums as hide the latency of a multiply-add
 def widths(lanes: int) -> tuple[int, ...]:
     """The numbers of columns that share a vector, ascending."""
     return tuple(w for w in (1, 2, 4, 8) if w < lanes)
+
+
+def width_cases(n: Index, lanes: int) -> list[tuple[int, Expr]]:
+    """The widths that ``n`` columns may take, and when each is the one."""
+    below, found = 0, []
+    for width in widths(lanes):
+        if not isinstance(n, int) or below < n <= width:
+            found.append((width, tirx.all(i64(n) > below, i64(n) <= width)))
+        below = width
+    return found
+
+
+def few_columns(
+    spec: GemmSpec, tile: GemmTile, sizes: tuple[Index, Index, Index]
+) -> list[tuple[int, Expr]]:
+    """The widths at which sharing vectors costs less than tiles of m x n x k, and when."""
+    (m, n, k), view, cases = sizes, spec.b_affine, []
+    if not possible(spec, tile) or view is None or not is_one(view.stride):
+        return []
+    for width, here in width_cases(n, tile.lanes):
+        narrow, tiles = narrow_cost((i64(m), i64(k)), width, tile.lanes)
+        cases.append((width, tirx.all(here, narrow < tiles)))
+    return cases
 
 
 def _picked(value: Expr, lanes: Sequence[int]) -> Expr:
@@ -132,25 +156,14 @@ class FewColumns(Way):
 
     def condition(self) -> Expr | None:
         """When they cost less than tiles of which most columns are empty; None for never."""
-        p, view, lanes = self.plan, self.spec.b_affine, self.tile.lanes
-        if not possible(self.spec, self.tile) or view is None or not is_one(view.stride):
+        cases = few_columns(self.spec, self.tile, (self.plan.m, self.plan.n, self.plan.k))
+        if not cases:
             return None
-        if isinstance(p.n, int) and not 1 <= p.n <= widths(lanes)[-1]:
-            return None
-        cases = []
-        for width, here in self._widths():
-            narrow, tiles = narrow_cost((i64(p.m), i64(p.k)), width, lanes)
-            cases.append(tirx.all(here, narrow < tiles))
-        return tirx.all(i64(p.m) >= 1, tirx.any(*cases) if len(cases) > 1 else cases[0])
+        pay = [when for _, when in cases]
+        return tirx.all(i64(self.plan.m) >= 1, tirx.any(*pay) if len(pay) > 1 else pay[0])
 
     def _widths(self) -> list[tuple[int, Expr]]:
-        """The widths that there may be, and when each is the one."""
-        n, below, found = self.plan.n, 0, []
-        for width in widths(self.tile.lanes):
-            if not isinstance(n, int) or below < n <= width:
-                found.append((width, tirx.all(i64(n) > below, i64(n) <= width)))
-            below = width
-        return found
+        return width_cases(self.plan.n, self.tile.lanes)
 
     def fold(self, g: Expr) -> None:
         """Bring B to the scratch, a vector for some steps of K."""
@@ -293,4 +306,4 @@ def narrow_cost(sizes: tuple[Any, Any], width: int, lanes: int) -> tuple[Any, An
     return m * (k * (18 // min(fold, 18)) + 320) + k * folding, tiles
 
 
-__all__ = ["FewColumns", "Lines", "narrow_cost", "widths"]
+__all__ = ["FewColumns", "Lines", "few_columns", "narrow_cost"]

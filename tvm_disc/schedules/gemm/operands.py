@@ -20,8 +20,8 @@ from tvm_disc.schedules.gemm.partition import (
     cdiv,
     copies_a,
     is_one,
-    known,
     least,
+    lies_dense,
     reads_masked,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
@@ -59,10 +59,8 @@ class Operands:
         m, lanes = self.plan.m, self.tile.lanes
         if self.spec.dtype != self.spec.acc_dtype:
             return True
-        view = self.spec.b_affine
-        step = known(view.k_stride) if view is not None else None
-        if isinstance(step, int) and 0 < step <= 2 * self.tile.n_r:
-            m = 0  # the panel is dense enough as it lies
+        if lies_dense(self.spec, self.tile):
+            m = 0
         ragged: Any = columns % lanes != 0 if isinstance(columns, int) else None
         ragged = False if self.masks_b() else ragged
         if (isinstance(m, int) and m > self.tile.pack_rows) or ragged is True:

@@ -16,7 +16,14 @@ from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import Way, in_place
 from tvm_disc.schedules.gemm.micro_kernel import may_alias, splat, vload, vstore
-from tvm_disc.schedules.gemm.partition import GemmSpec, is_one, least, possible, stores_direct
+from tvm_disc.schedules.gemm.partition import (
+    GemmSpec,
+    Index,
+    is_one,
+    least,
+    possible,
+    stores_direct,
+)
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import (
     Block,
@@ -76,12 +83,20 @@ def outer_kernel(dtype: str, lanes: int, steps: int) -> Any:
     return may_alias(prim_func([a_ptr, b_ptr, c_ptr, *params], blk.stmt()))
 
 
-def may_be_outer(spec: GemmSpec, tile: GemmTile) -> bool:
-    """Whether operands and results lie as these kernels take them."""
+def few_steps(spec: GemmSpec, tile: GemmTile, k: Index) -> Expr | None:
+    """When a product is outer products: K is small, and operands and results lie as they take
+    them; None for never."""
     view = spec.b_affine
     if view is None or not is_one(view.stride):
-        return False
-    return possible(spec, tile) and stores_direct(spec, tile)
+        return None
+    if not possible(spec, tile) or not stores_direct(spec, tile) or not step_counts(k):
+        return None
+    return tirx.all(i64(k) >= 1, i64(k) <= MOST_STEPS)
+
+
+def step_counts(k: Index) -> tuple[int, ...]:
+    """The numbers of steps that a product of depth ``k`` may have as outer products."""
+    return tuple(s for s in range(1, MOST_STEPS + 1) if not isinstance(k, int) or k == s)
 
 
 @dataclass
@@ -89,14 +104,8 @@ class OuterProducts(Way):
     """Products of a few steps of K."""
 
     def condition(self) -> Expr | None:
-        """Where K is small, and rows of B lie as they are read; None for never."""
-        if not may_be_outer(self.spec, self.tile) or not self._steps():
-            return None
-        return tirx.all(i64(self.plan.k) >= 1, i64(self.plan.k) <= MOST_STEPS)
-
-    def _steps(self) -> tuple[int, ...]:
-        k = self.plan.k
-        return tuple(s for s in range(1, MOST_STEPS + 1) if not isinstance(k, int) or k == s)
+        """When they are; None for never."""
+        return few_steps(self.spec, self.tile, self.plan.k)
 
     def emit(self, g: Expr, i_range: tuple[Expr, Expr], j_range: tuple[Expr, Expr]) -> None:
         """Rows and columns, each as (first, count)."""
@@ -110,11 +119,11 @@ class OuterProducts(Way):
             out.buffer[c_base + row0 * out.stride + column0],
         )
         sizes = (a_view.stride, b_view.k_stride, out.stride, rows, columns)
-        for steps in self._steps():
+        for steps in step_counts(self.plan.k):
             make = partial(outer_kernel, dtype, lanes, steps)
             run = self.kernels.add(("outer", dtype, lanes, steps), "gemm_outer", make)
             with b.when(i64(self.plan.k) == steps):
                 b.eval(call(run, *map(tirx.address_of, at), *map(i64, sizes)))
 
 
-__all__ = ["OuterProducts", "may_be_outer", "outer_kernel"]
+__all__ = ["OuterProducts", "few_steps", "outer_kernel"]

@@ -336,6 +336,12 @@ def reads_masked(spec: GemmSpec, tile: GemmTile) -> bool:
     return has_masks(tile.lanes * int(tvm.DataType(spec.dtype).bits) // 8, spec.dtype)
 
 
+def lies_dense(spec: GemmSpec, tile: GemmTile) -> bool:
+    """Whether panels of a B that lies in rows are dense enough as they lie, for any M."""
+    step = None if spec.b_affine is None else known(spec.b_affine.k_stride)
+    return isinstance(step, int) and 0 < step <= 2 * tile.n_r
+
+
 def stores_direct(spec: GemmSpec, tile: GemmTile) -> bool:
     """Whether kernels write the result: whole vectors only, or masks are to be had."""
     if spec.direct is None:
