@@ -272,11 +272,9 @@ class Context(Emitter):
 
     def _unclamp(self, dim: Dim, cut: Dim, axis: int) -> None:
         """n against min(n, k), k >= 1: that they fit is n <= k, whichever of them is 1."""
-        if not isinstance(cut, tirx.Min) or self.same(dim, cut):
-            return
-        for n, k in ((cut.a, cut.b), (cut.b, cut.a)):
-            if self.same(n, dim) and self.solver.known_le(i64(1), k):
-                self.solver.require_le(n, k, self.where(f"axis -{axis} is sliced to it"))
+        most = self.cut_at(dim, cut)
+        if most is not None and self.solver.known_le(i64(1), most):
+            self.solver.require_le(dim, most, self.where(f"axis -{axis} is sliced to it"))
 
     # -- values --------------------------------------------------------------------------------
 

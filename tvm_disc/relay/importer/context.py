@@ -100,13 +100,19 @@ class Emitter:
 
     def require_eq(self, a: Dim, b: Dim, what: str) -> None:
         """Two dims must be equal: proved, or checked at run time."""
-        for dim, limit in ((a, b), (b, a)):
-            if isinstance(limit, tirx.Min) and not self.same(a, b):
-                for one, other in ((limit.a, limit.b), (limit.b, limit.a)):
-                    if self.same(dim, one):
-                        self.solver.require_le(dim, other, self.where(what))
-                        return
+        for dim, cut in ((a, b), (b, a)):
+            if (most := self.cut_at(dim, cut)) is not None:
+                self.solver.require_le(dim, most, self.where(what))
+                return
         self.solver.require_eq(a, b, self.where(what))
+
+    def cut_at(self, dim: Dim, cut: Dim) -> Dim | None:
+        """The k of a ``cut`` that is min(dim, k), as a slice of something k long; else None."""
+        if isinstance(cut, tirx.Min) and not self.same(dim, cut):
+            for one, other in ((cut.a, cut.b), (cut.b, cut.a)):
+                if self.same(dim, one):
+                    return other
+        return None
 
     def static(self, dim: Dim, what: str) -> int:
         """A dim that must be known at compile time."""
@@ -308,11 +314,11 @@ class Emitter:
         rank = max(len(s) for s in shapes)
         result: list[Dim] = []
         for axis in range(rank):
-            dim: Dim = i64(1)
-            for s in shapes:
-                k = axis - (rank - len(s))
-                if k >= 0:
-                    dim = self.solver.broadcast_dim(dim, s[k], self.where(f"axis {axis}"))
+            first, *others = (s[axis - rank] for s in shapes if len(s) >= rank - axis)
+            dim: Dim = first
+            for other in others:
+                if not other.same_as(dim):
+                    dim = self.solver.broadcast_dim(dim, other, self.where(f"axis {axis}"))
             result.append(self.solver.simplify(dim))
         return result
 

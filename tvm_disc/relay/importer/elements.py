@@ -20,7 +20,7 @@ from tvm_disc.relay.importer.operands import lowered
 from tvm_disc.relay.importer.positions import bounds, counted, same_everywhere
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import MAX_VALUE_ELEMENTS, is_number, objects, value_of
-from tvm_disc.relay.ops.literals import literal
+from tvm_disc.relay.ops.literals import LITERALS, literal
 from tvm_disc.relay.ops.row import OpRow
 
 # Operators whose result holds only elements of their first operand.
@@ -72,10 +72,15 @@ def shape_value(
 
 def _of_numbers(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> np.ndarray | None:
     """The elements of a result whose operands are numbers, as kernels compute them."""
-    arrays = [[_numbers(x) for x in a] if isinstance(a, tuple) else _numbers(a) for a in args]
-    if any(a is None or (isinstance(a, list) and any(x is None for x in a)) for a in arrays):
+    if row.name not in LITERALS:
         return None
-    found = literal(row.name, arrays, attrs, MAX_VALUE_ELEMENTS) if arrays else None
+    arrays: list[Any] = []
+    for a in args:
+        parts = [_numbers(x) for x in (a if isinstance(a, tuple) else (a,))]
+        if any(x is None for x in parts):
+            return None
+        arrays.append(parts if isinstance(a, tuple) else parts[0])
+    found = literal(row.name, arrays, attrs, MAX_VALUE_ELEMENTS)
     if found is None or found.dtype.kind not in "iub":
         return None
     return objects(found.reshape(-1).tolist(), found.shape)

@@ -119,4 +119,6 @@ _RULES: Mapping[str, Callable[..., np.ndarray | None]] = {
     "transpose": _moved,
 }
 
-__all__ = ["literal"]
+LITERALS = _ELEMENTWISE | _RULES.keys()
+
+__all__ = ["LITERALS", "literal"]
