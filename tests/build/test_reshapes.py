@@ -9,7 +9,7 @@ import pytest
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.errors import ShapeConflict, TypeMismatch
+from tvm_disc.errors import GuardFailed, ShapeConflict, TypeMismatch
 
 N = None  # a dim that only the run time knows
 
@@ -96,3 +96,10 @@ def test_arithmetic_on_shapes_that_is_not_defined() -> None:
     ):
         with pytest.raises(error, match="reshape"):
             tvm_disc.build(relay.Function([x], relay.reshape(shape, codes)))
+
+
+def test_a_squeeze_without_axes_drops_what_is_known_to_be_one() -> None:
+    exe = tvm_disc.build(relay.Function([x := variable((N, 1, 4), "x")], relay.squeeze(x)))
+    assert exe(np.zeros((3, 1, 4), "float32")).shape == (3, 4)
+    with pytest.raises(GuardFailed, match="x_0 != 1"):
+        exe(np.zeros((1, 1, 4), "float32"))

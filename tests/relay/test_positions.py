@@ -86,3 +86,32 @@ def test_numbers(wrap: bool) -> None:
         table = rng.standard_normal((have, columns)).astype("float32")
         expected = table[:rows] * x.sum(1, keepdims=True)
         np.testing.assert_allclose(exe(x, table), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_positions_within_their_dim_need_no_test() -> None:
+    x = relay.var("x", shape=(relay.Any(), relay.Any()), dtype="float32")
+    places = counter(size_of(x, 0))
+    inside = relay.logical_and(
+        relay.less(places, size_of(x, 0)),
+        relay.greater_equal(places, relay.const(0, "int64")),
+    )
+    column = relay.expand_dims(inside, axis=1)
+    function = relay.Function([x], relay.where(column, relay.exp(x), relay.const(0.0)))
+    left = operators(import_module(relay.IRModule.from_expr(function)))
+    assert not {"less", "greater_equal", "logical_and", "where"} & set(left)
+    exe = tvm_disc.build(function)
+    given = np.ones((3, 2), "float32")
+    np.testing.assert_allclose(exe(given), np.exp(given), rtol=1e-6)
+
+
+def test_an_index_at_its_own_positions_is_a_view_and_broadcast() -> None:
+    x = relay.var("x", shape=(relay.Any(), relay.Any()), dtype="float32")
+    rows = relay.reshape(counter(size_of(x, 0)), newshape=(-1, 1, 1))
+    columns = relay.reshape(counter(size_of(x, 1)), newshape=(1, 1, -1))
+    again = relay.add(rows, relay.const(np.zeros((1, 2, 1)), "int64"))
+    function = relay.Function([x], relay.adv_index([x, again, columns]))
+    assert "gather_nd" not in operators(import_module(relay.IRModule.from_expr(function)))
+    exe = tvm_disc.build(function)
+    for shape in ((2, 3), (1, 1), (0, 3)):
+        given = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+        np.testing.assert_array_equal(exe(given), np.repeat(given[:, None], 2, 1))
