@@ -243,6 +243,30 @@ def test_control_flow_and_calls_are_walked() -> None:
     assert np.array_equal(run(after, np.array(False), data), -data)
 
 
+def test_a_row_is_asked_for_only_where_every_call_reads_it() -> None:
+    row = relax.const(0, "int64")
+    propagate = PropagateShapeConstraints(portable=False)
+    after = propagate(module([["n", 4]], lambda bb, s, x: R.take(x, row, 0)))
+    assert "take" not in operators(after)
+    assert [str(g.cond) for g in propagate.solver.guards] == ["T.int64(1) <= n"]
+    n = tirx.Var("n", "int64")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
+    c = relax.Var("c", relax.TensorType([], "bool"))
+    with bb.function("main", [c, x]):
+        branches = []
+        for axis in (0, 1):
+            v = relax.Var("v", relax.TensorType([4] if axis == 0 else [n], "float32"))
+            call = bb.normalize(R.take(x, row, axis))
+            total = relax.Var("t", relax.TensorType([], "float32"))
+            made = [(v, call), (total, bb.normalize(R.sum(v)))]
+            block = relax.BindingBlock([relax.VarBinding(var, e) for var, e in made])
+            branches.append(relax.SeqExpr([block], total))
+        bb.emit_func_output(bb.emit(relax.If(c, *branches)))
+    propagate(bb.get())
+    assert propagate.solver.guards == []
+
+
 def test_alone_in_a_sequential_and_twice() -> None:
     mod = module([["n", 4], ["m", 4]], lambda bb, s, x, y: R.add(x, y))
     solver = Solver()

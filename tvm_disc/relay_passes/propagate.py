@@ -141,7 +141,9 @@ def propagate(mod: Any, func: Any, solver: Solver, told: Told, portable: bool, n
     for _ in range(MAX_WALKS):
         known = len(solver.facts())
         merged = merge_inputs(func, solver)
-        walker = Walker(Context(solver, mod, portable, fresh), merged)
+        context = Context(solver, mod, portable, fresh)
+        context.nested = 1 if name else 0  # a function that is called has no guards of its own
+        walker = Walker(context, merged)
         blocks, body = walker.function(func)
         if len(solver.facts()) == known:
             break
