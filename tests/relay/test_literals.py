@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.elements import shape_value
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import VALUES
 from tvm_disc.relay.ops.literals import literal
@@ -81,3 +82,10 @@ def test_ranges_and_slices_that_fit() -> None:
     np.testing.assert_array_equal(counted, [1, 4, 7])
     lists = {"begin": (2,), "end": (-9,), "strides": (-1,), "axes": (0,)}
     np.testing.assert_array_equal(folded("strided_slice", counted, **lists), [7, 4, 1])
+
+
+def test_a_shape_value_that_its_type_cannot_hold_stays_itself() -> None:
+    ctx = Emitter(Solver())
+    wide = Tensor((i64(1),), "int32", value=np.array([2**40], dtype=object))
+    found = shape_value(ctx, OPS["negative"], [wide], {})
+    assert found is not None and found.value is not None and found.value.item() == -(2**40)

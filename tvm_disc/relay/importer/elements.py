@@ -90,7 +90,10 @@ def _numbers(x: Any) -> np.ndarray | None:
     value = value_of(x) if isinstance(x, Tensor) else None
     if value is None or not all(is_number(v) for v in value.reshape(-1)):
         return None
-    return np.array(value.tolist(), dtype=x.dtype).reshape(value.shape)
+    try:
+        return np.array(value.tolist(), dtype=x.dtype).reshape(value.shape)
+    except OverflowError:  # a shape value does not wrap
+        return None
 
 
 def _dtype_of_value(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> str:
