@@ -59,10 +59,8 @@ def shape_value(
     ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]
 ) -> Tensor | None:
     """The result of a call on shape values, if its elements are known now."""
-    if row.value is None:
-        return None
     value = _of_numbers(row, args, attrs)
-    if value is None:
+    if value is None and row.value is not None:
         value = row.value(ctx, args, attrs)
     if value is None or value.size > MAX_VALUE_ELEMENTS:
         return None

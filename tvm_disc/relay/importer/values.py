@@ -321,17 +321,6 @@ def _full(fill: int | None) -> ValueRule:
     return rule
 
 
-def _arange(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
-    bounds = [value_of(a) for a in args[:3]]
-    if any(b is None or not is_number(b.reshape(-1)[0]) for b in bounds):
-        return None
-    start, stop, step = (int(b.reshape(-1)[0]) for b in bounds if b is not None)
-    items = list(range(start, stop, step)) if step else []
-    if len(items) > MAX_VALUE_ELEMENTS or not attrs["dtype"].startswith("int"):
-        return None
-    return objects(items, (len(items),))
-
-
 VALUES: Mapping[str, ValueRule] = {
     "shape_of": _shape_of,
     "vm.shape_of": _shape_of,
@@ -381,5 +370,4 @@ VALUES: Mapping[str, ValueRule] = {
     "full": _full(None),
     "zeros": _full(0),
     "ones": _full(1),
-    "arange": _arange,
 }
