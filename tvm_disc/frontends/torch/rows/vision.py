@@ -16,7 +16,7 @@ _LEAST = -3.4e38  # below any score
 
 def _nms(m: Maker, boxes: Value, scores: Value, threshold: float) -> Value:
     """The boxes to keep, the best first."""
-    # Relay suppresses from the threshold on, torchvision beyond it; and to Relay 0 means not at all.
+    # Relay suppresses from the threshold on, torchvision beyond it; to Relay 0 means not at all.
     overlap = max(threshold * (1 + 2.0**-22), 1.2e-38)
     limits = [m.const(0, "int64"), m.const(overlap, "float32"), m.const(_LEAST, "float32")]
     made = m.call(
