@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.calc import Calc
-
-Expr: TypeAlias = Any
+from tvm_disc.frontends.calc import Calc, Expr
 
 
 @dataclass(frozen=True)
