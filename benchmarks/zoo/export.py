@@ -16,7 +16,7 @@ import torch
 from torch.export import Dim
 
 from benchmarks.zoo.row import Row
-from tvm_disc.frontends.torch import whole_layers
+from tvm_disc.frontends.torch import exported
 
 KEPT = Path("build/zoo")  # the weights are the same on every run, so that a model serves many
 
@@ -42,13 +42,9 @@ def any_dims(row: Row) -> tuple[dict[int, Any], ...]:
 
 def to_torch(row: Row, module: Any) -> tuple[Any, str]:
     """The exported program, recurrent layers whole, and how it came about."""
-
-    def export(dims: Callable[[Row], tuple[dict[int, Any], ...]]) -> Any:
-        with whole_layers():
-            return torch.export.export(module, row.at(row.example), dynamic_shapes=dims(row))
-
     ways = (("named dims", dynamic_shapes), ("Dim.AUTO", any_dims))
-    return first_of([(how, partial(export, dims)) for how, dims in ways])
+    example = row.at(row.example)
+    return first_of([(how, partial(exported, module, example, dims(row))) for how, dims in ways])
 
 
 def to_onnx(row: Row, module: Any) -> tuple[Any, str]:
