@@ -34,16 +34,6 @@ def test_ranges_are_those_of_the_user() -> None:
     assert mod["main"].attrs["constraints"] == ("2 <= s <= 5",)
 
 
-def test_a_dim_that_is_one_more_than_another_may_be_one() -> None:
-    """A mask over a cache and the next token: PyTorch takes it to be 3 at least."""
-
-    def grown(mask: Any, kept: Any) -> Any:
-        return mask * torch.cat([kept, kept.sum(1, keepdim=True) + 1], 1)
-
-    sizes = ((2, 5), (1, 0), (1, 1), (3, 31), (5, 64), (2, 0))
-    check(grown, [tensors((b, p + 1), (b, p)) for b, p in sizes], "? ?", "? ?")
-
-
 @pytest.mark.parametrize("size", [1, 6])
 def test_a_size_outside_its_range_is_refused(size: int) -> None:
     module = module_of(lambda x: x * 2)

@@ -34,7 +34,6 @@ class Inputs:
         self.variables: dict[str, Value] = {}
         plain = [d for _, t in tensors for d in _sizes(t) if getattr(d, "is_Symbol", False)]
         self._plain = set(plain)
-        self._all = [d for _, t in tensors for d in _sizes(t) if not isinstance(d, int)]
         for name, tensor in tensors:
             self.variables[name] = self._variable(name, tensor)
 
@@ -111,25 +110,14 @@ class Inputs:
             if name is None or symbol not in self._plain:
                 continue
             low, high = (_whole(v) for v in (found.lower, found.upper))
-            known = 0 if self._named(symbol) else self._assumed(symbol)
-            least = low if low is not None and low > known else None
+            # PyTorch takes 0 and 1 for constants of their own, which programs here do not.
+            least = low if low is not None and low > (0 if self._named(symbol) else 2) else None
             most = high if high is not None and high < (1 << 62) else None
             if least is None and most is None:
                 continue
             left = f"{least} <= " if least is not None else ""
             right = f" <= {most}" if most is not None else ""
             self.constraints.append(f"{left}{name}{right}")
-
-    def _assumed(self, symbol: Any) -> int:
-        """The least value for which no dim is 0 or 1: PyTorch takes these for constants of their
-        own, which programs here do not."""
-        least = 2
-        for dim in self._all:
-            if dim.free_symbols == {symbol} and dim.is_polynomial(symbol):
-                step, start = dim.coeff(symbol, 1), dim.coeff(symbol, 0)
-                if step.is_Integer and step > 0 and dim == step * symbol + start:
-                    least = max(least, -(-(2 - int(start)) // int(step)))
-        return least
 
     def _named(self, symbol: Any) -> bool:
         return self.names[symbol] != str(symbol)
