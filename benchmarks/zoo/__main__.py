@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PATHS = ("onnx", "torch")
+GRACE = 5  # seconds for a row to say itself where its time went
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -22,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=Path("build/zoo.jsonl"))
     parser.add_argument("--again", nargs="?", const="all", help="run rows of this status again")
     parser.add_argument("--table", action="store_true", help="print what was measured")
+    parser.add_argument("--write", action="store_true", help="put it into docs/models.md")
     parser.add_argument("--time", action="store_true", help="beside ONNX Runtime, right rows")
     options = parser.parse_args(argv)
     results = read(options.results)
@@ -29,6 +31,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         from benchmarks.zoo.table import table
 
         print(table(list(results.values())))
+        return
+    if options.write:
+        from benchmarks.zoo.table import write as put
+
+        put(list(results.values()), Path("docs/models.md"))
         return
     if options.time:
         from benchmarks.zoo.timing import beside as work
@@ -72,13 +79,14 @@ def in_child(work: Any, row: Any, path: str, limit: float) -> dict[str, Any]:
     start = time.perf_counter()
     fork = multiprocessing.get_context("fork")  # imports take longer than most rows
     receive, send = fork.Pipe(duplex=False)
-    child = fork.Process(target=lambda: send.send(work(row, path)))
+    child = fork.Process(target=lambda: send.send(work(row, path, limit)))
     child.start()
     send.close()
     record: dict[str, Any] = {"row": row.name, "path": path}
     try:
-        if receive.poll(limit):
+        if receive.poll(limit + GRACE):
             record = receive.recv()
+            child.kill()  # a build that took too long may still be at it
         else:
             record |= {"status": "slow", "reason": f"not done in {limit:.0f} s"}
             child.kill()

@@ -8,6 +8,7 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from torch.export import Dim
 
 from benchmarks.zoo.row import Row
+from tvm_disc.frontends.torch import exported
 
 KEPT = Path("build/zoo")  # the weights are the same on every run, so that a model serves many
 
@@ -39,19 +41,10 @@ def any_dims(row: Row) -> tuple[dict[int, Any], ...]:
 
 
 def to_torch(row: Row, module: Any) -> tuple[Any, str]:
-    """The exported program, and how it came about."""
+    """The exported program, recurrent layers whole, and how it came about."""
     ways = (("named dims", dynamic_shapes), ("Dim.AUTO", any_dims))
-    return first_of(
-        [
-            (
-                how,
-                lambda d=dims: torch.export.export(
-                    module, row.at(row.example), dynamic_shapes=d(row)
-                ),
-            )
-            for how, dims in ways
-        ]
-    )
+    example = row.at(row.example)
+    return first_of([(how, partial(exported, module, example, dims(row))) for how, dims in ways])
 
 
 def to_onnx(row: Row, module: Any) -> tuple[Any, str]:
@@ -100,7 +93,7 @@ def first_of(ways: list[tuple[str, Callable[[], Any]]]) -> tuple[Any, str]:
                 return way(), "; ".join([how, *said])
         except Exception as error:  # of any class: the exporters run the model
             text = " ".join(str(error).split())
-            said.append(f"{how}: {type(error).__name__}: {text[-300:]}")
+            said.append(f"{how}: {type(error).__name__}: {text[:300]}")
     raise ExporterFailed("; ".join(said))
 
 
@@ -109,7 +102,12 @@ def quiet() -> Iterator[None]:
     """The exporters print much."""
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        said = io.StringIO()
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(said),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -136,7 +136,7 @@ class WhisperDecoder(Decoder):
 
 row(
     "whisper_encoder", lambda: Sound(whisper().get_encoder()),
-    {"sound": floats(f"b 16 {2 * FRAMES}")}, "b", [(1,), (2,), (3,), (5,), (7,), (0,)],
+    {"sound": floats(f"b 16 {2 * FRAMES}")}, "b", [(1,), (2,), (3,), (5,), (7,), (11,), (0,)],
 )  # fmt: skip
 row(
     "whisper_decoder", lambda: WhisperDecoder(whisper()),

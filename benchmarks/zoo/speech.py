@@ -74,7 +74,9 @@ class FastSpeech(nn.Module):
         x = self.embed(phonemes)
         x = x + self.conv(x.transpose(1, 2)).relu().transpose(1, 2)
         ends = durations.cumsum(1)
-        time = torch.arange(int(ends.max().item()))
+        length = ends.max().item()
+        torch._check(length >= 0)  # what torch.export asks of sizes that the data gives
+        time = torch.arange(length)
         owner = (time[None, :, None] >= ends[:, None, :]).sum(-1)
         inside = owner < x.shape[1]
         index = owner.clamp(max=x.shape[1] - 1)[..., None].expand(-1, -1, WIDTH)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+BEGIN = "<!-- begin: python -m benchmarks.zoo --write -->"
+END = "<!-- end: measured -->"
 
 HEAD = (
     "model", "path", "status", "largest error", "dims run", "compiles", "symbols", "guards",
@@ -19,6 +23,15 @@ def table(records: Sequence[dict[str, Any]]) -> str:
     counts = Counter((r["path"], r["status"]) for r in records)
     said = [f"{p}: {n} {s}" for (p, s), n in sorted(counts.items())]
     return "\n".join([*lines, "", "; ".join(said) + "."])
+
+
+def write(records: Sequence[dict[str, Any]], path: Path) -> None:
+    """Put the table between its marks in a document."""
+    before, begin, rest = path.read_text(encoding="utf-8").partition(f"{BEGIN}\n")
+    _, end, after = rest.partition(f"\n{END}")
+    assert begin and end, f"{path}: expected the lines {BEGIN!r} and {END!r}"
+    text = f"{before}{begin}{table(records)}{end}{after}"
+    path.write_text(text, encoding="utf-8")
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -42,4 +55,4 @@ def _plain(text: str) -> str:
     return text if len(text) <= 240 else text[:237] + "..."
 
 
-__all__ = ["table"]
+__all__ = ["table", "write"]

@@ -18,7 +18,7 @@ from benchmarks.zoo.row import Row
 ROUNDS, SECONDS = 15, 0.02  # turns, and how long each of a turn runs at least
 
 
-def beside(row: Row, path: str) -> dict[str, Any]:
+def beside(row: Row, path: str, limit: float) -> dict[str, Any]:
     """The times of both for the largest combination of dims, and ONNX Runtime's over ours."""
     import onnxruntime
 
@@ -28,7 +28,7 @@ def beside(row: Row, path: str) -> dict[str, Any]:
     module = row.make().eval()
     proto, _ = kept_onnx(row, module)
     model = proto if path == "onnx" else PATHS[path](row, module)[0]
-    exe = tvm_disc.build(model, options=tvm_disc.Options(threads=1))
+    exe = tvm_disc.build(model, options=tvm_disc.Options(threads=1, time_limit=limit))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(

@@ -147,3 +147,20 @@ def test_a_constant_that_no_integer_is_becomes_what_it_becomes_at_run_time() -> 
     both = [relay.cast(v, "int32") for v in (x, relay.const(values))]
     found, folded = built(relay.Function([x], relay.Tuple(both)))(values)
     np.testing.assert_array_equal(found, folded)
+
+
+def test_a_length_by_a_step_that_is_a_size() -> None:
+    """Each kernel reads the length, which divides by the step, several times."""
+    x = relay.var("x", shape=(N, N), dtype="float32")
+    rows, step = (relay.take(relay.shape_of(x, "int64"), relay.const(k, "int64")) for k in (0, 1))
+    end = relay.multiply(rows, step)
+    up = relay.subtract(relay.add(end, step), relay.const(1, "int64"))
+    count = relay.floor_divide(up, step)
+    zero, one = relay.const(0, "int64"), relay.const(1, "int64")
+    line = relay.multiply(relay.arange(zero, count, one, dtype="int64"), step)
+    shifted = relay.add(line, relay.const(1, "int64"))
+    exe = built(relay.Function([x], relay.Tuple([line, relay.cumsum(shifted, axis=0)])))
+    for b, s in ((1, 1), (1, 7), (5, 13), (31, 2), (3, 257)):
+        first, second = (np.asarray(r) for r in exe(np.zeros((b, s), "float32")))
+        np.testing.assert_array_equal(first, np.arange(b) * s)
+        np.testing.assert_array_equal(second, np.cumsum(np.arange(b) * s + 1))

@@ -36,6 +36,7 @@ from tvm_disc.tir.builder import (
     lanes_of,
     loaded,
     ramp,
+    reads,
     same_lanes,
     storage_dtype,
     stored,
@@ -93,17 +94,24 @@ def elementwise(fn: Callable[..., Expr]) -> Rule:
 
 
 def _once(low: ElementReader, fn: Callable[..., Expr], operands: Sequence[Expr]) -> Expr:
-    """``fn(*operands)`` with every operand evaluated once, also where nothing can be bound."""
+    """``fn(*operands)`` with every operand evaluated once, also where nothing can be bound.
+
+    Only what ``fn`` reads several times gets a name. TVM's analyzer looks into a guard more than
+    once and refuses to meet a name for a number twice, or for what has become another expression.
+    """
     if not low.in_guard:
         return fn(*operands)
-    # TVM's analyzer refuses to meet a name for a number twice, and a guard may be read twice.
-    literal = [isinstance(x, tirx.IntImm | tirx.FloatImm) for x in operands]
-    names = [
-        x if known else tirx.Var(f"a{k}", x.ty)
-        for k, (x, known) in enumerate(zip(operands, literal, strict=True))
+    names = [tirx.Var(f"a{k}", x.ty) for k, x in enumerate(operands)]
+    shape = fn(*names)
+    plain = [
+        isinstance(x, tirx.IntImm | tirx.FloatImm) or reads(shape, name) < 2
+        for x, name in zip(operands, names, strict=True)
     ]
-    result = fn(*names)
-    for name, x, known in reversed(list(zip(names, operands, literal, strict=True))):
+    if all(plain):
+        return fn(*operands)
+    triples = list(zip(plain, operands, names, strict=True))
+    result = fn(*(x if known else name for known, x, name in triples))
+    for known, x, name in reversed(triples):
         result = result if known else tirx.Let(name, x, result)
     return result
 

@@ -191,6 +191,15 @@ def _truth(x: Expr) -> Expr:
     return x if element_dtype(x) == "bool" else truth(x)
 
 
+def _chosen(cond: Expr, a: Expr, b: Expr) -> Expr:
+    """One of two; a condition that is a literal leaves only that one, so that no name is bound to
+    what TVM's analyzer finds to be a literal."""
+    cond = _truth(cond)
+    if isinstance(cond, tirx.IntImm):
+        return a if cond.value else b
+    return tirx.Select(cond, a, b)
+
+
 def cast(value: Expr, dtype: str) -> Expr:
     """``value`` as ``dtype``; to bool means "is not zero"."""
     if dtype == BFLOAT16:
@@ -245,7 +254,7 @@ BINARY: Mapping[str, Callable[..., Expr]] = {
     "bitwise_xor": tirx.bitwise_xor,
     "left_shift": _left_shift,
     "right_shift": _right_shift,
-    "where": lambda c, a, b: tirx.Select(_truth(c), a, b),
+    "where": _chosen,
 }
 
 UNARY: Mapping[str, Callable[[Expr], Expr]] = {

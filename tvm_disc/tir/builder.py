@@ -244,6 +244,18 @@ def contains_let(expr: Expr) -> bool:
     return found
 
 
+def reads(expr: Expr, name: Expr) -> int:
+    """How many times an expression reads a variable."""
+    found = 0
+
+    def look(var: Expr) -> None:
+        nonlocal found
+        found += bool(var.same_as(name))
+
+    tvm_ffi.structural_walk(expr, (tvm.ir.Var, look))
+    return found
+
+
 def byte_offset(data: Expr, offset_bytes: Expr | int, dtype: str) -> Expr:
     """``data`` moved by some bytes, as a pointer to elements of ``dtype``."""
     kind = PointerType(PrimType(storage_dtype(dtype)), "global")

@@ -44,6 +44,21 @@ def trunc_mod(a: Expr, b: Expr) -> Expr:
     return _call("trunc_mod", a, b)
 
 
+def opaque(body: Any) -> Any:
+    """Code in which quotients by run-time numbers, those of sizes and positions, are calls, too.
+
+    TVM binds names in what it writes for them, and LLVM's code refuses a name that it meets again,
+    as where a length is read twice; and a size of zero would end the process.
+    """
+
+    def called(node: Any) -> Any:
+        if isinstance(getattr(node.b, "value", node.b), int | tirx.IntImm):
+            return node
+        return (floor_divide if isinstance(node, tirx.FloorDiv) else floor_mod)(node.a, node.b)
+
+    return tvm_ffi.structural_map(body, ((tirx.FloorDiv, tirx.FloorMod), called), order="post")
+
+
 def _call(name: str, a: Expr, b: Expr) -> Expr:
     function = f"{_PREFIX}.{name}.{element_dtype(a)}.v{lanes_of(a)}"
     return tirx.call_pure_extern(dtype_of(a), function, a, b)
@@ -150,4 +165,6 @@ _UNSIGNED = {
     ),
 }
 
-__all__ = ["definitions", "floor_divide", "floor_mod", "trunc_divide", "trunc_mod", "used_in"]
+__all__ = [
+    "definitions", "floor_divide", "floor_mod", "opaque", "trunc_divide", "trunc_mod", "used_in",
+]  # fmt: skip

@@ -26,7 +26,7 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from tvm_disc.target.isa import Isa, isa_of
-from tvm_disc.tir.division import definitions, used_in
+from tvm_disc.tir.division import definitions, opaque, used_in
 
 Expr: TypeAlias = Any
 
@@ -109,6 +109,10 @@ def _lanes(x: Expr) -> int:
 
 def link(mod: Any, target: Any) -> Any:
     """``mod`` with the definitions that its calls need on ``target``."""
+    for name, func in mod.functions_items():
+        body = opaque(func.body)
+        if not body.same_as(func.body):
+            mod.update_func(name, func.with_body(body))
     functions = dict(mod.functions_items())
     texts, isa = [definitions(used_in(functions.values()))], isa_of(target)
     if isa.lanes_f32 >= STREAMS_FROM:

@@ -119,6 +119,51 @@ def test_sequences_are_known_while_a_model_is_read() -> None:
     same(made, *[[normal(n, 5)] for n in (1, 3, 16)])
 
 
+def gathering(last: list[Any], body: list[Any], first: list[Any], **constants: Any) -> Any:
+    """A loop that puts a tensor into a sequence every turn."""
+    ins = [("t", I64, []), ("c", BOOL, []), ("old", F32, None)]
+    turn = graph([*body, node("Identity", ["c"], ["go"])], ins, ["go", "longer"])
+    loop = node("Loop", ["m", "", "none"], ["seq"], body=turn)
+    inputs = {"x": (F32, ["n", 3]), "m": (I64, [])}
+    return model([*first, loop, *last], inputs, **constants)
+
+
+def test_a_sequence_that_a_loop_makes() -> None:
+    """As bags of embeddings are exported: rows of every turn, joined or picked afterwards."""
+    body = [
+        node("Gather", ["x", "t"], ["row"], axis=0),
+        node("Unsqueeze", ["row", "zero"], ["line"]),
+        node("SequenceInsert", ["old", "line"], ["longer"]),
+    ]
+    last = [
+        node("ConcatFromSequence", ["seq"], ["rows"], axis=0),
+        node("ConcatFromSequence", ["seq"], ["wide"], axis=1),
+        node("ConcatFromSequence", ["seq"], ["deep"], axis=2, new_axis=1),
+        node("SequenceLength", ["seq"], ["count"]),
+        node("SequenceAt", ["seq", "zero"], ["top"]),
+        node("Cast", ["count"], ["size"], to=1),
+        node("Concat", ["rows", "top"], ["both"], axis=0),
+        node("Sum", ["both", "size"], ["y"]),
+    ]
+    made = gathering(last, body, [node("SequenceEmpty", [], ["none"])], zero=np.array([0]))
+    made.graph.output.extend(helper.make_tensor_value_info(k, F32, None) for k in ("wide", "deep"))
+    turns = ((5, 5), (1, 1), (7, 3), (31, 31), (64, 2))
+
+    def want(x: np.ndarray, m: np.ndarray) -> list[np.ndarray]:
+        rows = x[: int(m)]
+        return [np.concatenate([rows, x[:1]]) + m, rows.reshape(1, -1), rows.T[None]]
+
+    same(made, *([normal(n, 3), np.array(m)] for n, m in turns), want=want)
+
+
+def test_a_sequence_that_a_loop_replaces_is_refused() -> None:
+    body = [node("SequenceConstruct", ["x"], ["longer"])]
+    last = [node("ConcatFromSequence", ["seq"], ["y"], axis=0)]
+    made = gathering(last, body, [node("SequenceEmpty", [], ["none"])])
+    with pytest.raises(Unsupported, match="ONNX Loop 'seq': a sequence that a turn of a loop rep"):
+        build(made)
+
+
 def test_a_sequence_is_no_result() -> None:
     made = model([node("SequenceConstruct", ["x", "x"], ["y"])], {"x": (F32, ["n"])})
     with pytest.raises(Unsupported, match="result 'y': expected a tensor, found a sequence"):

@@ -45,6 +45,25 @@ def test_inputs_by_name_and_dims_by_name() -> None:
         torch.testing.assert_close(exe(x=x, scale=scale), module(x, scale), rtol=2e-5, atol=2e-5)
 
 
+def test_conditions_that_pytorch_cannot_prove_do_not_end_the_export() -> None:
+    """Grouped heads over a growing cache: ``min(16 + 16*p, 32 + 32*p) == 16 + 16*p``."""
+
+    def heads(kept: Any, new: Any) -> Any:
+        whole = torch.cat([kept, new], 2)
+        b, h, s, w = whole.shape
+        return whole[:, :, None].expand(b, h, 2, s, w).reshape(b, 2 * h, s, w)
+
+    b, p = torch.export.Dim("b", min=0), torch.export.Dim("p", min=0, max=63)
+    module = module_of(heads)
+    dims = (({0: b, 2: p}, {0: b}),)
+    example = tensors((2, 2, 7, 16), (2, 2, 1, 16))
+    exe = tvm_disc.build(module, example_inputs=example, dynamic_shapes=dims)
+    assert exe.signature[0][1] == ("b", "2", "p", "16")
+    for n, k in ((1, 0), (1, 1), (2, 7), (3, 31), (5, 13), (2, 0)):
+        given = tensors((n, 2, k, 16), (n, 2, 1, 16))
+        torch.testing.assert_close(exe(*given), module(*given), rtol=0, atol=0)
+
+
 def test_example_inputs_of_something_else_are_refused() -> None:
     with pytest.raises(TypeMismatch, match=r"torch\.nn\.Module, found str"):
         tvm_disc.build("fn (%x: float32) { %x }", example_inputs=(1,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -78,6 +79,20 @@ def test_creation() -> None:
     check(many, [tensors((n,)) for n in (5, 2, 3, 17, 130)], "n")
 
 
+def test_steps_that_are_sizes() -> None:
+    """The bags of a matrix of indices begin every so many of them."""
+    table = tensors((40, 6))[0]
+
+    def many(x: Any) -> Any:
+        b, s = x.shape
+        bags = [F.embedding_bag(x, table, mode=mode) for mode in ("sum", "mean", "max")]
+        return torch.arange(0, b * s, s), torch.arange(1, b * s, s), *bags
+
+    rng = np.random.default_rng(1)
+    sizes = ((3, 4), (1, 1), (1, 7), (5, 13), (31, 2), (64, 3))
+    check(many, [(torch.from_numpy(rng.integers(0, 40, s)),) for s in sizes], "b s")
+
+
 def test_sorting() -> None:
     def many(x: Any, edges: Any) -> Any:
         order = torch.argsort(x, dim=1, descending=True)
@@ -89,6 +104,16 @@ def test_sorting() -> None:
 
     edges = torch.tensor([-1.0, 0.0, 0.5, 2.0])
     check(many, [(*tensors((n, 7)), edges) for n in SIZES], "n _", "_")
+
+
+def test_repeats_by_counts() -> None:
+    """The number of the result's rows is known to the data only."""
+    rng = np.random.default_rng(3)
+    cases = [
+        (*tensors((n, 3), seed=n), torch.from_numpy(rng.integers(0, 5, n)))
+        for n in (5, 1, 2, 31, 64)
+    ]
+    check(lambda x, counts: x.repeat_interleave(counts, 0), cases, "n _", "n")
 
 
 def test_scatters() -> None:

@@ -44,14 +44,22 @@ def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> An
         )
     if dynamic_shapes is None:
         dynamic_shapes = _all_dynamic(torch, kwargs or args)
-    try:
-        with torch.no_grad(), whole_layers():
-            return torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic_shapes)
-    except Exception as error:  # of any class: PyTorch runs the module
-        text = str(error).strip()
-        raise Unsupported(
-            f"PyTorch cannot export this module: {type(error).__name__}: {text[:2000]}"
-        ) from error
+    failed: Exception | None = None
+    for later in (False, True):
+        # Conditions on sizes that PyTorch cannot prove of the given ranges are an error of the
+        # export, or else part of the program, where they are proved or checked on entry.
+        how = {"prefer_deferred_runtime_asserts_over_guards": True} if later else {}
+        try:
+            with torch.no_grad(), whole_layers():
+                return torch.export.export(
+                    module, args, kwargs or None, dynamic_shapes=dynamic_shapes, **how
+                )
+        except Exception as error:  # of any class: PyTorch runs the module
+            failed = failed or error
+    text = str(failed).strip()
+    raise Unsupported(
+        f"PyTorch cannot export this module: {type(failed).__name__}: {text[:2000]}"
+    ) from failed
 
 
 def _all_dynamic(torch: Any, inputs: Any) -> Any:

@@ -20,6 +20,7 @@ from tvm_disc.frontends.torch.rows import (
     sample,
     scatter,
     shape,
+    vision,
 )
 
 FAMILIES: tuple[Mapping[str, Callable[..., Any]], ...] = (
@@ -37,6 +38,7 @@ FAMILIES: tuple[Mapping[str, Callable[..., Any]], ...] = (
     sample.ROWS,
     rnn.ROWS,
     misc.ROWS,
+    vision.ROWS,
 )
 
 

@@ -9,6 +9,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
 from tvm_disc.frontends.loop import Loop, choose, counted
 from tvm_disc.frontends.onnx.graph import SMALL, free_names
+from tvm_disc.frontends.onnx.grown import Gathered, Growing
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import row
 from tvm_disc.relay import expr as ast
@@ -83,7 +84,6 @@ def _loop(n: Node) -> list[Any]:
         found = _unrolled(n, body, int(limit.item()), state)
         if found is not None:
             return found
-    _tensors(state, "a loop")
     end = const((1 << 63) - 1) if most is None else n.reshape(n.cast(most, "int64"), [])
     go_on = const(True) if cond is None else n.reshape(cond, [])
     return _while(n, body, end, go_on, state)
@@ -102,9 +102,13 @@ def _unrolled(n: Node, body: Any, times: int, state: list[Any]) -> list[Any] | N
     return [*state, *(n.stack(list(r), 0) for r in zip(*rows, strict=True))]
 
 
-def _while(n: Node, body: Any, end: Expr, first: Expr, state: list[Expr]) -> list[Expr]:
-    """The state of the loop: the turn, whether to go on, and the body's own."""
+def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list[Any]:
+    """The state of the loop: the turn, whether to go on, and the body's own tensors; a sequence
+    is gathered as rows are."""
     plain, tensors = _reads(n, [body])
+    places = [k for k, s in enumerate(given) if isinstance(s, list)]
+    state = [s for s in given if not isinstance(s, list)]
+    _tensors(state, "a loop")
     loop = Loop(n, [end, *tensors.values()], [const(0, "int64"), first, *state])
 
     def more(fixed: list[Expr], now: list[Expr]) -> Expr:
@@ -112,18 +116,35 @@ def _while(n: Node, body: Any, end: Expr, first: Expr, state: list[Expr]) -> lis
 
     def turn(fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
         inside = [*plain.items(), *zip(tensors, fixed[1:], strict=True)]
-        results = run(n, body, now, inside)
-        _tensors(results, "a loop")
-        cond, *new = results
-        new[len(state) :] = [
-            _declared(n, x, v)
-            for x, v in zip(new[len(state) :], body.output[1 + len(state) :], strict=True)
+        cond, *results = run(n, body, _with(now, places), inside)
+        new, rows = results[: len(given)], results[len(given) :]
+        grown = [_added(new[k]) for k in places]
+        kept = [x for k, x in enumerate(new) if k not in places]
+        _tensors([*kept, *rows], "a loop")
+        rows = [
+            _declared(n, x, v) for x, v in zip(rows, body.output[1 + len(given) :], strict=True)
         ]
-        kept = [n.add(now[0], 1), n.reshape(cond, []), *new[: len(state)]]
-        return kept, new[len(state) :]
+        return [n.add(now[0], 1), n.reshape(cond, []), *kept], [*grown, *rows]
 
     last, rows = loop.run(more, turn)
-    return [*last[2:], *rows]
+    found: list[Any] = list(last[2:])
+    for k, line in zip(places, rows, strict=False):
+        found.insert(k, Gathered(tuple(given[k]), line))
+    return [*found, *rows[len(places) :]]
+
+
+def _with(now: list[Expr], places: Sequence[int]) -> list[Any]:
+    """What a turn begins with: the turn, the condition, the state and its sequences."""
+    state: list[Any] = list(now[2:])
+    for k in places:
+        state.insert(k, Growing())
+    return [*now[:2], *state]
+
+
+def _added(sequence: Any) -> Expr:
+    if not isinstance(sequence, Growing):
+        raise Unsupported("a sequence that a turn of a loop replaces; expected SequenceInsert")
+    return sequence.item()
 
 
 def _declared(n: Node, x: Expr, value: Any) -> Expr:

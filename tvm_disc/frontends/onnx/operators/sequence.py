@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const
+from tvm_disc.frontends.onnx.grown import Gathered, Growing
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.control import run
 from tvm_disc.frontends.onnx.table import row
@@ -13,6 +14,8 @@ from tvm_disc.frontends.onnx.table import row
 
 def _items(n: Node, k: int) -> list[Any]:
     found = n.get(k)
+    if isinstance(found, Growing | Gathered):
+        raise Unsupported("a sequence that a loop makes; it can be extended there, joined, read")
     if not isinstance(found, list):
         raise TypeMismatch(f"input {k}: expected a sequence, found a tensor")
     return found
@@ -38,11 +41,17 @@ def _empty(n: Node) -> Any:
 
 @row("SequenceLength")
 def _length(n: Node) -> Expr:
+    sequence = n.get(0)
+    if isinstance(sequence, Gathered):
+        return sequence.length(n)
     return const(len(_items(n, 0)), "int64")
 
 
 @row("SequenceAt")
 def _at(n: Node) -> Any:
+    sequence = n.get(0)
+    if isinstance(sequence, Gathered) and not sequence.first:
+        return [n.take(sequence.rows, n.reshape(n[1], []), 0)]
     items = _items(n, 0)
     place = _position(n, 1, len(items), 0)
     if not 0 <= place < len(items):
@@ -52,6 +61,9 @@ def _at(n: Node) -> Any:
 
 @row("SequenceInsert")
 def _insert(n: Node) -> Any:
+    sequence = n.get(0)
+    if isinstance(sequence, Growing) and n.get(2) is None:
+        return [sequence.with_(n[1])]
     items = list(_items(n, 0))
     items.insert(_position(n, 2, len(items), len(items)), n[1])
     return [items]
@@ -66,7 +78,10 @@ def _erase(n: Node) -> Any:
 
 @row("ConcatFromSequence")
 def _concat(n: Node) -> Expr:
-    items, axis = _items(n, 0), int(n.required("axis"))
+    sequence, axis = n.get(0), int(n.required("axis"))
+    if isinstance(sequence, Gathered):
+        return sequence.joined(n, axis, bool(n.attr("new_axis", 0)))
+    items = _items(n, 0)
     return n.stack(items, axis) if n.attr("new_axis", 0) else n.concat(items, axis)
 
 

@@ -49,12 +49,13 @@ def stepped(m: Maker, start: Any, end: Any, step: Any) -> Value:
     if known and size <= 1 << 16:
         return m.const(start + np.arange(size) * step, dtype)
     whole = not is_float(dtype) and all(not isinstance(v, float) for v in (start, end, step))
-    if whole:
+    if whole and isinstance(step, int):
         ends = [m.tensor(v, "int64") for v in (start, end, step)]
-        if not isinstance(step, int):
-            raise Unsupported("an arange whose step is known at run time only")
         made = m.call("arange", *ends, start=None, stop=None, step=None, dtype="int64")
         return m.cast(Value(made, "int64", (size,)), dtype)
+    if whole:
+        scaled = m.apply("multiply", m.iota(size), m.tensor(step, "int64"))
+        return m.cast(m.apply("add", scaled, m.tensor(start, "int64")), dtype)
     places = m.iota(size, "float64")
     scaled = m.apply("multiply", places, m.tensor(step, "float64"))
     return m.cast(m.apply("add", scaled, m.tensor(start, "float64")), dtype)

@@ -243,6 +243,17 @@ def _bucketize(
     return _searchsorted(m, row, values, right=right)
 
 
+def _repeated_places(m: Maker, counts: Value, *, output_size: Dim = None) -> Value:
+    """Each position as often as its count says: which counts end at or before a place."""
+    counts = m.cast(counts, "int64")
+    ends = m.call("cumsum", counts, axis=0, dtype="int64", exclusive=False)
+    total = m.reduce("sum", counts, [0]) if output_size is None else m.tensor(output_size, "int64")
+    first, step = m.const(0, "int64"), m.const(1, "int64")
+    places = m.call("arange", first, total, step, start=None, stop=None, step=None, dtype="int64")
+    found = m.call("searchsorted", ends, places, right=True, dtype="int64")
+    return m.cast(Value(found, "int64", m.out_dims), m.out_dtype)
+
+
 def _unique(
     m: Maker,
     x: Value,
@@ -280,6 +291,7 @@ ROWS: Mapping[str, Row] = {
     "argsort.default": _argsort,
     "argsort.stable": _argsort,
     "topk.default": _topk,
+    "repeat_interleave.Tensor": _repeated_places,
     "searchsorted.Tensor": _searchsorted,
     "searchsorted.Scalar": _searchsorted,
     "bucketize.Tensor": _bucketize,

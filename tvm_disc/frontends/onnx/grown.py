@@ -1,0 +1,61 @@
+"""Sequences that a loop makes, one tensor a turn: rows of one tensor, however many there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Calc, Expr
+
+
+@dataclass(frozen=True)
+class Growing:
+    """A sequence inside the body of a loop: what it had before the turn, and what is added."""
+
+    added: tuple[Expr, ...] = ()
+
+    def with_(self, item: Expr) -> Growing:
+        """One longer."""
+        return Growing((*self.added, item))
+
+    def item(self) -> Expr:
+        """What a turn adds.
+
+        Raises:
+            Unsupported: it is not one tensor.
+        """
+        if len(self.added) != 1:
+            raise Unsupported(
+                f"a sequence to which a turn of a loop adds {len(self.added)} tensors; expected one"
+            )
+        return self.added[0]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A sequence after the loop: the tensors from before it, then rows of ``[turns, ...]``."""
+
+    first: tuple[Expr, ...]
+    rows: Expr
+
+    def length(self, n: Calc) -> Expr:
+        """How many tensors it has."""
+        return n.add(n.scalar(n.size(self.rows, 0)), len(self.first))
+
+    def joined(self, n: Calc, axis: int, new: bool) -> Expr:
+        """Its tensors one after the other along an axis, or along a new one."""
+        rank = n.rank(self.rows) - 1
+        axis = n.axis(axis, rank + new)
+        order = list(range(1, rank + 1))
+        moved = n.transpose(self.rows, [*order[:axis], 0, *order[axis:]])
+        if new:
+            parts = [n.expand(x, axis) for x in self.first]
+        else:
+            sizes = n.sizes(moved)
+            both = n.dim("multiply", sizes[axis], sizes[axis + 1])
+            moved = n.reshape(moved, [*sizes[:axis], both, *sizes[axis + 2 :]])
+            parts = list(self.first)
+        return n.concat([*parts, moved], axis) if parts else moved
+
+
+__all__ = ["Gathered", "Growing"]
