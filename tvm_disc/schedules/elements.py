@@ -96,14 +96,16 @@ def _once(low: ElementReader, fn: Callable[..., Expr], operands: Sequence[Expr])
     """``fn(*operands)`` with every operand evaluated once, also where nothing can be bound."""
     if not low.in_guard:
         return fn(*operands)
-    # TVM's analyzer refuses to meet a name for a number twice, and a guard may be read twice.
-    literal = [isinstance(x, tirx.IntImm | tirx.FloatImm) for x in operands]
+    # TVM's analyzer refuses a name that it meets again for a value in another form, as it does
+    # once it has simplified what other values are made of. Integers, most of them sizes, have a
+    # simpler form, and functions of them read an operand once; LLVM shares what they load.
+    plain = [not is_float(dtype_of(x)) or isinstance(x, tirx.FloatImm) for x in operands]
     names = [
         x if known else tirx.Var(f"a{k}", x.ty)
-        for k, (x, known) in enumerate(zip(operands, literal, strict=True))
+        for k, (x, known) in enumerate(zip(operands, plain, strict=True))
     ]
     result = fn(*names)
-    for name, x, known in reversed(list(zip(names, operands, literal, strict=True))):
+    for name, x, known in reversed(list(zip(names, operands, plain, strict=True))):
         result = result if known else tirx.Let(name, x, result)
     return result
 
