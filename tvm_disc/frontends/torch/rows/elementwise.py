@@ -146,7 +146,8 @@ def _elu(m: Maker, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 
     return m.mul(made, float(scale)) if scale != 1 else made
 
 
-def _gelu(m: Maker, x: Value, *, approximate: str = "none") -> Value:
+def gelu(m: Maker, x: Value, *, approximate: str = "none") -> Value:
+    """The Gaussian error linear unit, exact or by ``tanh``."""
     if approximate == "tanh":
         cube = m.mul(m.mul(x, x), x)
         inner = m.add(x, m.mul(cube, 0.044715))
@@ -254,7 +255,7 @@ ROWS: Mapping[str, Row] = {
     "hardtanh.default": _hardtanh,
     "leaky_relu.default": _leaky_relu,
     "elu.default": _elu,
-    "gelu.default": _gelu,
+    "gelu.default": gelu,
     "silu.default": _silu,
     "log_sigmoid.default": _wide(_log_sigmoid),
     "log_sigmoid_forward.default": lambda m, x: (_wide(_log_sigmoid)(m, x), None),
@@ -262,6 +263,7 @@ ROWS: Mapping[str, Row] = {
     "bitwise_not.default": _bitwise_not,
     "nan_to_num.default": _nan_to_num,
     "_to_copy.default": _to_out,
+    "prims::convert_element_type.default": _to_out,
     "to.dtype": _to_out,
     "to.dtype_layout": _to_out,
     "to.device": _to_out,

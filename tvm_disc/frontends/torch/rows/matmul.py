@@ -40,7 +40,8 @@ def matmul(m: Maker, a: Value, b: Value) -> Value:
     return m.squeeze(made, [k % made.rank for k in drop]) if drop else made
 
 
-def _linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Value:
+def linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """``x @ weight.T + bias``."""
     if weight.rank == 1:
         made = matmul(m, x, weight)
         return made if bias is None else m.add(made, bias)
@@ -172,7 +173,7 @@ def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
 
 ROWS: Mapping[str, Row] = {
     **{f"{n}.default": matmul for n in ("mm", "bmm", "matmul", "mv", "dot", "vdot")},
-    "linear.default": _linear,
+    "linear.default": linear,
     "addmm.default": _added(matmul),
     "addmv.default": _added(matmul),
     "addr.default": _added(_outer),
