@@ -70,6 +70,7 @@ def test_arithmetic_between_types() -> None:
             torch.div(i, 3, rounding_mode="floor"), torch.div(i, 3, rounding_mode="trunc"),
             torch.div(x, 0.3, rounding_mode="trunc"), 2 - i, 1 / (x.abs() + 1),
             torch.add(x, i, alpha=3), i.to(torch.float64) + x, i.to(torch.int8) + 1,
+            b.square(), i.square(),
         )  # fmt: skip
 
     def given(n: int) -> tuple[Any, ...]:

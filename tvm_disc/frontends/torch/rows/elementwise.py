@@ -214,6 +214,7 @@ def _exp2(m: Maker, x: Value) -> Value:
 
 
 def _square(m: Maker, x: Value) -> Value:
+    x = m.cast(x, m.out_dtype)
     return m.mul(x, x)
 
 
