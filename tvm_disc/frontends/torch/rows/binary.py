@@ -125,7 +125,9 @@ def powered(m: Maker, base: Any, exponent: Any) -> Value:
         return m.power(a, b)
     # Whole powers that float64 holds exactly, which are those that are not cut off.
     wide = m.power(m.cast(a, "float64"), m.cast(b, "float64"))
-    return m.cast(m.apply("round", wide), dtype)
+    # A negative power of 1 or -1 is one of them, of everything else 0, also of 0.
+    parts = m.where(m.equal(a, 0), 0.0, m.apply("trunc", wide))
+    return m.cast(m.where(m.less(b, 0), parts, m.apply("round", wide)), dtype)
 
 
 def _known_power(m: Maker, x: Value, exponent: float) -> Value | None:
