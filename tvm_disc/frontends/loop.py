@@ -7,53 +7,71 @@ before; inside it is a variable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias
 
-from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.frontends.calc import Calc, Dim, Expr, const
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.frontends.calls import Calls, D, T
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 
-Exprs: TypeAlias = "list[Expr]"
-Branch: TypeAlias = Callable[[Exprs], Exprs]
-More: TypeAlias = Callable[[Exprs, Exprs], Expr]
-Turn: TypeAlias = Callable[[Exprs, Exprs], "tuple[Exprs, Exprs]"]
-
 _NUMBERS = count()
+_Shape: TypeAlias = "tuple[str, list[tuple[rt.Dim, Callable[[], Any]]]]"
 
 
-def choose(n: Calc, cond: Expr, reads: Sequence[Expr], then: Branch, other: Branch) -> list[Expr]:
+def _itself(x: Any) -> Any:
+    return x
+
+
+def choose(
+    n: Calls[T, D],
+    cond: T,
+    reads: Sequence[T],
+    then: Callable[[list[T]], list[T]],
+    other: Callable[[list[T]], list[T]],
+) -> list[T]:
     """The results of one of two branches, which are given what they read."""
-    params = [ast.Var(f"read_{k}") for k in range(len(reads) + 1)]
-    for var, value in zip(params, (cond, *reads), strict=True):
-        n.infer.stands_for(var, value)
+    params = [n.variable(f"read_{k}", x) for k, x in enumerate((cond, *reads))]
     made = []
     for branch in (then, other):
-        with n.infer.scope():
-            made.append(branch(list(params[1:])))
+        with n.scope():
+            made.append(branch(params[1:]))
     many = len(made[0])
     if len(made[1]) != many:
         raise TypeMismatch(f"the branches give {many} and {len(made[1])} results")
     for k, (a, b) in enumerate(zip(*made, strict=True)):
         made[0][k], made[1][k] = _alike(n, a, b)
-    bodies = [ast.Tuple(tuple(b)) if many != 1 else b[0] for b in made]
-    func = ast.Function(params, ast.If(params[0], bodies[0], bodies[1]))
-    found = ast.Call(func, (cond, *reads))
-    return [found] if many == 1 else [ast.TupleGetItem(found, k) for k in range(many)]
+    fields = [[n.expr(x) for x in b] for b in made]
+    bodies = [ast.Tuple(tuple(b)) if many != 1 else b[0] for b in fields]
+    variables = [_variable(n, p) for p in params]
+    func = ast.Function(variables, ast.If(variables[0], bodies[0], bodies[1]))
+    found = ast.Call(func, tuple(n.expr(x) for x in (cond, *reads)))
+    results = [found] if many == 1 else [ast.TupleGetItem(found, k) for k in range(many)]
+    return [_result(n, x, like) for x, like in zip(results, made[0], strict=True)]
 
 
-def _alike(n: Calc, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+def _variable(n: Calls[T, D], x: T) -> ast.Var:
+    found = n.expr(x)
+    assert isinstance(found, ast.Var)
+    return found
+
+
+def _result(n: Calls[T, D], expr: ast.Expr, like: T) -> T:
+    return n.made(expr, lambda: n.sizes(like), like)
+
+
+def _alike(n: Calls[T, D], a: T, b: T) -> tuple[T, T]:
     """Two results, single numbers in the form of the greater rank."""
     x, y = n.literals(a), n.literals(b)
     ones = all(d == 1 for d in (*x, *y))
     if len(x) == len(y) or not ones:
         return a, b
-    dims: list[Dim] = [1] * max(len(x), len(y))
+    dims: list[Any] = [1] * max(len(x), len(y))
     return n.reshape(a, dims), n.reshape(b, dims)
 
 
-class Loop:
+class Loop(Generic[T, D]):
     """A loop whose state are tensors, and that may gather a row of each turn.
 
     Dims that are proved equal before the loop are one dim inside, as long as a turn keeps them.
@@ -63,60 +81,69 @@ class Loop:
         state: tensors that every turn replaces; the first values.
     """
 
-    def __init__(self, n: Calc, fixed: Sequence[Expr], state: Sequence[Expr]) -> None:
+    def __init__(self, n: Calls[T, D], fixed: Sequence[T], state: Sequence[T]) -> None:
         self.n, self.fixed, self.state = n, list(fixed), list(state)
-        self.outer: list[tuple[Any, rt.Any, Dim]] = []  # formula, name and length of a dim
+        self.outer: list[tuple[Any, rt.Any, D]] = []  # formula, name and length of a dim
         self.fixed_types = [self._named(x) for x in fixed]
         self.types = [self._named(x) for x in state]
 
-    def _named(self, x: Expr) -> rt.TensorType:
+    def _named(self, x: T) -> rt.TensorType:
         """The type of a tensor, each dim that is no number with a name."""
-        ty = self.n.type(x)
-        dims: list[rt.Dim] = list(ty.shape)
-        for axis, formula in enumerate(self.n.infer.dims_of(x)):
-            if not isinstance(dims[axis], int):
-                dims[axis] = self._name(x, axis, formula)
-        return rt.TensorType(tuple(dims), ty.dtype)
+        dims = [
+            self._name(x, axis, formula) if known is None else known
+            for axis, (known, formula) in enumerate(
+                zip(self.n.literals(x), self.n.formulas(x), strict=True)
+            )
+        ]
+        return rt.TensorType(tuple(dims), self.n.dtype(x))
 
-    def _name(self, x: Expr, axis: int, formula: Any) -> rt.Any:
+    def _name(self, x: T, axis: int, formula: Any) -> rt.Any:
         for known, name, _ in self.outer:
-            if self.n.infer.same(known, formula):
+            if self.n.same(known, formula):
                 return name
         made = rt.Any(f"loop_{next(_NUMBERS)}")
         self.outer.append((formula, made, self.n.size(x, axis)))
         return made
 
-    def run(self, more: More, turn: Turn) -> tuple[list[Expr], list[Expr]]:
+    def run(
+        self,
+        more: Callable[[list[T], list[T]], T],
+        turn: Callable[[list[T], list[T]], tuple[list[T], list[T]]],
+    ) -> tuple[list[T], list[T]]:
         """(the last state, the rows of all turns).
 
         Turns go on while ``more(fixed, state)`` holds; ``turn(fixed, state)`` gives the next
         state, and rows. What a turn does to dims is found by trying.
         """
-        rows: list[tuple[Expr, rt.TensorType]] = []
+        n = self.n
         while True:
-            fixed = [ast.Var(f"fixed_{k}", t) for k, t in enumerate(self.fixed_types)]
-            state = [ast.Var(f"state_{k}", t) for k, t in enumerate(self.types)]
-            with self.n.infer.scope():
-                for var in (*fixed, *state):
-                    self.n.infer.declare(var)
+            fixed, state = self._variables("fixed", True), self._variables("state", False)
+            with n.scope():
                 cond = more(list(fixed), list(state))
-                new, gathered = turn(list(fixed), list(state))
+                new, rows = turn(list(fixed), list(state))
                 wider = [
                     self._kept(var, x, k) for k, (var, x) in enumerate(zip(state, new, strict=True))
                 ]
                 settled = all(a is b for a, b in zip(wider, self.types, strict=True))
-                if settled:
-                    rows = [self._blank(x, (*fixed, *state)) for x in gathered]
-                    return self._call(fixed, state, cond, (new, gathered), rows)
+                lines = [n.expand(x, 0) for x in rows]
+                shapes = [self._shape(x, (*fixed, *state)) for x in rows] if settled else []
+            if settled:
+                return self._call(fixed, state, cond, (new, lines), shapes)
             self.types = wider
 
-    def _kept(self, var: ast.Var, new: Expr, k: int) -> rt.TensorType:
+    def _variables(self, name: str, fixed: bool) -> list[T]:
+        """What stands for tensors inside."""
+        values, types = (self.fixed, self.fixed_types) if fixed else (self.state, self.types)
+        pairs = zip(values, types, strict=True)
+        return [self.n.variable(f"{name}_{k}", x, t) for k, (x, t) in enumerate(pairs)]
+
+    def _kept(self, var: T, new: T, k: int) -> rt.TensorType:
         """The type of a state that holds before a turn and after it."""
-        old, found = self.types[k], self.n.type(new)
-        if old.dtype != found.dtype or len(old.shape) != len(found.shape):
+        n, old = self.n, self.types[k]
+        if old.dtype != n.dtype(new) or len(old.shape) != n.rank(new):
+            found = f"{n.dtype(new)} of rank {n.rank(new)}"
             raise TypeMismatch(f"state {k} of a loop is {old} before a turn and {found} after it")
-        pairs = zip(self.n.infer.dims_of(var), self.n.infer.dims_of(new), strict=True)
-        same = [self.n.infer.same(a, b) for a, b in pairs]
+        same = [n.same(a, b) for a, b in zip(n.formulas(var), n.formulas(new), strict=True)]
         dims = [
             d if s or (isinstance(d, rt.Any) and d.name is None) else rt.Any()
             for d, s in zip(old.shape, same, strict=True)
@@ -124,63 +151,75 @@ class Loop:
         unchanged = all(a is b or a == b for a, b in zip(dims, old.shape, strict=True))
         return old if unchanged else rt.TensorType(tuple(dims), old.dtype)
 
-    def _blank(self, row: Expr, inside: Sequence[ast.Var]) -> tuple[Expr, rt.TensorType]:
-        """Nothing yet of rows, whose dims are those of what the loop reads."""
-        ty = self.n.type(row)
+    def _shape(self, row: T, inside: Sequence[T]) -> _Shape:
+        """The element type of a row; of its dims what they are called inside, and their lengths."""
         names = {d.name: size for _, d, size in self.outer}
         known: list[tuple[Any, rt.Any]] = []
         for var in inside:
-            assert isinstance(var.type_annotation, rt.TensorType)
-            for d, formula in zip(
-                var.type_annotation.shape, self.n.infer.dims_of(var), strict=True
-            ):
+            ty = _variable(self.n, var).type_annotation
+            assert isinstance(ty, rt.TensorType)
+            for d, formula in zip(ty.shape, self.n.formulas(var), strict=True):
                 if isinstance(d, rt.Any) and d.name in names:
                     known.append((formula, d))
-        sizes: list[Dim] = [0]
-        dims: list[rt.Dim] = [rt.Any()]
-        for d, formula in zip(ty.shape, self.n.infer.dims_of(row), strict=True):
-            name = next((x for f, x in known if self.n.infer.same(f, formula)), None)
-            if not isinstance(d, int) and name is None:
-                raise Unsupported("what a loop gathers must have dims that are known before it")
-            sizes.append(d if isinstance(d, int) else names[name.name])  # type: ignore[union-attr]
-            dims.append(d if isinstance(d, int) else name)  # type: ignore[arg-type]
-        return self.n.full(0, sizes, ty.dtype), rt.TensorType(tuple(dims), ty.dtype)
+        found: list[tuple[rt.Dim, Callable[[], Any]]] = []
+        for literal, formula in zip(self.n.literals(row), self.n.formulas(row), strict=True):
+            name = next((x for f, x in known if self.n.same(f, formula)), None)
+            if literal is not None:
+                found.append((literal, partial(_itself, literal)))
+            elif name is not None:
+                found.append((name, partial(_itself, names[name.name])))
+            else:
+                found.append((rt.Any(), partial(self.n.outside, formula)))
+        return self.n.dtype(row), found
 
     def _call(
         self,
-        fixed: list[ast.Var],
-        state: list[ast.Var],
-        cond: Expr,
-        made: tuple[list[Expr], list[Expr]],
-        rows: list[tuple[Expr, rt.TensorType]],
-    ) -> tuple[list[Expr], list[Expr]]:
+        fixed: list[T],
+        state: list[T],
+        cond: T,
+        made: tuple[list[T], list[T]],
+        shapes: list[_Shape],
+    ) -> tuple[list[T], list[T]]:
         """The loop as a function that calls itself last."""
+        n = self.n
         loop = ast.Var("loop")
-        done = [ast.Var(f"rows_{k}", t) for k, (_, t) in enumerate(rows)]
-        grown = [self.n.concat([d, self._line(x)], 0) for d, x in zip(done, made[1], strict=True)]
-        again = ast.Call(loop, (*fixed, *made[0], *grown))
-        body = ast.If(cond, again, ast.Tuple((*state, *done)))
-        params = [ast.Var(f"first_{k}") for k in range(len(fixed) + len(state) + len(done))]
-        func = ast.Function((*fixed, *state, *done), body)
+        done, blank, grown = [], [], []
+        for k, (line, (dtype, shape)) in enumerate(zip(made[1], shapes, strict=True)):
+            sizes: list[Any] = [0, *(size() for _, size in shape)]
+            blank.append(n.full(0, sizes, dtype))
+            dims = (rt.Any(), *(d for d, _ in shape))
+            done.append(ast.Var(f"rows_{k}", rt.TensorType(dims, dtype)))
+            joined = ast.Tuple((done[-1], n.expr(line)))
+            grown.append(n.call("concatenate", joined, axis=0))
+        given, held = ([_variable(n, x) for x in xs] for xs in (fixed, state))
+        again = ast.Call(loop, (*given, *(n.expr(x) for x in made[0]), *grown))
+        body = ast.If(n.expr(cond), again, ast.Tuple((*held, *done)))
+        params = [ast.Var(f"first_{k}") for k in range(len(given) + len(held) + len(done))]
+        func = ast.Function((*given, *held, *done), body)
         whole = ast.Function(params, ast.Let(loop, func, ast.Call(loop, params)))
-        found = ast.Call(whole, (*self.fixed, *self.state, *(blank for blank, _ in rows)))
-        results: list[Expr] = [ast.TupleGetItem(found, k) for k in range(len(state) + len(done))]
-        return results[: len(state)], results[len(state) :]
+        found = ast.Call(whole, tuple(n.expr(x) for x in (*self.fixed, *self.state, *blank)))
+        fields = [ast.TupleGetItem(found, k) for k in range(len(held) + len(done))]
+        last = [_result(n, x, s) for x, s in zip(fields, state, strict=False)]
+        return last, [
+            n.made(x, partial(self._grown, b), b)
+            for x, b in zip(fields[len(held) :], blank, strict=True)
+        ]
 
-    def _line(self, row: Expr) -> Expr:
-        return self.n.expand(row, 0)
+    def _grown(self, blank: T) -> list[Any]:
+        """The dims of joined rows, of which nobody says how many they are."""
+        return [None, *self.n.sizes(blank)[1:]]
 
 
 def counted(
-    n: Calc, times: Dim, fixed: Sequence[Expr], state: Sequence[Expr], turn: Callable[..., Any]
-) -> tuple[list[Expr], list[Expr]]:
+    n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], turn: Callable[..., Any]
+) -> tuple[list[T], list[T]]:
     """As :meth:`Loop.run`, of ``turn(t, fixed, state)`` for t from 0 up to ``times``."""
-    loop = Loop(n, [n.scalar(times), *fixed], [const(0, "int64"), *state])
+    loop = Loop(n, [n.scalar(times), *fixed], [n.literal(0, "int64"), *state])
 
-    def more(given: list[Expr], now: list[Expr]) -> Expr:
+    def more(given: list[T], now: list[T]) -> T:
         return n.less(now[0], given[0])
 
-    def next_(given: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+    def next_(given: list[T], now: list[T]) -> tuple[list[T], list[T]]:
         new, rows = turn(now[0], given[1:], now[1:])
         return [n.add(now[0], 1), *new], rows
 

@@ -101,10 +101,11 @@ def _once(low: ElementReader, fn: Callable[..., Expr], operands: Sequence[Expr])
     """
     if not low.in_guard:
         return fn(*operands)
+    # Integers, most of them sizes, have a simpler form; LLVM shares what they load.
     names = [tirx.Var(f"a{k}", x.ty) for k, x in enumerate(operands)]
     shape = fn(*names)
     plain = [
-        isinstance(x, tirx.IntImm | tirx.FloatImm) or reads(shape, name) < 2
+        not is_float(dtype_of(x)) or isinstance(x, tirx.FloatImm) or reads(shape, name) < 2
         for x, name in zip(operands, names, strict=True)
     ]
     if all(plain):

@@ -5,13 +5,15 @@
 Every operator is tried in a process of its own, with a time limit. A sample counts if
 ``torch.export`` accepts it and takes it apart into operators of ATen's core that compute the same
 again (no random numbers, no memory that nobody has written). Prints the share that is right, and
-of the rest every reason.
+of the rest every reason. With ``--json`` operators whose outcomes are in the file are not tried
+again, so that a run that was interrupted goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import itertools
 import json
 import multiprocessing
 import random
@@ -149,15 +151,16 @@ def full_name(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 
-def outcomes(args: Any) -> Iterator[Outcome]:
-    """Every sample of every chosen operator."""
+def outcomes(args: Any, known: Sequence[Outcome]) -> Iterator[Outcome]:
+    """Every sample of every chosen operator that is not known."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     context = multiprocessing.get_context("fork")
     part, parts = map(int, args.part.split("/"))
+    seen = {found.op for found in known}
     for index, op in enumerate(op_db):
         name = full_name(op)
-        if args.match not in name or name in UNWRITTEN or index % parts != part:
+        if args.match not in name or name in UNWRITTEN or index % parts != part or name in seen:
             continue
         here, there = context.Pipe(duplex=False)
         job = (there, index, args.limit, args.seed, args.dynamic)
@@ -186,25 +189,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=120.0, help="limit of an operator")
     parser.add_argument("--dynamic", action="store_true", help="every dim free that may be")
     parser.add_argument("--part", default="0/1", help="k/n: every n-th operator from the k-th")
-    parser.add_argument("--json", help="a file for the outcomes, one a line")
+    parser.add_argument("--json", help="a file of outcomes, one a line, read and written")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args(argv)
     import torch  # noqa: F401  once, for all children
 
     import tvm_disc  # noqa: F401
 
-    counts: collections.Counter[str] = collections.Counter()
+    known = recorded(args.json)
+    every = list(known)
+    for _, group in itertools.groupby(outcomes(args, known), lambda found: found.op):
+        tried_now = list(group)
+        every += tried_now
+        if args.json:
+            with Path(args.json).open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(asdict(found)) + "\n" for found in tried_now)
+        for found in tried_now if args.verbose else ():
+            print(found.op, found.dtype, found.status, found.reason[:200], flush=True)
+    report(every)
+    return 0
+
+
+def recorded(path: str | None) -> list[Outcome]:
+    """The outcomes of an earlier run."""
+    if path is None or not Path(path).exists():
+        return []
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    return [Outcome(**json.loads(line)) for line in lines]
+
+
+def report(every: Sequence[Outcome]) -> None:
+    """Print what failed and why, and the share that passes."""
+    counts = collections.Counter(found.status for found in every)
     reasons: dict[str, list[Outcome]] = collections.defaultdict(list)
-    lines: list[str] = []
-    for found in outcomes(args):
-        counts[found.status] += 1
+    for found in every:
         if found.status not in ("pass", *OUTSIDE):
             reasons[found.op].append(found)
-        lines.append(json.dumps(asdict(found)))
-        if args.verbose:
-            print(found.op, found.dtype, found.status, found.reason[:200], flush=True)
-    if args.json:
-        Path(args.json).write_text("\n".join(lines) + "\n", encoding="utf-8")
     for op, failed in sorted(reasons.items()):
         kinds = collections.Counter((f.status, f.reason) for f in failed)
         for (status, reason), count in kinds.items():
@@ -212,7 +232,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     inside = sum(n for status, n in counts.items() if status not in OUTSIDE)
     print(dict(counts))
     print(f"{counts['pass']} of {inside} samples pass: {counts['pass'] / max(inside, 1):.1%}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -73,6 +73,26 @@ def test_results_are_views_of_nothing() -> None:
         torch.testing.assert_close(second, x * 2 + 1)
 
 
+class Numbers(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Numbers among the inputs, positions from the end, a branch that only the data knows."""
+
+    def forward(self, x: Any, k: int, scale: float) -> Any:
+        y = x[:k] * scale + k
+        if y.sum() > 0:
+            y = y - 1
+        return y, x[..., -1], x[-2:]
+
+
+def test_numbers_and_graph_breaks(caplog: pytest.LogCaptureFixture) -> None:
+    model = Numbers()
+    compiled = torch.compile(model, backend=backend, dynamic=True)
+    with torch.no_grad(), caplog.at_level(logging.WARNING, "tvm_disc"):
+        for n, k, scale in ((9, 3, 2.0), (12, 5, 0.5), (7, 2, 1.25), (40, 33, -3.0), (5, 4, 0.0)):
+            (x,) = tensors((n, 4), seed=n)
+            same(compiled(x, k, scale), model(x, k, scale))
+    assert "run in PyTorch" not in caplog.text
+
+
 def test_gradients_run_in_pytorch(caplog: pytest.LogCaptureFixture) -> None:
     model = Model().eval()
     compiled = torch.compile(model, backend=backend, dynamic=True)

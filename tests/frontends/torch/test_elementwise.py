@@ -70,6 +70,7 @@ def test_arithmetic_between_types() -> None:
             torch.div(i, 3, rounding_mode="floor"), torch.div(i, 3, rounding_mode="trunc"),
             torch.div(x, 0.3, rounding_mode="trunc"), 2 - i, 1 / (x.abs() + 1),
             torch.add(x, i, alpha=3), i.to(torch.float64) + x, i.to(torch.int8) + 1,
+            b.square(), i.square(),
         )  # fmt: skip
 
     def given(n: int) -> tuple[Any, ...]:
@@ -100,7 +101,8 @@ def test_powers() -> None:
     def many(x: Any, i: Any) -> Any:
         a = x.abs() + 0.1
         return (x**2, x**3, a**0.5, a**-0.5, a**-1, a**-2, a**1.7, 2.0**x, a**x, i**2, i**3,
-                torch.float_power(a, 2), torch.pow(i, torch.tensor(2)), x**0, x**1)  # fmt: skip
+                torch.float_power(a, 2), torch.pow(i, torch.tensor(2)), x**0, x**1,
+                2**i, (-2) ** i, torch.pow(i, -1 - i % 2), torch.pow(0, i))  # fmt: skip
 
     def given(n: int) -> tuple[Any, ...]:
         x, y = tensors((n, 3), (n, 3))

@@ -139,6 +139,22 @@ def test_scatters() -> None:
     check(many, [given(n) for n in SIZES], "? _", "? _", "? _")
 
 
+def test_scatters_of_truth_values_and_of_what_is_no_number() -> None:
+    def many(x: Any, i: Any, v: Any) -> Any:
+        truth, nan = x > 0, torch.where(v > 1, torch.nan, v)
+        return (
+            truth.index_add(1, i[0], v > 0), truth.scatter_add(1, i, v > 0),
+            truth.scatter_reduce(1, i, v > 0, "prod"), truth.scatter_reduce(1, i, v > 0, "amax"),
+            x.scatter_reduce(1, i, nan, "amax"), x.scatter_reduce(1, i, nan, "amin"),
+        )  # fmt: skip
+
+    def given(n: int) -> tuple[Any, ...]:
+        x, v = tensors((n, 6), (n, 2))
+        return x, torch.tensor([[0, 5], [3, 1]]).repeat(n, 1)[:n], v
+
+    check(many, [given(n) for n in SIZES], "? _", "? _", "? _")
+
+
 def test_masks_that_index() -> None:
     def many(x: Any) -> Any:
         y, z = x.clone(), x.clone()

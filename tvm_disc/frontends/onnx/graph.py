@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tvm_disc.errors import DiscError, Unsupported
-from tvm_disc.frontends.calc import Expr, placed
+from tvm_disc.frontends.calls import Expr, placed
 from tvm_disc.frontends.onnx import functions
 from tvm_disc.frontends.onnx.node import Node, attributes, name_of, title
 from tvm_disc.frontends.onnx.table import find, normal

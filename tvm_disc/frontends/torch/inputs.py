@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calls import op
 from tvm_disc.frontends.torch.symbols import Symbols, as_constraint, dim_at, scalar
 from tvm_disc.frontends.torch.values import Value, dim_of, dims_of, relay_dtype
 from tvm_disc.relay import Any as AnyDim
 from tvm_disc.relay import DimOp, Expr, TensorType, Var
-from tvm_disc.relay.builder import call
 from tvm_disc.relay.types import Dim
 
 _OPS = {"Add": "Add", "Mul": "Mul", "FloorDiv": "FloorDiv", "Mod": "FloorMod", "Max": "Max",
@@ -142,8 +142,8 @@ def _whole(value: Any) -> int | None:
 def _solved(read: Any, step: int, start: int) -> Expr:
     found: Expr = read()
     if start:
-        found = call("subtract", [found, scalar(start, "int64")])
-    return found if step == 1 else call("floor_divide", [found, scalar(step, "int64")])
+        found = op("subtract", found, scalar(start, "int64"))
+    return found if step == 1 else op("floor_divide", found, scalar(step, "int64"))
 
 
 def symbol_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:

@@ -7,20 +7,19 @@ sizes needs a rule: what PyTorch knows of its value is the rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calls import MOST, op
 from tvm_disc.frontends.torch.values import Dim, Value
 from tvm_disc.relay import Constant, Expr, Tuple
-from tvm_disc.relay.builder import call
 
 INT, FLOAT, BOOL = "int64", "float64", "bool"
-# Beyond any dim; PyTorch's own infinities of slices are larger.
-MOST = (1 << 63) - 1
 
 
 def scalar(value: Any, dtype: str) -> Constant:
@@ -30,8 +29,8 @@ def scalar(value: Any, dtype: str) -> Constant:
 
 def dim_at(tensor: Expr, axis: int) -> Expr:
     """A dim of a tensor, as a number."""
-    shape = call("shape_of", [tensor], dtype=INT)
-    return call("take", [shape, scalar(axis, INT)], axis=0)
+    shape = op("shape_of", tensor, dtype=INT)
+    return op("take", shape, scalar(axis, INT), axis=0)
 
 
 class Symbols:
@@ -48,6 +47,16 @@ class Symbols:
     def bind(self, symbol: Any, read: Callable[[], Expr]) -> None:
         """Say where a symbol is read; the first place counts."""
         self._bound.setdefault(symbol, read)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A body that may run never or often: what it binds is forgotten at its end."""
+        kept = self._bound, self._made
+        self._bound, self._made = dict(self._bound), dict(self._made)
+        try:
+            yield
+        finally:
+            self._bound, self._made = kept
 
     def number(self, value: Any) -> tuple[Expr, str]:
         """A number or a symbolic one as an expression of rank 0, and its element type."""
@@ -71,7 +80,7 @@ class Symbols:
         if all(isinstance(d, int) for d in dims):
             return Constant(np.array([min(d, MOST) for d in dims], dtype=INT))
         parts = [self.value(d, INT).expr for d in dims]
-        return call("stack", [Tuple(tuple(parts))], axis=0)
+        return op("stack", Tuple(tuple(parts)), axis=0)
 
     def _make(self, e: Any) -> tuple[Expr, str]:
         import sympy
@@ -99,7 +108,7 @@ Rule = Callable[[Sequence[Number]], Number]
 
 
 def _cast(expr: Expr, dtype: str) -> Expr:
-    return call("cast", [expr], dtype=dtype)
+    return op("cast", expr, dtype=dtype)
 
 
 def _as(number: Number, dtype: str) -> Expr:
@@ -115,7 +124,7 @@ def _folded(name: str) -> Rule:
     def rule(args: Sequence[Number]) -> Number:
         dtype = _joint(args)
         exprs = [_as(a, dtype) for a in args]
-        return reduce(lambda a, b: call(name, [a, b]), exprs), dtype
+        return reduce(lambda a, b: op(name, a, b), exprs), dtype
 
     return rule
 
@@ -127,48 +136,48 @@ def _power(args: Sequence[Number]) -> Number:
         count = int(times.data)
         if 0 <= count <= 8:
             factors: list[Expr] = [base[0]] * count or [scalar(1, INT)]
-            return reduce(lambda a, b: call("multiply", [a, b]), factors), INT
-    return call("power", [_as(base, FLOAT), _as(exponent, FLOAT)]), FLOAT
+            return reduce(lambda a, b: op("multiply", a, b), factors), INT
+    return op("power", _as(base, FLOAT), _as(exponent, FLOAT)), FLOAT
 
 
 def _compared(name: str) -> Rule:
     def rule(args: Sequence[Number]) -> Number:
         dtype = _joint(args)
-        return call(name, [_as(a, dtype) for a in args]), BOOL
+        return op(name, *(_as(a, dtype) for a in args)), BOOL
 
     return rule
 
 
 def _divided(args: Sequence[Number]) -> Number:
-    return call("divide", [_as(a, FLOAT) for a in args]), FLOAT
+    return op("divide", *(_as(a, FLOAT) for a in args)), FLOAT
 
 
 def _real(name: str) -> Rule:
-    return lambda args: (call(name, [_as(args[0], FLOAT)]), FLOAT)
+    return lambda args: (op(name, _as(args[0], FLOAT)), FLOAT)
 
 
 def _to_int(name: str) -> Rule:
-    return lambda args: (_cast(call(name, [_as(args[0], FLOAT)]), INT), INT)
+    return lambda args: (_cast(op(name, _as(args[0], FLOAT)), INT), INT)
 
 
 def _ceil_div(args: Sequence[Number]) -> Number:
     a, b = (_as(x, INT) for x in args)
-    up = call("subtract", [call("add", [a, b]), scalar(1, INT)])
-    return call("floor_divide", [up, b]), INT
+    up = op("subtract", op("add", a, b), scalar(1, INT))
+    return op("floor_divide", up, b), INT
 
 
 def _modular(args: Sequence[Number]) -> Number:
     base, divisor, modulus = (_as(x, INT) for x in args)
-    return call("floor_mod", [call("floor_divide", [base, divisor]), modulus]), INT
+    return op("floor_mod", op("floor_divide", base, divisor), modulus), INT
 
 
 def _chosen(args: Sequence[Number]) -> Number:
     dtype = _joint(args[1:])
-    return call("where", [args[0][0], *(_as(a, dtype) for a in args[1:])]), dtype
+    return op("where", args[0][0], *(_as(a, dtype) for a in args[1:])), dtype
 
 
 def _integers(name: str) -> Rule:
-    return lambda args: (call(name, [_as(a, INT) for a in args]), INT)
+    return lambda args: (op(name, *(_as(a, INT) for a in args)), INT)
 
 
 _RULES: Mapping[str, Rule] = {
@@ -199,7 +208,7 @@ _RULES: Mapping[str, Rule] = {
     "OpaqueUnaryFn_exp": _real("exp"),
     "OpaqueUnaryFn_log": _real("log"),
     "OpaqueUnaryFn_log2": _real("log2"),
-    "Abs": lambda args: (call("abs", [args[0][0]]), args[0][1]),
+    "Abs": lambda args: (op("abs", args[0][0]), args[0][1]),
     "Identity": lambda args: args[0],
     "Where": _chosen,
     "Equality": _compared("equal"),
@@ -210,7 +219,7 @@ _RULES: Mapping[str, Rule] = {
     "GreaterThan": _compared("greater_equal"),
     "And": _folded("logical_and"),
     "Or": _folded("logical_or"),
-    "Not": lambda args: (call("logical_not", [args[0][0]]), BOOL),
+    "Not": lambda args: (op("logical_not", args[0][0]), BOOL),
 }
 
 _RELATIONS = {
@@ -251,4 +260,4 @@ _FORMS: Mapping[str, Callable[[list[str]], str]] = {
     "Min": lambda parts: f"min({', '.join(parts)})",
 }
 
-__all__ = ["MOST", "Symbols", "as_constraint", "dim_at", "scalar"]
+__all__ = ["Symbols", "as_constraint", "dim_at", "scalar"]

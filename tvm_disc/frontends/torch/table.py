@@ -20,6 +20,7 @@ from tvm_disc.frontends.torch.rows import (
     sample,
     scatter,
     shape,
+    transformer,
     vision,
 )
 
@@ -32,6 +33,7 @@ FAMILIES: tuple[Mapping[str, Callable[..., Any]], ...] = (
     scatter.ROWS,
     create.ROWS,
     matmul.ROWS,
+    transformer.ROWS,
     norm.ROWS,
     conv.ROWS,
     pool.ROWS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
@@ -10,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calls import is_float
 
 # A number, or an expression of sympy over the symbols of the program.
 Dim: TypeAlias = Any
@@ -41,11 +41,6 @@ class Value:
         return is_float(self.dtype)
 
 
-def is_float(dtype: str) -> bool:
-    """Whether elements of ``dtype`` are floating-point numbers."""
-    return dtype.startswith(("float", "bfloat"))
-
-
 def relay_dtype(dtype: Any) -> str:
     """Relay's name of an element type of PyTorch.
 
@@ -69,29 +64,6 @@ def dim_of(size: Any) -> Dim:
 def dims_of(tensor: Any) -> tuple[Dim, ...]:
     """The dims of a tensor of PyTorch."""
     return tuple(dim_of(size) for size in tensor.shape)
-
-
-def is_one(dim: Dim) -> bool:
-    """Whether a dim is known to be 1."""
-    return isinstance(dim, int) and dim == 1
-
-
-def joined_dim(a: Dim, b: Dim) -> Dim:
-    """The dim that two broadcast dims have together; PyTorch saw to it that they fit."""
-    if is_one(a):
-        return b
-    return a if isinstance(a, int) or is_one(b) or not isinstance(b, int) else b
-
-
-def joined_dims(shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:
-    """The shape that operands are broadcast to."""
-    rank = max((len(s) for s in shapes), default=0)
-    dims: list[Dim] = [1] * rank
-    for shape in shapes:
-        for k, d in enumerate(shape):
-            at = rank - len(shape) + k
-            dims[at] = joined_dim(dims[at], d)
-    return tuple(dims)
 
 
 @cache

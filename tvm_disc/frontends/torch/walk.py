@@ -13,14 +13,14 @@ from functools import partial
 from typing import Any
 
 from tvm_disc.errors import DiscError, Unsupported
+from tvm_disc.frontends.calls import op, placed
 from tvm_disc.frontends.torch.control import CONTROL
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
 from tvm_disc.frontends.torch.table import ROWS, row_name
 from tvm_disc.frontends.torch.values import Value, array_of, dims_of, relay_dtype
 from tvm_disc.relay import Any as AnyDim
-from tvm_disc.relay import Constant, Expr, Span, TensorType, Var
-from tvm_disc.relay.builder import call
+from tvm_disc.relay import Constant, Expr, TensorType, Var
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)')
 
@@ -76,11 +76,11 @@ class Walk:
         given = dict(zip((n.name for n in holes), args, strict=True))
         for node in holes:
             self._bind_operand(node, given)
-        kept = self.maker.node, self.maker.span
+        kept = self.maker.node
         try:
             return self.graph(module, given)
         finally:
-            self.maker.node, self.maker.span = kept
+            self.maker.node = kept
 
     def _bind_operand(self, node: Any, given: dict[str, Any]) -> None:
         value, known = given[node.name], node.meta.get("val")
@@ -106,9 +106,9 @@ class Walk:
     def _guarded(self, node: Any, env: Mapping[Any, Any]) -> Any:
         """A node's value; where there is none a stand-in, so that the walk goes on."""
         self.maker.node = node
-        self.maker.span = Span(_place(node)[0])
         try:
-            return self._node(node, env)
+            with placed(_place(node)[0]):
+                return self._node(node, env)
         except DiscError as error:
             self.problems.append(f"{_described(node)}: {error}")
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
@@ -176,13 +176,13 @@ def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: Any) -> Expr:
         elif kind == "SequenceKey" and at and keys[at - 1][0] == "CallMethodKey":
             found = dim_at(found.expr, value)
         elif kind == "DivideByKey":
-            found = call("floor_divide", [found, scalar(int(value), "int64")])
+            found = op("floor_divide", found, scalar(int(value), "int64"))
         elif kind not in ("CallMethodKey", "ConvertIntKey"):
             raise Unsupported(f"the size {symbol}, which is read by {kind}")
     if isinstance(found, Value):
         dtype = "float64" if symbol.is_integer is False or str(symbol).startswith("zf") else "int64"
-        line = call("reshape", [found.expr], newshape=(), allowzero=True)
-        found = line if found.dtype == dtype else call("cast", [line], dtype=dtype)
+        line = op("reshape", found.expr, newshape=(), allowzero=True)
+        found = line if found.dtype == dtype else op("cast", line, dtype=dtype)
     expr: Expr = found
     return expr
 

@@ -11,16 +11,17 @@ from tvm_disc.errors import Unsupported, WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.scalars import BINARY
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import product
 
 _COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
     "update": lambda old, new: new,
-    "add": lambda old, new: old + new,
-    "mul": lambda old, new: old * new,
-    "min": tirx.min,
-    "max": tirx.max,
+    "add": BINARY["add"],
+    "mul": BINARY["multiply"],
+    "min": BINARY["minimum"],
+    "max": BINARY["maximum"],
 }
 
 

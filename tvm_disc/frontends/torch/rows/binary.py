@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tvm_disc.frontends.calls import is_float
 from tvm_disc.frontends.torch.maker import Maker
-from tvm_disc.frontends.torch.values import Value, is_float
+from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
 # What arithmetic on truth values is.
@@ -24,7 +25,7 @@ def _arithmetic(name: str) -> Row:
         if dtype == "bool":
             return m.apply(_ON_TRUTHS[name], a, b)
         if alpha != 1:
-            b = m.calc("multiply", b, alpha if is_float(dtype) else int(alpha))
+            b = m.mul(b, alpha if is_float(dtype) else int(alpha))
         return m.apply(name, a, b)
 
     return row
@@ -51,8 +52,8 @@ def _ignoring_nan(name: str) -> Row:
         a, b = m.tensor(a, dtype), m.tensor(b, dtype)
         if not is_float(dtype):
             return m.apply(_OF_TRUTHS[name] if dtype == "bool" else name, a, b)
-        found = m.where(m.apply("isnan", b, dtype="bool"), a, m.apply(name, a, b))
-        return m.where(m.apply("isnan", a, dtype="bool"), b, found)
+        found = m.where(m.isnan(b), a, m.apply(name, a, b))
+        return m.where(m.isnan(a), b, found)
 
     return row
 
@@ -62,10 +63,10 @@ def divided(m: Maker, a: Any, b: Any, *, rounding_method: str | None = None) -> 
     dtype = m.out_dtype
     a, b = m.tensor(a, dtype), m.tensor(b, dtype)
     if rounding_method is None:
-        return m.apply("divide", a, b)
+        return m.div(a, b)
     if rounding_method == "floor":
-        return m.apply("floor_divide", a, b)
-    return m.apply("trunc", m.apply("divide", a, b)) if is_float(dtype) else m.apply("divide", a, b)
+        return m.floor_div(a, b)
+    return m.apply("trunc", m.div(a, b)) if is_float(dtype) else m.div(a, b)
 
 
 def _div_mode(m: Maker, a: Any, b: Any, *, rounding_mode: str | None = None) -> Value:
@@ -121,10 +122,12 @@ def powered(m: Maker, base: Any, exponent: Any) -> Value:
             return made
     a, b = m.tensor(base, dtype), m.tensor(exponent, dtype)
     if is_float(dtype):
-        return m.apply("power", a, b)
+        return m.power(a, b)
     # Whole powers that float64 holds exactly, which are those that are not cut off.
-    wide = m.apply("power", m.cast(a, "float64"), m.cast(b, "float64"))
-    return m.cast(m.apply("round", wide), dtype)
+    wide = m.power(m.cast(a, "float64"), m.cast(b, "float64"))
+    # A negative power of 1 or -1 is one of them, of everything else 0, also of 0.
+    parts = m.where(m.equal(a, 0), 0.0, m.apply("trunc", wide))
+    return m.cast(m.where(m.less(b, 0), parts, m.apply("round", wide)), dtype)
 
 
 def _known_power(m: Maker, x: Value, exponent: float) -> Value | None:
@@ -135,25 +138,25 @@ def _known_power(m: Maker, x: Value, exponent: float) -> Value | None:
             return None
         return _product_power(m, x, int(exponent)) if exponent < 64 else None
     if exponent == 0.5:
-        return m.apply("sqrt", x)
+        return m.sqrt(x)
     if exponent == -0.5:
-        return m.apply("rsqrt", x)
+        return m.rsqrt(x)
     if exponent in (-1, -2):
-        below = x if exponent == -1 else m.apply("multiply", x, x)
-        return m.apply("divide", m.tensor(1.0, x.dtype), below)
+        below = x if exponent == -1 else m.mul(x, x)
+        return m.div(m.tensor(1.0, x.dtype), below)
     return None
 
 
 def _product_power(m: Maker, x: Value, times: int) -> Value:
     """By squaring."""
     if times == 0:
-        return m.full(x.dims, 1, x.dtype)
+        return m.full(1, x.dims, x.dtype)
     result: Value | None = None
     while times:
         if times & 1:
-            result = x if result is None else m.apply("multiply", result, x)
+            result = x if result is None else m.mul(result, x)
         times >>= 1
-        x = m.apply("multiply", x, x) if times else x
+        x = m.mul(x, x) if times else x
     assert result is not None
     return result
 
@@ -170,12 +173,12 @@ def _atan2(m: Maker, y: Any, x: Any) -> Value:
     """The angle of a point, by its quadrant."""
     dtype = m.out_dtype
     y, x = m.tensor(y, dtype), m.tensor(x, dtype)
-    angle = m.apply("atan", m.apply("divide", y, x))
-    turn = m.where(m.compare("less", y, 0.0), -math.pi, math.pi, dtype)
-    left = m.where(m.compare("less", x, 0.0), m.apply("add", angle, turn), angle)
-    up = m.where(m.compare("greater", y, 0.0), math.pi / 2, -math.pi / 2, dtype)
-    at_zero = m.where(m.compare("equal", y, 0.0), y, up)
-    return m.where(m.compare("equal", x, 0.0), at_zero, left)
+    angle = m.apply("atan", m.div(y, x))
+    turn = m.where(m.less(y, 0.0), -math.pi, math.pi, dtype)
+    left = m.where(m.less(x, 0.0), m.add(angle, turn), angle)
+    up = m.where(m.greater(y, 0.0), math.pi / 2, -math.pi / 2, dtype)
+    at_zero = m.where(m.equal(y, 0.0), y, up)
+    return m.where(m.equal(x, 0.0), at_zero, left)
 
 
 def _addcmul(m: Maker, x: Value, a: Value, b: Value, *, value: Any = 1) -> Value:
@@ -191,50 +194,48 @@ def _in(m: Maker, *values: Value) -> list[Value]:
 
 
 def _plus_scaled(m: Maker, x: Value, y: Value, scale: Any) -> Value:
-    y = y if scale == 1 else m.calc("multiply", y, scale)
-    return m.apply("add", m.cast(x, m.out_dtype), y)
+    y = y if scale == 1 else m.mul(y, scale)
+    return m.add(m.cast(x, m.out_dtype), y)
 
 
 def _lerp(m: Maker, a: Value, b: Value, weight: Any) -> Value:
     dtype = m.out_dtype
     part = m.tensor(weight, dtype)
-    step = m.apply("multiply", part, m.apply("subtract", b, a))
-    far = m.apply("multiply", m.calc("subtract", part, 1.0), m.apply("subtract", b, a))
-    near = m.compare("less", m.apply("abs", part), 0.5)
-    return m.where(near, m.apply("add", a, step), m.apply("add", b, far))
+    step = m.mul(part, m.sub(b, a))
+    far = m.mul(m.sub(part, 1.0), m.sub(b, a))
+    near = m.less(m.abs(part), 0.5)
+    return m.where(near, m.add(a, step), m.add(b, far))
 
 
 def _hypot(m: Maker, a: Any, b: Any) -> Value:
     dtype = m.out_dtype
-    a, b = (m.apply("abs", m.tensor(v, dtype)) for v in (a, b))
-    top, low = m.apply("maximum", a, b), m.apply("minimum", a, b)
-    part = m.apply("divide", low, m.where(m.compare("equal", top, 0.0), 1.0, top))
-    grown = m.apply("sqrt", m.calc("add", m.apply("multiply", part, part), 1.0))
-    whole = m.apply("isinf", top, dtype="bool")
-    return m.where(whole, top, m.apply("multiply", top, grown))
+    a, b = (m.abs(m.tensor(v, dtype)) for v in (a, b))
+    top, low = m.maximum(a, b), m.minimum(a, b)
+    part = m.div(low, m.where(m.equal(top, 0.0), 1.0, top))
+    grown = m.sqrt(m.add(m.mul(part, part), 1.0))
+    whole = m.isinf(top)
+    return m.where(whole, top, m.mul(top, grown))
 
 
 def _copysign(m: Maker, a: Any, b: Any) -> Value:
     dtype = m.out_dtype
-    size, sign = m.apply("abs", m.tensor(a, dtype)), m.tensor(b, dtype)
+    size, sign = m.abs(m.tensor(a, dtype)), m.tensor(b, dtype)
     # The sign of a zero is in its reciprocal.
-    inverse = m.apply("divide", m.tensor(1.0, dtype), sign)
-    below = m.apply("logical_or", m.compare("less", sign, 0.0), m.compare("less", inverse, 0.0))
-    return m.where(below, m.apply("negative", size), size)
+    inverse = m.div(m.tensor(1.0, dtype), sign)
+    below = m.logical_or(m.less(sign, 0.0), m.less(inverse, 0.0))
+    return m.where(below, m.negative(size), size)
 
 
 def _logaddexp(base: str) -> Row:
     def row(m: Maker, a: Value, b: Value) -> Value:
         dtype = m.out_dtype
         scale = 1.0 if base == "e" else math.log(2.0)
-        a, b = (m.calc("multiply", m.cast(v, dtype), scale) for v in (a, b))
-        top = m.apply("maximum", a, b)
-        gap = m.apply("negative", m.apply("abs", m.apply("subtract", a, b)))
-        grown = m.apply("add", top, m.apply("log", m.calc("add", m.apply("exp", gap), 1.0)))
-        same = m.apply(
-            "logical_and", m.apply("isinf", a, dtype="bool"), m.apply("equal", a, b, dtype="bool")
-        )
-        return m.calc("divide", m.where(same, a, grown), scale)
+        a, b = (m.mul(m.cast(v, dtype), scale) for v in (a, b))
+        top = m.maximum(a, b)
+        gap = m.negative(m.abs(m.sub(a, b)))
+        grown = m.add(top, m.log(m.add(m.exp(gap), 1.0)))
+        same = m.logical_and(m.isinf(a), m.equal(a, b))
+        return m.div(m.where(same, a, grown), scale)
 
     return row
 

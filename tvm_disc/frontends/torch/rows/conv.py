@@ -36,7 +36,7 @@ def _convolution(
     if rank not in (1, 2, 3):
         raise Unsupported(f"a convolution of {rank} spatial axes")
     alone = x.rank == rank + 1
-    x = m.unsqueeze(x, 0) if alone else x
+    x = m.expand(x, 0) if alone else x
     stride, padding, dilation, more = (
         per_axis(v, rank) for v in (stride, padding, dilation, output_padding)
     )
@@ -105,7 +105,7 @@ def _padded(m: Maker, x: Value, weight: Value, bias: Any, stride: Any, padding: 
     steps = per_axis(dilation, rank)
     totals = [d * (int(t) - 1) for d, t in zip(steps, weight.dims[2:], strict=True)]
     pairs = [(0, 0)] * (x.rank - rank) + [(t // 2, t - t // 2) for t in totals]
-    wide = m.call("nn.pad", x, m.const(0, x.dtype), pad_width=tuple(pairs))
+    wide = m.call("nn.pad", x, m.literal(0, x.dtype), pad_width=tuple(pairs))
     dims = (*x.dims[: x.rank - rank], *[None] * rank)
     return _convolution(
         m, Value(wide, x.dtype, dims), weight, bias, stride, 0, dilation, False, 0, groups

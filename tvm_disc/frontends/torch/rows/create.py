@@ -8,29 +8,30 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calls import is_float
 from tvm_disc.frontends.torch.maker import Maker
-from tvm_disc.frontends.torch.values import Value, is_float
+from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
 
 
 def _filled(value: Any) -> Row:
     def row(m: Maker, *args: Any, **kwargs: Any) -> Value:
-        return m.full(m.out_dims, value, m.out_dtype)
+        return m.full(value, m.out_dims, m.out_dtype)
 
     return row
 
 
 def _full(m: Maker, size: Sequence[Any], fill_value: Any, **kwargs: Any) -> Value:
-    return m.full(m.out_dims, fill_value, m.out_dtype)
+    return m.full(fill_value, m.out_dims, m.out_dtype)
 
 
 def _full_like(m: Maker, x: Value, fill_value: Any, **kwargs: Any) -> Value:
-    return m.full(m.out_dims, fill_value, m.out_dtype)
+    return m.full(fill_value, m.out_dims, m.out_dtype)
 
 
 def _new_full(m: Maker, x: Value, size: Sequence[Any], fill_value: Any, **kwargs: Any) -> Value:
-    return m.full(m.out_dims, fill_value, m.out_dtype)
+    return m.full(fill_value, m.out_dims, m.out_dtype)
 
 
 def _scalar_tensor(m: Maker, value: Any, **kwargs: Any) -> Value:
@@ -47,39 +48,37 @@ def stepped(m: Maker, start: Any, end: Any, step: Any) -> Value:
     dtype, (size,) = m.out_dtype, m.out_dims
     known = all(isinstance(v, int | float) for v in (start, step)) and isinstance(size, int)
     if known and size <= 1 << 16:
-        return m.const(start + np.arange(size) * step, dtype)
+        return m.literal(start + np.arange(size) * step, dtype)
     whole = not is_float(dtype) and all(not isinstance(v, float) for v in (start, end, step))
     if whole and isinstance(step, int):
         ends = [m.tensor(v, "int64") for v in (start, end, step)]
         made = m.call("arange", *ends, start=None, stop=None, step=None, dtype="int64")
         return m.cast(Value(made, "int64", (size,)), dtype)
     if whole:
-        scaled = m.apply("multiply", m.iota(size), m.tensor(step, "int64"))
-        return m.cast(m.apply("add", scaled, m.tensor(start, "int64")), dtype)
-    places = m.iota(size, "float64")
-    scaled = m.apply("multiply", places, m.tensor(step, "float64"))
-    return m.cast(m.apply("add", scaled, m.tensor(start, "float64")), dtype)
+        scaled = m.mul(m.arange(size), m.tensor(step, "int64"))
+        return m.cast(m.add(scaled, m.tensor(start, "int64")), dtype)
+    places = m.arange(size, "float64")
+    scaled = m.mul(places, m.tensor(step, "float64"))
+    return m.cast(m.add(scaled, m.tensor(start, "float64")), dtype)
 
 
 def _linspace(m: Maker, start: Any, end: Any, steps: int, **kwargs: Any) -> Value:
     """From both ends to the middle, so that the last element is exact."""
     dtype, (size,) = m.out_dtype, m.out_dims
     first, last = m.tensor(start, "float64"), m.tensor(end, "float64")
-    gaps = m.calc("maximum", m.tensor(size - 1, "float64"), 1.0)
-    step = m.apply("divide", m.apply("subtract", last, first), gaps)
-    places = m.iota(size)
-    back = m.apply("subtract", m.tensor(size - 1, "int64"), places)
-    up = m.apply("add", m.apply("multiply", m.cast(places, "float64"), step), first)
-    down = m.apply("subtract", last, m.apply("multiply", m.cast(back, "float64"), step))
-    near = m.apply("less", m.calc("multiply", places, 2), m.tensor(size, "int64"), dtype="bool")
+    gaps = m.maximum(m.tensor(size - 1, "float64"), 1.0)
+    step = m.div(m.sub(last, first), gaps)
+    places = m.arange(size)
+    back = m.sub(m.tensor(size - 1, "int64"), places)
+    up = m.add(m.mul(m.cast(places, "float64"), step), first)
+    down = m.sub(last, m.mul(m.cast(back, "float64"), step))
+    near = m.less(m.mul(places, 2), m.tensor(size, "int64"))
     return m.cast(m.where(near, up, down), dtype)
 
 
 def _eye(m: Maker, *args: Any, **kwargs: Any) -> Value:
     rows, columns = m.out_dims
-    same = m.apply(
-        "equal", m.unsqueeze(m.iota(rows), 1), m.unsqueeze(m.iota(columns), 0), dtype="bool"
-    )
+    same = m.equal(m.expand(m.arange(rows), 1), m.expand(m.arange(columns), 0))
     return m.cast(same, m.out_dtype)
 
 
@@ -89,7 +88,7 @@ def _triangle(find: Callable[..., Any]) -> Row:
     def row(m: Maker, rows: Any, columns: Any, offset: int = 0, **kwargs: Any) -> Value:
         if not isinstance(rows, int) or not isinstance(columns, int):
             raise Unsupported("the positions of a triangle whose size is known at run time only")
-        return m.const(np.stack(find(rows, offset, columns)), m.out_dtype)
+        return m.literal(np.stack(find(rows, offset, columns)), m.out_dtype)
 
     return row
 
@@ -104,7 +103,7 @@ def _random(m: Maker, *args: Any, **kwargs: Any) -> Value:
 def _native_dropout(m: Maker, x: Value, p: float, train: bool | None) -> tuple[Value, Any]:
     if train or train is None:
         _random(m)
-    return x, m.full(x.dims, True, "bool") if m.used(1) else None
+    return x, m.full(True, x.dims, "bool") if m.used(1) else None
 
 
 def _dropout(m: Maker, x: Value, p: float = 0.5, train: bool = True) -> Value:

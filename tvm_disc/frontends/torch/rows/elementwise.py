@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tvm_disc.frontends.calls import is_float
 from tvm_disc.frontends.torch.maker import Maker
-from tvm_disc.frontends.torch.values import Value, is_float, relay_dtype
+from tvm_disc.frontends.torch.values import Value, relay_dtype
 
 Row = Callable[..., Any]
 
@@ -48,39 +49,32 @@ def identity(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
 
 def rounded(m: Maker, x: Value) -> Value:
     """The nearest whole number; halves go to the even one."""
-    if not x.is_float:
-        return x
-    low = m.apply("floor", x)
-    rest = m.calc("subtract", x, low)
-    half = m.apply("floor", m.calc("multiply", low, 0.5))
-    even = m.apply("equal", m.calc("multiply", half, 2.0), low, dtype="bool")
-    up = m.calc("add", low, 1.0)
-    upper = m.where(m.compare("greater", rest, 0.5), up, m.where(even, low, up))
-    return m.where(m.compare("less", rest, 0.5), low, upper)
+    return m.round_even(x) if x.is_float else x
 
 
 def _round_decimals(m: Maker, x: Value, *, decimals: int = 0) -> Value:
     scale = 10.0 ** abs(decimals)
     there, back = ("multiply", "divide") if decimals >= 0 else ("divide", "multiply")
-    return m.calc(back, rounded(m, m.calc(there, x, scale)), scale)
+    by = m.like(scale, x)
+    return m.apply(back, rounded(m, m.apply(there, x, by)), by)
 
 
 def _expm1(m: Maker, x: Value) -> Value:
     """Kahan's: what rounding did to ``exp(x)`` is found in its logarithm."""
-    u = m.apply("exp", x)
-    less = m.calc("subtract", u, 1.0)
-    exact = m.apply("divide", m.apply("multiply", less, x), m.apply("log", u))
-    plain = m.apply("logical_or", m.apply("isinf", u, dtype="bool"), m.compare("less", u, 0.3))
-    return m.where(m.compare("equal", u, 1.0), x, m.where(plain, less, exact))
+    u = m.exp(x)
+    less = m.sub(u, 1.0)
+    exact = m.div(m.mul(less, x), m.log(u))
+    plain = m.logical_or(m.isinf(u), m.less(u, 0.3))
+    return m.where(m.equal(u, 1.0), x, m.where(plain, less, exact))
 
 
 def _log1p(m: Maker, x: Value) -> Value:
     """As for ``expm1``."""
-    u = m.calc("add", x, 1.0)
-    less = m.calc("subtract", u, 1.0)
-    exact = m.apply("divide", m.apply("multiply", m.apply("log", u), x), less)
-    plain = m.where(m.apply("isinf", u, dtype="bool"), u, exact)
-    return m.where(m.compare("equal", less, 0.0), x, plain)
+    u = m.add(x, 1.0)
+    less = m.sub(u, 1.0)
+    exact = m.div(m.mul(m.log(u), x), less)
+    plain = m.where(m.isinf(u), u, exact)
+    return m.where(m.equal(less, 0.0), x, plain)
 
 
 def log1p(m: Maker, x: Value) -> Value:
@@ -89,7 +83,7 @@ def log1p(m: Maker, x: Value) -> Value:
 
 
 def _erfc(m: Maker, x: Value) -> Value:
-    return m.apply("subtract", m.tensor(1.0, x.dtype), m.apply("erf", x))
+    return m.sub(m.tensor(1.0, x.dtype), m.erf(x))
 
 
 def _sign(m: Maker, x: Value) -> Value:
@@ -97,20 +91,20 @@ def _sign(m: Maker, x: Value) -> Value:
 
 
 def _abs(m: Maker, x: Value) -> Value:
-    return x if x.dtype == "bool" or x.dtype.startswith("uint") else m.apply("abs", x)
+    return x if x.dtype == "bool" or x.dtype.startswith("uint") else m.abs(x)
 
 
 def _neg(m: Maker, x: Value) -> Value:
-    return m.apply("negative", x)
+    return m.negative(x)
 
 
 def _reciprocal(m: Maker, x: Value) -> Value:
     x = m.cast(x, m.out_dtype)
-    return m.apply("divide", m.tensor(1.0, x.dtype), x)
+    return m.div(m.tensor(1.0, x.dtype), x)
 
 
 def _relu(m: Maker, x: Value) -> Value:
-    return m.apply("nn.relu", x) if x.is_float else m.calc("maximum", x, 0)
+    return m.apply("nn.relu", x) if x.is_float else m.maximum(x, 0)
 
 
 def clamped(m: Maker, x: Value, low: Any, high: Any) -> Value:
@@ -118,8 +112,8 @@ def clamped(m: Maker, x: Value, low: Any, high: Any) -> Value:
     dtype = m.out_dtype
     x = m.cast(x, dtype)
     if low is not None:
-        x = m.apply("maximum", x, m.tensor(low, dtype))
-    return x if high is None else m.apply("minimum", x, m.tensor(high, dtype))
+        x = m.maximum(x, m.tensor(low, dtype))
+    return x if high is None else m.minimum(x, m.tensor(high, dtype))
 
 
 def _clamp(m: Maker, x: Value, min: Any = None, max: Any = None) -> Value:
@@ -146,29 +140,30 @@ def _leaky_relu(m: Maker, x: Value, negative_slope: Any = 0.01) -> Value:
 
 
 def _elu(m: Maker, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
-    scaled = m.calc("multiply", x, float(input_scale)) if input_scale != 1 else x
-    low = m.calc("multiply", _wide(_expm1)(m, scaled), float(alpha))
-    made = m.where(m.compare("greater", x, 0.0), x, low)
-    return m.calc("multiply", made, float(scale)) if scale != 1 else made
+    scaled = m.mul(x, float(input_scale)) if input_scale != 1 else x
+    low = m.mul(_wide(_expm1)(m, scaled), float(alpha))
+    made = m.where(m.greater(x, 0.0), x, low)
+    return m.mul(made, float(scale)) if scale != 1 else made
 
 
-def _gelu(m: Maker, x: Value, *, approximate: str = "none") -> Value:
+def gelu(m: Maker, x: Value, *, approximate: str = "none") -> Value:
+    """The Gaussian error linear unit, exact or by ``tanh``."""
     if approximate == "tanh":
-        cube = m.apply("multiply", m.apply("multiply", x, x), x)
-        inner = m.apply("add", x, m.calc("multiply", cube, 0.044715))
-        grown = m.apply("tanh", m.calc("multiply", inner, math.sqrt(2 / math.pi)))
+        cube = m.mul(m.mul(x, x), x)
+        inner = m.add(x, m.mul(cube, 0.044715))
+        grown = m.tanh(m.mul(inner, math.sqrt(2 / math.pi)))
     else:
-        grown = m.apply("erf", m.calc("multiply", x, math.sqrt(0.5)))
-    return m.apply("multiply", m.calc("multiply", x, 0.5), m.calc("add", grown, 1.0))
+        grown = m.erf(m.mul(x, math.sqrt(0.5)))
+    return m.mul(m.mul(x, 0.5), m.add(grown, 1.0))
 
 
 def _silu(m: Maker, x: Value) -> Value:
-    return m.apply("multiply", x, m.apply("sigmoid", x))
+    return m.mul(x, m.sigmoid(x))
 
 
 def _log_sigmoid(m: Maker, x: Value) -> Value:
-    size = m.apply("negative", m.apply("abs", x))
-    return m.apply("subtract", m.calc("minimum", x, 0.0), _log1p(m, m.apply("exp", size)))
+    size = m.negative(m.abs(x))
+    return m.sub(m.minimum(x, 0.0), _log1p(m, m.exp(size)))
 
 
 def _predicate(name: str) -> Row:
@@ -177,13 +172,13 @@ def _predicate(name: str) -> Row:
     def row(m: Maker, x: Value) -> Value:
         if x.is_float:
             return m.apply(name, x, dtype="bool")
-        return m.full(x.dims, name == "isfinite", "bool")
+        return m.full(name == "isfinite", x.dims, "bool")
 
     return row
 
 
 def _logical_not(m: Maker, x: Value) -> Value:
-    return m.apply("logical_not", m.cast(x, "bool"))
+    return m.logical_not(m.cast(x, "bool"))
 
 
 def _bitwise_not(m: Maker, x: Value) -> Value:
@@ -209,17 +204,18 @@ def _nan_to_num(
 
     most = torch.finfo(getattr(torch, x.dtype)).max
     high, low = most if posinf is None else posinf, -most if neginf is None else neginf
-    filled = m.where(m.apply("isnan", x, dtype="bool"), 0.0 if nan is None else nan, x)
-    filled = m.where(m.compare("equal", x, math.inf), high, filled)
-    return m.where(m.compare("equal", x, -math.inf), low, filled)
+    filled = m.where(m.isnan(x), 0.0 if nan is None else nan, x)
+    filled = m.where(m.equal(x, math.inf), high, filled)
+    return m.where(m.equal(x, -math.inf), low, filled)
 
 
 def _exp2(m: Maker, x: Value) -> Value:
-    return m.apply("exp", m.calc("multiply", x, math.log(2.0)))
+    return m.exp(m.mul(x, math.log(2.0)))
 
 
 def _square(m: Maker, x: Value) -> Value:
-    return m.apply("multiply", x, x)
+    x = m.cast(x, m.out_dtype)
+    return m.mul(x, x)
 
 
 _REAL = (
@@ -260,7 +256,7 @@ ROWS: Mapping[str, Row] = {
     "hardtanh.default": _hardtanh,
     "leaky_relu.default": _leaky_relu,
     "elu.default": _elu,
-    "gelu.default": _gelu,
+    "gelu.default": gelu,
     "silu.default": _silu,
     "log_sigmoid.default": _wide(_log_sigmoid),
     "log_sigmoid_forward.default": lambda m, x: (_wide(_log_sigmoid)(m, x), None),
@@ -268,6 +264,7 @@ ROWS: Mapping[str, Row] = {
     "bitwise_not.default": _bitwise_not,
     "nan_to_num.default": _nan_to_num,
     "_to_copy.default": _to_out,
+    "prims::convert_element_type.default": _to_out,
     "to.dtype": _to_out,
     "to.dtype_layout": _to_out,
     "to.device": _to_out,

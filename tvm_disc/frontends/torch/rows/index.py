@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.torch.maker import Maker, product
-from tvm_disc.frontends.torch.values import Dim, Value, joined_dims
+from tvm_disc.frontends.calls import joined_dims
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.values import Dim, Value
 from tvm_disc.relay import Tuple, TupleGetItem
 
 Row = Callable[..., Any]
@@ -42,7 +43,7 @@ class Picked:
 
     def moved(self) -> Value:
         """The operand, indexed axes first."""
-        return self.m.permute(self.x, self.order)
+        return self.m.transpose(self.x, self.order)
 
     def _lead(self) -> list[int]:
         """Of every axis of the result, its place in what the moved operand gives."""
@@ -58,7 +59,7 @@ class Picked:
         operands = Tuple(tuple(t.expr for t in (self.moved(), *self.places)))
         made = m.call("adv_index", operands)
         found = Value(made, self.x.dtype, (*self.grid, *self.rest))
-        return m.permute(found, self._lead()) if self.before else found
+        return m.transpose(found, self._lead()) if self.before else found
 
     def coordinates(self) -> Value:
         """``[axes, *grid]``."""
@@ -74,13 +75,13 @@ class Picked:
         if missing < 0:
             values = m.reshape(values, values.dims[-missing:])
         elif missing:
-            values = m.unsqueeze(values, 0, missing)
+            values = m.expand(values, 0, missing)
         back = [lead.index(k) for k in range(len(lead))]
-        return m.broadcast(m.permute(values, back), shape)
+        return m.broadcast(m.transpose(values, back), shape)
 
     def back(self, x: Value) -> Value:
         """What the moved operand has become, its axes in the old order."""
-        return self.m.permute(x, [self.order.index(k) for k in range(len(self.order))])
+        return self.m.transpose(x, [self.order.index(k) for k in range(len(self.order))])
 
 
 def _whole(m: Maker, index: Value | None) -> Value:
@@ -131,8 +132,8 @@ def _index_put(
 ) -> Value:
     mask = _single_mask(x, indices)
     values = m.cast(values, x.dtype)
-    if mask is not None and product(values.dims) == 1 and not accumulate:
-        wide = m.unsqueeze(m.cast(mask, "bool"), mask.rank, x.rank - mask.rank)
+    if mask is not None and m.product(values.dims) == 1 and not accumulate:
+        wide = m.expand(m.cast(mask, "bool"), mask.rank, x.rank - mask.rank)
         return m.where(wide, m.reshape(values, ()), x)
     picked = Picked(m, x, indices)
     made = m.call(
@@ -198,7 +199,7 @@ def _topk(
         return x, m.tensor(0, "int64")
     dims = m.out_dims
     if isinstance(k, int) and k == 0:
-        return m.full(dims, 0, x.dtype), m.full(dims, 0, "int64")
+        return m.full(0, dims, x.dtype), m.full(0, dims, "int64")
     key = m.cast(x, "uint8") if x.dtype == "bool" else x
     attrs = {"axis": dim % x.rank, "ret_type": "both", "is_ascend": not largest, "dtype": "int64"}
     if isinstance(k, int):

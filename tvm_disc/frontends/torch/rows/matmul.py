@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calls import joined_dims
 from tvm_disc.frontends.torch.maker import Maker
-from tvm_disc.frontends.torch.values import Dim, Value, joined_dims
+from tvm_disc.frontends.torch.values import Dim, Value
 
 Row = Callable[..., Any]
 
@@ -32,19 +33,20 @@ def matmul(m: Maker, a: Value, b: Value) -> Value:
         # One product for the whole stack.
         made = product(m, a, b)
         return made
-    a = m.unsqueeze(a, 0) if row else a
-    b = m.unsqueeze(b, 1) if column else b
+    a = m.expand(a, 0) if row else a
+    b = m.expand(b, 1) if column else b
     made = product(m, a, b)
     drop = [-2] * row + [-1] * column
     return m.squeeze(made, [k % made.rank for k in drop]) if drop else made
 
 
-def _linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Value:
+def linear(m: Maker, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """``x @ weight.T + bias``."""
     if weight.rank == 1:
         made = matmul(m, x, weight)
-        return made if bias is None else m.apply("add", made, bias)
+        return made if bias is None else m.add(made, bias)
     row = x.rank == 1
-    x = m.unsqueeze(x, 0) if row else x
+    x = m.expand(x, 0) if row else x
     made = Value(m.call("nn.dense", x, weight, units=None), x.dtype, (*x.dims[:-1], weight.dims[0]))
     if bias is not None:
         made = Value(m.call("nn.bias_add", made, bias, axis=-1), made.dtype, made.dims)
@@ -57,11 +59,11 @@ def _added(compute: Callable[[Maker, Value, Value], Value]) -> Row:
     def row(m: Maker, x: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
         made = compute(m, a, b)
         if alpha != 1:
-            made = m.calc("multiply", made, alpha)
+            made = m.mul(made, alpha)
         if beta == 0:
             return made
         x = m.cast(x, made.dtype)
-        return m.apply("add", made, x if beta == 1 else m.calc("multiply", x, beta))
+        return m.add(made, x if beta == 1 else m.mul(x, beta))
 
     return row
 
@@ -71,7 +73,7 @@ def _batch_sum(m: Maker, a: Value, b: Value) -> Value:
 
 
 def _outer(m: Maker, a: Value, b: Value) -> Value:
-    return m.apply("multiply", m.unsqueeze(a, 1), m.unsqueeze(b, 0))
+    return m.mul(m.expand(a, 1), m.expand(b, 0))
 
 
 def _shared_heads(m: Maker, x: Value, heads: Dim) -> Value:
@@ -80,14 +82,14 @@ def _shared_heads(m: Maker, x: Value, heads: Dim) -> Value:
     if own == heads:
         return x
     times = heads // own
-    apart = m.unsqueeze(x, x.rank - 2)
+    apart = m.expand(x, x.rank - 2)
     wide = m.broadcast(apart, (*x.dims[:-2], times, *x.dims[-2:]))
     return m.reshape(wide, (*x.dims[:-3], heads, *x.dims[-2:]))
 
 
 def causal_mask(m: Maker, queries: Dim, keys: Dim) -> Value:
     """Whether a query sees a key: those up to its own position."""
-    return m.compare("less_equal", m.unsqueeze(m.iota(keys), 0), m.unsqueeze(m.iota(queries), 1))
+    return m.less_equal(m.expand(m.arange(keys), 0), m.expand(m.arange(queries), 1))
 
 
 def attention(
@@ -110,12 +112,12 @@ def attention(
     size = query.dims[-1]
     if scale is None:
         if isinstance(size, int):
-            scaled = m.calc("multiply", query, 1 / math.sqrt(size) if size else 1.0)
+            scaled = m.mul(query, 1 / math.sqrt(size) if size else 1.0)
         else:
-            root = m.apply("sqrt", m.tensor(size, query.dtype))
-            scaled = m.apply("divide", query, root)
+            root = m.sqrt(m.tensor(size, query.dtype))
+            scaled = m.div(query, root)
     else:
-        scaled = m.calc("multiply", query, float(scale))
+        scaled = m.mul(query, float(scale))
     scores = product(m, scaled, key, transpose_b=True)
     mask = causal_mask(m, *scores.dims[-2:]) if is_causal else attn_mask
     seen = None
@@ -123,7 +125,7 @@ def attention(
         scores = m.where(mask, scores, -math.inf)
         seen = None if is_causal else m.reduce("any", mask, [-1], True)
     elif mask is not None:
-        scores = m.apply("add", scores, m.cast(mask, scores.dtype))
+        scores = m.add(scores, m.cast(mask, scores.dtype))
     weights = Value(m.call("nn.softmax", scores, axis=-1), scores.dtype, scores.dims)
     found = product(m, weights, value)
     return found if seen is None else m.where(seen, found, 0.0)
@@ -151,7 +153,7 @@ def _flash(
 def _cdist(m: Maker, a: Value, b: Value, p: float = 2.0, compute_mode: Any = None) -> Value:
     from tvm_disc.frontends.torch.rows.reduce import norm
 
-    gap = m.apply("subtract", m.unsqueeze(a, a.rank - 1), m.unsqueeze(b, b.rank - 2))
+    gap = m.sub(m.expand(a, a.rank - 1), m.expand(b, b.rank - 2))
     return norm(m, gap, float(p), [gap.rank - 1], False)
 
 
@@ -162,16 +164,16 @@ def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
         raise Unsupported("pdist of rows whose number is known at run time only")
     import numpy as np
 
-    first, second = (m.const(k, "int64") for k in np.triu_indices(rows, 1))
+    first, second = (m.literal(k, "int64") for k in np.triu_indices(rows, 1))
     from tvm_disc.frontends.torch.rows.reduce import norm
 
-    gap = m.apply("subtract", m.take(x, first, 0), m.take(x, second, 0))
+    gap = m.sub(m.take(x, first, 0), m.take(x, second, 0))
     return norm(m, gap, float(p), [1], False)
 
 
 ROWS: Mapping[str, Row] = {
     **{f"{n}.default": matmul for n in ("mm", "bmm", "matmul", "mv", "dot", "vdot")},
-    "linear.default": _linear,
+    "linear.default": linear,
     "addmm.default": _added(matmul),
     "addmv.default": _added(matmul),
     "addr.default": _added(_outer),

@@ -34,27 +34,27 @@ def _embedding_bag(
     bags, width = m.out_dims
     starts = m.cast(offsets, "int64")
     starts = m.slice(starts, 0, 0, bags) if include_last_offset else starts
-    places = m.iota(indices.dims[0])
+    places = m.arange(indices.dims[0])
     found = m.call("searchsorted", starts, places, right=True, dtype="int64")
-    bag = m.calc("subtract", Value(found, "int64", places.dims), 1)
+    bag = m.sub(Value(found, "int64", places.dims), 1)
     rows = m.take(weight, indices, 0)
-    counted = m.full(indices.dims, 1, weight.dtype)
+    counted = m.full(1, indices.dims, weight.dtype)
     if per_sample_weights is not None:
-        rows = m.apply("multiply", rows, m.unsqueeze(per_sample_weights, 1))
+        rows = m.mul(rows, m.expand(per_sample_weights, 1))
     if padding_idx >= 0:
-        plain = m.compare("not_equal", indices, padding_idx)
-        rows = m.where(m.unsqueeze(plain, 1), rows, -math.inf if mode == 2 else 0.0)
+        plain = m.not_equal(indices, padding_idx)
+        rows = m.where(m.expand(plain, 1), rows, -math.inf if mode == 2 else 0.0)
         counted = m.cast(plain, weight.dtype)
-    at = m.broadcast(m.unsqueeze(bag, 1), rows.dims)
-    count = scattered(m, m.full([bags], 0, weight.dtype), 0, bag, counted, "add")
+    at = m.broadcast(m.expand(bag, 1), rows.dims)
+    count = scattered(m, m.full(0, [bags], weight.dtype), 0, bag, counted, "add")
     if mode == 2:
-        low = m.full([bags, width], -math.inf, weight.dtype)
+        low = m.full(-math.inf, [bags, width], weight.dtype)
         made = scattered(m, low, 0, at, rows, "max")
-        made = m.where(m.unsqueeze(m.compare("greater", count, 0.0), 1), made, 0.0)
+        made = m.where(m.expand(m.greater(count, 0.0), 1), made, 0.0)
     else:
-        made = scattered(m, m.full([bags, width], 0, weight.dtype), 0, at, rows, "add")
+        made = scattered(m, m.full(0, [bags, width], weight.dtype), 0, at, rows, "add")
     if mode == 1:
-        made = m.apply("divide", made, m.unsqueeze(m.calc("maximum", count, 1.0), 1))
+        made = m.div(made, m.expand(m.maximum(count, 1.0), 1))
     if any(m.used(k) for k in (1, 2, 3)):
         raise Unsupported("what embedding_bag keeps for its gradient")
     return made, None, None, None
@@ -62,7 +62,7 @@ def _embedding_bag(
 
 def _one_hot(m: Maker, x: Value, num_classes: int = -1) -> Value:
     depth = m.out_dims[-1]
-    same = m.apply("equal", m.unsqueeze(x, x.rank), m.iota(depth, x.dtype), dtype="bool")
+    same = m.equal(m.expand(x, x.rank), m.arange(depth, x.dtype))
     return m.cast(same, m.out_dtype)
 
 
@@ -75,7 +75,7 @@ def _channel_shuffle(m: Maker, x: Value, groups: int) -> Value:
 def _glu(m: Maker, x: Value, dim: int = -1) -> Value:
     half = m.out_dims[dim]
     first, second = m.slice(x, dim, 0, half), m.slice(x, dim, half, half + half)
-    return m.apply("multiply", first, m.apply("sigmoid", second))
+    return m.mul(first, m.sigmoid(second))
 
 
 def _bincount_size(m: Maker, *args: Any, **kwargs: Any) -> Value:
@@ -84,9 +84,7 @@ def _bincount_size(m: Maker, *args: Any, **kwargs: Any) -> Value:
 
 def _trace(m: Maker, x: Value) -> Value:
     rows, columns = x.dims
-    same = m.apply(
-        "equal", m.unsqueeze(m.iota(rows), 1), m.unsqueeze(m.iota(columns), 0), dtype="bool"
-    )
+    same = m.equal(m.expand(m.arange(rows), 1), m.expand(m.arange(columns), 0))
     return m.reduce("sum", m.where(same, m.cast(x, m.out_dtype), 0), [0, 1])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm_disc.frontends.torch.maker import Maker, product
+from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.rows.reduce import moments
 from tvm_disc.frontends.torch.values import Dim, Value
 
@@ -30,12 +30,12 @@ def _safe_softmax(m: Maker, x: Value, dim: int, dtype: Any = None) -> Value:
     """Zeros where everything is hidden."""
     x = m.cast(x, m.out_dtype)
     found = _over(m, "nn.softmax", x, dim % x.rank)
-    seen = m.reduce("any", m.compare("not_equal", x, float("-inf")), [dim], True)
+    seen = m.reduce("any", m.not_equal(x, float("-inf")), [dim], True)
     return m.where(seen, found, 0.0)
 
 
 def _vector(m: Maker, given: Value | None, size: Dim, value: float, dtype: str) -> Value:
-    return m.full([size], value, dtype) if given is None else m.cast(m.flat(given), dtype)
+    return m.full(value, [size], dtype) if given is None else m.cast(m.flat(given), dtype)
 
 
 def layer_norm(
@@ -43,7 +43,7 @@ def layer_norm(
 ) -> Value:
     """Over the last axes, as many as ``shape`` has."""
     count, dims = len(shape), x.dims
-    line = m.reshape(x, [*dims[: x.rank - count], product(dims[x.rank - count :])])
+    line = m.reshape(x, [*dims[: x.rank - count], m.product(dims[x.rank - count :])])
     size = line.dims[-1]
     dtype = x.dtype
     made = m.call(
@@ -74,7 +74,7 @@ def _layer_norm(
 def _statistics(m: Maker, x: Value, axes: Sequence[int], eps: float) -> tuple[Value, Value]:
     """(mean, reciprocal of the deviation), the axes kept."""
     variance, mean = moments(m, x, axes, 0.0, True)
-    return mean, m.apply("rsqrt", m.calc("add", variance, eps))
+    return mean, m.rsqrt(m.add(variance, eps))
 
 
 def _native_layer_norm(
@@ -153,7 +153,7 @@ def inference_norm(
     channels, dtype = x.dims[1], mean.dtype
     wide = m.cast(x, dtype)
     if x.rank == 1:
-        wide = m.unsqueeze(wide, 1)
+        wide = m.expand(wide, 1)
     made = m.call(
         "nn.batch_norm",
         wide,
@@ -185,7 +185,7 @@ def _no_training(
 
 def _first_of(m: Maker, made: Value) -> tuple[Any, ...]:
     """The result, and what only a gradient reads, which is empty at inference."""
-    rest = [m.full((0,), 0, made.dtype) if m.used(k) else None for k in range(1, len(m.out))]
+    rest = [m.full(0, (0,), made.dtype) if m.used(k) else None for k in range(1, len(m.out))]
     return (made, *rest)
 
 
@@ -211,11 +211,11 @@ def _by_batch(m: Maker, x: Value, weight: Any, bias: Any, eps: float) -> tuple[V
     """(result, mean, reciprocal of the deviation) by the statistics of the batch itself."""
     axes = [a for a in range(x.rank) if a != 1]
     mean, scale = _statistics(m, x, axes, eps)
-    y = m.apply("multiply", m.apply("subtract", x, mean), scale)
+    y = m.mul(m.sub(x, mean), scale)
     if weight is not None:
-        y = m.apply("multiply", y, m.along(m.cast(weight, x.dtype), 1, x.rank))
+        y = m.mul(y, m.along(m.cast(weight, x.dtype), 1, x.rank))
     if bias is not None:
-        y = m.apply("add", y, m.along(m.cast(bias, x.dtype), 1, x.rank))
+        y = m.add(y, m.along(m.cast(bias, x.dtype), 1, x.rank))
     return y, m.squeeze(mean, axes), m.squeeze(scale, axes)
 
 
@@ -241,8 +241,8 @@ def _functional_batch_norm(
 
 
 def _moved(m: Maker, old: Value, new: Value, momentum: float) -> Value:
-    part = m.calc("multiply", m.cast(new, old.dtype), momentum)
-    return m.apply("add", m.calc("multiply", old, 1 - momentum), part)
+    part = m.mul(m.cast(new, old.dtype), momentum)
+    return m.add(m.mul(old, 1 - momentum), part)
 
 
 def _rms_norm(
@@ -251,13 +251,13 @@ def _rms_norm(
     wide = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
     y = m.cast(x, wide)
     axes = list(range(x.rank - len(shape), x.rank))
-    mean = m.reduce("mean", m.apply("multiply", y, y), axes, True)
+    mean = m.reduce("mean", m.mul(y, y), axes, True)
     import torch
 
     least = torch.finfo(getattr(torch, x.dtype)).eps if eps is None else eps
-    y = m.apply("multiply", y, m.apply("rsqrt", m.calc("add", mean, float(least))))
+    y = m.mul(y, m.rsqrt(m.add(mean, float(least))))
     if weight is not None:
-        y = m.apply("multiply", y, m.cast(weight, wide))
+        y = m.mul(y, m.cast(weight, wide))
     return m.cast(y, m.out_dtype)
 
 

@@ -7,16 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.torch.maker import Maker, product
+from tvm_disc.frontends.calls import is_one
+from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.rows.conv import per_axis
-from tvm_disc.frontends.torch.values import Dim, Value, is_one
+from tvm_disc.frontends.torch.values import Dim, Value
 
 Row = Callable[..., Any]
 
 
 def _batched(m: Maker, x: Value, rank: int) -> tuple[Value, bool]:
     alone = x.rank == rank + 1
-    return (m.unsqueeze(x, 0) if alone else x), alone
+    return (m.expand(x, 0) if alone else x), alone
 
 
 def _window(kernel: Any, stride: Any, padding: Any, rank: int) -> dict[str, tuple[int, ...]]:
@@ -72,32 +73,28 @@ def _positions(
     sizes, line = x.dims[lead:], None
     inside: Value | None = None
     for k in range(rank):
-        starts = m.calc("multiply", m.iota(dims[lead + k]), window["strides"][k])
-        starts = m.calc("subtract", starts, window["padding"][k])
-        taps = m.calc("multiply", m.iota(window["pool_size"][k]), dilation[k])
-        at = m.apply("add", m.along(starts, k, 2 * rank), m.along(taps, rank + k, 2 * rank))
-        here = m.apply(
-            "logical_and",
-            m.compare("greater_equal", at, 0),
-            m.compare("less", at, m.tensor(sizes[k], "int64")),
-        )
-        inside = here if inside is None else m.apply("logical_and", inside, here)
-        scale = m.tensor(product(sizes[k + 1 :]), "int64")
-        part = m.apply("multiply", at, scale)
-        line = part if line is None else m.apply("add", line, part)
+        starts = m.mul(m.arange(dims[lead + k]), window["strides"][k])
+        starts = m.sub(starts, window["padding"][k])
+        taps = m.mul(m.arange(window["pool_size"][k]), dilation[k])
+        at = m.add(m.along(starts, k, 2 * rank), m.along(taps, rank + k, 2 * rank))
+        here = m.logical_and(m.greater_equal(at, 0), m.less(at, m.tensor(sizes[k], "int64")))
+        inside = here if inside is None else m.logical_and(inside, here)
+        scale = m.tensor(m.product(sizes[k + 1 :]), "int64")
+        part = m.mul(at, scale)
+        line = part if line is None else m.add(line, part)
     assert line is not None and inside is not None
     grid = (*dims[lead:], math.prod(window["pool_size"]))
     shape = (*dims[lead:], *window["pool_size"])
     places = m.reshape(m.broadcast(line, shape), grid)
     shown = m.reshape(m.broadcast(inside, shape), grid)
-    flat = m.reshape(x, [*x.dims[:lead], product(sizes)])
+    flat = m.reshape(x, [*x.dims[:lead], m.product(sizes)])
     read = m.take(flat, m.where(shown, places, 0), lead)
     lowest = -math.inf if x.is_float else -(1 << 30)
     read = m.where(shown, read, lowest)
     at = m.reduce_position("argmax", read, -1, False)
     values = m.reduce("max", read, [-1])
     wide = m.broadcast(places, read.dims)
-    found = m.gather(wide, m.unsqueeze(at, at.rank), -1)
+    found = m.gather(wide, m.expand(at, at.rank), -1)
     return values, m.squeeze(found, [-1])
 
 
@@ -137,24 +134,24 @@ def _counted_average(
     for k in range(rank):
         axis, size = 2 + k, x.dims[2 + k]
         step, taps, pad = window["strides"][k], window["pool_size"][k], window["padding"][k]
-        starts = m.calc("subtract", m.calc("multiply", m.iota(dims[k]), step), pad)
-        at = m.apply("add", m.unsqueeze(starts, 1), m.iota(taps))
+        starts = m.sub(m.mul(m.arange(dims[k]), step), pad)
+        at = m.add(m.expand(starts, 1), m.arange(taps))
         end = m.tensor(size, "int64")
-        here = m.apply("logical_and", m.compare("greater_equal", at, 0), m.compare("less", at, end))
-        last = m.apply("subtract", end, m.tensor(1, "int64"))
-        safe = m.apply("minimum", m.calc("maximum", at, 0), last)
+        here = m.logical_and(m.greater_equal(at, 0), m.less(at, end))
+        last = m.sub(end, m.tensor(1, "int64"))
+        safe = m.minimum(m.maximum(at, 0), last)
         read = m.take(found, safe, axis)
-        wide = m.unsqueeze(here, 2, read.rank - axis - 2)
+        wide = m.expand(here, 2, read.rank - axis - 2)
         found = m.reduce("sum", m.where(wide, read, 0), [axis + 1])
-        limit = m.calc("add", end, pad) if how[0] else end
-        low = starts if how[0] else m.calc("maximum", starts, 0)
-        high = m.apply("minimum", m.calc("add", starts, taps), limit)
-        own = m.along(m.apply("subtract", high, low), k, rank)
-        count = own if count is None else m.apply("multiply", count, own)
+        limit = m.add(end, pad) if how[0] else end
+        low = starts if how[0] else m.maximum(starts, 0)
+        high = m.minimum(m.add(starts, taps), limit)
+        own = m.along(m.sub(high, low), k, rank)
+        count = own if count is None else m.mul(count, own)
     assert count is not None
     if how[1] is not None:
-        return m.calc("divide", found, how[1])
-    return m.apply("divide", found, m.cast(count, x.dtype))
+        return m.div(found, how[1])
+    return m.div(found, m.cast(count, x.dtype))
 
 
 def _adaptive(kind: str, rank: int) -> Row:
@@ -179,7 +176,7 @@ def _adapted(m: Maker, x: Value, axis: int, size: Dim, kind: str) -> Value:
     if not isinstance(size, int):
         raise Unsupported(f"adaptive pooling to a size known at run time only: {size}")
     moved = m.move(x, axis, -1)
-    flat = m.reshape(moved, [product(moved.dims[:-1]), 1, x.dims[axis]])
+    flat = m.reshape(moved, [m.product(moved.dims[:-1]), 1, x.dims[axis]])
     made = m.call(f"nn.adaptive_{kind}_pool1d", flat, output_size=(size,))
     found = m.reshape(Value(made, x.dtype, (*flat.dims[:2], size)), [*moved.dims[:-1], size])
     return m.move(found, -1, axis)

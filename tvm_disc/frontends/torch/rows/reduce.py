@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.torch.maker import Maker, product
-from tvm_disc.frontends.torch.values import Value, is_float
+from tvm_disc.frontends.calls import is_float
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
 
@@ -87,13 +88,13 @@ def moments(
 ) -> tuple[Value, Value]:
     """(variance, mean) over some axes."""
     mean = m.reduce("mean", x, axes, True)
-    centred = m.apply("subtract", x, mean)
-    total = m.reduce("sum", m.apply("multiply", centred, centred), axes, keep)
-    count = m.number(product([x.dims[a] for a in axes]), x.dtype)
-    below = m.calc("subtract", count, correction) if correction else count
+    centred = m.sub(x, mean)
+    total = m.reduce("sum", m.mul(centred, centred), axes, keep)
+    count = m.scalar(m.product([x.dims[a] for a in axes]), x.dtype)
+    below = m.sub(count, correction) if correction else count
     if not keep:
         mean = m.squeeze(mean, axes)
-    return m.apply("divide", total, m.calc("maximum", below, 0.0)), mean
+    return m.div(total, m.maximum(below, 0.0)), mean
 
 
 def _variance(root: bool, pair: bool) -> Row:
@@ -102,7 +103,7 @@ def _variance(root: bool, pair: bool) -> Row:
         dtype = m.out_dtype
         wide = "float32" if dtype in ("float16", "bfloat16") else dtype
         found, mean = moments(m, m.cast(x, wide), axes_of(x, dim), correction, keep)
-        found = m.cast(m.apply("sqrt", found) if root else found, dtype)
+        found = m.cast(m.sqrt(found) if root else found, dtype)
         return (found, m.cast(mean, dtype)) if pair else found
 
     return row
@@ -124,20 +125,20 @@ def _spread(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, float,
 
 def norm(m: Maker, x: Value, order: float, axes: Sequence[int], keep: bool) -> Value:
     """The p-norm over some axes."""
-    size = m.apply("abs", x)
+    size = m.abs(x)
     if order == math.inf:
         return m.reduce("max", size, axes, keep)
     if order == -math.inf:
         return m.reduce("min", size, axes, keep)
     if order == 0:
-        some = m.cast(m.compare("not_equal", x, 0.0), x.dtype)
+        some = m.cast(m.not_equal(x, 0.0), x.dtype)
         return m.reduce("sum", some, axes, keep)
     if order == 1:
         return m.reduce("sum", size, axes, keep)
     if order == 2:
-        return m.apply("sqrt", m.reduce("sum", m.apply("multiply", x, x), axes, keep))
-    total = m.reduce("sum", m.calc("power", size, float(order)), axes, keep)
-    return m.calc("power", total, 1.0 / float(order))
+        return m.sqrt(m.reduce("sum", m.mul(x, x), axes, keep))
+    total = m.reduce("sum", m.power(size, float(order)), axes, keep)
+    return m.power(total, 1.0 / float(order))
 
 
 def _vector_norm(
@@ -152,9 +153,9 @@ def _logsumexp(m: Maker, x: Value, dim: Any, keepdim: bool = False) -> Value:
     x = m.cast(x, m.out_dtype)
     axes = axes_of(x, dim)
     top = m.reduce("max", x, axes, True)
-    top = m.where(m.apply("isinf", top, dtype="bool"), 0.0, top)
-    total = m.reduce("sum", m.apply("exp", m.apply("subtract", x, top)), axes, True)
-    found = m.apply("add", m.apply("log", total), top)
+    top = m.where(m.isinf(top), 0.0, top)
+    total = m.reduce("sum", m.exp(m.sub(x, top)), axes, True)
+    found = m.add(m.log(total), top)
     return found if keepdim else m.squeeze(found, axes)
 
 
@@ -174,10 +175,10 @@ def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
     if x.rank == 0:
         return x
     top = m.reduce("max", x, [dim], True)
-    top = m.where(m.apply("isinf", top, dtype="bool"), 0.0, top)
-    grown = m.apply("exp", m.apply("subtract", x, top))
+    top = m.where(m.isinf(top), 0.0, top)
+    grown = m.exp(m.sub(x, top))
     made = m.call("cumsum", grown, axis=dim % x.rank, dtype=x.dtype, exclusive=False)
-    return m.apply("add", m.apply("log", Value(made, x.dtype, x.dims)), top)
+    return m.add(m.log(Value(made, x.dtype, x.dims)), top)
 
 
 def _running_extreme(name: str) -> Row:
@@ -188,15 +189,15 @@ def _running_extreme(name: str) -> Row:
             return x, m.tensor(0, "int64")
         moved = m.move(x, dim, -1)
         size = moved.dims[-1]
-        places = m.iota(size)
-        seen = m.compare("less_equal", m.unsqueeze(places, 0), m.unsqueeze(places, 1))
+        places = m.arange(size)
+        seen = m.less_equal(m.expand(places, 0), m.expand(places, 1))
         number = m.cast(moved, "int8") if x.dtype == "bool" else moved
         lowest = _lowest(number.dtype, name)
-        wide = m.where(seen, m.unsqueeze(number, -2), lowest)
+        wide = m.where(seen, m.expand(number, -2), lowest)
         values = m.reduce(name, wide, [-1])
         # Of equal ones the last.
-        order = m.apply("equal", wide, m.unsqueeze(values, -1), dtype="bool")
-        at = m.where(m.apply("logical_and", order, seen), places, -1)
+        order = m.equal(wide, m.expand(values, -1))
+        at = m.where(m.logical_and(order, seen), places, -1)
         found = m.reduce("max", at, [-1])
         values = m.cast(values, x.dtype)
         return m.move(values, -1, dim), m.move(found, -1, dim)
@@ -221,7 +222,7 @@ def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[V
         raise Unsupported(f"a median of {size} elements, a number known at run time only")
     order = m.order(x, dim, ascending=True)
     place = m.pick(order, dim, (size - 1) // 2)
-    place = m.unsqueeze(place, dim % x.rank)
+    place = m.expand(place, dim % x.rank)
     value = m.gather(x, place, dim)
     if keepdim:
         return value, place
@@ -235,7 +236,7 @@ def _median_all(m: Maker, x: Value) -> Value:
 def _kth(m: Maker, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     if x.rank == 0:
         return x, m.tensor(0, "int64")
-    place = m.unsqueeze(m.pick(m.order(x, dim, ascending=True), dim, int(k) - 1), dim % x.rank)
+    place = m.expand(m.pick(m.order(x, dim, ascending=True), dim, int(k) - 1), dim % x.rank)
     value = m.gather(x, place, dim)
     if keepdim:
         return value, place

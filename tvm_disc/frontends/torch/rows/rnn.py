@@ -1,7 +1,7 @@
 """Rows of recurrent layers: a loop over the steps, whatever their number.
 
 All steps meet the input weights in one product before the loop; a step adds the product of its
-hidden state. The result grows by one step per turn.
+hidden state.
 """
 
 from __future__ import annotations
@@ -11,23 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.loop import counted
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.rows.matmul import product
-from tvm_disc.frontends.torch.symbols import dim_at, scalar
-from tvm_disc.frontends.torch.values import Dim, Value
-from tvm_disc.relay import (
-    Any as AnyDim,
-)
-from tvm_disc.relay import (
-    Call,
-    Function,
-    If,
-    Let,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
 # (gates of the input at one step, product of the hidden state, states) -> new states, the output
@@ -48,7 +35,7 @@ class Weights:
 
 def _dense(m: Maker, x: Value, weight: Value, bias: Value | None) -> Value:
     made = product(m, x, weight, transpose_b=True)
-    return made if bias is None else m.apply("add", made, bias)
+    return made if bias is None else m.add(made, bias)
 
 
 def _parts(m: Maker, x: Value, count: int) -> list[Value]:
@@ -57,30 +44,24 @@ def _parts(m: Maker, x: Value, count: int) -> list[Value]:
 
 
 def _lstm_step(m: Maker, now: Value, past: Value, states: Sequence[Value]) -> list[Value]:
-    total = m.apply("add", now, past)
+    total = m.add(now, past)
     write, keep, fresh, read = _parts(m, total, 4)
-    write, keep, read = (m.apply("sigmoid", g) for g in (write, keep, read))
-    cell = m.apply(
-        "add",
-        m.apply("multiply", keep, states[1]),
-        m.apply("multiply", write, m.apply("tanh", fresh)),
-    )
-    return [m.apply("multiply", read, m.apply("tanh", cell)), cell]
+    write, keep, read = (m.sigmoid(g) for g in (write, keep, read))
+    cell = m.add(m.mul(keep, states[1]), m.mul(write, m.tanh(fresh)))
+    return [m.mul(read, m.tanh(cell)), cell]
 
 
 def _gru_step(m: Maker, now: Value, past: Value, states: Sequence[Value]) -> list[Value]:
     new, old = _parts(m, now, 3), _parts(m, past, 3)
-    reset, update = (
-        m.apply("sigmoid", m.apply("add", a, b)) for a, b in zip(new[:2], old[:2], strict=True)
-    )
-    fresh = m.apply("tanh", m.apply("add", new[2], m.apply("multiply", reset, old[2])))
-    gap = m.apply("subtract", states[0], fresh)
-    return [m.apply("add", m.apply("multiply", gap, update), fresh)]
+    reset, update = (m.sigmoid(m.add(a, b)) for a, b in zip(new[:2], old[:2], strict=True))
+    fresh = m.tanh(m.add(new[2], m.mul(reset, old[2])))
+    gap = m.sub(states[0], fresh)
+    return [m.add(m.mul(gap, update), fresh)]
 
 
 def _plain_step(activation: str) -> Step:
     def step(m: Maker, now: Value, past: Value, states: Sequence[Value]) -> list[Value]:
-        return [m.apply(activation, m.apply("add", now, past))]
+        return [m.apply(activation, m.add(now, past))]
 
     return step
 
@@ -89,64 +70,21 @@ def _steps(
     m: Maker, gates: Value, states: Sequence[Value], w: Weights, step: Step, backward: bool
 ) -> tuple[Value, list[Value]]:
     """(outputs ``[steps, batch, width]``, last states) of one direction."""
-    steps, batch = gates.dims[:2]
-    width = states[0].dims[-1]
-    dtype = gates.dtype
-    loop = Var("steps")
-    unknown = AnyDim()
-    t, count = Var("t", TensorType((), "int64")), Var("count", TensorType((), "int64"))
-    grown = Var("grown", TensorType((unknown, AnyDim(), _literal(width)), dtype))
-    held = [Var(f"state_{k}", _loop_type(s)) for k, s in enumerate(states)]
-    rows = Var("rows", _loop_type(gates))
-    # Everything in the loop has the batch of the rows, so that nothing is broadcast.
-    size = dim_at(rows, 1)
-    now_dims = (batch, *gates.dims[2:])
-    place: Any = m.call("subtract", m.call("subtract", count, t), scalar(1, "int64"))
-    now = Value(m.call("take", rows, place if backward else t, axis=0), dtype, now_dims)
-    inner = [_pinned(m, Value(v, dtype, s.dims), size) for v, s in zip(held, states, strict=True)]
-    past = _dense(m, inner[0], w.hidden, w.hidden_bias)
-    after = step(m, now, past, inner)
-    if w.projection is not None:
-        after[0] = product(m, after[0], w.projection, transpose_b=True)
-    line = m.unsqueeze(after[0], 0)
-    so_far = Value(grown, dtype, (None, batch, width))
-    both = [line, so_far] if backward else [so_far, line]
-    longer = m.call("concatenate", Tuple(tuple(v.expr for v in both)), axis=0)
-    again = Call(
-        loop,
-        [m.call("add", t, scalar(1, "int64")), count, rows, *(s.expr for s in after), longer],
-    )
-    body = If(m.call("less", t, count), again, Tuple((grown, *held)))
-    function = Function([t, count, rows, *held, grown], body)
-    none = m.full((0, batch, width), 0, dtype)
-    number = m.tensor(steps, "int64").expr
-    first = [scalar(0, "int64"), number, gates.expr, *(s.expr for s in states), none.expr]
-    params = [Var(f"given_{k}") for k in range(len(first))]
-    found = Call(Function(params, Let(loop, function, Call(loop, params))), first)
-    made = m.pinned(Value(TupleGetItem(found, 0), dtype, (None,) * 3), (steps, batch, width))
-    last = [
-        m.pinned(Value(TupleGetItem(found, 1 + k), dtype, (None,) * 2), s.dims)
-        for k, s in enumerate(states)
-    ]
-    return made, last
 
+    def turn(t: Value, fixed: list[Value], state: list[Value]) -> tuple[list[Value], list[Value]]:
+        now = m.take(fixed[0], m.sub(fixed[1], t) if backward else t, 0)
+        after = step(m, now, _dense(m, state[0], w.hidden, w.hidden_bias), state)
+        if w.projection is not None:
+            after[0] = product(m, after[0], w.projection, transpose_b=True)
+        return after, [after[0]]
 
-def _literal(dim: Dim) -> Any:
-    return dim if isinstance(dim, int) else AnyDim()
-
-
-def _loop_type(x: Value) -> TensorType:
-    """The type of a loop's variable: its dims are the loop's own unless they are literals."""
-    return TensorType(tuple(_literal(d) for d in x.dims), x.dtype)
-
-
-def _pinned(m: Maker, x: Value, batch: Any) -> Value:
-    """A state of which the loop knows that its batch is that of the rows."""
-    if isinstance(x.dims[0], int):
-        return x
-    shape = m.call("stack", Tuple((batch, scalar(x.dims[1], "int64"))), axis=0)
-    made = m.call("dyn.reshape", x, shape, newshape=(), allowzero=True)
-    return Value(made, x.dtype, x.dims)
+    steps = gates.dims[0]
+    fixed = [gates, m.scalar(steps - 1)] if backward else [gates]
+    last, (every,) = counted(m, steps, fixed, states, turn)
+    every = m.pinned(every, (steps, *states[0].dims))
+    if backward:
+        every = Value(m.call("reverse", every, axis=0), every.dtype, every.dims)
+    return every, [m.pinned(x, s.dims) for x, s in zip(last, states, strict=True)]
 
 
 def _weights(params: Sequence[Value], has_biases: bool, projected: bool) -> list[Weights]:
@@ -200,7 +138,7 @@ def _recurrent(step: Step, several: bool) -> Row:
         alone = x.rank == 2
         if alone:
             batch_first = False
-            x, states = m.unsqueeze(x, 1), [m.unsqueeze(s, 1) for s in states]
+            x, states = m.expand(x, 1), [m.expand(s, 1) for s in states]
         x = m.swap(x, 0, 1) if batch_first else x
         made, last = _layers(m, x, states, weights, step, directions)
         made = m.swap(made, 0, 1) if batch_first else made

@@ -15,23 +15,23 @@ _CUBIC = -0.75  # PyTorch's coefficient
 def _step(m: Maker, size: Dim, wanted: Dim, corners: bool, scale: float | None) -> Value:
     """How far neighbours of the result lie apart in the operand, float32 as PyTorch has it."""
     if corners:
-        gaps = m.calc("maximum", m.tensor(wanted - 1, "float32"), 1.0)
-        return m.apply("divide", m.tensor(size - 1, "float32"), gaps)
+        gaps = m.maximum(m.tensor(wanted - 1, "float32"), 1.0)
+        return m.div(m.tensor(size - 1, "float32"), gaps)
     if scale:
         return m.tensor(1.0 / scale, "float32")
-    return m.apply("divide", m.tensor(size, "float32"), m.tensor(wanted, "float32"))
+    return m.div(m.tensor(size, "float32"), m.tensor(wanted, "float32"))
 
 
 def _places(m: Maker, wanted: Dim, step: Value, corners: bool) -> Value:
-    line = m.iota(wanted, "float32")
+    line = m.arange(wanted, "float32")
     if corners:
-        return m.apply("multiply", line, step)
-    return m.calc("subtract", m.apply("multiply", m.calc("add", line, 0.5), step), 0.5)
+        return m.mul(line, step)
+    return m.sub(m.mul(m.add(line, 0.5), step), 0.5)
 
 
 def _clamped(m: Maker, place: Value, size: Dim) -> Value:
-    last = m.calc("subtract", m.tensor(size, "int64"), 1)
-    return m.apply("minimum", m.calc("maximum", place, 0), last)
+    last = m.sub(m.tensor(size, "int64"), 1)
+    return m.minimum(m.maximum(place, 0), last)
 
 
 def times(size: Dim, wanted: Dim) -> int | None:
@@ -52,9 +52,9 @@ def _nearest(m: Maker, x: Value, axis: int, wanted: Dim, exact: bool, scale: flo
         made = m.call("repeat", x, repeats=copies, axis=axis) if copies > 1 else x.expr
         return Value(made, x.dtype, dims)
     step = _step(m, size, wanted, False, scale)
-    line = m.iota(wanted, "float32")
-    line = m.calc("add", line, 0.5) if exact else line
-    place = m.cast(m.apply("floor", m.apply("multiply", line, step)), "int64")
+    line = m.arange(wanted, "float32")
+    line = m.add(line, 0.5) if exact else line
+    place = m.cast(m.floor(m.mul(line, step)), "int64")
     return m.take(x, _clamped(m, place, size), axis)
 
 
@@ -65,29 +65,29 @@ def _linear(
     if size == wanted and (corners or scale in (None, 1.0)):
         return x
     place = _places(m, wanted, _step(m, size, wanted, corners, scale), corners)
-    place = m.calc("maximum", place, 0.0)
-    low = m.apply("floor", place)
-    part = m.along(m.cast(m.apply("subtract", place, low), x.dtype), axis, x.rank)
+    place = m.maximum(place, 0.0)
+    low = m.floor(place)
+    part = m.along(m.cast(m.sub(place, low), x.dtype), axis, x.rank)
     first = m.cast(low, "int64")
     below = m.take(x, _clamped(m, first, size), axis)
-    above = m.take(x, _clamped(m, m.calc("add", first, 1), size), axis)
-    rest = m.apply("subtract", m.tensor(1.0, x.dtype), part)
-    return m.apply("add", m.apply("multiply", below, rest), m.apply("multiply", above, part))
+    above = m.take(x, _clamped(m, m.add(first, 1), size), axis)
+    rest = m.sub(m.tensor(1.0, x.dtype), part)
+    return m.add(m.mul(below, rest), m.mul(above, part))
 
 
 def _cubic(m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: float | None) -> Value:
     size = x.dims[axis]
     place = _places(m, wanted, _step(m, size, wanted, corners, scale), corners)
-    low = m.apply("floor", place)
-    part = m.apply("subtract", place, low)
+    low = m.floor(place)
+    part = m.sub(place, low)
     first = m.cast(low, "int64")
     total: Value | None = None
     for tap in (-1, 0, 1, 2):
-        gap = m.apply("abs", m.calc("subtract", part, float(tap)))
+        gap = m.abs(m.sub(part, float(tap)))
         weight = m.along(m.cast(_cubic_weight(m, gap, tap in (0, 1)), x.dtype), axis, x.rank)
-        read = m.take(x, _clamped(m, m.calc("add", first, tap), size), axis)
-        term = m.apply("multiply", read, weight)
-        total = term if total is None else m.apply("add", total, term)
+        read = m.take(x, _clamped(m, m.add(first, tap), size), axis)
+        term = m.mul(read, weight)
+        total = term if total is None else m.add(total, term)
     assert total is not None
     return total
 
@@ -96,10 +96,10 @@ def _cubic_weight(m: Maker, gap: Value, near: bool) -> Value:
     """Keys' kernel at a distance up to 1, or from 1 to 2."""
     a = _CUBIC
     factors = (a + 2, -(a + 3), 0.0, 1.0) if near else (a, -5 * a, 8 * a, -4 * a)
-    found = m.calc("multiply", gap, factors[0])
+    found = m.mul(gap, factors[0])
     for k in factors[1:3]:
-        found = m.apply("multiply", m.calc("add", found, k), gap)
-    return m.calc("add", found, factors[3])
+        found = m.mul(m.add(found, k), gap)
+    return m.add(found, factors[3])
 
 
 def _scales(m: Maker, given: Any, rank: int) -> list[float | None]:
@@ -167,7 +167,7 @@ def _pixel_shuffle(m: Maker, x: Value, factor: int) -> Value:
     *lead, c, h, w = x.dims
     b = len(lead)
     split = m.reshape(x, [*lead, c // (factor * factor), factor, factor, h, w])
-    moved = m.permute(split, [*range(b + 1), b + 3, b + 1, b + 4, b + 2])
+    moved = m.transpose(split, [*range(b + 1), b + 3, b + 1, b + 4, b + 2])
     return m.reshape(moved, m.out_dims)
 
 
@@ -175,7 +175,7 @@ def _pixel_unshuffle(m: Maker, x: Value, factor: int) -> Value:
     *lead, c, h, w = x.dims
     b = len(lead)
     split = m.reshape(x, [*lead, c, h // factor, factor, w // factor, factor])
-    moved = m.permute(split, [*range(b + 1), b + 2, b + 4, b + 1, b + 3])
+    moved = m.transpose(split, [*range(b + 1), b + 2, b + 4, b + 1, b + 3])
     return m.reshape(moved, m.out_dims)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calls import MOST, is_float
 from tvm_disc.frontends.torch.maker import Maker
-from tvm_disc.frontends.torch.symbols import MOST
-from tvm_disc.frontends.torch.values import Dim, Value, is_float
+from tvm_disc.frontends.torch.values import Dim, Value
 
 Row = Callable[..., Any]
 _NAMES = {
@@ -44,7 +44,7 @@ def _line(m: Maker, x: Value) -> Value:
 
 def _scatter(m: Maker, x: Value, dim: int, index: Value, src: Any, *, reduce: str = "") -> Value:
     if not isinstance(src, Value):
-        src = m.full(index.dims, src, x.dtype)
+        src = m.full(src, index.dims, x.dtype)
     return scattered(m, x, dim, index, m.cast(src, x.dtype), _NAMES.get(reduce, "update"))
 
 
@@ -68,7 +68,7 @@ def _scatter_reduce(
         raise Unsupported(f"scatter_reduce by {reduce!r}")
     how = _NAMES[reduce]
     if not include_self:
-        nothing = m.full(index.dims, _neutral(how, x.dtype), x.dtype)
+        nothing = m.full(_neutral(how, x.dtype), index.dims, x.dtype)
         x = scattered(m, x, dim, index, nothing, "update")
     return scattered(m, x, dim, index, src, how)
 
@@ -87,15 +87,15 @@ def _neutral(how: str, dtype: str) -> float | int | bool:
 def _scatter_mean(
     m: Maker, x: Value, dim: int, index: Value, src: Value, include_self: bool
 ) -> Value:
-    one = m.full(index.dims, 1, x.dtype)
-    own = m.full(x.dims, 1 if include_self else 0, x.dtype)
+    one = m.full(1, index.dims, x.dtype)
+    own = m.full(1 if include_self else 0, x.dims, x.dtype)
     count = scattered(m, own, dim, index, one, "add")
     if include_self:
         total = scattered(m, x, dim, index, src, "add")
     else:
-        cleared = scattered(m, x, dim, index, m.full(index.dims, 0, x.dtype), "update")
+        cleared = scattered(m, x, dim, index, m.full(0, index.dims, x.dtype), "update")
         total = scattered(m, cleared, dim, index, src, "add")
-        count = m.calc("maximum", count, 1)
+        count = m.maximum(count, 1)
     return m.apply("divide" if is_float(x.dtype) else "floor_divide", total, count)
 
 
@@ -134,12 +134,12 @@ def _strided_scatter(m: Maker, x: Value, src: Value, axis: int, begin: Dim, step
     size, count = x.dims[axis], src.dims[axis]
     if count == 0:
         return x
-    offset = m.calc("subtract", m.iota(size), m.tensor(begin, "int64"))
-    place = m.calc("floor_divide", offset, step)
-    hit = m.compare("equal", m.calc("floor_mod", offset, step), 0)
-    after = m.compare("greater_equal", offset, 0)
-    inside = m.compare("less", place, m.tensor(count, "int64"))
-    here = m.apply("logical_and", m.apply("logical_and", hit, after), inside)
+    offset = m.sub(m.arange(size), m.tensor(begin, "int64"))
+    place = m.floor_div(offset, step)
+    hit = m.equal(m.floor_mod(offset, step), 0)
+    after = m.greater_equal(offset, 0)
+    inside = m.less(place, m.tensor(count, "int64"))
+    here = m.logical_and(m.logical_and(hit, after), inside)
     read = m.take(src, m.where(here, place, 0), axis)
     return m.where(m.along(here, axis, x.rank), read, x)
 
@@ -147,7 +147,7 @@ def _strided_scatter(m: Maker, x: Value, src: Value, axis: int, begin: Dim, step
 def _select_scatter(m: Maker, x: Value, src: Value, dim: int, index: Dim) -> Value:
     axis = dim % x.rank
     at = index + x.dims[axis] if isinstance(index, int) and index < 0 else index
-    return _slice_scatter(m, x, m.unsqueeze(src, axis), axis, at, at + 1)
+    return _slice_scatter(m, x, m.expand(src, axis), axis, at, at + 1)
 
 
 def _masked_scatter(m: Maker, x: Value, mask: Value, source: Value) -> Value:
@@ -158,7 +158,7 @@ def _masked_scatter(m: Maker, x: Value, mask: Value, source: Value) -> Value:
     count = Value(
         m.call("cumsum", line, axis=0, dtype="int64", exclusive=False), "int64", line.dims
     )
-    place = m.calc("maximum", m.calc("subtract", count, 1), 0)
+    place = m.maximum(m.sub(count, 1), 0)
     read = m.reshape(m.take(m.flat(source), place, 0), dims)
     return m.where(mask, read, m.broadcast(x, dims))
 
@@ -180,16 +180,16 @@ def _diagonal_scatter(
     a, b = dim1 % x.rank, dim2 % x.rank
     lead = [k for k in range(x.rank) if k not in (a, b)]
     order = [*lead, a, b]
-    moved = m.permute(x, order)
-    rows, columns = m.iota(moved.dims[-2]), m.iota(moved.dims[-1])
-    gap = m.apply("subtract", m.unsqueeze(columns, 0), m.unsqueeze(rows, 1))
-    on = m.compare("equal", gap, offset)
-    place = rows if offset >= 0 else m.calc("add", rows, offset)
-    last = m.calc("subtract", m.tensor(src.dims[-1], "int64"), 1)
-    place = m.apply("minimum", m.calc("maximum", place, 0), last)
-    read = m.unsqueeze(m.take(src, place, -1), src.rank)
+    moved = m.transpose(x, order)
+    rows, columns = m.arange(moved.dims[-2]), m.arange(moved.dims[-1])
+    gap = m.sub(m.expand(columns, 0), m.expand(rows, 1))
+    on = m.equal(gap, offset)
+    place = rows if offset >= 0 else m.add(rows, offset)
+    last = m.sub(m.tensor(src.dims[-1], "int64"), 1)
+    place = m.minimum(m.maximum(place, 0), last)
+    read = m.expand(m.take(src, place, -1), src.rank)
     made = m.where(on, read, moved)
-    return m.permute(made, [order.index(k) for k in range(x.rank)])
+    return m.transpose(made, [order.index(k) for k in range(x.rank)])
 
 
 ROWS: Mapping[str, Row] = {

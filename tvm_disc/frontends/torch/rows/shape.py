@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.torch.maker import Maker, product
-from tvm_disc.frontends.torch.symbols import MOST
-from tvm_disc.frontends.torch.values import Dim, Value, is_one
+from tvm_disc.frontends.calls import MOST, is_one
+from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.values import Dim, Value
 
 Row = Callable[..., Any]
 
@@ -23,7 +23,7 @@ def _stretch(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
 
 
 def _permute(m: Maker, x: Value, dims: Sequence[int]) -> Value:
-    return m.permute(x, dims)
+    return m.transpose(x, dims)
 
 
 def _transpose(m: Maker, x: Value, a: int, b: int) -> Value:
@@ -42,7 +42,7 @@ def _squeeze(m: Maker, x: Value, dim: Any = None) -> Value:
 
 
 def _unsqueeze(m: Maker, x: Value, dim: int) -> Value:
-    return m.unsqueeze(x, dim)
+    return m.expand(x, dim)
 
 
 def joined(m: Maker, parts: Sequence[Value], dim: int = 0) -> Value:
@@ -123,19 +123,17 @@ def _roll(m: Maker, x: Value, shifts: Any, dims: Any = ()) -> Value:
                 axis,
             )
             continue
-        places = m.calc("subtract", m.iota(size), m.tensor(shift, "int64"))
-        x = m.take(
-            x, m.calc("floor_mod", places, m.calc("maximum", m.tensor(size, "int64"), 1)), axis
-        )
+        places = m.sub(m.arange(size), m.tensor(shift, "int64"))
+        x = m.take(x, m.floor_mod(places, m.maximum(m.tensor(size, "int64"), 1)), axis)
     return x
 
 
 def _repeat(m: Maker, x: Value, repeats: Sequence[Dim]) -> Value:
     rank = len(repeats)
-    x = m.unsqueeze(x, 0, rank - x.rank) if rank > x.rank else x
+    x = m.expand(x, 0, rank - x.rank) if rank > x.rank else x
     if all(isinstance(r, int) for r in repeats):
         if any(r == 0 for r in repeats):
-            return m.full(m.out_dims, 0, x.dtype)
+            return m.full(0, m.out_dims, x.dtype)
         return Value(m.call("tile", x, reps=tuple(repeats)), x.dtype, m.out_dims)
     spread = [y for d in x.dims for y in (1, d)]
     full = [y for r, d in zip(repeats, x.dims, strict=True) for y in (r, d)]
@@ -196,7 +194,7 @@ def _edge(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
         m,
         x,
         pad,
-        lambda y, w: m.call("nn.pad", y, m.const(0, y.dtype), pad_width=w, pad_mode="edge"),
+        lambda y, w: m.call("nn.pad", y, m.literal(0, y.dtype), pad_width=w, pad_mode="edge"),
     )
 
 
@@ -213,17 +211,17 @@ def _diagonal(m: Maker, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1)
     """Rows and columns as one line, of which every so many are taken."""
     a, b = dim1 % x.rank, dim2 % x.rank
     rest = [k for k in range(x.rank) if k not in (a, b)]
-    moved = m.permute(x, [*rest, a, b])
+    moved = m.transpose(x, [*rest, a, b])
     rows, columns = moved.dims[-2:]
     line = m.reshape(moved, [*moved.dims[:-2], rows * columns])
     start = offset if offset >= 0 else -offset * columns
-    step = m.calc("multiply", m.iota(m.out_dims[-1]), m.tensor(columns + 1, "int64"))
-    return m.take(line, m.calc("add", step, m.tensor(start, "int64")), -1)
+    step = m.mul(m.arange(m.out_dims[-1]), m.tensor(columns + 1, "int64"))
+    return m.take(line, m.add(step, m.tensor(start, "int64")), -1)
 
 
 def _triangle(upper: bool) -> Row:
     def row(m: Maker, x: Value, diagonal: int = 0) -> Value:
-        made = m.call("trilu", x, m.const(diagonal, "int64"), upper=upper)
+        made = m.call("trilu", x, m.literal(diagonal, "int64"), upper=upper)
         return Value(made, x.dtype, x.dims)
 
     return row
@@ -238,8 +236,8 @@ def _as_strided(
         raise Unsupported("as_strided of a tensor whose elements do not lie in order")
     places = m.tensor(0 if storage_offset is None else storage_offset, "int64")
     for axis, (d, s) in enumerate(zip(size, stride, strict=True)):
-        step = m.calc("multiply", m.iota(d), m.tensor(s, "int64"))
-        places = m.apply("add", places, m.along(step, axis, len(size)))
+        step = m.mul(m.arange(d), m.tensor(s, "int64"))
+        places = m.add(places, m.along(step, axis, len(size)))
     return m.take(m.flat(x), m.broadcast(places, size), 0)
 
 
@@ -249,8 +247,8 @@ def _unfold(m: Maker, x: Value, dimension: int, size: int, step: int) -> Value:
         return m.reshape(x, [size])
     axis = dimension % x.rank
     count = m.out_dims[axis]
-    starts = m.calc("multiply", m.iota(count), step)
-    places = m.apply("add", m.unsqueeze(starts, 1), m.iota(size))
+    starts = m.mul(m.arange(count), step)
+    places = m.add(m.expand(starts, 1), m.arange(size))
     windows = m.take(x, places, axis)
     return m.move(windows, axis + 1, -1)
 
@@ -260,7 +258,7 @@ def _meshgrid(m: Maker, parts: Sequence[Value], indexing: str = "ij") -> list[Va
     found = []
     for k, p in enumerate(parts):
         at = {0: 1, 1: 0}.get(k, k) if indexing == "xy" and len(parts) > 1 else k
-        line = m.reshape(p, [product(p.dims)]) if p.rank == 0 else p
+        line = m.reshape(p, [m.product(p.dims)]) if p.rank == 0 else p
         found.append(m.broadcast(m.along(line, at, len(parts)), dims))
     return found
 

@@ -1,0 +1,546 @@
+"""Relay expressions from Python: calls with their place in the source, numbers as constants, and
+dims that are numbers or expressions.
+
+What the rows of every front end are written with. What a tensor is, a front end says: one that
+knows types beforehand keeps them with each expression, one that does not asks for them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import ml_dtypes
+import numpy as np
+
+from tvm_disc.errors import TypeMismatch
+from tvm_disc.frontends.fold import folded
+from tvm_disc.relay import expr as ast
+from tvm_disc.relay import types as rt
+from tvm_disc.relay.builder import call
+
+Expr: TypeAlias = ast.Expr
+Number: TypeAlias = "int | float | bool"
+T = TypeVar("T")  # a tensor of the front end
+D = TypeVar("D")  # a dim of the front end; int is one
+
+MOST = (1 << 63) - 1  # beyond any dim
+
+_PLACE: ContextVar[ast.Span | None] = ContextVar("place", default=None)
+
+
+@contextmanager
+def placed(source: str) -> Iterator[None]:
+    """Calls made inside come from here: messages about them say so."""
+    token = _PLACE.set(ast.Span(source))
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
+
+
+def op(name: str, *args: Any, **attrs: Any) -> Expr:
+    """A call of a Relay operator; of a few constants, its value."""
+    known = folded(name, args, attrs)
+    if known is not None:
+        return ast.Constant(known)
+    made = call(name, args, **attrs)
+    made.span = _PLACE.get()
+    return made
+
+
+def const(value: Any, dtype: str | None = None) -> ast.Constant:
+    """A constant; numbers keep their type unless one is given."""
+    if dtype is None:
+        return ast.Constant(np.asarray(value))
+    with np.errstate(all="ignore"):
+        return ast.Constant(np.asarray(value).astype(_kind(dtype), copy=False))
+
+
+def _kind(dtype: str) -> Any:
+    return ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a dtype is a floating-point type."""
+    return dtype.startswith(("float", "bfloat"))
+
+
+def least_of(dtype: str) -> Number:
+    """The least number of a dtype, which is the maximum of nothing."""
+    return -np.inf if is_float(dtype) else False if dtype == "bool" else int(np.iinfo(dtype).min)
+
+
+def greatest_of(dtype: str) -> Number:
+    """The greatest number of a dtype, which is the minimum of nothing."""
+    return np.inf if is_float(dtype) else True if dtype == "bool" else int(np.iinfo(dtype).max)
+
+
+# -- dims of results, as far as they can be said plainly; None where they cannot -------------------
+
+
+def is_one(dim: Any) -> bool:
+    """Whether a dim is known to be 1."""
+    return isinstance(dim, int) and dim == 1
+
+
+def joined_dim(a: Any, b: Any) -> Any:
+    """The dim that two broadcast dims have together; the program sees to it that they fit."""
+    if is_one(a):
+        return b
+    return a if isinstance(a, int) or is_one(b) or not isinstance(b, int) else b
+
+
+def joined_dims(shapes: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """The shape that operands are broadcast to."""
+    rank = max((len(s) for s in shapes), default=0)
+    dims: list[Any] = [1] * rank
+    for shape in shapes:
+        for k, d in enumerate(shape):
+            at = rank - len(shape) + k
+            dims[at] = joined_dim(dims[at], d)
+    return tuple(dims)
+
+
+def summed(dims: Sequence[Any]) -> Any:
+    """The sum of dims."""
+    return None if None in dims else sum(dims[1:], dims[0])
+
+
+def sliced_dim(size: Any, begin: Any, end: Any, step: int) -> Any:
+    """How many positions a slice has."""
+    if all(isinstance(v, int) for v in (size, begin, end)):
+        return len(range(*slice(begin, end, step).indices(size)))
+    if step == 1 and isinstance(begin, int) and begin >= 0 and not isinstance(end, int):
+        return end - begin
+    return size if isinstance(begin, int) and begin == 0 and end == MOST and step == 1 else None
+
+
+def _all_literal(dims: Sequence[Any]) -> bool:
+    return all(isinstance(d, int) for d in dims)
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def _binary(name: str, dtype: str = "") -> Callable[[Calls[T, D], T | Number, T | Number], T]:
+    def method(self: Calls[T, D], a: T | Number, b: T | Number) -> T:
+        return self.apply(name, *self.pair(a, b), dtype=dtype)
+
+    return method
+
+
+def _unary(name: str, dtype: str = "") -> Callable[[Calls[T, D], T], T]:
+    def method(self: Calls[T, D], x: T) -> T:
+        return self.apply(name, x, dtype=dtype)
+
+    return method
+
+
+class Calls(ABC, Generic[T, D]):
+    """Makes the Relay calls of a front end."""
+
+    # -- what the front end knows ---------------------------------------------------------------
+
+    @abstractmethod
+    def expr(self, x: T) -> Expr:
+        """The expression of a tensor."""
+
+    @abstractmethod
+    def made(
+        self, expr: Expr, dims: Callable[[], Sequence[D]], like: T | None = None, dtype: str = ""
+    ) -> T:
+        """An expression as a tensor of given dims, of an element type or that of ``like``."""
+
+    @abstractmethod
+    def dtype(self, x: T) -> str:
+        """The element type."""
+
+    @abstractmethod
+    def sizes(self, x: T) -> list[D]:
+        """Every dim."""
+
+    @abstractmethod
+    def rank(self, x: T) -> int:
+        """The number of dims."""
+
+    @abstractmethod
+    def dim(self, name: str, a: D, b: D) -> D:
+        """Arithmetic on dims by the name of a Relay operator."""
+
+    @abstractmethod
+    def scalar(self, d: D, dtype: str = "int64") -> T:
+        """A dim as a tensor of rank 0."""
+
+    @abstractmethod
+    def vector(self, dims: Sequence[D]) -> Expr:
+        """Dims side by side, as int64."""
+
+    @abstractmethod
+    def like(self, value: Any, x: T) -> T:
+        """A number as a tensor of the element type of ``x``."""
+
+    @abstractmethod
+    def is_tensor(self, value: Any) -> bool:
+        """Whether an operand is a tensor, not a number."""
+
+    # -- bodies of branches and loops ----------------------------------------------------------
+
+    @abstractmethod
+    def variable(self, name: str, like: T, ty: rt.TensorType | None = None) -> T:
+        """What stands for a tensor in a body: the tensor itself, or any one of a type."""
+
+    @abstractmethod
+    def scope(self) -> AbstractContextManager[None]:
+        """A body that may run never or often: what is found in it is forgotten."""
+
+    @abstractmethod
+    def literals(self, x: T) -> list[int | None]:
+        """The dims that are literal numbers, None for others."""
+
+    @abstractmethod
+    def formulas(self, x: T) -> Sequence[Any]:
+        """The dims as formulas, to be compared by :meth:`same`."""
+
+    @abstractmethod
+    def same(self, a: Any, b: Any) -> bool:
+        """Whether two dims are proved equal."""
+
+    @abstractmethod
+    def outside(self, formula: Any) -> D:
+        """A dim of a body's tensor in terms of what is known outside the body.
+
+        Raises:
+            Unsupported: it cannot be said.
+        """
+
+    # -- axes ----------------------------------------------------------------------------------
+
+    def axis(self, axis: int, rank: int) -> int:
+        """A non-negative axis.
+
+        Raises:
+            TypeMismatch: there is no such axis.
+        """
+        if not -rank <= axis < rank:
+            raise TypeMismatch(f"axis {axis} is out of range for rank {rank}")
+        return axis % rank
+
+    # -- numbers and arithmetic ----------------------------------------------------------------
+
+    def call(self, name: str, *operands: Any, **attrs: Any) -> Expr:
+        """A call of a Relay operator on tensors or expressions."""
+        return op(name, *(self.expr(o) if self.is_tensor(o) else o for o in operands), **attrs)
+
+    def apply(self, name: str, *operands: T, dtype: str = "", **attrs: Any) -> T:
+        """An element-wise operator on operands that are broadcast against each other."""
+        return self.made(
+            self.call(name, *operands, **attrs),
+            lambda: joined_dims([self.sizes(o) for o in operands]),
+            operands[-1],
+            dtype,
+        )
+
+    def literal(self, value: Any, dtype: str) -> T:
+        """A constant."""
+        found = const(value, dtype)
+        return self.made(found, lambda: found.data.shape, dtype=dtype)
+
+    def pair(self, a: Any, b: Any) -> tuple[T, T]:
+        """Two operands, of which one may be a number."""
+        if not self.is_tensor(a):
+            return self.like(a, b), b
+        return (a, b) if self.is_tensor(b) else (a, self.like(b, a))
+
+    add = _binary("add")
+    sub = _binary("subtract")
+    mul = _binary("multiply")
+    div = _binary("divide")
+    floor_div = _binary("floor_divide")
+    floor_mod = _binary("floor_mod")
+    power = _binary("power")
+    maximum = _binary("maximum")
+    minimum = _binary("minimum")
+    equal = _binary("equal", "bool")
+    not_equal = _binary("not_equal", "bool")
+    less = _binary("less", "bool")
+    less_equal = _binary("less_equal", "bool")
+    greater = _binary("greater", "bool")
+    greater_equal = _binary("greater_equal", "bool")
+    logical_and = _binary("logical_and", "bool")
+    logical_or = _binary("logical_or", "bool")
+    exp = _unary("exp")
+    log = _unary("log")
+    sqrt = _unary("sqrt")
+    rsqrt = _unary("rsqrt")
+    tanh = _unary("tanh")
+    sigmoid = _unary("sigmoid")
+    erf = _unary("erf")
+    abs = _unary("abs")
+    floor = _unary("floor")
+    ceil = _unary("ceil")
+    negative = _unary("negative")
+    logical_not = _unary("logical_not", "bool")
+    isnan = _unary("isnan", "bool")
+    isinf = _unary("isinf", "bool")
+
+    def where(self, cond: T, a: T | Number, b: T | Number) -> T:
+        """``a`` where the condition holds, else ``b``."""
+        return self.apply("where", cond, *self.pair(a, b))
+
+    def cast(self, x: T, dtype: str) -> T:
+        """``x`` as ``dtype``; a constant at once."""
+        if self.dtype(x) == dtype:
+            return x
+        expr = self.expr(x)
+        known = expr.data if isinstance(expr, ast.Constant) else None
+        made = op("cast", expr, dtype=dtype) if known is None else const(known, dtype)
+        return self.made(made, lambda: self.sizes(x), dtype=dtype)
+
+    def reduce(self, name: str, x: T, axes: Sequence[int], keep: bool = False) -> T:
+        """A reduction over some axes; over none it is the operand."""
+        named = self._axes(x, axes)
+        if not named:
+            return x
+        made = self.call(name, x, axis=tuple(named), keepdims=keep)
+        return self.made(made, lambda: self._without(x, named, keep), x)
+
+    def _axes(self, x: T, axes: Sequence[int]) -> list[int]:
+        """Axes from the first on, each once; a single number has none."""
+        rank = self.rank(x) if axes else 0
+        return sorted({self.axis(a, rank) for a in axes}) if rank else []
+
+    def _without(self, x: T, axes: Sequence[int], keep: bool = False) -> list[Any]:
+        """The dims but for some axes, which may be kept as 1."""
+        dims = self.sizes(x)
+        return [1 if a in axes else d for a, d in enumerate(dims) if keep or a not in axes]
+
+    def clip(self, x: T, low: Number, high: Number) -> T:
+        """``x`` within limits."""
+        return self.minimum(self.maximum(x, low), high)
+
+    def round_even(self, x: T) -> T:
+        """Rounded to the nearest whole number, halves to the even one."""
+        low = self.floor(x)
+        rest = self.sub(x, low)
+        odd = self.not_equal(self.mul(self.floor(self.mul(low, 0.5)), 2.0), low)
+        half = self.logical_and(self.equal(rest, 0.5), odd)
+        up = self.logical_or(self.greater(rest, 0.5), half)
+        return self.add(low, self.where(up, self.like(1, x), 0))
+
+    # -- dims ----------------------------------------------------------------------------------
+
+    def size(self, x: T, axis: int) -> D:
+        """One dim."""
+        return self.sizes(x)[axis]
+
+    def total(self, x: T) -> D:
+        """The number of elements."""
+        return self.product(self.sizes(x))
+
+    def product(self, dims: Sequence[D]) -> D:
+        """The product of dims."""
+        total: Any = 1
+        for d in dims:
+            total = self.dim("multiply", total, d)
+        return total  # type: ignore[no-any-return]
+
+    # -- shapes --------------------------------------------------------------------------------
+
+    def reshape(self, x: T, dims: Sequence[D]) -> T:
+        """``x`` under another shape; a number of -1 is inferred."""
+        expr = self.expr(x)
+        if not _all_literal(dims):
+            made = op("dyn.reshape", expr, self.vector(dims), newshape=(), allowzero=True)
+        elif isinstance(expr, ast.Constant):
+            made = ast.Constant(expr.data.reshape(dims))
+        else:
+            made = op("reshape", expr, newshape=tuple(dims), allowzero=True)
+        return self.made(made, lambda: dims, x)
+
+    def flat(self, x: T) -> T:
+        """``x`` as one line."""
+        return x if self.rank(x) == 1 else self.reshape(x, [self.total(x)])
+
+    def broadcast(self, x: T, dims: Sequence[D]) -> T:
+        """``x`` stretched to a shape."""
+        if _all_literal(dims):
+            made = self.call("broadcast_to", x, shape=tuple(dims))
+        else:
+            made = self.call("dyn.broadcast_to", x, self.vector(dims), shape=None)
+        return self.made(made, lambda: dims, x)
+
+    def full(self, value: T | Number, dims: Sequence[D], dtype: str) -> T:
+        """A tensor of one value."""
+        number: Any = value
+        fill = self.cast(number, dtype) if self.is_tensor(value) else self.scalar(number, dtype)
+        fill = self.reshape(fill, []) if self.rank(fill) else fill
+        if not dims:
+            return fill
+        if _all_literal(dims):
+            made = self.call("full", fill, shape=tuple(dims), dtype=dtype)
+        else:
+            made = self.call("dyn.full", fill, self.vector(dims), shape=None, dtype=dtype)
+        return self.made(made, lambda: dims, dtype=dtype)
+
+    def arange(self, stop: D, dtype: str = "int64") -> T:
+        """0, 1, ... below a dim."""
+        ends = const(0, "int64"), self.expr(self.scalar(stop)), const(1, "int64")
+        made = op("arange", *ends, dtype="int64")
+        return self.cast(self.made(made, lambda: [stop], dtype="int64"), dtype)
+
+    def transpose(self, x: T, order: Sequence[int]) -> T:
+        """``x`` with its axes in another order."""
+        order = [a % len(order) for a in order]
+        if order == list(range(len(order))):
+            return x
+        made = self.call("transpose", x, axes=tuple(order))
+        return self.made(made, lambda: [self.sizes(x)[a] for a in order], x)
+
+    def swap(self, x: T, a: int, b: int) -> T:
+        """``x`` with two axes exchanged."""
+        order = list(range(self.rank(x)))
+        order[a], order[b] = order[b], order[a]
+        return self.transpose(x, order)
+
+    def swapped(self, x: T) -> T:
+        """The last two axes exchanged."""
+        return self.swap(x, -2, -1)
+
+    def move(self, x: T, axis: int, to: int) -> T:
+        """``x`` with one axis at another place."""
+        rank = self.rank(x)
+        order = [a for a in range(rank) if a != axis % rank]
+        order.insert(to % rank, axis % rank)
+        return self.transpose(x, order)
+
+    def expand(self, x: T, axis: int, count: int = 1) -> T:
+        """New axes of length one before ``axis``."""
+        axis, expr = self.axis(axis, self.rank(x) + 1), self.expr(x)
+        if isinstance(expr, ast.Constant):
+            shape = expr.data.shape
+            data = expr.data.reshape((*shape[:axis], *(1,) * count, *shape[axis:]))
+            return self.made(ast.Constant(data), lambda: data.shape, x)
+        made = op("expand_dims", expr, axis=axis, num_newaxis=count)
+        return self.made(made, lambda: self._wider(x, axis, [1] * count), x)
+
+    def _wider(self, x: T, axis: int, new: Sequence[Any], replaced: int = 0) -> list[Any]:
+        """The dims with others before an axis, or in place of some from it on."""
+        dims = self.sizes(x)
+        return [*dims[:axis], *new, *dims[axis + replaced :]]
+
+    def squeeze(self, x: T, axes: Sequence[int]) -> T:
+        """Axes of length one taken away."""
+        named = self._axes(x, axes)
+        if not named:
+            return x
+        made = self.call("squeeze", x, axis=tuple(named))
+        return self.made(made, lambda: self._without(x, named), x)
+
+    def slice(self, x: T, axis: int, begin: D, end: D | None, step: int = 1) -> T:
+        """A slice along one axis, as Python slices; None for the end."""
+        axis = self.axis(axis, self.rank(x))
+        last: Any = end if end is not None else MOST if step > 0 else -MOST
+        if isinstance(begin, int) and isinstance(last, int):
+            where = {"begin": (begin,), "end": (min(last, MOST),), "strides": (step,)}
+            made = self.call("strided_slice", x, axes=(axis,), **where)
+        else:
+            ends: list[Any] = [begin, last, step]
+            bounds = [self.vector([d]) for d in ends]
+            made = self.call(
+                "dyn.strided_slice", x, *bounds, begin=None, end=None, strides=None, axes=(axis,)
+            )
+
+        def dims() -> list[Any]:
+            return self._wider(x, axis, [sliced_dim(self.size(x, axis), begin, last, step)], 1)
+
+        return self.made(made, dims, x)
+
+    def take(self, x: T, picks: T, axis: int) -> T:
+        """Elements along an axis at positions within it."""
+        axis = self.axis(axis, self.rank(x))
+        made = self.call("take", x, picks, axis=axis)
+        return self.made(made, lambda: self._wider(x, axis, self.sizes(picks), 1), x)
+
+    def pick(self, x: T, axis: int, index: int) -> T:
+        """One position of an axis, which goes away."""
+        end: Any = None if index == -1 else index + 1
+        begin: Any = index
+        return self.squeeze(self.slice(x, axis, begin, end), [axis])
+
+    def concat(self, items: Sequence[T], axis: int) -> T:
+        """Tensors one after the other along an axis."""
+        if len(items) == 1:
+            return items[0]
+        first = items[0]
+        made = op("concatenate", ast.Tuple(tuple(self.expr(x) for x in items)), axis=axis)
+
+        def dims() -> list[Any]:
+            total = summed([self.size(x, axis) for x in items])
+            return self._wider(first, axis % self.rank(first), [total], 1)
+
+        return self.made(made, dims, first)
+
+    def stack(self, items: Sequence[T], axis: int) -> T:
+        """Tensors side by side along a new axis."""
+        first = items[0]
+        made = op("stack", ast.Tuple(tuple(self.expr(x) for x in items)), axis=axis)
+        place = axis % (self.rank(first) + 1)
+        return self.made(made, lambda: self._wider(first, place, [len(items)]), first)
+
+    def split(self, x: T, sizes: Sequence[D], axis: int) -> list[T]:
+        """Pieces of given lengths."""
+        if len(sizes) == 1:
+            return [x]
+        found: list[T] = []
+        place: Any = 0
+        for size in sizes:
+            end = self.dim("add", place, size)
+            found.append(self.slice(x, axis, place, end))
+            place = end
+        return found
+
+    def pad(
+        self, x: T, widths: Sequence[tuple[D, D]], fill: T | Number, mode: str = "constant"
+    ) -> T:
+        """Borders of any width that is not negative."""
+        flat = [w for pair in widths for w in pair]
+        if all(isinstance(w, int) and w == 0 for w in flat):
+            return x
+        value = fill if self.is_tensor(fill) else self.like(fill, x)
+        if _all_literal(flat):
+            pairs = tuple(tuple(p) for p in widths)
+            made = self.call("nn.pad", x, value, pad_width=pairs, pad_mode=mode)
+        else:
+            wide = self.vector(flat)
+            made = self.call("dyn.nn.pad", x, wide, value, pad_width=(), pad_mode=mode)
+
+        def dims() -> list[Any]:
+            return [summed([d, *w]) for d, w in zip(self.sizes(x), widths, strict=True)]
+
+        return self.made(made, dims, x)
+
+    def along(self, vector: T, axis: int, rank: int) -> T:
+        """A vector laid along one axis of a rank, against which it is broadcast."""
+        after = rank - 1 - axis % rank
+        return self.expand(vector, 1, after) if after else vector
+
+
+__all__ = [
+    "MOST",
+    "Calls",
+    "Expr",
+    "Number",
+    "const",
+    "greatest_of",
+    "is_float",
+    "is_one",
+    "joined_dim",
+    "joined_dims",
+    "least_of",
+    "op",
+    "placed",
+]
