@@ -32,6 +32,7 @@ SHAPES = {
 }
 PAUSE_S = 0.001
 CALLERS = 8
+ROUNDS = 5
 Call = Callable[[], Any]
 
 
@@ -116,21 +117,28 @@ def times(calls: dict[int, Call], count: int) -> dict[int, list[float]]:
 
 
 def from_callers(calls: dict[int, Call], count: int) -> dict[int, list[float]]:
-    """The same from eight threads at once, each number of threads by itself."""
+    """The same from eight threads at once: rounds by two threads and by one in turn, since what
+    shares the cores changes from one second to the next."""
     found: dict[int, list[float]] = {n: [] for n in calls}
-    for n, call in calls.items():
-        own: list[list[float]] = [[] for _ in range(CALLERS)]
-
-        def work(mine: list[float], call: Call = call, n: int = n) -> None:
-            mine += times({n: call}, count // CALLERS)[n]
-
-        callers = [threading.Thread(target=work, args=(mine,)) for mine in own]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-        found[n] = [t for mine in own for t in mine]
+    for _ in range(ROUNDS):
+        for n, call in calls.items():
+            found[n] += at_once(n, call, -(-count // (ROUNDS * CALLERS)))
     return found
+
+
+def at_once(n: int, call: Call, count: int) -> list[float]:
+    """Seconds of the calls of `CALLERS` threads, `count` by each."""
+    own: list[list[float]] = [[] for _ in range(CALLERS)]
+
+    def work(mine: list[float]) -> None:
+        mine += times({n: call}, count)[n]
+
+    callers = [threading.Thread(target=work, args=(mine,)) for mine in own]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    return [t for mine in own for t in mine]
 
 
 def measure(args: argparse.Namespace) -> None:

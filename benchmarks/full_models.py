@@ -3,13 +3,15 @@
     python benchmarks/full_models.py export FOLDER     # needs torch, transformers, onnx, onnxscript
     python benchmarks/full_models.py run FOLDER \\
         --peer onnxruntime=PYTHON --peer openvino=PYTHON --peer torch=PYTHON
+    python benchmarks/full_models.py run FOLDER --peer before=CHECKOUT
 
 BERT-base, GPT-2 and ResNet-50 of random weights, exported to ONNX with dynamic axes. Every engine
 serves in a process of its own, started with the Python that is named; `torch` is
 `torch.compile(dynamic=True)` of the module that was exported. The engines take turns on every
 shape; a turn is a call to warm up, and the median of some more. Printed are seconds to load or
 compile, milliseconds, the least and the geometric mean of what we gain over each engine and over
-the best at each shape, and the largest difference between our results and ONNX Runtime's.
+the best at each shape, and the largest difference between our results and ONNX Runtime's. `before`
+is tvm_disc of another working tree, by the same Python.
 """
 
 from __future__ import annotations
@@ -235,8 +237,12 @@ class Served:
     def __init__(self, engine: str, python: str, path: Path, threads: int) -> None:
         self.name = engine
         env = dict(os.environ, TVM_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads))
-        env["PYTHONPATH"] = str(ROOT)
-        command = [python, __file__, "serve", engine, str(path), str(threads)]
+        root = ROOT
+        if engine == "before":
+            engine, python, root = "tvm_disc", sys.executable, Path(python).resolve()
+        env["PYTHONPATH"] = str(root)
+        script = root / "benchmarks" / "full_models.py"
+        command = [python, str(script), "serve", engine, str(path.resolve()), str(threads)]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)
         self.load_s = self._read()["seconds"]

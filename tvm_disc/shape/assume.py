@@ -21,6 +21,7 @@ COMPLETION = 24
 def assume(st: State, c: Cond) -> None:
     """Add a condition known to hold; raises `Contradiction`."""
     st.fuel = FUEL
+    st.witnesses.add(c)
     _assume(st, c)
 
 

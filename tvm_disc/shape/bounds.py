@@ -42,12 +42,16 @@ def upper(st: State, p: Poly, depth: int = DEPTH) -> Bound:
 
 def positive(st: State, p: Poly) -> bool:
     """Whether `p >= 1` is known."""
+    if p.as_const is None and st.witnesses.below(p, 1):
+        return False
     value = lower(st, p)
     return value is not None and value >= 1
 
 
 def nonneg(st: State, p: Poly) -> bool:
     """Whether `p >= 0` is known."""
+    if p.as_const is None and st.witnesses.below(p, 0):
+        return False
     value = lower(st, p)
     return value is not None and value >= 0
 

@@ -35,6 +35,8 @@ def nonzero(st: State, p: Poly) -> bool:
     value = p.as_const
     if value is not None:
         return value != 0
+    if st.witnesses.zero(p):
+        return False
     _, mono, rest = p.without_content()
     bare = len(mono) == 1 and rest.as_const is not None
     if mono and not bare and all(nonzero(st, Poly.mono((a,))) for a in dict.fromkeys(mono)):

@@ -52,8 +52,18 @@ def _prove(st: State, c: Cond) -> bool | None:
     if n.op in ("true", "false"):
         st.hit("equal by normal form" if n == TRUE and c.op == "eq" else "decided by ranges")
         return n.op == "true"
-    for law in PROOF_LAWS:
-        answer = law.decide(st, n)
+    if st.witnesses.undecided(n):
+        return None
+    answer = _by(DIRECT_LAWS, st, n)
+    if answer is None and not st.witnesses.search(n):
+        answer = _by(CASE_LAWS, st, n)
+    return answer
+
+
+def _by(laws: tuple[ProofLaw, ...], st: State, c: Cond) -> bool | None:
+    """The answer of the first law that has one."""
+    for law in laws:
+        answer = law.decide(st, c)
         if answer is not None:
             st.hit(law.name)
             return answer
@@ -272,19 +282,23 @@ def _under(st: State, hypothesis: Cond, c: Cond, vacuous: bool = False) -> str |
     return None if answer is None else "yes" if answer else "no"
 
 
-PROOF_LAWS = (
+DIRECT_LAWS = (
     ProofLaw("n*p == 0 where n == 0 or p == 0", _factors),
     ProofLaw("p >= 0 and p <= 0: p == 0", _squeezed),
     ProofLaw("k > 0, k*p > -k: p >= 0", _scaled),
     ProofLaw("x + k*p >= 0: x // k + p >= 0", _undivided),
     ProofLaw("p - (a - q*b)**2 >= 0: p >= 0", _square),
-    ProofLaw("n == 0 or p >= 0: n*p >= 0", _zero_or),
     ProofLaw("each of a conjunction", _all),
+)
+CASE_LAWS = (
+    ProofLaw("n == 0 or p >= 0: n*p >= 0", _zero_or),
     ProofLaw("one of a disjunction", _any),
     ProofLaw("cases of min, max and choice", _cases),
     ProofLaw("cases of a disjunction known to hold", _alternatives),
     ProofLaw("all remainders of x by k", _residues),
 )
+PROOF_LAWS = DIRECT_LAWS + CASE_LAWS
+"""Those that ask under a hypothesis come last: each has the price of a state of its own."""
 
 
 def prove_divides(st: State, k: Poly, e: Poly) -> bool | None:

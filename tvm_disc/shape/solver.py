@@ -156,6 +156,7 @@ class Solver:
         out = set()
         for choice in cartesian(*known.values()):
             st = self._state.copy()
+            st.witnesses.forget()
             for atom, value in zip(known, choice, strict=True):
                 st.subst[atom] = Poly.const(value)
             st.epoch += 1

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from .terms import Atom, Cond, Poly, Terms
+from .witness import Witnesses
 
 
 class Contradiction(Exception):
@@ -54,6 +55,8 @@ class State:
         self.active: set[Atom] = set()
         #: whether the range of an atom's argument is being computed
         self.inside_atom = False
+        #: values that satisfy the facts: what they contradict needs no search for a proof
+        self.witnesses = Witnesses()
         self._parent: dict[Atom, Atom] = {}
         self._changed: dict[Atom, int] = {}
         self._group_changed: dict[Atom, int] = {}
@@ -76,6 +79,7 @@ class State:
         other.splits = self.splits
         other.epoch = self.epoch
         other.depth = self.depth + 1
+        other.witnesses = self.witnesses.copy()
         other._parent = dict(self._parent)
         other._changed = dict(self._changed)
         other._group_changed = dict(self._group_changed)

@@ -1,0 +1,316 @@
+"""Witnesses: values of all symbols that satisfy every fact, which answer "not provable" at once.
+
+Most questions about dims of unknown relation have no answer, and a prover that splits cases learns
+so only when its budget is spent. A witness where a claim is false, beside one where it holds, shows
+that neither can be proved, in the time it takes to evaluate the claim; so does one where ``p < 0``
+for a bound ``p >= 0``. As for an SMT solver a model is a counterexample: nothing that could be
+proved is lost by asking them first.
+
+A new fact drops or mends the witnesses it is false for by local search (WalkSAT: Selman, Kautz and
+Cohen, 1994): a symbol of a false fact is given a value that makes the fact true, until all are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from random import Random
+
+from .terms import Atom, Cond, Poly, cond_not
+
+POINTS = 12
+"""How many witnesses are kept."""
+FOUND = 12
+"""How many more, found for single questions, of which the oldest goes first."""
+MOVES = 64
+"""How many symbols a search for a witness may set."""
+TRIES = 3
+"""From how many witnesses a search for one more starts."""
+LARGEST = 1 << 40
+"""No symbol is given more: values that multiply from move to move would grow without end."""
+PALETTE = (0, 1, 2, 3, 5, 7, 8, 12, 16, 31, 64, 128)
+
+
+class Undefined(ArithmeticError):
+    """A division by zero, or a quotient that is not exact: the witness says nothing here."""
+
+
+class Witness:
+    """A value of every symbol: the given ones, and what `fresh` gives any other."""
+
+    __slots__ = ("_known", "_users", "fresh", "values")
+
+    def __init__(self, fresh: Callable[[int], int], values: dict[Atom, int]) -> None:
+        self.fresh = fresh
+        self.values = values
+        #: of compound atoms, and which of them a symbol is used by
+        self._known: dict[Atom, int] = {}
+        self._users: dict[Atom, list[Atom]] = {}
+
+    def copy(self) -> Witness:
+        """One that may be changed for itself."""
+        return Witness(self.fresh, dict(self.values))
+
+    def set(self, symbol: Atom, value: int) -> None:
+        """Give a symbol another value."""
+        self.values[symbol] = value
+        for user in self._users.pop(symbol, ()):
+            self._known.pop(user, None)
+
+    def of(self, atom: Atom) -> int:
+        """The value of an atom; raises `Undefined`."""
+        if atom.kind in ("sym", "opaque"):
+            given = self.values.get(atom)
+            return self.fresh(atom.uid) if given is None else given
+        found = self._known.get(atom)
+        if found is None:
+            found = self._known[atom] = self._compute(atom)
+            for symbol in _leaves(atom.syms):
+                self._users.setdefault(symbol, []).append(atom)
+        return found
+
+    def _compute(self, atom: Atom) -> int:
+        kind, args = atom.kind, atom.args
+        if kind == "sel":
+            return self.at(args[1] if self.holds(args[0]) else args[2])
+        numbers = [self.at(p) for p in args]
+        if kind in ("min", "max"):
+            return min(numbers) if kind == "min" else max(numbers)
+        num, den = numbers
+        if not den or (kind == "quo" and num % den):
+            raise Undefined
+        if kind == "tdiv":
+            return abs(num) // abs(den) * (1 if (num < 0) == (den < 0) else -1)
+        return num // den
+
+    def at(self, p: Poly) -> int:
+        """The value of a polynomial; raises `Undefined`."""
+        total = 0
+        for mono, coeff in p.terms:
+            for atom in mono:
+                coeff *= self.of(atom)
+            total += coeff
+        return total
+
+    def holds(self, c: Cond) -> bool:
+        """Whether a condition holds; raises `Undefined`."""
+        if c.op == "eq":
+            return self.at(c.args[0]) == 0
+        if c.op == "ge":
+            return self.at(c.args[0]) >= 0
+        if c.op == "ne":
+            return self.at(c.args[0]) != 0
+        if c.op == "and":
+            return all(self.holds(x) for x in c.args)
+        if c.op == "or":
+            return any(self.holds(x) for x in c.args)
+        if c.op == "not":
+            return not self.holds(c.args[0])
+        if c.op in ("true", "false"):
+            return c.op == "true"
+        raise Undefined
+
+    def satisfies(self, c: Cond) -> bool:
+        """Whether a condition is defined and holds."""
+        try:
+            return self.holds(c)
+        except Undefined:
+            return False
+
+
+def _scattered(uid: int) -> int:
+    return (uid * 2654435761 + 12345 >> 7) & 0xFFFF
+
+
+def _seeds() -> list[Witness]:
+    """All dims distinct, all alike, all 1, all 0, and mixtures."""
+    rules: list[Callable[[int], int]] = [
+        lambda uid: 11 + 6 * (uid % 997),
+        lambda _: 1,
+        lambda _: 0,
+        lambda _: 2,
+        lambda _: 24,
+        lambda uid: (1, 6)[_scattered(uid) & 1],
+        lambda uid: _scattered(uid + 7) % 4,
+        lambda uid: (1, 1, 5, 32)[_scattered(uid + 99) % 4],
+        *(lambda uid, k=k: PALETTE[_scattered(uid + k) % len(PALETTE)] for k in (17, 1013, 4099)),
+        lambda uid: 64 * (1 + _scattered(uid) % 3),
+    ]
+    return [Witness(rule, {}) for rule in rules[:POINTS]]
+
+
+class Witnesses:
+    """The witnesses of a state of facts."""
+
+    def __init__(self) -> None:
+        self._points = _seeds()
+        self._found: list[Witness] = []
+        self._new: list[Cond] = []
+        self._facts_of: dict[Atom, list[Cond]] = {}
+        self._random = Random(0)
+        #: a hypothesis drops the witnesses it is false for, and looks for no other
+        self._hypothetical = False
+
+    def copy(self) -> Witnesses:
+        """Those of a state under a hypothesis."""
+        self._settle()
+        other = Witnesses.__new__(Witnesses)
+        other._points, other._found, other._new = list(self._points), list(self._found), []
+        other._facts_of, other._random = self._facts_of, self._random
+        other._hypothetical = True
+        return other
+
+    def forget(self) -> None:
+        """None are known any more."""
+        self._points, self._found, self._hypothetical = [], [], True
+
+    def add(self, fact: Cond) -> None:
+        """A fact that every witness has to satisfy from now on."""
+        if self._hypothetical:
+            self._points = [w for w in self._points if w.satisfies(fact)]
+            self._found = [w for w in self._found if w.satisfies(fact)]
+        else:
+            self._new.append(fact)
+
+    def refute(self, doubt: Callable[[Witness], bool]) -> bool:
+        """Whether a doubt holds for some witness."""
+        for points in (self._points, self._found) if not self._new else self._settled():
+            for i, witness in enumerate(points):
+                try:
+                    if doubt(witness):
+                        if i:  # what one question refutes often refutes the next
+                            points.insert(0, points.pop(i))
+                        return True
+                except Undefined:
+                    continue
+        return False
+
+    def below(self, p: Poly, least: int) -> bool:
+        """Whether a polynomial is below a number for some witness: no proof can say otherwise."""
+        return self.refute(lambda w: w.at(p) < least)
+
+    def zero(self, p: Poly) -> bool:
+        """Whether a polynomial is 0 for some witness."""
+        return self.refute(lambda w: w.at(p) == 0)
+
+    def undecided(self, c: Cond) -> bool:
+        """Whether a condition holds for one witness and not for another."""
+        return self.refute(lambda w: not w.holds(c)) and self.refute(lambda w: w.holds(c))
+
+    def search(self, c: Cond) -> bool:
+        """The same, looking for the witness that is missing."""
+        if self._hypothetical:
+            return False
+        missing = cond_not(c) if self.refute(lambda w: w.holds(c)) else c
+        for witness in (self._found + self._points)[:TRIES]:
+            found = witness.copy()
+            if self._mend(found, missing):
+                self._found = [found, *self._found[: FOUND - 1]]
+                return self.undecided(c)
+        return False
+
+    # Keeping the facts.
+
+    def _settled(self) -> tuple[list[Witness], list[Witness]]:
+        self._settle()
+        return self._points, self._found
+
+    def _settle(self) -> None:
+        """Take in the facts that came since the last question."""
+        new, self._new = self._new, []
+        for fact in new:
+            for symbol in _leaves(fact.syms):
+                self._facts_of.setdefault(symbol, []).append(fact)
+        for fact in new:
+            self._found = [w for w in self._found if w.satisfies(fact)]
+            self._points = list(self._kept(fact))
+
+    def _kept(self, fact: Cond) -> Iterator[Witness]:
+        return (w for w in self._points if w.satisfies(fact) or self._mend(w, fact))
+
+    def _mend(self, witness: Witness, goal: Cond) -> bool:
+        """Change a witness until it satisfies the goal and all facts; False leaves it as it was."""
+        before: list[tuple[Atom, int]] = []
+        wanted = [goal]
+        for _ in range(MOVES):
+            while wanted and witness.satisfies(wanted[-1]):
+                wanted.pop()
+            if not wanted:
+                return True
+            move = self._move(witness, wanted[-1])
+            if move is None:
+                break
+            before.append((move[0], witness.of(move[0])))
+            witness.set(*move)
+            facts = self._facts_of.get(move[0], ())
+            wanted += [f for f in facts if not witness.satisfies(f)]
+        for symbol, value in reversed(before):
+            witness.set(symbol, value)
+        return False
+
+    def _move(self, witness: Witness, c: Cond) -> tuple[Atom, int] | None:
+        """A symbol of a false condition, and a value for it that may make the condition true."""
+        if c.op in ("and", "or"):
+            parts = [x for x in c.args if not witness.satisfies(x)]
+            return self._move(witness, self._random.choice(parts))
+        exact = [] if c.op not in ("eq", "ge") else list(_solutions(witness, c))
+        if exact and self._random.random() < 0.9:
+            return self._random.choice(exact)
+        symbols = sorted(_leaves(c.syms))
+        if not symbols:
+            return None
+        others = [witness.of(s) for s in symbols]
+        return self._random.choice(symbols), self._random.choice((*PALETTE, *others))
+
+
+def _leaves(syms: Iterable[Atom]) -> set[Atom]:
+    """The symbols that values are given to: an exact quotient has those of its definition."""
+    out: set[Atom] = set()
+    for atom in syms:
+        if atom.kind == "quo":
+            for arg in atom.args:
+                out |= _leaves(arg.syms)
+        else:
+            out.add(atom)
+    return out
+
+
+def _solutions(witness: Witness, c: Cond) -> Iterator[tuple[Atom, int]]:
+    """Values of single symbols that may make `p == 0`, or `p >= 0`."""
+    return _aims(witness, c.args[0], 0, c.op == "eq")
+
+
+def _aims(witness: Witness, p: Poly, target: int, exactly: bool) -> Iterator[tuple[Atom, int]]:
+    """Values of single symbols that bring a polynomial to a target, or at least there."""
+    try:
+        missing = target - witness.at(p)
+        for mono, coeff in p.terms:
+            for k, atom in enumerate(mono):
+                factor = coeff * witness.at(Poly.mono(mono[:k] + mono[k + 1 :]))
+                if factor and (not exactly or missing % factor == 0):
+                    step = -(-missing // factor) if factor > 0 else missing // factor
+                    if step:
+                        yield from _aims_of(witness, atom, witness.of(atom) + step)
+    except Undefined:
+        return
+
+
+def _aims_of(witness: Witness, atom: Atom, target: int) -> Iterator[tuple[Atom, int]]:
+    """The same for an atom: through what its value comes from."""
+    kind, args = atom.kind, atom.args
+    if abs(target) > LARGEST:
+        return
+    if kind == "opaque" or (kind == "sym" and target >= 0):
+        yield atom, target
+    elif kind == "sel":
+        chosen = args[1] if witness.holds(args[0]) else args[2]
+        yield from _aims(witness, chosen, target, True)
+    elif kind in ("min", "max"):
+        now = witness.of(atom)
+        for p in args:
+            if witness.at(p) == now:
+                yield from _aims(witness, p, target, True)
+    elif kind in ("div", "tdiv", "quo"):
+        yield from _aims(witness, args[0], target * witness.at(args[1]), True)
+
+
+__all__ = ["Undefined", "Witness", "Witnesses"]
