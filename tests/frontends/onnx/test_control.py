@@ -119,9 +119,20 @@ def test_sequences_are_known_while_a_model_is_read() -> None:
     same(made, *[[normal(n, 5)] for n in (1, 3, 16)])
 
 
-def test_a_sequence_is_no_result() -> None:
-    made = model([node("SequenceConstruct", ["x", "x"], ["y"])], {"x": (F32, ["n"])})
-    with pytest.raises(Unsupported, match="result 'y': expected a tensor, found a sequence"):
+def test_a_sequence_that_results_is_a_tuple() -> None:
+    nodes = [node("SequenceConstruct", ["x", "x"], ["y"]), node("Relu", ["x"], ["z"])]
+    program = build(model(nodes, {"x": (F32, ["n"])}, results=["y", "z"]))
+    for n in (1, 7):
+        x = normal(n)
+        (first, second), positive = program(x)
+        np.testing.assert_array_equal(first, x)
+        np.testing.assert_array_equal(second, x)
+        np.testing.assert_array_equal(positive, np.maximum(x, 0))
+
+
+def test_nothing_is_no_result() -> None:
+    made = model([node("Optional", [], ["y"])], {"x": (F32, ["n"])})
+    with pytest.raises(Unsupported, match="result 'y': expected a tensor, found an optional"):
         build(made)
 
 

@@ -36,7 +36,8 @@ def judge(case: Any, any_dims: bool, tell: Callable[[str], None] = str) -> dict[
         record["build_s"] = round(time.perf_counter() - begin, 2)
         tell("call")
         for inputs, wanted in case.data_sets:
-            got = listed(program(*map(plain, inputs)))
+            result = program(*map(plain, inputs))
+            got = list(result) if len(case.model.graph.output) != 1 else [result]
             check(got, plain(wanted), values=not is_random(case))
     except Differs as error:
         record |= {"status": "wrong", "reason": _short(error)}
