@@ -156,3 +156,16 @@ def test_n_grams_are_counted(mode: str, dims: list[str]) -> None:
     rng = np.random.default_rng(0)
     shapes = ((1, 1), (2, 5), (3, 16)) if len(dims) > 1 else ((1,), (2,), (17,))
     same(made, *[[rng.integers(2, 4, s)] for s in shapes])
+
+
+def test_operators_of_classic_machine_learning() -> None:
+    ml = "ai.onnx.ml"
+    nodes = [
+        node("ArrayFeatureExtractor", ["x", "i"], ["a"], domain=ml),
+        node("ArrayFeatureExtractor", ["v", "i"], ["b"], domain=ml),
+        node("Binarizer", ["x"], ["c"], domain=ml, threshold=0.5),
+    ]
+    inputs = {"x": (F32, ["n", "k"]), "v": (F32, ["k"]), "i": (I64, ["m"])}
+    made = model(nodes, inputs, results=list("abc"), domains={ml: 3})
+    picks = np.array([2, 0, 2])
+    same(made, *[[normal(n, k), normal(k), picks] for n, k in ((1, 3), (2, 5), (5, 16))])
