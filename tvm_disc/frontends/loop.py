@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.frontends.calc import Calc, Dim, Expr, const
+from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 
@@ -51,6 +51,10 @@ def _alike(n: Calc, a: Expr, b: Expr) -> tuple[Expr, Expr]:
         return a, b
     dims: list[Dim] = [1] * max(len(x), len(y))
     return n.reshape(a, dims), n.reshape(b, dims)
+
+
+class UnknownRows(Unsupported):
+    """Nothing before a loop says what dims the rows have that it gathers."""
 
 
 class Loop:
@@ -141,7 +145,7 @@ class Loop:
         for d, formula in zip(ty.shape, self.n.infer.dims_of(row), strict=True):
             name = next((x for f, x in known if self.n.infer.same(f, formula)), None)
             if not isinstance(d, int) and name is None:
-                raise Unsupported("what a loop gathers must have dims that are known before it")
+                raise UnknownRows("what a loop gathers must have dims that are known before it")
             sizes.append(d if isinstance(d, int) else names[name.name])  # type: ignore[union-attr]
             dims.append(d if isinstance(d, int) else name)  # type: ignore[arg-type]
         return self.n.full(0, sizes, ty.dtype), rt.TensorType(tuple(dims), ty.dtype)
@@ -174,7 +178,34 @@ class Loop:
 def counted(
     n: Calc, times: Dim, fixed: Sequence[Expr], state: Sequence[Expr], turn: Callable[..., Any]
 ) -> tuple[list[Expr], list[Expr]]:
-    """As :meth:`Loop.run`, of ``turn(t, fixed, state)`` for t from 0 up to ``times``."""
+    """As :meth:`Loop.run`, of ``turn(t, fixed, state)`` for t from 0 up to ``times``.
+
+    The state keeps its shape, and so do rows; a turn may not show it.
+    """
+    try:
+        return _counted(n, times, fixed, state, turn)
+    except UnknownRows:
+        first = turn(const(0, "int64"), list(fixed), list(state))[1]
+        shapes = [op("dyn.full", const(False), n.shape(r), shape=None, dtype="bool") for r in first]
+
+    def steady(t: Expr, given: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        new, rows = turn(t, given[: len(fixed)], now)
+        return _laid(n, new, now), _laid(n, rows, given[len(fixed) :])
+
+    return _counted(n, times, [*fixed, *shapes], state, steady)
+
+
+def _laid(n: Calc, items: Sequence[Expr], like: Sequence[Expr]) -> list[Expr]:
+    """Tensors under the shapes of others."""
+    return [
+        n.reshape(x, n.sizes(y)) if n.rank(x) == n.rank(y) else x
+        for x, y in zip(items, like, strict=True)
+    ]
+
+
+def _counted(
+    n: Calc, times: Dim, fixed: Sequence[Expr], state: Sequence[Expr], turn: Callable[..., Any]
+) -> tuple[list[Expr], list[Expr]]:
     loop = Loop(n, [n.scalar(times), *fixed], [const(0, "int64"), *state])
 
     def more(given: list[Expr], now: list[Expr]) -> Expr:
@@ -188,4 +219,4 @@ def counted(
     return last[1:], rows
 
 
-__all__ = ["Loop", "choose", "counted"]
+__all__ = ["Loop", "UnknownRows", "choose", "counted"]

@@ -14,11 +14,9 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-import tvm_disc  # noqa: E402
 from tests.frontends.onnx.backend import __main__ as command  # noqa: E402
-from tests.frontends.onnx.backend.cases import collected, dynamic, left_out  # noqa: E402
+from tests.frontends.onnx.backend.cases import collected, left_out  # noqa: E402
 from tests.frontends.onnx.backend.judge import judge, reason_class  # noqa: E402
-from tvm_disc.errors import Unsupported  # noqa: E402
 
 # By the file that they are in: what real models need, and what is hard.
 CASES = {
@@ -35,9 +33,8 @@ CASES = {
     "convtranspose": ["convtranspose_group_2"],
     "cast": ["cast_FLOAT_to_FLOAT16"],
 }
-# The rank of a result is the length of an input: it must be known. The rows that a scan gathers
-# have the dims of what it reads: a sum that may broadcast its state has others.
-FIXED = ("reshape", "expand", "gathernd", "scan")
+# The rank of a result is the length of an input: it must be known.
+FIXED = ("reshape", "expand", "gathernd")
 
 
 def case_of(module: str, name: str) -> Any:
@@ -49,12 +46,6 @@ def case_of(module: str, name: str) -> Any:
 def test_backend(module: str, name: str, any_dims: bool) -> None:
     record = judge(case_of(module, name), any_dims and module not in FIXED)
     assert record["status"] == "passed", record
-
-
-def test_rows_of_unknown_dims_are_not_gathered() -> None:
-    model = dynamic(case_of("scan", "scan9_sum").model)
-    with pytest.raises(Unsupported, match="Scan 'y': what a loop gathers must have dims that are"):
-        tvm_disc.build(model)
 
 
 # -- the command -------------------------------------------------------------------------------

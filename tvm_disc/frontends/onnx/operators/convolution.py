@@ -93,6 +93,14 @@ def kernel_of(n: Node, weight: Expr) -> list[Dim]:
     return [int(k) for k in given] if given else n.sizes(weight)[2:]
 
 
+def weights_of(n: Node, k: int) -> Expr:
+    """Weights under the size of the kernel, where an attribute alone tells it."""
+    w, given = n[k], n.attr("kernel_shape")
+    if not given or None not in n.literals(w)[2:]:
+        return w
+    return n.reshape(w, [*n.sizes(w)[:2], *(int(size) for size in given)])
+
+
 def spatial(n: Calc, x: Expr) -> int:
     """The number of spatial axes.
 
@@ -107,7 +115,7 @@ def spatial(n: Calc, x: Expr) -> int:
 
 @row("Conv")
 def _conv(n: Node) -> Expr:
-    made = convolved(n, n[0], n[1], "nn.conv{}d")
+    made = convolved(n, n[0], weights_of(n, 1), "nn.conv{}d")
     return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
 
 
@@ -133,7 +141,7 @@ def convolved(n: Node, x: Expr, w: Expr, name: str, *more: Expr, **attrs: Any) -
 
 @row("ConvTranspose")
 def _conv_transpose(n: Node) -> Expr:
-    made = _transposed(n, n[0], n[1])
+    made = _transposed(n, n[0], weights_of(n, 1))
     return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
 
 
@@ -266,5 +274,6 @@ __all__ = [
     "kernel_of",
     "reach",
     "spatial",
+    "weights_of",
     "window_of",
 ]
