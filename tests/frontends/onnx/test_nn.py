@@ -79,7 +79,7 @@ def test_transposed_convolution(attrs: dict[str, Any]) -> None:
     [
         {},
         {"strides": [3, 2], "pads": [1, 0, 1, 2]},
-        {"dilations": [2, 1], "output_padding": [0, 1]},
+        {"strides": [1, 2], "dilations": [2, 1], "output_padding": [0, 1]},
     ],
 )
 def test_transposed_convolution_by_a_kernel_of_any_size(attrs: dict[str, Any]) -> None:
