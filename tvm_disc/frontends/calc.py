@@ -14,6 +14,7 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calls import (
     Calls,
     Expr,
+    UnknownRows,
     const,
     greatest_of,
     is_float,
@@ -138,7 +139,7 @@ class Calc(Calls[Expr, Dim]):
 
     def outside(self, formula: Any) -> Dim:
         """Nothing: formulas of a body are forgotten with it."""
-        raise Unsupported("what a loop gathers must have dims that are known before it")
+        raise UnknownRows("what a loop gathers must have dims that are known before it")
 
     def matmul(self, a: Expr, b: Expr, out: str = "") -> Expr:
         """``a @ b`` of rank 2 or more, batch dims broadcast."""

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import ml_dtypes
 import numpy as np
 
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.fold import folded
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
@@ -140,6 +140,10 @@ def _unary(name: str, dtype: str = "") -> Callable[[Calls[T, D], T], T]:
     return method
 
 
+class UnknownRows(Unsupported):
+    """Nothing before a loop says what dims the rows have that it gathers."""
+
+
 class Calls(ABC, Generic[T, D]):
     """Makes the Relay calls of a front end."""
 
@@ -214,7 +218,7 @@ class Calls(ABC, Generic[T, D]):
         """A dim of a body's tensor in terms of what is known outside the body.
 
         Raises:
-            Unsupported: it cannot be said.
+            UnknownRows: it cannot be said.
         """
 
     # -- axes ----------------------------------------------------------------------------------

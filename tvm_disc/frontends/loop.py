@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Generic, TypeAlias
 
 from tvm_disc.errors import TypeMismatch
-from tvm_disc.frontends.calls import Calls, D, T
+from tvm_disc.frontends.calls import Calls, D, T, UnknownRows
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 
@@ -213,7 +213,34 @@ class Loop(Generic[T, D]):
 def counted(
     n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], turn: Callable[..., Any]
 ) -> tuple[list[T], list[T]]:
-    """As :meth:`Loop.run`, of ``turn(t, fixed, state)`` for t from 0 up to ``times``."""
+    """As :meth:`Loop.run`, of ``turn(t, fixed, state)`` for t from 0 up to ``times``.
+
+    The state keeps its shape, and so do rows; a turn may not show it.
+    """
+    try:
+        return _counted(n, times, fixed, state, turn)
+    except UnknownRows:
+        first = turn(n.literal(0, "int64"), list(fixed), list(state))[1]
+        shapes = [n.full(0, n.sizes(r), "bool") for r in first]
+
+    def steady(t: T, given: list[T], now: list[T]) -> tuple[list[T], list[T]]:
+        new, rows = turn(t, given[: len(fixed)], now)
+        return _laid(n, new, now), _laid(n, rows, given[len(fixed) :])
+
+    return _counted(n, times, [*fixed, *shapes], state, steady)
+
+
+def _laid(n: Calls[T, D], items: Sequence[T], like: Sequence[T]) -> list[T]:
+    """Tensors under the shapes of others."""
+    return [
+        n.reshape(x, n.sizes(y)) if n.rank(x) == n.rank(y) else x
+        for x, y in zip(items, like, strict=True)
+    ]
+
+
+def _counted(
+    n: Calls[T, D], times: D, fixed: Sequence[T], state: Sequence[T], turn: Callable[..., Any]
+) -> tuple[list[T], list[T]]:
     loop = Loop(n, [n.scalar(times), *fixed], [n.literal(0, "int64"), *state])
 
     def more(given: list[T], now: list[T]) -> T:

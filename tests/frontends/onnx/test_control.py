@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import GuardFailed, TypeMismatch, Unsupported
 
 from .helpers import BOOL, F32, I64, build, helper, model, node, normal, same
 
@@ -104,6 +104,36 @@ def test_scan_over_an_axis_of_unknown_length() -> None:
     same(made, *cases, want=want)
 
 
+def test_a_scan_keeps_the_shape_of_its_state() -> None:
+    """Though nothing says that its state and what it reads have one length."""
+    body = graph(
+        [node("Add", ["s", "x"], ["t"]), node("Mul", ["t", "x"], ["row"])],
+        [("s", F32, ["m"]), ("x", F32, ["n"])],
+        ["t", "row"],
+    )
+    made = model(
+        [node("Scan", ["s", "xs"], ["last", "rows"], body=body, num_scan_inputs=1)],
+        {"s": (F32, ["m"]), "xs": (F32, ["t", "n"])},
+    )
+    program = same(made, *[[normal(n), normal(t, n)] for n, t in ((1, 1), (3, 7), (16, 2))])
+    with pytest.raises(GuardFailed):
+        program(normal(1), normal(2, 3))
+
+
+def test_rows_that_grow_are_not_gathered() -> None:
+    body = graph(
+        [node("Identity", ["c"], ["go"]), node("Concat", ["s", "s"], ["s2"], axis=0)],
+        [("t", I64, []), ("c", BOOL, []), ("s", F32, ["k"])],
+        ["go", "s2", "s2"],
+    )
+    made = model(
+        [node("Loop", ["m", "", "x"], ["y", "rows"], body=body)],
+        {"x": (F32, ["n"]), "m": (I64, [])},
+    )
+    with pytest.raises(Unsupported, match="Loop 'y': what a loop gathers must have dims that are"):
+        build(made)
+
+
 def test_sequences_are_known_while_a_model_is_read() -> None:
     nodes = [
         node("SplitToSequence", ["x", "sizes"], ["parts"], axis=1),
@@ -164,9 +194,20 @@ def test_a_sequence_that_a_loop_replaces_is_refused() -> None:
         build(made)
 
 
-def test_a_sequence_is_no_result() -> None:
-    made = model([node("SequenceConstruct", ["x", "x"], ["y"])], {"x": (F32, ["n"])})
-    with pytest.raises(Unsupported, match="result 'y': expected a tensor, found a sequence"):
+def test_a_sequence_that_results_is_a_tuple() -> None:
+    nodes = [node("SequenceConstruct", ["x", "x"], ["y"]), node("Relu", ["x"], ["z"])]
+    program = build(model(nodes, {"x": (F32, ["n"])}, results=["y", "z"]))
+    for n in (1, 7):
+        x = normal(n)
+        (first, second), positive = program(x)
+        np.testing.assert_array_equal(first, x)
+        np.testing.assert_array_equal(second, x)
+        np.testing.assert_array_equal(positive, np.maximum(x, 0))
+
+
+def test_nothing_is_no_result() -> None:
+    made = model([node("Optional", [], ["y"])], {"x": (F32, ["n"])})
+    with pytest.raises(Unsupported, match="result 'y': expected a tensor, found an optional"):
         build(made)
 
 

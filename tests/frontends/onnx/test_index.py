@@ -137,3 +137,35 @@ def test_one_hot_compress_and_non_zero() -> None:
 def test_what_does_not_fit_is_refused(made: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=f"ONNX {made.op_type} 'y': .*{words}"):
         build(model([made], {"x": (F32, ["a", "b"]), "i": (I64, ["a", "b"])}))
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize("dims", [["t"], ["n", "t"]])
+def test_n_grams_are_counted(mode: str, dims: list[str]) -> None:
+    """Of one word and of two, with up to one left out; rows may be shorter than an n-gram."""
+    made = model(
+        [
+            node(
+                "TfIdfVectorizer", ["x"], ["y"], mode=mode, min_gram_length=1, max_gram_length=2,
+                max_skip_count=1, ngram_counts=[0, 2], ngram_indexes=[1, 0, 3, 2],
+                pool_int64s=[2, 3, 2, 3, 3, 3], weights=[0.5, 2.0, 3.0, 1.5],
+            )
+        ],
+        {"x": (I64, dims)},
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    shapes = ((1, 1), (2, 5), (3, 16)) if len(dims) > 1 else ((1,), (2,), (17,))
+    same(made, *[[rng.integers(2, 4, s)] for s in shapes])
+
+
+def test_operators_of_classic_machine_learning() -> None:
+    ml = "ai.onnx.ml"
+    nodes = [
+        node("ArrayFeatureExtractor", ["x", "i"], ["a"], domain=ml),
+        node("ArrayFeatureExtractor", ["v", "i"], ["b"], domain=ml),
+        node("Binarizer", ["x"], ["c"], domain=ml, threshold=0.5),
+    ]
+    inputs = {"x": (F32, ["n", "k"]), "v": (F32, ["k"]), "i": (I64, ["m"])}
+    made = model(nodes, inputs, results=list("abc"), domains={ml: 3})
+    picks = np.array([2, 0, 2])
+    same(made, *[[normal(n, k), normal(k), picks] for n, k in ((1, 3), (2, 5), (5, 16))])

@@ -74,6 +74,24 @@ def test_transposed_convolution(attrs: dict[str, Any]) -> None:
     same(made, *[[normal(*s)] for s in (fixed if "output_shape" in attrs else plain)], atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {},
+        {"strides": [3, 2], "pads": [1, 0, 1, 2]},
+        {"strides": [1, 2], "dilations": [2, 1], "output_padding": [0, 1]},
+    ],
+)
+def test_transposed_convolution_by_a_kernel_of_any_size(attrs: dict[str, Any]) -> None:
+    made = model(
+        [node("ConvTranspose", ["x", "w"], ["y"], **attrs)],
+        {"x": (F32, ["n", 4, "h", "w_"]), "w": (F32, [4, "m", "kh", "kw"])},
+    )
+    dims = ((1, 2, 2, 1, 3, 3), (2, 4, 3, 3, 2, 4), (3, 5, 2, 2, 4, 3))
+    cases = [[normal(n, 4, h, w), normal(4, m, a, b)] for n, h, w, m, a, b in dims]
+    same(made, *cases, atol=1e-4)
+
+
 POOLS = [
     ("MaxPool", {"pads": [1, 0, 1, 1], "strides": [2, 2]}),
     ("MaxPool", {"ceil_mode": 1, "strides": [2, 3]}),

@@ -280,17 +280,21 @@ def free_names(graph: Any) -> list[str]:
 
 
 def results_of(values: Sequence[Any], names: Sequence[str]) -> Expr:
-    """The result of ``main``: a tensor, or a tuple of them.
+    """The result of ``main``: a tensor, or a tuple of them; a sequence is a tuple of its elements.
 
     Raises:
-        Unsupported: a result is a sequence or an optional.
+        Unsupported: a result is an optional without an element.
     """
-    for value, name in zip(values, names, strict=True):
-        if not isinstance(value, Expr):
-            raise Unsupported(
-                f"result {name!r}: expected a tensor, found a sequence or an optional"
-            )
-    return values[0] if len(values) == 1 else ast.Tuple(tuple(values))
+    made = [_result(value, name) for value, name in zip(values, names, strict=True)]
+    return made[0] if len(made) == 1 else ast.Tuple(tuple(made))
+
+
+def _result(value: Any, name: str) -> Expr:
+    if isinstance(value, list):
+        return ast.Tuple(tuple(_result(v, name) for v in value))
+    if not isinstance(value, Expr):
+        raise Unsupported(f"result {name!r}: expected a tensor, found an optional without one")
+    return value
 
 
 __all__ = ["Graph", "Model", "free_names", "refuse_unknown", "results_of"]

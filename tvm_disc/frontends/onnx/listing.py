@@ -17,7 +17,6 @@ MISSING = (
     "StringConcat",
     "StringNormalizer",
     "StringSplit",
-    "TfIdfVectorizer",
 )
 
 

@@ -26,6 +26,7 @@ from tvm_disc.frontends.onnx.operators import (
     shape,
     signal,
     slices,
+    stateful,
     windows,
 )
 
@@ -46,6 +47,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     image,
     attention,
     recurrent,
+    stateful,
     control,
     sequence,
     quantized,

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 Convert: TypeAlias = Callable[[Any], Any]
 
 MICROSOFT = "com.microsoft"
+CLASSIC = "ai.onnx.ml"  # operators of classic machine learning
 
 
 @dataclass(frozen=True)
@@ -77,4 +78,4 @@ def normal(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-__all__ = ["MICROSOFT", "Convert", "Row", "add", "every_row", "find", "normal", "row"]
+__all__ = ["CLASSIC", "MICROSOFT", "Convert", "Row", "add", "every_row", "find", "normal", "row"]

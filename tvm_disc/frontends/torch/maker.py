@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.calls import Calls
+from tvm_disc.frontends.calls import Calls, UnknownRows
 from tvm_disc.frontends.torch.symbols import Symbols
 from tvm_disc.frontends.torch.values import Dim, Value, dims_of, meta_like, relay_dtype
 from tvm_disc.relay import Constant, Expr, TensorType, TupleGetItem, Var
@@ -133,7 +133,7 @@ class Maker(Calls[Value, Dim]):
     def outside(self, formula: Dim) -> Dim:
         """The dim itself, where its symbols are known outside the body."""
         if formula is None or not all(self.symbols.knows(s) for s in formula.free_symbols):
-            raise Unsupported(f"what a loop gathers must have dims known before it, not {formula}")
+            raise UnknownRows(f"what a loop gathers must have dims known before it, not {formula}")
         return formula
 
     # -- values --------------------------------------------------------------------------------

@@ -93,6 +93,14 @@ def kernel_of(n: Node, weight: Expr) -> list[Dim]:
     return [int(k) for k in given] if given else n.sizes(weight)[2:]
 
 
+def weights_of(n: Node, k: int) -> Expr:
+    """Weights under the size of the kernel, where an attribute alone tells it."""
+    w, given = n[k], n.attr("kernel_shape")
+    if not given or None not in n.literals(w)[2:]:
+        return w
+    return n.reshape(w, [*n.sizes(w)[:2], *(int(size) for size in given)])
+
+
 def spatial(n: Calc, x: Expr) -> int:
     """The number of spatial axes.
 
@@ -107,7 +115,7 @@ def spatial(n: Calc, x: Expr) -> int:
 
 @row("Conv")
 def _conv(n: Node) -> Expr:
-    made = convolved(n, n[0], n[1], "nn.conv{}d")
+    made = convolved(n, n[0], weights_of(n, 1), "nn.conv{}d")
     return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
 
 
@@ -133,7 +141,7 @@ def convolved(n: Node, x: Expr, w: Expr, name: str, *more: Expr, **attrs: Any) -
 
 @row("ConvTranspose")
 def _conv_transpose(n: Node) -> Expr:
-    made = _transposed(n, n[0], n[1])
+    made = _transposed(n, n[0], weights_of(n, 1))
     return made if n.get(2) is None else op("nn.bias_add", made, n[2], axis=1)
 
 
@@ -145,6 +153,10 @@ def _transposed(n: Node, x: Expr, w: Expr) -> Expr:
     more = [int(p) for p in n.attr("output_padding") or [0] * rank]
     spans = [reach(n, k, d) for k, d in zip(kernel, dilations, strict=True)]
     before, after = _cut_borders(n, x, strides, spans, more)
+    if not all(isinstance(k, int) for k in kernel):
+        return _spread(
+            n, x, w, before, [n.dim("subtract", m, a) for m, a in zip(more, after, strict=True)]
+        )
     fixed = all(isinstance(p, int) and p >= 0 for p in (*before, *after))
     padding = (*before, *after) if fixed else (0,) * 2 * rank
     # Relay's own adds at most as much as a stride; what is beyond it are zeros.
@@ -163,6 +175,31 @@ def _transposed(n: Node, x: Expr, w: Expr) -> Expr:
         return made
     widths = [n.dim("subtract", 0, p) for p in (*before, *after)]
     return _resized(n, made, widths[:rank], widths[rank:])
+
+
+def _spread(n: Node, x: Expr, w: Expr, before: Sequence[Dim], more: Sequence[Dim]) -> Expr:
+    """By a kernel of unknown size: the input spread out by strides, under the kernel turned round.
+
+    ``before`` is cut off in front, ``more`` added at the end.
+    """
+    rank, groups = spatial(n, x), int(n.attr("group", 1))
+    dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
+    x = op("nn.dilate", x, strides=(1, 1, *(n.attr("strides") or [1] * rank)))
+    reaches = [
+        n.dim("multiply", n.dim("subtract", k, 1), d)
+        for k, d in zip(n.sizes(w)[2:], dilations, strict=True)
+    ]
+    low = [n.dim("subtract", r, b) for r, b in zip(reaches, before, strict=True)]
+    high = [n.dim("add", r, m) for r, m in zip(reaches, more, strict=True)]
+    for axis in range(2, 2 + rank):
+        w = op("reverse", w, axis=axis)
+    inputs, outputs, *kernel = n.sizes(w)
+    part = n.dim("floor_divide", inputs, groups)
+    apart = n.reshape(w, [groups, part, outputs, *kernel])
+    swapped = n.transpose(apart, [0, 2, 1, *range(3, 3 + rank)])
+    w = n.reshape(swapped, [n.dim("multiply", outputs, groups), part, *kernel])
+    x = _resized(n, x, low, high)
+    return op(f"nn.conv{rank}d", x, w, dilation=tuple(dilations), groups=groups)
 
 
 def _cut_borders(
@@ -237,5 +274,6 @@ __all__ = [
     "kernel_of",
     "reach",
     "spatial",
+    "weights_of",
     "window_of",
 ]

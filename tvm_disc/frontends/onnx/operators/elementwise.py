@@ -10,7 +10,7 @@ import numpy as np
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.frontends.calc import Expr, const, greatest_of, is_float, least_of, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import Convert, add, row
+from tvm_disc.frontends.onnx.table import CLASSIC, Convert, add, row
 from tvm_disc.frontends.onnx.tensors import dtype_of
 
 _UNARY = {
@@ -201,6 +201,11 @@ def _bit_shift(n: Node) -> Expr:
 @row("Where")
 def _where(n: Node) -> Expr:
     return n.where(n[0], n[1], n[2])
+
+
+@row("Binarizer", domain=CLASSIC)
+def _binarizer(n: Node) -> Expr:
+    return n.cast(n.greater(n[0], float(n.attr("threshold", 0.0))), n.dtype(n[0]))
 
 
 # -- limits ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Dim, Expr, const, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.table import row
+from tvm_disc.frontends.onnx.table import CLASSIC, row
 
 
 def wrapped(n: Calc, picks: Expr, size: Dim) -> Expr:
@@ -32,6 +32,14 @@ def _gather(n: Node) -> Expr:
         # One position counts from either end without asking how long the axis is.
         return op("take", x, picks, axis=axis, mode="clip" if known >= 0 else "wrap")
     return n.take(x, wrapped(n, picks, n.size(x, axis)), axis)
+
+
+@row("ArrayFeatureExtractor", domain=CLASSIC)
+def _features(n: Node) -> Expr:
+    """Entries of the last axis; a vector is a batch of one."""
+    x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]
+    axis = n.rank(x) - 1
+    return n.take(x, wrapped(n, n.reshape(n[1], [-1]), n.size(x, axis)), axis)
 
 
 @row("GatherElements")

@@ -100,8 +100,7 @@ def _dft(n: Node, whole: Expr, axis: int) -> Expr:
     inverse, half = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     have = n.size(x, axis)
     length = _length(n, have, inverse and half)
-    complex_ = n.literals(x)[-1] != 1
-    pieces = [n.pick(x, rank - 1, k) for k in range(2 if complex_ else 1)]
+    pieces = _parts(n, x)
     order = [*(a for a in range(rank - 1) if a != axis), axis]
     pieces = [n.transpose(p, order) for p in pieces]
     if inverse and half:
@@ -113,6 +112,15 @@ def _dft(n: Node, whole: Expr, axis: int) -> Expr:
         made = _complex(n, pieces, (n.dim("minimum", have, length), out, length), inverse)
     back = [order.index(a) for a in range(rank - 1)]
     return n.cast(n.stack([n.transpose(p, back) for p in made], rank - 1), dtype)
+
+
+def _parts(n: Node, x: Expr) -> list[Expr]:
+    """The real part of a signal and the imaginary one, which is 0 where the last axis has one
+    entry; that may be known only at run time."""
+    rank, count = n.rank(x), n.literals(x)[-1]
+    if count is None:
+        x = n.pad(x, [*[(0, 0)] * (rank - 1), (0, 1)], 0)
+    return [n.take(x, const(k, "int64"), rank - 1) for k in range(1 if count == 1 else 2)]
 
 
 def _length(n: Node, have: Dim, half: bool) -> Dim:
@@ -185,13 +193,14 @@ def _stft(n: Node) -> Expr:
     begin = n.mul(n.arange(frames), n.scalar(hop))
     places = n.add(n.expand(begin, 1), n.arange(span))
     parts = []
-    complex_ = n.literals(x)[-1] != 1
-    for k in range(2 if complex_ else 1):
-        read = n.take(n.cast(n.pick(x, 2, k), "float32"), places, 1)
+    for part in _parts(n, n.cast(x, "float32")):
+        read = n.take(part, places, 1)
         parts.append(read if window is None else n.mul(read, n.cast(window, "float32")))
     out = size
-    if n.attr("onesided", 1) and not complex_:
-        out = n.dim("add", n.dim("floor_divide", size, 2), 1)
+    if n.attr("onesided", 1):  # of a signal that is real
+        half = n.dim("add", n.dim("floor_divide", size, 2), 1)
+        other = n.dim("subtract", size, half)
+        out = n.dim("add", half, n.dim("multiply", other, n.dim("subtract", n.size(x, 2), 1)))
     made = _complex(n, parts, (span, out, size), False)
     return n.cast(n.stack(made, 3), dtype)
 

@@ -1,9 +1,14 @@
-"""Rows: windows of images as columns, and back."""
+"""Rows: windows of images as columns and back, and windows of words."""
 
 from __future__ import annotations
 
-from tvm_disc.errors import TypeMismatch
-from tvm_disc.frontends.calc import Expr
+from functools import reduce
+from itertools import pairwise
+
+import numpy as np
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.frontends.calc import Expr, const
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import row
 
@@ -42,3 +47,58 @@ def _col2im(n: Node) -> Expr:
         shown = n.expand(inside, 2, rank - 1 - k) if k < rank - 1 else inside
         x = n.reduce("sum", n.where(shown, read, n.like(0, x)), [3 + k])
     return x
+
+
+# -- n-grams -----------------------------------------------------------------------------------
+
+
+@row("TfIdfVectorizer")
+def _tf_idf(n: Node) -> Expr:
+    """How often each known n-gram of numbers stands in a row, with up to so many left out between
+    two of its words, by its weight.
+
+    A weight is that of a place in the result, as ONNX's evaluator and ONNX Runtime have it.
+    """
+    if n.attr("pool_int64s") is None:
+        raise Unsupported("n-grams of text")
+    pool, starts = list(n.required("pool_int64s")), list(n.required("ngram_counts"))
+    most = int(n.required("max_gram_length"))
+    x = n.expand(n[0], 0) if n.rank(n[0]) == 1 else n[0]
+    found, chosen, first = [], list[int](), 0
+    for size, (begin, end) in enumerate(pairwise([*starts, len(pool)]), 1):
+        many = (end - begin) // size
+        if many and int(n.required("min_gram_length")) <= size <= most:
+            grams = np.asarray(pool[begin:end]).reshape(many, size)
+            found.append(_counted(n, x, grams))
+            chosen += range(first, first + many)
+        first += many
+    places = list(n.required("ngram_indexes"))
+    weights = list(n.attr("weights") or [1.0] * len(places))
+    mode, width = str(n.required("mode")), max(places) + 1
+    if mode not in ("TF", "IDF", "TFIDF"):
+        raise Unsupported(f"mode: expected TF, IDF or TFIDF, found {mode!r}")
+    if not found:
+        return n.full(0, [*n.sizes(n[0])[:-1], width], "float32")
+    counts = n.cast(n.concat(found, 1), "float32")
+    laid = np.zeros((len(chosen), width), "float32")
+    for line, gram in enumerate(chosen):
+        laid[line, places[gram]] = 1 if mode == "TF" else weights[places[gram]]
+    made = n.matmul(n.minimum(counts, 1) if mode == "IDF" else counts, const(laid))
+    return n.squeeze(made, [0]) if n.rank(n[0]) == 1 else made
+
+
+def _counted(n: Node, x: Expr, grams: np.ndarray) -> Expr:
+    """How often each row of ``grams`` stands in each row of ``x``."""
+    size = grams.shape[1]
+    steps = range(1, 2 + int(n.required("max_skip_count"))) if size > 1 else range(1, 2)
+    return reduce(n.add, [_hits(n, x, grams, step) for step in steps])
+
+
+def _hits(n: Node, x: Expr, grams: np.ndarray, step: int) -> Expr:
+    """Where each word stands ``step`` after the one before."""
+    size = grams.shape[1]
+    reach = n.dim("subtract", n.size(x, 1), step * (size - 1))
+    begins = n.arange(n.dim("maximum", reach, 0))
+    words = [n.expand(n.take(x, n.add(begins, step * k), 1), 2) for k in range(size)]
+    same = [n.equal(w, n.like(grams[:, k], x)) for k, w in enumerate(words)]
+    return n.reduce("sum", n.cast(reduce(n.logical_and, same), "int32"), [1])

@@ -18,17 +18,17 @@ def _nms(m: Maker, boxes: Value, scores: Value, threshold: float) -> Value:
     """The boxes to keep, the best first."""
     # Relay suppresses from the threshold on, torchvision beyond it; to Relay 0 means not at all.
     overlap = max(threshold * (1 + 2.0**-22), 1.2e-38)
-    limits = [m.const(0, "int64"), m.const(overlap, "float32"), m.const(_LEAST, "float32")]
+    limits = [m.tensor(0, "int64"), m.tensor(overlap, "float32"), m.tensor(_LEAST, "float32")]
     made = m.call(
         "vision.all_class_non_max_suppression",
-        m.unsqueeze(m.cast(boxes, "float32"), 0),
-        m.unsqueeze(m.cast(scores, "float32"), 0, 2),
+        m.expand(m.cast(boxes, "float32"), 0),
+        m.expand(m.cast(scores, "float32"), 0, 2),
         *limits,
     )
     # Rows of (batch entry, class, box), of which so many count.
     kept = m.pick(Value(TupleGetItem(made, 0), "int64", (None, 3)), 1, 2)
     count = m.call("reshape", TupleGetItem(made, 1), newshape=(1,))
-    ends = [m.const([0], "int64"), m.call("cast", count, dtype="int64"), m.const([1], "int64")]
+    ends = [m.tensor([0], "int64"), m.call("cast", count, dtype="int64"), m.tensor([1], "int64")]
     found = m.call(
         "dyn.strided_slice", kept, *ends, begin=None, end=None, strides=None, axes=(0,)
     )  # fmt: skip

@@ -1,0 +1,1 @@
+"""ONNX's own backend node tests, which lie in the wheel of ``onnx``."""

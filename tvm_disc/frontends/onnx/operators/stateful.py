@@ -1,0 +1,113 @@
+"""Rows: layers that carry a state from one call to the next, with every dim free.
+
+ONNX defines them by bodies, but only for inputs whose dims are known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calc import Calc, Dim, Expr, op
+from tvm_disc.frontends.loop import counted
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.operators.attention import default_scale
+from tvm_disc.frontends.onnx.table import row
+
+WIDE = "float32"  # of what is summed
+
+
+# -- a convolution of the past -----------------------------------------------------------------
+
+
+@row("CausalConvWithState")
+def _causal_conv(n: Node) -> list[Expr]:
+    """Each channel with a kernel of its own, over the past and the input."""
+    x, w, past = n[0], n[1], n.get(3)
+    dtype, (channels, _, kernel) = n.dtype(x), n.sizes(w)
+    reach = n.dim("subtract", kernel, 1)
+    whole = n.pad(x, [(0, 0), (0, 0), (reach, 0)], 0) if past is None else n.concat([past, x], 2)
+    y = _depthwise(n, whole, w, (channels, kernel), n.size(x, 2))
+    y = y if n.get(2) is None else n.add(y, n.expand(n.cast(n[2], WIDE), 1))
+    how = str(n.attr("activation", "none"))
+    if how not in ("none", "silu", "swish"):
+        raise Unsupported(f"activation: expected none, silu or swish, found {how!r}")
+    y = n.cast(y, dtype)
+    if how != "none":
+        real = n.cast(y, WIDE)
+        y = n.cast(n.mul(real, n.sigmoid(real)), dtype)
+    return [y, n.slice(whole, 2, n.size(x, 2), None)]
+
+
+def _depthwise(n: Calc, x: Expr, w: Expr, sizes: tuple[Dim, Dim], length: Dim) -> Expr:
+    """A convolution whose groups are the channels; how many there are may be unknown."""
+    channels, kernel = sizes
+    x, w = n.cast(x, WIDE), n.cast(w, WIDE)
+    if isinstance(channels, int) and isinstance(kernel, int) and channels * kernel:
+        return op("nn.conv1d", x, w, groups=channels)
+    places = n.add(n.expand(n.arange(length), 1), n.arange(kernel))
+    return n.reduce("sum", n.mul(n.take(x, places, 2), w), [3])
+
+
+# -- linear attention --------------------------------------------------------------------------
+
+
+@row("LinearAttention")
+def _linear_attention(n: Node) -> list[Expr]:
+    """One turn for each token: the state, a matrix for each head, decays, and takes in the product
+    of a key and a value, or of a key and what the value is beyond what the state gives for it."""
+    rule = str(n.attr("update_rule", "gated_delta"))
+    if rule not in ("linear", "gated", "delta", "gated_delta"):
+        raise Unsupported(
+            f"update_rule: expected linear, gated, delta or gated_delta, found {rule!r}"
+        )
+    heads, queries = int(n.required("kv_num_heads")), int(n.required("q_num_heads"))
+    batch, length = n.size(n[0], 0), n.size(n[0], 1)
+    keys, values = (n.dim("floor_divide", n.size(n[k], 2), heads) for k in (1, 2))
+    group = queries // heads
+
+    def laid(k: int, *dims: Dim) -> Expr:
+        """An input as a tensor of every token and head, tokens first."""
+        apart = n.reshape(n.cast(n[k], WIDE), [batch, length, heads, *dims])
+        return n.transpose(apart, [1, 0, *range(2, 3 + len(dims))])
+
+    query, key, value = laid(0, group, keys), laid(1, keys, 1), laid(2, 1, values)
+    reads = [n.mul(query, default_scale(n, query, n.attr("scale"))), key, value]
+    if rule.startswith("gated"):
+        reads.append(n.exp(_decay(n, laid(4, -1), [length, batch, heads, keys])))
+    if rule.endswith("delta"):
+        reads.append(_rate(n, [batch, length, heads]))
+    dims: list[Dim] = [batch, heads, keys, values]
+    past = n.get(3)
+    first = n.full(0, dims, WIDE) if past is None else n.reshape(n.cast(past, WIDE), dims)
+    last, rows = counted(n, length, reads, [first], lambda *turn: _turn(n, rule, *turn))
+    found = n.transpose(rows[0], [1, 0, 2, 3, 4])
+    made = n.reshape(found, [batch, length, n.dim("multiply", values, queries)])
+    kept = n.dtype(n[0]) if past is None else n.dtype(past)
+    return [n.cast(made, n.dtype(n[0])), n.cast(last[0], kept)]
+
+
+def _turn(
+    n: Calc, rule: str, t: Expr, reads: list[Expr], now: list[Expr]
+) -> tuple[list[Expr], list[Expr]]:
+    """The state after a token, and what its queries read."""
+    query, key, value, *more = (n.take(x, t, 0) for x in reads)
+    state = now[0]
+    if rule.startswith("gated"):
+        state = n.mul(state, more[0])
+    if rule.endswith("delta"):
+        given = n.reduce("sum", n.mul(state, key), [2], True)
+        value = n.mul(n.sub(value, given), more[-1])
+    state = n.add(state, n.mul(key, value))
+    return [state], [n.matmul(query, state)]
+
+
+def _decay(n: Calc, x: Expr, dims: list[Dim]) -> Expr:
+    """One for each entry of a key: a head may have one for all."""
+    return n.expand(n.broadcast(x, dims), 4)
+
+
+def _rate(n: Node, dims: list[Dim]) -> Expr:
+    """How much of a value is taken in, one for each head: there may be one for all."""
+    wide: Any = n.broadcast(n.cast(n[5], WIDE), dims)
+    return n.expand(n.transpose(wide, [1, 0, 2]), 3, 2)
