@@ -397,8 +397,14 @@ class Calls(ABC, Generic[T, D]):
         return self.cast(self.made(made, lambda: [stop], dtype="int64"), dtype)
 
     def transpose(self, x: T, order: Sequence[int]) -> T:
-        """``x`` with its axes in another order."""
-        order = [a % len(order) for a in order]
+        """``x`` with its axes in another order.
+
+        Raises:
+            TypeMismatch: the order names an axis that is not there, or one twice.
+        """
+        order = [self.axis(a, len(order)) for a in order]
+        if len(set(order)) < len(order):
+            raise TypeMismatch(f"expected every axis once, found the order {order}")
         if order == list(range(len(order))):
             return x
         made = self.call("transpose", x, axes=tuple(order))

@@ -100,6 +100,7 @@ def test_unknown_nodes_in_branches_and_functions_are_named() -> None:
             "ONNX Gelu 'g': .*expected 'none' or 'tanh', found 'best'",
         ),
         (helper.make_node("Transpose", ["x"], ["y"], perm=[2, 0]), TypeMismatch, "Transpose 'y'"),
+        (helper.make_node("Transpose", ["x"], ["y"], perm=[1, 1]), TypeMismatch, "every axis once"),
         (helper.make_node("Concat", ["x", "x"], ["y"]), Unsupported, "'axis' is missing"),
         (helper.make_node("Softmax", ["x"], ["y"], axis=7), TypeMismatch, "axis 7"),
         (helper.make_node("Relu", ["z"], ["y"], name="r"), Unsupported, "makes 'z'"),
