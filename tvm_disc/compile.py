@@ -40,6 +40,7 @@ from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import exported, read_model
 from tvm_disc.options import Options
+from tvm_disc.processor import cores
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.files import as_module, is_file_name, load_file
 from tvm_disc.relay.importer.inputs import check_params
@@ -376,8 +377,7 @@ def _kernel(func: Any) -> bool:
 
 def default_threads() -> int:
     """As many threads as this process has cores, or as TVM's pool is told to have."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return int(os.environ.get("TVM_NUM_THREADS") or cores or 1)
+    return int(os.environ.get("TVM_NUM_THREADS") or cores())
 
 
 def read(source: Source) -> Any:

@@ -14,7 +14,7 @@ from tests.meta.imports import PACKAGE, graph, imports, modules, room_of
 ORDER = [
     {"errors"},
     {"deadline"},
-    {"options", "debug", "processor"},
+    {"options", "debug", "processor", "literals"},
     {"shape"},
     {"relay", "target"},
     {"frontends", "graph", "tir"},
