@@ -53,7 +53,12 @@ def _gather_elements(n: Node) -> Expr:
 def _gather_nd(n: Node) -> Expr:
     """ONNX has the coordinates in the last axis, Relay in the first."""
     x, batch = n[0], int(n.attr("batch_dims", 0))
-    coords = _coordinates(n, x, n[1], batch, n.literals(n[1])[-1])
+    picks, depth = n[1], n.literals(n[1])[-1]
+    if depth is None:
+        made = n.rank(x) + n.rank(picks) - 1 - batch
+        depth = n.implied("the last dim of the indices", lambda rank: made - rank)
+        picks = n.reshape(picks, [*n.sizes(picks)[:-1], depth])
+    coords = _coordinates(n, x, picks, batch, depth)
     return op("gather_nd", x, coords, batch_dims=batch)
 
 
