@@ -141,6 +141,18 @@ class Calc(Calls[Expr, Dim]):
         """Nothing: formulas of a body are forgotten with it."""
         raise UnknownRows("what a loop gathers must have dims that are known before it")
 
+    def pinned(self, x: Expr, dims: Sequence[int | None], name: str) -> Expr:
+        """The tensor with the dims that its place demands, None for any: a call in which others
+        are found is refused."""
+        ty = self.type(x)
+        if len(ty.shape) != len(dims):
+            raise TypeMismatch(f"{name}: expected rank {len(dims)}, found rank {len(ty.shape)}")
+        if all(d is None or d == have for d, have in zip(dims, self.literals(x), strict=True)):
+            return x
+        shape = tuple(rt.Any() if d is None else d for d in dims)
+        var = ast.Var(name, rt.TensorType(shape, ty.dtype))
+        return ast.Call(ast.Function([var], var), [x])
+
     def matmul(self, a: Expr, b: Expr, out: str = "") -> Expr:
         """``a @ b`` of rank 2 or more, batch dims broadcast."""
         if self.rank(a) == self.rank(b) == 2:

@@ -57,7 +57,7 @@ def _gather_nd(n: Node) -> Expr:
     if depth is None:
         made = n.rank(x) + n.rank(picks) - 1 - batch
         depth = n.implied("the last dim of the indices", lambda rank: made - rank)
-        picks = n.reshape(picks, [*n.sizes(picks)[:-1], depth])
+        picks = n.pinned(picks, [*[None] * (n.rank(picks) - 1), depth], "indices")
     coords = _coordinates(n, x, picks, batch, depth)
     return op("gather_nd", x, coords, batch_dims=batch)
 
@@ -104,9 +104,7 @@ def _scatter_elements(n: Node) -> Expr:
 def _scatter_nd(n: Node) -> Expr:
     # Ranks tell how many coordinates there are.
     depth = n.rank(n[1]) - 1 + n.rank(n[0]) - n.rank(n[2])
-    picks = n[1]
-    if n.literals(picks)[-1] is None:
-        picks = n.reshape(picks, [*n.sizes(picks)[:-1], depth])
+    picks = n.pinned(n[1], [*[None] * (n.rank(n[1]) - 1), depth], "indices")
     coords, how = _coordinates(n, n[0], picks, 0, depth), _reduction(n)
     return _numbers(n, lambda x, y: op("scatter_nd", x, coords, y, mode=how))
 

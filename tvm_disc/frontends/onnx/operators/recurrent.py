@@ -112,7 +112,8 @@ def _recurrent(
     functions = _activations(n, defaults, len(ways))
     batch_first = bool(n.attr("layout", 0))
     x = n.transpose(n[0], [1, 0, 2]) if batch_first else n[0]
-    lengths = None if n.get(4) is None else n.cast(n[4], "int64")
+    _pin(n, count * width, width, len(ways))
+    lengths = None if n.get(4) is None else n.cast(n.reshape(n[4], [n.size(x, 1)]), "int64")
     found = []
     for k, backwards in enumerate(ways):
         source = _turned(n, x, lengths) if backwards else x
@@ -128,6 +129,22 @@ def _recurrent(
     return [y, *(n.stack([f[1 + s] for f in found], axis) for s in range(len(states)))]
 
 
+def _pin(n: Node, gates: int, width: int, ways: int) -> None:
+    """Give the inputs the dims that the number of gates and directions and the width demand."""
+    state: list[int | None] = [None, ways, width] if n.attr("layout", 0) else [ways, None, width]
+    wanted: dict[int, tuple[str, list[int | None]]] = {
+        1: ("W", [ways, gates, None]),
+        2: ("R", [ways, gates, width]),
+        3: ("B", [ways, 2 * gates]),
+        5: ("initial_h", state),
+        6: ("initial_c", state),
+        7: ("P", [ways, 3 * width]),
+    }
+    for k, (name, dims) in wanted.items():
+        if n.get(k) is not None:
+            n.inputs[k] = n.pinned(n[k], dims, name)
+
+
 def _turned(n: Calc, x: Expr, lengths: Any) -> Expr:
     """Steps in reverse, of each sequence those that it has."""
     if lengths is None:
@@ -138,7 +155,7 @@ def _turned(n: Calc, x: Expr, lengths: Any) -> Expr:
 def _first(n: Calc, state: Any, k: int, x: Expr, width: int, batch_first: bool) -> Expr:
     if state is None:
         return n.full(0, [n.size(x, 1), width], n.dtype(x))
-    return n.pick(state, 1 if batch_first else 0, k)
+    return n.reshape(n.pick(state, 1 if batch_first else 0, k), [n.size(x, 1), width])
 
 
 def _run(n: Calc, cell: Cell, lengths: Any, width: int) -> list[Expr]:
