@@ -32,6 +32,7 @@ CASES = {
     "rotaryembedding": ["rotary_embedding_3d_input"],
     "convtranspose": ["convtranspose_group_2"],
     "cast": ["cast_FLOAT_to_FLOAT16"],
+    "spacetodepth": ["spacetodepth_crd_mode_example"],
 }
 # The rank of a result is the length of an input: it must be known, or the rank declared.
 FIXED = ("reshape", "expand", "gathernd")

@@ -108,9 +108,9 @@ def test_weights_of_any_dims() -> None:
         for got, want in zip(program(x, *weights, state), wanted, strict=True):
             np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-5)
     x, state = np.zeros((2, 4, FEATURES), "float32"), np.zeros((2, 4, WIDTH), "float32")
-    with pytest.raises(GuardFailed, match="input 'w' axis 1 .* must equal 12"):
+    with pytest.raises(GuardFailed, match=r"input 'w' axis 1 .* must equal 12"):
         program(x, weights[0][:, :7], *weights[1:], state)
-    with pytest.raises(GuardFailed):
+    with pytest.raises(GuardFailed, match="input 'first' axis 1"):
         program(x, *weights, state[:, :3])
 
 

@@ -57,9 +57,16 @@ def _gather_nd(n: Node) -> Expr:
     if depth is None:
         made = n.rank(x) + n.rank(picks) - 1 - batch
         depth = n.implied("the last dim of the indices", lambda rank: made - rank)
-        picks = n.pinned(picks, [*[None] * (n.rank(picks) - 1), depth], "indices")
+        picks = _of_depth(n, picks, depth)
     coords = _coordinates(n, x, picks, batch, depth)
     return op("gather_nd", x, coords, batch_dims=batch)
+
+
+def _of_depth(n: Calc, picks: Expr, depth: int) -> Expr:
+    """Rows of so many coordinates."""
+    dims = [*[None] * (n.rank(picks) - 1), depth]
+    made: Expr = n.fitted({"indices": (picks, dims)})[0]
+    return made
 
 
 def _coordinates(n: Calc, x: Expr, picks: Expr, batch: int, depth: int | None) -> Expr:
@@ -104,7 +111,7 @@ def _scatter_elements(n: Node) -> Expr:
 def _scatter_nd(n: Node) -> Expr:
     # Ranks tell how many coordinates there are.
     depth = n.rank(n[1]) - 1 + n.rank(n[0]) - n.rank(n[2])
-    picks = n.pinned(n[1], [*[None] * (n.rank(n[1]) - 1), depth], "indices")
+    picks = _of_depth(n, n[1], depth)
     coords, how = _coordinates(n, n[0], picks, 0, depth), _reduction(n)
     return _numbers(n, lambda x, y: op("scatter_nd", x, coords, y, mode=how))
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.calc import Calc, Expr, const, op
+from tvm_disc.frontends.calc import Calc, Demand, Expr, const, op
 from tvm_disc.frontends.loop import counted
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.activation import hard_sigmoid, softplus
@@ -111,9 +111,9 @@ def _recurrent(
         raise Unsupported(f"direction: {direction!r}")
     functions = _activations(n, defaults, len(ways))
     batch_first = bool(n.attr("layout", 0))
+    _fit(n, count * width, width, len(ways))
     x = n.transpose(n[0], [1, 0, 2]) if batch_first else n[0]
-    _pin(n, count * width, width, len(ways))
-    lengths = None if n.get(4) is None else n.cast(n.reshape(n[4], [n.size(x, 1)]), "int64")
+    lengths = None if n.get(4) is None else n.cast(n[4], "int64")
     found = []
     for k, backwards in enumerate(ways):
         source = _turned(n, x, lengths) if backwards else x
@@ -129,20 +129,22 @@ def _recurrent(
     return [y, *(n.stack([f[1 + s] for f in found], axis) for s in range(len(states)))]
 
 
-def _pin(n: Node, gates: int, width: int, ways: int) -> None:
+def _fit(n: Node, gates: int, width: int, ways: int) -> None:
     """Give the inputs the dims that the number of gates and directions and the width demand."""
-    state: list[int | None] = [None, ways, width] if n.attr("layout", 0) else [ways, None, width]
-    wanted: dict[int, tuple[str, list[int | None]]] = {
-        1: ("W", [ways, gates, None]),
-        2: ("R", [ways, gates, width]),
-        3: ("B", [ways, 2 * gates]),
-        5: ("initial_h", state),
-        6: ("initial_c", state),
-        7: ("P", [ways, 3 * width]),
-    }
-    for k, (name, dims) in wanted.items():
-        if n.get(k) is not None:
-            n.inputs[k] = n.pinned(n[k], dims, name)
+    first = bool(n.attr("layout", 0))
+    state: list[Demand] = ["batch", ways, width] if first else [ways, "batch", width]
+    wanted: list[tuple[str, list[Demand]]] = [
+        ("X", ["batch", None, "size"] if first else [None, "batch", "size"]),
+        ("W", [ways, gates, "size"]),
+        ("R", [ways, gates, width]),
+        ("B", [ways, 2 * gates]),
+        ("sequence_lens", ["batch"]),
+        ("initial_h", state),
+        ("initial_c", state),
+        ("P", [ways, 3 * width]),
+    ]
+    pairs = zip(wanted, n.inputs, strict=False)
+    n.inputs = n.fitted({name: (x, dims) for (name, dims), x in pairs})
 
 
 def _turned(n: Calc, x: Expr, lengths: Any) -> Expr:
@@ -155,7 +157,7 @@ def _turned(n: Calc, x: Expr, lengths: Any) -> Expr:
 def _first(n: Calc, state: Any, k: int, x: Expr, width: int, batch_first: bool) -> Expr:
     if state is None:
         return n.full(0, [n.size(x, 1), width], n.dtype(x))
-    return n.reshape(n.pick(state, 1 if batch_first else 0, k), [n.size(x, 1), width])
+    return n.pick(state, 1 if batch_first else 0, k)
 
 
 def _run(n: Calc, cell: Cell, lengths: Any, width: int) -> list[Expr]:
