@@ -379,16 +379,18 @@ class _Importer:
             )
         inner = self._scope(closure.scope)
         inner.types.update({v.name: Hole(id(call)) for v in func.type_params})
+        named: dict[str, Any] = {}
         for p, a in zip(func.params, args, strict=True):
-            inner.variables[p] = self._annotated(p, a, inner)
+            inner.variables[p] = self._annotated(p, a, inner, named)
         self.inlined.append(func)
         try:
             return self.evaluate(func.body, inner)
         finally:
             self.inlined.pop()
 
-    def _annotated(self, param: ast.Var, value: Any, scope: Scope) -> Any:
-        """An argument under the static dims its parameter declares."""
+    def _annotated(self, param: ast.Var, value: Any, scope: Scope, named: dict[str, Any]) -> Any:
+        """An argument under the dims its parameter declares: numbers, and those of a name, which
+        are the same in all parameters; ``named`` holds what they are."""
         ty = param.type_annotation
         if isinstance(value, Boxed) and ty is not None:
             kind = self.forms.annotated(ty, scope, param)
@@ -401,8 +403,11 @@ class _Importer:
                 f"found {value.dtype} of rank {value.rank}"
             )
         for axis, (declared, dim) in enumerate(zip(ty.shape, value.dims, strict=True)):
-            if isinstance(declared, int):
-                self.ctx.require_eq(dim, i64(declared), f"'%{param.name_hint}' axis {axis}")
+            wanted = i64(declared) if isinstance(declared, int) else None
+            if isinstance(declared, rt.Any) and declared.name:
+                wanted = named.setdefault(declared.name, dim)
+            if wanted is not None:
+                self.ctx.require_eq(dim, wanted, f"'%{param.name_hint}' axis {axis}")
         return value
 
     # -- control flow --------------------------------------------------------------------------
