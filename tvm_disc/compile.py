@@ -67,6 +67,7 @@ from tvm_disc.schedules.dispatch.signature import group_key, template_hash
 from tvm_disc.schedules.dispatch.tree import read_trees
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine
+from tvm_disc.schedules.select import own_templates
 from tvm_disc.shape import Solver, special_version
 from tvm_disc.shape.constraints import check_constraints
 from tvm_disc.target.processor import processor_of
@@ -327,6 +328,7 @@ def machine_of(target: Any, options: Options) -> Machine:
         trees=trees,
         own_threads=has_threads(target),
         memory=memory_for(processor),
+        templates=own_templates(options.templates),
     )
 
 
