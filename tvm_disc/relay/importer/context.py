@@ -39,6 +39,21 @@ def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:
     return tvm.ir.Call(op, [x, relax.ShapeExpr(list(dims))])
 
 
+class Turned:
+    """Literals with their axes in another order, each made once for all walks over a module."""
+
+    def __init__(self) -> None:
+        # With what they were made of, so that no other array takes its place.
+        self._made: dict[tuple[int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
+
+    def __call__(self, array: np.ndarray, order: Sequence[int]) -> np.ndarray:
+        """``array`` with its axes in ``order``."""
+        key = id(array), tuple(order)
+        if key not in self._made:
+            self._made[key] = array, array.transpose(order).copy()
+        return self._made[key][1]
+
+
 class Emitter:
     """Appends Relax bindings of known type to the innermost open sequence.
 
@@ -53,6 +68,7 @@ class Emitter:
         self.nested = 0
         self.span: Span | None = None
         self.operator = ""
+        self.turned = Turned()
         self._read: set[Any] = set()  # symbols of numbers read from data
         self._roomy: set[Any] = set()  # sizes made of them that were asked for
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}

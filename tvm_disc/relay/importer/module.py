@@ -20,7 +20,7 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.branches import Branches
-from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.context import Emitter, Turned, i64
 from tvm_disc.relay.importer.elements import applied
 from tvm_disc.relay.importer.external import Describer, External
 from tvm_disc.relay.importer.forms import Forms
@@ -97,7 +97,8 @@ def import_module(
     wide: dict[WideKey, tuple[int | None, ...]] = {}
     first = Solver()
     merged = declare(main, params or {}, constraints, premises, first, symbols)
-    _import(mod, first, merged, wide, params or {})
+    turned = Turned()
+    _import(mod, first, merged, wide, params or {}, turned)
     # What the first walk learnt about the inputs; its other symbols are gone, and no fact about
     # them may link symbols of the second.
     second = solver or Solver()
@@ -106,7 +107,7 @@ def import_module(
     for guard in first.guards:
         if all(s in inputs for s in guard.symbols):
             second.require(guard.cond, guard.context, guard.message)
-    return _import(mod, second, merged, wide, params or {})
+    return _import(mod, second, merged, wide, params or {}, turned)
 
 
 def _import(
@@ -115,11 +116,13 @@ def _import(
     symbols: dict[Any, Any],
     wide: dict[WideKey, tuple[int | None, ...]],
     params: Mapping[str, np.ndarray],
+    turned: Turned,
 ) -> Imported:
     """One walk; again where the type of a boxed value turned out too narrow."""
     while True:
         try:
             importer = _Importer(mod, solver, symbols, wide)
+            importer.ctx.turned = turned
             made = importer.run(mod["main"], params)
             return Imported(made, solver, external=importer.external)
         except Wider as wider:
