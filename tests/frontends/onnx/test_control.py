@@ -262,3 +262,21 @@ def test_a_state_of_another_type_is_refused() -> None:
     )
     with pytest.raises(TypeMismatch, match=r"ONNX Loop 'y': state 2 of a loop is .* before"):
         build(made)
+
+
+def test_every_batch_entry_is_a_scan_of_its_own() -> None:
+    """In opset 8, also of batches and lengths that nobody knows."""
+    body = graph(
+        [node("Add", ["s", "item"], ["s2"]), node("Mul", ["s2", "item"], ["row"])],
+        [("s", F32, ["k"]), ("item", F32, ["k"])],
+        ["s2", "row"],
+    )
+    made_node = node("Scan", ["", "s0", "x"], ["last", "rows"], body=body, num_scan_inputs=1)
+    made = model([made_node], {"s0": (F32, ["b", "k"]), "x": (F32, ["b", "t", "k"])}, opset=8)
+
+    def want(s0: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
+        states = s0[:, None] + np.cumsum(x, 1)
+        return [states[:, -1] if x.shape[1] else s0, states * x]
+
+    sizes = ((1, 1, 2), (2, 3, 4), (7, 2, 1), (3, 16, 5), (2, 0, 3))
+    same(made, *[[normal(b, k), normal(b, t, k)] for b, t, k in sizes], want=want)

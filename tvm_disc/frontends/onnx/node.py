@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from tvm_disc.errors import TypeMismatch, Unsupported
@@ -60,6 +61,13 @@ class Node(Calc):
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute, or its default."""
         return self.attrs.get(name, default)
+
+    def inside(self, values: Iterable[tuple[str, Any]]) -> Node:
+        """The node in a graph of its own, where names stand for other values."""
+        made = copy(self)
+        made.graph = self.graph.body()
+        made.graph.values.update(values)
+        return made
 
     def declared(self) -> int | None:
         """The rank of the first result, if the model declares it."""

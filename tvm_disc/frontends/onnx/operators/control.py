@@ -170,20 +170,30 @@ def _scan_batched(n: Node) -> list[Any]:
         raise Unsupported("sequence_lens; convert the model to opset 9")
     given = n.inputs[1:]
     _tensors(given, "a scan")
-    batch = n.literals(given[0])[0]
-    if batch is None or batch < 1:
-        raise Unsupported("a batch that is not known at compile time; convert it to opset 9")
     backwards = list(n.attr("directions") or [0] * many)
-    found = []
-    for b in range(batch):
-        each = [n.pick(x, 0, b) for x in given]
+    dims = [["batch", *[None] * (n.rank(x) - 1)] for x in given]
+    given = n.fitted({f"input {k}": x for k, x in enumerate(zip(given, dims, strict=True), 1)})
+
+    def entry(inner: Node, each: list[Expr]) -> list[Expr]:
         items = [
             op("reverse", x, axis=0) if back else x
             for x, back in zip(each[len(each) - many :], backwards, strict=True)
         ]
-        last, rows = _turns(n, body, n.size(items[0], 0), each[: len(each) - many], items)
-        found.append([*last, *rows])
-    return [n.stack(list(r), 0) for r in zip(*found, strict=True)]
+        last, rows = _turns(inner, body, n.size(items[0], 0), each[: len(each) - many], items)
+        return [*last, *rows]
+
+    batch = n.size(given[0], 0)
+    if isinstance(batch, int) and 0 < batch <= UNROLLED:
+        found = [entry(n, [n.pick(x, 0, b) for x in given]) for b in range(batch)]
+        return [n.stack(list(r), 0) for r in zip(*found, strict=True)]
+    plain, tensors = _reads(n, [body])
+
+    def turn(b: Expr, fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        inner = n.inside([*plain.items(), *zip(tensors, fixed[len(given) :], strict=True)])
+        return [], entry(inner, [n.take(x, b, 0) for x in fixed[: len(given)]])
+
+    made = counted(n, batch, [*given, *tensors.values()], [], turn)[1]
+    return [n.reshape(x, [batch, *n.sizes(x)[1:]]) for x in made]
 
 
 @row("Scan", since=9)

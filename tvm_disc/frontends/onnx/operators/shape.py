@@ -151,10 +151,8 @@ def _squeeze(n: Node) -> Expr:
         return n.reshape(x, kept_dims(n, x, dropped(n, x, n[1])))
     axes = axes_of(n, 1)
     if axes is None:
-        dims = n.literals(x)
-        if None in dims:
-            raise Unsupported("without axes, every dim must be known at compile time")
-        axes = [k for k, d in enumerate(dims) if d == 1]
+        # Dims that are known to be 1 go; others are not 1 in any call.
+        return op("squeeze", x, axis=None)
     return n.squeeze(x, [n.axis(a, n.rank(x)) for a in axes])
 
 
