@@ -19,6 +19,7 @@ import numpy as np
 
 import tvm_disc
 from tvm_disc import relay
+from tvm_disc.bench import command as bench
 from tvm_disc.codegen.export import read_manifest, signature_text
 from tvm_disc.debug import format_timings
 from tvm_disc.errors import BadInput, DiscError
@@ -29,7 +30,7 @@ from tvm_disc.tune import tune
 from tvm_disc.tune.tune import POINTS
 
 ERROR = 2
-COMMANDS = "build|run|explain|profile|signature|tune"
+COMMANDS = "build|run|explain|profile|signature|tune|bench"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
 Spec = tuple[tuple[int, ...], str | None]
 
@@ -56,12 +57,10 @@ def _message(error: DiscError | OSError) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tvm-disc", description=tvm_disc.__doc__)
-    commands = parser.add_subparsers(
-        required=True, metavar="build|run|explain|profile|signature|tune"
-    )
+    commands = parser.add_subparsers(required=True, metavar=COMMANDS)
 
     build = commands.add_parser("build", help="compile a model and save it")
-    _model_arguments(build, "Relay text or JSON, or an ONNX file")
+    _model_arguments(build, "Relay text or JSON, an ONNX file or an exported program")
     build.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.so")
     build.set_defaults(command=_build)
 
@@ -102,11 +101,12 @@ def _parser() -> argparse.ArgumentParser:
     signature.add_argument("--traceback", action="store_true", help="show an error's origin")
     signature.set_defaults(command=_signature)
     _tune_arguments(commands.add_parser("tune", help="measure variants, to choose them by"))
+    bench.add(commands, _model_arguments, _dims, _compile)
     return parser
 
 
 def _tune_arguments(tune: argparse.ArgumentParser) -> None:
-    _model_arguments(tune, "Relay text or JSON, or an ONNX file")
+    _model_arguments(tune, "Relay text or JSON, an ONNX file or an exported program")
     tune.add_argument(
         "--dims",
         action="append",

@@ -24,7 +24,9 @@ ORDER = [
     {"runtime"},
     {"compile"},
     {"tune", "dynamo"},
-    {"__init__", "__main__"},
+    {"__init__"},
+    {"bench"},
+    {"__main__"},
 ]
 STEP = {room: step for step, rooms in enumerate(ORDER) for room in rooms}
 
