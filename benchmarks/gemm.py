@@ -47,7 +47,7 @@ from gemm_peers import onnx_peer, openvino_peer, torch_peer
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.micro_kernel import ramp
 from tvm_disc.tir.builder import Block, index_var, pointer, prim_func
-from tvm_disc.tune.gauge import multiply_adds, sums
+from tvm_disc.tuning.gauge import multiply_adds, sums
 
 LAYERS = [
     (768, 768),

@@ -18,15 +18,11 @@ from typing import Any
 import numpy as np
 
 import tvm_disc
-from tvm_disc import relay
-from tvm_disc.codegen.export import read_manifest, signature_text
+from tvm_disc.abi.manifest import read_manifest, signature_text
 from tvm_disc.debug import format_timings
 from tvm_disc.errors import BadInput, DiscError
-from tvm_disc.options import Options
-from tvm_disc.relay.files import located
+from tvm_disc.options import POINTS, Options
 from tvm_disc.runtime.code import level_lines, levels_in
-from tvm_disc.tune import tune
-from tvm_disc.tune.tune import POINTS
 
 ERROR = 2
 COMMANDS = "build|run|explain|profile|signature|tune"
@@ -210,11 +206,11 @@ def _explain(args: argparse.Namespace) -> None:
 def _tune(args: argparse.Namespace) -> None:
     if args.records is None:
         raise BadInput("tune: expected --records FILE, the file to write")
-    done = tune(
+    done = tvm_disc.tune(
         args.model,
         records=args.records,
         shapes=args.log or _dims(args.dims),
-        params=None if args.params is None else _params(args.params),
+        params=args.params,
         target=_targets(args.target),
         constraints=tuple(args.constraint),
         options=Options(threads=args.threads, fuse=not args.no_fuse),
@@ -271,7 +267,7 @@ def _compile(args: argparse.Namespace, load: bool) -> tvm_disc.Executable:
     )
     exe = tvm_disc.build(
         args.model,
-        params=None if args.params is None else _params(args.params),
+        params=args.params,
         target=_targets(args.target),
         constraints=tuple(args.constraint),
         options=Options.from_env(options),
@@ -311,11 +307,6 @@ def _targets(texts: Sequence[str]) -> Any:
         # Options of a target have commas of their own.
         found += [text] if " " in text or "{" in text else text.split(",")
     return found if len(found) > 1 else found[0] if found else None
-
-
-def _params(path: Path) -> Any:
-    with located(path):
-        return relay.load_param_dict(path.read_bytes())
 
 
 # --- inputs and outputs ----------------------------------------------------------------------

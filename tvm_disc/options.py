@@ -26,6 +26,7 @@ from .errors import BadInput, BadOption
 __all__ = ["ENVIRONMENT", "Options", "file_path"]
 
 MAX_DEBUG = 5
+POINTS = 32  # shapes of a program that ``tune`` measures
 MOST_THREADS = 1 << 16
 MOST_SECONDS = 10**6  # more than a thread can wait for on every system
 

@@ -13,32 +13,19 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.host.abi import (
-    BIND,
-    DIRECT,
-    ENTRY,
-    POOL,
-    STATE_SLOT,
-    static_cell,
-    void_pointer,
-)
+from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
+from tvm_disc.abi.formula import ALIGNMENT_BYTES
+from tvm_disc.abi.state import LIMIT, RESULT_LIMIT
+from tvm_disc.codegen.host.abi import STATE_SLOT, static_cell, void_pointer
 from tvm_disc.codegen.host.entry import HostEmitter
 from tvm_disc.codegen.host.functions import object_functions, raise_function
-from tvm_disc.codegen.host.memory import (
-    LIMIT,
-    RESULT_LIMIT,
-    TRIM,
-    memory_functions,
-    new_state,
-    state_of,
-)
+from tvm_disc.codegen.host.memory import TRIM, memory_functions, new_state, state_of
 from tvm_disc.codegen.host.numpy_entry import direct_entry, takes_numpy
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.profile import profile_functions
 from tvm_disc.codegen.host.results import result_functions
 from tvm_disc.codegen.objects.code import RAISE, Errors
 from tvm_disc.codegen.plan.memory import plan_region
-from tvm_disc.codegen.plan.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.threads.glue import with_glue
 from tvm_disc.schedules.kernel import Machine
