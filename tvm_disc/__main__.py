@@ -1,7 +1,7 @@
 """The command line: ``tvm-disc COMMAND MODEL``, also ``python -m tvm_disc``.
 
-A refusal of ``tvm_disc.errors`` and a file that cannot be read or written end the command with
-one ``error: ...`` message and exit code 2; ``--traceback`` shows where it came from instead.
+Whatever goes wrong ends the command with one line, ``error: ...``, and exit code 1;
+``--traceback`` shows where it came from instead. Wrong usage is exit code 2, as argparse has it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 import tvm_disc
+from tvm_disc.abi.artifact import check_place
 from tvm_disc.abi.manifest import read_manifest, signature_text
+from tvm_disc.console import outcome
 from tvm_disc.debug import format_timings
-from tvm_disc.errors import BadInput, DiscError
+from tvm_disc.errors import BadInput
 from tvm_disc.options import POINTS, Options
 from tvm_disc.runtime.code import level_lines, levels_in
 
-ERROR = 2
 COMMANDS = "build|run|explain|profile|signature|tune"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
 Spec = tuple[tuple[int, ...], str | None]
@@ -34,20 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     args = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], None] = args.command
-    try:
-        command(args)
-    except (DiscError, OSError) as error:
-        if args.traceback:
-            raise
-        print(f"error: {_message(error)}", file=sys.stderr)
-        return ERROR
-    return 0
-
-
-def _message(error: DiscError | OSError) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+    return outcome(lambda: command(args), args.traceback)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -174,6 +162,7 @@ def _positive(text: str) -> int:
 
 def _build(args: argparse.Namespace) -> None:
     start = time.perf_counter()
+    check_place(args.output)  # before minutes are spent on what cannot be written
     exe = _compile(args, load=False)
     exe.save(args.output)
     seconds = time.perf_counter() - start

@@ -14,7 +14,7 @@ from tests.meta.imports import PACKAGE, graph, imports, modules, room_of
 ORDER = [
     {"errors"},
     {"deadline"},
-    {"options", "debug", "processor"},
+    {"options", "debug", "processor", "console"},
     # Before the compiler: whoever loads a saved program needs nothing of it.
     {"abi"},
     {"runtime"},
