@@ -41,6 +41,7 @@ from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import exported, read_model
 from tvm_disc.options import Options
+from tvm_disc.progress import shown
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.files import as_module, is_file_name, load_file, load_params
 from tvm_disc.relay.importer.inputs import check_params
@@ -167,15 +168,16 @@ def build(
     options = Options.from_env(options)
     if example_inputs is not None or dynamic_shapes is not None:
         source = exported(source, example_inputs, dynamic_shapes)
-    if options.time_limit is None:
-        return _build(source, params, target, constraints, options, passes)
-    context = tvm.transform.PassContext.current()
-
-    def work() -> Executable:
-        with context:
+    with shown(options):
+        if options.time_limit is None:
             return _build(source, params, target, constraints, options, passes)
+        context = tvm.transform.PassContext.current()
 
-    return within(options.time_limit, work)
+        def work() -> Executable:
+            with context:
+                return _build(source, params, target, constraints, options, passes)
+
+        return within(options.time_limit, work)
 
 
 def _build(
@@ -299,6 +301,7 @@ def with_kernels(graph: Fused, target: Any, options: Options, trace: Trace) -> P
     """The kernels of a program for a resolved target."""
     machine = machine_of(target, options)
     library = KernelLibrary(Solver, machine, {})
+    library.expected = sum(map(_groups, graph.versions))
     with trace.stage("kernels"):
         # The special version first: the kernels that both need get its names.
         programs = [lower_program(v.mod, v.solver, library) for v in graph.versions]
@@ -377,6 +380,10 @@ def kernel_calls(mod: Any) -> int:
     calls = [b.value for f in plain for block in f.body.blocks for b in block.bindings]
     called = [functions.get(getattr(c, "op", None)) for c in calls]
     return sum(f is not None and _kernel(f) for f in called)
+
+
+def _groups(version: Imported) -> int:
+    return sum(_kernel(f) for _, f in version.mod.functions_items())
 
 
 def _kernel(func: Any) -> bool:

@@ -16,7 +16,7 @@ ORDER = [
     {"deadline"},
     {"options", "debug", "processor", "console"},
     # Before the compiler: whoever loads a saved program needs nothing of it.
-    {"abi"},
+    {"abi", "progress"},
     {"runtime"},
     {"shape"},
     {"relay", "target"},
