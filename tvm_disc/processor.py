@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-import tvm
-
 from tvm_disc.errors import BadOption, WrongProcessor
 
 HIDDEN = "DISC_WITHOUT"
@@ -191,7 +189,10 @@ def _matches(name: str, pattern: str) -> bool:
 def _reported(known: Iterable[str]) -> set[str]:
     """What the hardware and the system report."""
     if architecture() == "x86_64":
-        # LLVM asks CPUID, and XGETBV about what the system saves.
+        # LLVM asks CPUID, and XGETBV about what the system saves. Who runs a saved program does
+        # not come here, and needs neither.
+        import tvm
+
         reported = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
         return {name for name in known if bool(reported.get(name, False))}
     if architecture() == "aarch64":

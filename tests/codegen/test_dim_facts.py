@@ -17,7 +17,7 @@ from tvm_disc.options import Options
 from tvm_disc.relay_passes.dim_facts import facts_about
 from tvm_disc.schedules.dispatch.sampling import with_likely
 from tvm_disc.shape import Solver
-from tvm_disc.tune.shapes import program_points
+from tvm_disc.tuning.shapes import program_points
 
 LANES = machine_of(resolve_target(None), Options()).lanes
 

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tvm_disc.abi.formula import ALIGNMENT_BYTES
 from tvm_disc.codegen.plan.constants import Constant
-from tvm_disc.codegen.plan.placement import ALIGNMENT_BYTES
 from tvm_disc.codegen.section import layout_constants, shared
 from tvm_disc.schedules.gemm.layouts import PanelsOfB
 from tvm_disc.schedules.packing import pack_constant

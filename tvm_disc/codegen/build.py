@@ -12,25 +12,12 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.host.abi import (
-    BIND,
-    DIRECT,
-    ENTRY,
-    POOL,
-    STATE_SLOT,
-    static_cell,
-    void_pointer,
-)
+from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
+from tvm_disc.abi.state import LIMIT, RESULT_LIMIT
+from tvm_disc.codegen.host.abi import STATE_SLOT, static_cell, void_pointer
 from tvm_disc.codegen.host.entry import HostEmitter
 from tvm_disc.codegen.host.functions import object_functions, raise_function
-from tvm_disc.codegen.host.memory import (
-    LIMIT,
-    RESULT_LIMIT,
-    TRIM,
-    memory_functions,
-    new_state,
-    state_of,
-)
+from tvm_disc.codegen.host.memory import TRIM, memory_functions, new_state, state_of
 from tvm_disc.codegen.host.numpy_entry import direct_entry, takes_numpy
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.profile import profile_functions

@@ -8,8 +8,8 @@ from hashlib import blake2b
 
 import numpy as np
 
+from tvm_disc.abi.formula import ALIGNMENT_BYTES
 from tvm_disc.codegen.plan.constants import Constant, bytes_of
-from tvm_disc.codegen.plan.placement import ALIGNMENT_BYTES
 from tvm_disc.processor import cores
 from tvm_disc.schedules.packing import Form, Packing
 

@@ -10,16 +10,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import tvm
 
+from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.schedules.dispatch.variant import Variant
-from tvm_disc.schedules.gemm.vendor import calls_vendor, expose
+from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.packing import Packing, pack_constant
 from tvm_disc.tir.builder import i64, storage_dtype
-from tvm_disc.tune.entry import Bench, has_workers, require_machine, use_workers
-from tvm_disc.tune.gauge import CROWDED, STOLEN, Host, Wait
+from tvm_disc.tuning.entry import Bench, has_workers, require_machine, use_workers
+from tvm_disc.tuning.gauge import CROWDED, STOLEN, Host, Wait
 
 Expr: TypeAlias = Any
 
