@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tvm
 import tvm_ffi
 from tvm import relax
 
@@ -33,9 +34,8 @@ def literal_value(expr: Any) -> np.ndarray[Any, Any]:
 
 def aligned(array: np.ndarray) -> np.ndarray:
     """A copy, in row-major order, that literals can share."""
-    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-    skip = -memory.ctypes.data % ALIGNMENT
-    made = memory[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
+    memory = np.from_dlpack(tvm.runtime.empty((array.nbytes,), "uint8"))
+    made = memory.view(array.dtype).reshape(array.shape)
     made[...] = array
     return made
 
