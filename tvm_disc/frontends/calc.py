@@ -161,7 +161,9 @@ class Calc(Calls[Expr, Dim]):
         function = ast.Function(params, ast.Tuple(tuple(params)))
         made = ast.Call(function, [x for x, _ in given.values()])
         fields = dict(zip(given, parts(made, len(params)), strict=True))
-        return [fields.get(name) for name in operands]
+        # Weights stay constants, which are packed at compile time.
+        known = {name: x for name, (x, _) in given.items() if isinstance(x, ast.Constant)}
+        return [(fields | known).get(name) for name in operands]
 
     def _fit(self, operands: Mapping[str, tuple[Expr, Sequence[Demand]]]) -> bool:
         """Whether dims are proved to be what is demanded."""

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import tvm_disc  # noqa: E402
 from tvm_disc.errors import GuardFailed, Unsupported  # noqa: E402
+from tvm_disc.relay.frontend import from_onnx  # noqa: E402
 
 from .helpers import F32, I32, build, listed, node, same  # noqa: E402
 from .helpers import model as small  # noqa: E402
@@ -112,6 +113,19 @@ def test_weights_of_any_dims() -> None:
         program(x, weights[0][:, :7], *weights[1:], state)
     with pytest.raises(GuardFailed, match="input 'first' axis 1"):
         program(x, *weights, state[:, :3])
+
+
+def test_weights_stay_constants_where_other_dims_are_demanded() -> None:
+    made = small(
+        [node("RNN", ["x", "w", "r", "", "n"], ["y"], hidden_size=WIDTH)],
+        {"x": (F32, ["t", "b", FEATURES]), "n": (I32, ["other"])},
+        w=np.ones((1, WIDTH, FEATURES), "float32"),
+        r=np.ones((1, WIDTH, WIDTH), "float32"),
+    )
+    text = str(from_onnx(made))
+    dense = [line for line in text.splitlines() if "nn.dense" in line]
+    assert len(dense) == 2
+    assert all("meta[relay.Constant]" in line for line in dense)
 
 
 VARIANTS = [
