@@ -26,6 +26,7 @@ from .errors import BadInput, BadOption
 __all__ = ["ENVIRONMENT", "Options", "file_path"]
 
 MAX_DEBUG = 5
+POINTS = 32  # shapes of a program that ``tune`` measures
 MOST_THREADS = 1 << 16
 MOST_SECONDS = 10**6  # more than a thread can wait for on every system
 
@@ -61,6 +62,8 @@ class Options:
             the best that this processor has.
         time_limit: seconds after which ``build`` raises ``BuildTimeout``, which names the stage and
             the operator or kernel that it was at; None waits as long as it takes.
+        progress: a line on standard error that tells what a build of more than two seconds is at;
+            None shows it on a terminal.
         debug: how much a build tells on standard error, 0 .. 5.
 
     raises: BadOption if a value is out of range.
@@ -77,6 +80,7 @@ class Options:
     load: bool = True
     level: str | None = None
     time_limit: float | None = None
+    progress: bool | None = None
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 
     def __post_init__(self) -> None:
@@ -94,6 +98,8 @@ class Options:
         for name in ("fuse", "versions", "verify", "load"):
             if not isinstance(getattr(self, name), bool):
                 raise BadOption(f"{name}: expected True or False, found {getattr(self, name)!r}")
+        if not isinstance(self.progress, bool | None):
+            raise BadOption(f"progress: expected True, False or None, found {self.progress!r}")
         for name in ("dump_dir", "records", "dispatch"):
             path = getattr(self, name)
             if path is not None and not isinstance(path, str | os.PathLike):

@@ -30,7 +30,7 @@ def model(tmp_path: Path) -> str:
 
 def refusal(argv: list[str], capsys: Capture) -> str:
     """The message of a command that must be refused."""
-    assert main(argv) == 2
+    assert main(argv) == 1
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ")
     return err.removeprefix("error: ").rstrip("\n")

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_disc.codegen.plan.formula import evaluate
+from tvm_disc.abi.formula import evaluate
 from tvm_disc.compile import import_versions
 from tvm_disc.errors import BadInput
 from tvm_disc.schedules.dispatch.sampling import bounds
 from tvm_disc.shape import Solver
-from tvm_disc.tune.shapes import equal_pairs
+from tvm_disc.tuning.shapes import equal_pairs
 
 Inputs: TypeAlias = "Sequence[tuple[str, Sequence[str], str]]"  # name, dims as text, dtype
 Point: TypeAlias = "Mapping[str, int]"

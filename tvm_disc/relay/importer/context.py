@@ -14,6 +14,7 @@ from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.literals import as_literal
 from tvm_disc.relay.expr import Span
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
@@ -38,6 +39,21 @@ def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:
     return tvm.ir.Call(op, [x, relax.ShapeExpr(list(dims))])
 
 
+class Turned:
+    """Literals with their axes in another order, each made once for all walks over a module."""
+
+    def __init__(self) -> None:
+        # With what they were made of, so that no other array takes its place.
+        self._made: dict[tuple[int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
+
+    def __call__(self, array: np.ndarray, order: Sequence[int]) -> np.ndarray:
+        """``array`` with its axes in ``order``."""
+        key = id(array), tuple(order)
+        if key not in self._made:
+            self._made[key] = array, array.transpose(order).copy()
+        return self._made[key][1]
+
+
 class Emitter:
     """Appends Relax bindings of known type to the innermost open sequence.
 
@@ -52,6 +68,7 @@ class Emitter:
         self.nested = 0
         self.span: Span | None = None
         self.operator = ""
+        self.turned = Turned()
         self._read: set[Any] = set()  # symbols of numbers read from data
         self._roomy: set[Any] = set()  # sizes made of them that were asked for
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
@@ -220,7 +237,7 @@ class Emitter:
         flat = list(value.reshape(-1))
         if all(is_number(x) for x in flat):
             array = np.array(flat, dtype=tensor.dtype).reshape(value.shape)
-            return relax.const(array, tensor.dtype)
+            return as_literal(array, tensor.dtype)
         items = [as_expr(x) for x in flat]
         items = [tirx.Cast("int64", x) if str(x.ty.dtype) == "bool" else x for x in items]
         dims = [self.solver.simplify(x) for x in items]
@@ -236,7 +253,7 @@ class Emitter:
         """A literal tensor."""
         dtype = str(array.dtype)
         dims = tuple(i64(int(d)) for d in array.shape)
-        return Tensor(dims, dtype, relax.const(array, dtype), constant=array)
+        return Tensor(dims, dtype, as_literal(array, dtype), constant=array)
 
     def scalar(self, value: float, dtype: str) -> Tensor:
         """A literal of rank 0."""

@@ -13,11 +13,12 @@ import numpy as np
 from tqdm import tqdm
 from tvm import tirx
 
+from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.plan.program import Define, If, Launch, Loop, Program, Region
-from tvm_disc.compile import Prepared, context_of, prepare
+from tvm_disc.compile import Params, Prepared, context_of, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, Unsupported
-from tvm_disc.options import Options, file_path
+from tvm_disc.options import POINTS, Options, file_path
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import held_out_error
 from tvm_disc.schedules.dispatch.records import Journal, Record, Records, read_records
@@ -25,21 +26,20 @@ from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels
-from tvm_disc.schedules.gemm.vendor import calls_vendor, expose
+from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-from tvm_disc.tune.entry import build_bench, require_machine
-from tvm_disc.tune.measure import Effort, Session, Timing, disturbance, local_session, may_run
-from tvm_disc.tune.remote import Fleet, Remote
-from tvm_disc.tune.shapes import Shapes, Weights, check_shapes, program_points
-from tvm_disc.tune.surprise import surprising
+from tvm_disc.tuning.entry import build_bench, require_machine
+from tvm_disc.tuning.measure import Effort, Session, Timing, disturbance, local_session, may_run
+from tvm_disc.tuning.remote import Fleet, Remote
+from tvm_disc.tuning.shapes import Shapes, Weights, check_shapes, program_points
+from tvm_disc.tuning.surprise import surprising
 
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
-POINTS = 32  # shapes of the program that are measured
 FEW = 4  # points that say nothing of the machine
 AGAIN = 2  # times that a point is measured once more at the end, where threads were disturbed
 
@@ -102,7 +102,7 @@ def tune(
     records: str | Path,
     shapes: Shapes = None,
     weights: Weights = None,
-    params: Mapping[str, np.ndarray] | None = None,
+    params: Params = None,
     target: Any = None,
     constraints: Sequence[str] = (),
     options: Options | None = None,

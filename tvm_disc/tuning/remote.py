@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_disc.errors import ArtifactError
-from tvm_disc.tune.entry import Bench, require_machine
-from tvm_disc.tune.measure import Session
+from tvm_disc.tuning.entry import Bench, require_machine
+from tvm_disc.tuning.measure import Session
 
 
 @dataclass(frozen=True)

@@ -60,11 +60,8 @@ def append_manifest(library: Path, manifest: Mapping[str, Any], abi: int) -> Non
         file.write(text + Trailer(abi, crc, size, len(text)).pack(text))
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to; it takes the place of ``path`` once it is whole.
-
-    A process that has the old file loaded keeps it: its pages are never written over.
+def check_place(path: Path) -> Path:
+    """Where a program that is saved at ``path`` will lie.
 
     Raises:
         ArtifactError: there is no folder, it cannot be written to, or ``path`` is no plain file.
@@ -74,6 +71,21 @@ def replacing(path: Path) -> Iterator[Path]:
         raise ArtifactError(f"{path}: there is no folder {target.parent}")
     if target.exists() and not target.is_file():
         raise ArtifactError(f"{path}: expected the name of a file, found a folder or a device")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise ArtifactError(f"{path}: the folder {target.parent} cannot be written to")
+    return target
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside ``path`` to write to; it takes the place of ``path`` once it is whole.
+
+    A process that has the old file loaded keeps it: its pages are never written over.
+
+    Raises:
+        ArtifactError: there is no folder, it cannot be written to, or ``path`` is no plain file.
+    """
+    target = check_place(path)
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
             new = Path(folder) / "program.so"

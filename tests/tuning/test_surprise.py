@@ -11,9 +11,9 @@ import pytest
 from tests.models import mlp
 from tvm_disc.options import Options
 from tvm_disc.schedules.dispatch.cost import cost_table
-from tvm_disc.tune.surprise import MOST, surprise, surprising
+from tvm_disc.tuning.surprise import MOST, surprise, surprising
 
-tuning: Any = sys.modules["tvm_disc.tune.tune"]
+tuning: Any = sys.modules["tvm_disc.tuning.tune"]
 
 
 def test_how_far_points_are_off() -> None:

@@ -18,8 +18,8 @@ import tvm_disc
 from tests.models import mlp, mlp_reference
 from tvm_disc import Options, relay
 from tvm_disc.errors import BadInput
-from tvm_disc.tune import tune
-from tvm_disc.tune.measure import Effort
+from tvm_disc.tuning import tune
+from tvm_disc.tuning.measure import Effort
 
 QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0)
 
@@ -116,7 +116,7 @@ def test_a_truncated_file_is_continued(records: Path, tmp_path: Path) -> None:
 SCRIPT = """
 import sys
 from tests.models import mlp
-from tvm_disc.tune import tune
+from tvm_disc.tuning import tune
 tune(mlp(), records=sys.argv[1], shapes={"x.0": range(1, 65)}, points=40, progress=False)
 """
 

@@ -14,9 +14,9 @@ import tvm_disc
 from tests.models import mlp, mlp_reference
 from tvm_disc import Options
 from tvm_disc.errors import ArtifactError
-from tvm_disc.tune import tune
-from tvm_disc.tune.measure import Effort
-from tvm_disc.tune.remote import Remote
+from tvm_disc.tuning import tune
+from tvm_disc.tuning.measure import Effort
+from tvm_disc.tuning.remote import Remote
 
 HOST = "127.0.0.1"
 

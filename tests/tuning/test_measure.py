@@ -22,8 +22,8 @@ from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
 from tvm_disc.target.isa import isa_of
 from tvm_disc.tir.builder import i64
-from tvm_disc.tune.entry import build_bench
-from tvm_disc.tune.measure import (
+from tvm_disc.tuning.entry import build_bench
+from tvm_disc.tuning.measure import (
     Effort,
     Session,
     compare,

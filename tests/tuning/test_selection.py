@@ -11,6 +11,7 @@ import pytest
 
 import tvm_disc
 from tvm_disc import Options, relay
+from tvm_disc.abi.blas import expose
 from tvm_disc.compile import context_of, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.schedules.dispatch.cost_model import CostModel
@@ -18,9 +19,9 @@ from tvm_disc.schedules.dispatch.learn import choose_measured, library_known
 from tvm_disc.schedules.dispatch.records import Journal, Record
 from tvm_disc.schedules.dispatch.tree import leaves
 from tvm_disc.schedules.dispatch.variant import SERIAL, Variant
-from tvm_disc.schedules.gemm.vendor import calls_vendor, expose
+from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.shape import Solver
-from tvm_disc.tune.tune import Task, tasks_of
+from tvm_disc.tuning.tune import Task, tasks_of
 
 OPTIONS = Options(threads=2)
 POINTS = [(a * b, b, b + 1) for b in (2, 4, 8, 16, 32, 64) for a in (1, 2)]

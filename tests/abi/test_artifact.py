@@ -12,7 +12,8 @@ import pytest
 import tvm_disc
 from tests.models import function, rows
 from tvm_disc import relay
-from tvm_disc.codegen import artifact, export
+from tvm_disc.abi import artifact
+from tvm_disc.abi.manifest import ABI_VERSION, read_manifest, signature_text
 from tvm_disc.errors import ArtifactError
 
 
@@ -75,7 +76,7 @@ def test_more_bytes_are_refused(saved: Path, tmp_path: Path) -> None:
 def test_a_description_that_is_none(
     saved: Path, tmp_path: Path, manifest: bytes, message: str
 ) -> None:
-    trailer = artifact.Trailer(export.ABI_VERSION, 0, 4, len(manifest))
+    trailer = artifact.Trailer(ABI_VERSION, 0, 4, len(manifest))
     path = changed(saved, tmp_path, b"code" + manifest + trailer.pack(manifest))
     with pytest.raises(ArtifactError, match=message):
         tvm_disc.load(path)
@@ -85,7 +86,7 @@ def test_the_description_is_read_without_the_library(saved: Path, tmp_path: Path
     data = bytearray(saved.read_bytes())
     data[18] = 183  # the processor that the library is for: aarch64
     path = changed(saved, tmp_path, bytes(data))
-    assert export.signature_text(export.read_manifest(path)) == "(x: float32[n]) -> (float32[n])"
+    assert signature_text(read_manifest(path)) == "(x: float32[n]) -> (float32[n])"
 
 
 def test_a_library_for_another_processor(saved: Path, tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_a_library_for_another_processor(saved: Path, tmp_path: Path) -> None:
     library = bytearray(saved.read_bytes()[: trailer.library_bytes])
     library[18] = 183
     path = changed(saved, tmp_path, bytes(library))
-    artifact.append_manifest(path, export.read_manifest(saved), export.ABI_VERSION)
+    artifact.append_manifest(path, read_manifest(saved), ABI_VERSION)
     with pytest.raises(ArtifactError, match=r"saved for aarch64, this machine is"):
         tvm_disc.load(path)
 

@@ -13,8 +13,8 @@ from tvm.ir import GlobalVar
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.target.isa import isa_of
-from tvm_disc.tune import gauge
-from tvm_disc.tune.gauge import CROWDED, NAME, Gauge, Host, Wait, gauge_function, sums
+from tvm_disc.tuning import gauge
+from tvm_disc.tuning.gauge import CROWDED, NAME, Gauge, Host, Wait, gauge_function, sums
 
 TARGET = resolve_target(None)
 ISA = isa_of(TARGET)

@@ -14,9 +14,9 @@ from tests.models import mlp
 from tvm_disc.options import Options
 from tvm_disc.schedules.dispatch.records import Records
 from tvm_disc.schedules.dispatch.variant import SERIAL, Run
-from tvm_disc.tune.measure import LATE_NS, Effort, Timing, disturbance, late_ns
+from tvm_disc.tuning.measure import LATE_NS, Effort, Timing, disturbance, late_ns
 
-tuning: Any = sys.modules["tvm_disc.tune.tune"]  # the package has a function of that name
+tuning: Any = sys.modules["tvm_disc.tuning.tune"]  # the package has a function of that name
 PARALLEL = Run(2)
 QUIET = [40_000.0, 25_000.0]
 LATE = [41_000.0, 3_000_000.0]
