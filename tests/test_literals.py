@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tvm_disc.literals import as_literal, literal_value
+from tvm_disc.literals import ALIGNMENT, Literals, aligned, as_literal, literal_value
 
 DTYPES = ["bool", "int8", "uint8", "int32", "int64", "uint16", "float16", "float32", "float64"]
 
@@ -27,18 +27,34 @@ def _address(array: np.ndarray) -> int:
     return int(array.ctypes.data)
 
 
-def test_large_arrays_are_not_copied() -> None:
-    array = np.ones((64, 64), "float32")
+def test_what_lies_as_tvm_wants_it_is_not_copied() -> None:
+    array = aligned(np.ones((64, 64), "float32"))
     assert _address(literal_value(as_literal(array, "float32"))) == _address(array)
 
 
 def test_memory_that_may_not_be_written_is_not_copied() -> None:
-    array = np.frombuffer(bytes(range(256)) * 64, "uint8")
-    assert _address(literal_value(as_literal(array, "uint8"))) == _address(array)
+    array = aligned(np.arange(5000))
+    array.flags.writeable = False
+    assert _address(literal_value(as_literal(array, "int64"))) == _address(array)
+
+
+@pytest.mark.parametrize("skip", [1, 4, 16, 32, 63])
+def test_literals_lie_where_machine_code_of_tvm_may_read_them(skip: int) -> None:
+    raw = aligned(np.zeros(1 << 16, "uint8"))[skip : skip + 40000].view("float32")
+    found = literal_value(as_literal(raw, "float32"))
+    assert _address(found) % ALIGNMENT == 0 != _address(raw) % ALIGNMENT
+
+
+def test_a_module_makes_each_literal_once() -> None:
+    literals, array = Literals(), np.ones((70, 80), "float32")
+    assert literals(array).same_as(literals(array))
+    turned = literals.turned(array, (1, 0))
+    assert turned.shape == (80, 70) and literals.turned(array, (1, 0)) is turned
+    assert _address(literal_value(literals(turned))) == _address(turned)
 
 
 def test_memory_outlives_its_name() -> None:
-    expr = as_literal(np.full((512, 512), 3.0, "float32"), "float32")
+    expr = as_literal(aligned(np.full((512, 512), 3.0, "float32")), "float32")
     np.full((512, 512), 5.0, "float32")
     np.testing.assert_array_equal(literal_value(expr), 3.0)
 

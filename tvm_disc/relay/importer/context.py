@@ -14,7 +14,7 @@ from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
-from tvm_disc.literals import as_literal
+from tvm_disc.literals import Literals, as_literal
 from tvm_disc.relay.expr import Span
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
@@ -39,21 +39,6 @@ def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:
     return tvm.ir.Call(op, [x, relax.ShapeExpr(list(dims))])
 
 
-class Turned:
-    """Literals with their axes in another order, each made once for all walks over a module."""
-
-    def __init__(self) -> None:
-        # With what they were made of, so that no other array takes its place.
-        self._made: dict[tuple[int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = {}
-
-    def __call__(self, array: np.ndarray, order: Sequence[int]) -> np.ndarray:
-        """``array`` with its axes in ``order``."""
-        key = id(array), tuple(order)
-        if key not in self._made:
-            self._made[key] = array, array.transpose(order).copy()
-        return self._made[key][1]
-
-
 class Emitter:
     """Appends Relax bindings of known type to the innermost open sequence.
 
@@ -68,7 +53,7 @@ class Emitter:
         self.nested = 0
         self.span: Span | None = None
         self.operator = ""
-        self.turned = Turned()
+        self.literals = Literals()
         self._read: set[Any] = set()  # symbols of numbers read from data
         self._roomy: set[Any] = set()  # sizes made of them that were asked for
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
@@ -253,7 +238,7 @@ class Emitter:
         """A literal tensor."""
         dtype = str(array.dtype)
         dims = tuple(i64(int(d)) for d in array.shape)
-        return Tensor(dims, dtype, as_literal(array, dtype), constant=array)
+        return Tensor(dims, dtype, self.literals(array), constant=array)
 
     def scalar(self, value: float, dtype: str) -> Tensor:
         """A literal of rank 0."""
