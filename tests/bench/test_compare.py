@@ -9,21 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.models import function, rows
-from tvm_disc import relay
 from tvm_disc.bench.compare import OURS, Effort, Engine, Row, difference, measure
-from tvm_disc.bench.points import sweep_of
+from tvm_disc.bench.points import Case
 from tvm_disc.bench.report import Report
 from tvm_disc.bench.served import Served
 
 ENGINES = Path(__file__).with_name("engines.py")
-INPUTS = [("x", ("n",), "float32")]
 
 
 def measured(*names: str) -> tuple[Report, list[Row]]:
     """The first as ours, at one row and at three."""
-    x = rows("n")
-    sweep = sweep_of(function(x, relay.exp(x)), INPUTS, ())
     labels = [OURS, *names[1:]]
     heard: list[Row] = []
     with ExitStack() as stack:
@@ -31,8 +26,8 @@ def measured(*names: str) -> tuple[Report, list[Row]]:
             label: stack.enter_context(closing(Served(f"{ENGINES}:{name}", Path("m"), 1)))
             for label, name in zip(labels, names, strict=True)
         }
-        points = sweep.points({"n": [1, 3]}, 6)
-        found = measure(served, sweep, points, {}, Effort(2, 0.001), heard.append)
+        cases = [Case({"n": n}, {"x": np.arange(1, n + 1, dtype="float32")}) for n in (1, 3)]
+        found = measure(served, cases, Effort(2, 0.001), heard.append)
     assert heard == found
     return Report(
         "m.onnx", {"threads": "1"}, [Engine(e, "1.2", 0.5) for e in labels], found, 1e-4

@@ -9,7 +9,7 @@ import pytest
 
 from tests.models import function, rows
 from tvm_disc import relay
-from tvm_disc.bench.points import Sweep, arrays_for, sweep_of
+from tvm_disc.bench.points import Sweep, cases_of, sweep_of
 from tvm_disc.errors import BadInput
 
 
@@ -80,15 +80,21 @@ def test_what_is_no_dim_is_refused(told: Any, message: str) -> None:
         sweep().points(told, 6)
 
 
+def arrays(made: Sweep, point: Any, **ranges: tuple[int, int]) -> dict[str, np.ndarray]:
+    (case,) = cases_of(made, [point], ranges)
+    assert case.point == point
+    return dict(case.arrays)
+
+
 def test_inputs() -> None:
     made = sweep()
     (point,) = made.points({"b": [50], "s": [3]}, 6)
-    found = arrays_for(made, point, {})
+    found = arrays(made, point)
     assert {n: a.shape for n, a in found.items()} == {"x": (50, 3), "y": (50, 3), "ids": (50,)}
     assert found["ids"].dtype == np.int64 and set(found["ids"]) == {0, 1}
-    ids = arrays_for(made, point, {"ids": (3, 9)})["ids"]
+    ids = arrays(made, point, ids=(3, 9))["ids"]
     assert ids.min() >= 3 and 5 < ids.max() <= 9
-    again = arrays_for(made, point, {})
+    again = arrays(made, point)
     np.testing.assert_array_equal(found["x"], again["x"])
 
 

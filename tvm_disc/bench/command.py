@@ -93,7 +93,7 @@ def bench_model(
         BadInput: an option that cannot be followed, before anything is compiled.
     """
     from tvm_disc.bench.compare import OURS, Effort, Engine, measure
-    from tvm_disc.bench.points import sweep_of
+    from tvm_disc.bench.points import cases_of, sweep_of
     from tvm_disc.bench.report import Report
     from tvm_disc.compile import default_threads, read
 
@@ -115,7 +115,8 @@ def bench_model(
         with _opened(engines, files, peers, threads, args) as served:
             engines[0].load_s += compiled_s
             effort = Effort(args.rounds, args.turn)
-            rows = measure(served, sweep, points, ranges, effort, _progress(len(points)))
+            cases = cases_of(sweep, points, ranges)
+            rows = measure(served, cases, effort, _progress(len(points)))
     about = {"threads": str(threads), "rounds": str(args.rounds), **_machine(), **note}
     report = Report(args.model.name, about, engines, rows, args.tolerance)
     print(report.text())

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tvm_disc.bench.points import Point, Sweep, arrays_for
+from tvm_disc.bench.points import Case, Point
 from tvm_disc.bench.served import Refused, Served
 
 OURS = "tvm_disc"
@@ -80,21 +80,17 @@ class Effort:
 
 def measure(
     served: Mapping[str, Served],
-    sweep: Sweep,
-    points: Sequence[Point],
-    ranges: Mapping[str, tuple[int, int]],
+    cases: Iterable[Case],
     effort: Effort,
     tell: Callable[[Row], None],
 ) -> list[Row]:
-    """Every point; ``tell`` hears of each when it is done. Results are compared with those of the
+    """Every case; ``tell`` hears of each when it is done. Results are compared with those of the
     first engine beside ours that has any."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for point in points:
-            shapes = dict(zip((n for n, _, _ in sweep.inputs), sweep.shapes(point), strict=True))
-            row = Row(point, shapes)
-            arrays = arrays_for(sweep, point, ranges)
-            _results(row, served, arrays, Path(folder))
+        for case in cases:
+            row = Row(case.point, {n: a.shape for n, a in case.arrays.items()})
+            _results(row, served, case.arrays, Path(folder))
             for _ in range(effort.rounds):
                 for name in [n for n in served if n not in row.failed]:
                     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -109,22 +109,31 @@ def sweep_of(source: Any, inputs: Inputs, constraints: Sequence[str]) -> Sweep:
     return Sweep(inputs, {name: s for name, s in known.items() if name in used}, general.solver)
 
 
-def arrays_for(
-    sweep: Sweep, point: Point, ranges: Mapping[str, tuple[int, int]]
-) -> dict[str, np.ndarray]:
-    """Inputs from a fixed seed: normal floats; integers of ``ranges`` by input, else 0 and 1."""
-    rng = np.random.default_rng(0)
-    found = {}
-    for (name, _, dtype), shape in zip(sweep.inputs, sweep.shapes(point), strict=True):
-        kind = np.dtype(dtype)
-        low, high = ranges.get(name, (0, 1))
-        made: Any = (
-            rng.standard_normal(shape)
-            if kind.kind == "f"
-            else rng.integers(low, high, shape, endpoint=True)
-        )
-        found[name] = np.asarray(made).astype(kind)
-    return found
+@dataclass(frozen=True)
+class Case:
+    """Dims by name, and the inputs by name that all engines are given."""
+
+    point: Point
+    arrays: Mapping[str, np.ndarray]
+
+
+def cases_of(
+    sweep: Sweep, points: Sequence[Point], ranges: Mapping[str, tuple[int, int]]
+) -> Iterator[Case]:
+    """Inputs from a fixed seed, made when they are needed: normal floats; integers of ``ranges`` by
+    input, else 0 and 1."""
+    for point in points:
+        rng = np.random.default_rng(0)
+        found: dict[str, np.ndarray] = {}
+        for (name, _, dtype), shape in zip(sweep.inputs, sweep.shapes(point), strict=True):
+            kind, (low, high) = np.dtype(dtype), ranges.get(name, (0, 1))
+            made: Any = (
+                rng.standard_normal(shape)
+                if kind.kind == "f"
+                else rng.integers(low, high, shape, endpoint=True)
+            )
+            found[name] = np.asarray(made).astype(kind)
+        yield Case(point, found)
 
 
 def _is_plain(dtype: str) -> bool:
@@ -151,4 +160,4 @@ def _between(low: int, high: int, part: float) -> int:
     return round(low * steps)
 
 
-__all__ = ["Point", "Sweep", "arrays_for", "sweep_of"]
+__all__ = ["Case", "Point", "Sweep", "cases_of", "sweep_of"]
