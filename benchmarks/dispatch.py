@@ -54,10 +54,10 @@ from tvm_disc.schedules.dispatch.shipped import FOLDER, LEVELS, shipped
 from tvm_disc.schedules.dispatch.tree import decide, depth
 from tvm_disc.schedules.dispatch.variant import SERIAL
 from tvm_disc.shape import Solver
-from tvm_disc.tune.calibrate import OF_THREADS, Sample, calibrate
-from tvm_disc.tune.entry import build_bench
-from tvm_disc.tune.measure import Effort
-from tvm_disc.tune.tune import Tuned, measure_tasks
+from tvm_disc.tuning.calibrate import OF_THREADS, Sample, calibrate
+from tvm_disc.tuning.entry import build_bench
+from tvm_disc.tuning.measure import Effort
+from tvm_disc.tuning.tune import Tuned, measure_tasks
 
 MODELS = Path(__file__).parents[1] / "tests" / "data" / "relay" / "models"
 TUNE = Effort()

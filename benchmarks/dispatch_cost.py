@@ -25,8 +25,8 @@ from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-from tvm_disc.tune.entry import Bench, build_bench
-from tvm_disc.tune.measure import local_session
+from tvm_disc.tuning.entry import Bench, build_bench
+from tvm_disc.tuning.measure import local_session
 
 ROUNDS, CALLS = 41, 4000
 

@@ -17,8 +17,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tvm_disc.abi.formula import evaluate
 from tvm_disc.codegen.build import emit_tir
-from tvm_disc.codegen.plan.formula import evaluate
 from tvm_disc.compile import describe, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.options import Options

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
+import tvm_disc
 from tests.processor import needs
 from tvm_disc.__main__ import main
 from tvm_disc.errors import BadInput
@@ -49,10 +54,25 @@ def case(tmp_path: Path, rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 def refusal(argv: list[str], capsys: Capture) -> str:
     """The message of a command that must be refused."""
-    assert main(argv) == 2
+    assert main(argv) == 1
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("error: ") and "Traceback" not in err
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1
     return err.removeprefix("error: ").rstrip("\n")
+
+
+def onnx_model(*operators: str, domain: str = "", weight: bool = False) -> Any:
+    """A chain of operators, each on the result of the one before it."""
+    nodes, value = [], "x"
+    for k, name in enumerate(operators):
+        inputs = [value, "w"] if weight else [value]
+        value = f"t{k}"
+        nodes.append(helper.make_node(name, inputs, [value], name=f"{name}_{k}", domain=domain))
+    kind = onnx.TensorProto.FLOAT
+    x, y = (helper.make_tensor_value_info(n, kind, ["n", 4]) for n in ("x", value))
+    w = [onnx.numpy_helper.from_array(np.ones((1, 4), "float32"), "w")] if weight else []
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain or "my.ops", 1)]
+    graph = helper.make_graph(nodes, "g", [x], [y], w)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 # --- what works ------------------------------------------------------------------------------
@@ -268,6 +288,59 @@ def test_refuses_bad_options(model: str, capsys: Capture, monkeypatch: pytest.Mo
     monkeypatch.setenv("DISC_DEBUG", "much")
     expected = "DISC_DEBUG: expected an integer, found 'much'"
     assert refusal(["explain", model], capsys) == expected
+
+
+@pytest.mark.parametrize("output", ["none/model.so", "."], ids=["no folder", "a folder"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_build(
+    model: str, output: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tvm_disc, "build", lambda *_, **__: pytest.fail("built"))
+    path = str(tmp_path / output)
+    assert refusal(["build", model, "-o", path], capsys).startswith(f"{path}: ")
+
+
+def test_refuses_files_that_are_no_onnx_model(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "model.onnx"
+    assert refusal(["explain", str(path)], capsys) == f"no such ONNX file: '{path}'"
+    whole = onnx_model("Relu").SerializeToString()
+    damaged = (b"", b"only text\n", whole[: len(whole) // 2], bytes(100))
+    for data in damaged:
+        path.write_bytes(data)
+        assert refusal(["explain", str(path)], capsys).startswith(f"'{path}' holds no ONNX model: ")
+
+
+def test_unsupported_nodes_are_one_line(tmp_path: Path, capsys: Capture) -> None:
+    path = str(tmp_path / "model.onnx")
+    onnx.save(onnx_model("Foo", "Bar", domain="my.ops"), path)
+    assert refusal(["explain", path], capsys) == (
+        "2 nodes of this ONNX model cannot be imported: "
+        "Foo (domain my.ops, opset 1), node 'Foo_0', of x; "
+        "Bar (domain my.ops, opset 1), node 'Bar_1', of t0"
+    )
+
+
+def test_weights_beside_the_model_that_are_missing(tmp_path: Path, capsys: Capture) -> None:
+    model, path = onnx_model("Add", weight=True), tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "w.bin").unlink()
+    assert main(["explain", str(path)]) == 1
+    *_, line = capsys.readouterr().err.splitlines()  # after a warning of ONNX's checker
+    assert line == (
+        f"error: ONNX tensor 'w': its elements lie in a file of their own, "
+        f"'{tmp_path / 'w.bin'}', which is not there; keep it beside the model"
+    )
+
+
+def test_a_warning_is_one_line(
+    model: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object, **__: object) -> None:
+        warnings.warn("a warning\n  of two lines", stacklevel=1)
+        raise BadInput("refused")
+
+    monkeypatch.setattr(tvm_disc, "build", build)
+    assert main(["explain", model]) == 1
+    assert capsys.readouterr().err == "warning: a warning; of two lines\nerror: refused\n"
 
 
 def test_traceback_shows_where_an_error_came_from(tmp_path: Path) -> None:

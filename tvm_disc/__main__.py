@@ -1,7 +1,7 @@
 """The command line: ``tvm-disc COMMAND MODEL``, also ``python -m tvm_disc``.
 
-A refusal of ``tvm_disc.errors`` and a file that cannot be read or written end the command with
-one ``error: ...`` message and exit code 2; ``--traceback`` shows where it came from instead.
+Whatever goes wrong ends the command with one line, ``error: ...``, and exit code 1;
+``--traceback`` shows where it came from instead. Wrong usage is exit code 2, as argparse has it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from typing import Any
 import numpy as np
 
 import tvm_disc
-from tvm_disc import relay
-from tvm_disc.codegen.export import read_manifest, signature_text
+from tvm_disc.abi.artifact import check_place
+from tvm_disc.abi.manifest import read_manifest, signature_text
+from tvm_disc.bench import command as bench
+from tvm_disc.console import outcome
 from tvm_disc.debug import format_timings
-from tvm_disc.errors import BadInput, DiscError
-from tvm_disc.options import Options
-from tvm_disc.relay.files import located
+from tvm_disc.errors import BadInput
+from tvm_disc.options import POINTS, Options
 from tvm_disc.runtime.code import level_lines, levels_in
-from tvm_disc.tune import tune
-from tvm_disc.tune.tune import POINTS
 
-ERROR = 2
-COMMANDS = "build|run|explain|profile|signature|tune"
+COMMANDS = "build|run|explain|profile|signature|tune|bench"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
 Spec = tuple[tuple[int, ...], str | None]
 
@@ -38,30 +36,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     args = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], None] = args.command
-    try:
-        command(args)
-    except (DiscError, OSError) as error:
-        if args.traceback:
-            raise
-        print(f"error: {_message(error)}", file=sys.stderr)
-        return ERROR
-    return 0
-
-
-def _message(error: DiscError | OSError) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+    return outcome(lambda: command(args), args.traceback)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tvm-disc", description=tvm_disc.__doc__)
-    commands = parser.add_subparsers(
-        required=True, metavar="build|run|explain|profile|signature|tune"
-    )
+    commands = parser.add_subparsers(required=True, metavar=COMMANDS)
 
     build = commands.add_parser("build", help="compile a model and save it")
-    _model_arguments(build, "Relay text or JSON, or an ONNX file")
+    _model_arguments(build, "Relay text or JSON, an ONNX file or an exported program")
     build.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.so")
     build.set_defaults(command=_build)
 
@@ -102,11 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     signature.add_argument("--traceback", action="store_true", help="show an error's origin")
     signature.set_defaults(command=_signature)
     _tune_arguments(commands.add_parser("tune", help="measure variants, to choose them by"))
+    bench.add(commands, _model_arguments, _dims, _compile)
     return parser
 
 
 def _tune_arguments(tune: argparse.ArgumentParser) -> None:
-    _model_arguments(tune, "Relay text or JSON, or an ONNX file")
+    _model_arguments(tune, "Relay text or JSON, an ONNX file or an exported program")
     tune.add_argument(
         "--dims",
         action="append",
@@ -178,6 +162,7 @@ def _positive(text: str) -> int:
 
 def _build(args: argparse.Namespace) -> None:
     start = time.perf_counter()
+    check_place(args.output)  # before minutes are spent on what cannot be written
     exe = _compile(args, load=False)
     exe.save(args.output)
     seconds = time.perf_counter() - start
@@ -210,11 +195,11 @@ def _explain(args: argparse.Namespace) -> None:
 def _tune(args: argparse.Namespace) -> None:
     if args.records is None:
         raise BadInput("tune: expected --records FILE, the file to write")
-    done = tune(
+    done = tvm_disc.tune(
         args.model,
         records=args.records,
         shapes=args.log or _dims(args.dims),
-        params=None if args.params is None else _params(args.params),
+        params=args.params,
         target=_targets(args.target),
         constraints=tuple(args.constraint),
         options=Options(threads=args.threads, fuse=not args.no_fuse),
@@ -271,7 +256,7 @@ def _compile(args: argparse.Namespace, load: bool) -> tvm_disc.Executable:
     )
     exe = tvm_disc.build(
         args.model,
-        params=None if args.params is None else _params(args.params),
+        params=args.params,
         target=_targets(args.target),
         constraints=tuple(args.constraint),
         options=Options.from_env(options),
@@ -311,11 +296,6 @@ def _targets(texts: Sequence[str]) -> Any:
         # Options of a target have commas of their own.
         found += [text] if " " in text or "{" in text else text.split(",")
     return found if len(found) > 1 else found[0] if found else None
-
-
-def _params(path: Path) -> Any:
-    with located(path):
-        return relay.load_param_dict(path.read_bytes())
 
 
 # --- inputs and outputs ----------------------------------------------------------------------

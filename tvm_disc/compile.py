@@ -17,6 +17,7 @@ from tvm import relax
 
 from tvm_disc import errors
 from tvm_disc.codegen.build import emit_levels, uses_workers
+from tvm_disc.codegen.export import export
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
 from tvm_disc.codegen.machine_code import compile_tir
@@ -40,8 +41,10 @@ from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import exported, read_model
 from tvm_disc.options import Options
+from tvm_disc.processor import cores
+from tvm_disc.progress import shown
 from tvm_disc.relay import expr as ast
-from tvm_disc.relay.files import as_module, is_file_name, load_file
+from tvm_disc.relay.files import as_module, is_file_name, load_file, load_params
 from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import Imported
 from tvm_disc.relay.json.reader import load_json
@@ -66,11 +69,13 @@ from tvm_disc.schedules.dispatch.signature import group_key, template_hash
 from tvm_disc.schedules.dispatch.tree import read_trees
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine
+from tvm_disc.schedules.select import own_templates
 from tvm_disc.shape import Solver, special_version
 from tvm_disc.shape.constraints import check_constraints
 from tvm_disc.target.processor import processor_of
 
 Source: TypeAlias = Any
+Params: TypeAlias = Mapping[str, np.ndarray] | str | os.PathLike[str] | None
 VERSION = "0.1.0"
 
 
@@ -130,7 +135,7 @@ compilations = 0
 def build(
     source: Source,
     *,
-    params: Mapping[str, np.ndarray] | None = None,
+    params: Params = None,
     target: Any = None,
     constraints: Sequence[str] = (),
     options: Options | None = None,
@@ -144,7 +149,7 @@ def build(
         source: a Relay module, function, text or JSON, or the path of such a file; a Relax module;
             an ONNX model or its path; a ``torch.export.ExportedProgram``, or a ``torch.nn.Module``
             with ``example_inputs``.
-        params: inputs of ``main``, by name, that become constants.
+        params: inputs of ``main``, by name, that become constants; or the path of a parameter file.
         target: a TVM CPU target; this machine by default. Several, as a list, make one program
             for all of them, which runs the best that the processor has where it is loaded.
         constraints: facts about input dims, such as ``"1 <= b <= 64"`` or ``"ids.1 == mask.1"``.
@@ -165,20 +170,21 @@ def build(
     options = Options.from_env(options)
     if example_inputs is not None or dynamic_shapes is not None:
         source = exported(source, example_inputs, dynamic_shapes)
-    if options.time_limit is None:
-        return _build(source, params, target, constraints, options, passes)
-    context = tvm.transform.PassContext.current()
-
-    def work() -> Executable:
-        with context:
+    with shown(options):
+        if options.time_limit is None:
             return _build(source, params, target, constraints, options, passes)
+        context = tvm.transform.PassContext.current()
 
-    return within(options.time_limit, work)
+        def work() -> Executable:
+            with context:
+                return _build(source, params, target, constraints, options, passes)
+
+        return within(options.time_limit, work)
 
 
 def _build(
     source: Source,
-    params: Mapping[str, np.ndarray] | None,
+    params: Params,
     target: Any,
     constraints: Sequence[str],
     options: Options,
@@ -204,7 +210,8 @@ def _build(
     entered("description")
     manifest = describe_levels(fronts)
     home = home_of_process if manifest["threads"] else int
-    exe = Executable(Code(compiled, manifest, options.level, saved=False), constants, home=home)
+    code = Code(compiled, manifest, options.level, saved=False)
+    exe = Executable(code, constants, home=home, export=export)
     if options.load and runs_here(targets[number]):
         # LLVM generates code when it is first asked for; a first call should not wait for it.
         with trace.stage("load"):
@@ -227,7 +234,7 @@ class Prepared:
 
 def prepare(
     source: Source,
-    params: Mapping[str, np.ndarray] | None,
+    params: Params,
     target: Any,
     constraints: Sequence[str],
     options: Options,
@@ -250,14 +257,14 @@ class Fused:
 
 def fused_graph(
     source: Source,
-    params: Mapping[str, np.ndarray] | None,
+    params: Params,
     constraints: Sequence[str],
     options: Options,
     trace: Trace,
     passes: Mapping[str, Any] | None = None,
 ) -> Fused:
     """``PASSES`` over the graph, for each version of the program."""
-    told = Told(check_params(params or {}), check_constraints(constraints), options)
+    told = Told(_params(params), check_constraints(constraints), options)
     hooks = read_hooks({} if passes is None else passes, STAGES)
     with trace.stage("read"):
         module = read(source)
@@ -286,10 +293,17 @@ def fused_graph(
     return Fused(fused, refused[0])
 
 
+def _params(params: Params) -> Mapping[str, Any]:
+    """The values of inputs by name."""
+    named = load_params(params) if isinstance(params, str | os.PathLike) else params
+    return check_params(named or {})
+
+
 def with_kernels(graph: Fused, target: Any, options: Options, trace: Trace) -> Prepared:
     """The kernels of a program for a resolved target."""
     machine = machine_of(target, options)
     library = KernelLibrary(Solver, machine, {})
+    library.expected = sum(map(_groups, graph.versions))
     with trace.stage("kernels"):
         # The special version first: the kernels that both need get its names.
         programs = [lower_program(v.mod, v.solver, library) for v in graph.versions]
@@ -326,6 +340,7 @@ def machine_of(target: Any, options: Options) -> Machine:
         trees=trees,
         own_threads=has_threads(target),
         memory=memory_for(processor),
+        templates=own_templates(options.templates),
     )
 
 
@@ -370,14 +385,17 @@ def kernel_calls(mod: Any) -> int:
     return sum(f is not None and _kernel(f) for f in called)
 
 
+def _groups(version: Imported) -> int:
+    return sum(_kernel(f) for _, f in version.mod.functions_items())
+
+
 def _kernel(func: Any) -> bool:
     return func.attrs is not None and "disc.kind" in func.attrs
 
 
 def default_threads() -> int:
     """As many threads as this process has cores, or as TVM's pool is told to have."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return int(os.environ.get("TVM_NUM_THREADS") or cores or 1)
+    return int(os.environ.get("TVM_NUM_THREADS") or cores())
 
 
 def read(source: Source) -> Any:

@@ -1,4 +1,4 @@
-"""How long a build may take.
+"""How long a build may take, and what it is at.
 
 A build with a limit runs on a thread of its own, and the caller waits no longer than that. What
 runs in Python asks before every operator and every kernel whether its time is over, and ends.
@@ -10,18 +10,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
 
 from .errors import BuildTimeout
 
-__all__ = ["at", "entered", "within"]
+__all__ = ["at", "entered", "watched_by", "watching", "within"]
 
 T = TypeVar("T")
 # LLVM recurses deeper than the stack that some systems give a thread.
 STACK_BYTES = 64 << 20
 
 _of_thread = threading.local()
+
+
+class Watcher(Protocol):
+    """Who is told what the build of a thread is at."""
+
+    def entered(self, stage: str) -> None: ...
+
+    def at(self, task: str, count: tuple[int, int] | None) -> None: ...
 
 
 class _Build(Generic[T]):
@@ -36,9 +45,9 @@ class _Build(Generic[T]):
         self.error: BaseException | None = None
         self.done = threading.Event()
 
-    def run(self) -> None:
-        """On the thread of the build."""
-        _of_thread.build = self
+    def run(self, watchers: list[Watcher]) -> None:
+        """On the thread of the build; ``watchers`` are those of the caller's."""
+        _of_thread.watchers = [*watchers, self]
         try:
             self.result.append(self.work())
         except BaseException as error:  # the caller raises it
@@ -46,8 +55,15 @@ class _Build(Generic[T]):
         finally:
             self.done.set()
 
-    def now_at(self, stage: str, task: str) -> None:
-        """Note what comes next; raises if there is no time for it."""
+    def entered(self, stage: str) -> None:
+        """A stage begins; raises if there is no time for it."""
+        self._now_at(stage, "")
+
+    def at(self, task: str, count: tuple[int, int] | None) -> None:
+        """An operator or a kernel begins; raises if there is no time for it."""
+        self._now_at(self.stage, task)
+
+    def _now_at(self, stage: str, task: str) -> None:
         now = time.monotonic()
         if now > self.end:
             raise self.timeout()
@@ -73,7 +89,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     before = threading.stack_size(STACK_BYTES)
     try:
         # No daemon: Python would end such a thread inside of TVM's code, which aborts the process.
-        threading.Thread(target=build.run, name="tvm_disc build").start()
+        threading.Thread(target=build.run, args=[_watchers()], name="tvm_disc build").start()
     finally:
         threading.stack_size(before)
     if not build.done.wait(seconds):
@@ -83,15 +99,38 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     return build.result[0]
 
 
+def _watchers() -> list[Watcher]:
+    """Those of this thread."""
+    return getattr(_of_thread, "watchers", [])
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    """Tell ``watcher`` what the build inside is at."""
+    before = _watchers()
+    _of_thread.watchers = [*before, watcher]
+    try:
+        yield
+    finally:
+        _of_thread.watchers = before
+
+
+def watched_by(kind: type) -> bool:
+    """Whether the build of this thread, if there is one, has a watcher of a kind."""
+    return any(isinstance(watcher, kind) for watcher in _watchers())
+
+
 def entered(stage: str) -> None:
     """The build of this thread begins a stage. raises: BuildTimeout if its time is over."""
-    build = getattr(_of_thread, "build", None)
-    if build is not None:
-        build.now_at(stage, "")
+    for watcher in _watchers():
+        watcher.entered(stage)
 
 
-def at(task: str) -> None:
-    """The build of this thread comes to an operator or a kernel. raises: BuildTimeout, as above."""
-    build = getattr(_of_thread, "build", None)
-    if build is not None:
-        build.now_at(build.stage, task)
+def at(task: str, count: tuple[int, int] | None = None) -> None:
+    """The build of this thread comes to an operator or a kernel, perhaps the k-th of n.
+
+    Raises:
+        BuildTimeout: its time is over.
+    """
+    for watcher in _watchers():
+        watcher.at(task, count)

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-import tvm
-
 from tvm_disc.errors import BadOption, WrongProcessor
 
 HIDDEN = "DISC_WITHOUT"
@@ -151,6 +149,12 @@ PLAIN: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 
 
+def cores() -> int:
+    """How many cores this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
 def architecture(triple: str = "") -> str:
     """The architecture that a target triple names, else this machine's."""
     name = triple.partition("-")[0].lower() or platform.machine().lower()
@@ -185,7 +189,10 @@ def _matches(name: str, pattern: str) -> bool:
 def _reported(known: Iterable[str]) -> set[str]:
     """What the hardware and the system report."""
     if architecture() == "x86_64":
-        # LLVM asks CPUID, and XGETBV about what the system saves.
+        # LLVM asks CPUID, and XGETBV about what the system saves. Who runs a saved program does
+        # not come here, and needs neither.
+        import tvm
+
         reported = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUFeatures")()
         return {name for name in known if bool(reported.get(name, False))}
     if architecture() == "aarch64":

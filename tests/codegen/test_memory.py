@@ -13,10 +13,11 @@ from tvm import tirx
 import tvm_disc
 from tests.models import function, rows
 from tvm_disc import compile, relay
+from tvm_disc.abi.formula import evaluate, rounded
 from tvm_disc.codegen import build
-from tvm_disc.codegen.plan.formula import evaluate, formula, under, workspace_formula
+from tvm_disc.codegen.plan.formula import formula, under, workspace_formula
 from tvm_disc.codegen.plan.memory import lifetimes, plan_region
-from tvm_disc.codegen.plan.placement import best_order, overlaps, pack, rounded, supports
+from tvm_disc.codegen.plan.placement import best_order, overlaps, pack, supports
 from tvm_disc.codegen.plan.program import Copy, Home, Region, Slot, Storage
 from tvm_disc.errors import Unsupported
 

@@ -18,7 +18,8 @@ from tests.files.mutations import Mutation, mutate_bytes, mutate_json, mutate_to
 from tests.models import mlp
 from tests.relay.helpers import DATA, JSONS, TEXTS
 from tvm_disc import relay
-from tvm_disc.codegen import artifact, export
+from tvm_disc.abi import artifact
+from tvm_disc.abi.manifest import checked_manifest
 from tvm_disc.compile import import_versions, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.errors import ParseError
@@ -156,7 +157,7 @@ def _module(path: Path) -> object:
 
 def _library(path: Path) -> object:
     with artifact.opened(path) as file:
-        manifest, trailer = export.checked_manifest(path, file)
+        manifest, trailer = checked_manifest(path, file)
         artifact.check_library(path, file, trailer)
     if path.read_bytes() not in _programs():
         raise Accepted("a damaged library")

@@ -14,17 +14,21 @@ from tests.meta.imports import PACKAGE, graph, imports, modules, room_of
 ORDER = [
     {"errors"},
     {"deadline"},
-    {"options", "debug", "processor"},
+    {"options", "debug", "processor", "console", "literals"},
+    # Before the compiler: whoever loads a saved program needs nothing of it.
+    {"abi", "progress"},
+    {"runtime"},
     {"shape"},
     {"relay", "target"},
     {"frontends", "graph", "tir"},
     {"relay_passes"},
     {"schedules"},
     {"codegen"},
-    {"runtime"},
     {"compile"},
-    {"tune", "dynamo"},
-    {"__init__", "__main__"},
+    {"tuning", "dynamo"},
+    {"__init__"},
+    {"bench"},
+    {"__main__"},
 ]
 STEP = {room: step for step, rooms in enumerate(ORDER) for room in rooms}
 
@@ -75,7 +79,7 @@ def test_no_circle_among_files(root: Path) -> None:
         ("tvm_disc.shape.solver", "from ..relay import expr", 1),
         ("tvm_disc.shape.solver", "from .. import relay", 1),
         ("tvm_disc.shape.solver", "def f():\n    from tvm_disc import codegen", 1),
-        ("tvm_disc.shape.solver", "import tvm_disc.runtime.executable", 1),
+        ("tvm_disc.shape.solver", "import tvm_disc.codegen.build", 1),
         ("tvm_disc.shape.solver", "import tvm_disc", 1),
         ("tvm_disc.shape.solver", "from tvm_disc import build", 1),
         ("tvm_disc.shape.solver", "from .facts import Fact\nimport tvm, tvm.tirx", 0),
@@ -83,6 +87,7 @@ def test_no_circle_among_files(root: Path) -> None:
         ("tvm_disc.debug", "from .errors import DiscError", 0),
         ("tvm_disc.debug", "from .options import Options", 1),
         ("tvm_disc.compile", "from . import shape, runtime\nfrom .codegen import build", 0),
+        ("tvm_disc.runtime.executable", "import tvm_disc.codegen.build", 1),
         ("tvm_disc.runtime.executable", "if TYPE_CHECKING:\n    from ..compile import x", 1),
     ],
 )

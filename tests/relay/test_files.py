@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
+from tvm_disc import relay
 from tvm_disc.errors import ArtifactError, BadInput, ParseError
 from tvm_disc.relay.files import load_file
 
@@ -49,3 +50,17 @@ def test_objects_are_no_numbers() -> None:
         exe(np.array([object()]))
     for n in ROWS:
         assert exe(np.ones(n, "float32")).shape == (n,)
+
+
+def test_params_are_taken_from_a_file(tmp_path: Path) -> None:
+    x, w = (relay.var(name, shape=(3, 4), dtype="float32") for name in "xw")
+    weight, path = np.full((3, 4), 2, "float32"), tmp_path / "weights.params"
+    path.write_bytes(relay.save_param_dict({"w": weight}))
+    exe = tvm_disc.build(relay.Function([x, w], relay.add(x, w)), params=path)
+    assert [name for name, _, _ in exe.signature] == ["x"]
+    np.testing.assert_array_equal(exe(np.ones((3, 4), "float32")), weight + 1)
+    with pytest.raises(BadInput, match=r"none\.params: No such file"):
+        tvm_disc.build(relay.Function([x, w], relay.add(x, w)), params=tmp_path / "none.params")
+    path.write_bytes(b"words")
+    with pytest.raises(ParseError, match=rf"{path}: a parameter file is cut short"):
+        tvm_disc.build(relay.Function([x, w], relay.add(x, w)), params=str(path))

@@ -20,7 +20,7 @@ from tests.runtime.entries import CALLS, X, entries
 from tvm_disc import processor
 from tvm_disc.errors import WrongProcessor
 from tvm_disc.processor import HIDDEN
-from tvm_disc.tune.entry import require_machine
+from tvm_disc.tuning.entry import require_machine
 
 pytestmark = pytest.mark.skipif(processor.architecture() != "x86_64", reason="about x86-64")
 V3 = "llvm -mcpu=x86-64-v3"

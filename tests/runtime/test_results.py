@@ -17,7 +17,7 @@ import tvm
 import tvm_disc
 from tests.models import function, rows
 from tvm_disc import relay
-from tvm_disc.codegen.host.memory import KEPT_RESULTS
+from tvm_disc.abi.state import KEPT_RESULTS
 from tvm_disc.codegen.host.results import KEPT_BYTES
 
 MIB = 1 << 20

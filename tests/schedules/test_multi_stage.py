@@ -21,9 +21,9 @@ from tvm_disc.schedules.multi_stage import staged_plans
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
 from tvm_disc.target.isa import Isa
-from tvm_disc.tune.entry import Bench, build_bench
-from tvm_disc.tune.measure import local_session
-from tvm_disc.tune.tune import tasks_of
+from tvm_disc.tuning.entry import Bench, build_bench
+from tvm_disc.tuning.measure import local_session
+from tvm_disc.tuning.tune import tasks_of
 
 
 def var(name: str, *dims: Any) -> Any:

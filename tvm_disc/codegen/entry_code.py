@@ -16,8 +16,8 @@ import json
 from collections.abc import Sequence
 
 from tvm_disc import processor
+from tvm_disc.abi.entries import BIND, CHECK
 from tvm_disc.codegen.elf import Symbol
-from tvm_disc.codegen.host.abi import BIND, CHECK
 from tvm_disc.codegen.threads.home import THREADS
 from tvm_disc.errors import WrongProcessor
 from tvm_disc.processor import Level

@@ -13,36 +13,26 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-import tvm
 from tvm.support import cc
 
-from tvm_disc.codegen.artifact import (
-    Trailer,
+from tvm_disc.abi.artifact import (
     append_manifest,
-    opened,
-    read_description,
     replacing,
 )
+from tvm_disc.abi.manifest import ABI_VERSION, signature_text, tvm_version
 from tvm_disc.codegen.elf import Symbol, rename_symbols
 from tvm_disc.codegen.entry_code import PREFIX, entry_source, own_name
 from tvm_disc.codegen.threads.module import threads_module
 from tvm_disc.errors import ArtifactError
 from tvm_disc.processor import Level
 
-ABI_VERSION = 4
 ABI_SYMBOL = "tvm_disc_abi"
 SIGNATURE_SYMBOL = "tvm_disc_signature"
 COMPILERS = ("cc", "gcc", "clang")
 _PLAIN = {"x86_64": ["-march=x86-64"], "aarch64": ["-march=armv8-a"]}
-# What the runtime reads of every manifest.
-_REQUIRED = (
-    *("inputs", "outputs", "results", "direct", "kernels", "launches"),
-    *("calls", "shapes", "levels", "threads"),
-)
-
 _SOURCE = """
 #include <stdint.h>
 const int32_t {abi_symbol} = {abi};
@@ -90,7 +80,7 @@ def export(
             cc.cross_compiler(compiler)(str(library), objects)
         except RuntimeError as error:
             raise ArtifactError(f"{compiler} could not link {path}: {error}") from None
-        saved = {"abi": ABI_VERSION, "tvm": tvm.__version__, **manifest}
+        saved = {"abi": ABI_VERSION, "tvm": tvm_version(), **manifest}
         append_manifest(library, saved, ABI_VERSION)
 
 
@@ -153,40 +143,3 @@ def _objects(
             raise ArtifactError(f"{compiler} could not assemble {name}: {done.stderr.strip()}")
         objects.append(str(target))
     return objects
-
-
-def signature_text(manifest: Mapping[str, Any]) -> str:
-    """``(x: float32[n, 16]) -> (float32[n, 10])``."""
-    inputs = ", ".join(f"{name}: {dtype}[{', '.join(d)}]" for name, d, dtype in manifest["inputs"])
-    results = ", ".join(f"{dtype}[{', '.join(dims)}]" for dims, dtype in manifest["results"])
-    return f"({inputs}) -> ({results})"
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a saved program, for whatever processor, without loading it.
-
-    Raises:
-        ArtifactError: the file is missing, not ours, damaged, or of another ABI version.
-    """
-    with opened(path) as file:
-        return checked_manifest(path, file)[0]
-
-
-def checked_manifest(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], Trailer]:
-    """The manifest and the trailer of a file that this package can load."""
-    manifest, trailer = read_description(path, file)
-    if trailer.abi != ABI_VERSION:
-        raise ArtifactError(
-            f"{path}: saved with ABI version {trailer.abi}, this package reads "
-            f"version {ABI_VERSION}; compile the model again"
-        )
-    missing = [key for key in ("tvm", *_REQUIRED) if key not in manifest]
-    if missing:
-        raise ArtifactError(f"{path}: the program's description lacks {', '.join(missing)}")
-    saved, found = str(manifest["tvm"]), tvm.__version__
-    if saved.split(".")[:2] != found.split(".")[:2]:
-        raise ArtifactError(
-            f"{path}: saved for apache-tvm {saved}, this process has {found}; compile the model "
-            "again, or install the version it was saved for"
-        )
-    return manifest, trailer

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any as _Anything
 
+from tvm_disc.abi.values import ConstructorValue, from_list, to_list
 from tvm_disc.relay.json.reader import load_json
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
 from tvm_disc.relay.text.printer import astext
 
 from . import builder, dyn, expr, frontend, image, loops, nn, op, qnn, vision
 from . import types as ty
-from .adt import ConstructorValue, from_list, to_list
 from .builder import ScopeBuilder, const, var
 from .convert import to_relax
 from .expr import (

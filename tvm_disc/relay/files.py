@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from tvm_disc.errors import BadInput, ParseError
 from tvm_disc.relay.json.reader import load_json
 from tvm_disc.relay.text.parser import parse
 
 from .expr import Expr
 from .module import IRModule
+from .ndarray import load_param_dict
 
 SUFFIXES = (".relay", ".txt", ".json")
 
@@ -37,10 +40,31 @@ def load_file(path: str | os.PathLike[str]) -> IRModule:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise BadInput(f"{path}: expected Relay text or JSON, found a binary file") from None
-        except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-            why = (error.strerror if isinstance(error, OSError) else None) or error
-            raise BadInput(f"{path}: {why}") from None
+        except (OSError, ValueError) as error:
+            raise unreadable(path, error) from None
         return as_module(load_json(text)) if path.suffix == ".json" else parse(text)
+
+
+def load_params(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """The arrays of a parameter file, by name.
+
+    Raises:
+        BadInput: it cannot be read.
+        ParseError: it is none.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
+    with located(path):
+        return load_param_dict(data)
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> BadInput:
+    """What to say of a file that the system refuses; ValueError is a name with a zero byte."""
+    why = (error.strerror if isinstance(error, OSError) else None) or error
+    return BadInput(f"{path}: {why}")
 
 
 def as_module(loaded: object) -> IRModule:

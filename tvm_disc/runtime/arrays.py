@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from tvm_disc.codegen.host import numpy_entry
+from tvm_disc.abi import numpy_layout
 from tvm_disc.errors import BadInput
 
 NDARRAY = np.ndarray
@@ -42,23 +42,25 @@ def arrays_are_readable() -> bool:
         return False
     array, other = np.zeros((2, 3), "float32"), np.zeros(1)
     word = ctypes.c_int64.from_address
-    known = word(id(array) + numpy_entry.OBJECT_TYPE).value == id(np.ndarray)
-    shape = word(id(array) + numpy_entry.SHAPE).value if known else 0
+    known = word(id(array) + numpy_layout.OBJECT_TYPE).value == id(np.ndarray)
+    shape = word(id(array) + numpy_layout.SHAPE).value if known else 0
     pair = (array, other)
     items = id(pair) + tuple.__basicsize__
     return (
         shape != 0
-        and word(id(pair) + numpy_entry.LENGTH).value == 2
+        and word(id(pair) + numpy_layout.LENGTH).value == 2
         and [word(items).value, word(items + 8).value] == [id(array), id(other)]
-        and word(id(array) + numpy_entry.DATA).value == array.ctypes.data
-        and ctypes.c_int32.from_address(id(array) + numpy_entry.NDIM).value == 2
+        and word(id(array) + numpy_layout.DATA).value == array.ctypes.data
+        and ctypes.c_int32.from_address(id(array) + numpy_layout.NDIM).value == 2
         and [word(shape).value, word(shape + 8).value] == [2, 3]
-        and word(id(array) + numpy_entry.DTYPE).value == id(array.dtype)
-        and ctypes.c_int32.from_address(id(array) + numpy_entry.FLAGS).value & 0xFFFF
+        and word(id(array) + numpy_layout.DTYPE).value == id(array.dtype)
+        and ctypes.c_int32.from_address(id(array) + numpy_layout.FLAGS).value & 0xFFFF
         == array.flags.num & 0xFFFF
-        and ctypes.c_int32.from_address(id(array.dtype) + numpy_entry.DTYPE_NUMBER).value
+        and ctypes.c_int32.from_address(id(array.dtype) + numpy_layout.DTYPE_NUMBER).value
         == array.dtype.num
-        and all(np.dtype(name).num in numbers for name, numbers in numpy_entry.TYPE_NUMBERS.items())
+        and all(
+            np.dtype(name).num in numbers for name, numbers in numpy_layout.TYPE_NUMBERS.items()
+        )
     )
 
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tvm_disc.codegen.plan.formula import evaluate
+from tvm_disc.abi.formula import evaluate
 
 Call: TypeAlias = Mapping[str, Any]
 

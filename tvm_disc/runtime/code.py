@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_disc import processor
-from tvm_disc.codegen.host.abi import CHECK
+from tvm_disc.abi.entries import CHECK
 from tvm_disc.errors import BadOption, WrongProcessor
 from tvm_disc.processor import Level
 
@@ -29,7 +29,10 @@ class Code:
     ) -> None:
         self.modules, self.manifest, self.saved = modules, manifest, saved
         self.levels = levels_in(manifest)
-        self.wanted, self.number = wanted, number_of(self.levels, wanted)
+        self.wanted = wanted
+        # A saved program asks the processor itself, in ``check``.
+        asked = wanted is not None or not saved
+        self.number = number_of(self.levels, wanted) if asked else len(self.levels) - 1
 
     def check(self) -> None:
         """Ask whether the level runs here; a saved program asks the processor itself, and chooses.

@@ -14,11 +14,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tvm_disc.codegen.export import export, signature_text
-from tvm_disc.codegen.host.abi import BIND, DIRECT, ENTRY, POOL
-from tvm_disc.codegen.host.memory import KEPT, MISSES, REQUESTS, RESULTS, STATE_WORDS, THREADS
-from tvm_disc.codegen.host.profile import COUNT, ROOM
-from tvm_disc.codegen.plan.formula import evaluate
+from tvm_disc.abi.blas import expose
+from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
+from tvm_disc.abi.formula import evaluate
+from tvm_disc.abi.manifest import signature_text
+from tvm_disc.abi.record import COUNT, ROOM
+from tvm_disc.abi.state import KEPT, MISSES, REQUESTS, RESULTS, STATE_WORDS, THREADS
 from tvm_disc.errors import ArtifactError, BadInput, GuardFailed, WrongProcessor
 from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
@@ -56,7 +57,6 @@ from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
-from tvm_disc.schedules.gemm.vendor import expose
 
 Array: TypeAlias = Any
 
@@ -76,8 +76,10 @@ class Executable:
         constants: np.ndarray | None = None,
         timings: Mapping[str, float] = {},
         home: Callable[[], int] = int,
+        export: Callable[..., None] | None = None,
     ) -> None:
         self._code = code
+        self._export = export  # how to save it, of a program that was compiled here
         self._home = home  # the address of the workers' home, for a program that was compiled here
         self._main: Callable[..., Any] = self._first_call
         self._manifest = code.description()
@@ -160,6 +162,11 @@ class Executable:
         """The kernel calls of the program as written, then those of its functions on boxed values
         in turn; a kernel may be called several times."""
         return list(self._manifest["launches"])
+
+    @property
+    def refused(self) -> list[str]:
+        """What was not fused, each with the reason; of a program with a special version, there."""
+        return list(self._manifest["refused"])
 
     def __call__(self, *args: Array, out: Any = None, **kwargs: Array) -> Any:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
@@ -432,12 +439,12 @@ class Executable:
         Raises:
             ArtifactError: this program was loaded, or nothing can link it.
         """
-        if self._saved is not None or self._constants is None:
+        if self._export is None:
             raise ArtifactError("a loaded program cannot be saved again; copy its file")
         if not isinstance(compiler, str | None):
             raise BadInput(f"compiler: expected the name of a C compiler, found {compiler!r}")
         target = file_path("save", path)
-        export(self._code.modules, self._constants, self._code.manifest, target, compiler)
+        self._export(self._code.modules, self._constants, self._code.manifest, target, compiler)
 
     def source(self, kind: str = "ll") -> str:
         """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""

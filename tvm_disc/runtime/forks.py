@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import Protocol
 
-from tvm_disc.codegen.host.memory import MUTEX, MUTEX_WORDS
+from tvm_disc.abi.state import MUTEX, MUTEX_WORDS
 
 
 class Program(Protocol):

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
+from tvm_disc.abi.values import ConstructorValue
 from tvm_disc.errors import BadInput
-from tvm_disc.relay.adt import ConstructorValue
 from tvm_disc.runtime.arrays import as_array, as_tensor
 
 ALIGNMENT_BYTES = 64

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.codegen.host.profile import EVENTS, FIELDS, ROOM, WHOLE_CALL
+from tvm_disc.abi.record import EVENTS, FIELDS, ROOM, WHOLE_CALL
 
 # Kernels that arithmetic bounds; all others wait for memory.
 COMPUTE_BOUND = ("dot", "conv", "attention")

@@ -10,18 +10,21 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 import tvm_ffi
+from tvm_ffi.libinfo import load_lib_ctypes
 
-from tvm_disc.codegen.artifact import check_library, machine_name, opened
-from tvm_disc.codegen.export import checked_manifest
+from tvm_disc.abi.artifact import check_library, machine_name, opened
+from tvm_disc.abi.manifest import checked_manifest
 from tvm_disc.errors import ArtifactError
 
 # Checksum of what this process has loaded of each file, by device and inode.
@@ -76,9 +79,18 @@ def load_saved(path: Path) -> Saved:
         return Saved(path.resolve(), trailer.library_crc, manifest, _module(path, file, fresh))
 
 
+@cache
+def _runtime() -> None:
+    """TVM's runtime library, which some programs call; its Python package, which is large, is not
+    imported for that."""
+    if "tvm" not in sys.modules:
+        load_lib_ctypes("apache-tvm", "tvm_runtime", "RTLD_GLOBAL")
+
+
 def _module(path: Path, file: IO[bytes], fresh: bool) -> Any:
     """The library of an open file, under a name that no other has had."""
     try:
+        _runtime()
         with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
             name = Path(folder) / "program.so"
             if fresh:

@@ -1,12 +1,12 @@
-"""The workers of this process, which all programs share (``codegen.threads``)."""
+"""The workers of this process, which all programs share (``abi.threads``)."""
 
 from __future__ import annotations
 
 import ctypes
 
-import tvm
+import tvm_ffi
 
-from tvm_disc.codegen.threads import home, state
+from tvm_disc.abi import threads
 
 
 def statistics() -> dict[str, int]:
@@ -16,12 +16,12 @@ def statistics() -> dict[str, int]:
     that are ``spinning`` or ``parked``, calls that are ``active``; so far: ``launches``, those of
     which workers ``helped`` with parts, or held one up (``held_up``), and which had them ``woken``.
     """
-    address = tvm.get_global_func(home.NAME, allow_missing=True)
+    address = tvm_ffi.get_global_func(threads.NAME, allow_missing=True)
     if address is None:
         return {}
-    words = (ctypes.c_int64 * state.SLOTS).from_address(address() + state.PAGE_BYTES)
+    words = (ctypes.c_int64 * threads.SLOTS).from_address(address() + threads.PAGE_BYTES)
     names = (
         *("WORKERS", "CORES", "SPINNING", "PARKED", "ACTIVE"),
         *("LAUNCHES", "HELPED", "HELD_UP", "WOKEN"),
     )
-    return {name.lower(): words[getattr(state, name)] for name in names}
+    return {name.lower(): words[getattr(threads, name)] for name in names}

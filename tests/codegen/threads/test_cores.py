@@ -16,12 +16,12 @@ from tvm import tirx
 from tvm.ir import GlobalVar
 
 from tests.processor import linux_with_cores
+from tvm_disc.abi.threads import ACTIVE, BLIND, CORES, MASK, PAGE_BYTES, SLOTS
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import has_threads, resolve_target
 from tvm_disc.codegen.threads.cores import LEAVE, STEP_ASIDE, cores_functions
 from tvm_disc.codegen.threads.glue import share_of, with_glue
-from tvm_disc.codegen.threads.state import ACTIVE, BLIND, CORES, MASK, PAGE_BYTES, SLOTS
 from tvm_disc.tir.builder import Block, call
 
 needs_two = linux_with_cores(2)

@@ -15,13 +15,13 @@ from tvm.ir import GlobalVar
 import tvm_disc
 from tests.processor import linux_with_cores
 from tvm_disc import relay
+from tvm_disc.abi.threads import MOST_PARTS, SLOT_COUNT
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.codegen.threads.atomics import fetch_add, load
 from tvm_disc.codegen.threads.glue import install_launch, with_glue
 from tvm_disc.codegen.threads.module import home_of_process
-from tvm_disc.codegen.threads.state import MOST_PARTS, SLOT_COUNT
 from tvm_disc.runtime.workers import statistics
 from tvm_disc.tir.builder import Block, i64
 

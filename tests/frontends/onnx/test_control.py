@@ -121,6 +121,7 @@ def test_a_scan_keeps_the_shape_of_its_state() -> None:
 
 
 def test_rows_that_grow_are_not_gathered() -> None:
+    """All have the shape of the first; another one is found when the program runs."""
     body = graph(
         [node("Identity", ["c"], ["go"]), node("Concat", ["s", "s"], ["s2"], axis=0)],
         [("t", I64, []), ("c", BOOL, []), ("s", F32, ["k"])],
@@ -130,8 +131,12 @@ def test_rows_that_grow_are_not_gathered() -> None:
         [node("Loop", ["m", "", "x"], ["y", "rows"], body=body)],
         {"x": (F32, ["n"]), "m": (I64, [])},
     )
-    with pytest.raises(Unsupported, match="Loop 'y': what a loop gathers must have dims that are"):
-        build(made)
+    program, x = build(made), normal(3)
+    last, rows = program(x, np.array(0))
+    np.testing.assert_array_equal(last, x)
+    assert rows.shape == (0, 6)
+    with pytest.raises(GuardFailed):
+        program(x, np.array(2))
 
 
 def test_sequences_are_known_while_a_model_is_read() -> None:
@@ -184,6 +189,41 @@ def test_a_sequence_that_a_loop_makes() -> None:
         return [np.concatenate([rows, x[:1]]) + m, rows.reshape(1, -1), rows.T[None]]
 
     same(made, *([normal(n, 3), np.array(m)] for n, m in turns), want=want)
+
+
+def test_sums_of_rows_between_bounds_that_a_loop_reads() -> None:
+    """As bags of unlike lengths are exported: how many axes a slice cuts is in no type."""
+    body = [
+        node("Reshape", ["t", "minus"], ["at"]),
+        node("Add", ["at", "one"], ["next"]),
+        node("Add", ["next", "one"], ["after"]),
+        node("Slice", ["bounds", "at", "next"], ["low"]),
+        node("Slice", ["bounds", "next", "after"], ["high"]),
+        node("Slice", ["x", "low", "high"], ["part"]),
+        node("ReduceSum", ["part", "zero"], ["line"]),
+        node("SequenceInsert", ["old", "line"], ["longer"]),
+    ]
+    first = [
+        node("CumSum", ["counts", "origin"], ["ends"]),
+        node("Concat", ["zero", "ends"], ["bounds"], axis=0),
+        node("SequenceEmpty", [], ["none"]),
+    ]
+    last = [
+        node("ConcatFromSequence", ["seq"], ["rows"], axis=0),
+        node("MatMul", ["rows", "w"], ["y"]),
+    ]
+    made = gathering(
+        last, body, first, zero=np.array([0]), one=np.array([1]), minus=np.array([-1]),
+        origin=np.array(0), w=np.eye(3, dtype="float32"),
+    )  # fmt: skip
+    made.graph.input.append(helper.make_tensor_value_info("counts", I64, ["b"]))
+    counts = [[2, 1, 4], [5], [0, 3], [1, 0, 0, 6, 2]]
+
+    def want(x: np.ndarray, m: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+        return [np.stack([p.sum(0) for p in np.split(x, np.cumsum(counts))[:-1]])]
+
+    cases = [[normal(sum(c), 3), np.array(len(c)), np.array(c)] for c in counts]
+    same(made, *cases, want=want)
 
 
 def test_a_sequence_that_a_loop_replaces_is_refused() -> None:

@@ -23,7 +23,7 @@ from tvm_disc.target.isa import Isa
 from tvm_disc.target.known import caches_of_level, known_caches
 from tvm_disc.target.processor import Processor
 from tvm_disc.tir.builder import i64
-from tvm_disc.tune.calibrate import OF_THREADS, Sample, calibrate
+from tvm_disc.tuning.calibrate import OF_THREADS, Sample, calibrate
 
 FUTURE = Processor("nobody knows", Isa(8, 16, True), Caches(1 << 15, 3 << 20, 99 << 20), 2)
 

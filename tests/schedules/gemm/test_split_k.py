@@ -17,7 +17,7 @@ from tvm_disc.debug import Trace
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.target.isa import isa_of
-from tvm_disc.tune.tune import tasks_of
+from tvm_disc.tuning.tune import tasks_of
 
 RNG = np.random.default_rng(0)
 ROWS = (1, 2, 8, 9, 10, 31, 109, 0)

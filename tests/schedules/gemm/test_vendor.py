@@ -17,6 +17,7 @@ from tvm.ir import StringImm
 
 import tvm_disc
 from tvm_disc import Options, relay
+from tvm_disc.abi import blas
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
@@ -31,8 +32,8 @@ from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
 from tvm_disc.target.isa import isa_of
 from tvm_disc.tir.builder import i64
-from tvm_disc.tune.entry import build_bench
-from tvm_disc.tune.measure import Effort, local_session
+from tvm_disc.tuning.entry import build_bench
+from tvm_disc.tuning.measure import Effort, local_session
 
 QUICK = Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0)
 
@@ -61,8 +62,8 @@ def front_of(source: Any) -> tuple[Any, Group, list[Variant]]:
 def library(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
     """Whether the process has a BLAS."""
     if request.param == "none":
-        monkeypatch.setattr(vendor, "_names", lambda letter: (f"no_{letter}gemm",) * 4)
-    elif not vendor.expose():
+        monkeypatch.setattr(vendor, "symbols", lambda letter: (f"no_{letter}gemm",) * 4)
+    elif not blas.expose():
         pytest.skip("this NumPy brings no BLAS of a known name")
     vendor._library.cache_clear()
     yield request.param == "library"
@@ -120,7 +121,7 @@ def test_a_library_is_told_how_operands_lie(
     form: Callable[[], Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """BLAS prints and computes nothing if a distance of rows is below their length."""
-    if not vendor.expose():
+    if not blas.expose():
         pytest.skip("this NumPy brings no BLAS of a known name")
     source, shapes, reference = form()
     _, _, variants = front_of(source)
@@ -185,21 +186,23 @@ def test_the_model_chooses_a_library_only_by_constants_that_know_one(
 
 def test_the_reference_library_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes by the names of fast ones, but has nothing that only they have."""
-    if not vendor.expose():
+    if not blas.expose():
         pytest.skip("this NumPy brings no BLAS of a known name")
-    found = [n for n in vendor._names("s") if hasattr(ctypes.CDLL(None), n)]
-    vendor.expose.cache_clear()
-    monkeypatch.setattr(vendor, "_names", lambda letter: ("no", "no", found[0], "no"))
-    monkeypatch.setattr(vendor, "_MARKS", ("no_mark",))
+    found = [n for n in blas.symbols("s") if hasattr(ctypes.CDLL(None), n)]
+    blas.expose.cache_clear()
+    for module in (blas, vendor):
+        monkeypatch.setattr(module, "symbols", lambda letter: ("no", "no", found[0], "no"))
+        monkeypatch.setattr(module, "MARKS", ("no_mark",))
     try:
-        assert not vendor.expose()
+        assert not blas.expose()
         assert answer_of_the_code() == 0
-        vendor.expose.cache_clear()
-        monkeypatch.setattr(vendor, "_MARKS", ("no_mark", found[0]))
-        assert vendor.expose()
+        blas.expose.cache_clear()
+        for module in (blas, vendor):
+            monkeypatch.setattr(module, "MARKS", ("no_mark", found[0]))
+        assert blas.expose()
         assert answer_of_the_code() == 1
     finally:
-        vendor.expose.cache_clear()
+        blas.expose.cache_clear()
         vendor._library.cache_clear()
 
 

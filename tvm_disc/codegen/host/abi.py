@@ -19,11 +19,6 @@ TENSOR_OBJECT, TENSOR_HEADER_BYTES = 70, 24
 INTEGER, DL_TENSOR = 1, 7
 DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
 CPU = 1
-ENTRY = "main"
-BIND = "tvm_disc_bind"
-POOL = "tvm_disc_pool"
-DIRECT = "tvm_disc_direct"
-CHECK = "tvm_disc_check"  # of saved programs: whether they run here
 STATE_SLOT = "tvm_disc_state_slot"
 
 

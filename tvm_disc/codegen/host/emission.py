@@ -8,8 +8,9 @@ from typing import Any, Protocol, TypeAlias
 
 from tvm import tirx
 
+from tvm_disc.abi.state import HOME
 from tvm_disc.codegen.host.abi import as_pointer
-from tvm_disc.codegen.host.memory import GIVE, HOME, TAKE
+from tvm_disc.codegen.host.memory import GIVE, TAKE
 from tvm_disc.codegen.host.profile import NOW, RECORD, launch_bytes, launch_flops, launch_variant
 from tvm_disc.codegen.plan.program import Launch
 from tvm_disc.codegen.threads.glue import count_call

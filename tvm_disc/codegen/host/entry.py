@@ -15,10 +15,12 @@ from tvm.ir import PrimType, StringImm
 from tvm.tirx import op as O
 from tvm.tirx import stmt as S
 
+from tvm_disc.abi.entries import ENTRY
+from tvm_disc.abi.record import WHOLE_CALL
+from tvm_disc.abi.state import CONSTANTS
 from tvm_disc.codegen.host.abi import (
     ANY_TYPE,
     ANY_VALUE,
-    ENTRY,
     INTEGER,
     as_pointer,
     element_bytes,
@@ -28,9 +30,9 @@ from tvm_disc.codegen.host.abi import (
     void_pointer,
 )
 from tvm_disc.codegen.host.emission import Emission
-from tvm_disc.codegen.host.memory import CONSTANTS, state_of
+from tvm_disc.codegen.host.memory import state_of
 from tvm_disc.codegen.host.outputs import CallerTensors
-from tvm_disc.codegen.host.profile import WHOLE_CALL, kernel_numbers
+from tvm_disc.codegen.host.profile import kernel_numbers
 from tvm_disc.codegen.host.regions import Regions
 from tvm_disc.codegen.objects.code import Errors, ObjectCode, raised
 from tvm_disc.codegen.objects.heap import Reg

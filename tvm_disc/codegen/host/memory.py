@@ -15,24 +15,26 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
 from tvm.tirx import op as O
 
+from tvm_disc.abi.state import (
+    BLOCKS,
+    CONSTANTS,
+    FREE,
+    HOME,
+    KEPT,
+    KEPT_BLOCKS,
+    LIMIT,
+    MISSES,
+    MUTEX,
+    REQUESTS,
+    RESULT_LIMIT,
+    STATE_WORDS,
+    THREADS,
+)
 from tvm_disc.codegen.host.abi import as_pointer, static_cell, void_pointer
 from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
 
 Expr: TypeAlias = Any
 
-# The state, in 64-bit words.
-CONSTANTS, FREE, LIMIT, KEPT, REQUESTS, MISSES, MUTEX, BLOCKS = 0, 1, 2, 3, 4, 5, 8, 24
-MUTEX_WORDS = 8
-# Threads that a kernel may use.
-THREADS = 6
-# Where the workers of the process have their state (``codegen.threads``), or 0.
-HOME = 7
-KEPT_BLOCKS = 16
-# Results: bytes of them that are kept at most and now, and the one that is to go next.
-RESULT_LIMIT, RESULTS, NEXT_RESULT = 21, 22, 23
-RESULT_ENTRIES = BLOCKS + 2 * KEPT_BLOCKS
-KEPT_RESULTS = 16
-STATE_WORDS = RESULT_ENTRIES + 2 * KEPT_RESULTS
 DEFAULT_LIMIT_BYTES = 1 << 30
 DEFAULT_RESULT_BYTES = 256 << 20
 # In front of every block: its size, and the address that the system gave.

@@ -17,11 +17,27 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.tirx import op as O
 
+from tvm_disc.abi.entries import DIRECT
+from tvm_disc.abi.numpy_layout import (
+    ARRAY_TYPE,
+    CONTIGUOUS_AND_ALIGNED,
+    DATA,
+    DTYPE,
+    DTYPE_NUMBER,
+    DTYPE_ORDER,
+    FLAGS,
+    ITEMS,
+    LENGTH,
+    NATIVE_ORDERS,
+    NDIM,
+    OBJECT_TYPE,
+    SHAPE,
+    TYPE_NUMBERS,
+)
 from tvm_disc.codegen.host.abi import (
     ANY_PADDING,
     ANY_TYPE,
     ANY_VALUE,
-    DIRECT,
     DL_TENSOR,
     INT64_ELEM,
     INTEGER,
@@ -34,28 +50,6 @@ from tvm_disc.tir.builder import Block, Buffer, call, i64
 
 Expr: TypeAlias = Any
 
-# Byte offsets in an array object, in its dtype object, in a tuple, and flag bits.
-OBJECT_TYPE, DATA, NDIM, SHAPE, DTYPE, FLAGS = 8, 16, 24, 32, 56, 64
-DTYPE_ORDER, DTYPE_NUMBER = 26, 28
-LENGTH = 16
-# Byte offsets in the description of the interpreter.
-ARRAY_TYPE, ITEMS = 0, 8
-CONTIGUOUS_AND_ALIGNED = 0x101
-NATIVE_ORDERS = (ord("="), ord("|"))
-TYPE_NUMBERS = {
-    "bool": (0,),
-    "int8": (1,),
-    "uint8": (2,),
-    "int16": (3,),
-    "uint16": (4,),
-    "int32": (5,),
-    "uint32": (6,),
-    "int64": (7, 9),
-    "uint64": (8, 10),
-    "float32": (11,),
-    "float64": (12,),
-    "float16": (23,),
-}
 DL_WORDS = 6
 
 

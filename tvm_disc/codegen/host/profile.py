@@ -15,6 +15,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 
+from tvm_disc.abi.record import COUNT, EVENTS, FIELDS, ROOM
 from tvm_disc.codegen.host.abi import element_bytes, i32
 from tvm_disc.codegen.plan.kernels import substitute
 from tvm_disc.codegen.plan.program import Launch
@@ -27,11 +28,6 @@ from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
 
-# The record, in 64-bit words: events so far, room for events, the running event's start, events.
-COUNT, ROOM, EVENTS = 0, 1, 8
-# An event: kernel number, or -1 for the whole call; variant; nanoseconds; work.
-FIELDS = ("kernel", "variant", "start", "end", "bytes", "flops")
-WHOLE_CALL = -1
 MONOTONIC_CLOCK = 1
 
 NOW, RECORD = GlobalVar("tvm_disc_now"), GlobalVar("tvm_disc_record")

@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 from tvm import tirx
 from tvm.tirx import op as O
 
+from tvm_disc.abi.formula import ALIGNMENT_BYTES
+from tvm_disc.abi.state import THREADS
 from tvm_disc.codegen.host.abi import as_pointer, i32
 from tvm_disc.codegen.host.emission import Allocator, Emission, Exits, KeptMemory
-from tvm_disc.codegen.host.memory import THREADS
-from tvm_disc.codegen.plan.placement import ALIGNMENT_BYTES, tops
+from tvm_disc.codegen.plan.placement import tops
 from tvm_disc.codegen.plan.program import (
     Carried,
     Cell,

@@ -16,15 +16,17 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.host.abi import as_pointer, i32
-from tvm_disc.codegen.host.memory import (
-    DROP,
+from tvm_disc.abi.state import (
     FREE,
     KEPT_RESULTS,
     NEXT_RESULT,
     RESULT_ENTRIES,
     RESULT_LIMIT,
     RESULTS,
+)
+from tvm_disc.codegen.host.abi import as_pointer, i32
+from tvm_disc.codegen.host.memory import (
+    DROP,
     TENSOR,
     TRIM,
     aligned,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.codegen.plan.placement import rounded, tops
+from tvm_disc.abi.formula import evaluate_all, value_of
+from tvm_disc.codegen.plan.placement import tops
 from tvm_disc.codegen.plan.program import Region
 from tvm_disc.errors import Unsupported
 
@@ -40,6 +38,7 @@ _OPERATORS: dict[type, str] = {
     tirx.And: "and",
     tirx.Or: "or",
 }
+_EXTREMES: dict[type, str] = {tirx.Max: "max", tirx.Min: "min"}
 
 
 def formula(expr: Expr) -> str:
@@ -53,22 +52,21 @@ def formula(expr: Expr) -> str:
 
 def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
     """An expression over the texts that ``inner`` has for its operands."""
-    if isinstance(expr, int):
+    kind = type(expr)  # not tried with isinstance, which is slow for each of TVM's classes
+    if kind in _OPERATORS:
+        return f"({inner(expr.a)} {_OPERATORS[kind]} {inner(expr.b)})"
+    if kind in _EXTREMES:
+        return f"{_EXTREMES[kind]}({inner(expr.a)}, {inner(expr.b)})"
+    if kind is tirx.Select:
+        taken, other = inner(expr.true_value), inner(expr.false_value)
+        return f"({taken} if {inner(expr.condition)} else {other})"
+    if kind is int:
         return str(expr)
-    if isinstance(expr, tirx.IntImm):
+    if kind is tirx.IntImm:
         return str(int(expr.value))
     if isinstance(expr, tirx.Var):
         return str(expr.name)
-    if isinstance(expr, tirx.Max | tirx.Min):
-        name = "max" if isinstance(expr, tirx.Max) else "min"
-        return f"{name}({inner(expr.a)}, {inner(expr.b)})"
-    if isinstance(expr, tirx.Select):
-        taken, other = inner(expr.true_value), inner(expr.false_value)
-        return f"({taken} if {inner(expr.condition)} else {other})"
-    symbol = _OPERATORS.get(type(expr))
-    if symbol is None:
-        raise Unsupported(f"no formula for {expr}")
-    return f"({inner(expr.a)} {symbol} {inner(expr.b)})"
+    raise Unsupported(f"no formula for {expr}")
 
 
 class Formulas:
@@ -121,8 +119,7 @@ class Formulas:
 
     def values(self, texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
         """The values of formulas."""
-        known = _after(self.steps, dims)
-        return [int(_value(_parsed(text), known)) for text in texts]
+        return evaluate_all(self.steps, texts, dims)
 
 
 def workspace_formula(region: Region) -> str:
@@ -194,13 +191,13 @@ class _Tidy(ast.NodeTransformer):
         if isinstance(node.op, ast.Mult) and isinstance(left, ast.Constant) and left.value == 1:
             return right
         if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
-            return ast.Constant(_value(node, {}))
+            return ast.Constant(value_of(node, {}))
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         if all(isinstance(a, ast.Constant) for a in node.args):
-            return ast.Constant(_value(node, {}))
+            return ast.Constant(value_of(node, {}))
         return node
 
 
@@ -211,63 +208,3 @@ def _highest(stacks: Sequence[Counter[str]]) -> list[Counter[str]]:
         if not any(stack <= other for other in kept):
             kept.append(stack)
     return kept
-
-
-_EVALUATE: Mapping[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_FUNCTIONS: Mapping[str, Callable[..., int]] = {"max": max, "min": min, "align": rounded}
-
-
-def evaluate(text: str, dims: Mapping[str, int]) -> int:
-    """The value of a formula; only arithmetic is understood."""
-    *steps, last = text.split("; ")
-    return int(_value(_parsed(last), _after(steps, dims)))
-
-
-def _after(steps: Sequence[str], dims: Mapping[str, int]) -> dict[str, int]:
-    """Dims, and what steps name."""
-    known = dict(dims)
-    for step in steps:
-        name, _, text = step.partition(" = ")
-        with suppress(ZeroDivisionError):  # under a condition that does not hold
-            known[name] = int(_value(_parsed(text), known))
-    return known
-
-
-@lru_cache(maxsize=1 << 14)
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
-def _value(node: ast.expr, dims: Mapping[str, int]) -> Any:
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.Name):
-        return dims[node.id]
-    if isinstance(node, ast.BinOp):
-        return _EVALUATE[type(node.op)](_value(node.left, dims), _value(node.right, dims))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand, dims)
-    if isinstance(node, ast.Compare):
-        return _EVALUATE[type(node.ops[0])](
-            _value(node.left, dims), _value(node.comparators[0], dims)
-        )
-    if isinstance(node, ast.BoolOp):
-        combine = all if isinstance(node.op, ast.And) else any
-        return combine(_value(v, dims) for v in node.values)
-    if isinstance(node, ast.IfExp):
-        return _value(node.body if _value(node.test, dims) else node.orelse, dims)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return _FUNCTIONS[node.func.id](*(_value(a, dims) for a in node.args))
-    raise ValueError(f"not arithmetic: {ast.dump(node)}")

@@ -99,6 +99,7 @@ class KernelLibrary:
         self._solver_factory = solver_factory
         self.machine = machine
         self._constants = constants
+        self.expected = 0  # groups that the program has, for who is told of progress
         self._by_hash: dict[int, list[tuple[Any, Kernel]]] = {}
         self._by_var: dict[Any, Kernel] = {}
         self._declared: dict[str, list[Any]] = {}
@@ -123,7 +124,8 @@ class KernelLibrary:
                 self._by_var[gv] = kernel
                 return kernel
         group, declared = read_group(self._fresh(str(gv.name_hint)), func)
-        at(f"kernel {group.name!r} of {', '.join(_operators(group))}")
+        count = len(self._by_var) + 1
+        at(f"kernel {group.name!r} of {', '.join(_operators(group))}", (count, self.expected))
         kernel = make_kernel(group, solver_of(group), self.machine)
         self._add(kernel, declared)
         self._by_hash.setdefault(key, []).append((func, kernel))

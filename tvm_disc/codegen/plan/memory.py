@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tvm_disc.abi.formula import rounded
 from tvm_disc.codegen.plan.formula import Formulas
-from tvm_disc.codegen.plan.placement import best_order, overlaps, rounded, sample_dims, supports
+from tvm_disc.codegen.plan.placement import best_order, overlaps, sample_dims, supports
 from tvm_disc.codegen.plan.program import (
     Copy,
     Home,

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tvm_disc.abi.formula import ALIGNMENT_BYTES
 from tvm_disc.codegen.plan.program import Slot
 
-ALIGNMENT_BYTES = 64
 SAMPLE_SIZES = (1, 3, 16, 65, 128, 512)
 MAX_SAMPLES = 36
 GOOD_ENOUGH = 1.02  # times what a planner that knows the sizes needs
@@ -112,11 +112,6 @@ def supports(order: Sequence[int], clashes: Sequence[Sequence[int]]) -> Mapping[
         direct[i] = sorted((j for j in below if j not in reached), key=position.__getitem__)
         under[i] = reached | set(below)
     return direct
-
-
-def rounded(size_bytes: int) -> int:
-    """A size as the workspace counts it."""
-    return -(-max(size_bytes, 0) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 def tops(slots: Sequence[Slot]) -> list[int]:

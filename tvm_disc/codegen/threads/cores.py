@@ -16,15 +16,15 @@ from tvm import tirx
 from tvm.ir import GlobalVar, StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.threads.atomics import load, store
-from tvm_disc.codegen.threads.state import (
+from tvm_disc.abi.threads import (
     BLIND,
     CORES,
     MASK,
     MASK_WORDS,
     QUOTA,
-    word,
 )
+from tvm_disc.codegen.threads.atomics import load, store
+from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var, prim_func, scalar_var
 
 Expr: TypeAlias = Any

@@ -13,9 +13,14 @@ from tvm import tirx
 from tvm.ir import StringImm
 from tvm.tirx import op as O
 
+from tvm_disc.abi.threads import (
+    ACTIVE,
+    CORES,
+    LAUNCH_CODE,
+)
 from tvm_disc.codegen.threads.atomics import fetch_add, load, words_library
 from tvm_disc.codegen.threads.home import pool_of
-from tvm_disc.codegen.threads.state import ACTIVE, CORES, LAUNCH_CODE, word
+from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, i64
 
 Expr: TypeAlias = Any

@@ -14,23 +14,22 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType, StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.host.abi import ANY_PADDING, ANY_TYPE, ANY_VALUE, INTEGER, i32, void_pointer
-from tvm_disc.codegen.host.packed import Arguments, packed
-from tvm_disc.codegen.threads.atomics import load, store
-from tvm_disc.codegen.threads.state import (
+from tvm_disc.abi.threads import (
     HOME_BYTES,
     LAUNCH_CODE,
+    NAME,
     PAGE_BYTES,
     PROCESS,
     WORKER,
-    word,
 )
+from tvm_disc.codegen.host.abi import ANY_PADDING, ANY_TYPE, ANY_VALUE, INTEGER, i32, void_pointer
+from tvm_disc.codegen.host.packed import Arguments, packed
+from tvm_disc.codegen.threads.atomics import load, store
+from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
 
 Expr: TypeAlias = Any
 
-# Programs whose words in ``state`` differ must not meet.
-NAME = "tvm_disc.threads.1"
 ANSWER, FORKED = (GlobalVar(f"tvm_disc_{name}") for name in ("home_address", "after_fork"))
 # The packed function of the module: ``() -> address of the home``, or 0 without memory.
 THREADS = "tvm_disc_threads"

@@ -18,26 +18,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
-from tvm_disc.codegen.host.abi import void_pointer
-from tvm_disc.codegen.threads.atomics import (
-    compare_exchange,
-    fetch_add,
-    futex_wait,
-    futex_wake,
-    load,
-    now_ns,
-    pause,
-    run_part,
-    store,
-)
-from tvm_disc.codegen.threads.cores import (
-    current_core,
-    look_at_cores,
-    read_quota,
-    send_away,
-)
-from tvm_disc.codegen.threads.home import LAUNCH_NAME, own_home, pool_of, spawn
-from tvm_disc.codegen.threads.state import (
+from tvm_disc.abi.threads import (
     ALONE_NS,
     ALONE_UNTIL,
     ASLEEP,
@@ -69,11 +50,27 @@ from tvm_disc.codegen.threads.state import (
     WAKE_PAUSE,
     WOKEN,
     WORKERS,
-    record_address,
-    slot_address,
-    ticket,
-    word,
 )
+from tvm_disc.codegen.host.abi import void_pointer
+from tvm_disc.codegen.threads.atomics import (
+    compare_exchange,
+    fetch_add,
+    futex_wait,
+    futex_wake,
+    load,
+    now_ns,
+    pause,
+    run_part,
+    store,
+)
+from tvm_disc.codegen.threads.cores import (
+    current_core,
+    look_at_cores,
+    read_quota,
+    send_away,
+)
+from tvm_disc.codegen.threads.home import LAUNCH_NAME, own_home, pool_of, spawn
+from tvm_disc.codegen.threads.state import record_address, slot_address, ticket, word
 from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var, prim_func
 
 Expr: TypeAlias = Any

@@ -12,6 +12,20 @@ from typing import Any, TypeAlias
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
+from tvm_disc.abi.threads import (
+    ASLEEP,
+    BODY,
+    CLOSURE,
+    CORE,
+    DONE,
+    PARKED,
+    SIGNAL,
+    SLOT_COUNT,
+    SPINNING,
+    STARTED,
+    THREAD,
+    WAITING,
+)
 from tvm_disc.codegen.threads.atomics import (
     compare_exchange,
     fetch_add,
@@ -35,23 +49,7 @@ from tvm_disc.codegen.threads.launch import (
     parts_of,
     read_ticket,
 )
-from tvm_disc.codegen.threads.state import (
-    ASLEEP,
-    BODY,
-    CLOSURE,
-    CORE,
-    DONE,
-    PARKED,
-    SIGNAL,
-    SLOT_COUNT,
-    SPINNING,
-    STARTED,
-    THREAD,
-    WAITING,
-    record_address,
-    slot_address,
-    word,
-)
+from tvm_disc.codegen.threads.state import record_address, slot_address, word
 from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var
 
 Expr: TypeAlias = Any

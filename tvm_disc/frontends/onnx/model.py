@@ -70,9 +70,16 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
     if not Path(path).is_file():
         raise BadInput(f"no such ONNX file: {os.fspath(path)!r}")
     try:
-        return onnx.load(os.fspath(path), load_external_data=False)
+        read = onnx.load(os.fspath(path), load_external_data=False)
     except Exception as error:  # protobuf's own class, which moved between its releases
         raise BadInput(f"{os.fspath(path)!r} holds no ONNX model: {error}") from error
+    if not read.graph.output:  # a file without a byte is a message of defaults to protobuf
+        size = Path(path).stat().st_size
+        raise BadInput(
+            f"{os.fspath(path)!r} holds no ONNX model: found {size} bytes without a graph that "
+            "has outputs; save or copy it again"
+        )
+    return read
 
 
 def _check(onnx: Any, model: Any) -> None:

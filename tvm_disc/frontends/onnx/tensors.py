@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.literals import aligned
 
 # Element types of ONNX by number, as they are called here.
 DTYPES = {
@@ -54,8 +56,20 @@ def array_of(tensor: Any, folder: str) -> np.ndarray:
     try:
         array = to_array(tensor, folder)
     except Exception as error:  # the checker's own class: no file, or a short one
-        raise BadInput(f"ONNX tensor {tensor.name!r}: {error}") from error
-    return np.asarray(array if str(array.dtype) == dtype else array.astype(dtype))
+        why = _missing(tensor, folder) or error
+        raise BadInput(f"ONNX tensor {tensor.name!r}: {why}") from error
+    return aligned(array if str(array.dtype) == dtype else array.astype(dtype))
+
+
+def _missing(tensor: Any, folder: str) -> str | None:
+    """What to say of elements whose file is not there."""
+    place = next((e.value for e in tensor.external_data if e.key == "location"), None)
+    if place is None or Path(folder, place).is_file():
+        return None
+    return (
+        f"its elements lie in a file of their own, {str(Path(folder, place))!r}, which is not "
+        "there; keep it beside the model"
+    )
 
 
 def dense_of(sparse: Any, folder: str) -> np.ndarray:

@@ -17,6 +17,7 @@ from tvm import relax, tirx
 
 from tvm_disc.deadline import at
 from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.literals import Literals
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.branches import Branches
@@ -97,7 +98,8 @@ def import_module(
     wide: dict[WideKey, tuple[int | None, ...]] = {}
     first = Solver()
     merged = declare(main, params or {}, constraints, premises, first, symbols)
-    _import(mod, first, merged, wide, params or {})
+    literals = Literals()
+    _import(mod, first, merged, wide, params or {}, literals)
     # What the first walk learnt about the inputs; its other symbols are gone, and no fact about
     # them may link symbols of the second.
     second = solver or Solver()
@@ -106,7 +108,7 @@ def import_module(
     for guard in first.guards:
         if all(s in inputs for s in guard.symbols):
             second.require(guard.cond, guard.context, guard.message)
-    return _import(mod, second, merged, wide, params or {})
+    return _import(mod, second, merged, wide, params or {}, literals)
 
 
 def _import(
@@ -115,11 +117,13 @@ def _import(
     symbols: dict[Any, Any],
     wide: dict[WideKey, tuple[int | None, ...]],
     params: Mapping[str, np.ndarray],
+    literals: Literals,
 ) -> Imported:
     """One walk; again where the type of a boxed value turned out too narrow."""
     while True:
         try:
             importer = _Importer(mod, solver, symbols, wide)
+            importer.ctx.literals = literals
             made = importer.run(mod["main"], params)
             return Imported(made, solver, external=importer.external)
         except Wider as wider:

@@ -10,17 +10,15 @@ Without measured times it is chosen where the constants of the target's level kn
 
 from __future__ import annotations
 
-import ctypes
-import os
 from collections.abc import Callable
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import tvm
 from tvm import tirx
 from tvm.ir import StringImm
 
+from tvm_disc.abi.blas import MARKS, symbols
 from tvm_disc.errors import WhyNot
 from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Need, Plan
@@ -39,11 +37,7 @@ FAMILY = "vendor"
 _LETTERS = {"float32": "s", "float64": "d"}
 _NO_TRANS, _TRANS = 111, 112
 _LARGEST = 2**31 - 1  # a library may count in 32 bits
-# What only libraries of fast code have. The reference BLAS, slower than our own loops, goes by the
-# same names as they; names that count in 64 bits are those of the library in wheels of NumPy.
-_MARKS = ("openblas_get_config", "MKL_Get_Version", "bli_info_get_version_str")
 _ANALYZER = tvm.sym.Analyzer()
-_LIBRARIES = ("openblas", "mkl_rt", "libblis", "libcblas", "libblas", "nvpl_blas")
 
 
 def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
@@ -144,31 +138,6 @@ def _emit(view: MatMulView, body: Body, places: Any, letter: str) -> None:
 
 
 @cache
-def expose() -> bool:
-    """Make the BLAS that this process has loaded, NumPy's for instance, one that is found."""
-    try:
-        maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return False
-    paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in maps if "/" in line)
-    for path in paths:
-        if any(name in Path(path).name for name in _LIBRARIES):
-            try:
-                ctypes.CDLL(path, mode=os.RTLD_GLOBAL | os.RTLD_NOLOAD)
-            except OSError:
-                continue
-    process = ctypes.CDLL(None)
-    found = [hasattr(process, name) for name in _names("s")]
-    return any(found[:2]) or (any(found) and any(hasattr(process, name) for name in _MARKS))
-
-
-def _names(letter: str) -> tuple[str, ...]:
-    """Symbols of the product, those that count in 64 bits first."""
-    wide = (f"scipy_cblas_{letter}gemm64_", f"cblas_{letter}gemm64_")
-    return (*wide, f"cblas_{letter}gemm", f"scipy_cblas_{letter}gemm")
-
-
-@cache
 def _library(letter: str) -> str:
     """LLVM functions that find the library and call it: 0 where there is none."""
     kind = {"s": "float", "d": "double"}[letter]
@@ -178,15 +147,15 @@ def _library(letter: str) -> str:
         f"@{this}.function = linkonce_odr global ptr null",
         f"@{this}.state = linkonce_odr global i32 0",  # 1 absent, 2 in 32 bits, 3 in 64 bits
     ]
-    texts = [(f"name{k}", name) for k, name in enumerate(_names(letter))]
-    for label, name in (*texts, *((f"mark{j}", name) for j, name in enumerate(_MARKS))):
+    texts = [(f"name{k}", name) for k, name in enumerate(symbols(letter))]
+    for label, name in (*texts, *((f"mark{j}", name) for j, name in enumerate(MARKS))):
         text = f'[{len(name) + 1} x i8] c"{name}\\00"'
         lines.append(f"@{this}.{label} = linkonce_odr constant {text}")
     lines += [
         f"define linkonce_odr i32 @{this}.look() noinline {{",
         "try0:",
     ]
-    for k in range(len(_names(letter))):
+    for k in range(len(symbols(letter))):
         state = 3 if k < 2 else 2
         lines += [
             f"  %f{k} = call ptr @dlsym(ptr null, ptr @{this}.name{k})",
@@ -195,13 +164,13 @@ def _library(letter: str) -> str:
         ]
         if k >= 2:
             lines += [f"mark{k}:", f"  %any{k}.0 = icmp eq i32 0, 1"]
-            for j in range(len(_MARKS)):
+            for j in range(len(MARKS)):
                 lines += [
                     f"  %m{k}.{j} = call ptr @dlsym(ptr null, ptr @{this}.mark{j})",
                     f"  %is{k}.{j} = icmp ne ptr %m{k}.{j}, null",
                     f"  %any{k}.{j + 1} = or i1 %any{k}.{j}, %is{k}.{j}",
                 ]
-            lines.append(f"  br i1 %any{k}.{len(_MARKS)}, label %take{k}, label %try{k + 1}")
+            lines.append(f"  br i1 %any{k}.{len(MARKS)}, label %take{k}, label %try{k + 1}")
         lines += [
             f"take{k}:",
             f"  store ptr %f{k}, ptr @{this}.function",

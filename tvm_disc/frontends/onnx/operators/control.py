@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
+from tvm_disc.frontends.calls import UnknownRows
 from tvm_disc.frontends.loop import Loop, choose, counted
 from tvm_disc.frontends.onnx.graph import SMALL, free_names
 from tvm_disc.frontends.onnx.grown import Gathered, Growing
@@ -126,7 +127,11 @@ def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list
         ]
         return [n.add(now[0], 1), n.reshape(cond, []), *kept], [*grown, *rows]
 
-    last, rows = loop.run(more, turn)
+    try:
+        last, rows = loop.run(more, turn)
+    except UnknownRows:  # all turns give rows of the shapes that a first one gives
+        like = turn([end, *tensors.values()], [const(0, "int64"), first, *state])[1]
+        last, rows = loop.run(more, turn, like)
     found: list[Any] = list(last[2:])
     for k, line in zip(places, rows, strict=False):
         found.insert(k, Gathered(tuple(given[k]), line))

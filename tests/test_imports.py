@@ -1,0 +1,144 @@
+"""What an import brings: names when they are asked for, and of a saved program its runtime only."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tvm_disc
+from tests.models import mlp
+from tvm_disc import relay
+
+# The rooms that a process has which loads and calls a saved program; all others belong to the
+# compiler. Of other packages it has NumPy's and tvm_ffi's.
+OF_A_LOADED_PROGRAM = {"abi", "errors", "options", "processor", "runtime"}
+FOREIGN = {"tvm", "scipy", "xgboost", "onnx", "torch", "tqdm", "matplotlib"}
+TREES = """#[version = "0.0.5"]
+type Tree { Leaf(Tensor[(4), float32]), Node(Tree, Tree), }
+def @total(%t: Tree) -> Tensor[(4), float32] {
+  match (%t) {
+    Leaf(%x) => tanh(%x),
+    Node(%l, %r) => add(@total(%l), @total(%r)),
+  }
+}
+def @main(%t: Tree, %y: Tensor[(?), float32]) {
+  (@total(%t), exp(%y))
+}
+"""
+CALL = """
+import json, sys
+import numpy as np
+import tvm_disc
+
+before = sorted(m for m in sys.modules if m.startswith("tvm"))
+exe = tvm_disc.load(sys.argv[1])
+for n in (1, 3000):
+    x = np.ones((n, 16), "float32")
+    if exe.signature[0][0] == "x":
+        exe(x), exe(x=x), repr(exe), exe.profile(x, repeat=1)
+    else:
+        exe(("Node", ("Leaf", x[0, :4]), ("Leaf", x[0, :4])), x[0])
+if len(exe.levels) == 1:  # what others lack of the processor is LLVM's to say
+    exe.explain()
+print(json.dumps([before, sorted(sys.modules)]))
+"""
+
+
+def python(program: str, *args: str) -> str:
+    """What a program prints in an interpreter of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *args],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("kind", ["tensors", "several levels", "data types"])
+def test_a_loaded_program_needs_nothing_of_the_compiler(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.so"
+    if kind == "several levels":
+        tvm_disc.build(mlp(), target=["x86-64", "x86-64-v2"]).save(path)
+    else:
+        tvm_disc.build(mlp() if kind == "tensors" else relay.parse(TREES)).save(path)
+    before, after = json.loads(python(CALL, str(path)))
+    assert before == ["tvm_disc"]
+    rooms = {m.split(".")[1] for m in after if m.startswith("tvm_disc.")}
+    assert rooms == OF_A_LOADED_PROGRAM
+    assert not FOREIGN & {m.split(".")[0] for m in after}
+
+
+def test_the_command_line_runs_a_library_without_the_compiler(tmp_path: Path) -> None:
+    path = tmp_path / "model.so"
+    tvm_disc.build(mlp()).save(path)
+    found = python(
+        "import sys; from tvm_disc.__main__ import main\n"
+        "main(['run', sys.argv[1], '--random', 'x=3x16']); main(['signature', sys.argv[1]])\n"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] == 'tvm'))\n"
+        "print(sorted({m.split('.')[1] for m in sys.modules if m.startswith('tvm_disc.')}))",
+        str(path),
+    )
+    *_, foreign, rooms = found.splitlines()
+    assert foreign == "[]"
+    wanted = sorted({*OF_A_LOADED_PROGRAM, "__main__", "console", "deadline", "debug"})
+    assert rooms == str(wanted)
+
+
+def test_public_names_are_listed_before_they_are_imported() -> None:
+    listed, rooms, told = json.loads(
+        python(
+            "import json, pydoc, sys, tvm_disc\n"
+            "listed = dir(tvm_disc)\n"
+            "rooms = [m for m in sys.modules if m.startswith('tvm_disc.')]\n"
+            "print(json.dumps([listed, rooms, pydoc.plain(pydoc.render_doc(tvm_disc))]))"
+        )
+    )
+    assert rooms == []
+    assert set(tvm_disc.__all__) <= set(listed)
+    classes = ("class Executable", "class Options", "class DiscError")
+    assert [name for name in ("build(", "load(", "tune(", *classes) if name not in told] == []
+
+
+def test_a_star_brings_all_names() -> None:
+    found = python(
+        "from tvm_disc import *\n"
+        "print(build.__module__, tune.__module__, Options().fuse, relay.__name__)"
+    )
+    assert found.split() == ["tvm_disc.compile", "tvm_disc.tuning.tune", "True", "tvm_disc.relay"]
+
+
+def test_no_room_takes_the_place_of_a_function() -> None:
+    found = python(
+        "import tvm_disc.tuning.tune, tvm_disc.compile\n"
+        "print(callable(tvm_disc.tune), callable(tvm_disc.build), callable(tvm_disc.load))"
+    )
+    assert found.split() == ["True"] * 3
+
+
+def test_type_checkers_see_what_the_table_says(root: Path) -> None:
+    tree = ast.parse((root / "tvm_disc" / "__init__.py").read_text(encoding="utf-8"))
+    [block] = [n for n in tree.body if isinstance(n, ast.If)]
+    assert ast.unparse(block.test) == "TYPE_CHECKING"
+    seen = {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for name in tvm_disc.__all__:
+        place = tvm_disc._PLACES[name]
+        assert place in (seen[name], f"{seen[name]}.{name}")
+        assert getattr(tvm_disc, name) is not None
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="module 'tvm_disc' has no attribute 'compiled'"):
+        tvm_disc.compiled  # noqa: B018

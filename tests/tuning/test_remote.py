@@ -1,0 +1,55 @@
+"""Measuring on other machines: two servers on loopback, behind a tracker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm import rpc
+from tvm.rpc.tracker import Tracker
+
+import tvm_disc
+from tests.models import mlp, mlp_reference
+from tvm_disc import Options
+from tvm_disc.errors import ArtifactError
+from tvm_disc.tuning import tune
+from tvm_disc.tuning.measure import Effort
+from tvm_disc.tuning.remote import Remote
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    tracker = Tracker(HOST, 9190, 9290)
+    address = (HOST, tracker.port)
+    servers = [rpc.Server(HOST, 9190, 9290, tracker_addr=address, key="board") for _ in range(2)]
+    yield tracker.port
+    for server in servers:
+        server.terminate()
+    tracker.terminate()
+
+
+def test_machines_measure_at_once_and_a_build_uses_it(port: int, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    result = tune(
+        mlp(),
+        records=path,
+        shapes={"x.0": range(1, 65)},
+        points=6,
+        effort=Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0),
+        progress=False,
+        remote=Remote(HOST, port, "board", machines=2),
+    )
+    assert result.measured > 0 and result.left == 0
+    exe = tvm_disc.build(mlp(), options=Options(records=path))
+    x = np.ones((33, 16), "float32")
+    np.testing.assert_allclose(exe(x), mlp_reference(x), rtol=1e-5)
+
+
+def test_no_machine_of_the_key_is_refused(tmp_path: Path) -> None:
+    remote = Remote(HOST, 1, "board")
+    with pytest.raises(ArtifactError, match="no 1 machines of key 'board' at tracker"):
+        tune(mlp(), records=tmp_path / "r.jsonl", progress=False, remote=remote)

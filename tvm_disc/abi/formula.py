@@ -1,0 +1,89 @@
+"""The value of a size that is written as text: an integer expression over dims."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+ALIGNMENT_BYTES = 64
+
+_EVALUATE: Mapping[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def rounded(size_bytes: int) -> int:
+    """A size as the workspace counts it."""
+    return -(-max(size_bytes, 0) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {"max": max, "min": min, "align": rounded}
+
+
+def evaluate(text: str, dims: Mapping[str, int]) -> int:
+    """The value of a formula; only arithmetic is understood."""
+    *steps, last = text.split("; ")
+    return evaluate_all(steps, [last], dims)[0]
+
+
+def evaluate_all(steps: Sequence[str], texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
+    """The values of formulas over dims, and over what ``steps`` name: ``name = text``."""
+    known = _after(steps, dims)
+    return [int(value_of(_parsed(text), known)) for text in texts]
+
+
+def _after(steps: Sequence[str], dims: Mapping[str, int]) -> dict[str, int]:
+    """Dims, and what steps name."""
+    known = dict(dims)
+    for step in steps:
+        name, _, text = step.partition(" = ")
+        with suppress(ZeroDivisionError):  # under a condition that does not hold
+            known[name] = int(value_of(_parsed(text), known))
+    return known
+
+
+@lru_cache(maxsize=1 << 14)
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def value_of(node: ast.expr, dims: Mapping[str, int]) -> Any:
+    """The value of a parsed formula.
+
+    Raises:
+        ValueError: it is no arithmetic.
+    """
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return dims[node.id]
+    if isinstance(node, ast.BinOp):
+        return _EVALUATE[type(node.op)](value_of(node.left, dims), value_of(node.right, dims))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -value_of(node.operand, dims)
+    if isinstance(node, ast.Compare):
+        return _EVALUATE[type(node.ops[0])](
+            value_of(node.left, dims), value_of(node.comparators[0], dims)
+        )
+    if isinstance(node, ast.BoolOp):
+        combine = all if isinstance(node.op, ast.And) else any
+        return combine(value_of(v, dims) for v in node.values)
+    if isinstance(node, ast.IfExp):
+        return value_of(node.body if value_of(node.test, dims) else node.orelse, dims)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _FUNCTIONS[node.func.id](*(value_of(a, dims) for a in node.args))
+    raise ValueError(f"not arithmetic: {ast.dump(node)}")

@@ -1,0 +1,62 @@
+"""What a saved program says of itself, and whether this package can load it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+from tvm_disc.abi.artifact import Trailer, opened, read_description
+from tvm_disc.errors import ArtifactError
+
+ABI_VERSION = 4
+# What the runtime reads of every manifest.
+_REQUIRED = (
+    *("inputs", "outputs", "results", "direct", "kernels", "launches"),
+    *("calls", "shapes", "levels", "threads"),
+)
+
+
+@cache
+def tvm_version() -> str:
+    """The version of TVM that is installed here, which is not imported for that."""
+    return version("apache-tvm")
+
+
+def signature_text(manifest: Mapping[str, Any]) -> str:
+    """``(x: float32[n, 16]) -> (float32[n, 10])``."""
+    inputs = ", ".join(f"{name}: {dtype}[{', '.join(d)}]" for name, d, dtype in manifest["inputs"])
+    results = ", ".join(f"{dtype}[{', '.join(dims)}]" for dims, dtype in manifest["results"])
+    return f"({inputs}) -> ({results})"
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a saved program, for whatever processor, without loading it.
+
+    Raises:
+        ArtifactError: the file is missing, not ours, damaged, or of another ABI version.
+    """
+    with opened(path) as file:
+        return checked_manifest(path, file)[0]
+
+
+def checked_manifest(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], Trailer]:
+    """The manifest and the trailer of a file that this package can load."""
+    manifest, trailer = read_description(path, file)
+    if trailer.abi != ABI_VERSION:
+        raise ArtifactError(
+            f"{path}: saved with ABI version {trailer.abi}, this package reads "
+            f"version {ABI_VERSION}; compile the model again"
+        )
+    missing = [key for key in ("tvm", *_REQUIRED) if key not in manifest]
+    if missing:
+        raise ArtifactError(f"{path}: the program's description lacks {', '.join(missing)}")
+    saved, found = str(manifest["tvm"]), tvm_version()
+    if saved.split(".")[:2] != found.split(".")[:2]:
+        raise ArtifactError(
+            f"{path}: saved for apache-tvm {saved}, this process has {found}; compile the model "
+            "again, or install the version it was saved for"
+        )
+    return manifest, trailer

@@ -1,0 +1,129 @@
+"""A line on standard error that tells what a long build is at; it goes when the build ends.
+
+A thread of its own draws the line, as calls into TVM and LLVM may take long. It reads what the
+build notes (``deadline.entered``, ``deadline.at``), holds nothing that the build waits for, and
+ends with the build or with the program, whichever is first. In the child of a fork there is no
+such thread, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, TextIO
+from weakref import WeakSet
+
+from tqdm import tqdm
+
+from .deadline import watched_by, watching
+from .options import Options
+
+DELAY_S, INTERVAL_S = 2.0, 0.25
+COUNTED = "{desc}, kernel {n_fmt} of {total_fmt} |{bar:10}| {elapsed}{postfix}"
+UNCOUNTED = "{desc} {elapsed}"
+
+
+class _Bar(tqdm):  # type: ignore[misc]
+    """A bar that starts no thread and shares no lock with those of the program it runs in."""
+
+    monitor_interval = 0
+    _instances: ClassVar[WeakSet[Any]] = WeakSet()
+
+
+_Bar.set_lock(threading.RLock())
+
+
+class Line:
+    """What one build is at, and the thread that shows it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._stage = "begin"
+        self._task = ""
+        self._count: tuple[int, int] | None = None
+        self._done = threading.Event()
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._show, name="tvm_disc progress")
+
+    def entered(self, stage: str) -> None:
+        """The build begins a stage."""
+        self._stage, self._task, self._count = stage, "", None
+
+    def at(self, task: str, count: tuple[int, int] | None) -> None:
+        """The build comes to an operator or a kernel, perhaps the k-th of n."""
+        self._task, self._count = task, count
+
+    def start(self) -> None:
+        """Show the line from now on, after a while."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Clear the line."""
+        if os.getpid() == self._process:
+            self._done.set()
+            self._thread.join()
+
+    def _show(self) -> None:
+        waited, bar = 0.0, None  # a bar without a total has no truth value
+        try:
+            while threading.main_thread().is_alive() and not self._done.wait(INTERVAL_S):
+                waited += INTERVAL_S
+                if waited >= DELAY_S:
+                    if bar is None:
+                        bar = self._bar()
+                    self._draw(bar)
+            if bar is not None:
+                bar.close()
+        except (OSError, ValueError):
+            pass  # nobody reads standard error any more
+
+    def _bar(self) -> _Bar:
+        bar = _Bar(
+            desc=self._described(),
+            file=self._stream,
+            leave=False,
+            dynamic_ncols=True,
+            bar_format=UNCOUNTED,
+        )
+        bar.start_t -= DELAY_S
+        return bar
+
+    def _described(self) -> str:
+        return f"building, {self._stage}"
+
+    def _draw(self, bar: _Bar) -> None:
+        count = self._count
+        bar.bar_format = UNCOUNTED if count is None else COUNTED
+        bar.n, bar.total = (0, None) if count is None else count
+        bar.desc = self._described()
+        bar.postfix = self._task
+        bar.refresh()
+
+
+def wanted(options: Options, stream: Any) -> bool:
+    """Whether a build shows a line: as it is told, else on a terminal that nothing else is told."""
+    if options.progress is not None or stream is None:
+        return bool(options.progress) and stream is not None
+    return not options.debug and bool(getattr(stream, "isatty", bool)())
+
+
+@contextmanager
+def shown(options: Options) -> Iterator[None]:
+    """Show what the build inside is at, where that is wanted; a build inside another shows none."""
+    stream = sys.stderr
+    if not wanted(options, stream) or watched_by(Line):
+        yield
+        return
+    line = Line(stream)
+    line.start()
+    try:
+        with watching(line):
+            yield
+    finally:
+        line.end()
+
+
+__all__ = ["DELAY_S", "Line", "shown", "wanted"]

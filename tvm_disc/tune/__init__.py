@@ -1,5 +1,0 @@
-"""Tuning: measure variants on this machine or others, and keep what was found."""
-
-from tvm_disc.tune.tune import Tuned, tune
-
-__all__ = ["Tuned", "tune"]

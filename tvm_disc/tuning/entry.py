@@ -1,0 +1,156 @@
+"""Variants as packed functions of their own, to be timed one by one.
+
+variant(params..., outputs..., scratch, dims...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import tirx
+from tvm.ir import GlobalVar
+
+from tvm_disc.codegen.host.packed import Arguments, packed
+from tvm_disc.codegen.machine_code import compile_tir
+from tvm_disc.codegen.target import level_of, resolve_target, triple_of
+from tvm_disc.codegen.threads.glue import install_launch, with_glue
+from tvm_disc.codegen.threads.home import THREADS
+from tvm_disc.codegen.threads.module import thread_functions
+from tvm_disc.errors import WrongProcessor
+from tvm_disc.processor import best_of
+from tvm_disc.schedules.dispatch.choose import Choice
+from tvm_disc.schedules.dispatch.tree import Leaf
+from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.group import Group, Machine
+from tvm_disc.schedules.kernel import Kernel, build_kernel
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import Block, call
+from tvm_disc.tuning.gauge import NAME, Gauge, gauge_function
+
+Expr: TypeAlias = Any
+
+USE_WORKERS = "use_workers"
+
+
+@dataclass
+class Bench:
+    """A group's variants, compiled: ``module[names[k]]`` runs variant k.
+
+    The module has the gauge of ``machine``'s cores besides.
+    """
+
+    group: Group
+    variants: list[Variant]
+    kernels: list[Kernel]
+    names: list[str]
+    machine: Machine
+    target: Any
+    module: Any = None
+
+    def gauge(self, module: Any, device: Any) -> Gauge:
+        """The gauge, in this process or on another machine."""
+        return Gauge(module, device, self.machine.isa, self.machine.threads)
+
+
+def build_bench(
+    spaces: Sequence[tuple[Group, Sequence[Variant | Choice]]],
+    solver: Solver,
+    machine: Machine,
+    target: Any,
+    library: Path | None = None,
+) -> list[Bench]:
+    """Compile every variant, or choice among some, of every group as a kernel of its own.
+
+    What groups share, such as the register tiles of GEMMs, is compiled once. The code is kept as
+    ``library``, and taken from there where that file exists: its name has to tell what it is of.
+    """
+    benches: list[Bench] = []
+    functions: dict[Any, Any] = {}
+    for number, (group, wanted) in enumerate(spaces):
+        kernels, names = [], []
+        choices = [c if isinstance(c, Choice) else _always(c) for c in wanted]
+        for k, choice in enumerate(choices):
+            named = replace(group, name=f"{group.name}_{number}_{k}")
+            kernel = build_kernel(named, choice, solver, machine)
+            kernels.append(kernel)
+            names.append(f"g{number}_v{k}")
+            functions.update(kernel.funcs)
+            functions[GlobalVar(names[-1])] = _entry(kernel, names[-1])
+        first = [c.variants[0] if isinstance(c, Choice) else c for c in wanted]
+        benches.append(Bench(group, first, kernels, names, machine, target))
+    functions.update(machine.micro.functions)
+    if has_workers(machine):
+        # A library has them too: it may be loaded on another machine, by the runtime alone.
+        functions.update(thread_functions(triple_of(target.attrs)))
+        functions[GlobalVar(USE_WORKERS)] = _use_workers()
+    functions[GlobalVar(NAME)] = gauge_function(machine.isa)
+    if library is not None and library.is_file():
+        module = tvm.runtime.load_module(str(library))
+    else:
+        module = compile_tir(tvm.IRModule(functions), target)
+        if library is not None:
+            library.parent.mkdir(parents=True, exist_ok=True)
+            module.export_library(str(library))
+    return [replace(b, module=module) for b in benches]
+
+
+def has_workers(machine: Machine) -> bool:
+    """Whether variants run on workers of ours."""
+    return machine.own_threads and machine.threads > 1
+
+
+def use_workers(module: Any) -> None:
+    """Have the parallel variants of a module run on the workers of the process that it is in."""
+    module[USE_WORKERS](module[THREADS]())
+
+
+def _use_workers() -> Any:
+    """``(home)``: the packed function."""
+
+    def emit(block: Block, arguments: Arguments) -> None:
+        install_launch(block, block.bind("home", arguments.integer(0)))
+
+    return with_glue(packed(USE_WORKERS, emit))
+
+
+def _always(variant: Variant) -> Choice:
+    """The variant whatever it needs: who times it has looked."""
+    return Choice([replace(variant, plan=replace(variant.plan, needs=()))], Leaf(0))
+
+
+def _entry(kernel: Kernel, name: str) -> Any:
+    def emit(block: Block, arguments: Arguments) -> None:
+        values: list[Expr] = []
+        for node in (*kernel.params, *kernel.outputs):
+            values.append(arguments.data(len(values), node.dtype))
+        values.append(arguments.data(len(values), "float32"))
+        for _ in kernel.symbols:
+            values.append(arguments.integer(len(values)))
+        values.append(tirx.max_value("int64"))  # as many threads as the variant wants
+        block.eval(call(kernel.entry, *values))
+
+    return packed(name, emit)
+
+
+def require_machine(target: Any, remote_cpu: str | None) -> None:
+    """Ask whether what measures runs code for ``target``: this machine, or others of one CPU.
+
+    Raises:
+        WrongProcessor: it does not.
+    """
+    level = level_of(target)
+    if remote_cpu is None:
+        best_of([level])
+        return
+    own = {k: target.attrs[k] for k in ("mtriple",) if k in target.attrs}
+    theirs = level_of(resolve_target({"kind": "llvm", "mcpu": remote_cpu, **own}))
+    absent = [name for name in level.sets if name not in theirs.sets]
+    if absent:
+        raise WrongProcessor(
+            f"the machines' processor, {remote_cpu}, lacks {', '.join(absent)} (for {level.name}); "
+            f'tune with target="llvm -mcpu={remote_cpu}"'
+        )

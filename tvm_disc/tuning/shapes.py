@@ -1,0 +1,217 @@
+"""Which shapes to tune for: ranges and lists by dim name, a log of shapes seen, or facts alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm_ffi
+from tvm import tirx
+
+from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.schedules.dispatch.sampling import LARGEST_DIM, bounds, evaluate
+from tvm_disc.shape import Solver
+
+Shapes: TypeAlias = "Mapping[str, Sequence[int]] | str | Path | None"
+Weights: TypeAlias = Mapping[str, Sequence[float]] | None
+Inputs: TypeAlias = Sequence[tuple[str, Sequence[Any], str]]
+
+UNTOLD_DIM = 1024  # the largest value tried of a dim of which nothing is said
+
+
+def check_shapes(shapes: object, weights: object, points: object, budget_s: object) -> None:
+    """Refuse what is of none of the accepted types.
+
+    Raises:
+        BadInput: one of the arguments is.
+    """
+    if not isinstance(shapes, Mapping | str | Path | None):
+        raise BadInput(
+            f"shapes: expected values by dim name or the path of a log, found {shapes!r}"
+        )
+    if not isinstance(weights, Mapping | None):
+        raise BadInput(f"weights: expected weights by dim name, found {weights!r}")
+    if not isinstance(points, int) or isinstance(points, bool) or points < 1:
+        raise BadInput(f"points: expected an integer of at least 1, found {points!r}")
+    seconds = isinstance(budget_s, int | float) and not isinstance(budget_s, bool)
+    if budget_s is not None and not (seconds and float(budget_s) >= 0):  # type: ignore[arg-type]
+        raise BadInput(f"budget_s: expected seconds, found {budget_s!r}")
+
+
+def program_points(
+    inputs: Inputs, solver: Solver, shapes: Shapes, weights: Weights, count: int
+) -> list[dict[Any, int]]:
+    """At most ``count`` values of the program's dims, the most telling first.
+
+    Raises:
+        BadInput: a name that is no dim, no value, or weights that do not fit.
+    """
+    symbols = _symbols(inputs)
+    if isinstance(shapes, str | Path):
+        return _from_log(Path(shapes), inputs, symbols, count)
+    values = _choices(inputs, symbols, solver, shapes or {})
+    draws = _draws(values, symbols, weights or {}, count)
+    accepted: dict[tuple[int, ...], dict[Any, int]] = {}
+    for row in draws:
+        point = _accepted(dict(zip(symbols, row, strict=True)), solver)
+        if point is not None and len(accepted) < count:
+            accepted.setdefault(tuple(point.values()), point)
+    return list(accepted.values())
+
+
+def _symbols(inputs: Inputs) -> list[Any]:
+    dims = [d for _, shape, _ in inputs for d in shape if isinstance(d, tirx.Var)]
+    return list(dict.fromkeys(dims))
+
+
+def _named(inputs: Inputs, symbols: Sequence[Any]) -> dict[str, Any]:
+    names = {str(s.name): s for s in symbols}
+    for name, shape, _ in inputs:
+        for axis, d in enumerate(shape):
+            if isinstance(d, tirx.Var):
+                names.setdefault(f"{name}.{axis}", d)
+    return names
+
+
+def _choices(
+    inputs: Inputs, symbols: Sequence[Any], solver: Solver, shapes: Mapping[str, Sequence[int]]
+) -> dict[Any, list[int]]:
+    names = _named(inputs, symbols)
+    found: dict[Any, list[int]] = {}
+    for name, given in shapes.items():
+        if name not in names:
+            known = ", ".join(sorted(names))
+            raise BadInput(f"shapes: there is no dim {name!r}; the dims are {known}")
+        chosen = sorted(set(given)) if _sizes(given) else []
+        if not chosen or chosen[0] < 1:
+            raise BadInput(f"shapes: {name}: expected values of at least 1, found {given}")
+        found[names[name]] = chosen
+    for symbol in symbols:
+        if symbol not in found:
+            low, high = bounds(symbol, solver, len(symbols))
+            high = min(high, UNTOLD_DIM) if high in LARGEST_DIM else high
+            steps = np.rint(np.geomspace(low, max(low, high), 64)).astype(int)
+            found[symbol] = list(solver.likely_values(symbol)) or sorted(set(steps.tolist()))
+    return found
+
+
+def _sizes(values: Any) -> bool:
+    """Whether these are integers that dims can be."""
+    listed = isinstance(values, Sequence | set | np.ndarray) and not isinstance(values, str)
+    return listed and all(
+        isinstance(v, int | np.integer) and not isinstance(v, bool) and 0 <= v < 1 << 63
+        for v in values
+    )
+
+
+def _draws(
+    values: Mapping[Any, list[int]],
+    symbols: Sequence[Any],
+    weights: Mapping[str, Sequence[float]],
+    count: int,
+) -> list[tuple[int, ...]]:
+    """Corners first, then a mix of even draws and draws from the logarithms."""
+    _check_weights(values, weights)
+    rng = np.random.default_rng(0)
+    if not symbols:
+        return [()]
+    draws: list[tuple[int, ...]] = [tuple(values[s][k] for s in symbols) for k in (0, -1)]
+    for turn in range(8 * count):
+        row = []
+        for s in symbols:
+            options = values[s]
+            odds = weights.get(str(s.name))
+            row.append(_draw(rng, options, odds, even=turn % 2 == 0))
+        draws.append(tuple(row))
+    return draws
+
+
+def _check_weights(values: Mapping[Any, list[int]], weights: Mapping[str, Sequence[float]]) -> None:
+    counts = {str(s.name): len(options) for s, options in values.items()}
+    for name, odds in weights.items():
+        if name not in counts:
+            known = ", ".join(sorted(counts))
+            raise BadInput(f"weights: there is no dim {name!r}; the dims are {known}")
+        try:
+            numbers = np.asarray(odds, np.float64)
+        except (TypeError, ValueError):
+            numbers = np.asarray(np.nan)
+        if numbers.ndim != 1 or len(numbers) != counts[name]:
+            found = len(numbers) if numbers.ndim == 1 else repr(odds)[:80]
+            raise BadInput(f"weights: {name}: expected {counts[name]} weights, found {found}")
+        if not (np.isfinite(numbers).all() and (numbers >= 0).all() and numbers.sum() > 0):
+            raise BadInput(f"weights: {name}: expected weights of at least 0, found {odds}")
+
+
+def _draw(
+    rng: np.random.Generator, options: list[int], odds: Sequence[float] | None, even: bool
+) -> int:
+    if odds is not None:
+        p = np.asarray(odds, np.float64)
+        return int(rng.choice(options, p=p / p.sum()))
+    if even:
+        return int(rng.choice(options))
+    wanted = np.exp(rng.uniform(np.log(options[0]), np.log(options[-1])))
+    return options[int(np.abs(np.asarray(options) - wanted).argmin())]
+
+
+def _accepted(point: dict[Any, int], solver: Solver) -> dict[Any, int] | None:
+    """The point as the program accepts it: dims that must agree are made to; None if it cannot."""
+    for guard in solver.guards:
+        if not _holds(guard.cond, point):
+            for a, b in equal_pairs(guard.cond):
+                if a in point and b in point:
+                    point = {**point, b: point[a]}
+    return point if all(_holds(g.cond, point) for g in solver.guards) else None
+
+
+def equal_pairs(cond: Any) -> list[tuple[Any, Any]]:
+    """Every ``a == b`` of two dims inside a condition."""
+    found: list[tuple[Any, Any]] = []
+
+    def look(node: Any) -> None:
+        if isinstance(node.a, tirx.Var) and isinstance(node.b, tirx.Var):
+            found.append((node.a, node.b))
+
+    tvm_ffi.structural_walk(cond, (tirx.EQ, look))
+    return found
+
+
+def _holds(cond: Any, point: Mapping[Any, int]) -> bool:
+    try:
+        return bool(evaluate(cond, {k: np.float64(v) for k, v in point.items()}))
+    except Unsupported:
+        return True  # about dims that are bound later
+
+
+def _from_log(
+    path: Path, inputs: Inputs, symbols: Sequence[Any], count: int
+) -> list[dict[Any, int]]:
+    """The shapes of a log, the most frequent first."""
+    seen: dict[tuple[int, ...], int] = {}
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except (OSError, ValueError) as error:
+        raise BadInput(f"shapes: {path}: {error}") from None
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line)
+            shapes, calls = dict(entry["shapes"]), int(entry.get("calls", 1))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            continue  # a log in production may be cut off
+        point: dict[Any, int] = {}
+        for name, dims, _ in inputs:
+            found: Any = shapes.get(name)
+            if not _sizes(found) or len(found) != len(dims):
+                expected = ", ".join(n for n, _, _ in inputs)
+                raise BadInput(f"{path}:{number}: expected the shapes of {expected}")
+            point.update({d: int(v) for d, v in zip(dims, found, strict=True) if d in symbols})
+        key = tuple(point[s] for s in symbols)
+        seen[key] = seen.get(key, 0) + calls
+    if not seen:
+        raise BadInput(f"{path}: expected shapes, one JSON object per line, found none")
+    ranked = sorted(seen, key=lambda k: (-seen[k], k))
+    return [dict(zip(symbols, k, strict=True)) for k in ranked[:count]]

@@ -1,0 +1,390 @@
+"""``tune``: measure a program's variants on its shapes and write the records to choose by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from tqdm import tqdm
+from tvm import tirx
+
+from tvm_disc.abi.blas import expose
+from tvm_disc.codegen.plan.program import Define, If, Launch, Loop, Program, Region
+from tvm_disc.compile import Params, Prepared, context_of, prepare
+from tvm_disc.debug import Trace
+from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.options import POINTS, Options, file_path
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.learn import held_out_error
+from tvm_disc.schedules.dispatch.records import Journal, Record, Records, read_records
+from tvm_disc.schedules.dispatch.sampling import evaluate
+from tvm_disc.schedules.dispatch.signature import group_key
+from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.gemm.micro_kernel import MicroKernels
+from tvm_disc.schedules.gemm.vendor import calls_vendor
+from tvm_disc.schedules.group import Group, Machine
+from tvm_disc.schedules.select import variant_space
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64
+from tvm_disc.tuning.entry import build_bench, require_machine
+from tvm_disc.tuning.measure import Effort, Session, Timing, disturbance, local_session, may_run
+from tvm_disc.tuning.remote import Fleet, Remote
+from tvm_disc.tuning.shapes import Shapes, Weights, check_shapes, program_points
+from tvm_disc.tuning.surprise import surprising
+
+Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
+InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
+
+FEW = 4  # points that say nothing of the machine
+AGAIN = 2  # times that a point is measured once more at the end, where threads were disturbed
+
+
+@dataclass
+class Task:
+    """A group to tune, and the points of its dims at which the program calls it."""
+
+    group: Group
+    key: str
+    variants: list[Variant]
+    points: list[tuple[int, ...]]
+
+    def missing(self, records: Records) -> list[tuple[int, ...]]:
+        """The points at which some variant was not measured."""
+        known = records.group(self.key)
+        return [p for p in self.points if not self._wanted(p) <= set(known.get(p, {}))]
+
+    def _wanted(self, point: tuple[int, ...]) -> set[str]:
+        dims = dict(zip(self.group.symbols(), map(np.float64, point), strict=True))
+        return {v.key for v in self.variants if v.safe or may_run(v, dims)}
+
+
+@dataclass
+class Tuned:
+    """What tuning did.
+
+    Attributes:
+        records: the file for ``Options(records=...)``.
+        measured, reused: times taken now, and found in the file.
+        left: points that the time budget did not allow.
+        errors: kernel to median relative error (regressor, analytical) on held-out points.
+    """
+
+    records: Path
+    measured: int = 0
+    reused: int = 0
+    left: int = 0
+    seconds: float = 0.0
+    errors: dict[str, tuple[float, float]] = field(default_factory=dict)
+    warning: str = ""
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.measured} times measured, {self.reused} found in {self.records}, "
+            f"{self.left} points left, {self.seconds:.0f} s"
+        ]
+        lines += [self.warning] if self.warning else []
+        if self.errors:
+            learned, plain = np.median(np.array(list(self.errors.values())), axis=0)
+            lines.append(
+                f"error on held-out points: {learned:.1%} predicted, {plain:.1%} analytical"
+            )
+        return "\n".join(lines)
+
+
+def tune(
+    source: Any,
+    *,
+    records: str | Path,
+    shapes: Shapes = None,
+    weights: Weights = None,
+    params: Params = None,
+    target: Any = None,
+    constraints: Sequence[str] = (),
+    options: Options | None = None,
+    points: int = POINTS,
+    budget_s: float | None = None,
+    effort: Effort | None = None,
+    progress: bool = True,
+    remote: Remote | None = None,
+) -> Tuned:
+    """Measure the variants of every kernel of a program and append their times to ``records``.
+
+    A file that is there already is continued: what it holds is not measured again, so that a
+    run that was interrupted loses at most the point it was at.
+
+    Args:
+        source, params, target, constraints, options: as for :func:`tvm_disc.build`.
+        shapes: values by dim name, such as ``{"b": [1, 8], "s": range(1, 513)}``; the path of a
+            log that ``Executable.record_shapes`` wrote; None takes what the facts allow.
+        weights: how often each value of a dim is met, by dim name.
+        points: how many shapes are measured.
+        remote: measure on other machines; ``target`` says what they are.
+        budget_s: stop after this many seconds.
+
+    Raises:
+        BadInput: shapes that name no dim of the program, or a file that holds no records.
+    """
+    start = time.monotonic()
+    check_shapes(shapes, weights, points, budget_s)
+    file = file_path("records", records)
+    if not isinstance(effort, Effort | None):
+        raise BadInput(f"effort: expected an Effort, found {effort!r}")
+    options = replace(Options.from_env(options), records=None)
+    front = prepare(source, params, target, constraints, options, Trace(0, None))
+    vendor = remote is None and expose()
+    tasks = tasks_of(front, input_shapes(front, shapes, weights, points), vendor)
+    result = Tuned(file)
+    deadline = None if budget_s is None else start + budget_s
+    known = measure_tasks(front, tasks, result, effort or Effort(), deadline, progress, remote)
+    for task in tasks:
+        error = held_out_error(
+            task.group, task.variants, Solver(), front.machine.model, known.group(task.key)
+        )
+        if error is not None:
+            result.errors[task.group.name] = error
+    result.seconds = time.monotonic() - start
+    return result
+
+
+def measure_tasks(
+    front: Prepared,
+    tasks: Sequence[Task],
+    result: Tuned,
+    effort: Effort,
+    deadline: float | None,
+    progress: bool,
+    remote: Remote | None = None,
+    library: Path | None = None,
+) -> Records:
+    """Time what ``result.records`` lacks of the tasks; everything that is known then.
+
+    The code of the tasks is kept as ``library`` (see :func:`build_bench`).
+    """
+    fleet = None if remote is None else Fleet(remote)
+    cpu = None if fleet is None else fleet.cpu_name()
+    require_machine(front.target, cpu)
+    context = context_of(front.target, cpu)
+    known = read_records(result.records, context)
+    result.warning = known.problems(result.records)
+    jobs = _interleaved([[(t, p) for p in t.missing(known)] for t in tasks])
+    total = sum(len(t.points) * len(t.variants) for t in tasks)
+    result.reused = total - sum(len(t.variants) for t, _ in jobs)
+    if not jobs:
+        return known
+    lanes = _lanes(front, [t for t in tasks if t.missing(known)], fleet, library)
+    journal = Journal(result.records, context)
+    bar = tqdm(total=len(jobs), desc="tuning", unit="point", disable=not progress)
+    result.left = len(jobs)
+    disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, Timing]] = {}
+
+    def write(record: Record) -> None:
+        known.add(record)
+        journal.write(record)
+        result.measured += 1
+
+    def keep(task: Task, point: tuple[int, ...], timing: Timing) -> None:
+        for variant, ns in zip(task.variants, timing.ns, strict=True):
+            if np.isfinite(ns):
+                write(Record(task.key, variant.key, point, ns))
+        result.left -= 1
+        bar.set_postfix_str(task.group.name, refresh=False)
+        bar.update()
+
+    def better(task: Task, point: tuple[int, ...], timing: Timing) -> None:
+        """What disturbs adds time: of two times of a variant the lesser counts."""
+        for variant, ns in zip(task.variants, timing.ns, strict=True):
+            if ns < known.times.get((task.key, variant.key, point), 0.0):
+                write(Record(task.key, variant.key, point, ns))
+        bar.update()
+
+    try:
+        for done in _settled(jobs, lanes, effort, deadline, disturbed):
+            keep(*done)
+        for _ in range(effort.odd if result.left == 0 else 0):
+            odd = _odd(tasks, known, front.machine.model)
+            bar.total += len(odd)
+            for task, point, timing in _timed(odd, lanes, effort, deadline):
+                better(task, point, timing)
+    finally:
+        for (_, point), (task, timing) in disturbed.items():
+            keep(task, point, timing)  # better than nothing
+        bar.close()
+        journal.close()
+    return known
+
+
+def _odd(tasks: Sequence[Task], known: Records, model: CostModel) -> list[Job]:
+    """The points whose times do not fit the others' of their task."""
+    found = [[(t, p) for p in surprising(t.group, t.variants, model, known.group(t.key))]
+             for t in tasks]  # fmt: skip
+    return _interleaved(found)
+
+
+def _settled(
+    jobs: Sequence[Job],
+    lanes: Sequence[dict[str, Session]],
+    effort: Effort,
+    deadline: float | None,
+    disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, Timing]],
+) -> Iterator[tuple[Task, tuple[int, ...], Timing]]:
+    """The jobs as they are done; those whose threads were disturbed again when all others are.
+
+    ``disturbed`` has the times that such points have for now. Where most points are such, it is
+    the machine, and nothing is gained by waiting.
+    """
+    pending = list(jobs)
+    for turns_left in range(AGAIN, -1, -1):
+        late: list[Job] = []
+        for task, point, timing in _timed(pending, lanes, effort, deadline):
+            _, earlier = disturbed.pop((task.key, point), (task, timing))
+            before, now = (disturbance(task.variants, t) for t in (earlier, timing))
+            best = earlier if before <= now else timing
+            if turns_left and min(before, now):
+                disturbed[task.key, point] = task, best
+                late.append((task, point))
+            else:
+                yield task, point, best
+        if turns_left == AGAIN and 2 * len(late) > max(len(pending), FEW):
+            return
+        pending = late
+
+
+def _same_variants(task: Task, machine: Machine) -> list[Variant]:
+    wanted = {v.key for v in task.variants}
+    space = variant_space(task.group, Solver(), machine)
+    return [v for v in space.variants if v.key in wanted]
+
+
+def _lanes(
+    front: Prepared, tasks: Sequence[Task], fleet: Fleet | None, library: Path | None
+) -> list[dict[str, Session]]:
+    """For each machine, the sessions of the tasks by key."""
+    given = front.machine
+    machine = replace(given, records=None, trees={}, micro=MicroKernels())
+    # Plans hold on to the machine's register-tile kernels: these are this module's own.
+    spaces = [(t.group, _same_variants(t, machine)) for t in tasks]
+    benches = build_bench(spaces, Solver(), machine, front.target, library)
+    rows = [[local_session(b) for b in benches]]
+    if fleet is not None:
+        rows = fleet.sessions(benches)
+    return [{t.key: s for t, s in zip(tasks, row, strict=True)} for row in rows]
+
+
+def _timed(
+    jobs: Sequence[Job], lanes: Sequence[dict[str, Session]], effort: Effort, deadline: float | None
+) -> Iterator[tuple[Task, tuple[int, ...], Timing]]:
+    """The jobs as they are done, one at a time on each machine, until the deadline."""
+
+    def late() -> bool:
+        return deadline is not None and time.monotonic() > deadline
+
+    if len(lanes) == 1:
+        for task, point in jobs:
+            if late():
+                return
+            yield task, point, lanes[0][task.key].time(point, effort)
+        return
+    waiting, free = list(reversed(jobs)), list(lanes)
+    running: dict[Future[Timing], tuple[Job, dict[str, Session]]] = {}
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        while running or (waiting and not late()):
+            while waiting and free and not late():
+                job, lane = waiting.pop(), free.pop()
+                future = pool.submit(lane[job[0].key].time, job[1], effort)
+                running[future] = (job, lane)
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                (task, point), lane = running.pop(future)
+                free.append(lane)
+                yield task, point, future.result()
+
+
+def _interleaved(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    longest = max(map(len, lists), default=0)
+    return [row[k] for k in range(longest) for row in lists if k < len(row)]
+
+
+def input_shapes(
+    front: Prepared, shapes: Shapes, weights: Weights, count: int
+) -> list[InputShapes]:
+    """The shapes of the inputs at the points to measure.
+
+    A program of two versions is measured mostly where the special one runs.
+    """
+    found: dict[InputShapes, None] = {}
+    for program, version in zip(front.programs, front.versions, strict=True):
+        inputs = program.signature.inputs
+        share = count if program is front.programs[0] else max(count // 4, 1)
+        for point in program_points(inputs, version.solver, shapes, weights, share):
+            dims = {k: np.float64(v) for k, v in point.items()}
+            rows = (tuple(int(evaluate(i64(d), dims)) for d in shape) for _, shape, _ in inputs)
+            found.setdefault(tuple(rows))
+    return list(found)
+
+
+def _bind(program: Program, shapes: InputShapes) -> dict[Any, int] | None:
+    """The program's dims for input shapes; None where it does not take them."""
+    point: dict[Any, int] = {}
+    for (_, declared, _), shape in zip(program.signature.inputs, shapes, strict=True):
+        for dim, size in zip(declared, shape, strict=True):
+            if isinstance(dim, tirx.Var) and point.setdefault(dim, size) != size:
+                return None
+    return point
+
+
+def tasks_of(front: Prepared, shapes: Sequence[InputShapes], vendor: bool) -> list[Task]:
+    """The groups with more than one variant, and the dims that calls give them at ``shapes``.
+
+    Variants that call a library are left out unless there is one (``vendor``).
+    """
+    tasks: dict[str, Task] = {}
+    for program in front.programs:
+        points = [p for s in shapes if (p := _bind(program, s)) is not None]
+        for launch, defined in _launches(program.region, {}):
+            group = launch.kernel.group
+            if group is None or launch.kernel.choice is None:
+                continue
+            key = group_key(group)
+            if key not in tasks:
+                space = variant_space(group, Solver(), front.machine)
+                found = [v for v in space.variants if vendor or not calls_vendor(v.plan)]
+                tasks[key] = Task(group, key, found, [])
+            seen = dict.fromkeys(tasks[key].points)
+            for point in points:
+                dims = _dims(launch, defined, point)
+                if dims is not None and min(dims, default=1) > 0:
+                    seen.setdefault(dims)
+            tasks[key].points = list(seen)
+    return [t for t in tasks.values() if len(t.variants) > 1]
+
+
+def _launches(region: Region, defined: dict[Any, Any]) -> Iterable[tuple[Launch, dict[Any, Any]]]:
+    """Every kernel call, with what is defined before it."""
+    for instruction in region.instructions:
+        if isinstance(instruction, Launch):
+            yield instruction, defined
+        elif isinstance(instruction, Define):
+            defined[instruction.var] = instruction.value
+        elif isinstance(instruction, If):
+            yield from _launches(instruction.then_region, dict(defined))
+            yield from _launches(instruction.else_region, dict(defined))
+        elif isinstance(instruction, Loop):
+            for inner in (instruction.header, instruction.body, instruction.exit):
+                yield from _launches(inner, dict(defined))
+
+
+def _dims(
+    launch: Launch, defined: Mapping[Any, Any], point: Mapping[Any, int]
+) -> tuple[int, ...] | None:
+    """The values of a kernel's dims at a point; None where they depend on data."""
+    values = {k: np.float64(v) for k, v in point.items()}
+    try:
+        for var, value in defined.items():
+            values[var] = np.float64(evaluate(value, values))
+        return tuple(int(evaluate(s, values)) for s in launch.symbols)
+    except Unsupported:
+        return None
