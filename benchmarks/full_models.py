@@ -6,25 +6,20 @@
     python benchmarks/full_models.py run FOLDER --peer before=CHECKOUT
 
 BERT-base, GPT-2 and ResNet-50 of random weights, exported to ONNX with dynamic axes. Every engine
-serves in a process of its own, started with the Python that is named; `torch` is
-`torch.compile(dynamic=True)` of the module that was exported. The engines take turns on every
+serves in a process of its own (``tvm_disc.bench``), started with the Python that is named; `torch`
+is `torch.compile(dynamic=True)` of the module that was exported. The engines take turns on every
 shape; a turn is a call to warm up, and the median of some more. Printed are seconds to load or
 compile, milliseconds, the least and the geometric mean of what we gain over each engine and over
-the best at each shape, and the largest difference between our results and ONNX Runtime's. `before`
-is tvm_disc of another working tree, by the same Python.
+the best at each shape, and the largest difference between our results and those of the first engine
+beside ours. `before` is tvm_disc of another working tree, by the same Python.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +29,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 Shape = tuple[int, ...]
-Call = Callable[[], Any]
 TEXT: tuple[Shape, ...] = ((1, 1), (1, 8), (1, 31), (1, 128), (1, 384), (4, 17), (4, 64), (8, 128))
 IMAGES: tuple[Shape, ...] = (
     (1, 224, 224),
@@ -44,7 +38,8 @@ IMAGES: tuple[Shape, ...] = (
     (4, 224, 224),
 )
 SHAPES: Mapping[str, tuple[Shape, ...]] = {"bert": TEXT, "gpt2": TEXT, "resnet50": IMAGES}
-TURN_S = 0.3  # what a turn may take
+TURN_S = 0.3  # what a turn takes
+TOLERANCE = 1e-4  # of results, relative to the largest element
 
 
 def inputs_of(name: str, shape: Shape) -> list[np.ndarray]:
@@ -137,206 +132,65 @@ def export(name: str, folder: Path) -> None:
     )  # fmt: skip
 
 
-# --- engines: each gives a function from inputs to a call ----------------------------------------
-
-Engine = Callable[[list[np.ndarray]], Call]
-
-
-def _tvm_disc(path: Path, threads: int) -> Engine:
-    import tvm_disc
-
-    exe = tvm_disc.build(str(path), options=tvm_disc.Options(threads=threads))
-    return lambda arrays: lambda: exe(*arrays)
-
-
-def _onnxruntime(path: Path, threads: int) -> Engine:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    names = [i.name for i in session.get_inputs()]
-
-    def bind(arrays: list[np.ndarray]) -> Call:
-        feeds = dict(zip(names, arrays, strict=False))
-        return lambda: session.run(None, feeds)[0]
-
-    return bind
-
-
-def _openvino(path: Path, threads: int) -> Engine:
-    import openvino
-
-    config = {
-        "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
-        "NUM_STREAMS": 1,
-    }
-    model = openvino.Core().compile_model(str(path), "CPU", config)
-    request = model.create_infer_request()
-    return lambda arrays: lambda: request.infer(arrays, share_inputs=True, share_outputs=True)[0]
-
-
-def _torch(path: Path, threads: int) -> Engine:
-    import torch
-
-    torch.set_num_threads(threads)
-    torch.no_grad().__enter__()
-    module = torch.compile(module_of(path.stem), dynamic=True)
-
-    def bind(arrays: list[np.ndarray]) -> Call:
-        tensors = [torch.from_numpy(a) for a in arrays]
-        return lambda: module(*tensors).numpy()
-
-    return bind
-
-
-ENGINES: Mapping[str, Callable[[Path, int], Engine]] = {
-    "tvm_disc": _tvm_disc,
-    "onnxruntime": _onnxruntime,
-    "openvino": _openvino,
-    "torch": _torch,
-}
-
-
-def serve(engine: str, path: Path, threads: int) -> None:
-    """Answer requests, a line of JSON each, until the input ends."""
-    begin = time.perf_counter()
-    bind = ENGINES[engine](path, threads)
-    calls: dict[Shape, Call] = {}
-    _answer({"seconds": time.perf_counter() - begin})
-    for line in sys.stdin:
-        request = json.loads(line)
-        shape = tuple(request["shape"])
-        call = calls.setdefault(shape, bind(inputs_of(path.stem, shape)))
-        if "result" in request:
-            np.save(request["result"], np.asarray(call()))
-            _answer({})
-        else:
-            _answer({"seconds": _turn(call)})
-
-
-def _turn(call: Call) -> float:
-    times: list[float] = []
-    call()
-    begin = time.perf_counter()
-    while not times or (len(times) < 50 and time.perf_counter() - begin < TURN_S):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-def _answer(fields: Mapping[str, Any]) -> None:
-    print("\n@" + json.dumps(fields), flush=True)
-
-
-class Served:
-    """An engine in its own process."""
-
-    def __init__(self, engine: str, python: str, path: Path, threads: int) -> None:
-        self.name = engine
-        env = dict(os.environ, TVM_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads))
-        root = ROOT
-        if engine == "before":
-            engine, python, root = "tvm_disc", sys.executable, Path(python).resolve()
-        env["PYTHONPATH"] = str(root)
-        script = root / "benchmarks" / "full_models.py"
-        command = [python, str(script), "serve", engine, str(path.resolve()), str(threads)]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)
-        self.load_s = self._read()["seconds"]
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        """One request and its answer."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return self._read()
-
-    def _read(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("@"):
-                return dict(json.loads(line[1:]))
-        raise RuntimeError(f"{self.name} ended with {self.process.wait()}")
-
-    def close(self) -> None:
-        """End the process."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-
-
 # --- the comparison ------------------------------------------------------------------------------
 
 
+def compiled(path: str, threads: int) -> Any:
+    """The engine `torch` of ``tvm_disc.bench``: the module under `torch.compile(dynamic=True)`."""
+    import torch
+
+    from __main__ import torch_call  # the server, which needs nothing of tvm_disc
+
+    torch.set_num_threads(threads)
+    module = torch.compile(module_of(Path(path).stem), dynamic=True)
+    return torch_call(torch, module), torch.__version__
+
+
+def served(engine: str, where: str, path: Path, threads: int) -> Any:
+    """An engine by its name and its Python, or for `before` its working tree."""
+    from tvm_disc.bench.served import Served
+
+    if engine == "before":
+        return Served("tvm_disc", path, threads, root=Path(where).resolve())
+    name = f"{Path(__file__).resolve()}:compiled" if engine == "torch" else engine
+    return Served(name, path, threads, where)
+
+
 def compare(name: str, path: Path, pythons: Mapping[str, str], rounds: int, threads: int) -> None:
-    """One model's table."""
-    served = [Served(engine, python, path, threads) for engine, python in pythons.items()]
-    loads = ", ".join(f"{s.name} {s.load_s:.1f} s" for s in served)
-    print(f"\n{name}, {threads} threads; ready after: {loads}\n", flush=True)
-    peers = [s.name for s in served[1:]]
-    print("| shape | " + " | ".join(s.name for s in served) + " | over the best | difference |")
-    print("|" + "---|" * (len(served) + 3), flush=True)
-    gains: list[dict[str, float]] = []
-    for shape in SHAPES[name]:
-        times = _paired(served, shape, rounds)
-        ours, theirs = times[0], times[1:]
-        gains.append(dict(zip(peers, (t / ours for t in theirs), strict=True)))
-        cells = " | ".join(f"{1e3 * t:.2f}" for t in times)
-        best = f"{min(theirs) / ours:.2f}" if theirs else "-"
-        text = "x".join(map(str, shape))
-        print(f"| {text} | {cells} | {best} | {_difference(served, shape)} |", flush=True)
-    for s in served:
-        s.close()
-    print()
-    for label, values in _summaries(peers, gains):
-        print(f"{label}: geometric mean {statistics.geometric_mean(values):.2f}, "
-              f"least {min(values):.2f}")  # fmt: skip
+    """One model's tables."""
+    from tvm_disc.bench.compare import Effort, Engine, measure
+    from tvm_disc.bench.points import Case
+    from tvm_disc.bench.report import Report
 
-
-def _summaries(
-    peers: Sequence[str], gains: Sequence[Mapping[str, float]]
-) -> Iterator[tuple[str, list[float]]]:
-    for peer in peers:
-        yield f"over {peer}", [g[peer] for g in gains]
-    if peers:
-        yield "over the best at each shape", [min(g.values()) for g in gains]
-
-
-def _paired(served: Sequence[Served], shape: Shape, rounds: int) -> list[float]:
-    turns = [[s.ask(shape=shape)["seconds"] for s in served] for _ in range(rounds)]
-    return [statistics.median(column) for column in zip(*turns, strict=True)]
-
-
-def _difference(served: Sequence[Served], shape: Shape) -> str:
-    """Between our result and ONNX Runtime's, relative to the largest element."""
-    by_name = {s.name: s for s in served}
-    if "onnxruntime" not in by_name:
-        return "-"
-    with tempfile.TemporaryDirectory() as folder:
-        found = []
-        for engine in ("tvm_disc", "onnxruntime"):
-            file = str(Path(folder) / f"{engine}.npy")
-            by_name[engine].ask(shape=shape, result=file)
-            found.append(np.load(file))
-    return f"{np.abs(found[0] - found[1]).max() / np.abs(found[1]).max():.1e}"
+    axes = ("batch", "height", "width") if name == "resnet50" else ("batch", "words")
+    names = ("pixels",) if name == "resnet50" else ("ids", "mask")
+    cases = (
+        Case(
+            dict(zip(axes, shape, strict=True)),
+            dict(zip(names, inputs_of(name, shape), strict=True)),
+        )
+        for shape in SHAPES[name]
+    )
+    with ExitStack() as stack:
+        engines = {
+            engine: stack.enter_context(closing(served(engine, where, path, threads)))
+            for engine, where in pythons.items()
+        }
+        ready = [Engine(e, s.version, s.load_s) for e, s in engines.items()]
+        about = {"threads": str(threads), "rounds": str(rounds)}
+        rows = measure(engines, cases, Effort(rounds, TURN_S), lambda row: None)
+    print(Report(name, about, ready, rows, TOLERANCE).markdown(), flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Export, run, or serve."""
+    """Export or run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=("export", "run", "serve"))
+    parser.add_argument("action", choices=("export", "run"))
     parser.add_argument("words", nargs="+", help="FOLDER [MODEL ...]")
     parser.add_argument("--peer", action="append", default=[], metavar="ENGINE=PYTHON")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args(argv)
-    if options.action == "serve":
-        engine, path, threads = options.words
-        serve(engine, Path(path), int(threads))
-        return
     folder, names = Path(options.words[0]), options.words[1:] or list(SHAPES)
     pythons = {"tvm_disc": sys.executable} | dict(p.split("=", 1) for p in options.peer)
     for name in names:

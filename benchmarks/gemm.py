@@ -45,7 +45,9 @@ from gemm_harness import Gemm, aligned, build, cpu, weights
 from gemm_peers import onnx_peer, openvino_peer, torch_peer
 
 from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.layouts import PanelsOfB
 from tvm_disc.schedules.gemm.micro_kernel import ramp
+from tvm_disc.schedules.packing import pack_constant
 from tvm_disc.tir.builder import Block, index_var, pointer, prim_func
 from tvm_disc.tuning.gauge import multiply_adds, sums
 
@@ -164,9 +166,9 @@ def bench_weights(tuned: Tuned, target: Any, peak: Run, grid: Grid, rounds: int)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         spent = time.process_time() - start
         w = rng.standard_normal((k, n)).astype("float32")
-        packed = macro_kernel.pack_b_constant(w, tile)
-        b = aligned(packed.size, "float32")
-        b[:] = packed.ravel()
+        panels = pack_constant(PanelsOfB(tile.n_r), w)
+        b = aligned(panels.size, "float32")
+        b[:] = panels.ravel()
         print(f"# K={k} N={n}: build {spent:.2f} s of CPU")
         binds = {"ort": onnx_peer([None, k], w), "ov": openvino_peer([None, k], w),
                  "torch": torch_peer(w)}  # fmt: skip
@@ -192,9 +194,10 @@ def bench_share(tuned: Tuned, target: Any, peak: Run, sweeps: int, pause_s: floa
     for k, n in [layer for layer in LAYERS if min(layer) >= LARGE[1]]:
         tile = tuned(n)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
-        packed = macro_kernel.pack_b_constant(rng.standard_normal((k, n)).astype("float32"), tile)
-        b = aligned(packed.size, "float32")
-        b[:] = packed.ravel()
+        w = rng.standard_normal((k, n)).astype("float32")
+        panels = pack_constant(PanelsOfB(tile.n_r), w)
+        b = aligned(panels.size, "float32")
+        b[:] = panels.ravel()
         listed = [16 * t for t in LENGTHS] if (k, n) in DIETCODE else []
         for m in sorted({m for m in ROWS + listed if m >= LARGE[0]}):
             a, c = aligned(m * k, "float32"), aligned(m * n, "float32")
@@ -295,10 +298,10 @@ def bench_gemv(tuned: Tuned, target: Any, quick: bool) -> None:
         tile = tuned(n)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         w = rng.standard_normal((k, n)).astype("float32")
-        packed = macro_kernel.pack_b_constant(w, tile)
-        b = aligned(packed.size, "float32")
-        b[:] = packed.ravel()
-        dst = aligned(packed.size, "float32")
+        panels = pack_constant(PanelsOfB(tile.n_r), w)
+        b = aligned(panels.size, "float32")
+        b[:] = panels.ravel()
+        dst = aligned(panels.size, "float32")
         a = aligned(k, "float32")
         c = aligned(n, "float32")
         run = gemm.runner({"a": a, "b": b, "c": c}, m=1)

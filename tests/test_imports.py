@@ -88,7 +88,7 @@ def test_the_command_line_runs_a_library_without_the_compiler(tmp_path: Path) ->
     )
     *_, foreign, rooms = found.splitlines()
     assert foreign == "[]"
-    wanted = sorted({*OF_A_LOADED_PROGRAM, "__main__", "console", "deadline", "debug"})
+    wanted = sorted({*OF_A_LOADED_PROGRAM, "__main__", "bench", "console", "deadline", "debug"})
     assert rooms == str(wanted)
 
 

@@ -73,6 +73,7 @@ def test_cache_key_holds_exactly_what_changes_code() -> None:
         ("versions", True),
         ("records", None),
         ("dispatch", None),
+        ("templates", ()),
     )
     assert Options(debug=5, dump_dir="x", verify=True).cache_key() == key
     assert Options(fuse=False).cache_key() != key

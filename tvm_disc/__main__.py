@@ -20,13 +20,14 @@ import numpy as np
 import tvm_disc
 from tvm_disc.abi.artifact import check_place
 from tvm_disc.abi.manifest import read_manifest, signature_text
+from tvm_disc.bench import command as bench
 from tvm_disc.console import outcome
 from tvm_disc.debug import format_timings
 from tvm_disc.errors import BadInput
 from tvm_disc.options import POINTS, Options
 from tvm_disc.runtime.code import level_lines, levels_in
 
-COMMANDS = "build|run|explain|profile|signature|tune"
+COMMANDS = "build|run|explain|profile|signature|tune|bench"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
 Spec = tuple[tuple[int, ...], str | None]
 
@@ -40,12 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tvm-disc", description=tvm_disc.__doc__)
-    commands = parser.add_subparsers(
-        required=True, metavar="build|run|explain|profile|signature|tune"
-    )
+    commands = parser.add_subparsers(required=True, metavar=COMMANDS)
 
     build = commands.add_parser("build", help="compile a model and save it")
-    _model_arguments(build, "Relay text or JSON, or an ONNX file")
+    _model_arguments(build, "Relay text or JSON, an ONNX file or an exported program")
     build.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL.so")
     build.set_defaults(command=_build)
 
@@ -92,11 +91,12 @@ def _parser() -> argparse.ArgumentParser:
     signature.add_argument("--traceback", action="store_true", help="show an error's origin")
     signature.set_defaults(command=_signature)
     _tune_arguments(commands.add_parser("tune", help="measure variants, to choose them by"))
+    bench.add(commands, _model_arguments, _dims, _compile)
     return parser
 
 
 def _tune_arguments(tune: argparse.ArgumentParser) -> None:
-    _model_arguments(tune, "Relay text or JSON, or an ONNX file")
+    _model_arguments(tune, "Relay text or JSON, an ONNX file or an exported program")
     tune.add_argument(
         "--dims",
         action="append",

@@ -41,6 +41,7 @@ from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends import exported, read_model
 from tvm_disc.options import Options
+from tvm_disc.processor import cores
 from tvm_disc.progress import shown
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.files import as_module, is_file_name, load_file, load_params
@@ -68,6 +69,7 @@ from tvm_disc.schedules.dispatch.signature import group_key, template_hash
 from tvm_disc.schedules.dispatch.tree import read_trees
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine
+from tvm_disc.schedules.select import own_templates
 from tvm_disc.shape import Solver, special_version
 from tvm_disc.shape.constraints import check_constraints
 from tvm_disc.target.processor import processor_of
@@ -338,6 +340,7 @@ def machine_of(target: Any, options: Options) -> Machine:
         trees=trees,
         own_threads=has_threads(target),
         memory=memory_for(processor),
+        templates=own_templates(options.templates),
     )
 
 
@@ -392,8 +395,7 @@ def _kernel(func: Any) -> bool:
 
 def default_threads() -> int:
     """As many threads as this process has cores, or as TVM's pool is told to have."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return int(os.environ.get("TVM_NUM_THREADS") or cores or 1)
+    return int(os.environ.get("TVM_NUM_THREADS") or cores())
 
 
 def read(source: Source) -> Any:

@@ -16,7 +16,7 @@ variable            field         value
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,8 @@ class Options:
             leaves the choice to the analytical model.
         dispatch: a file of decision trees, as ``Executable.dispatch`` gives them in JSON; kernels
             of the same group use them as they are.
+        templates: kernel templates of your own, each with the kind of group that it is for, such as
+            ``[("loop", mine)]``; they are asked in this order, before ours (tutorials/09).
         load: generate the machine code within ``build`` where the target is this machine; False
             leaves that to the first call, which a program that is only saved does not need.
         level: of a program for several targets, the one to run, such as ``x86-64-v2``; None takes
@@ -74,6 +76,7 @@ class Options:
     verify: bool = False
     records: str | Path | None = field(default=None, metadata={**_CODE, **_env("DISC_RECORDS")})
     dispatch: str | Path | None = field(default=None, metadata=_CODE)
+    templates: Sequence[tuple[str, Callable[..., Any]]] = field(default=(), metadata=_CODE)
     load: bool = True
     level: str | None = None
     time_limit: float | None = None
@@ -91,6 +94,7 @@ class Options:
         if not 0 <= self.debug <= MAX_DEBUG:
             raise BadOption(f"debug: expected 0 .. {MAX_DEBUG}, found {self.debug}")
         _seconds("time_limit", self.time_limit)
+        object.__setattr__(self, "templates", _templates(self.templates))
         for name in ("fuse", "versions", "verify", "load"):
             if not isinstance(getattr(self, name), bool):
                 raise BadOption(f"{name}: expected True or False, found {getattr(self, name)!r}")
@@ -142,6 +146,16 @@ def file_path(what: str, value: object) -> Path:
 def _integer(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadOption(f"{name}: expected an integer, found {value!r}")
+
+
+def _templates(value: object) -> tuple[tuple[str, Callable[..., Any]], ...]:
+    def fits(pair: object) -> bool:
+        kind, template = pair if isinstance(pair, tuple) and len(pair) == 2 else (None, None)
+        return isinstance(kind, str) and callable(template)
+
+    if isinstance(value, Sequence) and all(map(fits, value)):
+        return tuple(value)
+    raise BadOption(f"templates: expected pairs such as ('loop', template), found {value!r}")
 
 
 def _seconds(name: str, value: object) -> None:

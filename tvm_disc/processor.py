@@ -149,6 +149,12 @@ PLAIN: Mapping[str, Mapping[str, Sequence[str]]] = {
 }
 
 
+def cores() -> int:
+    """How many cores this process may run on."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
 def architecture(triple: str = "") -> str:
     """The architecture that a target triple names, else this machine's."""
     name = triple.partition("-")[0].lower() or platform.machine().lower()

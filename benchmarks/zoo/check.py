@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,9 @@ def _measured(row: Row, path: str, record: dict[str, Any], end: float) -> dict[s
             try:
                 error = largest_error(_run(exe, arguments(exe, row, dims)), want)
             except Exception as problem:
+                if theirs := _refusal(path, model, row, dims):
+                    said = f"at {_dims(dims)} what it wrote refuses: {theirs}"
+                    raise ExporterFailed(said) from None
                 problem.args = (f"at {_dims(dims)}: {problem}",)
                 raise
             if not error <= worst:
@@ -92,17 +95,40 @@ def _measured(row: Row, path: str, record: dict[str, Any], end: float) -> dict[s
     return {"status": status, "error": worst, "combinations": len(wanted), "reason": reason}
 
 
-def _as_the_file_says(model: Any, exe: Any, row: Row, combinations: Sequence[Dims]) -> bool:
-    """Whether ONNX Runtime gives our results wherever it gives any."""
+def _refusal(path: str, model: Any, row: Row, dims: Dims) -> str:
+    """What the exported model itself says of inputs that PyTorch's module takes; empty if it
+    takes them. Exporters make sizes of the example, and guesses about strides, conditions."""
+    try:
+        if path == "torch":
+            with torch.no_grad():
+                model.module()(*row.at(dims))
+        else:
+            _session(model, row)(dims)
+    except Exception as error:  # of any class: PyTorch's and ONNX Runtime's have nothing in common
+        return _text(error)
+    return ""
+
+
+def _session(model: Any, row: Row) -> Callable[[Dims], Any]:
+    """ONNX Runtime's results for some dims."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model.SerializeToString())
     names = [i.name for i in session.get_inputs()]
-    compared = 0
-    for dims in combinations:
+
+    def run(dims: Dims) -> Any:
         given = {n: x.numpy() for n, x in zip(row.inputs, row.at(dims), strict=True) if n in names}
+        return session.run(None, given)
+
+    return run
+
+
+def _as_the_file_says(model: Any, exe: Any, row: Row, combinations: Sequence[Dims]) -> bool:
+    """Whether ONNX Runtime gives our results wherever it gives any."""
+    run, compared = _session(model, row), 0
+    for dims in combinations:
         try:
-            theirs = session.run(None, given)
+            theirs = run(dims)
         except Exception:  # it cannot run these dims
             continue
         compared += 1

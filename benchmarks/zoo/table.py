@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +23,17 @@ def table(records: Sequence[dict[str, Any]]) -> str:
     lines += [_line(_cells(r)) for r in sorted(records, key=lambda r: (r["row"], r["path"]))]
     counts = Counter((r["path"], r["status"]) for r in records)
     said = [f"{p}: {n} {s}" for (p, s), n in sorted(counts.items())]
-    return "\n".join([*lines, "", "; ".join(said) + "."])
+    return "\n".join([*lines, "", "; ".join(said) + ". " + _models(records)])
+
+
+def _models(records: Sequence[dict[str, Any]]) -> str:
+    """How many models are right on how many paths."""
+    right = Counter({r["row"]: 0 for r in records})
+    right.update(r["row"] for r in records if r["status"] == "right")
+    paths = len({r["path"] for r in records})
+    both = sum(count == paths for count in right.values())
+    one = sum(0 < count < paths for count in right.values())
+    return f"Of {len(right)} models {both} are right on every path, {one} on one of them."
 
 
 def write(records: Sequence[dict[str, Any]], path: Path) -> None:
@@ -51,6 +62,7 @@ def _cells(r: dict[str, Any]) -> list[str]:
 
 
 def _plain(text: str) -> str:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # colours of a terminal
     text = text.replace("|", "\\|").replace("<", "&lt;")
     return text if len(text) <= 240 else text[:237] + "..."
 

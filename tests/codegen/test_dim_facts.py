@@ -103,15 +103,42 @@ def test_what_is_told_of_a_dim() -> None:
     solver.assume("s % 24 == 0", "test")
     solver.assume("t <= 64", "test")
     solver.assume("likely(t, [8, 16])", "test")
-    assert facts_about(solver, [t, s]) == ["d0 <= 64", "likely(d0, [8, 16])", "d1 % 8 == 0"]
+    solver.assume("t // 4 == s // 6", "test")
+    told = ["d1 // 24 * 24 == d1", "d1 // 6 == d0 // 4", "d0 <= 64", "likely(d0, [8, 16])"]
+    assert facts_about(solver, [t, s]) == [*told, "d1 % 8 == 0", "d1 <= 96"]
+    assert facts_about(solver, [t]) == ["d0 <= 64", "likely(d0, [8, 16])"]
 
 
-def test_nothing_is_told_where_data_gives_a_dim() -> None:
+def test_only_equations_are_told_where_data_gives_a_dim() -> None:
     solver = Solver()
-    s = solver.symbol("s", "input 'x' axis 0")
-    solver.assume("s % 16 == 0", "test")
-    solver.symbol("found", "nonzero")
+    s, t = solver.symbol("s", "input 'x' axis 0"), solver.symbol("t", "input 'x' axis 1")
+    found = solver.symbol("found", "nonzero")
+    solver.assume("s <= 48", "test")
+    solver.assume("s // 3 == t // 2", "test")
+    solver.assume("found // 5 == t // 7", "test")
     assert facts_about(solver, [s]) == []
+    assert facts_about(solver, [t, s]) == ["d0 // 2 == d1 // 3"]
+    assert facts_about(solver, [t, found]) == []
+
+
+def test_windows_that_are_equal_by_a_check_are_attended_to() -> None:
+    """Half of ``b * h`` on one side, ``b`` times half of ``h`` on the other."""
+    x = relay.var("x", shape=(relay.Any("b"), relay.Any("h"), 16, 16), dtype="float32")
+    q = relay.reshape(x, newshape=(-1, 32, 16))
+    scores = relay.nn.batch_matmul(q, q)
+    half = relay.strided_slice(x, begin=[0], end=[1 << 40], strides=[2], axes=[1])
+    mask = relay.tile(relay.sum(half, axis=[2, 3], keepdims=True), reps=(1, 1, 32, 32))
+    masked = relay.reshape(relay.reshape_like(scores, mask) + mask, newshape=(-1, 32, 32))
+    result = relay.nn.batch_matmul(relay.nn.softmax(masked), q, transpose_b=False)
+    program = tvm_disc.build(relay.Function([x], result))
+    assert "template: attention" in program.explain()
+    for b, h in ((1, 2), (3, 4), (2, 16)):
+        given = np.random.default_rng(h).standard_normal((b, h, 16, 16)).astype("float32")
+        rows = given.reshape(-1, 32, 16)  # what is added to a whole row does not matter
+        products = rows @ rows.transpose(0, 2, 1)
+        weights = np.exp(products - products.max(-1, keepdims=True))
+        want = weights / weights.sum(-1, keepdims=True) @ rows
+        np.testing.assert_allclose(np.asarray(program(given)), want, rtol=1e-3, atol=1e-4)
 
 
 def test_likely_values_weigh_more() -> None:

@@ -14,7 +14,7 @@ from tests.meta.imports import PACKAGE, graph, imports, modules, room_of
 ORDER = [
     {"errors"},
     {"deadline"},
-    {"options", "debug", "processor", "console"},
+    {"options", "debug", "processor", "console", "literals"},
     # Before the compiler: whoever loads a saved program needs nothing of it.
     {"abi", "progress"},
     {"runtime"},
@@ -26,7 +26,9 @@ ORDER = [
     {"codegen"},
     {"compile"},
     {"tuning", "dynamo"},
-    {"__init__", "__main__"},
+    {"__init__"},
+    {"bench"},
+    {"__main__"},
 ]
 STEP = {room: step for step, rooms in enumerate(ORDER) for room in rooms}
 

@@ -50,6 +50,16 @@ def test_bytes_are_a_formula_and_a_number(exe: Any) -> None:
     assert call["bytes"] in exe.explain()
 
 
+def test_refusals_are_a_list() -> None:
+    x, y = rows("n", 8), rows("m", 8, name="y")
+    dense = relay.nn.dense(x, relay.const(np.ones((8, 8), "float32")))
+    function = relay.Function([x, y], relay.add(dense, y))
+    options = tvm_disc.Options(versions=False)
+    (why,) = tvm_disc.build(function, options=options).refused
+    assert "does not follow on a tile" in why
+    assert tvm_disc.build(function, constraints=["n == m"], options=options).refused == []
+
+
 TREES = """#[version = "0.0.5"]
 type Tree { Leaf(Tensor[(4), float32]), Node(Tree, Tree), }
 def @total(%t: Tree) -> Tensor[(4), float32] {

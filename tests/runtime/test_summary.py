@@ -42,6 +42,7 @@ def test_the_workspace_is_a_number_for_given_dims(exe: Any) -> None:
     assert "b=64, s=32, k=32; explain(dims={...}) for others" in usual
     told = first_lines(exe.explain(dims={"b": 3, "s": 5}))["workspace"]
     assert told.endswith(" for b=3, s=5, k=5")
+    assert first_lines(exe.explain(dims={"x.0": 3, "y.0": 5}))["workspace"] == told
     size = exe.workspace_bytes({"x": (3, 5), "y": (5, 4)})
     assert first_lines(exe.explain({"x": (3, 5), "y": (5, 4)}))["workspace"] == told
     assert size < 1024 and told.startswith(f"{size} B for")

@@ -18,13 +18,19 @@ def _lowering() -> Lowering:
 
 
 def test_only_what_is_read_several_times_has_a_name() -> None:
-    low, x, y = _lowering(), tirx.Var("x", "int64"), tirx.Var("y", "int64")
+    low, x, y = _lowering(), tirx.Var("x", "float32"), tirx.Var("y", "float32")
     with low.guarded():
-        once = _once(low, lambda a, b: a - b, [x * 3, y + 1])
-        twice = _once(low, lambda a, b: a * a - b, [x * 3, y + 1])
+        once = _once(low, lambda a, b: a - b, [x * 3.0, y + 1.0])
+        twice = _once(low, lambda a, b: a * a - b, [x * 3.0, y + 1.0])
     assert not contains_let(once)
     assert contains_let(twice)
     assert (reads(twice, x), reads(twice, y)) == (1, 1)
+
+
+def test_integers_have_no_names() -> None:
+    low, x = _lowering(), tirx.Var("x", "int64")
+    with low.guarded():
+        assert not contains_let(_once(low, lambda a: a * a, [x * 3]))
 
 
 def test_a_known_condition_leaves_one_value() -> None:

@@ -14,7 +14,7 @@ from tvm_disc.codegen.build import emit_tir
 from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
 from tvm_disc.options import Options
-from tvm_disc.tir.builder import Block, i64
+from tvm_disc.tir.builder import Block, dtype_of, i64
 from tvm_disc.tir.hoisted import Sizes
 
 
@@ -49,6 +49,15 @@ def test_literals_and_variables_stay(literal: int) -> None:
     n = tirx.Var("n", "int64")
     assert sizes.emit("x", n) is n or sizes.emit("x", n).same_as(n)
     assert int(sizes.emit("x", i64(literal)).value) == literal
+
+
+def test_truth_is_not_the_number_one() -> None:
+    """Though literals of one value hash alike."""
+    n = tirx.Var("n", "int64")
+    sizes = Sizes(Block())
+    sizes.plain(n + 1)
+    chosen = sizes.plain(tirx.Select(n < 4, tirx.IntImm("bool", 1), n > 9))
+    assert dtype_of(chosen.true_value) == "bool"
 
 
 def images(count: int) -> relay.Function:

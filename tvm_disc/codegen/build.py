@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
 
 from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
-from tvm_disc.abi.formula import ALIGNMENT_BYTES
 from tvm_disc.abi.state import LIMIT, RESULT_LIMIT
 from tvm_disc.codegen.host.abi import STATE_SLOT, static_cell, void_pointer
 from tvm_disc.codegen.host.entry import HostEmitter
@@ -27,6 +25,7 @@ from tvm_disc.codegen.host.results import result_functions
 from tvm_disc.codegen.objects.code import RAISE, Errors
 from tvm_disc.codegen.plan.memory import plan_region
 from tvm_disc.codegen.plan.program import Program
+from tvm_disc.codegen.section import layout_constants, shared
 from tvm_disc.codegen.threads.glue import with_glue
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.tir.builder import Block, call, prim_func
@@ -47,21 +46,6 @@ class Artifact:
     tir: Any
 
 
-def layout_constants(constants: Sequence[np.ndarray]) -> tuple[np.ndarray, list[int]]:
-    """All constants in one aligned byte array, and where each begins."""
-    offsets, total = [], 0
-    for array in constants:
-        offsets.append(total)
-        total += -(-max(array.nbytes, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-    raw = np.zeros(total + ALIGNMENT_BYTES, np.uint8)
-    skip = -raw.ctypes.data % ALIGNMENT_BYTES
-    section = raw[skip : skip + total]
-    for array, offset in zip(constants, offsets, strict=True):
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        section[offset : offset + array.nbytes] = data
-    return section, offsets
-
-
 def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.ndarray]:
     """The whole program as one TIR module, and its constant section.
 
@@ -76,7 +60,7 @@ def emit_levels(
     levels: Sequence[tuple[Sequence[Program], Machine]],
 ) -> tuple[list[Any], np.ndarray]:
     """A TIR module for each machine, and one constant section for all of them."""
-    arrays, places = _shared([p.constants for versions, _ in levels for p in versions])
+    arrays, places = shared([p.constants for versions, _ in levels for p in versions])
     section, offsets = layout_constants(arrays)
     found = iter([[offsets[place] for place in own] for own in places])
     modules = [
@@ -123,24 +107,6 @@ def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[
 def uses_workers(versions: Sequence[Program], machine: Machine) -> bool:
     """Whether kernels of a program run on the workers of its process."""
     return machine.own_threads and any(k.parallel for p in versions for k in p.kernels)
-
-
-def _shared(programs: Sequence[Sequence[np.ndarray]]) -> tuple[list[np.ndarray], list[list[int]]]:
-    """The constants of all programs, equal ones once, and where each program finds its own."""
-    if len(programs) == 1:
-        return list(programs[0]), [list(range(len(programs[0])))]
-    arrays: list[np.ndarray] = []
-    found: dict[bytes, int] = {}
-    places: list[list[int]] = []
-    for constants in programs:
-        places.append([])
-        for array in constants:
-            key = blake2b(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
-            if key not in found:
-                found[key] = len(arrays)
-                arrays.append(array)
-            places[-1].append(found[key])
-    return arrays, places
 
 
 def _slot_function() -> Any:

@@ -4,8 +4,9 @@ whose type is asked for where it matters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,6 +29,10 @@ from tvm_disc.relay.infer import Inference
 
 Operand: TypeAlias = "Expr | int | float | bool"
 Dim: TypeAlias = "int | Expr"  # an expression is an int64 of rank 0
+Demand: TypeAlias = "int | str | None"  # what a dim must be
+
+
+_NUMBERS = count()
 
 
 def parts(tuple_value: Expr, count: int) -> list[Expr]:
@@ -141,6 +146,48 @@ class Calc(Calls[Expr, Dim]):
         """Nothing: formulas of a body are forgotten with it."""
         raise UnknownRows("what a loop gathers must have dims that are known before it")
 
+    def fitted(self, operands: Mapping[str, tuple[Any, Sequence[Demand]]]) -> list[Any]:
+        """Tensors by name with the dims that their operator demands: a number, any, or the same
+        as all others of a name; a call in which others are found is refused. None stays None.
+
+        Raises:
+            TypeMismatch: a tensor has another rank.
+        """
+        given = {name: x for name, x in operands.items() if x[0] is not None}
+        if self._fit(given):
+            return [x for x, _ in operands.values()]
+        number = next(_NUMBERS)
+        params = [self._demanded(name, x, dims, number) for name, (x, dims) in given.items()]
+        function = ast.Function(params, ast.Tuple(tuple(params)))
+        made = ast.Call(function, [x for x, _ in given.values()])
+        fields = dict(zip(given, parts(made, len(params)), strict=True))
+        # Weights stay constants, which are packed at compile time.
+        known = {name: x for name, (x, _) in given.items() if isinstance(x, ast.Constant)}
+        return [(fields | known).get(name) for name in operands]
+
+    def _fit(self, operands: Mapping[str, tuple[Expr, Sequence[Demand]]]) -> bool:
+        """Whether dims are proved to be what is demanded."""
+        named: dict[str, Any] = {}
+        for name, (x, dims) in operands.items():
+            have = list(zip(self.literals(x), self.formulas(x), strict=True))
+            if len(have) != len(dims):
+                raise TypeMismatch(f"{name}: expected rank {len(dims)}, found rank {len(have)}")
+            for want, (literal, formula) in zip(dims, have, strict=True):
+                if isinstance(want, int) and want != literal:
+                    return False
+                if isinstance(want, str) and not self.same(
+                    named.setdefault(want, formula), formula
+                ):
+                    return False
+        return True
+
+    def _demanded(self, name: str, x: Expr, dims: Sequence[Demand], number: int) -> ast.Var:
+        """A parameter; dims have names that no other operator's dims have."""
+        shape: list[rt.Dim] = []
+        for d in dims:
+            shape.append(d if isinstance(d, int) else rt.Any(f"{d}_{number}") if d else rt.Any())
+        return ast.Var(name, rt.TensorType(tuple(shape), self.dtype(x)))
+
     def matmul(self, a: Expr, b: Expr, out: str = "") -> Expr:
         """``a @ b`` of rank 2 or more, batch dims broadcast."""
         if self.rank(a) == self.rank(b) == 2:
@@ -244,6 +291,7 @@ _DIMS: dict[str, Callable[[int, int], int]] = {
 
 __all__ = [
     "Calc",
+    "Demand",
     "Dim",
     "Expr",
     "Operand",

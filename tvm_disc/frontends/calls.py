@@ -18,6 +18,7 @@ import numpy as np
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.fold import folded
+from tvm_disc.literals import aligned
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.builder import call
@@ -407,6 +408,10 @@ class Calls(ABC, Generic[T, D]):
             raise TypeMismatch(f"expected every axis once, found the order {order}")
         if order == list(range(len(order))):
             return x
+        expr = self.expr(x)
+        if isinstance(expr, ast.Constant) and expr.data.ndim == len(order):
+            data = aligned(expr.data.transpose(order))
+            return self.made(ast.Constant(data), lambda: data.shape, x)
         made = self.call("transpose", x, axes=tuple(order))
         return self.made(made, lambda: [self.sizes(x)[a] for a in order], x)
 

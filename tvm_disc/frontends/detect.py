@@ -11,7 +11,7 @@ import tvm
 
 from tvm_disc.frontends.onnx import from_onnx
 from tvm_disc.frontends.relax import from_relax
-from tvm_disc.frontends.torch import from_pytorch
+from tvm_disc.frontends.torch import from_pytorch, load_program
 
 
 def read_model(source: Any) -> Any | None:
@@ -29,17 +29,20 @@ def _is_class(source: Any, package: str, name: str) -> bool:
     )
 
 
-def _is_onnx(source: Any) -> bool:
+def _is_file(source: Any, suffix: str) -> bool:
     if isinstance(source, str) and "\n" in source:
         return False
-    if isinstance(source, str | os.PathLike):
-        return Path(source).suffix == ".onnx"
-    return _is_class(source, "onnx", "ModelProto")
+    return isinstance(source, str | os.PathLike) and Path(source).suffix == suffix
+
+
+def _is_onnx(source: Any) -> bool:
+    return _is_file(source, ".onnx") or _is_class(source, "onnx", "ModelProto")
 
 
 READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (lambda source: isinstance(source, tvm.IRModule), from_relax),
     (_is_onnx, from_onnx),
+    (lambda source: _is_file(source, ".pt2"), lambda source: from_pytorch(load_program(source))),
     (lambda source: _is_class(source, "torch", "ExportedProgram"), from_pytorch),
     (lambda source: _is_class(source, "torch", "Module"), from_pytorch),
 )

@@ -109,11 +109,16 @@ class Loop(Generic[T, D]):
         self,
         more: Callable[[list[T], list[T]], T],
         turn: Callable[[list[T], list[T]], tuple[list[T], list[T]]],
+        like: Sequence[T] | None = None,
     ) -> tuple[list[T], list[T]]:
         """(the last state, the rows of all turns).
 
         Turns go on while ``more(fixed, state)`` holds; ``turn(fixed, state)`` gives the next
-        state, and rows. What a turn does to dims is found by trying.
+        state, and rows. What a turn does to dims is found by trying. ``like`` are tensors of
+        the shapes that rows have, for dims that nothing before the loop tells.
+
+        Raises:
+            UnknownRows: such a dim, and no ``like``.
         """
         n = self.n
         while True:
@@ -126,7 +131,11 @@ class Loop(Generic[T, D]):
                 ]
                 settled = all(a is b for a, b in zip(wider, self.types, strict=True))
                 lines = [n.expand(x, 0) for x in rows]
-                shapes = [self._shape(x, (*fixed, *state)) for x in rows] if settled else []
+                known: Sequence[T | None] = like or [None] * len(rows)
+                inside = (*fixed, *state)
+                shapes = [
+                    self._shape(x, inside, y) for x, y in zip(rows, known, strict=True) if settled
+                ]
             if settled:
                 return self._call(fixed, state, cond, (new, lines), shapes)
             self.types = wider
@@ -151,7 +160,7 @@ class Loop(Generic[T, D]):
         unchanged = all(a is b or a == b for a, b in zip(dims, old.shape, strict=True))
         return old if unchanged else rt.TensorType(tuple(dims), old.dtype)
 
-    def _shape(self, row: T, inside: Sequence[T]) -> _Shape:
+    def _shape(self, row: T, inside: Sequence[T], like: T | None) -> _Shape:
         """The element type of a row; of its dims what they are called inside, and their lengths."""
         names = {d.name: size for _, d, size in self.outer}
         known: list[tuple[Any, rt.Any]] = []
@@ -162,14 +171,20 @@ class Loop(Generic[T, D]):
                 if isinstance(d, rt.Any) and d.name in names:
                     known.append((formula, d))
         found: list[tuple[rt.Dim, Callable[[], Any]]] = []
-        for literal, formula in zip(self.n.literals(row), self.n.formulas(row), strict=True):
+        first = self.n.literals(row if like is None else like)
+        for axis, (literal, formula) in enumerate(
+            zip(self.n.literals(row), self.n.formulas(row), strict=True)
+        ):
             name = next((x for f, x in known if self.n.same(f, formula)), None)
             if literal is not None:
                 found.append((literal, partial(_itself, literal)))
             elif name is not None:
                 found.append((name, partial(_itself, names[name.name])))
-            else:
+            elif like is None:
                 found.append((rt.Any(), partial(self.n.outside, formula)))
+            else:
+                dim = first[axis]
+                found.append((rt.Any() if dim is None else dim, partial(self.n.size, like, axis)))
         return self.n.dtype(row), found
 
     def _call(

@@ -17,6 +17,7 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import CORE, CoreOp, OpClass
+from tvm_disc.literals import literal_value
 
 Expr: TypeAlias = Any
 Dim: TypeAlias = Any  # an int64 PrimExpr
@@ -129,14 +130,6 @@ def const_node(expr: Any) -> Node:
     dtype = str(expr.ty.dtype)
     shape = tuple(tirx.IntImm("int64", int(d)) for d in value.shape)
     return Node("const", (), shape, dtype, expr=expr, value=value)
-
-
-def literal_value(expr: Any) -> np.ndarray[Any, Any]:
-    """The elements of a literal, not copied: every pass reads the weights. Do not write."""
-    try:
-        return np.from_dlpack(expr.value)
-    except RuntimeError:  # a type that NumPy itself does not have
-        return np.asarray(expr.value.numpy())
 
 
 def plain(value: Any) -> Any:

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax, tirx
+from tvm import tirx
 from tvm.relax import op as R
 
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, static_dim
+from tvm_disc.literals import as_literal
 from tvm_disc.relay_passes.module_facts import solver_of
 from tvm_disc.relay_passes.rewrite import (
     Sequence_,
@@ -114,13 +115,13 @@ def _merge(out: Sequence_, lhs: Node, dots: Sequence[Node]) -> _Merged:
     fresh = Sequence_(out.solver, out.lookup)
     width = tirx.IntImm("int64", merged.shape[1])
     shape = (*dots[0].shape[:-1], width)
-    weight = const_node(relax.const(merged, dots[0].inputs[1].dtype))
+    weight = const_node(as_literal(merged, dots[0].inputs[1].dtype))
     product = R.matmul(operand_expr(lhs), weight.expr, out_dtype=dots[0].dtype)
     value = fresh.emit(product, shape, dots[0].dtype, dots[0])
     finals = list(dots)
     if with_bias:
         vectors = [b[1].value for b in biases if b is not None and b[1].value is not None]
-        vector = const_node(relax.const(np.concatenate(vectors), dots[0].dtype))
+        vector = const_node(as_literal(np.concatenate(vectors), dots[0].dtype))
         value = fresh.emit(R.add(value.var, vector.expr), shape, dots[0].dtype, dots[0])
         finals = [b[0] for b in biases if b is not None]
     _replace_by_slices(out, fresh, value, finals)

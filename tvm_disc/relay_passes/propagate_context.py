@@ -13,7 +13,8 @@ import tvm_ffi
 from tvm import relax, tirx
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.graph.nodes import is_tensor, literal_value
+from tvm_disc.graph.nodes import is_tensor
+from tvm_disc.literals import literal_value
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, objects, value_of

@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm import relax
 from tvm.relax import op as R
 
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, is_one, is_tensor, static_dim
+from tvm_disc.literals import as_literal
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.ops.literals import literal
 from tvm_disc.relay_passes.module_facts import solver_of
@@ -187,7 +187,7 @@ def _fold(out: Sequence_, node: Node) -> Node | None:
     if value is None:
         return None
     value = np.ascontiguousarray(value.astype(node.dtype)).reshape(shape)
-    return const_node(relax.const(value, node.dtype))
+    return const_node(as_literal(value, node.dtype))
 
 
 def _literal(node: Node, values: Sequence[np.ndarray]) -> np.ndarray | None:

@@ -166,6 +166,11 @@ class Executable:
         in turn; a kernel may be called several times."""
         return list(self._manifest["launches"])
 
+    @property
+    def refused(self) -> list[str]:
+        """What was not fused, each with the reason; of a program with a special version, there."""
+        return list(self._manifest["refused"])
+
     def __call__(self, *args: Array, out: Any = None, **kwargs: Array) -> Any:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
 

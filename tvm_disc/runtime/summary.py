@@ -25,7 +25,8 @@ def dim_names(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, int]:
-    """Sizes by the names of dims; those that are not given are of a usual size.
+    """Sizes by the names of dims, or of an input and an axis: ``x.0``; those that are not given are
+    of a usual size.
 
     Raises:
         BadInput: there is no such dim, or no such size.
@@ -33,6 +34,10 @@ def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[s
     known = dim_names(manifest)
     if not isinstance(dims, Mapping):
         raise BadInput(f"dims: expected sizes by the names of dims, found {type(dims).__name__}")
+    places = {
+        f"{n}.{k}": d for n, declared, _ in manifest["inputs"] for k, d in enumerate(declared)
+    }
+    dims = {places.get(name, name): size for name, size in dims.items()}
     if unknown := [str(name) for name in dims if name not in known]:
         expected = ", ".join(known) or "none: every dim is known"
         raise BadInput(f"dims: there is no dim {', '.join(unknown)}; expected {expected}")
@@ -47,6 +52,8 @@ def usual_dims(manifest: Mapping[str, Any], given: Mapping[str, int] = {}) -> di
     """
     found = dict(given)
     known = dict(_symbols(manifest["shapes"]))
+    for name, size in given.items():
+        found.setdefault(known.get(name, (name,))[0], size)
     for name in dim_names(manifest):
         same, low, high = known.get(name, (name, 0, None))
         size = max(low, min(USUAL, USUAL if high is None else high))

@@ -31,6 +31,7 @@ class Machine:
         micro: the register-tile kernels built so far, shared by all contractions.
         own_threads: whether kernels run on threads of ours (``codegen.threads``).
         memory: how its memory wants to be walked.
+        templates: a user's own, (name, template) by kind of group, asked before ours.
     """
 
     isa: Isa
@@ -41,6 +42,7 @@ class Machine:
     micro: MicroKernels = field(default_factory=MicroKernels)
     own_threads: bool = False
     memory: Memory = field(default_factory=Memory)
+    templates: Mapping[str, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
 
     @property
     def lanes(self) -> int:

@@ -11,7 +11,7 @@ symbolic dims, scratch memory, which variant runs and on how many threads) is co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
@@ -29,6 +29,7 @@ from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Stage, Variant
 from tvm_disc.schedules.gemm.micro_kernel import may_alias
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.packing import Packing
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import (
     Block,
@@ -80,7 +81,7 @@ class Kernel:
     outputs: list[Node]
     symbols: list[Any]
     scratch_bytes: Expr
-    packed: dict[Node, Callable[[Any], Any]] = field(default_factory=dict)
+    packed: dict[Node, Packing] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     choice: Choice | None = None
     group: Group | None = None

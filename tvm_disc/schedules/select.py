@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tvm_disc.errors import Unsupported, WhyNot
+from tvm_disc.errors import BadOption, Unsupported, WhyNot
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.attention.template import plan_attention
 from tvm_disc.schedules.conv.window import plan_window
@@ -53,6 +53,46 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
 }
 
 
+def own_templates(
+    pairs: Sequence[tuple[str, Template]],
+) -> dict[str, tuple[tuple[str, Template], ...]]:
+    """A user's templates by kind of group; the name of one is its function's.
+
+    Raises:
+        BadOption: a kind that no group is of.
+    """
+    found: dict[str, tuple[tuple[str, Template], ...]] = {}
+    for kind, template in pairs:
+        if kind not in POLICY:
+            raise BadOption(f"templates: expected a kind of {', '.join(POLICY)}, found {kind!r}")
+        name = getattr(template, "__name__", type(template).__name__)
+        found[kind] = (*found.get(kind, ()), (name, _checked(name, template)))
+    return found
+
+
+def _checked(name: str, template: Template) -> Template:
+    """The template, whose answers are looked at before anything rests on them."""
+
+    def answers(group: Group, solver: Solver, machine: Machine) -> Plan | list[Plan] | WhyNot:
+        answer = template(group, solver, machine)
+        if isinstance(answer, WhyNot):
+            return answer
+        plans = answer if isinstance(answer, list) else [answer]
+        if not plans or not all(isinstance(p, Plan) for p in plans):
+            raise BadOption(
+                f"template {name}: expected a Plan, a list of some, or WhyNot for {group.name}, "
+                f"found {answer!r}"
+            )
+        if plans[0].needs:
+            raise BadOption(
+                f"template {name}: put a plan first that serves every shape; that for {group.name} "
+                f"needs {', '.join(n.text for n in plans[0].needs)}"
+            )
+        return answer
+
+    return answers
+
+
 @dataclass
 class Space:
     """Every variant of a group, and what was refused."""
@@ -68,7 +108,7 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
         Unsupported: no template does.
     """
     refused: list[WhyNot] = []
-    for name, template in _templates(group, solver):
+    for name, template in _templates(group, solver, machine):
         answer = template(group, solver, machine)
         if isinstance(answer, WhyNot):
             refused.append(answer)
@@ -84,10 +124,10 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
     raise Unsupported(f"{group.name}: no template takes this group ({reasons})")
 
 
-def _templates(group: Group, solver: Solver) -> tuple[tuple[str, Template], ...]:
+def _templates(group: Group, solver: Solver, machine: Machine) -> tuple[tuple[str, Template], ...]:
     """In the order in which they are asked; a product of nothing is left to the last, which adds
     without packing anything."""
-    policy = POLICY[group.kind]
+    policy = (*machine.templates.get(group.kind, ()), *POLICY[group.kind])
     if group.kind in ("dot", "conv") and any(_is_empty(p, solver) for p in group.params):
         policy = policy[-1:]
     return (("empty", plan_empty), *policy)
@@ -120,7 +160,7 @@ def _part_plan(part: Group, solver: Solver, machine: Machine) -> Plan:
     Raises:
         Unsupported: no template does.
     """
-    for name, template in _templates(part, solver):
+    for name, template in _templates(part, solver, machine):
         answer = template(part, solver, machine)
         if not isinstance(answer, WhyNot):
             return _complete(answer[0] if isinstance(answer, list) else answer, name, part)

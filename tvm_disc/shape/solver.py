@@ -409,6 +409,13 @@ class Solver:
         ]
         return self._facts + hints
 
+    def equations(self, dims: Sequence[Dim]) -> list[Any]:
+        """What is known to be equal of expressions over these symbols alone."""
+        known = {self._p(d).as_atom for d in dims}
+        facts = [f for f in self._facts if f.kind in ("eq", "same_elements")]
+        conds = [f.cond for f in facts if f.cond.op == "eq" and f.cond.syms <= known]
+        return [self._convert.cond_expr(c) for c in dict.fromkeys(conds)]
+
     def describe(self) -> str:
         """Symbols with source and range, facts with reasons, guards."""
         return describe(self)

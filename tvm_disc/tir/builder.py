@@ -76,7 +76,12 @@ def element_dtype(expr: Expr) -> str:
 def same_lanes(*exprs: Expr) -> tuple[Expr, ...]:
     """The expressions with scalars broadcast to the widest."""
     widest = max(lanes_of(e) for e in exprs)
-    return tuple(tirx.Broadcast(e, widest) if widest > 1 and lanes_of(e) == 1 else e for e in exprs)
+    return tuple(wide(e, widest) for e in exprs)
+
+
+def wide(expr: Expr, lanes: int) -> Expr:
+    """A scalar in so many lanes; a vector as it is."""
+    return tirx.Broadcast(expr, lanes) if lanes > 1 and lanes_of(expr) == 1 else expr
 
 
 def with_lanes(dtype: str, like: Expr) -> str:

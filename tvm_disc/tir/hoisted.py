@@ -16,9 +16,10 @@ from tvm_disc.tir.builder import INDEX, Block, dtype_of
 
 Expr: TypeAlias = Any
 
-_COSTLY = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max)
-_PLAIN = (tirx.Add, tirx.Sub, tirx.Mul, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE,
-          tirx.And, tirx.Or, LShift, RShift)  # fmt: skip
+# Looked up by type, not tried with isinstance, which is slow for each of TVM's classes.
+_COSTLY = {tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max}
+_BINARY = _COSTLY | {tirx.Add, tirx.Sub, tirx.Mul, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ,
+                     tirx.NE, tirx.And, tirx.Or, LShift, RShift}  # fmt: skip
 
 
 class Sizes:
@@ -28,7 +29,8 @@ class Sizes:
         self.block = block
         self._ids: dict[tuple[Any, ...], int] = {}
         self._numbers: dict[int, Expr] = {}
-        self._leaves: list[Expr] = []
+        self._walked: dict[int, tuple[Expr, int]] = {}
+        self._seen: list[Expr] = []  # alive, so that no other object takes its place
 
     def emit(self, name: str, size: Expr) -> Expr:
         """A variable that holds ``size``; literals and variables are returned unchanged."""
@@ -43,22 +45,28 @@ class Sizes:
 
     def _walk(self, expr: Expr) -> tuple[Expr, int]:
         """``expr`` over variables for its costly parts, and the number of its structure."""
+        if type(expr) is tirx.IntImm:  # whose hash is its value, in any type
+            return expr, self._id(("IntImm", int(expr.value), dtype_of(expr)))
+        place = hash(expr)
+        if place not in self._walked:
+            self._seen.append(expr)
+            self._walked[place] = self._rebuilt(expr)
+        return self._walked[place]
+
+    def _rebuilt(self, expr: Expr) -> tuple[Expr, int]:
+        kind = type(expr)
         made: Expr
         key: tuple[Any, ...]
-        if isinstance(expr, (*_COSTLY, *_PLAIN)):
+        if kind in _BINARY:
             (a, ka), (b, kb) = self._walk(expr.a), self._walk(expr.b)
-            made, key = type(expr)(a, b), (type(expr).__name__, ka, kb)
-        elif isinstance(expr, tirx.Select):
+            made, key = kind(a, b), (kind.__name__, ka, kb)
+        elif kind is tirx.Select:
             parts = [self._walk(e) for e in (expr.condition, expr.true_value, expr.false_value)]
             made, key = tirx.Select(*(e for e, _ in parts)), ("Select", *(k for _, k in parts))
-        elif isinstance(expr, tirx.IntImm):
-            return expr, self._id(("IntImm", int(expr.value), dtype_of(expr)))
-        else:
-            # Variables are told apart by what they are: names repeat.
-            self._leaves.append(expr)  # alive, so that no other object takes its place
-            return expr, self._id((type(expr).__name__, hash(expr)))
+        else:  # variables are told apart by what they are: names repeat
+            return expr, self._id((kind.__name__, hash(expr)))
         number = self._id(key)
-        if isinstance(made, (tirx.Select, *_COSTLY)) and dtype_of(made) == INDEX:
+        if (kind is tirx.Select or kind in _COSTLY) and dtype_of(made) == INDEX:
             if number not in self._numbers:
                 self._numbers[number] = self.block.number("part", made)
             made = self._numbers[number]

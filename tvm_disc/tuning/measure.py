@@ -17,6 +17,7 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.gemm.vendor import calls_vendor
+from tvm_disc.schedules.packing import Packing, pack_constant
 from tvm_disc.tir.builder import i64, storage_dtype
 from tvm_disc.tuning.entry import Bench, has_workers, require_machine, use_workers
 from tvm_disc.tuning.gauge import CROWDED, STOLEN, Host, Wait
@@ -232,11 +233,11 @@ class Session:
         # Integers index something, perhaps of one element.
         return self._empty(elems, node.dtype)
 
-    def _packed(self, node: Node, pack: Any) -> Any:
+    def _packed(self, node: Node, pack: Packing) -> Any:
         shape = [int(evaluate(i64(d), {})) for d in node.shape]
         weight = tvm.runtime.empty(shape, node.dtype).numpy()  # of types NumPy alone has not
         weight[...] = self.rng.uniform(0.1, 1.0, shape).astype(weight.dtype)
-        array = np.asarray(pack(weight), order="C")
+        array = pack_constant(pack, weight)
         return tvm.runtime.tensor(array.reshape(-1), self.device)
 
     def _empty(self, elems: int, dtype: str) -> Any:

@@ -162,13 +162,13 @@ def _accepted(point: dict[Any, int], solver: Solver) -> dict[Any, int] | None:
     """The point as the program accepts it: dims that must agree are made to; None if it cannot."""
     for guard in solver.guards:
         if not _holds(guard.cond, point):
-            for a, b in _equal_pairs(guard.cond):
+            for a, b in equal_pairs(guard.cond):
                 if a in point and b in point:
                     point = {**point, b: point[a]}
     return point if all(_holds(g.cond, point) for g in solver.guards) else None
 
 
-def _equal_pairs(cond: Any) -> list[tuple[Any, Any]]:
+def equal_pairs(cond: Any) -> list[tuple[Any, Any]]:
     """Every ``a == b`` of two dims inside a condition."""
     found: list[tuple[Any, Any]] = []
 

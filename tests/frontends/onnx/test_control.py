@@ -121,6 +121,7 @@ def test_a_scan_keeps_the_shape_of_its_state() -> None:
 
 
 def test_rows_that_grow_are_not_gathered() -> None:
+    """All have the shape of the first; another one is found when the program runs."""
     body = graph(
         [node("Identity", ["c"], ["go"]), node("Concat", ["s", "s"], ["s2"], axis=0)],
         [("t", I64, []), ("c", BOOL, []), ("s", F32, ["k"])],
@@ -130,8 +131,12 @@ def test_rows_that_grow_are_not_gathered() -> None:
         [node("Loop", ["m", "", "x"], ["y", "rows"], body=body)],
         {"x": (F32, ["n"]), "m": (I64, [])},
     )
-    with pytest.raises(Unsupported, match="Loop 'y': what a loop gathers must have dims that are"):
-        build(made)
+    program, x = build(made), normal(3)
+    last, rows = program(x, np.array(0))
+    np.testing.assert_array_equal(last, x)
+    assert rows.shape == (0, 6)
+    with pytest.raises(GuardFailed):
+        program(x, np.array(2))
 
 
 def test_sequences_are_known_while_a_model_is_read() -> None:
@@ -186,6 +191,41 @@ def test_a_sequence_that_a_loop_makes() -> None:
     same(made, *([normal(n, 3), np.array(m)] for n, m in turns), want=want)
 
 
+def test_sums_of_rows_between_bounds_that_a_loop_reads() -> None:
+    """As bags of unlike lengths are exported: how many axes a slice cuts is in no type."""
+    body = [
+        node("Reshape", ["t", "minus"], ["at"]),
+        node("Add", ["at", "one"], ["next"]),
+        node("Add", ["next", "one"], ["after"]),
+        node("Slice", ["bounds", "at", "next"], ["low"]),
+        node("Slice", ["bounds", "next", "after"], ["high"]),
+        node("Slice", ["x", "low", "high"], ["part"]),
+        node("ReduceSum", ["part", "zero"], ["line"]),
+        node("SequenceInsert", ["old", "line"], ["longer"]),
+    ]
+    first = [
+        node("CumSum", ["counts", "origin"], ["ends"]),
+        node("Concat", ["zero", "ends"], ["bounds"], axis=0),
+        node("SequenceEmpty", [], ["none"]),
+    ]
+    last = [
+        node("ConcatFromSequence", ["seq"], ["rows"], axis=0),
+        node("MatMul", ["rows", "w"], ["y"]),
+    ]
+    made = gathering(
+        last, body, first, zero=np.array([0]), one=np.array([1]), minus=np.array([-1]),
+        origin=np.array(0), w=np.eye(3, dtype="float32"),
+    )  # fmt: skip
+    made.graph.input.append(helper.make_tensor_value_info("counts", I64, ["b"]))
+    counts = [[2, 1, 4], [5], [0, 3], [1, 0, 0, 6, 2]]
+
+    def want(x: np.ndarray, m: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+        return [np.stack([p.sum(0) for p in np.split(x, np.cumsum(counts))[:-1]])]
+
+    cases = [[normal(sum(c), 3), np.array(len(c)), np.array(c)] for c in counts]
+    same(made, *cases, want=want)
+
+
 def test_a_sequence_that_a_loop_replaces_is_refused() -> None:
     body = [node("SequenceConstruct", ["x"], ["longer"])]
     last = [node("ConcatFromSequence", ["seq"], ["y"], axis=0)]
@@ -222,3 +262,21 @@ def test_a_state_of_another_type_is_refused() -> None:
     )
     with pytest.raises(TypeMismatch, match=r"ONNX Loop 'y': state 2 of a loop is .* before"):
         build(made)
+
+
+def test_every_batch_entry_is_a_scan_of_its_own() -> None:
+    """In opset 8, also of batches and lengths that nobody knows."""
+    body = graph(
+        [node("Add", ["s", "item"], ["s2"]), node("Mul", ["s2", "item"], ["row"])],
+        [("s", F32, ["k"]), ("item", F32, ["k"])],
+        ["s2", "row"],
+    )
+    made_node = node("Scan", ["", "s0", "x"], ["last", "rows"], body=body, num_scan_inputs=1)
+    made = model([made_node], {"s0": (F32, ["b", "k"]), "x": (F32, ["b", "t", "k"])}, opset=8)
+
+    def want(s0: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
+        states = s0[:, None] + np.cumsum(x, 1)
+        return [states[:, -1] if x.shape[1] else s0, states * x]
+
+    sizes = ((1, 1, 2), (2, 3, 4), (7, 2, 1), (3, 16, 5), (2, 0, 3))
+    same(made, *[[normal(b, k), normal(b, t, k)] for b, t, k in sizes], want=want)

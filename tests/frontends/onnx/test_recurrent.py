@@ -12,7 +12,8 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import tvm_disc  # noqa: E402
-from tvm_disc.errors import Unsupported  # noqa: E402
+from tvm_disc.errors import GuardFailed, Unsupported  # noqa: E402
+from tvm_disc.relay.frontend import from_onnx  # noqa: E402
 
 from .helpers import F32, I32, build, listed, node, same  # noqa: E402
 from .helpers import model as small  # noqa: E402
@@ -81,6 +82,50 @@ def test_one_program_runs_every_length(direction: str, with_bias: bool) -> None:
         x = rng.standard_normal((t, b, FEATURES)).astype("float32")
         for got, want in zip(program(x), reference(made, x), strict=True):
             np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_of_any_dims() -> None:
+    """The width and the gates say what the dims of the weights must be."""
+    made = model("bidirectional")
+    given = list(made.graph.initializer)
+    for t in given:
+        dims = [f"{t.name}_{k}" for k in range(len(t.dims))]
+        made.graph.input.append(helper.make_tensor_value_info(t.name, F32, dims))
+    first = helper.make_tensor_value_info("first", F32, ["i", "j", "k"])
+    made.graph.input.append(first)
+    made.graph.node[0].input.extend(["", "first"])
+    for dim in made.graph.input[0].type.tensor_type.shape.dim:
+        dim.Clear()
+    weights = [numpy_helper.to_array(t) for t in given]
+    expected = {}
+    rng = np.random.default_rng(1)
+    for t, b in ((1, 1), (4, 2), (13, 3), (0, 2), (16, 8)):
+        x = rng.standard_normal((t, b, FEATURES)).astype("float32")
+        expected[t, b] = (x, reference(made, x))
+    del made.graph.initializer[:]
+    program = build(made)
+    for (_, b), (x, wanted) in expected.items():
+        state = np.zeros((2, b, WIDTH), "float32")
+        for got, want in zip(program(x, *weights, state), wanted, strict=True):
+            np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-5)
+    x, state = np.zeros((2, 4, FEATURES), "float32"), np.zeros((2, 4, WIDTH), "float32")
+    with pytest.raises(GuardFailed, match=r"input 'w' axis 1 .* must equal 12"):
+        program(x, weights[0][:, :7], *weights[1:], state)
+    with pytest.raises(GuardFailed, match="input 'first' axis 1"):
+        program(x, *weights, state[:, :3])
+
+
+def test_weights_stay_constants_where_other_dims_are_demanded() -> None:
+    made = small(
+        [node("RNN", ["x", "w", "r", "", "n"], ["y"], hidden_size=WIDTH)],
+        {"x": (F32, ["t", "b", FEATURES]), "n": (I32, ["other"])},
+        w=np.ones((1, WIDTH, FEATURES), "float32"),
+        r=np.ones((1, WIDTH, WIDTH), "float32"),
+    )
+    text = str(from_onnx(made))
+    dense = [line for line in text.splitlines() if "nn.dense" in line]
+    assert len(dense) == 2
+    assert all("meta[relay.Constant]" in line for line in dense)
 
 
 VARIANTS = [

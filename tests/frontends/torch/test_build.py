@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,26 @@ def test_every_dim_is_dynamic_by_default() -> None:
     for b, s in ((2, 2), (3, 7), (2, 64), (5, 33), (8, 128)):
         (x,) = tensors((b, s, 8))
         torch.testing.assert_close(exe(x), module(x), rtol=2e-5, atol=2e-5)
+
+
+def test_a_saved_program_is_read_by_its_path(tmp_path: Path) -> None:
+    module, path = Block().eval(), tmp_path / "block.pt2"
+    rows = torch.export.Dim("b", min=0)
+    made = torch.export.export(module, tensors((2, 5, 8)), dynamic_shapes=({0: rows},))
+    torch.export.save(made, str(path))
+    exe = tvm_disc.build(path)
+    for b in (1, 2, 7, 64, 0):
+        (x,) = tensors((b, 5, 8))
+        torch.testing.assert_close(exe(x), module(x), rtol=2e-5, atol=2e-5)
+
+
+def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.pt2"
+    with pytest.raises(BadInput, match=r"other\.pt2: No such file"):
+        tvm_disc.build(str(path))
+    path.write_bytes(b"no archive")
+    with pytest.raises(BadInput, match=r"other\.pt2: expected a program that torch.export.save"):
+        tvm_disc.build(path)
 
 
 def test_inputs_by_name_and_dims_by_name() -> None:

@@ -12,10 +12,11 @@ from tvm import tirx
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.schedules.conv.fill import Source
-from tvm_disc.schedules.conv.macro_kernel import pack_weights
+from tvm_disc.schedules.conv.macro_kernel import ConvWeights
 from tvm_disc.schedules.conv.zones import Zones, more_panels, tails
 from tvm_disc.schedules.dispatch.sampling import evaluate
 from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.schedules.packing import pack_constant
 from tvm_disc.tir.builder import i64
 
 RNG = np.random.default_rng(0)
@@ -99,11 +100,11 @@ def test_numbers_of_tails_and_panels() -> None:
 
 def test_lines_of_taps_are_outermost_in_packed_rows() -> None:
     w = np.arange(2 * 200 * 3 * 2, dtype="float32").reshape(2, 200, 3, 2)
-    packed = pack_weights(w, 1, "float32", 3)
-    assert packed.shape[:3] == (1, 3, 2)
+    found = pack_constant(ConvWeights(1, "float32", 3), w)
+    assert found.shape[:3] == (1, 3, 2)
     for block, (begin, end) in enumerate(((0, 67), (67, 134), (134, 200))):
         expected = w[:, begin:end].transpose(0, 2, 1, 3).reshape(2, -1)
-        np.testing.assert_array_equal(packed[0, block, :, : expected.shape[1]], expected)
+        np.testing.assert_array_equal(found[0, block, :, : expected.shape[1]], expected)
 
 
 def reference(x: np.ndarray, w: np.ndarray, window: tuple[int, ...], groups: int) -> np.ndarray:

@@ -8,10 +8,12 @@ import numpy as np
 
 from benchmarks.gemm_harness import Gemm, aligned, cpu
 from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.layouts import PanelsOfB, RowsOfA
 from tvm_disc.schedules.gemm.micro_kernel import (
     ramp,
     vload,
 )
+from tvm_disc.schedules.packing import pack_constant
 
 HERE = cpu()
 GUARD = 40
@@ -91,8 +93,8 @@ def general(
 
 def lay_out(x: np.ndarray, form: str, tile: macro_kernel.GemmTile, which: str) -> np.ndarray:
     if form == "packed":
-        pack = macro_kernel.pack_a_constant if which == "a" else macro_kernel.pack_b_constant
-        return np.stack([pack(one, tile) for one in x])
+        layout = RowsOfA(str(x.dtype)) if which == "a" else PanelsOfB(tile.n_r)
+        return np.stack([pack_constant(layout, one) for one in x])
     return x.transpose(0, 2, 1) if form == "cols" else x
 
 

@@ -24,6 +24,7 @@ from tests.schedules.gemm.products import (
     tile_for,
 )
 from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.layouts import PanelsOfB
 from tvm_disc.schedules.gemm.micro_kernel import (
     KernelForm,
     micro_kernel,
@@ -31,6 +32,7 @@ from tvm_disc.schedules.gemm.micro_kernel import (
     splat,
     with_unseen,
 )
+from tvm_disc.schedules.packing import pack_constant
 
 
 def rows_of(tile: macro_kernel.GemmTile) -> list[int]:
@@ -240,25 +242,11 @@ def test_epilogue_with_bias_relu_and_permuted_store() -> None:
         b = RNG.standard_normal((k, n)).astype("float32")
         bias = RNG.standard_normal(n).astype("float32")
         c = np.full(m * n + 8, CANARY, "float32")
-        packed = macro_kernel.pack_b_constant(b, tile)
-        gemm.runner({"a": a, "b": packed, "bias": bias, "c": c}, batch=seq, m=m)(1)
+        panels = pack_constant(PanelsOfB(tile.n_r), b)
+        gemm.runner({"a": a, "b": panels, "bias": bias, "c": c}, batch=seq, m=m)(1)
         ref = np.maximum(a @ b + bias, 0).reshape(outer, seq, heads, width).transpose(0, 2, 1, 3)
         np.testing.assert_allclose(c[: m * n].reshape(ref.shape), ref, rtol=1e-4, atol=1e-4)
         assert np.all(c[m * n :] == CANARY)
-
-
-def test_packed_layouts() -> None:
-    tile = macro_kernel.GemmTile(m_r=2, n_r=4, lanes=2)
-    b = np.arange(15.0, dtype="float32").reshape(3, 5)
-    packed = macro_kernel.pack_b_constant(b, tile)
-    assert packed.shape == (2, 3, 4)
-    np.testing.assert_array_equal(packed[0], b[:, :4])
-    np.testing.assert_array_equal(packed[1, :, 0], b[:, 4])
-    assert not packed[1, :, 1:].any()
-    for k in (0, 1, 16, 31, 32, 1024):
-        elems = macro_kernel.packed_row_elems(k, 4)
-        assert elems >= k and elems % 16 == 0 and (elems // 16) % 2 == 1
-    assert macro_kernel.pack_a_constant(np.ones((3, 32), "float32"), tile).shape == (3, 48)
 
 
 def test_tiles_follow_the_registers() -> None:

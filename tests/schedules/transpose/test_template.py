@@ -65,6 +65,21 @@ def test_rank_four_and_work_around_it(axes: tuple[int, ...], rng: np.random.Gene
         np.testing.assert_allclose(run(x), expected, rtol=1e-5)
 
 
+def test_rows_of_one_value(rng: np.random.Generator) -> None:
+    """A row that holds one element everywhere is read once, not as a vector."""
+    text = '#[version = "0.0.5"]\n'
+    text += f"def @main(%x: Tensor[(?, 1), float32], {tensor(2, name='y')}) {{\n"
+    text += (
+        "  add(transpose(broadcast_to_like(%x, %y), axes=[1, 0]), transpose(%y, axes=[1, 0]))\n}\n"
+    )
+    run = build(text, constraints=["x.0 == y.0"], options=Options(threads=2))
+    assert "template: transpose" in run.explain()
+    for shape in SHAPES:
+        y = rng.standard_normal(shape, dtype=np.float32)
+        x = rng.standard_normal((shape[0], 1), dtype=np.float32)
+        np.testing.assert_allclose(run(x, y), (x + y).T, rtol=1e-6)
+
+
 def test_sum_of_a_matrix_and_its_transpose(rng: np.random.Generator) -> None:
     text = f'#[version = "0.0.5"]\ndef @main({tensor(2)}, {tensor(2, name="y")}) {{\n'
     text += "  add(transpose(%x, axes=[1, 0]), %y)\n}\n"

@@ -38,6 +38,7 @@ _OPERATORS: dict[type, str] = {
     tirx.And: "and",
     tirx.Or: "or",
 }
+_EXTREMES: dict[type, str] = {tirx.Max: "max", tirx.Min: "min"}
 
 
 def formula(expr: Expr) -> str:
@@ -59,22 +60,21 @@ def readable_formula(expr: Expr) -> str:
 
 def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
     """An expression over the texts that ``inner`` has for its operands."""
-    if isinstance(expr, int):
+    kind = type(expr)  # not tried with isinstance, which is slow for each of TVM's classes
+    if kind in _OPERATORS:
+        return f"({inner(expr.a)} {_OPERATORS[kind]} {inner(expr.b)})"
+    if kind in _EXTREMES:
+        return f"{_EXTREMES[kind]}({inner(expr.a)}, {inner(expr.b)})"
+    if kind is tirx.Select:
+        taken, other = inner(expr.true_value), inner(expr.false_value)
+        return f"({taken} if {inner(expr.condition)} else {other})"
+    if kind is int:
         return str(expr)
-    if isinstance(expr, tirx.IntImm):
+    if kind is tirx.IntImm:
         return str(int(expr.value))
     if isinstance(expr, tirx.Var):
         return str(expr.name)
-    if isinstance(expr, tirx.Max | tirx.Min):
-        name = "max" if isinstance(expr, tirx.Max) else "min"
-        return f"{name}({inner(expr.a)}, {inner(expr.b)})"
-    if isinstance(expr, tirx.Select):
-        taken, other = inner(expr.true_value), inner(expr.false_value)
-        return f"({taken} if {inner(expr.condition)} else {other})"
-    symbol = _OPERATORS.get(type(expr))
-    if symbol is None:
-        raise Unsupported(f"no formula for {expr}")
-    return f"({inner(expr.a)} {symbol} {inner(expr.b)})"
+    raise Unsupported(f"no formula for {expr}")
 
 
 class Formulas:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
 import tvm
 from tvm import relax, tirx
 
 from tvm_disc.codegen.host.abi import element_bytes
+from tvm_disc.codegen.plan.constants import Constant
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.plan.ownership import place_counts
@@ -50,7 +50,8 @@ from tvm_disc.codegen.plan.tail_recursion import (
 )
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import CORE, OpClass
-from tvm_disc.graph.nodes import is_tensor, literal_value, static_dim
+from tvm_disc.graph.nodes import is_tensor, static_dim
+from tvm_disc.literals import literal_value
 from tvm_disc.relay.object_ops import is_general, is_object, object_op
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
@@ -69,7 +70,7 @@ class _Lowerer:
         self.mod, self.solver, self.library = mod, solver, library
         self.here = Position(solver)
         self.objects = ObjectLowerer(dict(mod.functions_items()), self.here, self)
-        self.constants: list[Any] = []
+        self.constants: list[Constant] = []
         self.constant_of: dict[Any, Value] = {}
 
     # -- entry ---------------------------------------------------------------------------------
@@ -169,16 +170,17 @@ class _Lowerer:
     def _constant(self, expr: Any) -> Value:
         found = self.constant_of.get(expr)
         if found is None:
-            array = np.asarray(literal_value(expr), order="C")
-            shape = tuple(i64(int(d)) for d in array.shape)
-            found = Value(shape, str(expr.ty.dtype), self._constant_storage(array))
+            found = self._laid(Constant(literal_value(expr)), str(expr.ty.dtype))
             self.constant_of[expr] = found
         return found
 
-    def _constant_storage(self, array: Any) -> Storage:
-        self.constants.append(array)
-        position = len(self.constants) - 1
-        return Storage(Home.CONSTANT, i64(array.nbytes), f"const{position}", position=position)
+    def _laid(self, constant: Constant, dtype: str) -> Value:
+        position = len(self.constants)
+        self.constants.append(constant)
+        shape = tuple(i64(d) for d in constant.form[0])
+        size = i64(constant.nbytes)
+        storage = Storage(Home.CONSTANT, size, f"const{position}", position=position)
+        return Value(shape, dtype, storage)
 
     def value(self, expr: Any) -> Any:
         """The value of an operand."""
@@ -313,19 +315,18 @@ class _Lowerer:
         )
 
     def _packed(self, kernel: Any, position: int, arg: Any) -> Value:
-        """A kernel operand; a weight that the kernel wants in another layout is packed now."""
+        """A kernel operand; a weight may be wanted in another layout."""
         pack = kernel.packed.get(kernel.params[position])
         if pack is None:
             value = self.value(arg)
             assert isinstance(value, Value)
             return value
         constant = self.library.resolve_constant(arg)
-        key = (constant, kernel.name, position)
+        key = (constant, pack)
         found = self.constant_of.get(key)
         if found is None:
-            array = np.asarray(pack(literal_value(constant)), order="C")
-            shape = tuple(i64(int(d)) for d in array.shape)
-            found = Value(shape, str(array.dtype), self._constant_storage(array))
+            weight = Constant(literal_value(constant), pack)
+            found = self._laid(weight, weight.form[1])
             self.constant_of[key] = found
         return found
 

@@ -11,6 +11,7 @@ from enum import Enum
 from itertools import takewhile
 from typing import Any, TypeAlias
 
+from tvm_disc.codegen.plan.constants import Constant
 from tvm_disc.schedules.kernel import Kernel
 
 Expr: TypeAlias = Any
@@ -234,7 +235,7 @@ class Program:
     """A whole program.
 
     Attributes:
-        constants: arrays in constant-section order, already packed.
+        constants: in the order of the constant section.
         kernels: every kernel once.
         peak: bytes of workspace as an expression over the input dims.
     """
@@ -244,7 +245,7 @@ class Program:
     inputs: list[Value]
     outputs: list[Value]
     output_tree: Any
-    constants: list[Any]
+    constants: list[Constant]
     kernels: list[Kernel]
     symbols: dict[str, str] = field(default_factory=dict)
     functions: list[HostFunction] = field(default_factory=list)

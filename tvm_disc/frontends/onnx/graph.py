@@ -11,6 +11,7 @@ from tvm_disc.errors import DiscError, Unsupported
 from tvm_disc.frontends.calls import Expr, placed
 from tvm_disc.frontends.onnx import functions
 from tvm_disc.frontends.onnx.node import Node, attributes, name_of, title
+from tvm_disc.frontends.onnx.ranks import completed, declared_ranks, renamed
 from tvm_disc.frontends.onnx.table import find, normal
 from tvm_disc.frontends.onnx.tensors import Lazy, array_of, dense_of
 from tvm_disc.relay import expr as ast
@@ -46,7 +47,7 @@ class Graph:
         self.model, self.opsets, self.outer = model, opsets, outer
         self.infer = model.infer
         self.values: dict[str, Any] = {}
-        self.ranks: dict[str, int] = {}  # of results, as far as the model says
+        self.ranks: dict[str, int] = {}  # of values, as far as the model declares them
         self.references: dict[str, Any] = {}  # attributes of a function's call, as protos
 
     # -- values --------------------------------------------------------------------------------
@@ -84,9 +85,7 @@ class Graph:
             self.values[t.name] = Lazy(partial(_constant, array_of, t, folder))
         for s in proto.sparse_initializer:
             self.values[s.values.name] = Lazy(partial(_constant, dense_of, s, folder))
-        for value in (*proto.value_info, *proto.output):
-            if value.type.tensor_type.HasField("shape"):
-                self.ranks[value.name] = len(value.type.tensor_type.shape.dim)
+        self.ranks = completed(declared_ranks(proto), proto.node)
         for node in proto.node:
             self.node(node)
         return [self.lookup(v.name) for v in proto.output]
@@ -150,11 +149,10 @@ class Graph:
         given += [None] * (len(function.input) - len(given))
         inner.values = dict(zip(function.input, given, strict=False))
         inner.references = _references(function, proto, schema)
+        pairs = list(zip(function.output, proto.output, strict=False))
+        inner.ranks = completed(renamed(self.ranks, pairs), function.node)
         for node in function.node:
             inner.node(node)
-        wanted = [o for o in proto.output if o]
-        many = len(proto.output) if wanted else 0
-        pairs = zip(function.output[:many], proto.output, strict=False)
         return [inner.lookup(name) if outer else None for name, outer in pairs]
 
     def _type_proto(self, x: Any) -> Any:

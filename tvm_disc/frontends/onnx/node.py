@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Expr
 from tvm_disc.relay.infer import Inference
 
@@ -61,19 +62,48 @@ class Node(Calc):
         """An attribute, or its default."""
         return self.attrs.get(name, default)
 
-    def entries(self, vector: Expr, what: str, extra: int = 0) -> Expr:
-        """A vector with as many elements as the first result has dims, and ``extra`` ones, where
-        nothing else tells how many it has.
+    def inside(self, values: Iterable[tuple[str, Any]]) -> Node:
+        """The node in a graph of its own, where names stand for other values."""
+        made = copy(self)
+        made.graph = self.graph.body()
+        made.graph.values.update(values)
+        return made
+
+    def declared(self) -> int | None:
+        """The rank of the first result, if the model declares it."""
+        found: int | None = self.graph.ranks.get(self.outputs[0])
+        return found
+
+    def entries(self, vector: Expr, what: str, count: Callable[[int], int] = int) -> Expr:
+        """A vector on whose length the rank of the first result depends: where nothing else tells
+        it, it is ``count`` of the rank that the model declares, which every call must have.
 
         Raises:
             Unsupported: the model does not say the rank of the result either.
+            TypeMismatch: no length fits the rank.
         """
-        rank = self.graph.ranks.get(self.outputs[0])
-        dims = self.literals(vector)
-        if len(dims) != 1 or dims[0] is not None or rank is None:
+        if self.literals(vector) != [None]:
             self.count(vector, what)
             return vector
-        return self.reshape(vector, [rank + extra])
+        return self.reshape(vector, [self.implied(f"the number of elements of {what}", count)])
+
+    def implied(self, what: str, count: Callable[[int], int] = int) -> int:
+        """A number on which the rank of the first result depends, by the rank that the model
+        declares.
+
+        Raises:
+            Unsupported: it declares none.
+            TypeMismatch: no number fits the rank.
+        """
+        rank, name = self.declared(), self.outputs[0]
+        if rank is None:
+            raise Unsupported(
+                f"{what}, which decides the rank of the result, must be known at compile time; "
+                f"give it in the shape of the input, or declare the rank of {name!r} by a shape"
+            )
+        if count(rank) < 0:
+            raise TypeMismatch(f"{what} cannot make rank {rank}, which is declared of {name!r}")
+        return count(rank)
 
     def required(self, name: str) -> Any:
         """An attribute without a default."""

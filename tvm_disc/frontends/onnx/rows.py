@@ -7,6 +7,7 @@ from types import ModuleType
 from tvm_disc.frontends.onnx.operators import (
     activation,
     attention,
+    classic,
     control,
     convolution,
     elementwise,
@@ -53,6 +54,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     quantized,
     generate,
     signal,
+    classic,
     microsoft,
 )
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.literals import aligned
 
 # Element types of ONNX by number, as they are called here.
 DTYPES = {
@@ -57,7 +58,7 @@ def array_of(tensor: Any, folder: str) -> np.ndarray:
     except Exception as error:  # the checker's own class: no file, or a short one
         why = _missing(tensor, folder) or error
         raise BadInput(f"ONNX tensor {tensor.name!r}: {why}") from error
-    return np.asarray(array if str(array.dtype) == dtype else array.astype(dtype))
+    return aligned(array if str(array.dtype) == dtype else array.astype(dtype))
 
 
 def _missing(tensor: Any, folder: str) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
@@ -60,6 +62,27 @@ def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> An
     raise Unsupported(
         f"PyTorch cannot export this module: {type(failed).__name__}: {text[:2000]}"
     ) from failed
+
+
+def load_program(path: str | os.PathLike[str]) -> Any:
+    """The exported program of a file that ``torch.export.save`` wrote.
+
+    Raises:
+        BadInput: the file cannot be read, or is another.
+        Unsupported: PyTorch is not installed.
+    """
+    require("torch", "torch", f"{path}")
+    import torch
+
+    if not Path(path).is_file():
+        raise BadInput(f"{path}: No such file or directory")
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # of any class: PyTorch unpacks and checks it
+        text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise BadInput(
+            f"{path}: expected a program that torch.export.save wrote: {text}"
+        ) from error
 
 
 def _all_dynamic(torch: Any, inputs: Any) -> Any:

@@ -14,6 +14,7 @@ from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.literals import Literals, as_literal
 from tvm_disc.relay.expr import Span
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import as_expr, is_number, value_of
@@ -52,6 +53,7 @@ class Emitter:
         self.nested = 0
         self.span: Span | None = None
         self.operator = ""
+        self.literals = Literals()
         self._read: set[Any] = set()  # symbols of numbers read from data
         self._roomy: set[Any] = set()  # sizes made of them that were asked for
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
@@ -220,7 +222,7 @@ class Emitter:
         flat = list(value.reshape(-1))
         if all(is_number(x) for x in flat):
             array = np.array(flat, dtype=tensor.dtype).reshape(value.shape)
-            return relax.const(array, tensor.dtype)
+            return as_literal(array, tensor.dtype)
         items = [as_expr(x) for x in flat]
         items = [tirx.Cast("int64", x) if str(x.ty.dtype) == "bool" else x for x in items]
         dims = [self.solver.simplify(x) for x in items]
@@ -236,7 +238,7 @@ class Emitter:
         """A literal tensor."""
         dtype = str(array.dtype)
         dims = tuple(i64(int(d)) for d in array.shape)
-        return Tensor(dims, dtype, relax.const(array, dtype), constant=array)
+        return Tensor(dims, dtype, self.literals(array), constant=array)
 
     def scalar(self, value: float, dtype: str) -> Tensor:
         """A literal of rank 0."""

@@ -17,6 +17,7 @@ from tvm import relax, tirx
 
 from tvm_disc.deadline import at
 from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.literals import Literals
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.branches import Branches
@@ -97,7 +98,8 @@ def import_module(
     wide: dict[WideKey, tuple[int | None, ...]] = {}
     first = Solver()
     merged = declare(main, params or {}, constraints, premises, first, symbols)
-    _import(mod, first, merged, wide, params or {})
+    literals = Literals()
+    _import(mod, first, merged, wide, params or {}, literals)
     # What the first walk learnt about the inputs; its other symbols are gone, and no fact about
     # them may link symbols of the second.
     second = solver or Solver()
@@ -106,7 +108,7 @@ def import_module(
     for guard in first.guards:
         if all(s in inputs for s in guard.symbols):
             second.require(guard.cond, guard.context, guard.message)
-    return _import(mod, second, merged, wide, params or {})
+    return _import(mod, second, merged, wide, params or {}, literals)
 
 
 def _import(
@@ -115,11 +117,13 @@ def _import(
     symbols: dict[Any, Any],
     wide: dict[WideKey, tuple[int | None, ...]],
     params: Mapping[str, np.ndarray],
+    literals: Literals,
 ) -> Imported:
     """One walk; again where the type of a boxed value turned out too narrow."""
     while True:
         try:
             importer = _Importer(mod, solver, symbols, wide)
+            importer.ctx.literals = literals
             made = importer.run(mod["main"], params)
             return Imported(made, solver, external=importer.external)
         except Wider as wider:
@@ -379,16 +383,18 @@ class _Importer:
             )
         inner = self._scope(closure.scope)
         inner.types.update({v.name: Hole(id(call)) for v in func.type_params})
+        named: dict[str, Any] = {}
         for p, a in zip(func.params, args, strict=True):
-            inner.variables[p] = self._annotated(p, a, inner)
+            inner.variables[p] = self._annotated(p, a, inner, named)
         self.inlined.append(func)
         try:
             return self.evaluate(func.body, inner)
         finally:
             self.inlined.pop()
 
-    def _annotated(self, param: ast.Var, value: Any, scope: Scope) -> Any:
-        """An argument under the static dims its parameter declares."""
+    def _annotated(self, param: ast.Var, value: Any, scope: Scope, named: dict[str, Any]) -> Any:
+        """An argument under the dims its parameter declares: numbers, and those of a name, which
+        are the same in all parameters; ``named`` holds what they are."""
         ty = param.type_annotation
         if isinstance(value, Boxed) and ty is not None:
             kind = self.forms.annotated(ty, scope, param)
@@ -401,8 +407,11 @@ class _Importer:
                 f"found {value.dtype} of rank {value.rank}"
             )
         for axis, (declared, dim) in enumerate(zip(ty.shape, value.dims, strict=True)):
-            if isinstance(declared, int):
-                self.ctx.require_eq(dim, i64(declared), f"'%{param.name_hint}' axis {axis}")
+            wanted = i64(declared) if isinstance(declared, int) else None
+            if isinstance(declared, rt.Any) and declared.name:
+                wanted = named.setdefault(declared.name, dim)
+            if wanted is not None:
+                self.ctx.require_eq(dim, wanted, f"'%{param.name_hint}' axis {axis}")
         return value
 
     # -- control flow --------------------------------------------------------------------------

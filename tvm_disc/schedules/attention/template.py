@@ -56,7 +56,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
     assert group.anchor is not None
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
-        return found or WhyNot("attention", "no softmax between two matmuls")
+        return WhyNot("attention", "no softmax between two matmuls") if found is None else found
     keys, values = _view(group, found.scores), _view(group, found.result)
     batch, m, n, depth = (_size(x) for x in keys.sizes)
     width = _size(values.n)

@@ -7,9 +7,7 @@ with the convolution's stride, the rest is zero, and no pixel costs a division o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -17,14 +15,15 @@ from tvm import tirx
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.conv.contraction import geometry
 from tvm_disc.schedules.conv.fill import can_fill, literal_dims
-from tvm_disc.schedules.conv.macro_kernel import pack_weights
+from tvm_disc.schedules.conv.macro_kernel import ConvWeights
 from tvm_disc.schedules.conv.window import valid_range
 from tvm_disc.schedules.conv.zones import lead_taps
-from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.layouts import RowsOfA
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.packing import Packing
 from tvm_disc.tir.builder import Block, Buffer, const, i64
 from tvm_disc.tir.index import add, mul, product
 
@@ -86,20 +85,14 @@ class ConvView:
         zero = tirx.const(0, data.dtype)
         return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
 
-    def packed(self, tile: Any) -> dict[str, tuple[Node, Callable[[Any], Any]]]:
+    def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
+        del tile
         weight = self.node.inputs[1]
         if weight not in self.group.constants:
             return {}
-        return {
-            "a_packed": (
-                weight,
-                lambda w: macro_kernel.pack_a_constant(
-                    w.reshape(w.shape[0], -1).astype(accumulator(self.node.dtype)), tile
-                ),
-            )
-        }
+        return {"a_packed": (weight, RowsOfA(accumulator(self.node.dtype)))}
 
-    def weights(self, dtype: str) -> dict[Node, Callable[[Any], Any]] | None:
+    def weights(self, dtype: str) -> dict[Node, Packing] | None:
         """How the body of a convolution packs its weights; None if it cannot read them.
 
         It wants an input that lies as it is, and weights of a literal shape.
@@ -111,7 +104,7 @@ class ConvView:
             return None
         if weight in self.group.constants:
             lead = lead_taps(self.node)
-            return {weight: partial(pack_weights, groups=self.groups, dtype=dtype, lead=lead)}
+            return {weight: ConvWeights(self.groups, dtype, lead)}
         return {} if weight in self.group.params and weight.dtype == dtype else None
 
     def fill(

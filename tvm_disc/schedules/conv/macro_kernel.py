@@ -25,10 +25,12 @@ from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.fill import Panel, PanelFill, Source
 from tvm_disc.schedules.conv.tail import Tail, tail_columns
 from tvm_disc.schedules.conv.zones import Places, lead_taps, more_panels, tails
+from tvm_disc.schedules.gemm.layouts import packed_row_elems
 from tvm_disc.schedules.gemm.micro_kernel import KernelForm, MicroKernels, bind_opaque, vload
 from tvm_disc.schedules.gemm.partition import Index, cdiv, div, known, least, most
-from tvm_disc.schedules.gemm.tile import GemmTile, packed_row_elems
+from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.packing import Array, Form
 from tvm_disc.tir.builder import Block, Buffer, call, either, i64, prefetch
 from tvm_disc.tir.index import add, mul, product
 
@@ -47,23 +49,34 @@ def depth_of(channels: int, taps: int) -> int:
     return -(-channels // turns)
 
 
-def pack_weights(w: Any, groups: int, dtype: str, lead: int) -> Any:
+@dataclass(frozen=True)
+class ConvWeights:
     """``w[out, in / groups, taps...]`` as ``[group, block of in, out / groups, row]``.
 
     A row is a block's channels and taps, zero padded to an odd number of cache lines; where panels
     may leave out lines of taps, their number ``lead`` is outermost in it.
     """
-    outs, channels = w.shape[0] // groups, w.shape[1]
-    taps = math.prod(w.shape[2:])
-    per = depth_of(channels, taps)
-    row = packed_row_elems(per * taps, np.dtype(dtype).itemsize)
-    blocks = -(-channels // per)
-    out = np.zeros((groups, blocks, outs, row), dtype)
-    source = w.reshape(groups, outs, channels, lead, taps // lead)
-    for k in range(blocks):
-        part = source[:, :, k * per : (k + 1) * per].swapaxes(2, 3).reshape(groups, outs, -1)
-        out[:, k, :, : part.shape[2]] = part
-    return out
+
+    groups: int
+    dtype: str
+    lead: int
+
+    def form(self, shape: tuple[int, ...], dtype: str) -> Form:
+        """The shape and element type of packed weights."""
+        del dtype
+        channels, taps = shape[1], math.prod(shape[2:])
+        per = depth_of(channels, taps)
+        row = packed_row_elems(per * taps, np.dtype(self.dtype).itemsize)
+        return (self.groups, -(-channels // per), shape[0] // self.groups, row), self.dtype
+
+    def write(self, array: Array, out: Array) -> None:
+        """Pack weights into ``out``, which holds zeros."""
+        channels, taps = array.shape[1], math.prod(array.shape[2:])
+        per, outs = depth_of(channels, taps), out.shape[2]
+        source = array.reshape(self.groups, outs, channels, self.lead, taps // self.lead)
+        for k in range(out.shape[1]):
+            part = source[:, :, k * per : (k + 1) * per].swapaxes(2, 3).reshape(*out.shape[::2], -1)
+            out[:, k, :, : part.shape[2]] = part
 
 
 @dataclass(frozen=True)
@@ -178,7 +191,7 @@ class ConvCut:
 class ConvOperands:
     """Where a convolution reads and how a finished sum leaves.
 
-    ``weights`` is packed (:func:`pack_weights`) if ``packed``, else as it lies. ``store`` and
+    ``weights`` is packed (:class:`ConvWeights`) if ``packed``, else as it lies. ``store`` and
     ``store_vector`` are as in :class:`~tvm_disc.schedules.gemm.partition.GemmSpec`; they touch
     ``writes`` and ``reads``, which lie like the result.
     """

@@ -14,9 +14,10 @@ from functools import partial
 from tvm import tirx
 
 from tvm_disc.schedules.gemm.inner import inner_kernel
+from tvm_disc.schedules.gemm.layouts import packed_row_elems
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, vload, vstore
 from tvm_disc.schedules.gemm.partition import Index, cdiv
-from tvm_disc.schedules.gemm.tile import GemmTile, packed_row_elems
+from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, Buffer, Expr, call, i64
 
 _ROWS = 4  # of a tile of inner products; as many columns as then fill a vector with sums

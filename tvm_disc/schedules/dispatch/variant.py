@@ -40,6 +40,7 @@ from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.sampling import Points, evaluate
 from tvm_disc.schedules.group import Body, Group, Machine
+from tvm_disc.schedules.packing import Packing
 from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
@@ -116,7 +117,7 @@ class Plan:
     emit: Callable[[Body], None]
     scratch_elems: Expr | int = 0
     scratch_dtype: str = "float32"
-    packed: dict[Node, Callable[[Any], Any]] = field(default_factory=dict)
+    packed: dict[Node, Packing] = field(default_factory=dict)
     packed_dtypes: dict[Node, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     may_alias: bool = False  # the body's callees write its scratch under another name

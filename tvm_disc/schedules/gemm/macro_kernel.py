@@ -51,14 +51,7 @@ from tvm_disc.schedules.gemm.partition import (
     possible,
     stores_direct,
 )
-from tvm_disc.schedules.gemm.tile import (
-    GemmTile,
-    default_tile,
-    pack_a_constant,
-    pack_b_constant,
-    pack_b_quads,
-    packed_row_elems,
-)
+from tvm_disc.schedules.gemm.tile import GemmTile, default_tile
 from tvm_disc.target.isa import Isa, isa_of
 from tvm_disc.tir.builder import Block, Buffer, Expr, Stmt, call, either, i64
 
@@ -77,10 +70,6 @@ __all__ = [
     "gemm_tasks",
     "isa_of",
     "may_alias",
-    "pack_a_constant",
-    "pack_b_constant",
-    "pack_b_quads",
-    "packed_row_elems",
 ]
 
 

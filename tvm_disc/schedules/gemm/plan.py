@@ -29,6 +29,7 @@ from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.packing import Packing
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import Block, i64, index_var
 from tvm_disc.tir.index import IndexSpace, product
@@ -110,7 +111,7 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
 def _conv_plan(
     group: Group,
     view: ConvView,
-    weights: dict[Node, Callable[[Any], Any]],
+    weights: dict[Node, Packing],
     tile: macro_kernel.GemmTile,
     factor: float,
     machine: Machine,

@@ -1,4 +1,4 @@
-"""Knobs of one GEMM variant, and the layouts of operands that are packed at compile time.
+"""Knobs of one GEMM variant.
 
 The register tile follows Goto & van de Geijn (2008): ``m_r x n_r`` accumulators stay in vector
 registers while one column of A (broadcast) and one row of a B panel (vectors) stream by.
@@ -9,14 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tvm_disc.target.isa import Isa
-
-_VECTOR_BYTES = 64  # cache line; a packed row of A starts on one
 
 
 @dataclass(frozen=True)
@@ -80,53 +76,3 @@ def default_tile(isa: Isa, dtype: str = "float32", n: int | None = None) -> Gemm
             vectors = min(vectors, needed)
     rows = min(14, max(1, (isa.registers - vectors - 1) // vectors))
     return GemmTile(m_r=rows, n_r=vectors * lanes, lanes=lanes)
-
-
-def packed_row_elems(k: int, itemsize: int) -> int:
-    """Distance in elements between rows of a packed A: whole cache lines, never a page apart."""
-    line = max(1, _VECTOR_BYTES // itemsize)
-    elems = math.ceil(max(k, 1) / line) * line
-    # An odd number of lines visits every set before it repeats one.
-    return elems + line if (elems // line) % 2 == 0 else elems
-
-
-def pack_a_constant(a: npt.NDArray[Any], tile: GemmTile) -> npt.NDArray[Any]:
-    """``a[M, K]`` as ``[M, packed_row_elems(K)]``, zero padded.
-
-    Rows stay contiguous along K: the micro-kernel broadcasts from ``m_r`` rows at once, so all a
-    packed A must ensure is that those rows do not compete for the same cache set.
-    """
-    del tile
-    m, k = a.shape
-    out = np.zeros((m, packed_row_elems(k, a.dtype.itemsize)), a.dtype)
-    out[:, :k] = a
-    return out
-
-
-def pack_b_constant(b: npt.NDArray[Any], tile: GemmTile) -> npt.NDArray[Any]:
-    """``b[K, N]`` as panels ``[ceil(N / n_r), K, n_r]``, zero padded on the right."""
-    k, n = b.shape
-    panels = -(-n // tile.n_r)
-    out = np.zeros((panels, k, tile.n_r), b.dtype)
-    for p in range(panels):
-        cols = b[:, p * tile.n_r : (p + 1) * tile.n_r]
-        out[p, :, : cols.shape[1]] = cols
-    return out
-
-
-def pack_b_quads(b: npt.NDArray[np.int8], tile: GemmTile, signed: bool) -> npt.NDArray[np.int32]:
-    """``b[K, N]`` as panels ``[ceil(N / n_r), 1 + ceil(K / 4), n_r]`` of four bytes along K each.
-
-    The instruction takes unsigned bytes of A: those of a ``signed`` A are read 128 too high. The
-    first row of a panel is what that adds to each column, negated.
-    """
-    k, n = b.shape
-    panels, words = -(-n // tile.n_r), -(-k // 4)
-    whole = np.zeros((4 * words, panels * tile.n_r), np.int8)
-    whole[:k, :n] = b
-    out = np.zeros((panels, 1 + words, tile.n_r, 4), np.int8)
-    out[:, 1:] = whole.reshape(words, 4, panels, tile.n_r).transpose(2, 0, 3, 1)
-    rows = out.view(np.int32)[..., 0]
-    if signed:
-        rows[:, 0] = -128 * whole.sum(0, dtype=np.int32).reshape(panels, tile.n_r)
-    return rows

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import operand_index
-from tvm_disc.schedules.gemm import macro_kernel
+from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB
 from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.packing import Packing
 from tvm_disc.tir.builder import i64
 from tvm_disc.tir.index import add, product
 
@@ -64,20 +64,15 @@ class MatMulView:
         lead = low.space.split(g, self.batch) if self.batch else ()
         return low.at(source, operand_index(source, list(lead), (k, j)))
 
-    def packed(self, tile: Any) -> dict[str, tuple[Node, Callable[[Any], Any]]]:
+    def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
         """Operands that are plain constant matrices."""
         b = self.node.inputs[1]
         if self.quads:
             signed = self.node.inputs[0].dtype == "int8"
-            return {"b_packed": (b, lambda w: macro_kernel.pack_b_quads(w, tile, signed))}
+            return {"b_packed": (b, QuadsOfB(tile.n_r, signed))}
         if self._packs():
-            return {"b_packed": (b, lambda w: macro_kernel.pack_b_constant(_as_kept(w), tile))}
+            return {"b_packed": (b, PanelsOfB(tile.n_r))}
         return {}
-
-
-def _as_kept(w: Any) -> Any:
-    """A constant as kernels read it: bfloat16 as its bits."""
-    return w.view("uint16") if w.dtype.name == "bfloat16" else w
 
 
 def _is_weight(group: Group, node: Node) -> bool:

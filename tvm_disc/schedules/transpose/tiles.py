@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.tir.builder import Block, Buffer, element_pointer
+from tvm_disc.tir.builder import Block, Buffer, element_pointer, wide
 
 Expr: TypeAlias = Any
 
@@ -40,7 +40,8 @@ class Lines:
 
 
 def transposed(block: Block, rows: Sequence[Expr]) -> list[Expr]:
-    """Columns of a square of vectors."""
+    """Columns of a square of vectors; a row may be one value for all lanes."""
+    rows = [wide(row, len(rows)) for row in rows]
     return _by_quarters(block, rows) if len(rows) == 16 else _by_butterfly(block, rows)
 
 

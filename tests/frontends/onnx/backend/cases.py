@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,9 @@ def _tensor_types(ty: Any) -> Iterator[Any]:
         yield from _tensor_types(getattr(ty, which).elem_type)
 
 
-def dynamic(model: Any) -> Any:
-    """The model with a dim of its own for every dim of its inputs, and nothing known of others."""
+def dynamic(model: Any, ranks: bool = False) -> Any:
+    """The model with a dim of its own for every dim of its inputs, and nothing known of others, or
+    with ``ranks`` those of its results alone."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     given = {t.name for t in made.graph.initializer}
@@ -85,9 +86,20 @@ def dynamic(model: Any) -> Any:
                 dim.dim_param = f"{name}_{k}"
     for value in made.graph.output:
         for tensor in _tensor_types(value.type):
-            tensor.ClearField("shape")
+            for dim in tensor.shape.dim:
+                dim.Clear()
+            if not ranks:
+                tensor.ClearField("shape")
     del made.graph.value_info[:]
     return made
+
+
+# How a model is compiled.
+MODES: dict[str, Callable[[Any], Any]] = {
+    "given": lambda model: model,
+    "dynamic": dynamic,
+    "declared": lambda model: dynamic(model, ranks=True),
+}
 
 
 def plain(value: Any) -> Any:
@@ -99,4 +111,4 @@ def plain(value: Any) -> Any:
     return None if value is None else np.asarray(value)
 
 
-__all__ = ["collected", "dynamic", "is_random", "kind", "left_out", "plain"]
+__all__ = ["MODES", "collected", "dynamic", "is_random", "kind", "left_out", "plain"]

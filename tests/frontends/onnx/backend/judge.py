@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tvm_disc
-from tests.frontends.onnx.backend.cases import dynamic, is_random, plain
+from tests.frontends.onnx.backend.cases import MODES, is_random, plain
 from tvm_disc.errors import DiscError
 
 RELATIVE = 1e-3  # of ONNX's own runner
@@ -25,14 +25,14 @@ class Differs(AssertionError):
     """A result is not the one of the case."""
 
 
-def judge(case: Any, any_dims: bool, tell: Callable[[str], None] = str) -> dict[str, Any]:
+def judge(case: Any, mode: str, tell: Callable[[str], None] = str) -> dict[str, Any]:
     """The status of a case, why, and how long its build took."""
     warnings.simplefilter("ignore")
     begin = time.perf_counter()
     record: dict[str, Any] = {"status": "passed"}
     try:
         tell("build")
-        program = tvm_disc.build(dynamic(case.model) if any_dims else case.model)
+        program = tvm_disc.build(MODES[mode](case.model))
         record["build_s"] = round(time.perf_counter() - begin, 2)
         tell("call")
         for inputs, wanted in case.data_sets:

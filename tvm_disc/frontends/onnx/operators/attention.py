@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from tvm_disc.frontends.calc import Calc, Dim, Expr
+from tvm_disc.frontends.calc import Calc, Demand, Dim, Expr
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import row
 from tvm_disc.frontends.onnx.tensors import dtype_of
@@ -37,13 +38,13 @@ def joined_heads(n: Calc, x: Expr) -> Expr:
     return n.reshape(moved, [sizes[0], sizes[2], n.dim("multiply", sizes[1], sizes[3])])
 
 
-def repeated(n: Calc, x: Expr, times: Dim) -> Expr:
-    """Every head of keys or values for several of queries."""
-    if times == 1:
+def repeated(n: Calc, x: Expr, times: Dim, count: Dim | None = None) -> Expr:
+    """Every head of keys or values for several of queries, of which there are ``count``."""
+    if isinstance(times, int) and times == 1:
         return x
     b, h, s, d = n.sizes(x)
     wide = n.broadcast(n.expand(x, 2), [b, h, times, s, d])
-    return n.reshape(wide, [b, n.dim("multiply", h, times), s, d])
+    return n.reshape(wide, [b, n.dim("multiply", h, times) if count is None else count, s, d])
 
 
 def causal(n: Calc, rows: Dim, columns: Dim, offset: Any) -> Expr:
@@ -91,17 +92,14 @@ def _attention(n: Node) -> list[Any]:
     """Softmax of products with keys, times values; keys may be hidden by a mask, by what comes
     after a query, by a window, and by lengths."""
     flat = n.rank(n[0]) == 3
-    query, key, value = n[0], n[1], n[2]
-    if flat:
-        counts = int(n.required("q_num_heads")), int(n.required("kv_num_heads"))
-        query = split_heads(n, query, counts[0])
-        key, value = (split_heads(n, x, counts[1]) for x in (key, value))
+    query, key, value, *before = _operands(n, flat)
     past: Dim = 0
-    if n.get(4) is not None:
-        past = n.size(n[4], 2)
-        key, value = (n.concat([p, x], 2) for p, x in ((n[4], key), (n[5], value)))
-    times = n.dim("floor_divide", n.size(query, 1), n.size(key, 1))
-    heads = Heads(query, repeated(n, key, times), repeated(n, value, times))
+    if before[0] is not None:
+        past = n.size(before[0], 2)
+        key, value = (n.concat([p, x], 2) for p, x in zip(before, (key, value), strict=True))
+    count = n.size(query, 1)
+    times = n.dim("floor_divide", count, n.size(key, 1))
+    heads = Heads(query, *(repeated(n, x, times, count) for x in (key, value)))
     mode, cap = int(n.attr("qk_matmul_output_mode", 0)), float(n.attr("softcap", 0.0))
     plain = scores(n, heads, default_scale(n, query, n.attr("scale")))
     found = n.mul(n.tanh(n.div(plain, cap)), cap) if cap else plain
@@ -120,6 +118,24 @@ def _attention(n: Node) -> list[Any]:
         weights = n.where(some, weights, n.like(0, weights)) if mode == 3 else weights
     shown.append(weights)
     return [joined_heads(n, out) if flat else out, key, value, shown[mode]]
+
+
+def _operands(n: Node, flat: bool) -> list[Any]:
+    """Queries, keys, values, and past keys and values, each ``[batch, heads, length, width]``,
+    with the dims that they have in common."""
+    query, key, value = n[0], n[1], n[2]
+    if flat:
+        counts = int(n.required("q_num_heads")), int(n.required("kv_num_heads"))
+        query = split_heads(n, query, counts[0])
+        key, value = (split_heads(n, x, counts[1]) for x in (key, value))
+    rows: dict[str, tuple[Any, Sequence[Demand]]] = {
+        "Q": (query, ["batch", None, None, "width"]),
+        "K": (key, ["batch", "heads", "keys", "width"]),
+        "V": (value, ["batch", "heads", "keys", "values"]),
+        "past_key": (n.get(4), ["batch", "heads", "past", "width"]),
+        "past_value": (n.get(5), ["batch", "heads", "past", "values"]),
+    }
+    return n.fitted(rows)
 
 
 def _softmax(n: Node, found: Expr) -> Expr:
@@ -194,7 +210,10 @@ def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
     rank = n.rank(x)
     half = n.size(cos, -1)
     whole = n.dim("multiply", half, 2)
-    part, rest = n.slice(x, rank - 1, 0, whole), n.slice(x, rank - 1, whole, None)
+    every = n.same(n.formulas(x)[-1], n.formulas(n.arange(whole))[0])
+    part = x if every else n.slice(x, rank - 1, 0, whole)
+    if isinstance(whole, int):
+        part = n.fitted({"input": (part, [*[None] * (rank - 1), whole])})[0]
     if interleaved:
         one, other = (n.slice(part, rank - 1, k, whole, 2) for k in range(2))
     else:
@@ -205,25 +224,50 @@ def rotated(n: Calc, x: Expr, cos: Expr, sin: Expr, interleaved: bool) -> Expr:
         made = n.reshape(n.stack([real, turned], rank), n.sizes(part))
     else:
         made = n.concat([real, turned], rank - 1)
-    same = isinstance(whole, int) and n.literals(x)[-1] == whole
-    return made if same else n.concat([made, rest], rank - 1)
+    return made if every else n.concat([made, n.slice(x, rank - 1, whole, None)], rank - 1)
 
 
 @row("RotaryEmbedding", since=23)
 def _rotary(n: Node) -> Expr:
     """Of ``[batch, heads, length, width]``, or of rank 3 with all heads in the last axis."""
-    x, cos, sin, place = n[0], n[1], n[2], n.get(3)
-    flat = n.rank(x) == 3
-    if flat:
-        x = split_heads(n, x, int(n.required("num_heads")))
-    width = int(n.attr("rotary_embedding_dim", 0))
+    width, flat = int(n.attr("rotary_embedding_dim", 0)), n.rank(n[0]) == 3
+    heads = int(n.required("num_heads")) if flat else 1
+    x, cos, sin, place = _angles(n, heads, width)
     if place is not None:
         cos, sin = (n.take(c, place, 0) for c in (cos, sin))
-    if width:
-        cos, sin = (n.slice(c, 2, 0, width // 2) for c in (cos, sin))
+    sizes = n.sizes(x)
+    whole = n.dim("multiply", n.size(cos, -1), 2)
+    if flat and not width:
+        x = n.transpose(n.reshape(x, [*sizes[:2], heads, whole]), [0, 2, 1, 3])
+    elif flat:
+        x = split_heads(n, x, heads)
+    elif not width:
+        x = n.reshape(x, [*sizes[:3], whole])
     cos, sin = (n.expand(c, 1) for c in (cos, sin))
     made = rotated(n, x, cos, sin, bool(n.attr("interleaved", 0)))
     return joined_heads(n, made) if flat else made
+
+
+def _angles(n: Node, heads: int, width: int) -> list[Any]:
+    """The input, cosines, sines and positions, with the dims that they have in common; half as
+    many angles as a head, or the part of it that is turned, is wide."""
+    rank, known, place = n.rank(n[0]), n.literals(n[0])[-1], n.get(3)
+    half: Demand = "half"
+    if width or known is not None:
+        half = (width or (known or 0) // heads) // 2
+    x: list[Demand] = ["batch", *[None] * (rank - 3), "length", None]
+    table: list[Demand] = ["batch", "length", half] if place is None else ["places", half]
+    rows: list[Demand] = ["batch", "length"]
+    if place is not None and n.literals(place)[0] == 1:
+        rows[0] = None  # the same positions for all
+    return n.fitted(
+        {
+            "X": (n[0], x),
+            "cos_cache": (n[1], table),
+            "sin_cache": (n[2], table),
+            "position_ids": (place, rows),
+        }
+    )
 
 
 __all__ = [

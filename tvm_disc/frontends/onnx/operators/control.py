@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
+from tvm_disc.frontends.calls import UnknownRows
 from tvm_disc.frontends.loop import Loop, choose, counted
 from tvm_disc.frontends.onnx.graph import SMALL, free_names
 from tvm_disc.frontends.onnx.grown import Gathered, Growing
@@ -126,7 +127,11 @@ def _while(n: Node, body: Any, end: Expr, first: Expr, given: list[Any]) -> list
         ]
         return [n.add(now[0], 1), n.reshape(cond, []), *kept], [*grown, *rows]
 
-    last, rows = loop.run(more, turn)
+    try:
+        last, rows = loop.run(more, turn)
+    except UnknownRows:  # all turns give rows of the shapes that a first one gives
+        like = turn([end, *tensors.values()], [const(0, "int64"), first, *state])[1]
+        last, rows = loop.run(more, turn, like)
     found: list[Any] = list(last[2:])
     for k, line in zip(places, rows, strict=False):
         found.insert(k, Gathered(tuple(given[k]), line))
@@ -165,20 +170,30 @@ def _scan_batched(n: Node) -> list[Any]:
         raise Unsupported("sequence_lens; convert the model to opset 9")
     given = n.inputs[1:]
     _tensors(given, "a scan")
-    batch = n.literals(given[0])[0]
-    if batch is None or batch < 1:
-        raise Unsupported("a batch that is not known at compile time; convert it to opset 9")
     backwards = list(n.attr("directions") or [0] * many)
-    found = []
-    for b in range(batch):
-        each = [n.pick(x, 0, b) for x in given]
+    dims = [["batch", *[None] * (n.rank(x) - 1)] for x in given]
+    given = n.fitted({f"input {k}": x for k, x in enumerate(zip(given, dims, strict=True), 1)})
+
+    def entry(inner: Node, each: list[Expr]) -> list[Expr]:
         items = [
             op("reverse", x, axis=0) if back else x
             for x, back in zip(each[len(each) - many :], backwards, strict=True)
         ]
-        last, rows = _turns(n, body, n.size(items[0], 0), each[: len(each) - many], items)
-        found.append([*last, *rows])
-    return [n.stack(list(r), 0) for r in zip(*found, strict=True)]
+        last, rows = _turns(inner, body, n.size(items[0], 0), each[: len(each) - many], items)
+        return [*last, *rows]
+
+    batch = n.size(given[0], 0)
+    if isinstance(batch, int) and 0 < batch <= UNROLLED:
+        found = [entry(n, [n.pick(x, 0, b) for x in given]) for b in range(batch)]
+        return [n.stack(list(r), 0) for r in zip(*found, strict=True)]
+    plain, tensors = _reads(n, [body])
+
+    def turn(b: Expr, fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        inner = n.inside([*plain.items(), *zip(tensors, fixed[len(given) :], strict=True)])
+        return [], entry(inner, [n.take(x, b, 0) for x in fixed[: len(given)]])
+
+    made = counted(n, batch, [*given, *tensors.values()], [], turn)[1]
+    return [n.reshape(x, [batch, *n.sizes(x)[1:]]) for x in made]
 
 
 @row("Scan", since=9)

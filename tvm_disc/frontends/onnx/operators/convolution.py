@@ -94,11 +94,12 @@ def kernel_of(n: Node, weight: Expr) -> list[Dim]:
 
 
 def weights_of(n: Node, k: int) -> Expr:
-    """Weights under the size of the kernel, where an attribute alone tells it."""
+    """Weights under the size of the kernel that an attribute demands, if it does."""
     w, given = n[k], n.attr("kernel_shape")
-    if not given or None not in n.literals(w)[2:]:
+    if not given:
         return w
-    return n.reshape(w, [*n.sizes(w)[:2], *(int(size) for size in given)])
+    made: Expr = n.fitted({"W": (w, [None, None, *(int(size) for size in given)])})[0]
+    return made
 
 
 def spatial(n: Calc, x: Expr) -> int:

@@ -402,7 +402,7 @@ def _affine_grid(n: Node) -> Expr:
 def _spatial_of(n: Node, theta: Expr) -> int:
     rows = n.literals(theta)[1]
     if rows is None:
-        return n.count(n[1], "the size") - 2
+        return n.count(n.entries(n[1], "the size"), "the size") - 2
     return rows
 
 

@@ -53,8 +53,20 @@ def _gather_elements(n: Node) -> Expr:
 def _gather_nd(n: Node) -> Expr:
     """ONNX has the coordinates in the last axis, Relay in the first."""
     x, batch = n[0], int(n.attr("batch_dims", 0))
-    coords = _coordinates(n, x, n[1], batch, n.literals(n[1])[-1])
+    picks, depth = n[1], n.literals(n[1])[-1]
+    if depth is None:
+        made = n.rank(x) + n.rank(picks) - 1 - batch
+        depth = n.implied("the last dim of the indices", lambda rank: made - rank)
+        picks = _of_depth(n, picks, depth)
+    coords = _coordinates(n, x, picks, batch, depth)
     return op("gather_nd", x, coords, batch_dims=batch)
+
+
+def _of_depth(n: Calc, picks: Expr, depth: int) -> Expr:
+    """Rows of so many coordinates."""
+    dims = [*[None] * (n.rank(picks) - 1), depth]
+    made: Expr = n.fitted({"indices": (picks, dims)})[0]
+    return made
 
 
 def _coordinates(n: Calc, x: Expr, picks: Expr, batch: int, depth: int | None) -> Expr:
@@ -99,9 +111,7 @@ def _scatter_elements(n: Node) -> Expr:
 def _scatter_nd(n: Node) -> Expr:
     # Ranks tell how many coordinates there are.
     depth = n.rank(n[1]) - 1 + n.rank(n[0]) - n.rank(n[2])
-    picks = n[1]
-    if n.literals(picks)[-1] is None:
-        picks = n.reshape(picks, [*n.sizes(picks)[:-1], depth])
+    picks = _of_depth(n, n[1], depth)
     coords, how = _coordinates(n, n[0], picks, 0, depth), _reduction(n)
     return _numbers(n, lambda x, y: op("scatter_nd", x, coords, y, mode=how))
 

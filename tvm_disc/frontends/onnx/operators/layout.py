@@ -18,7 +18,8 @@ def _depth_to_space(n: Node) -> Expr:
 
 @row("SpaceToDepth")
 def _space_to_depth(n: Node) -> Expr:
-    return op("nn.space_to_depth", n[0], block_size=int(n.required("blocksize")))
+    mode = str(n.attr("mode", "DCR"))
+    return op("nn.space_to_depth", n[0], block_size=int(n.required("blocksize")), mode=mode)
 
 
 @row("ReverseSequence")

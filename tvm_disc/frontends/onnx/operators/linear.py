@@ -8,9 +8,12 @@ from string import ascii_letters
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Calc, Expr, is_float, op
+from tvm_disc.frontends.loop import counted
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.table import MICROSOFT, row
 from tvm_disc.relay import expr as ast
+
+FEW = 5  # rows of matrices whose determinants are written out
 
 
 @row("MatMul")
@@ -118,12 +121,14 @@ def _without_diagonals(n: Node, x: Expr, term: str) -> tuple[Expr, str]:
 
 @row("Det")
 def _det(n: Node) -> Expr:
-    """By Leibniz's formula, for matrices of a few rows."""
-    x = n[0]
+    """By Leibniz's formula, for matrices of a few rows; by elimination for others."""
+    if n.rank(n[0]) < 2:
+        raise TypeMismatch(f"expected rank 2 or more, found rank {n.rank(n[0])}")
+    rank = n.rank(n[0])
+    x = n.fitted({"X": (n[0], [*[None] * (rank - 2), "rows", "rows"])})[0]
     size = n.literals(x)[-1]
-    if size is None or not 1 <= size <= 5:
-        raise Unsupported("a determinant of other than 1 to 5 rows, known at compile time")
-    rank = n.rank(x)
+    if size is None or not 1 <= size <= FEW:
+        return _eliminated(n, x)
     cells = [[_cell(n, x, i, j, rank) for j in range(size)] for i in range(size)]
     total: Expr | None = None
     for order in permutations(range(size)):
@@ -137,6 +142,34 @@ def _det(n: Node) -> Expr:
             total = n.sub(total, term) if odd else n.add(total, term)
     assert total is not None and math.factorial(size)
     return total
+
+
+def _eliminated(n: Node, x: Expr) -> Expr:
+    """The product of the pivots, a column a turn, the largest element of which comes up."""
+    *lead, size, _ = n.sizes(x)
+    flat = n.reshape(x, [n.product(lead), size, size])
+    one = n.full(1, [n.product(lead)], n.dtype(x))
+
+    def turn(t: Expr, fixed: list[Expr], now: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+        left, found = now
+        place, at = n.arange(n.size(left, 1)), n.cast(t, "int64")
+        column = n.take(left, at, 2)
+        reach = n.where(n.less(place, at), n.like(-1, column), n.abs(column))
+        best = n.expand(n.cast(op("argmax", reach, axis=1), "int64"), 1)
+        order = n.where(n.equal(place, at), best, n.where(n.equal(place, best), at, place))
+        picks = n.broadcast(n.expand(order, 2), n.sizes(left))
+        left = op("gather", left, picks, axis=1)
+        row_, column = n.take(left, at, 1), n.take(left, at, 2)
+        pivot = n.expand(n.take(column, at, 1), 1)
+        safe = n.where(n.equal(pivot, 0), n.like(1, pivot), pivot)
+        factor = n.where(n.greater(place, at), n.div(column, safe), n.like(0, column))
+        left = n.sub(left, n.mul(n.expand(factor, 2), n.expand(row_, 1)))
+        kept = n.equal(best, at)
+        signed = n.squeeze(n.where(kept, pivot, n.negative(pivot)), [1])
+        return [left, n.mul(found, signed)], []
+
+    last, _ = counted(n, size, [], [flat, one], turn)
+    return n.reshape(last[1], lead)
 
 
 def _cell(n: Node, x: Expr, i: int, j: int, rank: int) -> Expr:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.frontends.calc import Calc, Expr, const, op
+from tvm_disc.frontends.calc import Calc, Demand, Expr, const, op
 from tvm_disc.frontends.loop import counted
 from tvm_disc.frontends.onnx.node import Node
 from tvm_disc.frontends.onnx.operators.activation import hard_sigmoid, softplus
@@ -111,6 +111,7 @@ def _recurrent(
         raise Unsupported(f"direction: {direction!r}")
     functions = _activations(n, defaults, len(ways))
     batch_first = bool(n.attr("layout", 0))
+    _fit(n, count * width, width, len(ways))
     x = n.transpose(n[0], [1, 0, 2]) if batch_first else n[0]
     lengths = None if n.get(4) is None else n.cast(n[4], "int64")
     found = []
@@ -126,6 +127,24 @@ def _recurrent(
         y = n.transpose(n.stack([f[0] for f in found], 1), [2, 0, 1, 3])
     axis = 1 if batch_first else 0
     return [y, *(n.stack([f[1 + s] for f in found], axis) for s in range(len(states)))]
+
+
+def _fit(n: Node, gates: int, width: int, ways: int) -> None:
+    """Give the inputs the dims that the number of gates and directions and the width demand."""
+    first = bool(n.attr("layout", 0))
+    state: list[Demand] = ["batch", ways, width] if first else [ways, "batch", width]
+    wanted: list[tuple[str, list[Demand]]] = [
+        ("X", ["batch", None, "size"] if first else [None, "batch", "size"]),
+        ("W", [ways, gates, "size"]),
+        ("R", [ways, gates, width]),
+        ("B", [ways, 2 * gates]),
+        ("sequence_lens", ["batch"]),
+        ("initial_h", state),
+        ("initial_c", state),
+        ("P", [ways, 3 * width]),
+    ]
+    pairs = zip(wanted, n.inputs, strict=False)
+    n.inputs = n.fitted({name: (x, dims) for (name, dims), x in pairs})
 
 
 def _turned(n: Calc, x: Expr, lengths: Any) -> Expr:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from tvm_disc.frontends.calc import Calc, Dim, Expr, is_float, op
 from tvm_disc.frontends.onnx.node import Node
-from tvm_disc.frontends.onnx.operators.shape import flags_of, kept_dims
+from tvm_disc.frontends.onnx.operators.shape import dropped, flags_of, kept_dims
 from tvm_disc.frontends.onnx.table import add
 
 # A reduction by a Relay operator that keeps the axes, over those that are asked for.
@@ -58,7 +58,13 @@ def _at(n: Node, x: Expr, axes: Expr, keep: bool, rule: Rule) -> Expr:
         return n.reduce(name, n.reshape(y, dims), [2 * a for a in range(rank)])
 
     made = rule(n, x, fold)
-    return made if keep else n.reshape(made, kept_dims(n, x, axes))
+    return made if keep else n.reshape(made, _left(n, x, axes))
+
+
+def _left(n: Node, x: Expr, axes: Expr) -> list[Dim]:
+    """The dims that are not reduced; of a result of rank 0 none, also where no axes name all."""
+    everything = not n.attr("noop_with_empty_axes", 0) and n.declared() == 0
+    return [] if everything else kept_dims(n, x, dropped(n, x, axes))
 
 
 def _extreme(name: str, truth: str) -> Rule:

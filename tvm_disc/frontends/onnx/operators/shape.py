@@ -114,7 +114,7 @@ def axes_of(n: Node, k: int, since: int = 13) -> list[int] | None:
 def _unsqueeze(n: Node) -> Expr:
     x = n[0]
     if n.opset >= 13 and n.known(n[1]) is None:
-        return _unsqueezed_at(n, x, n.entries(n[1], "the axes", -n.rank(x)))
+        return _unsqueezed_at(n, x, n.entries(n[1], "the axes", lambda rank: rank - n.rank(x)))
     axes = axes_of(n, 1) or []
     rank = n.rank(x) + len(axes)
     found = sorted(n.axis(a, rank) for a in axes)
@@ -148,14 +148,17 @@ def _unsqueezed_at(n: Node, x: Expr, axes: Expr) -> Expr:
 def _squeeze(n: Node) -> Expr:
     x = n[0]
     if n.opset >= 13 and n.get(1) is not None and n.known(n[1]) is None:
-        return n.reshape(x, kept_dims(n, x, n[1]))
+        return n.reshape(x, kept_dims(n, x, dropped(n, x, n[1])))
     axes = axes_of(n, 1)
     if axes is None:
-        dims = n.literals(x)
-        if None in dims:
-            raise Unsupported("without axes, every dim must be known at compile time")
-        axes = [k for k, d in enumerate(dims) if d == 1]
+        # Dims that are known to be 1 go; others are not 1 in any call.
+        return op("squeeze", x, axis=None)
     return n.squeeze(x, [n.axis(a, n.rank(x)) for a in axes])
+
+
+def dropped(n: Node, x: Expr, axes: Expr) -> Expr:
+    """Axes of ``x`` that the result has no more."""
+    return n.entries(axes, "the axes", lambda rank: n.rank(x) - rank)
 
 
 def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
@@ -176,13 +179,23 @@ def kept_dims(n: Calc, x: Expr, axes: Expr) -> list[Dim]:
 def _expand(n: Node) -> Expr:
     """Both ways: where 1 is asked for, a dim stays as it is."""
     x = n[0]
-    wanted = n.sizes_in(n.entries(n[1], "the shape"), "the shape")
+    wanted = n.sizes_in(_target(n, x, n[1]), "the shape")
     have: list[Dim] = n.sizes(x)
     rank = max(len(wanted), len(have))
     ones: list[Dim] = [1] * rank
     wanted = ones[: rank - len(wanted)] + wanted
     have = ones[: rank - len(have)] + have
     return n.broadcast(x, [both_ways(n, d, w) for d, w in zip(have, wanted, strict=True)])
+
+
+def _target(n: Node, x: Expr, shape: Expr) -> Expr:
+    """The shape to expand to; one of unknown length that is at most the rank has ones before."""
+    if n.literals(shape) != [None] or n.declared() != n.rank(x):
+        return n.entries(shape, "the shape")
+    rank, count = n.rank(x), n.size(shape, 0)
+    given = n.reshape(n.slice(shape, 0, 0, rank), [count])  # a longer one is refused
+    missing = n.dim("subtract", rank, count)
+    return n.concat([n.full(1, [missing], n.dtype(shape)), given], 0)
 
 
 def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
@@ -291,4 +304,4 @@ def spread(
     return [found.get(a, default) for a in range(rank)]
 
 
-__all__ = ["axes_of", "both_ways", "equal_parts", "flags_of", "kept_dims", "spread"]
+__all__ = ["axes_of", "both_ways", "dropped", "equal_parts", "flags_of", "kept_dims", "spread"]

@@ -18,7 +18,7 @@ def _col2im(n: Node) -> Expr:
     """An image as the sum of the windows that cover each element, one axis after the other."""
     x = n[0]
     rank = max(len(n.attr(a) or ()) for a in ("strides", "dilations"))
-    rank = rank or len(n.attr("pads") or ()) // 2 or n.count(n[1], "the image's shape")
+    rank = rank or len(n.attr("pads") or ()) // 2 or _axes(n)
     image, block = (n.sizes_in(n.reshape(n[k], [rank]), "a shape") for k in (1, 2))
     strides = [int(s) for s in n.attr("strides") or [1] * rank]
     dilations = [int(d) for d in n.attr("dilations") or [1] * rank]
@@ -47,6 +47,11 @@ def _col2im(n: Node) -> Expr:
         shown = n.expand(inside, 2, rank - 1 - k) if k < rank - 1 else inside
         x = n.reduce("sum", n.where(shown, read, n.like(0, x)), [3 + k])
     return x
+
+
+def _axes(n: Node) -> int:
+    what = "the image's shape"
+    return n.count(n.entries(n[1], what, lambda rank: rank - 2), what)
 
 
 # -- n-grams -----------------------------------------------------------------------------------

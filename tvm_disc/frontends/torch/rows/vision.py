@@ -28,7 +28,7 @@ def _nms(m: Maker, boxes: Value, scores: Value, threshold: float) -> Value:
     # Rows of (batch entry, class, box), of which so many count.
     kept = m.pick(Value(TupleGetItem(made, 0), "int64", (None, 3)), 1, 2)
     count = m.call("reshape", TupleGetItem(made, 1), newshape=(1,))
-    ends = [m.tensor([0], "int64"), m.call("cast", count, dtype="int64"), m.tensor([1], "int64")]
+    ends = [m.literal([0], "int64"), m.call("cast", count, dtype="int64"), m.literal([1], "int64")]
     found = m.call(
         "dyn.strided_slice", kept, *ends, begin=None, end=None, strides=None, axes=(0,)
     )  # fmt: skip

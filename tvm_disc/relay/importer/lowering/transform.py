@@ -205,7 +205,7 @@ def permute(ctx: Emitter, x: Tensor, order: Sequence[int]) -> Tensor:
     if list(order) == list(range(x.rank)):
         return x
     if x.constant is not None:
-        return ctx.constant(x.constant.transpose(order).copy())
+        return ctx.constant(ctx.literals.turned(x.constant, tuple(order)))
     call = R.permute_dims(ctx.expr(x), list(order))
     return ctx.emit(call, [x.dims[a] for a in order], x.dtype)
 

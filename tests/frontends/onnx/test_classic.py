@@ -1,0 +1,69 @@
+"""Ensembles of decision trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import numpy_helper  # noqa: E402
+
+from tvm_disc.errors import DiscError  # noqa: E402
+
+from .helpers import F32, build, model, node, same  # noqa: E402
+
+
+def trees(**changes: Any) -> Any:
+    """Two trees, one of them of a single leaf, with every kind of test."""
+    attributes = {
+        "n_targets": 2,
+        "tree_roots": [0, 7],
+        "nodes_modes": numpy_helper.from_array(np.array([0, 1, 2, 3, 4, 6, 5, 0], "uint8")),
+        "nodes_featureids": [0, 1, 2, 1, 0, 2, 0, 0],
+        "nodes_splits": numpy_helper.from_array(np.array([0, 1, -1, 0, 2, 0, 3, 0], "float32")),
+        "nodes_missing_value_tracks_true": [1, 0, 0, 1, 0, 0, 0, 0],
+        "nodes_truenodeids": [1, 3, 4, 0, 2, 4, 6, 7],
+        "nodes_trueleafs": [0, 0, 0, 1, 1, 1, 1, 1],
+        "nodes_falsenodeids": [2, 6, 5, 1, 3, 5, 7, 7],
+        "nodes_falseleafs": [0, 0, 0, 1, 1, 1, 1, 1],
+        "leaf_targetids": [0, 1, 0, 1, 1, 0, 1, 0],
+        "leaf_weights": numpy_helper.from_array(np.arange(1, 9, dtype="float32")),
+        "membership_values": numpy_helper.from_array(np.array([1, 2, np.nan], "float32")),
+        **changes,
+    }
+    return node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", **attributes)
+
+
+def of_trees(made: Any) -> Any:
+    return model([made], {"x": (F32, ["n", "k"])}, domains={"ai.onnx.ml": 5})
+
+
+@pytest.mark.parametrize("how", [0, 1, 2, 3])
+def test_trees(how: int) -> None:
+    rng = np.random.default_rng(how)
+    cases = []
+    for rows in (1, 2, 7, 16, 64):
+        x = rng.integers(-3, 4, (rows, 3)).astype("float32")
+        x[rng.random((rows, 3)) < 0.1] = np.nan
+        cases.append([x])
+    program = same(of_trees(trees(aggregate_function=how)), *cases)
+    assert program(np.zeros((0, 3), "float32")).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"nodes_truenodeids": [1, 0, 4, 0, 2, 4, 6, 0]}, "lead back to themselves"),
+        ({"nodes_falsenodeids": [2, 6, 5, 1, 3, 5, 9, 0]}, "nodes_falsenodeids: an entry is no"),
+        ({"tree_roots": [8]}, "tree_roots: expected one or more nodes, of 8"),
+        ({"leaf_targetids": [0, 1, 0, 1, 1, 0, 1, 2]}, "below n_targets"),
+        ({"nodes_featureids": [0]}, "have 8 and 1 entries"),
+        ({"post_transform": 4}, "post_transform 4"),
+    ],
+)
+def test_trees_that_are_none_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(DiscError, match=f"ONNX TreeEnsemble 'y': .*{words}"):
+        build(of_trees(trees(**changes)))

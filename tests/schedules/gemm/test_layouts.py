@@ -1,0 +1,73 @@
+"""Layouts of constant operands, beside their definition element by element."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB, RowsOfA, packed_row_elems
+from tvm_disc.schedules.packing import pack_constant
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 15, 16, 17, 33])
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 11])
+def test_panels(k: int, n: int) -> None:
+    b = RNG.standard_normal((k, n)).astype("float32")
+    found = pack_constant(PanelsOfB(4), b)
+    assert found.shape == (-(-n // 4), k, 4)
+    for panel, row, column in np.ndindex(*found.shape):
+        at = panel * 4 + column
+        assert found[panel, row, column] == (b[row, at] if at < n else 0)
+
+
+def test_panels_of_a_weight_that_lies_transposed() -> None:
+    b = RNG.standard_normal((11, 37)).astype("float32").T
+    np.testing.assert_array_equal(
+        pack_constant(PanelsOfB(8), b), pack_constant(PanelsOfB(8), np.ascontiguousarray(b))
+    )
+
+
+def test_bfloat16_is_kept_as_its_bits() -> None:
+    b = RNG.standard_normal((3, 5)).astype(ml_dtypes.bfloat16)
+    found = pack_constant(PanelsOfB(2), b)
+    assert found.dtype == "uint16"
+    np.testing.assert_array_equal(found[:, :, 0].T, b.view("uint16")[:, ::2])
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (4, 8), (5, 9), (7, 16), (0, 3)])
+def test_quads(k: int, n: int, signed: bool) -> None:
+    b = RNG.integers(-128, 128, (k, n)).astype("int8")
+    found = pack_constant(QuadsOfB(8, signed), b)
+    assert found.shape == (-(-n // 8), 1 + -(-k // 4), 8) and found.dtype == "int32"
+    for column in range(n):
+        panel, at = divmod(column, 8)
+        column_of = b[:, column].astype(int)
+        assert found[panel, 0, at] == (-128 * column_of.sum() if signed else 0)
+        quads = found[panel, 1:, at].copy().view("int8")
+        np.testing.assert_array_equal(quads[:k], b[:, column])
+        assert not quads[k:].any()
+
+
+@pytest.mark.parametrize("shape", [(3, 32), (2, 3, 5), (1, 0), (4, 1, 2, 2)])
+def test_rows(shape: tuple[int, ...]) -> None:
+    a = RNG.integers(-9, 9, shape).astype("int8")
+    found = pack_constant(RowsOfA("int32"), a)
+    k = a[:1].size
+    assert found.shape == (shape[0], packed_row_elems(k, 4)) and found.dtype == "int32"
+    np.testing.assert_array_equal(found[:, :k], a.reshape(shape[0], k))
+    assert not found[:, k:].any()
+
+
+def test_rows_do_not_compete_for_a_set() -> None:
+    for k in (0, 1, 16, 31, 32, 1024):
+        elems = packed_row_elems(k, 4)
+        assert elems >= k and elems % 16 == 0 and (elems // 16) % 2 == 1
+
+
+def test_equal_layouts_are_equal() -> None:
+    assert PanelsOfB(4) == PanelsOfB(4) != PanelsOfB(8)
+    assert len({QuadsOfB(4, True), QuadsOfB(4, True), QuadsOfB(4, False), RowsOfA("int32")}) == 3

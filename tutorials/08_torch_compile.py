@@ -1,0 +1,127 @@
+# %% [markdown]
+# # `torch.compile` with our backend
+#
+# `torch.compile` finds the parts of a model that are plain tensor programs and gives each to a
+# backend. With `backend="tvm_disc"` each part becomes one program for all sizes; what cannot be
+# compiled runs in PyTorch, and the log says why. Nothing of the model is written anew. Needs
+# PyTorch.
+
+# %%
+import logging
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from tvm_disc.compile import compile_counter
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+logging.basicConfig(stream=sys.stdout, format="log: %(message)s")
+
+# %% [markdown]
+# A tagger of words: a convolution over the sentence, a gate, scores for nine tags.
+
+
+# %%
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(500, 48)
+        self.window = nn.Conv1d(48, 96, 3, padding=1)
+        self.norm, self.tags = nn.LayerNorm(48), nn.Linear(48, 9)
+
+    def forward(self, ids):
+        x = self.words(ids)
+        near, gate = self.window(x.transpose(1, 2)).transpose(1, 2).chunk(2, dim=-1)
+        x = self.norm(x + near * torch.sigmoid(gate))
+        return functional.log_softmax(self.tags(x), dim=-1)
+
+
+model = Tagger().eval()
+fast = torch.compile(model, backend="tvm_disc", dynamic=True)
+
+# %% [markdown]
+# The backend is found by its name once tvm_disc is installed. `dynamic=True` holds all sizes open
+# from the start. Compilation happens at the first call, and only there; a program for inference
+# needs `torch.no_grad()`, as gradients are left to PyTorch.
+
+# %%
+with torch.no_grad(), compile_counter() as compiled:
+    for batch, words in ((2, 9), (3, 17), (8, 64), (5, 2), (2, 200)):
+        ids = torch.randint(0, 500, (batch, words))
+        torch.testing.assert_close(fast(ids), model(ids), rtol=1e-4, atol=1e-5)
+        print(f"{batch} x {words}: as PyTorch")
+print("compiled", compiled[0], "time")
+
+# %% [markdown]
+# ```text
+# 2 x 9: as PyTorch
+# 3 x 17: as PyTorch
+# 8 x 64: as PyTorch
+# 5 x 2: as PyTorch
+# 2 x 200: as PyTorch
+# compiled 1 time
+# ```
+#
+# A size of 1 is a matter of its own for PyTorch, not for us: it makes another graph for it, and
+# where two sizes that were equal are not. A program built by `tvm_disc.build` needs neither.
+
+# %%
+with torch.no_grad(), compile_counter() as compiled:
+    one = torch.randint(0, 500, (1, 12))
+    torch.testing.assert_close(fast(one), model(one), rtol=1e-4, atol=1e-5)
+print("for a batch of 1: compiled", compiled[0], "time")
+
+# %% [markdown]
+# ```text
+# for a batch of 1: compiled 1 time
+# ```
+#
+# What cannot be compiled is not an error. This model draws random numbers, for which there is no
+# rule: the graph of its 20 nodes runs in PyTorch, and the log names the one to blame and its line.
+
+
+# %%
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tagger = model
+
+    def forward(self, ids):
+        scores = self.tagger(ids)
+        return scores + torch.randn_like(scores)
+
+
+with torch.no_grad():
+    noisy = torch.compile(Noisy().eval(), backend="tvm_disc", dynamic=True)
+    print("noisy:", tuple(noisy(torch.randint(0, 500, (2, 9))).shape))
+
+# %% [markdown]
+# ```text
+# log: torch.compile: 20 nodes run in PyTorch: 1 node of the PyTorch program:
+# ...
+# noisy: (2, 9, 9)
+# ```
+#
+# Tensors go in and come out without a copy. A call still passes PyTorch's guards, which are Python:
+# of a small model they are most of the time, and `tvm_disc.build` avoids them (tutorial 6).
+
+# %%
+ids = torch.randint(0, 500, (4, 31))
+
+
+def milliseconds(call, repeat=20):
+    """The best of some calls."""
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        call(ids)
+        times.append(time.perf_counter() - start)
+    return 1e3 * min(times)
+
+
+with torch.no_grad():
+    print(f"4 x 31: {milliseconds(fast):.2f} ms, PyTorch {milliseconds(model):.2f} ms")

@@ -1,0 +1,264 @@
+"""``tvm-disc bench MODEL``: our program beside what else is installed."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import importlib.util
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tvm_disc.errors import BadInput, Unsupported
+
+Dims: TypeAlias = "Callable[[Sequence[str]], Mapping[str, Sequence[int]] | None]"
+Compile: TypeAlias = "Callable[[argparse.Namespace, bool], Any]"
+
+DIFFERS = 1  # exit code
+PEERS = ("onnxruntime", "openvino", "torch", "torch.compile", "relax_vm")
+READS: Mapping[str, tuple[str, ...]] = {
+    "onnxruntime": (".onnx", ".pt2"),
+    "openvino": (".onnx", ".pt2"),
+    "torch": (".pt2",),
+    "torch.compile": (".pt2",),
+}
+"""The files that a peer reads; others read what we read."""
+
+
+def add(
+    commands: Any,
+    model_arguments: Callable[[argparse.ArgumentParser, str], None],
+    dims: Dims,
+    compile_model: Compile,
+) -> None:
+    """Put the command among the others, whose model, dims and compilation it shares."""
+    bench = commands.add_parser("bench", help="time a model beside other engines, over many shapes")
+    model_arguments(bench, "an ONNX file, an exported PyTorch program (.pt2), Relay text or JSON")
+    bench.add_argument(
+        "--dims",
+        action="append",
+        default=[],
+        metavar="b=1,8 or s=1..512",
+        help="the values of a dim, or a range to take some of; repeat for more",
+    )
+    bench.add_argument("--points", type=int, default=6, metavar="N", help="values of a range")
+    bench.add_argument(
+        "--values",
+        action="append",
+        default=[],
+        metavar="INPUT=0..999",
+        help="the range of an input of integers, default: 0..1; repeat for more",
+    )
+    bench.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME[=PYTHON]",
+        help=f"an engine to compare with, of {', '.join(PEERS)}, and the Python that has it; "
+        "repeat for more, default: all that are installed here; none for ours alone",
+    )
+    bench.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of every engine")
+    bench.add_argument("--turn", type=float, default=0.2, metavar="SECONDS", help="of a turn")
+    bench.add_argument(
+        "--patience", type=float, default=600.0, metavar="SECONDS", help="for an answer of a peer"
+    )
+    bench.add_argument(
+        "--tolerance",
+        type=float,
+        default=1e-4,
+        metavar="T",
+        help="of a result, relative to its largest element",
+    )
+    bench.add_argument("--json", type=Path, metavar="FILE", help="everything, each turn too")
+    bench.add_argument("--markdown", type=Path, metavar="FILE", help="the tables")
+    bench.add_argument("--plot", type=Path, metavar="FILE.svg", help="or .png, .pdf")
+
+    def run(args: argparse.Namespace) -> None:
+        bench_model(args, dims(args.dims) or {}, compile_model)
+
+    bench.set_defaults(command=run)
+
+
+def bench_model(
+    args: argparse.Namespace, told: Mapping[str, Sequence[int]], compile_model: Compile
+) -> None:
+    """Compile, measure and report; the exit code is 1 if a result of ours is wrong.
+
+    Raises:
+        BadInput: an option that cannot be followed, before anything is compiled.
+    """
+    from tvm_disc.bench.compare import OURS, Effort, Engine, measure
+    from tvm_disc.bench.points import cases_of, sweep_of
+    from tvm_disc.bench.report import Report
+    from tvm_disc.compile import default_threads, read
+
+    ranges, peers = _ranges(args.values), _peers(args.peer)
+    _check(args)
+    note = _busy()
+    threads = args.threads or default_threads()
+    module = read(args.model)
+    start = time.perf_counter()
+    exe = compile_model(_with(args, model=module, threads=threads), False)
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "model.so"
+        exe.save(library)
+        compiled_s = time.perf_counter() - start
+        sweep = sweep_of(module, exe.signature, args.constraint)
+        points = sweep.points(told, args.points)
+        engines = [Engine(OURS), *(Engine(name) for name in peers)]
+        files = {OURS: library, **dict.fromkeys(peers, args.model)}
+        with _opened(engines, files, peers, threads, args) as served:
+            engines[0].load_s += compiled_s
+            effort = Effort(args.rounds, args.turn)
+            cases = cases_of(sweep, points, ranges)
+            rows = measure(served, cases, effort, _progress(len(points)))
+    about = {"threads": str(threads), "rounds": str(args.rounds), **_machine(), **note}
+    report = Report(args.model.name, about, engines, rows, args.tolerance)
+    print(report.text())
+    for path, made in ((args.json, report.to_json), (args.markdown, report.markdown)):
+        if path is not None:
+            path.write_text(made(), encoding="utf-8")
+    if args.plot is not None:
+        report.plot(args.plot)
+    if report.wrong:
+        sys.exit(DIFFERS)
+
+
+@contextmanager
+def _opened(
+    engines: Sequence[Any],
+    files: Mapping[str, Path],
+    pythons: Mapping[str, str],
+    threads: int,
+    args: argparse.Namespace,
+) -> Iterator[dict[str, Any]]:
+    """The engines that are ready; the others know why they are not."""
+    from tvm_disc.bench.compare import OURS
+    from tvm_disc.bench.served import Refused, Served
+
+    served: dict[str, Served] = {}
+    try:
+        for engine in engines:
+            name = engine.name
+            try:
+                if name != OURS and (reason := _unread(name, args)):
+                    raise Refused(reason)
+                python = pythons.get(name, sys.executable)
+                one = Served(name, files[name], threads, python, args.patience)
+            except Refused as error:
+                engine.reason = str(error)
+                if name == OURS:
+                    raise Unsupported(f"bench: our own program did not start: {error}") from None
+                continue
+            served[name] = one
+            engine.version, engine.load_s = one.version, one.load_s
+        yield served
+    finally:
+        for one in served.values():
+            one.close()
+
+
+def _unread(peer: str, args: argparse.Namespace) -> str:
+    """Why a peer is not asked at all."""
+    suffix = args.model.suffix
+    if suffix not in READS.get(peer, (suffix,)):
+        return f"reads {' and '.join(READS[peer])}, not {suffix}"
+    return "takes no --params" if args.params is not None else ""
+
+
+def _peers(texts: Sequence[str]) -> dict[str, str]:
+    """``["openvino", "torch=PYTHON"]`` as ``{"openvino": this Python, "torch": PYTHON}``."""
+    found: dict[str, str] = {}
+    for text in texts or PEERS:
+        name, _, python = text.partition("=")
+        if name == "none":
+            continue
+        if name not in PEERS:
+            raise BadInput(f"--peer: expected one of {', '.join(PEERS)} or none, found {name!r}")
+        if python and not os.access(python, os.X_OK):
+            raise BadInput(f"--peer: {name}: there is no Python {python}")
+        found[name] = python or sys.executable
+    return found
+
+
+def _ranges(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """``["ids=0..999"]`` as ``{"ids": (0, 999)}``."""
+    found = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        low, dots, high = rest.partition("..")
+        if not (name and equals and dots and low.isdecimal() and high.isdecimal()):
+            raise BadInput(f"--values: expected INPUT=0..999, found {text!r}")
+        if int(low) > int(high):
+            raise BadInput(f"--values: {name}: expected the smaller number first, found {rest!r}")
+        found[name] = int(low), int(high)
+    return found
+
+
+def _check(args: argparse.Namespace) -> None:
+    from tvm_disc.bench.report import FORMATS
+
+    if args.model.suffix == ".so":
+        raise BadInput(
+            f"{args.model} is compiled already, which no other engine reads; "
+            "give the model that it was made of"
+        )
+    for name in ("points", "rounds"):
+        if getattr(args, name) < 1:
+            raise BadInput(f"--{name}: expected at least 1, found {getattr(args, name)}")
+    for name in ("turn", "patience", "tolerance"):
+        if not getattr(args, name) > 0:
+            raise BadInput(f"--{name}: expected more than 0, found {getattr(args, name)}")
+    if args.plot is not None:
+        if args.plot.suffix not in FORMATS:
+            raise BadInput(f"--plot: expected a file ending in {', '.join(FORMATS)}, "
+                           f"found {args.plot.name}")  # fmt: skip
+        if importlib.util.find_spec("matplotlib") is None:
+            raise Unsupported(
+                "--plot needs the package 'matplotlib', which is not installed; "
+                "pip install 'tvm_disc[plot]'"
+            )
+
+
+def _with(args: argparse.Namespace, **changed: Any) -> argparse.Namespace:
+    made = copy.copy(args)
+    vars(made).update(changed)
+    return made
+
+
+def _progress(count: int) -> Callable[[Any], None]:
+    """Tells a terminal which point is done."""
+    done = 0
+
+    def tell(row: Any) -> None:
+        nonlocal done
+        done += 1
+        if sys.stderr.isatty():
+            end = "\n" if done == count else ""
+            print(f"\r{done} of {count} points", end=end, file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _machine() -> dict[str, str]:
+    from tvm_disc.codegen.target import host_cpu
+
+    return {"cpu": host_cpu()}
+
+
+def _busy() -> dict[str, str]:
+    """A note if other processes compete for the processors."""
+    processors = os.cpu_count() or 1
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load <= 0.75 * processors:
+        return {}
+    told = f"load {load:.1f} on {processors} processors before the start, times are unreliable"
+    return {"note": told}
+
+
+__all__ = ["add", "bench_model"]

@@ -1,0 +1,163 @@
+"""The dims to measure at, and inputs for them."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.abi.formula import evaluate
+from tvm_disc.compile import import_versions
+from tvm_disc.errors import BadInput
+from tvm_disc.schedules.dispatch.sampling import bounds
+from tvm_disc.shape import Solver
+from tvm_disc.tuning.shapes import equal_pairs
+
+Inputs: TypeAlias = "Sequence[tuple[str, Sequence[str], str]]"  # name, dims as text, dtype
+Point: TypeAlias = "Mapping[str, int]"
+Told: TypeAlias = "Mapping[str, Sequence[int]]"
+
+UNTOLD = 64  # the largest value tried of a dim if nothing is told of any
+UNTOLD_POINTS = 4
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The dims of a program, by name, and what is known of them."""
+
+    inputs: Inputs
+    symbols: Mapping[str, Any]
+    solver: Solver
+
+    def points(self, told: Told, count: int) -> list[Point]:
+        """All combinations of the values told; of a range ``count`` values, the ends among them.
+
+        A dim of which nothing is told has the value of one that it must agree with, else the least
+        it may have. If nothing is told of any, all grow together.
+
+        Raises:
+            BadInput: a name that is no dim, or a value below 1.
+        """
+        values = {self._symbol(name): _values(name, given, count) for name, given in told.items()}
+        if not values:
+            return self._grown(count=UNTOLD_POINTS)
+        rows = itertools.product(*values.values())
+        points = [self._completed(dict(zip(values, row, strict=True))) for row in rows]
+        return list({tuple(p.items()): p for p in points}.values())
+
+    def shapes(self, point: Point) -> list[tuple[int, ...]]:
+        """The shapes of the inputs."""
+        return [tuple(evaluate(d, point) for d in dims) for _, dims, _ in self.inputs]
+
+    def _symbol(self, name: str) -> str:
+        if name in self.symbols:
+            return name
+        places = {
+            f"{n}.{axis}": d
+            for n, dims, _ in self.inputs
+            for axis, d in enumerate(dims)
+            if d in self.symbols
+        }
+        if name not in places:
+            known = ", ".join([*self.symbols, *places]) or "none"
+            raise BadInput(f"--dims: there is no dim {name!r}; the dims are {known}")
+        return places[name]
+
+    def _grown(self, count: int) -> list[Point]:
+        found: dict[tuple[int, ...], Point] = {}
+        ranges = {name: bounds(s, self.solver) for name, s in self.symbols.items()}
+        for k in range(count):
+            point = {
+                name: _between(low, min(max(low, UNTOLD), high), k / (count - 1))
+                for name, (low, high) in ranges.items()
+            }
+            found.setdefault(tuple(point.values()), point)
+        return list(found.values())
+
+    def _completed(self, told: dict[str, int]) -> Point:
+        """All dims: those told, those that a check compares with one of them, and the rest."""
+        names = {s: name for name, s in self.symbols.items()}
+        point = dict(told)
+        for guard in self.solver.guards:
+            for a, b in equal_pairs(guard.cond):
+                one, other = names.get(a), names.get(b)
+                if one and other and (one in point) != (other in point):
+                    known, new = (one, other) if one in point else (other, one)
+                    point[new] = point[known]
+        for name, symbol in self.symbols.items():
+            point.setdefault(name, bounds(symbol, self.solver)[0])
+        return {name: point[name] for name in self.symbols}
+
+
+def sweep_of(source: Any, inputs: Inputs, constraints: Sequence[str]) -> Sweep:
+    """The dims of a model whose program has these inputs.
+
+    Raises:
+        BadInput: an input that no file of arrays can hold.
+    """
+    for name, _, dtype in inputs:
+        if not _is_plain(dtype):
+            raise BadInput(f"bench: input {name}: no other engine takes {dtype}")
+    general = import_versions(source, None, constraints, several=False)[0]
+    text = [d for _, dims, _ in inputs for d in dims]
+    used = {n.id for d in text for n in ast.walk(ast.parse(d)) if isinstance(n, ast.Name)}
+    known = {str(s.name): s for s, _ in general.solver.symbols()}
+    return Sweep(inputs, {name: s for name, s in known.items() if name in used}, general.solver)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Dims by name, and the inputs by name that all engines are given."""
+
+    point: Point
+    arrays: Mapping[str, np.ndarray]
+
+
+def cases_of(
+    sweep: Sweep, points: Sequence[Point], ranges: Mapping[str, tuple[int, int]]
+) -> Iterator[Case]:
+    """Inputs from a fixed seed, made when they are needed: normal floats; integers of ``ranges`` by
+    input, else 0 and 1."""
+    for point in points:
+        rng = np.random.default_rng(0)
+        found: dict[str, np.ndarray] = {}
+        for (name, _, dtype), shape in zip(sweep.inputs, sweep.shapes(point), strict=True):
+            kind, (low, high) = np.dtype(dtype), ranges.get(name, (0, 1))
+            made: Any = (
+                rng.standard_normal(shape)
+                if kind.kind == "f"
+                else rng.integers(low, high, shape, endpoint=True)
+            )
+            found[name] = np.asarray(made).astype(kind)
+        yield Case(point, found)
+
+
+def _is_plain(dtype: str) -> bool:
+    """Whether NumPy alone knows it: not bfloat16, and not a data type."""
+    try:
+        return np.dtype(dtype).isbuiltin == 1
+    except TypeError:
+        return False
+
+
+def _values(name: str, given: Sequence[int], count: int) -> list[int]:
+    if not given or min(given) < 0:
+        raise BadInput(f"--dims: {name}: expected values of at least 0, found {list(given)}")
+    if not isinstance(given, range) or len(given) <= count:
+        return list(dict.fromkeys(given))
+    low, high = max(given[0], 1), given[-1]
+    steps = max(count - 1, 1)
+    return list(dict.fromkeys(_between(low, high, k / steps) for k in range(count)))
+
+
+def _between(low: int, high: int, part: float) -> int:
+    """Evenly over the logarithms, so that few are powers of two."""
+    steps: float = (high / low) ** part
+    return round(low * steps)
+
+
+__all__ = ["Case", "Point", "Sweep", "cases_of", "sweep_of"]

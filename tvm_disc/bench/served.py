@@ -1,0 +1,144 @@
+"""The other end of an engine's process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SERVER = Path(__file__).with_name("server.py")
+ROOT = Path(__file__).resolve().parents[2]  # where tvm_disc is imported from
+OURS = ("tvm_disc", "relax_vm")  # engines that import it
+THREADS = ("TVM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class Refused(Exception):
+    """An engine that is not there, that does not take the model or a call, or that died."""
+
+
+class Served:
+    """An engine in its own process, so that none has another's threads, or its crash.
+
+    Attributes:
+        load_s: what it took to read the model and make it ready.
+        version: of the engine.
+    """
+
+    def __init__(
+        self,
+        engine: str,
+        model: Path,
+        threads: int,
+        python: str = sys.executable,
+        limit_s: float = 600.0,
+        root: Path = ROOT,
+    ) -> None:
+        self.engine, self.limit_s = engine, limit_s
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        self._rest = b""
+        command = [python, str(SERVER), engine, str(model.resolve()), str(threads)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=self._said,
+            env=_environment(engine, threads, root),
+        )
+        try:
+            answer = self._answer()
+        except Refused:
+            self.close()
+            raise
+        self.load_s, self.version = float(answer["seconds"]), str(answer["version"])
+
+    def run(self, names: Sequence[str], inputs: Path, results: Path) -> None:
+        """Take these inputs from now on, call once, and write the results.
+
+        Raises:
+            Refused: the call failed; the engine may take other inputs.
+        """
+        self._ask(names=list(names), inputs=str(inputs), results=str(results))
+
+    def seconds(self, turn_s: float) -> float:
+        """The median of some calls, for about so many seconds."""
+        return float(self._ask(seconds=turn_s)["seconds"])
+
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it died with a request unread
+            self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self._said.close()
+
+    def _ask(self, **request: Any) -> Mapping[str, Any]:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise Refused(self._end()) from None
+        return self._answer()
+
+    def _answer(self) -> Mapping[str, Any]:
+        line = self._line()
+        answer: Mapping[str, Any] = json.loads(line)
+        for kind in ("absent", "error"):
+            if kind in answer:
+                raise Refused(
+                    f"not installed: {answer[kind]}" if kind == "absent" else answer[kind]
+                )
+        return answer
+
+    def _line(self) -> bytes:
+        """The next line of the process, for which it has ``limit_s``."""
+        assert self.process.stdout is not None
+        pipe, end = self.process.stdout.fileno(), time.monotonic() + self.limit_s
+        while b"\n" not in self._rest:
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                self.process.kill()
+                raise Refused(f"no answer within {self.limit_s:g} s")
+            more = os.read(pipe, 1 << 16)
+            if not more:
+                raise Refused(self._end())
+            self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _end(self) -> str:
+        """How the process ended, and the last that it said."""
+        try:
+            code = self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        how = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        return f"{how}: {lines[-1].strip()[:200]}" if lines else how
+
+
+def _environment(engine: str, threads: int, root: Path) -> dict[str, str]:
+    found = {**os.environ, **dict.fromkeys(THREADS, str(threads))}
+    found.pop("PYTHONPATH", None)
+    if engine in OURS:
+        found["PYTHONPATH"] = str(root)
+    return found
+
+
+__all__ = ["Refused", "Served"]

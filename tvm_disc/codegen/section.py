@@ -1,0 +1,60 @@
+"""The section of a program in which its constants lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+
+import numpy as np
+
+from tvm_disc.abi.formula import ALIGNMENT_BYTES
+from tvm_disc.codegen.plan.constants import Constant, bytes_of
+from tvm_disc.processor import cores
+from tvm_disc.schedules.packing import Form, Packing
+
+
+def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[int]]:
+    """All constants in one aligned byte array, and where each begins."""
+    offsets, total = [], 0
+    for constant in constants:
+        offsets.append(total)
+        total += -(-max(constant.nbytes, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    raw = np.zeros(total + ALIGNMENT_BYTES, np.uint8)
+    skip = -raw.ctypes.data % ALIGNMENT_BYTES
+    section = raw[skip : skip + total]
+
+    def write(constant: Constant, offset: int) -> None:
+        constant.write(section[offset : offset + constant.nbytes])
+
+    # NumPy lets go of the interpreter while it copies.
+    with ThreadPoolExecutor(cores()) as workers:
+        list(workers.map(write, constants, offsets))
+    return section, offsets
+
+
+def shared(
+    programs: Sequence[Sequence[Constant]],
+) -> tuple[list[Constant], list[list[int]]]:
+    """The different constants of several programs, and which of them each program has."""
+    if len(programs) == 1:
+        return list(programs[0]), [list(range(len(programs[0])))]
+    digests: dict[tuple[int, int], bytes] = {}
+    found: dict[tuple[bytes, Form, Packing | None], int] = {}
+    constants: list[Constant] = []
+    places: list[list[int]] = []
+    for program in programs:
+        places.append([])
+        for constant in program:
+            place = constant.array.ctypes.data, constant.array.nbytes
+            if place not in digests:
+                digests[place] = blake2b(bytes_of(constant.array).data).digest()
+            key = (digests[place], constant.form, constant.packing)
+            if key not in found:
+                found[key] = len(constants)
+                constants.append(constant)
+            places[-1].append(found[key])
+    return constants, places
+
+
+__all__ = ["layout_constants", "shared"]

@@ -1,0 +1,175 @@
+"""Rows: ensembles of decision trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.frontends.calc import Calc, Expr, const, op
+from tvm_disc.frontends.onnx.node import Node
+from tvm_disc.frontends.onnx.table import CLASSIC, row
+from tvm_disc.frontends.onnx.tensors import array_of
+
+MEMBER = 6  # the mode of a node that asks whether a value is in a set
+_TESTS = ("less_equal", "less", "greater_equal", "greater", "equal", "not_equal")
+_SUM, _AVERAGE, _MIN = 1, 0, 2
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The nodes of all trees, then their leaves, of which both ways lead to themselves.
+
+    Attributes:
+        ways: where a node leads if its test fails, and if it holds.
+        members: a set for each node that has one, filled up with what no value equals.
+        depth: the most tests on a way from a root.
+    """
+
+    roots: np.ndarray
+    features: np.ndarray
+    modes: np.ndarray
+    splits: np.ndarray
+    ways: tuple[np.ndarray, np.ndarray]
+    members: np.ndarray
+    missing: np.ndarray
+    nodes: int
+    depth: int
+
+
+@row("TreeEnsemble", domain=CLASSIC, since=5)
+def _tree_ensemble(n: Node) -> Expr:
+    """All trees of all rows at once: as many steps down as the deepest tree has."""
+    x = n[0]
+    forest = _forest(n)
+    at = n.broadcast(const(forest.roots[None]), [n.size(x, 0), len(forest.roots)])
+    for _ in range(forest.depth):
+        otherwise, then = (_read(n, way, at) for way in forest.ways)
+        at = n.where(_test(n, x, forest, at), then, otherwise)
+    made = _gathered(n, n.sub(at, forest.nodes), len(forest.roots))
+    return _transformed(n, made)
+
+
+def _read(n: Calc, table: np.ndarray, at: Expr) -> Expr:
+    return n.take(const(table), at, 0)
+
+
+def _test(n: Calc, x: Expr, forest: Forest, at: Expr) -> Expr:
+    """Whether the tests of the nodes hold, ``[rows, trees]``."""
+    value = op("gather", x, _read(n, forest.features, at), axis=1)
+    split = n.cast(_read(n, forest.splits, at), n.dtype(x))
+    found: Any = None
+    for mode in sorted(set(forest.modes.tolist())):
+        if mode == MEMBER:
+            members = n.cast(_read(n, forest.members, at), n.dtype(x))
+            same = n.cast(n.equal(n.expand(value, 2), members), "int8")
+            holds = n.greater(n.reduce("max", same, [2]), 0)
+        else:
+            holds = op(_TESTS[mode], value, split)
+        here = n.equal(_read(n, forest.modes, at), mode)
+        found = holds if found is None else n.where(here, holds, found)
+    if forest.missing.any():
+        found = n.logical_or(found, n.logical_and(_read(n, forest.missing, at), op("isnan", value)))
+    return found  # type: ignore[no-any-return]
+
+
+def _gathered(n: Node, leaf: Expr, trees: int) -> Expr:
+    """What the leaves of a row add up to, ``[rows, targets]``."""
+    how, folder = int(n.attr("aggregate_function", _SUM)), n.graph.model.folder
+    weights = array_of(n.required("leaf_weights"), folder).reshape(-1)
+    targets, count = np.asarray(n.required("leaf_targetids")), int(n.required("n_targets"))
+    if len(targets) != len(weights) or not np.all((targets >= 0) & (targets < count)):
+        raise TypeMismatch("leaf_targetids: expected a target for each weight, below n_targets")
+    dtype = n.dtype(n[0])
+    limits = np.finfo(weights.dtype)
+    nothing = 0 if how in (_SUM, _AVERAGE) else limits.max if how == _MIN else limits.min
+    table = np.full((len(weights), count), nothing, weights.dtype)
+    table[np.arange(len(weights)), targets] = weights
+    each = n.cast(_read(n, table, leaf), dtype)
+    made = n.reduce({_MIN: "min", 3: "max"}.get(how, "sum"), each, [1])
+    return n.div(made, float(trees)) if how == _AVERAGE else made
+
+
+def _transformed(n: Node, x: Expr) -> Expr:
+    how = int(n.attr("post_transform", 0))
+    if how not in (0, 1, 2):
+        raise Unsupported(f"post_transform {how}; expected 0, 1 or 2: none, softmax, logistic")
+    return x if how == 0 else n.softmax(x, -1) if how == 1 else n.sigmoid(x)
+
+
+# -- the trees ---------------------------------------------------------------------------------
+
+
+def _forest(n: Node) -> Forest:
+    """The tables of a node's attributes."""
+    folder = n.graph.model.folder
+    modes = array_of(n.required("nodes_modes"), folder).astype("int64")
+    nodes = len(modes)
+    leaves = array_of(n.required("leaf_weights"), folder).size
+    ways = (_ways(n, "nodes_false", nodes, leaves), _ways(n, "nodes_true", nodes, leaves))
+    roots = np.asarray(n.required("tree_roots"), "int64")
+    features = _filled(n.required("nodes_featureids"), nodes, leaves)
+    splits = array_of(n.required("nodes_splits"), folder)
+    missing = n.attr("nodes_missing_value_tracks_true") or [0] * nodes
+    if np.any((modes < 0) | (modes > MEMBER)):
+        raise TypeMismatch(f"nodes_modes: expected 0 to {MEMBER}")
+    if roots.size == 0 or not np.all((roots >= 0) & (roots < nodes)):
+        raise TypeMismatch(f"tree_roots: expected one or more nodes, of {nodes}")
+    return Forest(
+        roots,
+        features,
+        _filled(modes, nodes, leaves),
+        _filled(splits, nodes, leaves, splits.dtype),
+        ways,
+        _members(n, modes, leaves),
+        _filled(missing, nodes, leaves, "bool"),
+        nodes,
+        _depth(roots, ways, nodes),
+    )
+
+
+def _filled(values: Any, nodes: int, leaves: int, dtype: Any = "int64") -> np.ndarray:
+    """A value for each node, and one for each leaf that nobody reads."""
+    made = np.asarray(values, dtype).reshape(-1)
+    if len(made) != nodes:
+        raise TypeMismatch(f"the attributes of nodes have {nodes} and {len(made)} entries")
+    return np.concatenate([made, np.full(leaves, made[0], dtype)])
+
+
+def _ways(n: Node, name: str, nodes: int, leaves: int) -> np.ndarray:
+    ids = np.asarray(n.required(f"{name}nodeids"), "int64")
+    is_leaf = np.asarray(n.required(f"{name}leafs"), "int64") != 0
+    if len(ids) != nodes or len(is_leaf) != nodes:
+        raise TypeMismatch(f"{name}nodeids and {name}leafs: expected {nodes} entries")
+    if np.any((ids < 0) | (ids >= np.where(is_leaf, leaves, nodes))):
+        raise TypeMismatch(f"{name}nodeids: an entry is no node and no leaf")
+    return np.concatenate([np.where(is_leaf, ids + nodes, ids), nodes + np.arange(leaves)])
+
+
+def _depth(roots: np.ndarray, ways: Sequence[np.ndarray], nodes: int) -> int:
+    """The most tests on a way down."""
+    level = np.unique(roots)
+    for depth in range(1, nodes + 1):
+        level = np.unique(np.concatenate([w[level] for w in ways]))
+        level = level[level < nodes]
+        if not len(level):
+            return depth
+    raise TypeMismatch("the nodes of a tree lead back to themselves")
+
+
+def _members(n: Node, modes: np.ndarray, leaves: int) -> np.ndarray:
+    """The sets of nodes, which stand one after the other, a NaN after each."""
+    asked, sets = np.flatnonzero(modes == MEMBER), list[np.ndarray]()
+    if n.attr("membership_values") is not None:
+        values = array_of(n.attr("membership_values"), n.graph.model.folder)
+        sets = np.split(values, np.flatnonzero(np.isnan(values)) + 1)[:-1]
+    if len(sets) != len(asked):
+        raise TypeMismatch(f"membership_values: {len(sets)} sets for {len(asked)} nodes")
+    width = max((len(s) for s in sets), default=1)
+    table = np.full((len(modes) + leaves, width), np.nan, sets[0].dtype if sets else "float32")
+    for at, members in zip(asked, sets, strict=True):
+        table[at, : len(members)] = members
+    return table
