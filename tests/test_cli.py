@@ -144,6 +144,26 @@ def test_explain_a_shape(model: str, capsys: Capture) -> None:
     assert capsys.readouterr().out
 
 
+def test_explain_for_given_dims_and_in_full(library: str, capsys: Capture) -> None:
+    assert main(["explain", library, "--dims", "x_0=3,y_0=3", "--full"]) == 0
+    assert " for x_0=3, y_0=3" in capsys.readouterr().out
+    for dims, message in (
+        ("q=1", "there is no dim q"),
+        ("x_0", "NAME=SIZE"),
+        ("x_0=b", "NAME=SIZE"),
+    ):
+        assert message in refusal(["explain", library, "--dims", dims], capsys)
+
+
+def test_explain_writes_a_page(library: str, tmp_path: Path, capsys: Capture) -> None:
+    page = tmp_path / "page.html"
+    argv = ["explain", library, "--html", str(page), "--dims", "x_0=3,y_0=3", "--profile"]
+    assert main(argv) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{page}: 1 kernel calls, 1 kernels"
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>") and "Microseconds of a call" in text
+
+
 def test_profile_prints_a_table_and_writes_both_files(
     library: str, tmp_path: Path, capsys: Capture
 ) -> None:

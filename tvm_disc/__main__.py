@@ -69,6 +69,12 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "--picture", type=Path, metavar="FILE.svg", help="draw the kernel calls (.svg, .png, .pdf)"
     )
+    explain.add_argument(
+        "--dims", metavar="b=2,s=7", help="tell numbers for these sizes; instead of --shape"
+    )
+    explain.add_argument("--html", type=Path, metavar="FILE", help="write a page for a browser")
+    explain.add_argument("--profile", action="store_true", help="on the page, time calls, too")
+    explain.add_argument("--full", action="store_true", help="long formulas, too")
     explain.set_defaults(command=_explain)
 
     profile = commands.add_parser("profile", help="where the time of a call goes, per kernel")
@@ -189,7 +195,12 @@ def _run(args: argparse.Namespace) -> None:
 def _explain(args: argparse.Namespace) -> None:
     exe = _load(args)
     shapes = {name: shape for name, (shape, _) in _specs(args.shape).items()}
-    print(exe.explain(shapes or None, args.picture))
+    dims = _sizes(args.dims)
+    if args.html is not None:
+        exe.explain_html(args.html, dims=dims, profile=args.profile)
+        print(f"{args.html}: {len(exe.launches)} kernel calls, {len(exe.kernels)} kernels")
+        return
+    print(exe.explain(shapes or None, args.picture, dims=dims, full=args.full))
 
 
 def _tune(args: argparse.Namespace) -> None:
@@ -208,6 +219,16 @@ def _tune(args: argparse.Namespace) -> None:
         progress=sys.stderr.isatty(),
     )
     print(done)
+
+
+def _sizes(text: str | None) -> dict[str, int] | None:
+    """``"b=2,s=7"`` as ``{"b": 2, "s": 7}``."""
+    if text is None:
+        return None
+    pairs = [_pair(item, "NAME=SIZE,...") for item in text.split(",")]
+    if wrong := [f"{name}={size}" for name, size in pairs if not size.isdecimal()]:
+        raise BadInput(f"expected NAME=SIZE,..., found {wrong[0]!r}")
+    return {name: int(size) for name, size in pairs}
 
 
 def _dims(texts: Sequence[str]) -> dict[str, Sequence[int]] | None:

@@ -21,10 +21,10 @@ from tvm_disc.codegen.export import export
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
 from tvm_disc.codegen.machine_code import compile_tir
-from tvm_disc.codegen.plan.formula import under, workspace_formula
+from tvm_disc.codegen.plan.formula import readable_formula, under, workspace_formula
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower import lower_program
-from tvm_disc.codegen.plan.outline import outline
+from tvm_disc.codegen.plan.outline import memory_outline, outline
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.plan.tail_recursion import program_launches
 from tvm_disc.codegen.target import (
@@ -472,10 +472,11 @@ def describe(
     return {
         "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
         "outputs": program.output_tree,
-        "results": [([plain_dim(d) for d in v.shape], v.dtype) for v in general.outputs],
+        "results": [([readable_formula(d) for d in v.shape], v.dtype) for v in general.outputs],
         "direct": takes_numpy(general),
         "launches": program_launches(program),
         "calls": outline(program),
+        "memory": memory_outline(program),
         "workspace_bytes": workspace,
         "kernels": [
             {

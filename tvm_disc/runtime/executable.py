@@ -51,12 +51,15 @@ from tvm_disc.runtime.inputs import (
     integer,
     ordered,
     prepared,
+    sample_inputs,
 )
 from tvm_disc.runtime.objects import Codec
+from tvm_disc.runtime.page import write_page
 from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Profile, new_record, read_record
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
+from tvm_disc.runtime.summary import checked_dims, shortened
 
 Array: TypeAlias = Any
 
@@ -383,25 +386,67 @@ class Executable:
         self,
         shapes: Mapping[str, Sequence[int]] | None = None,
         picture: str | Path | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        full: bool = False,
     ) -> str:
-        """What was fused and what was not, which facts were used, which guards remain.
+        """A summary; then what was fused and what was not, which facts were used, which guards
+        remain.
 
         Args:
             shapes: input shapes for which to tell the memory needed and the bytes moved.
             picture: a file (.svg, .png or .pdf) to draw the kernel calls into.
+            dims: instead of shapes, sizes by the names of dims.
+            full: formulas of thousands of characters, too.
 
         Raises:
-            BadInput: a shape does not fit, or the picture's ending is unknown.
+            BadInput: a shape or a dim does not fit, or the picture's ending is unknown.
             Unsupported: a picture is asked for and matplotlib is not installed.
         """
-        dims = None if shapes is None else bound_dims(self.signature, shapes)
+        sizes = self._sizes(shapes, dims)
         if picture is not None:
             path = file_path("picture", picture)
-            draw(self._manifest["calls"], self._manifest["refused"], path, dims)
-        lines = explanation(self._manifest, self._code.lines(), dims)
+            draw(self._manifest["calls"], self._manifest["refused"], path, sizes)
+        lines = explanation(self._manifest, self._code.lines(), sizes)
         if shapes is not None:
             lines += ["", f"workspace: {self.workspace_bytes(shapes)} bytes for {dict(shapes)}"]
-        return "\n".join(lines)
+        return "\n".join(lines if full else shortened(lines))
+
+    def explain_html(
+        self,
+        path: str | Path,
+        *,
+        dims: Mapping[str, int] | None = None,
+        profile: bool = False,
+    ) -> None:
+        """Write what :meth:`explain` tells as one page for a browser, which needs no network.
+
+        Args:
+            dims: sizes to tell numbers for, by the names of dims; usual ones for those left out.
+            profile: call the program at these sizes, on random inputs, and show where its time
+                went.
+
+        Raises:
+            BadInput: there is no such dim, or the file cannot be written.
+            Unsupported: a profile of a program that takes data types is asked for.
+        """
+        target = file_path("explain_html", path)
+        sizes = checked_dims(self._manifest, dims or {})
+        timed = self.profile(*sample_inputs(self._manifest, sizes)) if profile else None
+        try:
+            write_page(target, self._manifest, self._code.lines(), sizes, timed)
+        except OSError as error:
+            raise BadInput(f"explain_html: {target}: {error.strerror or error}") from None
+
+    def _sizes(
+        self, shapes: Mapping[str, Sequence[int]] | None, dims: Mapping[str, int] | None
+    ) -> dict[str, int] | None:
+        """Sizes of dims, given by the shapes of inputs or by names."""
+        if shapes is not None and dims is not None:
+            raise BadInput("expected either shapes or dims, found both")
+        if dims is not None:
+            return checked_dims(self._manifest, dims)
+        return None if shapes is None else bound_dims(self.signature, shapes)
 
     def profile(self, *args: Array, repeat: int = 10, **kwargs: Array) -> Profile:
         """Time calls kernel by kernel; the first one, which warms up, is not counted.

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm_disc.runtime.calls import table
+from tvm_disc.runtime.summary import summary
 
 
 def explanation(
     manifest: Mapping[str, Any], levels: Sequence[str], dims: Mapping[str, int] | None
 ) -> list[str]:
-    """The lines of ``Executable.explain``: kernels, calls, facts, and what was not fused.
+    """The lines of ``Executable.explain``: a summary, kernels, calls, facts, what was not fused.
 
     Args:
         levels: what to say of the processors that the program is for.
@@ -22,6 +23,7 @@ def explanation(
     kernels, launches = manifest["kernels"], manifest["launches"]
     counts = Counter(launches)
     lines = [f"{len(launches)} kernel calls, {len(kernels)} kernels", *levels, ""]
+    lines += [*summary(manifest, dims), ""]
     lines += _versions(manifest)
     lines += [f"workspace bytes: {manifest['workspace_bytes']}", ""]
     for k in kernels:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import BadInput
+from tvm_disc.abi.formula import evaluate
+from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.runtime.arrays import numpy_dtype
 
 MOST = 2**63 - 1  # what programs count with
@@ -135,6 +136,26 @@ def described(names: Sequence[str], args: Sequence[Any], outputs: Sequence[Any] 
         dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
         parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
     return ", ".join(parts)
+
+
+def sample_inputs(manifest: Mapping[str, Any], dims: Mapping[str, int]) -> list[np.ndarray]:
+    """Inputs of the sizes of ``dims``: normal floats, integers 0 and 1, from a fixed seed.
+
+    Raises:
+        Unsupported: the program takes values of data types.
+    """
+    external = manifest.get("external") or {}
+    if external.get("types") or external.get("inputs"):
+        raise Unsupported("no inputs can be made up for a program that takes data types; give some")
+    rng = np.random.default_rng(0)
+    found = []
+    for _, declared, dtype in manifest["inputs"]:
+        shape = tuple(evaluate(dim, dims) for dim in declared)
+        kind = numpy_dtype(dtype)
+        floats = kind.kind == "f" or dtype == "bfloat16"
+        values = rng.standard_normal(shape) if floats else rng.integers(0, 2, shape)
+        found.append(np.asarray(values).astype(kind))
+    return found
 
 
 def integer(what: str, value: Any, least: int, most: int) -> int:

@@ -50,6 +50,14 @@ def formula(expr: Expr) -> str:
     return _text(expr, formula)
 
 
+def readable_formula(expr: Expr) -> str:
+    """An expression as a formula with few parentheses; in TVM's words if it is no formula."""
+    try:
+        return ast.unparse(ast.parse(formula(expr), mode="eval"))
+    except Unsupported:
+        return str(expr)
+
+
 def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
     """An expression over the texts that ``inner`` has for its operands."""
     kind = type(expr)  # not tried with isinstance, which is slow for each of TVM's classes

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import tirx
 
-from tvm_disc.codegen.plan.formula import formula
+from tvm_disc.codegen.plan.formula import Formulas, formula
 from tvm_disc.codegen.plan.kernels import substitute
+from tvm_disc.codegen.plan.memory import lifetimes, written
 from tvm_disc.codegen.plan.program import Copy, Home, If, Launch, Loop, Program, Region, Storage
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
@@ -41,6 +42,47 @@ def outline(program: Program) -> list[dict[str, Any]]:
     for function in program.functions:
         _add(calls, function.region, function.name)
     return calls
+
+
+def memory_outline(program: Program) -> dict[str, Any] | None:
+    """The places in the workspace of ``main``, from the lowest up: of which call each is, the first
+    and the last call that uses it, its size, and on which places it stands. None where only the
+    running program knows sizes.
+
+    Loops and branches have workspaces of their own, which are left out.
+    """
+    region = program.region
+    before = [0]  # calls before each step
+    for step in region.instructions:
+        before.append(before[-1] + sum(isinstance(s, Launch) for s in _inner(step)))
+    lives = {id(life.storage): life for life in lifetimes(region)}
+    found: list[dict[str, Any]] = [{} for _ in region.slots]
+    shared = Formulas()
+    try:
+        sizes = [shared.text(slot.size_bytes) for slot in region.slots]
+    except Unsupported:
+        return None
+    last_call = max(before[-1] - 1, 0)
+    for step in region.instructions:
+        if not isinstance(step, Launch | Copy):
+            continue
+        for storage in written(step):
+            life = lives.get(id(storage))
+            if life is None or storage.slot < 0 or found[storage.slot]:
+                continue
+            found[storage.slot] = {
+                "of": step.kernel.name if isinstance(step, Launch) else "a copy",
+                "scratch": isinstance(step, Launch) and storage is step.scratch,
+                "first": min(before[life.first], last_call),
+                "last": min(before[min(life.last, len(before) - 1)], last_call),
+                "bytes": sizes[storage.slot],
+                "above": list(region.slots[storage.slot].above),
+            }
+    return {"steps": shared.steps, "calls": before[-1], "slots": found} if all(found) else None
+
+
+def _inner(step: Any) -> Iterator[Launch | Copy]:
+    return _steps(Region([step]))
 
 
 def _add(calls: list[dict[str, Any]], region: Region, function: str) -> None:

@@ -1,0 +1,106 @@
+"""The first lines of ``explain``, sizes by the names of dims, and lines that were cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tvm_disc
+from tests.models import function, mlp, rows
+from tvm_disc import relay
+from tvm_disc.errors import BadInput
+from tvm_disc.runtime.summary import KEPT, LONGEST, sections, shortened, usual_dims
+
+
+@pytest.fixture(scope="module")
+def exe() -> Any:
+    """A softmax over [b, s], where s is told to be at most 32, and a matrix product that asks."""
+    x, y = rows("b", "s"), rows("k", 4, name="y")
+    model = function(x, y, relay.nn.dense(relay.nn.softmax(x), relay.transpose(y)))
+    return tvm_disc.build(model, constraints=["1 <= s <= 32"])
+
+
+def first_lines(text: str) -> dict[str, str]:
+    """The summary by its headings."""
+    block = text.split("\n\n")[1].splitlines()
+    return {line[:11].strip(): line[11:] for line in block if line[0] != " "}
+
+
+def test_explain_begins_with_a_summary(exe: Any) -> None:
+    found = first_lines(exe.explain())
+    assert list(found) == ["inputs", "results", "kernels", "guards", "workspace", "not fused"]
+    assert found["inputs"] == "x: float32[b, s]"
+    assert "           y: float32[k, 4]\n" in exe.explain()
+    assert found["results"].startswith("float32[b, ")
+    assert "1 row" in found["kernels"] and "calls by kind" in found["kernels"]
+    assert found["guards"].endswith("checked by each call") and found["guards"][0].isdigit()
+
+
+def test_the_workspace_is_a_number_for_given_dims(exe: Any) -> None:
+    usual = first_lines(exe.explain())["workspace"]
+    assert "b=64, s=32, k=32; explain(dims={...}) for others" in usual
+    told = first_lines(exe.explain(dims={"b": 3, "s": 5}))["workspace"]
+    assert told.endswith(" for b=3, s=5, k=5")
+    assert first_lines(exe.explain(dims={"x.0": 3, "y.0": 5}))["workspace"] == told
+    size = exe.workspace_bytes({"x": (3, 5), "y": (5, 4)})
+    assert first_lines(exe.explain({"x": (3, 5), "y": (5, 4)}))["workspace"] == told
+    assert size < 1024 and told.startswith(f"{size} B for")
+
+
+def test_a_program_of_known_dims_has_one_number() -> None:
+    x = rows(3, 4)
+    text = tvm_disc.build(function(x, relay.nn.softmax(x))).explain()
+    assert " for " not in first_lines(text)["workspace"]
+    assert first_lines(text)["guards"] == "none checked by each call"
+
+
+def test_dims_of_a_result_read_as_python_does() -> None:
+    x, y = rows("n", 4), rows("m", 4, name="y")
+    exe = tvm_disc.build(function(x, y, relay.add(x, y)))
+    assert "T." not in first_lines(exe.explain())["results"]
+    assert "m if n == 1 else n" in repr(exe)
+
+
+@pytest.mark.parametrize(
+    ("dims", "message"),
+    [
+        ({"q": 1}, "dims: there is no dim q; expected b, s, k"),
+        ({"b": -1}, "dims: 'b': expected at least 0, found -1"),
+        ({"b": "3"}, "dims: 'b': expected an integer"),
+        ([3], "dims: expected sizes by the names of dims, found list"),
+    ],
+)
+def test_bad_dims_are_refused(exe: Any, dims: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        exe.explain(dims=dims)
+
+
+def test_shapes_or_dims(exe: Any) -> None:
+    with pytest.raises(BadInput, match="expected either shapes or dims, found both"):
+        exe.explain({"x": (1, 1), "y": (1, 4)}, dims={"b": 1})
+
+
+def test_long_formulas_are_cut_unless_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    exe = tvm_disc.build(mlp())
+    monkeypatch.setitem(exe._manifest, "workspace_bytes", f"max({', '.join(['x_0'] * 1000)})")
+    text = exe.explain()
+    assert max(map(len, text.splitlines())) <= LONGEST
+    assert "characters more)" in text and text.endswith("shows them whole")
+    whole = exe.explain(full=True)
+    assert "x_0, x_0, x_0" in whole and "characters more" not in whole
+
+
+def test_what_is_cut_says_how_much() -> None:
+    assert shortened(["short", "x" * LONGEST]) == ["short", "x" * LONGEST]
+    first, *_ = shortened(["x" * 1000])
+    assert first == f"{'x' * KEPT} ... ({1000 - KEPT} characters more)"
+
+
+def test_sections_of_a_description() -> None:
+    text = "symbols\n  n   [1, 8]   input\nfacts\n  none\nguards\n  a\n      costs\n  b"
+    found = sections(text)
+    assert found["symbols"] == [["n   [1, 8]   input"]] and found["facts"] == []
+    assert found["guards"] == [["a", "costs"], ["b"]]
+    manifest = {"inputs": [("x", ["n", "m"], "f")], "shapes": text}
+    assert usual_dims(manifest) == {"n": 8, "m": 64}

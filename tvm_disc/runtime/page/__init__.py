@@ -1,0 +1,230 @@
+"""A program as one page for a browser, without anything from a network.
+
+All text comes from here, so that the page can be read without its script; the script draws the
+arrows between calls, searches, and opens and closes. Templates lie beside this file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from tvm_disc.abi.manifest import signature_text
+from tvm_disc.runtime.calls import Call, moved_bytes, readable
+from tvm_disc.runtime.page.layers import layers
+from tvm_disc.runtime.page.memory import memory_picture
+from tvm_disc.runtime.profile import Profile
+from tvm_disc.runtime.summary import sections, summary_rows
+
+SHORT = 110  # characters of a call's operators before it is opened
+_REASON = re.compile(r"^(.*?)\s{2,}\[(.*)\]$", re.DOTALL)
+
+
+def write_page(
+    path: Path,
+    manifest: Mapping[str, Any],
+    levels: Sequence[str],
+    dims: Mapping[str, int],
+    profile: Profile | None,
+) -> None:
+    """Write the page of a program.
+
+    Args:
+        levels: what to say of the processors that the program is for.
+        dims: sizes to tell numbers for.
+        profile: of a call at these sizes, if there was one.
+    """
+    folder = Path(__file__).parent
+    read = {kind: (folder / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js")}
+    text = Template(read["html"]).substitute(
+        title=escape(signature_text(manifest)),
+        style=read["css"],
+        script=read["js"],
+        sizes=escape(", ".join(f"{n}={v}" for n, v in dims.items()) or "all dims are known"),
+        summary=_summary(manifest, levels, dims),
+        calls=_calls(manifest, dims),
+        kernels="\n".join(_kernel(k, manifest["launches"]) for k in manifest["kernels"]),
+        facts=_facts(manifest),
+        refused=_refused(manifest["refused"]),
+        memory=memory_picture(manifest.get("memory"), dims),
+        profile=_profile(profile),
+    )
+    path.write_text(text, encoding="utf-8")
+
+
+def _summary(manifest: Mapping[str, Any], levels: Sequence[str], dims: Mapping[str, int]) -> str:
+    rows = [*summary_rows(manifest, dims), *([("processors", levels)] if levels else [])]
+    return "\n".join(
+        f"<dt>{escape(name)}</dt>" + "".join(f"<dd>{escape(text)}</dd>" for text in texts)
+        for name, texts in rows
+    )
+
+
+# --- calls -----------------------------------------------------------------------------------
+
+
+def _calls(manifest: Mapping[str, Any], dims: Mapping[str, int]) -> str:
+    calls = manifest["calls"]
+    found = []
+    for layer in layers([(c["kernel"], c["function"]) for c in calls]):
+        inner = "\n".join(_call(k, calls[k], dims) for k in layer.calls)
+        if layer.name:
+            count = len(layer.calls)
+            head = f"<summary>{escape(layer.name)} <small>{count} calls</small></summary>"
+            inner = f'<details class="layer" open>{head}\n{inner}\n</details>'
+        found.append(inner)
+    return "\n".join(found) or "<p>The program calls no kernel.</p>"
+
+
+def _call(number: int, call: Call, dims: Mapping[str, int]) -> str:
+    ops = " + ".join(call["ops"])
+    short = ops if len(ops) <= SHORT else f"{ops[:SHORT]} ..."
+    reads = list(dict.fromkeys(call["reads"]))
+    numbers = " ".join(str(r) for r in reads if isinstance(r, int))
+    moved = readable(moved_bytes(call, dims))
+    owner = escape(call["function"])
+    place = f"<p>in function <code>{owner}</code></p>" if owner else ""
+    return (
+        f'<details class="call {_kind(call["kind"])}" id="call-{number}" data-reads="{numbers}">'
+        f'<summary><span class="number">#{number}</span> '
+        f'<b>{escape(call["kernel"])}</b> <span class="kind">{escape(call["kind"])}</span> '
+        f'<span class="bytes">{moved}</span> <span class="ops">{escape(short)}</span></summary>'
+        f"<div>{place}<p>{escape(ops)}</p><p>reads {_reads(reads)}</p>"
+        f"<p>moves {moved}: <code>{escape(call['bytes'])}</code> bytes</p>"
+        f'<p><a href="#kernel-{_anchor(call["kernel"])}">kernel, with its variants</a></p>'
+        "</div></details>"
+    )
+
+
+def _reads(reads: Iterable[int | str]) -> str:
+    return (
+        ", ".join(
+            f'<a href="#call-{r}">#{r}</a>' if isinstance(r, int) else f"<code>{escape(r)}</code>"
+            for r in reads
+        )
+        or "nothing"
+    )
+
+
+def _kind(kind: str) -> str:
+    return "kind-" + re.sub(r"\W", "-", kind)
+
+
+def _anchor(name: str) -> str:
+    return re.sub(r"[^\w.-]", "-", name)
+
+
+# --- kernels ---------------------------------------------------------------------------------
+
+
+def _kernel(kernel: Mapping[str, Any], launches: Sequence[str]) -> str:
+    name, notes = kernel["name"], dict(kernel["notes"])
+    if kernel.get("choice"):
+        notes.pop("runs", None)  # the tree says it
+    rows = "".join(
+        f"<tr><th>{escape(str(key))}</th><td><pre>{escape(str(value))}</pre></td></tr>"
+        for key, value in notes.items()
+    )
+    choice = kernel.get("choice")
+    tree = f'<h4>Which variant runs</h4><ul class="tree">{_tree(choice)}</ul>' if choice else ""
+    return (
+        f'<details class="kernel {_kind(kernel["kind"])}" id="kernel-{_anchor(name)}">'
+        f'<summary><b>{escape(name)}</b> <span class="kind">{escape(kernel["kind"])}</span> '
+        f"<small>{_called(launches.count(name))}</small></summary>"
+        f"<div><p>{escape(' + '.join(kernel['ops']))}</p><table>{rows}</table>{tree}</div>"
+        "</details>"
+    )
+
+
+def _called(times: int) -> str:
+    if times == 0:
+        return "called by the general version"
+    return "called once" if times == 1 else f"called {times} times"
+
+
+def _tree(node: Mapping[str, Any]) -> str:
+    """A decision tree as a nested list."""
+    if "run" in node:
+        run = node["run"]
+        knobs = ", ".join(f"{k}={v}" for k, v in run.get("knobs", {}).items())
+        parts = run.get("parts")
+        on = "" if parts is None else ", serial" if parts == 1 else f", {parts} threads"
+        return f'<li class="leaf">{escape(str(run.get("family", "")))}({escape(knobs)}){on}</li>'
+    if "if" not in node:
+        return f'<li class="leaf">{escape(str(dict(node)))}</li>'
+    test = f"{escape(str(node['if']))} &lt; {escape(str(node.get('below', '')))}"
+    return (
+        f"<li>if <code>{test}</code><ul>{_tree(node['then'])}</ul></li>"
+        f"<li>else<ul>{_tree(node['else'])}</ul></li>"
+    )
+
+
+# --- facts, refusals, profile ----------------------------------------------------------------
+
+
+def _facts(manifest: Mapping[str, Any]) -> str:
+    found = [_description(manifest["shapes"])]
+    if manifest["premises"]:
+        premises = "".join(_row([p]) for p in manifest["premises"])
+        found.insert(0, f"<h3>This version runs where</h3><table>{premises}</table>")
+        general = _description(manifest["general"]["shapes"])
+        found.append(
+            "<details><summary>General version, for all other calls, "
+            f"{len(manifest['general']['launches'])} kernel calls</summary>{general}</details>"
+        )
+    return "\n".join(found)
+
+
+def _description(text: str) -> str:
+    found = []
+    for heading, items in sections(text).items():
+        rows = "".join(_row(item) for item in items) or "<tr><td>none</td></tr>"
+        kind = _anchor(heading)
+        found.append(f'<h3>{escape(heading.capitalize())}</h3><table class="{kind}">{rows}</table>')
+    return "\n".join(found)
+
+
+def _row(item: Sequence[str]) -> str:
+    """What is said, and in a column of its own why."""
+    match = _REASON.match(item[0])
+    said, why = match.groups() if match else (item[0], "")
+    below = "".join(f"<br><small>{escape(line)}</small>" for line in item[1:])
+    reason = f"<td>{escape(why)}</td>" if why else ""
+    return f"<tr><td>{escape(said)}{below}</td>{reason}</tr>"
+
+
+def _refused(refused: Sequence[str]) -> str:
+    if not refused:
+        return "<p>Nothing was refused.</p>"
+    rows = []
+    for text in refused:
+        subject, _, reason = text.partition(": ")
+        rows.append(f"<tr><td>{escape(subject)}</td><td>{escape(reason)}</td></tr>")
+    return f"<table><tr><th>what</th><th>why not</th></tr>{''.join(rows)}</table>"
+
+
+def _profile(profile: Profile | None) -> str:
+    if profile is None:
+        return "<p>No call was timed: <code>explain_html(path, dims=..., profile=True)</code>.</p>"
+    rows = []
+    for line in profile.lines():
+        bar = f'<span class="bar" style="width:{100 * line.share:.1f}%"></span>'
+        cells = (f"{line.us:.1f}", f"{line.calls:g}", f"{line.gigabytes_per_second:.1f}")
+        numbers = "".join(f"<td>{x}</td>" for x in (*cells, f"{line.gigaflops:.1f}"))
+        rows.append(
+            f'<tr><td><a href="#kernel-{_anchor(line.kernel)}">{escape(line.kernel)}</a></td>'
+            f'<td class="share">{bar}{100 * line.share:.1f} %</td>{numbers}'
+            f"<td>{escape(line.variant)}</td></tr>"
+        )
+    heads = "".join(
+        f"<th>{h}</th>" for h in ("kernel", "share", "us", "calls", "GB/s", "GFLOP/s", "variant")
+    )
+    split = ", ".join(f"{k.removesuffix('_us')} {v:.1f}" for k, v in profile.split().items())
+    return f"<p>Microseconds of a call: {split}.</p><table><tr>{heads}</tr>{''.join(rows)}</table>"
+
+
+__all__ = ["write_page"]

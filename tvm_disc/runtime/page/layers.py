@@ -1,0 +1,46 @@
+"""Where a program repeats itself: the layers of a model, which a page can fold."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+LEAST = 3  # calls of a layer, below which folding hides more than it shows
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Calls that follow each other; without a name they belong to no layer."""
+
+    name: str
+    calls: range
+
+
+def layers(kernels: Sequence[Hashable]) -> list[Layer]:
+    """The calls of a program, the longest stretch that repeats cut into its repetitions."""
+    begin, period, count = _longest(kernels)
+    if count < 2:
+        return [Layer("", range(len(kernels)))]
+    end = begin + period * count
+    found = [Layer("", range(begin))] if begin else []
+    found += [
+        Layer(f"layer {k}", range(begin + k * period, begin + (k + 1) * period))
+        for k in range(count)
+    ]
+    return [*found, Layer("", range(end, len(kernels)))] if end < len(kernels) else found
+
+
+def _longest(kernels: Sequence[Hashable]) -> tuple[int, int, int]:
+    """(begin, period, repetitions) of what covers most calls, of several the shortest period."""
+    best, size = (0, 1, 1), len(kernels)
+    for period in range(LEAST, size // 2 + 1):
+        run = 0
+        for at in range(period, size + 1):
+            if at < size and kernels[at] == kernels[at - period]:
+                run += 1
+                continue
+            count = run // period + 1
+            if count > 1 and count * period > best[1] * best[2]:
+                best = (at - run - period, period, count)
+            run = 0
+    return best

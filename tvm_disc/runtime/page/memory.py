@@ -1,0 +1,62 @@
+"""The workspace of a call as a picture: what lies where, from its first to its last use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from tvm_disc.abi.formula import evaluate_all, rounded
+from tvm_disc.runtime.calls import readable
+
+WIDTH, HEIGHT = 1000, 320
+UNKNOWN = "<p>Only the running program knows what lies where.</p>"
+
+
+def memory_picture(memory: Mapping[str, Any] | None, dims: Mapping[str, int]) -> str:
+    """An SVG: calls from left to right, bytes from the bottom to the top."""
+    if memory is not None and not memory["slots"]:
+        return "<p>The program needs no workspace beyond its inputs and results.</p>"
+    if memory is None:
+        return UNKNOWN
+    try:
+        places = placed(memory, dims)
+    except (KeyError, SyntaxError, ValueError, ZeroDivisionError):
+        return UNKNOWN
+    steps = max(1, memory["calls"])
+    top = max(1, max(offset + size for offset, size in places))
+    boxes = [
+        _box(slot, place, steps, top)
+        for slot, place in zip(memory["slots"], places, strict=True)
+        if place[1]
+    ]
+    return (
+        f"<p>Peak {escape(readable(top))}: calls from left to right, bytes from the bottom up; "
+        '<span class="value">values</span> and <span class="scratch">scratch memory</span> of '
+        "kernels.</p>"
+        f'<svg class="memory" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="memory over time">{"".join(boxes)}</svg>'
+    )
+
+
+def placed(memory: Mapping[str, Any], dims: Mapping[str, int]) -> list[tuple[int, int]]:
+    """(offset, size) of every slot: right above the highest of those below it."""
+    slots: Sequence[Mapping[str, Any]] = memory["slots"]
+    sizes = evaluate_all(memory["steps"], [slot["bytes"] for slot in slots], dims)
+    found: list[tuple[int, int]] = []
+    for slot, size in zip(slots, map(rounded, sizes), strict=True):
+        found.append((max((sum(found[k]) for k in slot["above"]), default=0), size))
+    return found
+
+
+def _box(slot: Mapping[str, Any], place: tuple[int, int], steps: int, top: int) -> str:
+    offset, size = place
+    x, width = slot["first"] / steps, (slot["last"] - slot["first"] + 1) / steps
+    y, height = 1 - (offset + size) / top, size / top
+    title = f"{slot['of']}: {readable(size)}, calls #{slot['first']} to #{slot['last']}"
+    kind = "scratch" if slot["scratch"] else "value"
+    return (
+        f'<rect class="{kind}" x="{WIDTH * x:.1f}" y="{HEIGHT * y:.1f}" '
+        f'width="{WIDTH * width:.1f}" height="{HEIGHT * height:.1f}">'
+        f"<title>{escape(title)}</title></rect>"
+    )

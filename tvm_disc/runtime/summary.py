@@ -1,0 +1,151 @@
+"""What a person wants to know of a program first, in a few lines."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.abi.formula import evaluate
+from tvm_disc.errors import BadInput
+from tvm_disc.runtime.calls import readable
+from tvm_disc.runtime.inputs import MOST, integer
+
+USUAL = 64  # the size of a dim that the user does not name
+LONGEST, KEPT = 240, 180  # characters of a line, and of what is left of a longer one
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def dim_names(manifest: Mapping[str, Any]) -> list[str]:
+    """The dims that the inputs of a program have, in order."""
+    dims = (d for _, declared, _ in manifest["inputs"] for d in declared)
+    return list(dict.fromkeys(name for d in dims for name in _NAME.findall(d)))
+
+
+def checked_dims(manifest: Mapping[str, Any], dims: Mapping[str, Any]) -> dict[str, int]:
+    """Sizes by the names of dims, or of an input and an axis: ``x.0``; those that are not given are
+    of a usual size.
+
+    Raises:
+        BadInput: there is no such dim, or no such size.
+    """
+    known = dim_names(manifest)
+    if not isinstance(dims, Mapping):
+        raise BadInput(f"dims: expected sizes by the names of dims, found {type(dims).__name__}")
+    places = {
+        f"{n}.{k}": d for n, declared, _ in manifest["inputs"] for k, d in enumerate(declared)
+    }
+    dims = {places.get(name, name): size for name, size in dims.items()}
+    if unknown := [str(name) for name in dims if name not in known]:
+        expected = ", ".join(known) or "none: every dim is known"
+        raise BadInput(f"dims: there is no dim {', '.join(unknown)}; expected {expected}")
+    given = {name: integer(f"dims: '{name}'", size, 0, MOST) for name, size in dims.items()}
+    return usual_dims(manifest, given)
+
+
+def usual_dims(manifest: Mapping[str, Any], given: Mapping[str, int] = {}) -> dict[str, int]:
+    """Sizes of dims to tell numbers for: those given, then what is known of the others.
+
+    What equals another dim has its size; what nothing is known of has a usual one.
+    """
+    found = dict(given)
+    known = dict(_symbols(manifest["shapes"]))
+    for name, size in given.items():
+        found.setdefault(known.get(name, (name,))[0], size)
+    for name in dim_names(manifest):
+        same, low, high = known.get(name, (name, 0, None))
+        size = max(low, min(USUAL, USUAL if high is None else high))
+        value = number_of(same, {name: size, **found})
+        found.setdefault(name, size if value is None else value)
+    return {name: found[name] for name in dim_names(manifest)}
+
+
+def _symbols(shapes: str) -> Iterator[tuple[str, tuple[str, int, int | None]]]:
+    """Of each symbol what it equals, and its bounds: lines ``name = dim   [low, high]  source``."""
+    for item in sections(shapes).get("symbols", ()):
+        match = re.match(r"(\w+)(?: = (.*?))?\s+\[(\d+), (\d*)\]", item[0])
+        if match:
+            name, same, low, high = match.groups()
+            yield name, (same or name, int(low), int(high) if high else None)
+
+
+def sections(text: str) -> dict[str, list[list[str]]]:
+    """A description of shapes by its headings: items, each with the lines below it."""
+    found: dict[str, list[list[str]]] = {}
+    for line in text.splitlines():
+        depth = len(line) - len(line.lstrip())
+        if depth == 0:
+            items = found.setdefault(line, [])
+        elif depth <= 2 or not items:
+            items.append([line.strip()])
+        else:
+            items[-1].append(line.strip())
+    return {name: [i for i in items if i != ["none"]] for name, items in found.items()}
+
+
+def number_of(text: str, dims: Mapping[str, int]) -> int | None:
+    """The value of a formula for dims; None if only the running program knows."""
+    try:
+        return evaluate(text, dims)
+    except (KeyError, SyntaxError, ValueError, ZeroDivisionError):
+        return None
+
+
+def summary(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> list[str]:
+    """The lines before all others: inputs, results, kernels, guards, workspace."""
+    lines = []
+    for name, texts in summary_rows(manifest, dims):
+        wrapped = [w for text in texts for w in textwrap.wrap(text, 86, break_long_words=False)]
+        lines += [f"{'' if k else name:<11}{text}" for k, text in enumerate(wrapped)]
+    return lines
+
+
+def summary_rows(
+    manifest: Mapping[str, Any], dims: Mapping[str, int] | None
+) -> list[tuple[str, list[str]]]:
+    """The headings of the summary, each with its lines."""
+    kinds = {k["name"]: k["kind"] for k in manifest["kernels"]}
+    counts = Counter(kinds[name] for name in manifest["launches"])
+    by_kind = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
+    guards = sections(manifest["shapes"]).get("guards", [])
+    refused = len(manifest["refused"])
+    return [
+        ("inputs", tensors(manifest["inputs"])),
+        ("results", tensors(("", d, t) for d, t in manifest["results"])),
+        ("kernels", [f"{by_kind or 'none'}: calls by kind"]),
+        ("guards", [f"{len(guards) or 'none'} checked by each call"]),
+        ("workspace", [workspace(manifest, dims)]),
+        ("not fused", [f"{refused} times, told below" if refused else "nothing was refused"]),
+    ]
+
+
+def tensors(rows: Any) -> list[str]:
+    """``name: dtype[dims]`` of each."""
+    return [
+        f"{name}{': ' if name else ''}{dtype}[{', '.join(dims)}]" for name, dims, dtype in rows
+    ] or ["none"]
+
+
+def workspace(manifest: Mapping[str, Any], dims: Mapping[str, int] | None) -> str:
+    """``1.2 MiB for b=4, s=128``."""
+    sizes = usual_dims(manifest) if dims is None else dims
+    named = {name: sizes[name] for name in dim_names(manifest) if name in sizes}
+    size = readable(number_of(manifest["workspace_bytes"], sizes))
+    if not named:
+        return size
+    others = "; explain(dims={...}) for others" if dims is None else ""
+    return f"{size} for {', '.join(f'{n}={v}' for n, v in named.items())}{others}"
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """Lines of thousands of characters cut, with a note of how to see them."""
+    found, cut = [], False
+    for line in "\n".join(lines).split("\n"):
+        long = len(line) > LONGEST
+        cut = cut or long
+        found.append(f"{line[:KEPT]} ... ({len(line) - KEPT} characters more)" if long else line)
+    if cut:
+        found += ["", "long formulas were cut: explain(full=True), or --full, shows them whole"]
+    return found
