@@ -134,6 +134,8 @@ def test_an_onnx_file(place: Place, layer: Path) -> None:
         out = place.run(f"tvm-disc run layer.so --random x={shape}")
         assert f"output 0: float32[{shape.replace('x', ', ')[:-2]}8]" in out
     assert "matmul" in place.run(f"tvm-disc explain {layer.name} --shape x=2x7x16")
+    place.run(f"tvm-disc explain {layer.name} --dims batch=2,words=7 --html page.html")
+    assert "matmul" in (place.folder / "page.html").read_text(encoding="utf-8")
     bench = f"tvm-disc bench {layer.name} --dims batch=1,2 --dims words=1..9 --points 2"
     out = place.run(f"{bench} --rounds 2 --turn 0.01 --json bench.json --markdown bench.md")
     assert "over Relax VM: geometric mean" in out
