@@ -63,6 +63,16 @@ class Node:
         return self.op if self.var is None else str(self.var.name)
 
     @property
+    def told(self) -> str:
+        """The operator, and where it came from; its name where nobody knows."""
+        op = self.op.removeprefix("relax.")
+        span = None if self.var is None else self.var.span
+        if span is None:
+            return f"{op} {self.name}" if self.name not in (op, self.op) else op
+        place = f":{span.line}:{span.column}" if span.line else ""
+        return f"{op} ({span.source_name.name}{place})"
+
+    @property
     def is_scalar_const(self) -> bool:
         """A literal of one element, which kernels embed."""
         return self.value is not None and self.value.size == 1

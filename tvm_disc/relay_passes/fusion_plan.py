@@ -83,7 +83,7 @@ class _Planner(Relations):
         self.homes.join(group, node)
 
     def _refuse(self, node: Node, group: GroupPlan, reason: str) -> None:
-        why = WhyNot(f"{node.name} ({node.op}) into {group.anchor.name}", reason)
+        why = WhyNot(f"{node.told} into {group.anchor.told}", reason)
         self.refused.append(why)
         self.attempts[id(why)] = (node, group.anchor)
 
@@ -102,8 +102,8 @@ class _Planner(Relations):
         if not isinstance(found, WhyNot):
             taken = next((n for n in found.nodes() if n in self.homes), None)
             if taken is not None:
-                reason = f"{taken.name} belongs to another attention"
-                found = WhyNot(f"{node.name} as attention", reason)
+                reason = f"{taken.told} belongs to another attention"
+                found = WhyNot(f"{node.told} as attention", reason)
         if isinstance(found, WhyNot):
             self.refused.append(found)
         else:
@@ -336,7 +336,7 @@ class _Planner(Relations):
         free = cost <= 1 and not any(_is_computed(x) for x in node.inputs)
         again = free or node.cls is OpClass.VIEW or self._pure_move(node)
         if len(homes) > 1 and not (again or self._is_expanded(node, homes)):
-            self.refused.append(WhyNot(f"{node.name} ({node.op})", f"{len(homes)} kernels read it"))
+            self.refused.append(WhyNot(node.told, f"{len(homes)} kernels read it"))
             return False
         for group in homes:
             reason = self._inline_reason(group, node)

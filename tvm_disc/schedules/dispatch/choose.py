@@ -21,6 +21,7 @@ from tvm_disc.schedules.dispatch.tree_fit import Limits, grow, keep, losses
 from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver
+from tvm_disc.shape.printing import show
 from tvm_disc.tir.builder import i64, storage_dtype
 from tvm_disc.tir.index import mul, product
 
@@ -71,7 +72,7 @@ def group_features(
     found: dict[str, Expr] = {}
     for expr in exprs:
         if static_dim(expr) is None:
-            found.setdefault(str(expr), expr)
+            found.setdefault(show(expr), expr)
     return [(expr, text) for text, expr in found.items()]
 
 
