@@ -23,6 +23,16 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20240229)
 
 
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """The path of a small program in Relay text."""
+    from tests.models import TINY  # imports TVM
+
+    path = tmp_path / "tiny.relay"
+    path.write_text(TINY)
+    return str(path)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""

@@ -9,6 +9,25 @@ import numpy as np
 
 from tvm_disc import relay
 
+TINY = """#[version = "0.0.5"]
+def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
+  %0 = add(%x, %y);
+  nn.relu(%0)
+}
+"""
+TREES = """#[version = "0.0.5"]
+type Tree { Leaf(Tensor[(4), float32]), Node(Tree, Tree), }
+def @total(%t: Tree) -> Tensor[(4), float32] {
+  match (%t) {
+    Leaf(%x) => tanh(%x),
+    Node(%l, %r) => add(@total(%l), @total(%r)),
+  }
+}
+def @main(%t: Tree, %y: Tensor[(?), float32]) {
+  (@total(%t), exp(%y))
+}
+"""
+
 
 def rows(*dims: Any, name: str = "x", dtype: str = "float32") -> Any:
     """An input; ``?`` is an anonymous dim, another string a named one."""

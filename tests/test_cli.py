@@ -13,26 +13,13 @@ import pytest
 from onnx import helper
 
 import tvm_disc
+from tests.models import TINY
 from tests.processor import needs
 from tvm_disc.__main__ import main
 from tvm_disc.errors import BadInput
 from tvm_disc.processor import PLAIN
 
-TINY = """#[version = "0.0.5"]
-def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
-  %0 = add(%x, %y);
-  nn.relu(%0)
-}
-"""
-
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    path = tmp_path / "tiny.relay"
-    path.write_text(TINY)
-    return str(path)
 
 
 @pytest.fixture

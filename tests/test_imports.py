@@ -12,25 +12,13 @@ from pathlib import Path
 import pytest
 
 import tvm_disc
-from tests.models import mlp
+from tests.models import TREES, mlp
 from tvm_disc import relay
 
 # The rooms that a process has which loads and calls a saved program; all others belong to the
 # compiler. Of other packages it has NumPy's and tvm_ffi's.
 OF_A_LOADED_PROGRAM = {"abi", "errors", "options", "processor", "runtime"}
 FOREIGN = {"tvm", "scipy", "xgboost", "onnx", "torch", "tqdm", "matplotlib"}
-TREES = """#[version = "0.0.5"]
-type Tree { Leaf(Tensor[(4), float32]), Node(Tree, Tree), }
-def @total(%t: Tree) -> Tensor[(4), float32] {
-  match (%t) {
-    Leaf(%x) => tanh(%x),
-    Node(%l, %r) => add(@total(%l), @total(%r)),
-  }
-}
-def @main(%t: Tree, %y: Tensor[(?), float32]) {
-  (@total(%t), exp(%y))
-}
-"""
 CALL = """
 import json, sys
 import numpy as np

@@ -10,22 +10,9 @@ import pytest
 
 from tvm_disc.__main__ import main
 
-TINY = """#[version = "0.0.5"]
-def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
-  %0 = add(%x, %y);
-  nn.relu(%0)
-}
-"""
 QUICK = ["--rounds", "2", "--turn", "0.001", "--threads", "1"]
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    path = tmp_path / "tiny.relay"
-    path.write_text(TINY)
-    return str(path)
 
 
 def refusal(argv: list[str], capsys: Capture) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.models import rows
+from tests.models import TREES, rows
 from tvm_disc import relay
 from tvm_disc.errors import BadInput, Unsupported
 from tvm_disc.runtime.calls import moved_bytes, readable, table
@@ -58,20 +58,6 @@ def test_refusals_are_a_list() -> None:
     (why,) = tvm_disc.build(function, options=options).refused
     assert "does not follow on a tile" in why
     assert tvm_disc.build(function, constraints=["n == m"], options=options).refused == []
-
-
-TREES = """#[version = "0.0.5"]
-type Tree { Leaf(Tensor[(4), float32]), Node(Tree, Tree), }
-def @total(%t: Tree) -> Tensor[(4), float32] {
-  match (%t) {
-    Leaf(%x) => tanh(%x),
-    Node(%l, %r) => add(@total(%l), @total(%r)),
-  }
-}
-def @main(%t: Tree, %y: Tensor[(?), float32]) {
-  (@total(%t), exp(%y))
-}
-"""
 
 
 def test_calls_inside_functions_on_data_types_are_listed_with_their_function() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,21 +28,6 @@ from tvm_disc.codegen.section import layout_constants, shared
 from tvm_disc.codegen.threads.glue import with_glue
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.tir.builder import Block, call, prim_func
-
-
-@dataclass
-class Artifact:
-    """Machine code in memory, and what it needs.
-
-    Attributes:
-        module: the runtime module; ``module["main"]`` is the program.
-        constants: the constant section, a 1-D uint8 array.
-        tir: the module before lowering, for dumps.
-    """
-
-    module: Any
-    constants: np.ndarray
-    tir: Any
 
 
 def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.ndarray]:

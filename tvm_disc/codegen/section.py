@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from tvm_disc.abi.formula import ALIGNMENT_BYTES
+from tvm_disc.abi.formula import ALIGNMENT_BYTES, rounded
 from tvm_disc.codegen.plan.constants import Constant, bytes_of
 from tvm_disc.processor import cores
 from tvm_disc.schedules.packing import Form, Packing
@@ -19,7 +19,7 @@ def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[in
     offsets, total = [], 0
     for constant in constants:
         offsets.append(total)
-        total += -(-max(constant.nbytes, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        total += rounded(max(constant.nbytes, 1))
     raw = np.zeros(total + ALIGNMENT_BYTES, np.uint8)
     skip = -raw.ctypes.data % ALIGNMENT_BYTES
     section = raw[skip : skip + total]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
+from tvm_disc.abi.formula import rounded
 from tvm_disc.abi.values import ConstructorValue
 from tvm_disc.errors import BadInput
 from tvm_disc.runtime.arrays import as_array, as_tensor
 
-ALIGNMENT_BYTES = 64
 _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
 
 
@@ -189,7 +189,7 @@ class _Encoder:
                 f"{self.where}: expected a tensor {dtype}[{expected}] inside, "
                 f"found {array.dtype}{list(shape)}"
             )
-        at = -(-self.size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        at = rounded(self.size)
         self.size = at + array.nbytes
         self.arrays.append((at, array))
         return [-array.itemsize, len(shape), at, *shape]
