@@ -30,7 +30,16 @@ SHOWN = Options(progress=True, fuse=False)
 
 
 class Terminal(io.StringIO):
-    """What is written, and whether it is a terminal."""
+    """What is written, and whether it is a terminal; somebody reads so many lines."""
+
+    lines = 1 << 30
+
+    def write(self, text: str) -> int:
+        if text.strip():
+            self.lines -= 1
+        if self.lines < 0:
+            raise BrokenPipeError
+        return super().write(text)
 
     def isatty(self) -> bool:
         return True
@@ -149,16 +158,43 @@ def test_a_build_inside_another_shows_none(terminal: Terminal) -> None:
     assert not deadline.watched_by(progress.Line)
 
 
-def test_a_reader_that_is_gone_does_no_harm(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(text: str) -> int:
-        raise BrokenPipeError
-
-    monkeypatch.setattr(terminal, "write", broken)
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_reader_that_is_gone_does_no_harm(terminal: Terminal, lines: int) -> None:
+    """At its first line, or later."""
+    terminal.lines = lines
     with progress.shown(SHOWN):
         time.sleep(0.3)
     assert threads() == []
+    assert is_free(progress._Bar.get_lock())  # else the next build would wait for ever
+
+
+def is_free(lock: Any) -> bool:
+    """Whether a lock can be had, which is given back."""
+    had = lock.acquire(timeout=5)
+    if had:
+        lock.release()
+    return bool(had)
+
+
+def test_a_child_of_a_fork_has_a_lock_of_its_own() -> None:
+    lock, held, done = progress._Bar.get_lock(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        signal_after(10)
+        os._exit(0 if is_free(progress._Bar.get_lock()) else 1)
+    done.set()
+    thread.join()
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.usefixtures("terminal")

@@ -32,8 +32,22 @@ class _Bar(tqdm):  # type: ignore[misc]
     monitor_interval = 0
     _instances: ClassVar[WeakSet[Any]] = WeakSet()
 
+    def refresh(self, nolock: bool = False, lock_args: Any = None) -> bool:
+        """Draw the bar. Unlike tqdm's own, it lets go of the lock where the stream fails."""
+        del nolock, lock_args
+        with self.get_lock():
+            self.display()
+        return True
 
-_Bar.set_lock(threading.RLock())
+    @classmethod
+    def new_lock(cls) -> None:
+        """A lock that nobody holds."""
+        cls.set_lock(threading.RLock())
+
+
+_Bar.new_lock()
+# The thread that held the old one does not exist in the child of a fork.
+os.register_at_fork(after_in_child=_Bar.new_lock)
 
 
 class Line:
