@@ -298,10 +298,13 @@ class Emitter:
         return [size.a for size in sizes]
 
     def reshape(self, x: Tensor, dims: Sequence[Dim]) -> Tensor:
-        """``x`` under another shape; equal element counts are proved or guarded."""
+        """``x`` under another shape of as many elements; a literal is reshaped now."""
         dims = [self.solver.simplify(d) for d in dims]
         if len(dims) == x.rank and all(map(_identical, dims, x.dims)):
             return x
+        known = [self.literal(d) for d in dims]
+        if x.constant is not None and None not in known:
+            return self.constant(x.constant.reshape(known))
         call = reshape_call(self.expr(x), dims)
         return self.emit(call, dims, x.dtype)
 

@@ -22,6 +22,7 @@ from tvm_disc.relay.importer.lowering import (
     sparse,
     tensor,
     transform,
+    transposed,
     window,
 )
 from tvm_disc.relay.importer.lowering.tensor import Rule
@@ -35,6 +36,7 @@ LOWER: Mapping[str, Rule] = {
     **order.LOWER,
     **nn.LOWER,
     **window.LOWER,
+    **transposed.LOWER,
     **image.LOWER,
     **detect.LOWER,
     **signal.LOWER,

@@ -115,9 +115,38 @@ def _matmul(node: Node) -> Contraction:
     )
 
 
+def channels_last(node: Node) -> bool:
+    """Whether a convolution or pooling reads and writes images whose channels are last."""
+    layout = node.attrs.get("data_layout") or node.attrs["layout"]
+    if layout not in _LAYOUTS:
+        raise Unsupported(f"{node.op}: data layout {layout}")
+    return _LAYOUTS[layout]
+
+
+_LAYOUTS = {
+    **dict.fromkeys(("NCW", "NCHW", "NCDHW"), False),
+    **dict.fromkeys(("NWC", "NHWC", "NDHWC"), True),
+}
+
+
+def spatial(node: Node, index: Sequence[Any]) -> list[Any]:
+    """The part of an index or of a shape that lies in space."""
+    return list(index[1:-1] if channels_last(node) else index[2:])
+
+
+def channel(node: Node, index: Sequence[Any]) -> Any:
+    """The channel of an index, or the number of channels of a shape."""
+    return index[-1] if channels_last(node) else index[1]
+
+
+def place(node: Node, image: Any, channel: Any, where: Sequence[Any]) -> list[Any]:
+    """The index of a channel of an image at a position."""
+    return [image, *where, channel] if channels_last(node) else [image, channel, *where]
+
+
 @dataclass(frozen=True)
 class WindowGeometry:
-    """Spatial arithmetic of a convolution or pooling in channel-first layout."""
+    """Spatial arithmetic of a convolution or pooling."""
 
     strides: tuple[int, ...]
     padding: tuple[int, ...]
@@ -159,21 +188,19 @@ def geometry(node: Node, rank: int) -> WindowGeometry:
 def _conv(node: Node) -> Contraction:
     data, weight = node.inputs
     rank = len(data.shape) - 2
-    if node.attrs["data_layout"] not in ("NCW", "NCHW", "NCDHW"):
-        raise Unsupported(f"{node.op}: data layout {node.attrs['data_layout']}")
     geo, groups = geometry(node, rank), node.attrs["groups"]
     dtype = accumulator(node.dtype)
     per_group = tirx.floordiv(i64(weight.shape[0]), i64(groups))
 
     def element(low: Lowering, index: Index, k: Index) -> Expr:
-        n, oc, at = index[0], index[1], index[2:]
-        where, inside = geo.source(data.shape[2:], at, k[1:])
+        n, oc, at = index[0], channel(node, index), spatial(node, index)
+        where, inside = geo.source(spatial(node, data.shape), at, k[1:])
         ic = k[0]
         if groups != 1:
             group = oc if static_dim(per_group) == 1 else tirx.floordiv(oc, per_group)
             ic = add(mul(group, weight.shape[1]), k[0])
         w = cast(low.at(weight, [oc, *k]), dtype)
-        source = [n, ic, *where]
+        source = place(node, n, ic, where)
         x, w = same_lanes(cast(_guarded(low, data, source, inside, 0), dtype), w)
         return x * w
 
@@ -200,7 +227,7 @@ def _max_pool(node: Node) -> Contraction:
 
     def element(low: Lowering, index: Index, k: Index) -> Expr:
         where, inside = _clipped(node, geo, data, index, k)
-        at = [*index[:2], *where]
+        at = place(node, index[0], channel(node, index), where)
         if inside is None:
             return low.at(data, at)
         return tirx.if_then_else(inside, low.guarded_at(data, at), reducer.identity(data.dtype))
@@ -223,12 +250,13 @@ def _clipped(
     if node.attrs.get("ceil_mode"):
         rank = len(geo.strides)
         geo = WindowGeometry(geo.strides, tuple(p or 0 for p in geo.padding), geo.dilation)
-        where, inside = geo.source(data.shape[2:], index[2:], k)
+        extents = spatial(node, data.shape)
+        where, inside = geo.source(extents, spatial(node, index), k)
         for d in range(rank):
-            test = where[d] < i64(data.shape[2 + d])
+            test = where[d] < i64(extents[d])
             inside = test if inside is None else tirx.And(inside, test)
         return where, inside
-    return geo.source(data.shape[2:], index[2:], k)
+    return geo.source(spatial(node, data.shape), spatial(node, index), k)
 
 
 def _avg_pool(node: Node) -> Contraction:
@@ -239,13 +267,15 @@ def _avg_pool(node: Node) -> Contraction:
 
     def element(low: Lowering, index: Index, k: Index) -> Expr:
         where, inside = _clipped(node, geo, data, index, k)
-        return cast(_guarded(low, data, [*index[:2], *where], inside, 0), dtype)
+        at = place(node, index[0], channel(node, index), where)
+        return cast(_guarded(low, data, at, inside, 0), dtype)
 
     def done(low: Lowering, index: Index, value: Expr) -> Expr:
         if node.attrs.get("count_include_pad"):
             count = product(window)
         else:
-            count = product([_taps(geo, data, index, window, d) for d in range(rank)])
+            at, extents = spatial(node, index), spatial(node, data.shape)
+            count = product([_taps(geo, extents[d], at[d], window[d], d) for d in range(rank)])
         count = tirx.Cast(dtype, count)
         mean = value / count if is_float(dtype) else tirx.truncdiv(value, count)
         return cast(mean, node.dtype)
@@ -253,12 +283,12 @@ def _avg_pool(node: Node) -> Contraction:
     return Contraction(window, dtype, REDUCERS["relax.sum"], element, done)
 
 
-def _taps(geo: WindowGeometry, data: Node, index: Index, window: Index, d: int) -> Expr:
+def _taps(geo: WindowGeometry, extent: Expr, at: Expr, window: Expr, d: int) -> Expr:
     """How many taps of the window lie inside along spatial dim ``d``, at least 1."""
     step = i64(geo.dilation[d])
-    first = index[2 + d] * geo.strides[d] - geo.padding[d]
+    first = at * geo.strides[d] - geo.padding[d]
     skipped = tirx.floordiv(tirx.max(i64(0) - first, i64(0)) + step - 1, step)
-    reach = tirx.min(i64(data.shape[2 + d]) - 1 - first, (window[d] - 1) * step)
+    reach = tirx.min(i64(extent) - 1 - first, (window - 1) * step)
     return tirx.max(tirx.floordiv(reach, step) - skipped + 1, i64(1))
 
 

@@ -15,7 +15,12 @@ from tvm import tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import WindowGeometry, contraction, geometry
+from tvm_disc.schedules.conv.contraction import (
+    WindowGeometry,
+    channels_last,
+    contraction,
+    geometry,
+)
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
@@ -69,12 +74,12 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
 
 
 def _refusal(node: Node) -> str | None:
+    if channels_last(node):
+        return "neighbours in memory are channels"
     if node.op.startswith("relax.nn.conv"):
         weight = node.inputs[1]
         if static_dim(weight.shape[1]) != 1:
             return "several input channels per output are a matrix product"
-    elif node.attrs.get("ceil_mode"):
-        return "windows that overhang in ceil mode"
     return None
 
 

@@ -20,7 +20,7 @@ from tvm import DataType, tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import contraction, geometry
+from tvm_disc.schedules.conv.contraction import channels_last, contraction, geometry
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.gemm.partition import has_masks
@@ -67,15 +67,15 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     data = node.inputs[0]
     rank = len(node.shape) - 2
     taps = _taps(node)
+    if channels_last(node):
+        return "neighbours in memory are channels"
     if node.op.startswith("relax.nn.conv"):
         if static_dim(node.inputs[1].shape[1]) != 1:
             return "several input channels per output are a matrix product"
-    elif node.attrs.get("ceil_mode"):
-        return "windows that overhang in ceil mode"
     elif (
         "avg" in node.op
         and not node.attrs.get("count_include_pad")
-        and any(geometry(node, rank).padding)
+        and (any(geometry(node, rank).padding) or node.attrs.get("ceil_mode"))
     ):
         return "an average over a window's inside"
     if taps is None or math.prod(taps) > _MOST_TAPS:

@@ -16,7 +16,7 @@ import tvm
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.conv.contraction import matmul_dims
+from tvm_disc.schedules.conv.contraction import channels_last, matmul_dims
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
 from tvm_disc.schedules.gemm import macro_kernel
@@ -87,6 +87,8 @@ def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Wh
     assert node is not None
     if not node.op.startswith("relax.nn.conv"):
         return WhyNot("implicit gemm", "a pooling window has no weights")
+    if channels_last(node):
+        return WhyNot("implicit gemm", "neighbours in memory are channels")
     data, weight = node.inputs
     if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
         return WhyNot("implicit gemm", "one channel per group is no matrix product")

@@ -25,7 +25,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
     is_float,
     number,
 )
-from tvm_disc.relay.importer.lowering.transform import channels_first, flip, permute
+from tvm_disc.relay.importer.lowering.transform import channels_first, permute
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
 
@@ -67,7 +67,7 @@ def _windows(ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilati
     return extent
 
 
-def _check_layouts(ctx: Emitter, attrs: Attrs, layout: str) -> None:
+def check_layouts(ctx: Emitter, attrs: Attrs, layout: str) -> None:
     if attrs["out_layout"] not in ("", layout):
         raise Unsupported(ctx.where(f"out_layout {attrs['out_layout']}"))
 
@@ -77,9 +77,9 @@ def _check_layouts(ctx: Emitter, attrs: Attrs, layout: str) -> None:
 
 def _conv(build: Callable[..., Any], rank: int) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        _check_layouts(ctx, attrs, attrs["data_layout"])
+        check_layouts(ctx, attrs, attrs["data_layout"])
         x, restore = channels_first(ctx, args[0], attrs["data_layout"], f"NC{SPATIAL[rank]}")
-        w = _kernel_first(ctx, args[1], attrs["kernel_layout"], f"OI{SPATIAL[rank]}")
+        w = kernel_first(ctx, args[1], attrs["kernel_layout"], f"OI{SPATIAL[rank]}")
         pads = padding(attrs["padding"], rank)
         strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
         return restore(convolve(ctx, build, x, w, attrs, (strides, pads, dilation)))
@@ -124,47 +124,10 @@ def convolve(
     return ctx.emit(call, [x.dims[0], w.dims[0], *spatial], dtype)
 
 
-def _kernel_first(ctx: Emitter, w: Tensor, layout: str, wanted: str) -> Tensor:
+def kernel_first(ctx: Emitter, w: Tensor, layout: str, wanted: str) -> Tensor:
     if sorted(layout) != sorted(wanted):
         raise Unsupported(ctx.where(f"kernel layout {layout}"))
     return permute(ctx, w, [layout.index(c) for c in wanted])
-
-
-def _conv_transpose(build: Callable[..., Any], rank: int) -> Rule:
-    """The adjoint of a convolution: a convolution, by the flipped kernel, of the input with
-    zeros between its elements."""
-
-    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        _check_layouts(ctx, attrs, attrs["data_layout"])
-        x, restore = channels_first(ctx, args[0], attrs["data_layout"], f"NC{SPATIAL[rank]}")
-        w = _kernel_first(ctx, args[1], attrs["kernel_layout"], f"IO{SPATIAL[rank]}")
-        groups = int(attrs["groups"])
-        ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
-        strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
-        pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
-        taps = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
-        reach = [dilation[d] * (taps[d] - 1) for d in range(rank)]
-        before = [reach[d] - pads[d] for d in range(rank)]
-        after = [reach[d] - pads[d + rank] + more[d] for d in range(rank)]
-        spread = dilate(ctx, x, [1, 1, *strides], ctx.scalar(0, x.dtype))
-        for a in range(rank):
-            w = flip(ctx, w, 2 + a)
-        plain = {**attrs, "groups": groups}
-        window = ([1] * rank, [*before, *after], dilation)
-        return restore(convolve(ctx, build, spread, _grouped(ctx, w, groups), plain, window))
-
-    return rule
-
-
-def _grouped(ctx: Emitter, w: Tensor, groups: int) -> Tensor:
-    """``(I, O / groups, ...)`` as ``(O, I / groups, ...)``."""
-    if groups == 1:
-        return permute(ctx, w, [1, 0, *range(2, w.rank)])
-    ctx.solver.require_divides(i64(groups), w.dims[0], ctx.where("groups must divide the inputs"))
-    size = ctx.solver.simplify(tirx.floordiv(w.dims[0], i64(groups)))
-    split = ctx.reshape(w, [i64(groups), size, *w.dims[1:]])
-    moved = permute(ctx, split, [0, 2, 1, *range(3, split.rank)])
-    return ctx.reshape(moved, [w.dims[1] * groups, size, *w.dims[2:]])
 
 
 def dilate(ctx: Emitter, x: Tensor, strides: Sequence[int], fill: Tensor) -> Tensor:
@@ -193,7 +156,7 @@ def _dilate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _pool(build: Callable[..., Any], rank: int) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        _check_layouts(ctx, attrs, attrs["layout"])
+        check_layouts(ctx, attrs, attrs["layout"])
         layout = f"NC{SPATIAL[rank]}"
         x, restore = channels_first(ctx, args[0], attrs["layout"], layout)
         names = ("pool_size", "strides", "dilation")
@@ -218,7 +181,7 @@ def _pool(build: Callable[..., Any], rank: int) -> Rule:
 def _global_pool(build: Callable[..., Any]) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x, layout = args[0], attrs["layout"]
-        _check_layouts(ctx, attrs, layout)
+        check_layouts(ctx, attrs, layout)
         if sorted(layout) != sorted("NCHW"):
             raise Unsupported(ctx.where(f"data layout {layout}"))
         spatial = [a for a, c in enumerate(layout) if c in "HW"]
@@ -234,7 +197,7 @@ def _adaptive_pool(average: bool, rank: int) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x: Tensor = args[0]
         layout = attrs["layout"]
-        _check_layouts(ctx, attrs, layout)
+        check_layouts(ctx, attrs, layout)
         if sorted(layout) != sorted(f"NC{SPATIAL[rank]}"):
             raise Unsupported(ctx.where(f"data layout {layout}"))
         if average and not is_float(x.dtype):
@@ -348,11 +311,16 @@ def _mirrored(ctx: Emitter, x: Tensor, pairs: Sequence[Any], mode: str) -> Tenso
 
 
 def padded(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
-    """``x`` with borders of one value, which may be computed at run time."""
+    """``x`` with borders of one value, perhaps computed at run time; a literal is padded now."""
     widths = [int(w) for pair in pairs for w in pair]
+    if not any(widths):
+        return x
     dims = [d + sum(int(w) for w in pair) for d, pair in zip(x.dims, pairs, strict=True)]
     if fill.constant is not None:
         value = fill.constant.reshape(()).item()
+        if x.constant is not None and min(widths) >= 0:
+            wide = np.pad(x.constant, list(pairs), constant_values=value)
+            return ctx.constant(wide.astype(x.constant.dtype))
         return ctx.emit(R.nn.pad(ctx.expr(x), widths, "constant", value), dims, x.dtype)
     ctx.require_eq(product(fill.dims), i64(1), "the pad value is one element")
     inner = filled(ctx, x.dims, ctx.scalar(1, "bool"), "bool")
@@ -365,9 +333,6 @@ LOWER: Mapping[str, Rule] = {
     "nn.conv1d": _conv(R.nn.conv1d, 1),
     "nn.conv2d": _conv(R.nn.conv2d, 2),
     "nn.conv3d": _conv(R.nn.conv3d, 3),
-    "nn.conv1d_transpose": _conv_transpose(R.nn.conv1d, 1),
-    "nn.conv2d_transpose": _conv_transpose(R.nn.conv2d, 2),
-    "nn.conv3d_transpose": _conv_transpose(R.nn.conv3d, 3),
     "nn.dilate": _dilate,
     "nn.max_pool1d": _pool(R.nn.max_pool1d, 1),
     "nn.max_pool2d": _pool(R.nn.max_pool2d, 2),

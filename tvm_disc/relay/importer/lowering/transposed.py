@@ -1,0 +1,202 @@
+"""Import rules: transposed convolution, by the phases of its result.
+
+The result of a transposed convolution of stride ``s`` is ``s`` interleaved sequences along each
+axis (its phases), each an ordinary convolution of the input by every ``s``-th tap of the kernel
+(Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016, section 2). One
+convolution makes all phases as channels of their own; they are then woven together:
+
+    before  conv2d_transpose(x, w)                  # x f32[n, i, h, w], w f32[i, o, 4, 4], stride 2
+    after   y = conv2d(x, phases(w))                # f32[n, o * 2 * 2, h + 1, w + 1], taps 2 x 2
+            crop(weave(y))                          # f32[n, o, 2 * h + 2, 2 * w + 2]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.relax import op as R
+
+from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.lowering.slice import sliced
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule
+from tvm_disc.relay.importer.lowering.transform import channels_first, flip, permute
+from tvm_disc.relay.importer.lowering.window import (
+    SPATIAL,
+    check_layouts,
+    convolve,
+    dilate,
+    kernel_first,
+    padded,
+    padding,
+    per_axis,
+    steps,
+)
+from tvm_disc.relay.importer.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class PhaseAxis:
+    """One spatial axis of a transposed convolution, made by phases.
+
+    Element ``origin + stride * q + r`` of the whole result is phase ``r`` at ``q``; it sums input
+    elements ``q + shift - taps + 1 ... q + shift``.
+
+    Attributes:
+        taps: taps of every phase; those that a phase does not have are zero.
+        before, after: padding of the convolution.
+        skipped: elements of the woven result before the first that is wanted.
+        length: of the wanted result less ``stride`` times that of the input.
+    """
+
+    kernel: int
+    stride: int
+    origin: int
+    shift: int
+    taps: int
+    before: int
+    after: int
+    skipped: int
+    length: int
+
+    @staticmethod
+    def of(kernel: int, stride: int, pads: tuple[int, int], more: int) -> PhaseAxis:
+        """The phases of an axis that is cropped by ``pads`` and has ``more`` elements at its end.
+
+        The woven result begins where the wanted one does, if that costs no further tap.
+        """
+        taps = -(-kernel // stride)
+        origin = pads[0] % stride
+        if -(-(kernel - origin) // stride) >= taps:
+            origin = 0
+        shift = int(origin > 0)
+        before = max(taps - 1 - shift - (pads[0] - origin) // stride, 0)
+        first = taps - 1 - shift - before
+        beyond = (kernel - pads[1] + more - 1 - origin) // stride
+        return PhaseAxis(
+            kernel=kernel,
+            stride=stride,
+            origin=origin,
+            shift=shift,
+            taps=taps,
+            before=before,
+            after=max(beyond + shift, 0),
+            skipped=pads[0] - origin - stride * first,
+            length=kernel - stride - sum(pads) + more,
+        )
+
+    @property
+    def margins(self) -> tuple[int, int]:
+        """Zeros before and behind the kernel that make it ``taps * stride`` long."""
+        lead = self.stride * self.shift - self.origin
+        return lead, self.taps * self.stride - self.kernel - lead
+
+
+def _conv_transpose(build: Callable[..., Any], rank: int) -> Rule:
+    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+        check_layouts(ctx, attrs, attrs["data_layout"])
+        x, restore = channels_first(ctx, args[0], attrs["data_layout"], f"NC{SPATIAL[rank]}")
+        w = kernel_first(ctx, args[1], attrs["kernel_layout"], f"IO{SPATIAL[rank]}")
+        ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
+        strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
+        if any(s > 1 and d > 1 for s, d in zip(strides, dilation, strict=True)):
+            return restore(_spread(ctx, build, x, w, attrs))
+        return restore(_by_phases(ctx, build, x, w, attrs))
+
+    return rule
+
+
+def _by_phases(
+    ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs
+) -> Tensor:
+    """Where no axis has both a stride and a dilation."""
+    rank, groups = x.rank - 2, int(attrs["groups"])
+    strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
+    pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
+    sizes = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
+    reach = [dilation[d] * (sizes[d] - 1) + 1 for d in range(rank)]
+    axes = [
+        PhaseAxis.of(reach[d], strides[d], (pads[d], pads[d + rank]), more[d]) for d in range(rank)
+    ]
+    lengths = [x.dims[2 + d] * strides[d] + axes[d].length for d in range(rank)]
+    for length in lengths:
+        ctx.solver.require_le(i64(0), length, ctx.where("the padding must fit the result"))
+    window = ([1] * rank, [*(a.before for a in axes), *(a.after for a in axes)], dilation)
+    phases = _grouped(ctx, _phases(ctx, w, axes), groups)
+    y = convolve(ctx, build, x, phases, {**attrs, "groups": groups}, window)
+    woven = _weave(ctx, y, [a.stride for a in axes])
+    return sliced(ctx, woven, {2 + d: (i64(axes[d].skipped), lengths[d], 1) for d in range(rank)})
+
+
+def _phases(ctx: Emitter, w: Tensor, axes: list[PhaseAxis]) -> Tensor:
+    """``(i, o, k...)`` as ``(i, o * s..., taps...)``: the flipped taps of every phase."""
+    rank = len(axes)
+    plain = [a.stride == 1 for a in axes]
+    margins = [(0, 0) if p else a.margins for p, a in zip(plain, axes, strict=True)]
+    wide = padded(ctx, w, [(0, 0), (0, 0), *margins], ctx.scalar(0, w.dtype))
+    taps = [wide.dims[2 + d] if plain[d] else i64(axes[d].taps) for d in range(rank)]
+    strides = [i64(a.stride) for a in axes]
+    split = [dim for pair in zip(taps, strides, strict=True) for dim in pair]
+    apart = ctx.reshape(wide, [*w.dims[:2], *split])
+    for d in range(rank):
+        apart = flip(ctx, apart, 2 + 2 * d)
+    order = [0, 1, *range(3, 3 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2)]
+    outs = w.dims[1]
+    for s in strides:
+        outs = outs * s
+    return ctx.reshape(permute(ctx, apart, order), [w.dims[0], outs, *taps])
+
+
+def _weave(ctx: Emitter, y: Tensor, strides: list[int]) -> Tensor:
+    """``(n, o * s..., q...)`` as ``(n, o, (q * s)...)``."""
+    rank, places = len(strides), y.dims[2:]
+    if all(s == 1 for s in strides):
+        return y
+    outs = y.dims[1]
+    for s in strides:
+        outs = tirx.floordiv(outs, i64(s))
+    outs = ctx.solver.simplify(outs)
+    apart = ctx.reshape(y, [y.dims[0], outs, *map(i64, strides), *places])
+    order = [0, 1]
+    for d in range(rank):
+        order += [2 + rank + d, 2 + d]
+    lengths = [places[d] * strides[d] for d in range(rank)]
+    return ctx.reshape(permute(ctx, apart, order), [y.dims[0], outs, *lengths])
+
+
+def _spread(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs) -> Tensor:
+    """The adjoint of a convolution: a convolution, by the flipped kernel, of the input with zeros
+    between its elements."""
+    rank, groups = x.rank - 2, int(attrs["groups"])
+    strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
+    pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
+    taps = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
+    reach = [dilation[d] * (taps[d] - 1) for d in range(rank)]
+    before = [reach[d] - pads[d] for d in range(rank)]
+    after = [reach[d] - pads[d + rank] + more[d] for d in range(rank)]
+    spread = dilate(ctx, x, [1, 1, *strides], ctx.scalar(0, x.dtype))
+    for a in range(rank):
+        w = flip(ctx, w, 2 + a)
+    plain = {**attrs, "groups": groups}
+    window = ([1] * rank, [*before, *after], dilation)
+    return convolve(ctx, build, spread, _grouped(ctx, w, groups), plain, window)
+
+
+def _grouped(ctx: Emitter, w: Tensor, groups: int) -> Tensor:
+    """``(I, O / groups, ...)`` as ``(O, I / groups, ...)``."""
+    if groups == 1:
+        return permute(ctx, w, [1, 0, *range(2, w.rank)])
+    ctx.solver.require_divides(i64(groups), w.dims[0], ctx.where("groups must divide the inputs"))
+    size = ctx.solver.simplify(tirx.floordiv(w.dims[0], i64(groups)))
+    split = ctx.reshape(w, [i64(groups), size, *w.dims[1:]])
+    moved = permute(ctx, split, [0, 2, 1, *range(3, split.rank)])
+    return ctx.reshape(moved, [w.dims[1] * groups, size, *w.dims[2:]])
+
+
+LOWER: Mapping[str, Rule] = {
+    "nn.conv1d_transpose": _conv_transpose(R.nn.conv1d, 1),
+    "nn.conv2d_transpose": _conv_transpose(R.nn.conv2d, 2),
+    "nn.conv3d_transpose": _conv_transpose(R.nn.conv3d, 3),
+}
