@@ -18,6 +18,7 @@ from tvm_disc.codegen.host.entry import HostEmitter
 from tvm_disc.codegen.host.functions import object_functions, raise_function
 from tvm_disc.codegen.host.memory import TRIM, memory_functions, new_state, state_of
 from tvm_disc.codegen.host.numpy_entry import direct_entry, takes_numpy
+from tvm_disc.codegen.host.overlap import FAIL, OVERLAP, fail_function, overlap_function
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.profile import profile_functions
 from tvm_disc.codegen.host.results import result_functions
@@ -83,6 +84,10 @@ def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[
     functions[main] = HostEmitter(served, slot, names, errors, own_threads).function()
     if heaped:
         functions[RAISE] = raise_function(errors)
+    if versions[-1].outputs:
+        names_of_inputs = [name for name, _, _ in versions[-1].signature.inputs]
+        functions[FAIL] = fail_function()
+        functions[OVERLAP] = overlap_function(names_of_inputs, len(versions[-1].outputs))
     if takes_numpy(versions[-1]):
         functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
     return tvm.IRModule(functions)

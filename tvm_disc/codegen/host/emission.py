@@ -30,6 +30,13 @@ class Exits(Protocol):
         """Leave with the error in ``Reg.ERROR``."""
 
 
+class EntryExits(Exits, Protocol):
+    """How the entry function stops before its end."""
+
+    def fail(self) -> None:
+        """Leave with the error that was raised, with nothing left allocated."""
+
+
 class Allocator(Protocol):
     """Where blocks of a size known only at run time come from."""
 

@@ -32,6 +32,7 @@ from tvm_disc.codegen.host.abi import (
 from tvm_disc.codegen.host.emission import Emission
 from tvm_disc.codegen.host.memory import state_of
 from tvm_disc.codegen.host.outputs import CallerTensors
+from tvm_disc.codegen.host.overlap import failed
 from tvm_disc.codegen.host.profile import kernel_numbers
 from tvm_disc.codegen.host.regions import Regions
 from tvm_disc.codegen.objects.code import Errors, ObjectCode, raised
@@ -159,6 +160,11 @@ class HostEmitter:
         code = self.block.bind("code", self.objects.regs[i64(Reg.ERROR)])
         self._abandon()
         self.block.eval(raised(code, self.host.null))
+
+    def fail(self) -> None:
+        """Leave with the error that was raised, with nothing left allocated."""
+        self._abandon()
+        self.block.eval(failed(self.host.null))
 
     def _abandon(self) -> None:
         if self.objects.heap is None:

@@ -36,10 +36,10 @@ from tvm_disc.codegen.host.abi import (
     plain_dim,
     void_pointer,
 )
-from tvm_disc.codegen.host.emission import Emission, Exits
+from tvm_disc.codegen.host.emission import Emission, EntryExits
 from tvm_disc.codegen.host.memory import TENSOR
-from tvm_disc.codegen.plan.memory import touched
-from tvm_disc.codegen.plan.program import AllocOutput, Home, Program, Value
+from tvm_disc.codegen.host.overlap import Spans
+from tvm_disc.codegen.plan.program import AllocOutput, Program, Value
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
 
@@ -55,13 +55,14 @@ class CallerTensors:
         allocated: outputs that exist by now.
     """
 
-    def __init__(self, host: Emission, exits: Exits, program: Program) -> None:
+    def __init__(self, host: Emission, exits: EntryExits, program: Program) -> None:
         self.host, self.exits, self.block, self.program = host, exits, host.block, program
         self.args = tirx.Var("args", void_pointer())
         self.result = tirx.Var("result", void_pointer())
         self.into: Expr = None
         self.allocated: list[int] = []
         self.input_dims: list[list[Expr]] = []
+        self.spans: Spans | None = None
 
     # -- tensors of the caller ------------------------------------------------------------------
 
@@ -147,14 +148,25 @@ class CallerTensors:
             self.any_list = self.block.bind("fields", O.tvm_stack_alloca("tvm_ffi_any", count))
             for k in range(count):
                 self._clear(self.any_list, k)
+        if self.program.outputs:
+            self.spans = Spans(self.block, self.program)
+            with self.block.when(self.into):
+                self.spans.begin([self._bytes_of_input(k) for k in range(self.spans.inputs)])
 
-    def _clear(self, anys: Expr, k: int) -> None:
+    def _bytes_of_input(self, k: int) -> tuple[Expr, Expr]:
+        """The first byte of an input, and the one behind the last."""
+        size = product(self.input_dims[k]) * element_bytes(self.program.signature.inputs[k][2])
+        begin = self.block.bind("begin", tirx.reinterpret("int64", self.host.inputs[k]))
+        return begin, begin + size
+
+    def _clear(self, anys: Expr, k: Expr | int) -> None:
         self._set_any(anys, k, 0, i64(0))
 
-    def _set_any(self, anys: Expr, k: int, kind: int, value: Expr) -> None:
-        self.block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_TYPE), i32(kind)))
-        self.block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_PADDING), i32(0)))
-        self.block.eval(O.tvm_struct_set(anys, i32(k), i32(ANY_VALUE), value))
+    def _set_any(self, anys: Expr, k: Expr | int, kind: int, value: Expr) -> None:
+        at = i32(k) if isinstance(k, int) else k
+        self.block.eval(O.tvm_struct_set(anys, at, i32(ANY_TYPE), i32(kind)))
+        self.block.eval(O.tvm_struct_set(anys, at, i32(ANY_PADDING), i32(0)))
+        self.block.eval(O.tvm_struct_set(anys, at, i32(ANY_VALUE), value))
 
     def alloc_output(self, instruction: AllocOutput) -> None:
         """A returned tensor of the value's run-time shape: new, or the caller's own."""
@@ -200,35 +212,18 @@ class CallerTensors:
         begin = self.block.bind("begin", tirx.reinterpret("int64", self.data(handle)))
         self.block.store(data, 0, begin)
         end = self.block.bind("end", begin + product(found) * element_bytes(value.dtype))
-        for name, first, last in self._needed(instruction):
-            apart = tirx.Or(tirx.Or(last <= begin, end <= first), begin >= end)
-            self.exits.check(apart, f"{where}: shares memory with {name}, which is still needed")
-
-    def _needed(self, instruction: AllocOutput) -> list[tuple[str, Expr, Expr]]:
-        """(name, begin, end) of the caller's tensors that are read or written from here on."""
-        instructions = self.program.region.instructions
-        later = instructions[instructions.index(instruction) :]
-        used = {s.position for i in later for s in touched(i) if s.home is Home.INPUT}
-        found = []
-        for k, (name, _, dtype) in enumerate(self.program.signature.inputs):
-            # A box may lie in any input.
-            if k in used or self.program.boxed:
-                size = product(self.input_dims[k]) * element_bytes(dtype)
-                begin = tirx.reinterpret("int64", self.host.inputs[k])
-                found.append((f"input '{name}'", begin, begin + size))
-        for k in self.allocated:
-            value = self.program.outputs[k]
-            begin = tirx.reinterpret("int64", self.host.outputs[k])
-            size = product([i64(d) for d in value.shape]) * element_bytes(value.dtype)
-            found.append((f"output {k}", begin, begin + size))
-        return found
+        assert self.spans is not None
+        shared = self.spans.accept(instruction, begin, end)
+        with self.block.when(shared):
+            self.exits.fail()
 
     def abandon(self) -> None:
         """Release what was allocated for the caller, before an error."""
-        with self.block.when(tirx.Not(self.into)):
-            for k in self.allocated:
-                self.block.eval(O.anylist_resetitem(self.any_list, i32(k)))
-                self._clear(self.any_list, k)
+        block, count = self.block, len(self.program.outputs)
+        with block.when(tirx.Not(self.into)), block.loop("k", i64(count)) as k:
+            at = tirx.Cast("int32", k)
+            block.eval(O.anylist_resetitem(self.any_list, at))
+            self._clear(self.any_list, at)
 
     def give(self) -> None:
         """Return what was made."""

@@ -1,0 +1,150 @@
+"""Whether a tensor into which a caller wants a result shares memory with what is still needed.
+
+Every pair of tensors is a question of its own. They are asked by one loop over a table that the
+call fills, so that code grows with the number of tensors and not with that of the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, PointerType, PrimType, StringImm
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import i32, void_pointer
+from tvm_disc.codegen.host.memory import words
+from tvm_disc.codegen.plan.memory import touched
+from tvm_disc.codegen.plan.program import AllocOutput, Home, Program
+from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
+
+Expr: TypeAlias = Any
+OVERLAP, FAIL = GlobalVar("tvm_disc_overlap"), GlobalVar("tvm_disc_fail")
+# A row of the table: the first byte, the byte behind the last, and for how many results it is
+# needed. Inputs come first, then results, which are needed from when they are accepted.
+ROW, ALWAYS = 3, 1 << 62
+
+
+def overlap_function(inputs: Sequence[str], outputs: int) -> Any:
+    """``overlap(spans, now, k, begin, end, found)``: ``found`` is 1, and an error raised, if bytes
+    of result ``k``, the ``now``-th to be accepted, are those of a row that is still needed."""
+    spans_ptr, found_ptr = words("spans"), words("found")
+    now, position, begin, end = (tirx.Var(n, "int64") for n in ("now", "k", "begin", "end"))
+    block = Block()
+    spans = block.declare("s", spans_ptr, "int64")
+    found = block.declare("f", found_ptr, "int64")
+    other = block.alloc("other", 1, "int64")
+    block.store(other, 0, i64(-1))
+    with block.loop("row", len(inputs) + outputs) as row:
+        first = block.bind("first", spans[row * ROW])
+        last = block.bind("last", spans[row * ROW + 1])
+        apart = any_of(last <= begin, end <= first, begin >= end, first >= last)
+        with block.when(tirx.And(spans[row * ROW + 2] > now, tirx.Not(apart))):
+            block.store(other, 0, row)
+    block.store(found, 0, i64(0))
+    with block.when(other[i64(0)] >= 0):
+        block.store(found, 0, i64(1))
+        results = [f"output {k}" for k in range(outputs)]
+        names = [f"input '{name}'" for name in inputs] + results
+        parts = block.alloc("parts", 4, "int64")
+        _choose(block, parts, 0, position, results)
+        _text(block, parts, 1, ": shares memory with ")
+        _choose(block, parts, 2, other[i64(0)], names)
+        _text(block, parts, 3, ", which is still needed")
+        set_raised = "TVMFFIErrorSetRaisedFromCStrParts"
+        block.eval(O.call_extern("int32", set_raised, StringImm("ValueError"), parts.data, i32(4)))
+    return prim_func([spans_ptr, now, position, begin, end, found_ptr], block.stmt())
+
+
+# TIR knows no other way to return an error than an assertion, which would raise one of its own.
+_FAILED = """
+define linkonce_odr i32 @disc.failed(ptr %s, ptr %a, i32 %n, ptr %r) {
+  ret i32 -1
+}
+"""
+
+
+def fail_function() -> Any:
+    """The packed function ``()`` that fails, with the error that is raised already."""
+    names = ("self_handle", "args")
+    self_handle, args = (tirx.Var(n, void_pointer()) for n in names)
+    result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
+    block = Block()
+    block.eval(O.call_cpacked("disc.failed", self_handle))
+    block.ret(i32(0))
+    body = tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", StringImm(_FAILED), block.stmt())
+    func = tirx.PrimFunc([self_handle, args, count, result], body, PrimType("int32"))
+    func = func.with_attr("calling_conv", 1)
+    return func.with_attr("global_symbol", f"__tvm_ffi_{FAIL.name_hint}")
+
+
+def failed(null: Expr) -> Expr:
+    """A call that fails: the caller returns with the error that is raised already."""
+    return O.call_cpacked(str(FAIL.name_hint), null)
+
+
+def any_of(*conditions: Expr) -> Expr:
+    """Whether one of several conditions holds."""
+    return reduce(tirx.Or, conditions)
+
+
+def _choose(block: Block, parts: Buffer, at: int, chosen: Expr, names: Sequence[str]) -> None:
+    for k, name in enumerate(names):
+        with block.when(tirx.EQ(chosen, i64(k))):
+            _text(block, parts, at, name)
+
+
+def _text(block: Block, parts: Buffer, at: int, text: str) -> None:
+    pointer = tirx.reinterpret(void_pointer(), StringImm(text))
+    block.store(parts, at, tirx.reinterpret("int64", pointer))
+
+
+class Spans:
+    """Emits the table of one call whose results go into tensors of the caller."""
+
+    def __init__(self, block: Block, program: Program) -> None:
+        self.block, self.program = block, program
+        self.inputs = len(program.signature.inputs)
+        self.rows = self.inputs + len(program.outputs)
+        stack = block.stack("spans", 8 * ROW * self.rows, 8)
+        kind = PointerType(PrimType("int64"), "global")
+        self.table = block.declare(
+            "table", block.bind("t", tirx.reinterpret(kind, stack.data)), "int64"
+        )
+        instructions = program.region.instructions
+        self.order = [i for i in instructions if isinstance(i, AllocOutput)]
+
+    def begin(self, ranges: Sequence[tuple[Expr, Expr]]) -> None:
+        """Inputs lie in these ranges of bytes; no result is accepted yet."""
+        needed = self._needed()
+        for k, (first, last) in enumerate(ranges):
+            self._row(k, (first, last, i64(needed[k])))
+        for k in range(self.inputs, self.rows):
+            self._row(k, (i64(0), i64(0), i64(0)))
+
+    def accept(self, instruction: AllocOutput, begin: Expr, end: Expr) -> Expr:
+        """Add the bytes of a result; the condition that they were needed, with an error raised."""
+        position, block = instruction.value.storage.position, self.block
+        found = block.alloc("shared", 1, "int64")
+        now = i64(self.order.index(instruction))
+        block.eval(call(OVERLAP, self.table.data, now, i64(position), begin, end, found.data))
+        self._row(self.inputs + position, (begin, end, i64(ALWAYS)))
+        return tirx.NE(found[i64(0)], i64(0))
+
+    def _row(self, k: int, values: tuple[Expr, Expr, Expr]) -> None:
+        for word, value in enumerate(values):
+            self.block.store(self.table, k * ROW + word, value)
+
+    def _needed(self) -> list[int]:
+        """For how many of the results each input is still read; a box may lie in any input."""
+        if self.program.boxed:
+            return [ALWAYS] * self.inputs
+        accepted, counts = 0, [0] * self.inputs
+        for instruction in self.program.region.instructions:
+            accepted += isinstance(instruction, AllocOutput)
+            for storage in touched(instruction):
+                if storage.home is Home.INPUT:
+                    counts[storage.position] = accepted
+        return counts
