@@ -360,6 +360,8 @@ class _Planner(Relations):
             return "only index maps are evaluated while a tile is loaded"
         if group.kind == "attention":
             return self._attention_operand_reason(group, node)
+        if group.kind == "conv" and node.cls is not OpClass.VIEW and self._is_operand(group, node):
+            return "a convolution reads its operands as they lie"
         if movement:
             return None
         if self.within(self.domain(group), node.shape):
@@ -372,6 +374,12 @@ class _Planner(Relations):
         if guard is not None:
             return f"in a branch of {guard.op} it would be computed element by element"
         return "a broadcast would compute it again for every copy"
+
+    def _is_operand(self, group: GroupPlan, node: Node) -> bool:
+        """Whether the anchor reads ``node``, perhaps through views."""
+        inside = [u for u in node.users if u in group]
+        moved = [u for u in inside if u.cls is OpClass.VIEW or self._pure_move(u)]
+        return group.anchor in inside or any(self._is_operand(group, u) for u in moved)
 
     def _varies_outside_only(self, group: GroupPlan, node: Node) -> bool:
         """Whether ``node`` has one value per inner loop, so that it is computed once for it.

@@ -15,7 +15,7 @@ from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
 from tvm_disc.schedules.dispatch.signature import group_key
 from tvm_disc.schedules.dispatch.variant import Variant, feasible, variants_of
-from tvm_disc.schedules.gemm.plan import plan_conv, plan_dot
+from tvm_disc.schedules.gemm.plan import plan_conv, plan_dot, plan_pixels
 from tvm_disc.schedules.gemm.vendor import FAMILY, plan_vendor
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
 from tvm_disc.schedules.loops.fallback import plan_reduce
@@ -38,6 +38,7 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "attention": (("attention", plan_attention),),
     "conv": (
         ("implicit gemm", plan_conv),
+        ("pixel gemm", plan_pixels),
         ("window tile", plan_window_tile),
         ("window", plan_window),
         ("reduce", plan_reduce),

@@ -9,6 +9,7 @@ from tvm import tirx
 
 from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.conv.implicit import ConvView
+from tvm_disc.schedules.conv.pixels import PixelView
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.gemm.view import MatMulView
 from tvm_disc.schedules.kernel import Body
@@ -22,7 +23,7 @@ Expr: TypeAlias = Any
 class Epilogue:
     """Stores an element, or neighbours along j, of the anchor through the fused consumers."""
 
-    def __init__(self, view: MatMulView | ConvView, body: Body) -> None:
+    def __init__(self, view: MatMulView | ConvView | PixelView, body: Body) -> None:
         self.view, self.body, self.low = view, body, body.low
         self.group = view.group
         self.lanewise = all(

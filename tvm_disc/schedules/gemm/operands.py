@@ -150,6 +150,10 @@ class Operands:
                 self._copy_quads(g, row0 + i, (k0, depth), to)
             return
         view, dtype = spec.a_affine, spec.acc_dtype
+        if view is None and spec.fill_a is not None:
+            target = (self.scratch, i64(p.a_at), i64(p.block_elems), dtype, tile.lanes)
+            spec.fill_a(b, g, i_rows, (i64(k0), i64(depth)), target)
+            return
         rowwise = spec.a_row if view is None else None
         if view is not None and is_one(view.k_stride):
             rowwise = lambda b, g, i: (view.buffer, view.base(b, g) + i * view.stride)  # noqa: E731

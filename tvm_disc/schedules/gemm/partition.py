@@ -55,7 +55,9 @@ class GemmSpec:
     * A: ``a_packed`` (``[M, packed_row_elems(K)]``, see :func:`pack_a_constant`); ``a_affine``
       (read in place when ``k_stride`` is 1, transposed in registers when ``stride`` is 1, else
       copied element by element); ``a_row`` (row i contiguous along K, at any
-      place: copied by vectors); ``load_a`` (copied element by element).
+      place: copied by vectors); ``fill_a(b, g, rows, k_block, target)`` (writes rows (first,
+      count) of a block of K (first, count) itself, to (buffer, offset, row distance, dtype,
+      lanes)); ``load_a`` (copied element by element).
     * B: ``b_packed`` (``[ceil(N / n_r), K, n_r]``, see :func:`pack_b_constant`); ``b_affine``
       (``stride`` 1: rows read in place or packed by vectors, ``k_stride`` 1: transposed in
       registers); ``fill_b(b, g, k, j0, columns, buffer, at)`` (writes row k's columns itself);
@@ -90,6 +92,7 @@ class GemmSpec:
     a_affine: Affine | None = None
     b_affine: Affine | None = None
     a_row: Callable[[Block, Expr, Expr], tuple[Buffer, Expr]] | None = None
+    fill_a: Callable[..., None] | None = None
     a_packed: Buffer | None = None
     b_packed: Buffer | None = None
     direct: Direct | None = None

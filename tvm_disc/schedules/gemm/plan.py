@@ -19,6 +19,7 @@ from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import channels_last, matmul_dims
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
+from tvm_disc.schedules.conv.pixels import PixelView, RowPieces
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.cost import gemm_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
@@ -35,6 +36,9 @@ from tvm_disc.tir.builder import Block, i64, index_var
 from tvm_disc.tir.index import IndexSpace, product
 
 Expr: TypeAlias = Any
+
+
+View: TypeAlias = MatMulView | ConvView | PixelView
 
 
 def _size(dim: Any) -> Any:
@@ -156,12 +160,29 @@ def _conv_plan(
     )
 
 
+def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """A convolution of images whose channels are last: rows are pixels, columns are channels."""
+    node = group.anchor
+    assert node is not None
+    if not node.op.startswith("relax.nn.conv"):
+        return WhyNot("pixel gemm", "a pooling window has no weights")
+    if not channels_last(node):
+        return WhyNot("pixel gemm", "neighbours in memory are pixels")
+    data, weight = node.inputs
+    if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
+        return WhyNot("pixel gemm", "one channel per group is no matrix product")
+    if sums_of(data, weight, node) is None:
+        of = f"{data.dtype} x {weight.dtype} -> {node.dtype}"
+        return WhyNot("pixel gemm", f"{of} is not supported yet")
+    if any(static_dim(d) in (None, 0) for d in weight.shape):
+        return WhyNot("pixel gemm", "the kernel's size is not known")
+    return _gemm_plans(group, PixelView(group, node), solver, machine)
+
+
 # -- common ------------------------------------------------------------------------------------
 
 
-def _gemm_plans(
-    group: Group, view: MatMulView | ConvView, solver: Solver, machine: Machine
-) -> list[Plan]:
+def _gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> list[Plan]:
     width = _size(view.sizes[2])
     known = width if isinstance(width, int) else None
     found = tiles(machine.isa, _dtypes(view)[0], known)
@@ -190,7 +211,7 @@ def _parts_of_k(
 
 def _gemm_plan(
     group: Group,
-    view: MatMulView | ConvView,
+    view: View,
     tile: macro_kernel.GemmTile,
     factor: float,
     solver: Solver,
@@ -258,7 +279,7 @@ class _Strides:
 
 
 def _in_place(
-    group: Group, view: MatMulView | ConvView, solver: Solver, packed: dict[str, Any]
+    group: Group, view: View, solver: Solver, packed: dict[str, Any]
 ) -> dict[str, _Strides]:
     """The operands whose element function is one load at an affine position."""
     result = {}
@@ -294,16 +315,14 @@ def strides_of(group: Group, solver: Solver, at: Callable[..., Expr]) -> _Stride
     return _Strides(node, _size(stride), _size(k_stride))
 
 
-def _dtypes(view: MatMulView | ConvView) -> tuple[str, str]:
+def _dtypes(view: View) -> tuple[str, str]:
     """In what is added, and what the operands are: one that differs is converted in a copy."""
     a, b = view.node.inputs
     sums = sums_of(a, b, view.node) or view.node.dtype
     return sums, a.dtype if a.dtype == b.dtype else next(d for d in (a.dtype, b.dtype) if d != sums)
 
 
-def _sizes_only(
-    view: MatMulView | ConvView, packed: dict[str, Any], in_place: dict[str, _Strides]
-) -> Any:
+def _sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, _Strides]) -> Any:
     """The specification as far as sizes, tasks and scratch depend on it."""
     batch, m, n, k = (_size(x) for x in view.sizes)
     sums, operand = _dtypes(view)
@@ -315,16 +334,17 @@ def _sizes_only(
     known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
     if isinstance(view, ConvView) and view.groups > 1:
         known |= {"a_packed_batched": True, "a_period": view.groups}
+    if isinstance(view, PixelView) and view.groups > 1 and "b_packed" in packed:
+        known["b_packed_batched"] = True
     if isinstance(view, MatMulView):
         known["quads"] = view.quads
     if view.group.outputs == [view.node] and view.node.dtype == sums:
-        known["direct"] = macro_kernel.Direct(None, _never, n)
+        stride = view.all_outs if isinstance(view, PixelView) else n
+        known["direct"] = macro_kernel.Direct(None, _never, stride)
     return replace(spec, **known)
 
 
-def _operands(
-    view: MatMulView | ConvView, body: Body, spec: Any, packed: dict[str, Any], tile: Any
-) -> Any:
+def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: Any) -> Any:
     """The full specification inside a body: how operands are read and results leave."""
     low = body.low
     forms: dict[str, Any] = {name: body.buffers[node] for name, (node, _) in packed.items()}
@@ -360,6 +380,8 @@ def _operands(
             forms[name] = macro_kernel.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
     if isinstance(view, ConvView):
         forms["fill_b"] = _filler(low, view.fill)
+    if isinstance(view, PixelView) and view.node.inputs[0] in body.buffers:
+        forms["fill_a"] = RowPieces(view, body.buffers[view.node.inputs[0]]).fill
     epilogue = Epilogue(view, body)
     if spec.direct is not None:
         forms["direct"] = macro_kernel.Direct(body.outputs[0], start_of, spec.direct.stride)

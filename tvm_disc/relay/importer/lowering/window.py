@@ -68,6 +68,7 @@ def _windows(ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilati
 
 
 def check_layouts(ctx: Emitter, attrs: Attrs, layout: str) -> None:
+    """Refuse a result in another layout than the input's."""
     if attrs["out_layout"] not in ("", layout):
         raise Unsupported(ctx.where(f"out_layout {attrs['out_layout']}"))
 
@@ -125,6 +126,7 @@ def convolve(
 
 
 def kernel_first(ctx: Emitter, w: Tensor, layout: str, wanted: str) -> Tensor:
+    """The weights in the wanted layout."""
     if sorted(layout) != sorted(wanted):
         raise Unsupported(ctx.where(f"kernel layout {layout}"))
     return permute(ctx, w, [layout.index(c) for c in wanted])

@@ -1,0 +1,272 @@
+"""Convolutions of images whose channels are last, as GEMMs: rows are pixels, columns are channels.
+
+A result lies as a product's does, and so does the input of a convolution of one tap: that is a
+product. With more taps a row of A is what one output pixel sees. It is brought together, a block of
+rows and of K at a time, from pieces that lie together in memory: the taps of one line of an image
+with all their channels (im2row; an indirect convolution, Dukhan 2019, would point at them instead).
+What lies outside the image is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.conv.contraction import geometry
+from tvm_disc.schedules.gemm.layouts import PanelsOfB
+from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload
+from tvm_disc.schedules.gemm.pack import copy_contiguous
+from tvm_disc.schedules.kernel import Group
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.packing import Array, Form, Packing
+from tvm_disc.tir.builder import Block, Buffer, const, i64
+from tvm_disc.tir.index import add, mul, product
+
+Expr: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class FilterPanels:
+    """``w[out, in / groups, taps...]`` as panels ``[groups * ceil(out / groups / n_r), K, n_r]``.
+
+    K is the taps, then the input channels; panels are zero padded on the right.
+    """
+
+    n_r: int
+    groups: int
+
+    def form(self, shape: tuple[int, ...], dtype: str) -> Form:
+        """The shape and element type of packed weights."""
+        outs, depth = shape[0] // self.groups, math.prod(shape[1:])
+        (panels, *rest), kept = PanelsOfB(self.n_r).form((depth, outs), dtype)
+        return (self.groups * panels, *rest), kept
+
+    def write(self, array: Array, out: Array) -> None:
+        """Pack weights into ``out``, which holds zeros."""
+        outs, panels = len(array) // self.groups, len(out) // self.groups
+        for g in range(self.groups):
+            own = array[g * outs : (g + 1) * outs].reshape(outs, array.shape[1], -1)
+            matrix = own.transpose(2, 1, 0).reshape(-1, outs)
+            PanelsOfB(self.n_r).write(matrix, out[g * panels : (g + 1) * panels])
+
+
+@dataclass
+class PixelView:
+    """out[pixel, channel] = sum over (taps, in) of window[pixel, (taps, in)] * weight.
+
+    The batch of the GEMM is the groups of channels; weights are of a literal shape.
+    """
+
+    group: Group
+    node: Node
+
+    def __post_init__(self) -> None:
+        shape = [static_dim(d) for d in self.node.inputs[1].shape]
+        outs, self.channels, *taps = (int(d or 0) for d in shape)
+        self.taps = tuple(taps)
+        self.groups = int(self.node.attrs["groups"])
+        self.all_outs, self.outs = outs, outs // self.groups
+
+    @property
+    def sizes(self) -> tuple[Any, Any, Any, Any]:
+        rows = product(self.node.shape[:-1])
+        return i64(self.groups), rows, i64(self.outs), i64(math.prod(self.taps) * self.channels)
+
+    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
+        """The output index of element (g, i, j)."""
+        return [*low.space.split(i, self.node.shape[:-1]), self._column(g, j)]
+
+    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
+        """Row-major position of element (g, i, j)."""
+        return add(mul(i64(i), self.all_outs), self._column(g, j))
+
+    def _column(self, g: Expr, j: Expr) -> Expr:
+        return j if self.groups == 1 else add(mul(i64(g), self.outs), j)
+
+    def _channel(self, g: Expr, c: Expr) -> Expr:
+        return c if self.groups == 1 else add(mul(i64(g), self.channels), c)
+
+    def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
+        """Element (i, k) of the rows of group ``g``."""
+        data = self.node.inputs[0]
+        image, *at = low.space.split(i, self.node.shape[:-1])
+        *taps, c = low.space.split(k, [*map(i64, self.taps), i64(self.channels)])
+        geo = geometry(self.node, len(self.taps))
+        where, inside = geo.source(data.shape[1:-1], at, taps)
+        source = [image, *where, self._channel(g, c)]
+        if inside is None:
+            return low.at(data, source)
+        zero = tirx.const(0, data.dtype)
+        return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
+
+    def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
+        """Element (k, j) of the weights of group ``g``."""
+        *taps, c = low.space.split(k, [*map(i64, self.taps), i64(self.channels)])
+        return low.at(self.node.inputs[1], [self._column(g, j), c, *taps])
+
+    def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
+        """Constant weights as panels."""
+        weight = self.node.inputs[1]
+        if weight not in self.group.constants:
+            return {}
+        return {"b_packed": (weight, FilterPanels(tile.n_r, self.groups))}
+
+
+@dataclass(frozen=True)
+class RowPieces:
+    """What one output pixel sees, as pieces that lie together in the compact input ``data``.
+
+    A piece is ``run`` taps of the last axis, with the channels of a group each; ``outer`` are the
+    numbers of pieces along the axes of taps.
+    """
+
+    view: PixelView
+    data: Buffer
+
+    @property
+    def run(self) -> int:
+        """Taps of a piece."""
+        geo = geometry(self.view.node, len(self.view.taps))
+        together = self.view.groups == 1 and geo.dilation[-1] == 1
+        return self.view.taps[-1] if together else 1
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """Pieces along each axis of taps."""
+        *lead, last = self.view.taps
+        return (*lead, last // self.run)
+
+    def fill(
+        self,
+        block: Block,
+        g: Expr,
+        i_rows: tuple[Expr, Expr],
+        k_block: tuple[Expr, Expr],
+        target: tuple[Buffer, Expr, Expr, str, int],
+    ) -> None:
+        """Rows ``(first, count)`` and columns ``(first, count)`` of A into ``target``: (buffer,
+        offset, row distance, dtype, lanes)."""
+        row0, rows = i_rows
+        places = self.view.node.shape[1:-1]
+        cells = [block.alloc(f"place{d}", 1, "int64") for d in range(len(places) + 1)]
+        rest = bind_opaque(block, "rest", row0)
+        for cell, size in zip(cells[:0:-1], reversed(places), strict=True):
+            safe = tirx.max(i64(size), i64(1))
+            above = bind_opaque(block, "above", tirx.truncdiv(rest, safe))
+            block.store(cell, 0, rest - above * safe)
+            rest = above
+        block.store(cells[0], 0, rest)
+        with block.loop("i", rows) as i:
+            image, *at = (bind_opaque(block, "at", cell[i64(0)]) for cell in cells)
+            to = bind_opaque(block, "to", target[1] + i * target[2])
+            self._row(block, g, (image, at), k_block, (target[0], to, *target[3:]))
+            self._advance(block, cells, places)
+
+    def _advance(self, block: Block, cells: Sequence[Buffer], places: Sequence[Any]) -> None:
+        """The next pixel's place."""
+        carry: Expr = i64(1)
+        for cell, size in zip(cells[:0:-1], reversed(places), strict=True):
+            moved = bind_opaque(block, "moved", cell[i64(0)] + carry)
+            wraps = bind_opaque(block, "wraps", tirx.Select(moved >= i64(size), i64(1), i64(0)))
+            block.store(cell, 0, tirx.Select(wraps > 0, i64(0), moved))
+            carry = wraps
+        block.store(cells[0], 0, cells[0][i64(0)] + carry)
+
+    def _row(
+        self,
+        block: Block,
+        g: Expr,
+        pixel: tuple[Expr, Sequence[Expr]],
+        k_block: tuple[Expr, Expr],
+        target: tuple[Buffer, Expr, str, int],
+    ) -> None:
+        """Columns ``k_block`` of the row of one pixel."""
+        k0, depth = k_block
+        length = self.run * self.view.channels
+        pieces = math.prod(self.outer)
+        first: Expr = i64(0)
+        count: Expr = i64(pieces)
+        if not (isinstance(k0, tirx.IntImm) and int(k0.value) == 0):
+            first = bind_opaque(block, "first_piece", tirx.truncdiv(i64(k0), i64(length)))
+            end = tirx.truncdiv(i64(k0) + depth + (length - 1), i64(length))
+            count = bind_opaque(block, "pieces", end - first)
+        with block.loop("piece", count, begin=first) as piece:
+            start = bind_opaque(block, "start", piece * length - k0)
+            begin = bind_opaque(block, "begin", tirx.max(i64(0) - start, i64(0)))
+            end = bind_opaque(block, "end", tirx.min(i64(depth) - start, i64(length)))
+            self._piece(block, g, pixel, piece, (start, begin, end), target)
+
+    def _piece(
+        self,
+        block: Block,
+        g: Expr,
+        pixel: tuple[Expr, Sequence[Expr]],
+        piece: Expr,
+        span: tuple[Expr, Expr, Expr],
+        target: tuple[Buffer, Expr, str, int],
+    ) -> None:
+        """Elements ``[begin, end)`` of a piece, the first of which is column ``start``."""
+        view, (image, at) = self.view, pixel
+        geo = geometry(view.node, len(view.taps))
+        extents = view.node.inputs[0].shape[1:-1]
+        start, begin, end = span
+        taps = self._taps(block, piece)
+        line: Expr = image
+        inside: Expr = tirx.IntImm("bool", 1)
+        for d in range(len(taps) - 1):
+            where = at[d] * geo.strides[d] + (mul(taps[d], geo.dilation[d]) - geo.padding[d])
+            where = bind_opaque(block, "where", where)
+            if geo.padding[d] or geo.padding[d + len(taps)]:
+                inside = tirx.And(inside, tirx.And(where >= 0, where < i64(extents[d])))
+            line = line * i64(extents[d]) + where
+        last = mul(at[-1], geo.strides[-1]) + (
+            mul(taps[-1] if self.run == 1 else i64(0), geo.dilation[-1])
+            - geo.padding[len(taps) - 1]
+        )
+        last = bind_opaque(block, "last", last)
+        width = view.channels * view.groups
+        source = bind_opaque(block, "source", (line * i64(extents[-1]) + last) * width)
+        if view.groups > 1:
+            source = bind_opaque(block, "source", source + g * view.channels)
+        buffer, to, dtype, lanes = target
+        to = bind_opaque(block, "piece_to", to + start)
+        low, high = begin, end
+        if geo.padding[len(taps) - 1] or geo.padding[-1]:
+            outside = tirx.max(i64(0) - last, i64(0)) * view.channels
+            reach = tirx.min(i64(extents[-1]) - last, i64(self.run)) * view.channels
+            low = bind_opaque(block, "low", tirx.min(tirx.max(outside, begin), end))
+            high = bind_opaque(block, "high", tirx.max(tirx.min(reach, end), low))
+        if any(geo.padding[d] or geo.padding[d + len(taps)] for d in range(len(taps) - 1)):
+            high = bind_opaque(block, "high", tirx.Select(inside, high, low))
+        self._zero(block, buffer, to, (begin, low), dtype)
+        copy_contiguous(
+            block,
+            bind_opaque(block, "copied", high - low),
+            lanes,
+            lambda _b, e, w: vload(self.data, source + low + e, w),
+            (buffer, to + low, dtype),
+        )
+        self._zero(block, buffer, to, (high, end), dtype)
+
+    def _taps(self, block: Block, piece: Expr) -> list[Expr]:
+        """The tap of a piece along each axis."""
+        taps: list[Expr] = []
+        for size in reversed(self.outer):
+            if size == 1:
+                taps.insert(0, i64(0))
+                continue
+            rest = bind_opaque(block, "rest", tirx.truncdiv(piece, i64(size)))
+            taps.insert(0, piece - rest * size)
+            piece = rest
+        return taps
+
+    def _zero(
+        self, block: Block, buffer: Buffer, to: Expr, span: tuple[Expr, Expr], dtype: str
+    ) -> None:
+        with block.loop("z", span[1] - span[0], begin=span[0]) as z:
+            block.store(buffer, to + z, const(0, dtype))
