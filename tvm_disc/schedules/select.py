@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tvm_disc.errors import BadOption, Unsupported, WhyNot
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.attention.template import plan_attention
+from tvm_disc.schedules.conv.channel_window import plan_channel_window
 from tvm_disc.schedules.conv.window import plan_window
 from tvm_disc.schedules.conv.window_tile import plan_window_tile
 from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
@@ -39,6 +40,7 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "conv": (
         ("implicit gemm", plan_conv),
         ("pixel gemm", plan_pixels),
+        ("channel window", plan_channel_window),
         ("window tile", plan_window_tile),
         ("window", plan_window),
         ("reduce", plan_reduce),

@@ -276,7 +276,7 @@ def _avg_pool(node: Node) -> Contraction:
         else:
             at, extents = spatial(node, index), spatial(node, data.shape)
             count = product([_taps(geo, extents[d], at[d], window[d], d) for d in range(rank)])
-        count = tirx.Cast(dtype, count)
+        value, count = same_lanes(value, tirx.Cast(dtype, count))
         mean = value / count if is_float(dtype) else tirx.truncdiv(value, count)
         return cast(mean, node.dtype)
 

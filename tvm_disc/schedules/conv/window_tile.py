@@ -66,7 +66,7 @@ _TYPES |= {(t, "int32") for t in ("int8", "uint8", "int16")}
 def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     data = node.inputs[0]
     rank = len(node.shape) - 2
-    taps = _taps(node)
+    taps = literal_taps(node)
     if channels_last(node):
         return "neighbours in memory are channels"
     if node.op.startswith("relax.nn.conv"):
@@ -90,16 +90,18 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
         return f"no masked vectors of {data.dtype}"
     if data not in group.params:
         return "an input that is computed on the way"
-    if any(n is not node and not _lanewise(n) for n in group.nodes):
+    if any(n is not node and not is_lanewise(n) for n in group.nodes):
         return "an epilogue that moves elements"
     return None
 
 
-def _lanewise(node: Node) -> bool:
+def is_lanewise(node: Node) -> bool:
+    """Whether an epilogue computes it lane by lane."""
     return node.cls is OpClass.ELEMWISE or node.op in ("relax.broadcast_to", "relax.full")
 
 
-def _taps(node: Node) -> list[int] | None:
+def literal_taps(node: Node) -> list[int] | None:
+    """The size of a window, None if it is not known."""
     if node.op.startswith("relax.nn.conv"):
         sizes = [static_dim(d) for d in node.inputs[1].shape[2:]]
     else:
@@ -127,7 +129,7 @@ class _Emitter:
         self.low, self.block = body.low, body.block
         self.rank = len(node.shape) - 2
         self.geo, self.spec = geometry(node, self.rank), contraction(node)
-        taps = _taps(node)
+        taps = literal_taps(node)
         assert taps is not None
         self.taps = taps
         self.is_conv = node.op.startswith("relax.nn.conv")
@@ -295,7 +297,7 @@ class _Emitter:
 
 def const_of(value: Expr, lanes: int) -> Expr:
     """A literal in every lane."""
-    return const(value.value, f"{dtype_of(value)}x{lanes}")
+    return const(value.value, f"{dtype_of(value)}x{lanes}" if lanes > 1 else dtype_of(value))
 
 
-__all__ = ["plan_window_tile"]
+__all__ = ["const_of", "is_lanewise", "literal_taps", "plan_window_tile"]

@@ -1,0 +1,343 @@
+"""The *channel window* template: depthwise convolution and pooling with channels last.
+
+A task is a row of outputs. A vector is of channels, so that neither padding nor a stride costs a
+lane: a tap lies inside the input for all of them or for none. A register tile is a few neighbouring
+columns: a tap's weights are read once for all of them, and an input column once for all windows
+that it lies in. Lines of taps outside the input are left out of the loop over lines; columns are
+tested in the tiles that reach over an edge only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from tvm import DataType, tirx
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.conv.contraction import channels_last, contraction, geometry, spatial
+from tvm_disc.schedules.conv.window_tile import const_of, is_lanewise, literal_taps
+from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
+from tvm_disc.schedules.gemm.pack import cast
+from tvm_disc.schedules.gemm.partition import has_masks
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.loops.fallback import store_outputs
+from tvm_disc.schedules.packing import Array, Form
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import Buffer, first_lanes, i64, masked_load, ramp
+from tvm_disc.tir.index import mul, product
+
+Expr: TypeAlias = Any
+
+_COLUMNS = 7  # of a tile: with as many weights of a line, what 16 registers hold; 7 x 2^k is usual
+_MOST_TAPS = 16  # of a line, every one of which is written out
+
+
+@dataclass(frozen=True)
+class ChannelVectors:
+    """``w[channels, 1, taps...]`` as ``[vector of channels, tap, lane]``, zero padded."""
+
+    lanes: int
+    dtype: str
+
+    def form(self, shape: tuple[int, ...], dtype: str) -> Form:
+        """The shape and element type of packed weights."""
+        del dtype
+        return (-(-shape[0] // self.lanes), math.prod(shape[1:]), self.lanes), self.dtype
+
+    def write(self, array: Array, out: Array) -> None:
+        """Pack weights into ``out``, which holds zeros."""
+        channels = array.shape[0]
+        lines = np.zeros((out.shape[0] * self.lanes, out.shape[1]), out.dtype)
+        lines[:channels] = array.reshape(channels, -1)
+        out[:] = lines.reshape(out.shape[0], self.lanes, -1).swapaxes(1, 2)
+
+
+def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """One task per row of outputs."""
+    node = group.anchor
+    assert node is not None
+    refused = _refusal(group, node)
+    if refused is not None:
+        return WhyNot("channel window", refused)
+    spec = contraction(node)
+    lanes = machine.lanes * 32 // int(DataType(spec.dtype).bits)
+    columns = _columns(static_dim(node.shape[-2]))
+    packed = [node.inputs[1]] if _is_conv(node) else []
+
+    def emit(body: Body) -> None:
+        masks = has_masks(machine.lanes * 4, node.inputs[0].dtype)
+        _Emitter(group, node, body, lanes, columns, masks).run()
+
+    return Plan(
+        tasks=product(node.shape[:-2]),
+        work=product([*node.shape, *spec.extents]) * 2,
+        emit=emit,
+        packed={weight: ChannelVectors(lanes, spec.dtype) for weight in packed},
+        packed_dtypes=dict.fromkeys(packed, spec.dtype),
+        notes={"tile": f"{columns} columns of {lanes} channels"},
+    )
+
+
+def _is_conv(node: Node) -> bool:
+    return node.op.startswith("relax.nn.conv")
+
+
+# Of what is read, and of the sums in registers.
+_TYPES = {(t, t) for t in ("float32", "float64", "int32", "int64")}
+_TYPES |= {(t, "int32") for t in ("int8", "uint8", "int16")}
+_MAXIMA = _TYPES | {(t, t) for t in ("int8", "uint8", "int16")}
+
+
+def _refusal(group: Group, node: Node) -> str | None:
+    data, taps = node.inputs[0], literal_taps(node)
+    if not channels_last(node):
+        return "neighbours in memory are columns"
+    if _is_conv(node):
+        weight = node.inputs[1]
+        if static_dim(weight.shape[1]) != 1:
+            return "several input channels per output are a matrix product"
+        if static_dim(weight.shape[0]) != node.attrs["groups"]:
+            return "several outputs per input channel"
+        if weight not in group.constants:
+            return "weights that are not constant"
+    if taps is None or taps[-1] > _MOST_TAPS:
+        return "a window too wide to be written out"
+    sums = contraction(node).dtype
+    if (data.dtype, sums) not in (_MAXIMA if "max" in node.op else _TYPES):
+        return f"sums of {data.dtype} in {sums}"
+    if data not in group.params:
+        return "an input that is computed on the way"
+    if any(n is not node and not is_lanewise(n) for n in group.nodes):
+        return "an epilogue that moves elements"
+    return None
+
+
+def _columns(width: int | None) -> int:
+    """How many columns a tile has: the number that leaves least of the last tile over."""
+    if width is None:
+        return _COLUMNS
+    sizes = range(min(4, max(width, 1)), min(_COLUMNS + 1, max(width, 1)) + 1)
+    return min(sizes, key=lambda size: (-(-width // size) * size, -size))
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The lines of taps of one row of outputs that lie inside the input.
+
+    ``first`` is where the window begins along each dim but the last, ``begin`` and ``count`` are
+    the taps there that lie inside.
+    """
+
+    row: Expr
+    lead: list[Expr]
+    first: list[Expr]
+    begin: list[Expr]
+    count: list[Expr]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Neighbouring outputs: the first, its first input column, and how many there may be.
+
+    ``inside``: every tap of every column lies inside the input, and every column is an output.
+    """
+
+    start: Expr
+    first: Expr
+    columns: int
+    inside: bool
+
+
+@dataclass(frozen=True)
+class _Channels:
+    """A vector of channels, and where its weights begin; ``mask`` is of those that exist."""
+
+    first: Expr
+    weights: Expr
+    lanes: int
+    mask: Expr = None
+
+    @property
+    def index(self) -> Expr:
+        return ramp(self.first, self.lanes) if self.lanes > 1 else self.first
+
+
+class _Emitter:
+    """Emits one body. Invariant: ``self.block`` is inside the loop over rows while emitting."""
+
+    def __init__(
+        self, group: Group, node: Node, body: Body, lanes: int, columns: int, masks: bool
+    ) -> None:
+        self.group, self.node, self.body = group, node, body
+        self.lanes, self.columns, self.masks = lanes, columns, masks
+        self.low, self.block = body.low, body.block
+        self.rank = len(node.shape) - 2
+        self.geo, self.spec = geometry(node, self.rank), contraction(node)
+        taps = literal_taps(node)
+        assert taps is not None
+        self.taps, self.data = taps, node.inputs[0]
+        self.extents = [i64(d) for d in spatial(node, self.data.shape)]
+        self.channels = node.shape[-1]
+        self.stride, self.gap = self.geo.strides[-1], self.geo.dilation[-1]
+
+    def run(self) -> None:
+        """Every row of the range."""
+        low, body, node = self.low, self.body, self.node
+        self.vectors = self.block.bind("vectors", tirx.floordiv(i64(self.channels), self.lanes))
+        self.rest = self.block.bind("rest", i64(self.channels) - self.vectors * self.lanes)
+        # Of one channel the index is a literal 0, which no vector is read along.
+        keep = self.masks and static_dim(self.rest) != 0 and static_dim(self.channels) != 1
+        self.keep = self.block.bind("keep", first_lanes(self.rest, self.lanes)) if keep else None
+        with low.loop("row", body.hi - body.lo, begin=body.lo) as row:
+            lead = list(low.space.split(row, node.shape[:-2]))
+            low.resolve(lead)
+            lines = self._lines(row, lead)
+            tiles = tirx.floordiv(i64(node.shape[-2]) + (self.columns - 1), i64(self.columns))
+            with low.loop("tile", tiles) as tile:
+                self._tile(lines, tile)
+
+    def _lines(self, row: Expr, lead: list[Expr]) -> _Lines:
+        block, geo = self.block, self.geo
+        firsts, begins, counts = [], [], []
+        for d in range(self.rank - 1):
+            first = bind_opaque(block, "first", lead[1 + d] * geo.strides[d] - geo.padding[d])
+            gap = i64(geo.dilation[d])
+            begin = tirx.floordiv(tirx.max(i64(0) - first, i64(0)) + (gap - 1), gap)
+            end = tirx.floordiv(self.extents[d] - 1 - first, gap) + 1
+            begin = bind_opaque(block, "begin", begin)
+            count = tirx.max(tirx.min(end, i64(self.taps[d])) - begin, i64(0))
+            firsts.append(first)
+            begins.append(begin)
+            counts.append(bind_opaque(block, "count", count))
+        return _Lines(row, lead, firsts, begins, counts)
+
+    def _tile(self, lines: _Lines, tile: Expr) -> None:
+        """Every channel of one tile."""
+        block, low = self.block, self.low
+        start = bind_opaque(block, "start", tile * self.columns)
+        before = self.geo.padding[self.rank - 1]
+        first = bind_opaque(block, "first", start * self.stride - before)
+        edge = _Tile(start, first, self.columns, inside=False)
+        if static_dim(self.vectors) != 0:
+            reach = first + (self.columns - 1) * self.stride + (self.taps[-1] - 1) * self.gap
+            inside = tirx.And(first >= 0, reach < self.extents[-1])
+            inside = tirx.And(inside, start + self.columns <= i64(self.node.shape[-2]))
+            with block.when(block.bind("inside", inside)), low.scope():
+                self._vectors(lines, _Tile(start, first, self.columns, inside=True))
+            with block.otherwise(), low.scope():
+                self._vectors(lines, edge)
+        if static_dim(self.rest) != 0:
+            self._last_channels(lines, edge)
+
+    def _vectors(self, lines: _Lines, tile: _Tile) -> None:
+        """The channels that fill whole vectors."""
+        with self.low.loop("v", self.vectors) as v:
+            first = bind_opaque(self.block, "channel", v * self.lanes)
+            weights = bind_opaque(self.block, "weights", first * math.prod(self.taps))
+            self._sums(lines, tile, _Channels(first, weights, self.lanes))
+
+    def _last_channels(self, lines: _Lines, tile: _Tile) -> None:
+        """The channels that are left, as a partial vector or one by one."""
+        block, low = self.block, self.low
+        first = bind_opaque(block, "channel", self.vectors * self.lanes)
+        weights = bind_opaque(block, "weights", first * math.prod(self.taps))
+        if self.keep is not None:
+            with block.when(self.rest > 0), low.scope():
+                self._sums(lines, tile, _Channels(first, weights, self.lanes, self.keep))
+            return
+        with low.loop("c", self.rest) as c:
+            self._sums(lines, tile, _Channels(first + c, weights + c, 1))
+
+    # --- one vector of channels --------------------------------------------------------------
+
+    def _sums(self, lines: _Lines, tile: _Tile, at: _Channels) -> None:
+        """The sums of one register tile, and what becomes of them."""
+        block, low, dtype = self.block, self.low, self.spec.dtype
+        identity = self.spec.reducer.identity(dtype)
+        sums = [block.alloc("sum", at.lanes, dtype) for _ in range(tile.columns)]
+        for cell in sums:
+            vstore(block, cell, 0, at.lanes, const_of(identity, at.lanes))
+        with ExitStack() as stack:
+            taps = [
+                stack.enter_context(low.loop(f"k{d}", count, begin=begin))
+                for d, (begin, count) in enumerate(zip(lines.begin, lines.count, strict=True))
+            ]
+            line, tap = lines.lead[0], i64(0)
+            for d, k in enumerate(taps):
+                line = line * self.extents[d] + (lines.first[d] + k * self.geo.dilation[d])
+                tap = tap * self.taps[d] + k
+            pixel = line * self.extents[-1] + tile.first
+            base = bind_opaque(block, "base", mul(pixel, self.channels) + at.first)
+            self._line(tile, at, base, tap * self.taps[-1], sums)
+        self._results(lines, tile, at, sums)
+
+    def _line(
+        self, tile: _Tile, at: _Channels, base: Expr, tap: Expr, sums: Sequence[Buffer]
+    ) -> None:
+        """Add one line of taps: each input column to every window that it lies in."""
+        block, dtype, combine = self.block, self.spec.dtype, self.spec.reducer.combine
+        weights = self._weights(at, tap)
+        uses: dict[int, list[tuple[int, int]]] = {}
+        for t in range(tile.columns):
+            for k in range(self.taps[-1]):
+                uses.setdefault(t * self.stride + k * self.gap, []).append((t, k))
+        for column in sorted(uses):
+            with nullcontext() if tile.inside else block.when(self._is_inside(tile, column)):
+                value = self._load(base + mul(i64(column), self.channels), at)
+                value = block.bind("x", cast(value, dtype, at.lanes))
+                for t, k in uses[column]:
+                    tapped = value * weights[k] if weights else value
+                    whole = combine(vload(sums[t], 0, at.lanes), tapped)
+                    vstore(block, sums[t], 0, at.lanes, whole)
+
+    def _weights(self, at: _Channels, tap: Expr) -> list[Expr]:
+        """Of one line of taps; none for pooling."""
+        if not _is_conv(self.node):
+            return []
+        buffer = self.body.buffers[self.node.inputs[1]]
+        base = bind_opaque(self.block, "weight_at", at.weights + tap * self.lanes)
+        return [
+            self.block.bind("w", vload(buffer, base + k * self.lanes, at.lanes))
+            for k in range(self.taps[-1])
+        ]
+
+    def _is_inside(self, tile: _Tile, column: int) -> Expr:
+        """Whether an input column exists; a negative one is a large number without its sign."""
+        at = tirx.Cast("uint64", tile.first + column)
+        return at < tirx.Cast("uint64", self.extents[-1])
+
+    def _load(self, where: Expr, at: _Channels) -> Expr:
+        buffer = self.body.buffers[self.data]
+        if at.mask is None:
+            return vload(buffer, where, at.lanes)
+        return masked_load(buffer, where, at.mask)
+
+    def _results(self, lines: _Lines, tile: _Tile, at: _Channels, sums: Sequence[Buffer]) -> None:
+        """Finish and store the columns that exist."""
+        block, low, lanes = self.block, self.low, at.lanes
+        width = i64(self.node.shape[-2])
+        held = block.alloc("held", tile.columns * lanes, self.spec.dtype)
+        for t, cell in enumerate(sums):
+            vstore(block, held, t * lanes, lanes, vload(cell, 0, lanes))
+        count = i64(tile.columns)
+        if not tile.inside:
+            count = tirx.min(count, width - tile.start)
+        with low.loop("t", count) as t, low.masked(at.mask):
+            index = [*lines.lead, tile.start + t, at.index]
+            pixel = lines.row * width + (tile.start + t)
+            value = self.spec.finish(low, index, vload(held, t * lanes, lanes))
+            total = low.settle("total", value)
+            low.bind_reader(self.node, lambda at: total)
+            flat = mul(pixel, self.channels) + at.first
+            flat = ramp(flat, lanes) if lanes > 1 else flat
+            store_outputs(self.group, self.body.outputs, low, index, flat)
+            low.drop_reader(self.node)
+
+
+__all__ = ["ChannelVectors", "plan_channel_window"]
