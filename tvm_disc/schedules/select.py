@@ -26,6 +26,7 @@ from tvm_disc.schedules.opaque.scatter import plan_scatter
 from tvm_disc.schedules.opaque.sorting import plan_search, plan_sort
 from tvm_disc.schedules.opaque.table import plan_special
 from tvm_disc.schedules.rows.template import plan_rows
+from tvm_disc.schedules.transpose.interleave import plan_interleave
 from tvm_disc.schedules.transpose.template import plan_transpose
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
@@ -33,7 +34,11 @@ from tvm_disc.tir.builder import i64
 Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | WhyNot"]
 
 POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
-    "loop": (("transpose", plan_transpose), ("loop", plan_loop)),
+    "loop": (
+        ("interleave", plan_interleave),
+        ("transpose", plan_transpose),
+        ("loop", plan_loop),
+    ),
     "row": (("row", plan_rows),),
     "dot": (("gemm", plan_dot), ("reduce", plan_reduce)),
     "attention": (("attention", plan_attention),),

@@ -95,6 +95,8 @@ def test_transposed_convolution_by_a_kernel_of_any_size(attrs: dict[str, Any]) -
 POOLS = [
     ("MaxPool", {"pads": [1, 0, 1, 1], "strides": [2, 2]}),
     ("MaxPool", {"ceil_mode": 1, "strides": [2, 3]}),
+    ("MaxPool", {"ceil_mode": 1, "strides": [2, 2]}),
+    ("MaxPool", {"ceil_mode": 1, "strides": [2, 1], "pads": [1, 1, 1, 1]}),
     ("MaxPool", {"auto_pad": "SAME_UPPER", "strides": [2, 2], "dilations": [1, 1]}),
     ("AveragePool", {"pads": [1, 1, 1, 1], "count_include_pad": 1}),
     ("AveragePool", {"pads": [1, 1, 1, 1], "strides": [2, 2]}),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,8 +20,8 @@ from tvm import tirx
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import geometry
 from tvm_disc.schedules.gemm.layouts import PanelsOfB
-from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload
-from tvm_disc.schedules.gemm.pack import copy_contiguous
+from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
+from tvm_disc.schedules.gemm.pack import cast, copy_contiguous
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Array, Form, Packing
@@ -28,6 +29,9 @@ from tvm_disc.tir.builder import Block, Buffer, const, i64
 from tvm_disc.tir.index import add, mul, product
 
 Expr: TypeAlias = Any
+
+_FEW_PIECES = 8  # of a pixel, that are written out
+_SHORT = 8  # vectors of a piece that are written out
 
 
 @dataclass(frozen=True)
@@ -187,18 +191,25 @@ class RowPieces:
     ) -> None:
         """Columns ``k_block`` of the row of one pixel."""
         k0, depth = k_block
-        length = self.run * self.view.channels
-        pieces = math.prod(self.outer)
-        first: Expr = i64(0)
-        count: Expr = i64(pieces)
-        if not (isinstance(k0, tirx.IntImm) and int(k0.value) == 0):
-            first = bind_opaque(block, "first_piece", tirx.truncdiv(i64(k0), i64(length)))
-            end = tirx.truncdiv(i64(k0) + depth + (length - 1), i64(length))
-            count = bind_opaque(block, "pieces", end - first)
-        with block.loop("piece", count, begin=first) as piece:
+        length, pieces = self.run * self.view.channels, math.prod(self.outer)
+        if static_dim(k0) == 0 and static_dim(depth) == length * pieces:
+            # All of K: where pieces begin is known, and few of them are written out.
+            span = (i64(0), i64(length))
+            if pieces <= _FEW_PIECES:
+                for piece in range(pieces):
+                    start = i64(piece * length)
+                    self._piece(block, g, pixel, i64(piece), (start, *span), target)
+                return
+            with block.loop("piece", pieces) as piece:
+                start = bind_opaque(block, "start", piece * length)
+                self._piece(block, g, pixel, piece, (start, *span), target)
+            return
+        first = bind_opaque(block, "first_piece", tirx.truncdiv(k0, i64(length)))
+        last = tirx.truncdiv(k0 + depth + (length - 1), i64(length))
+        with block.loop("piece", last - first, begin=first) as piece:
             start = bind_opaque(block, "start", piece * length - k0)
             begin = bind_opaque(block, "begin", tirx.max(i64(0) - start, i64(0)))
-            end = bind_opaque(block, "end", tirx.min(i64(depth) - start, i64(length)))
+            end = bind_opaque(block, "end", tirx.min(depth - start, i64(length)))
             self._piece(block, g, pixel, piece, (start, begin, end), target)
 
     def _piece(
@@ -243,15 +254,33 @@ class RowPieces:
             high = bind_opaque(block, "high", tirx.max(tirx.min(reach, end), low))
         if any(geo.padding[d] or geo.padding[d + len(taps)] for d in range(len(taps) - 1)):
             high = bind_opaque(block, "high", tirx.Select(inside, high, low))
-        self._zero(block, buffer, to, (begin, low), dtype)
-        copy_contiguous(
-            block,
-            bind_opaque(block, "copied", high - low),
-            lanes,
-            lambda _b, e, w: vload(self.data, source + low + e, w),
-            (buffer, to + low, dtype),
-        )
-        self._zero(block, buffer, to, (high, end), dtype)
+        length = static_dim(end) if static_dim(begin) == 0 else None
+        short = length is not None and length <= _SHORT * lanes
+        if short and length is not None:
+            whole = tirx.EQ(high - low, i64(length))
+            with block.when(whole):
+                self._copy_short(block, source, (buffer, to, dtype, lanes), length)
+        with block.otherwise() if short else nullcontext():
+            self._zero(block, buffer, to, (begin, low), dtype)
+            copy_contiguous(
+                block,
+                bind_opaque(block, "copied", high - low),
+                lanes,
+                lambda _b, e, w: vload(self.data, source + low + e, w),
+                (buffer, to + low, dtype),
+            )
+            self._zero(block, buffer, to, (high, end), dtype)
+
+    def _copy_short(
+        self, block: Block, source: Expr, target: tuple[Buffer, Expr, str, int], length: int
+    ) -> None:
+        """A whole piece of a few vectors, the last of which may overlap the one before."""
+        buffer, to, dtype, lanes = target
+        width = lanes if length >= lanes else 1
+        starts = [*range(0, length - width, width), length - width]
+        for at in starts:
+            value = cast(vload(self.data, source + at, width), dtype, width)
+            vstore(block, buffer, to + at, width, value)
 
     def _taps(self, block: Block, piece: Expr) -> list[Expr]:
         """The tap of a piece along each axis."""

@@ -152,7 +152,8 @@ class Operands:
         view, dtype = spec.a_affine, spec.acc_dtype
         if view is None and spec.fill_a is not None:
             target = (self.scratch, i64(p.a_at), i64(p.block_elems), dtype, tile.lanes)
-            spec.fill_a(b, g, i_rows, (i64(k0), i64(depth)), target)
+            k_block = (i64(0), i64(p.k)) if p.one_k else (i64(k0), i64(depth))
+            spec.fill_a(b, g, i_rows, k_block, target)
             return
         rowwise = spec.a_row if view is None else None
         if view is not None and is_one(view.k_stride):

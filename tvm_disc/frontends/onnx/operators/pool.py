@@ -47,6 +47,17 @@ def _is_plain(n: Node, window: Window) -> bool:
     return window.is_fixed and not n.attr("ceil_mode", 0)
 
 
+def _begin_inside(window: Window) -> bool:
+    """Whether every window, also the last one that is not whole, begins before the border behind
+    the input, whatever its size: rounding the number of windows up makes none that is to go."""
+    return window.is_fixed and all(
+        (k - 1) * d + 1 >= stride + int(after)
+        for k, d, stride, after in zip(
+            _kernel(window), window.dilations, window.strides, window.after, strict=True
+        )
+    )
+
+
 def _beyond(n: Node, x: Expr, window: Window) -> list[Dim]:
     """How far the last windows reach beyond the borders, with windows that are not whole but begin
     within the input or the border before it; negative where some is left."""
@@ -85,6 +96,8 @@ def _max_pool(n: Node) -> Any:
         return _max_pool_with_indices(n, x, window)
     if _is_plain(n, window):
         return _pooled(n, x, window, "max", window.padding)
+    if _begin_inside(window):
+        return _pooled(n, x, window, "max", window.padding, ceil_mode=True)
     least = least_of(n.dtype(x))
     more = _beyond(n, x, window)
     wide = _extended(n, bordered(n, x, window, least), more, least)
