@@ -51,7 +51,7 @@ def _begin_inside(window: Window) -> bool:
     """Whether every window, also the last one that is not whole, begins before the border behind
     the input, whatever its size: rounding the number of windows up makes none that is to go."""
     return window.is_fixed and all(
-        (k - 1) * d + 1 >= stride + int(after)
+        isinstance(after, int) and (k - 1) * d + 1 >= stride + after
         for k, d, stride, after in zip(
             _kernel(window), window.dilations, window.strides, window.after, strict=True
         )
