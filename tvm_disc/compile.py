@@ -52,6 +52,7 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.object_ops import uses_boxes
 from tvm_disc.relay.text.parser import parse
 from tvm_disc.relay_passes import (
+    ChannelsLast,
     DecomposeComposite,
     FuseDISC,
     HoistProducts,
@@ -95,6 +96,9 @@ class Told:
         )
 
 
+# Whether images lie channels last between convolutions: not before the kernels for it are fast.
+CHANNELS_LAST = False
+
 # Every pass over the graph, in order, and what stands between it and another place. The names are
 # for users: their own passes go before or after one, and dumps, timings and errors speak of them.
 PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
@@ -112,6 +116,9 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("hoist", lambda told: HoistProducts()),
     # Products that left several loops over the same rows share them now.
     ("merge-hoisted", lambda told: MergeProducts()),
+    # After all that moves convolutions, or folds what follows them, for an island of images is
+    # converted as a whole; before fusion, so that what is left of permutations joins a kernel.
+    ("layout", lambda told: ChannelsLast(enabled=CHANNELS_LAST)),
     # Last: no buffer exists before it, and groups are closed functions after it.
     ("fuse", lambda told: FuseDISC(enabled=told.options.fuse)),
 )
@@ -278,15 +285,17 @@ def fused_graph(
     fused, refused = [], []
     for version in versions:
         mod = _hooked(trace, f"after {first}", hooks, version.mod)
+        reasons: list[Any] = []
         for name, make in others:
             mod = _hooked(trace, f"before {name}", hooks, mod)
             with trace.stage(name):
                 run = make(told)
                 mod = run(mod)
                 _report(trace, name, mod, options)
+            reasons += getattr(run, "refused", ())
             mod = _hooked(trace, f"after {name}", hooks, mod)
         fused.append(replace(version, mod=mod))
-        refused.append(run.refused)
+        refused.append(reasons)
     # Kernels choose between equal and broadcast dims themselves: a version must save a kernel.
     if kernel_calls(fused[0].mod) >= kernel_calls(fused[-1].mod):
         fused, refused = fused[-1:], refused[-1:]

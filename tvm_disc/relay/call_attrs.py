@@ -24,4 +24,10 @@ def with_dtypes(attrs: Any, names: Iterable[str], dtype: str) -> Any:
     return tvm.ir.make_node(key, **{**fields, **changed}) if changed else attrs
 
 
-__all__ = ["fields_of", "with_dtypes"]
+def with_fields(attrs: Any, **changed: Any) -> Any:
+    """The attributes with other values of the named fields."""
+    key, fields = fields_of(attrs)
+    return tvm.ir.make_node(key, **{**fields, **changed})
+
+
+__all__ = ["fields_of", "with_dtypes", "with_fields"]

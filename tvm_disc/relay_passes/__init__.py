@@ -7,10 +7,12 @@ from tvm_disc.relay_passes.decompose import DecomposeComposite
 from tvm_disc.relay_passes.dot_merge import MergeProducts
 from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.hoist import HoistProducts
+from tvm_disc.relay_passes.layout import ChannelsLast
 from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 
 __all__ = [
+    "ChannelsLast",
     "DecomposeComposite",
     "FuseDISC",
     "HoistProducts",

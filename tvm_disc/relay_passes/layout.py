@@ -1,0 +1,309 @@
+"""``ChannelsLast``: images between convolutions with their channels last.
+
+    before  y = relu(conv(x, w) + b);  z = conv(y, v)                          # NCHW
+    after   u = permute(x);  y = relu(conv(u, w) + b);  z = permute(conv(y, v))   # NHWC between
+
+Channels are what a convolution sums over and what its result is stored by: where neighbours in
+memory are channels, a pixel is a row, and a convolution of 1x1 a matrix product. One forward walk
+says of every value whether it could be kept so (``layout_rules``); values that an operator
+reads or makes together form an island, and each island is converted as a whole or not at all.
+
+An island pays if it has more convolutions than images cross its border. A convolution gains about
+what one transpose of its image costs: without a transpose it has to gather each pixel's channels
+itself. Sizes are mostly unknown, so images are counted, not bytes. Nothing is what an image costs
+that has few channels, or one pixel, or that comes through a permutation or leaves through one.
+Graph inputs, results, branches and calls keep the order that the model was written in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax, tirx
+from tvm.relax import op as R
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.axes import permutation
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, const_node, static_dim
+from tvm_disc.literals import as_literal
+from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.relay_passes.layout_rules import (
+    PLAIN,
+    Step,
+    channels_last_order,
+    in_order,
+    is_image_convolution,
+    moves,
+    step_of,
+)
+from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.rewrite import (
+    Sequence_,
+    bindings_of,
+    drop_dead,
+    is_call,
+    is_core,
+    map_functions,
+    operand_expr,
+    rewrite_function,
+)
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+
+FEW_CHANNELS = 4
+"""An image of so few channels is moved for nearly nothing beside the convolution that reads it."""
+
+
+def ChannelsLast(solver: Solver | None = None, enabled: bool = True) -> Any:
+    """A module pass; its ``refused`` holds what the last run left as it was, and why.
+
+    Args:
+        solver: facts about the module's symbols; by default the module's own.
+        enabled: with False nothing is changed.
+    """
+    refused: list[WhyNot] = []
+
+    def convert(mod: Any, ctx: Any) -> Any:
+        refused.clear()
+        known = solver_of(mod, solver)
+
+        def converted(func: Any) -> Any:
+            if not any(is_call(b.value, "nn.conv2d") for b in bindings_of(func)):
+                return func
+            steps = [lambda out: _convert(out, refused), drop_dead]
+            return rewrite_function(func, known, (), steps)
+
+        return map_functions(mod, converted) if enabled else mod
+
+    result = tvm.transform.module_pass(convert, opt_level=0, name="ChannelsLast")
+    result.refused = refused
+    return result
+
+
+def _convert(out: Sequence_, refused: list[WhyNot]) -> None:
+    islands = _Islands(out)
+    refused.extend(islands.refused())
+    chosen = islands.chosen()
+    if chosen:
+        _Writer(out, chosen).write()
+
+
+class _Islands:
+    """What could be kept channels last in a sequence, and where it pays.
+
+    Invariant: every node of ``steps`` has a root; a value and an operator that reads it channels
+    last have the same one.
+    """
+
+    def __init__(self, out: Sequence_) -> None:
+        self.nodes = out.nodes
+        self.steps: dict[Node, Step] = {}
+        self.parents: dict[Node, Node] = {}
+        for node in self.nodes:
+            step = step_of(node, [self.kept(x) for x in node.inputs], out.solver)
+            if step is not None:
+                self.steps[node] = step
+                self.parents[node] = node
+                self._join(node, step)
+        self.read_outside = _read_outside(out)
+        self.convolutions = Counter(self.root(n) for n in self.steps if is_image_convolution(n))
+        self.crossing = Counter(self.root(n) for n in self._crossing())
+
+    def kept(self, node: Node) -> int:
+        """The channel axes of a value, ``PLAIN`` if it keeps the order of the model."""
+        step = self.steps.get(node)
+        return PLAIN if step is None else step.gives
+
+    def root(self, node: Node) -> Node:
+        """The node that stands for an island."""
+        while self.parents[node] is not node:
+            self.parents[node] = self.parents[self.parents[node]]
+            node = self.parents[node]
+        return node
+
+    def _join(self, node: Node, step: Step) -> None:
+        for x, k in zip(node.inputs, step.reads, strict=True):
+            if k and self.kept(x):
+                self.parents[self.root(x)] = self.root(node)
+
+    def _crossing(self) -> Iterator[Node]:
+        """A node of the island for every image that has to be moved at its border."""
+        entered: set[tuple[Node, Node]] = set()
+        left = {n for n in self.steps if n.is_output or n.var in self.read_outside}
+        for node in self.nodes:
+            step = self.steps.get(node)
+            reads = step.reads if step is not None else (PLAIN,) * len(node.inputs)
+            for x, k in zip(node.inputs, reads, strict=True):
+                rank = _operand_rank(node, x)
+                if k and k == self.kept(x) and rank == len(x.shape):
+                    continue
+                left.add(x)
+                free = x.op == "const" or (x.op == "relax.permute_dims" and x not in self.steps)
+                if k and not free and _is_moved(x, k, rank):
+                    entered.add((self.root(node), x))
+        yield from (node for node, _ in entered)
+        for node in left.intersection(self.steps):
+            if self.steps[node].call and _is_moved(node, self.kept(node), len(node.shape)):
+                yield node
+
+    def chosen(self) -> dict[Node, Step]:
+        """The operators of islands that pay."""
+        return {n: s for n, s in self.steps.items() if self._pays(self.root(n))}
+
+    def _pays(self, root: Node) -> bool:
+        return self.convolutions[root] > self.crossing[root]
+
+    def refused(self) -> Iterator[WhyNot]:
+        """The islands with convolutions that do not pay, by their first operator."""
+        told: set[Node] = set()
+        for node in self.steps:
+            root = self.root(node)
+            if root in told or not self.convolutions[root] or self._pays(root):
+                continue
+            told.add(root)
+            images, count = self.crossing[root], self.convolutions[root]
+            moved, read = _number(images, "image"), _number(count, "convolution")
+            yield WhyNot(f"{node.told} channels last", f"{moved} would be transposed for {read}")
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _read_outside(out: Sequence_) -> set[Any]:
+    """The variables that bindings read which are no core operators."""
+    found: set[Any] = set()
+
+    def look(expr: Any) -> None:
+        if isinstance(expr, tvm.ir.Var):
+            found.add(expr)
+
+    for binding in out.bindings:
+        if not is_core(binding):
+            relax.analysis.post_order_visit(binding.value, look)
+    return found
+
+
+def _operand_rank(node: Node, operand: Node) -> int:
+    """With how many axes an operator reads an operand: broadcasting puts axes of one before."""
+    return len((node if node.cls is OpClass.ELEMWISE else operand).shape)
+
+
+def _is_moved(node: Node, k: int, rank: int) -> bool:
+    """Whether it costs something to move the channels of an image that is read with ``rank``."""
+    shape = _widened(node.shape, rank)
+    if not moves(shape, channels_last_order(rank, k)):
+        return False
+    channels = static_dim(shape[1])
+    return channels is None or channels > FEW_CHANNELS
+
+
+def _widened(shape: Sequence[Any], rank: int) -> list[Any]:
+    return [tirx.IntImm("int64", 1)] * (rank - len(shape)) + list(shape)
+
+
+class _Writer:
+    """The sequence again, with the chosen operators channels last.
+
+    Invariant: every value whose binding is written can be read under its own variable in the
+    order of the model; what nobody reads so is dropped afterwards.
+    """
+
+    def __init__(self, out: Sequence_, steps: dict[Node, Step]) -> None:
+        self.out, self.steps = out, steps
+        self.forms: dict[tuple[Any, int, int], Expr] = {}
+        self.replaced: dict[Any, Expr] = {}  # variables of permutations that are none now
+
+    def write(self) -> None:
+        out = self.out
+        old, out.bindings = out.bindings, []
+        node_of = {n.var: n for n in out.nodes}
+        out.nodes = []
+        for binding in old:
+            node = node_of.get(binding.var)
+            if node is not None and node in self.steps:
+                self._step(node, self.steps[node], binding)
+                continue
+            out.bindings.append(binding)
+            if node is not None:
+                out.nodes.append(node)
+        if self.replaced:
+            out.substitute(self.replaced)
+
+    def _step(self, node: Node, step: Step, binding: Any) -> None:
+        rank = len(node.shape)
+        operands = [
+            self._read(x, k, _operand_rank(node, x))
+            for x, k in zip(node.inputs, step.reads, strict=True)
+        ]
+        if node.cls is OpClass.ELEMWISE:
+            operands = [_without_leading_ones(x) for x in operands]
+        order = channels_last_order(rank, step.gives)
+        if step.gives == PLAIN:
+            if step.call is None:
+                self.replaced[node.var] = self.replaced.get(operands[0], operands[0])
+            else:
+                self.out.keep(binding, step.call(operands))
+            return
+        shape = in_order(node.shape, order)
+        made = operands[0]
+        if step.call is not None:
+            made = self.out.emit(step.call(operands), shape, node.dtype, node).var
+        self.forms[node.var, step.gives, rank] = made
+        back = [order.index(a) for a in range(rank)]
+        self.out.keep(binding, _moved(made, shape, back))
+
+    def _read(self, node: Node, k: int, rank: int) -> Expr:
+        """A value as an operand, with as many axes of one before its own as ``rank`` asks for."""
+        if k == PLAIN:
+            return operand_expr(node)
+        key = node.expr if node.op == "const" else node.var, k, rank
+        if key not in self.forms:
+            self.forms[key] = self._literal(*key) if node.op == "const" else self._form(node, *key)
+        return self.forms[key]
+
+    def _literal(self, expr: Expr, k: int, rank: int) -> Expr:
+        value = const_node(expr).value
+        assert value is not None
+        wide = value.reshape((1,) * (rank - value.ndim) + value.shape)
+        wide = np.ascontiguousarray(wide.transpose(channels_last_order(rank, k)))
+        return as_literal(wide, str(expr.ty.dtype))
+
+    def _form(self, node: Node, var: Expr, k: int, rank: int) -> Expr:
+        order = list(channels_last_order(rank, k))
+        shape = list(node.shape)
+        if node.op == "relax.permute_dims" and node not in self.steps and len(shape) == rank:
+            order = in_order(permutation(node), order)
+            var, shape = operand_expr(node.inputs[0]), list(node.inputs[0].shape)
+        if len(shape) < rank:
+            shape = _widened(shape, rank)
+            var = self.out.emit(reshape_call(var, shape), shape, node.dtype, node).var
+        call = _moved(var, shape, order)
+        return self.out.emit(call, in_order(shape, order), node.dtype, node).var
+
+
+def _without_leading_ones(operand: Expr) -> Expr:
+    """An operand of an element-wise operator; a literal of a channel each becomes a vector."""
+    if not isinstance(operand, tvm.ir.GenericConst):
+        return operand
+    value = const_node(operand).value
+    assert value is not None
+    while value.ndim and value.shape[0] == 1:
+        value = value[0]
+    return as_literal(value, str(operand.ty.dtype))
+
+
+def _moved(expr: Expr, shape: Sequence[Any], order: Sequence[int]) -> Expr:
+    """A value with its axes in another order."""
+    if moves(shape, order):
+        return R.permute_dims(expr, list(order))
+    return reshape_call(expr, in_order(shape, order))
+
+
+__all__ = ["ChannelsLast"]

@@ -1,0 +1,302 @@
+"""How each operator is computed on images whose channels are last.
+
+A value ``[n, c1, ..., ck, s1, ..., sm]`` with ``k`` axes of channels is kept channels last as
+``[n, s1, ..., sm, c1, ..., ck]``. ``k`` is 1 for an image; a reshape that splits channels into
+groups makes it 2. A rule says, of an operator whose operands are kept so, what it reads, what it
+gives, and the call; it is None where the operator needs the order that the model was written in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import relax, tirx
+from tvm.relax import op as R
+
+from tvm_disc.graph.axes import permutation, reduced_axes
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, is_one, is_tensor
+from tvm_disc.relay.call_attrs import with_fields
+from tvm_disc.relay.importer.context import reshape_call
+from tvm_disc.shape import Solver
+
+Expr: TypeAlias = Any
+Order: TypeAlias = Sequence[int]
+Dims: TypeAlias = Sequence[Any]
+
+PLAIN = 0
+"""Instead of a number of channel axes: the order that the model was written in."""
+
+IMAGES = ("float32",)
+"""Types of elements whose convolutions have kernels for channels that are last."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operator on operands whose channels are last.
+
+    Attributes:
+        reads: for each operand its number of channel axes, ``PLAIN`` where it is read as it was.
+        gives: the same of the result.
+        call: from the operands to the call; None gives the first operand as it is.
+    """
+
+    reads: tuple[int, ...]
+    gives: int
+    call: Callable[[Sequence[Expr]], Expr] | None
+
+
+Rule: TypeAlias = Callable[[Node, Sequence[int], Solver], "Step | None"]
+
+
+def channels_last_order(rank: int, channels: int) -> tuple[int, ...]:
+    """Axis of a value that is kept channels last -> axis of the value; ``PLAIN`` moves none."""
+    if channels == PLAIN:
+        return tuple(range(rank))
+    return (0, *range(channels + 1, rank), *range(1, channels + 1))
+
+
+def in_order(items: Sequence[Any], order: Order) -> list[Any]:
+    """``items``, one of an axis each, in another order of the axes."""
+    return [items[a] for a in order]
+
+
+def moves(shape: Sequence[Any], order: Order) -> bool:
+    """Whether elements change places, not only dims of one."""
+    wide = [a for a in order if not is_one(shape[a])]
+    return wide != sorted(wide)
+
+
+def is_image_convolution(node: Node) -> bool:
+    """Whether a node is a convolution of images for which it pays to have channels last."""
+    return (
+        node.op == "relax.nn.conv2d"
+        and node.attrs["data_layout"] == "NCHW"
+        and node.attrs["kernel_layout"] == "OIHW"
+        and all(x.dtype in IMAGES for x in (node, *node.inputs))
+    )
+
+
+def step_of(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    """How ``node`` is computed channels last, where ``given`` says how its operands are kept."""
+    if node.row is None:
+        return None
+    rule = BY_OPERATOR.get(node.op) or BY_CLASS.get(node.row.cls)
+    if rule is None or not (any(given) or rule in SOURCES):
+        return None
+    return rule(node, given, solver)
+
+
+def _with_args(node: Node, tensors: Sequence[Expr], attrs: Any = None) -> Expr:
+    """The call of ``node`` on other tensors; its other operands stay."""
+    left = iter(tensors)
+
+    def again(arg: Any) -> Any:
+        if isinstance(arg, tvm.ir.Tuple) and all(is_tensor(f.ty) for f in arg.fields):
+            return relax.Tuple([next(left) for _ in arg.fields])
+        return next(left) if is_tensor(arg.ty) else arg
+
+    call = node.expr
+    args = [again(a) for a in call.args]
+    return tvm.ir.Call(call.op, args, call.attrs if attrs is None else attrs, call.ty_args)
+
+
+def _image(node: Node, given: Sequence[int]) -> int:
+    """The channel axes of the first operand of the result's rank that is kept channels last."""
+    rank = len(node.shape)
+    found = (k for x, k in zip(node.inputs, given, strict=True) if k and len(x.shape) == rank)
+    return next(found, PLAIN)
+
+
+# -- rules of classes ----------------------------------------------------------------------------
+
+
+def _elementwise(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    """All operands in one order; one element has none."""
+    k = _image(node, given)
+    if k == PLAIN:
+        return None
+    reads = tuple(PLAIN if all(map(is_one, x.shape)) else k for x in node.inputs)
+    return Step(reads, k, lambda xs: _with_args(node, xs))
+
+
+def _window(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    """A convolution always, a pooling window where its image is kept so."""
+    if len(node.shape) != 4:
+        return None
+    if is_image_convolution(node):
+        attrs = with_fields(node.expr.attrs, data_layout="NHWC", out_layout="NHWC")
+        return Step((1, PLAIN), 1, lambda xs: _with_args(node, xs, attrs))
+    if given[0] != 1 or node.attrs.get("layout") != "NCHW" or node.dtype not in IMAGES:
+        return None
+    attrs = with_fields(node.expr.attrs, layout="NHWC", out_layout="NHWC")
+    return Step((1,), 1, lambda xs: _with_args(node, xs, attrs))
+
+
+def _reduction(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    source, k = node.inputs[0], given[0]
+    axes, order = reduced_axes(node), channels_last_order(len(source.shape), k)
+    axis = node.attrs["axis"]
+    if axis is None and node.dtype != source.dtype:
+        return None  # positions among all elements
+    given_axes = axis if isinstance(axis, tuple) else () if axis is None else (axis,)
+    moved = [order.index(a % len(order)) for a in given_axes]
+    gives = k
+    if not node.attrs["keepdims"]:
+        gives = sum(a not in axes for a in range(1, k + 1))
+        plain = [a for a in range(len(order)) if a not in axes]
+        kept = [a for a in order if a not in axes]
+        if kept == plain:
+            gives = PLAIN
+        elif 0 in axes:
+            return None
+    attrs = node.expr.attrs
+    if axis is not None:
+        attrs = with_fields(attrs, axis=moved if isinstance(axis, tuple) else moved[0])
+    return Step((k,), gives, lambda xs: _with_args(node, xs, attrs))
+
+
+def _view(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    """Channels stay channels, space stays space, whatever axes either has."""
+    source, k = node.inputs[0], given[0]
+    gives = _split(source.shape, k, node.shape, solver)
+    if gives is None:
+        return None
+    shape = in_order(node.shape, channels_last_order(len(node.shape), gives))
+    if gives >= len(node.shape) - 1:
+        gives = PLAIN
+    return Step((k,), gives, lambda xs: reshape_call(xs[0], shape))
+
+
+def _split(before: Dims, k: int, after: Dims, solver: Solver) -> int | None:
+    """How many axes of ``after`` hold what the first ``k`` after the batch of ``before`` do."""
+    if not after or not solver.known_eq(before[0], after[0]):
+        return None
+    for gives in range(1, max(len(after), 2)):
+        channels, space = after[1 : gives + 1], after[gives + 1 :]
+        if solver.known_same_elements(before[1 : k + 1], channels) and solver.known_same_elements(
+            before[k + 1 :], space
+        ):
+            return gives
+    return None
+
+
+# -- rules of operators whose index maps differ --------------------------------------------------
+
+
+def _permute(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    """A permutation may be what the order of the channels is: then nothing moves."""
+    source, k = node.inputs[0], given[0]
+    kept = channels_last_order(len(source.shape), k)
+    stored = in_order(source.shape, kept)
+    to_plain = [kept.index(a) for a in permutation(node)]
+    last = in_order(to_plain, channels_last_order(len(to_plain), max(k, 1)))
+
+    def step(gives: int, order: Order) -> Step:
+        if not moves(stored, order):
+            shape = in_order(stored, order)
+            same = list(order) == sorted(order)
+            return Step((k,), gives, None if same else lambda xs: reshape_call(xs[0], shape))
+        return Step((k,), gives, lambda xs: R.permute_dims(xs[0], list(order)))
+
+    if len(to_plain) < 3:
+        return None
+    if k == PLAIN:
+        return None if moves(stored, last) else step(1, last)
+    if not moves(stored, to_plain):
+        return step(PLAIN, to_plain)
+    axes = permutation(node)
+    channels = range(1, k + 1)
+    if axes[0] == 0 and set(axes[1 : k + 1]) == set(channels):
+        return step(k, last)
+    if axes[0] == 0 and axes[1] in channels:  # channels become space, as those of subpixels
+        return step(1, in_order(to_plain, channels_last_order(len(to_plain), 1)))
+    return step(PLAIN, to_plain)
+
+
+def _moved_axis(node: Node, k: int) -> Any:
+    """The attributes with their one axis where it lies channels last."""
+    order = channels_last_order(len(node.shape), k)
+    return with_fields(node.expr.attrs, axis=order.index(node.attrs["axis"] % len(order)))
+
+
+def _along_axis(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    """Concatenation, flips and repetition along one axis."""
+    k = _image(node, given)
+    if k == PLAIN or node.attrs["axis"] is None:
+        return None
+    attrs = _moved_axis(node, k)
+    return Step((k,) * len(node.inputs), k, lambda xs: _with_args(node, xs, attrs))
+
+
+def _take(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    """Rows, columns or channels that a vector of positions picks."""
+    if given[0] == PLAIN or node.attrs["axis"] is None or len(node.inputs[1].shape) != 1:
+        return None
+    attrs = _moved_axis(node, given[0])
+    return Step((given[0], PLAIN), given[0], lambda xs: _with_args(node, xs, attrs))
+
+
+def _slice(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    call, k = node.expr, given[0]
+    if len(node.inputs) != 1:
+        return None
+    order = channels_last_order(len(node.shape), k)
+    axes = [order.index(int(a.value) % len(order)) for a in call.args[1].fields]
+    moved = relax.Tuple([tirx.IntImm("int64", a) for a in axes])
+
+    def sliced(xs: Sequence[Expr]) -> Expr:
+        return tvm.ir.Call(call.op, [xs[0], moved, *call.args[2:]], call.attrs, call.ty_args)
+
+    return Step((k,), k, sliced)
+
+
+def _pad(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    k, widths = given[0], node.attrs["pad_width"]
+    order = channels_last_order(len(node.shape), k)
+    moved = [int(w) for a in order for w in widths[2 * a : 2 * a + 2]]
+    attrs = with_fields(node.expr.attrs, pad_width=moved)
+    return Step((k,), k, lambda xs: _with_args(node, xs, attrs))
+
+
+def _broadcast(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
+    k = _image(node, given)
+    if k == PLAIN:
+        return None
+    shape = relax.ShapeExpr(in_order(node.shape, channels_last_order(len(node.shape), k)))
+    return Step((k,), k, lambda xs: R.broadcast_to(xs[0], shape))
+
+
+BY_CLASS: Mapping[OpClass, Rule] = {
+    OpClass.ELEMWISE: _elementwise,
+    OpClass.REDUCE: _reduction,
+    OpClass.VIEW: _view,
+    OpClass.CONV: _window,
+}
+
+BY_OPERATOR: Mapping[str, Rule] = {
+    "relax.permute_dims": _permute,
+    "relax.concat": _along_axis,
+    "relax.flip": _along_axis,
+    "relax.repeat": _along_axis,
+    "relax.take": _take,
+    "relax.strided_slice": _slice,
+    "relax.nn.pad": _pad,
+    "relax.broadcast_to": _broadcast,
+}
+
+SOURCES = frozenset((_window, _permute))
+"""Rules of operators that may give such images where no operand is one."""
+
+__all__ = [
+    "PLAIN",
+    "Step",
+    "channels_last_order",
+    "in_order",
+    "is_image_convolution",
+    "moves",
+    "step_of",
+]
