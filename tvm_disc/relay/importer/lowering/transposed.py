@@ -3,7 +3,7 @@
 The result of a transposed convolution of stride ``s`` is ``s`` interleaved sequences along each
 axis (its phases), each an ordinary convolution of the input by every ``s``-th tap of the kernel
 (Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016, section 2). One
-convolution makes all phases as channels of their own; they are then woven together:
+convolution makes all phases as channels of their own, which are then woven together:
 
     before  conv2d_transpose(x, w)                  # x f32[n, i, h, w], w f32[i, o, 4, 4], stride 2
     after   y = conv2d(x, phases(w))                # f32[n, o * 2 * 2, h + 1, w + 1], taps 2 x 2
@@ -12,6 +12,7 @@ convolution makes all phases as channels of their own; they are then woven toget
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -126,12 +127,12 @@ def _by_phases(
     window = ([1] * rank, [*(a.before for a in axes), *(a.after for a in axes)], dilation)
     phases = _grouped(ctx, _phases(ctx, w, axes), groups)
     y = convolve(ctx, build, x, phases, {**attrs, "groups": groups}, window)
-    woven = _weave(ctx, y, [a.stride for a in axes])
+    woven = _weave(ctx, y, [a.stride for a in axes], groups)
     return sliced(ctx, woven, {2 + d: (i64(axes[d].skipped), lengths[d], 1) for d in range(rank)})
 
 
 def _phases(ctx: Emitter, w: Tensor, axes: list[PhaseAxis]) -> Tensor:
-    """``(i, o, k...)`` as ``(i, o * s..., taps...)``: the flipped taps of every phase."""
+    """``(i, o, k...)`` as ``(i, s... * o, taps...)``: the flipped taps of every phase."""
     rank = len(axes)
     plain = [a.stride == 1 for a in axes]
     margins = [(0, 0) if p else a.margins for p, a in zip(plain, axes, strict=True)]
@@ -142,28 +143,27 @@ def _phases(ctx: Emitter, w: Tensor, axes: list[PhaseAxis]) -> Tensor:
     apart = ctx.reshape(wide, [*w.dims[:2], *split])
     for d in range(rank):
         apart = flip(ctx, apart, 2 + 2 * d)
-    order = [0, 1, *range(3, 3 + 2 * rank, 2), *range(2, 2 + 2 * rank, 2)]
+    order = [0, *range(3, 3 + 2 * rank, 2), 1, *range(2, 2 + 2 * rank, 2)]
     outs = w.dims[1]
     for s in strides:
         outs = outs * s
     return ctx.reshape(permute(ctx, apart, order), [w.dims[0], outs, *taps])
 
 
-def _weave(ctx: Emitter, y: Tensor, strides: list[int]) -> Tensor:
-    """``(n, o * s..., q...)`` as ``(n, o, (q * s)...)``."""
+def _weave(ctx: Emitter, y: Tensor, strides: list[int], groups: int) -> Tensor:
+    """``(n, g * s... * o, q...)`` as ``(n, g * o, (q * s)...)``."""
     rank, places = len(strides), y.dims[2:]
     if all(s == 1 for s in strides):
         return y
-    outs = y.dims[1]
-    for s in strides:
-        outs = tirx.floordiv(outs, i64(s))
-    outs = ctx.solver.simplify(outs)
-    apart = ctx.reshape(y, [y.dims[0], outs, *map(i64, strides), *places])
-    order = [0, 1]
+    outs = ctx.solver.simplify(tirx.floordiv(y.dims[1], i64(groups * math.prod(strides))))
+    lead = [y.dims[0], i64(groups)] if groups > 1 else [y.dims[0]]
+    apart = ctx.reshape(y, [*lead, *map(i64, strides), outs, *places])
+    first = len(lead)
+    order = [*range(first), first + rank]
     for d in range(rank):
-        order += [2 + rank + d, 2 + d]
+        order += [first + rank + 1 + d, first + d]
     lengths = [places[d] * strides[d] for d in range(rank)]
-    return ctx.reshape(permute(ctx, apart, order), [y.dims[0], outs, *lengths])
+    return ctx.reshape(permute(ctx, apart, order), [y.dims[0], outs * groups, *lengths])
 
 
 def _spread(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs) -> Tensor:
