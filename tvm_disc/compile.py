@@ -97,7 +97,7 @@ class Told:
 
 
 # Whether images lie channels last between convolutions: not before the kernels for it are fast.
-CHANNELS_LAST = False
+CHANNELS_LAST = True
 
 # Every pass over the graph, in order, and what stands between it and another place. The names are
 # for users: their own passes go before or after one, and dumps, timings and errors speak of them.

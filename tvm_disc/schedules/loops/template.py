@@ -21,6 +21,7 @@ from tvm import tirx
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.loops.joined import JoinedColumns
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.rows.template import is_vectorizable
 from tvm_disc.shape import Solver
@@ -74,13 +75,21 @@ class _Loop:
         self.group, self.solver, self.lanes = group, solver, machine.lanes
         self.threads, self.far_bytes = machine.threads, machine.memory.far_bytes
         self.domain = tuple(group.outputs[0].shape)
-        self.vector = is_vectorizable(group)
+        self.joined = JoinedColumns(group, self.domain, solver)
+        plain = is_vectorizable(group)
+        self.by_parts = not plain and self._has_parts()
+        self.vector = plain or self.by_parts
         self.unrolled = _unrolled(group)
         self.unsure = uncertain_dims(group, solver)
         self.lined = False
-        self.split = self._best_split()
+        self.split = len(self.domain) - 1 if self.by_parts else self._best_split()
         self.inner = product(self.domain[self.split :])
         self.rows = product(self.domain[: self.split])
+
+    def _has_parts(self) -> bool:
+        """Whether rows can be written part by part."""
+        short = bool(self.joined) and self.joined.parts[-1][1] <= BLOCK_ELEMS
+        return short and is_vectorizable(self.group, self.joined.begins)
 
     def notes(self) -> dict[str, str]:
         """What ``explain`` says."""
@@ -159,6 +168,9 @@ class _Loop:
             self._run(body, (), i64(0), begin, end, vector)
             return
         inner = block.bind("inner", self.inner)
+        if self.by_parts:
+            self._each_row(body, inner, vector)
+            return
         blocks = block.bind("blocks", self._blocks())
         with block.when(tirx.EQ(blocks, i64(1))), low.scope():
             if vector and self._walks_across():
@@ -201,6 +213,11 @@ class _Loop:
             with low.loop("j", end - begin, begin=begin) as j:
                 self._store(low, body.outputs, outer, add(base, j), j)
             return
+        if self.by_parts:
+            for part in self.joined.parts:
+                with self.joined.part(low, part[0]):
+                    self._run_part(body, outer, base, part)
+            return
         wide = lanes * self.unrolled
         lead = None
         if self.lined:
@@ -219,6 +236,24 @@ class _Loop:
             at, left = vectors.single(jt, masked=not whole)
             with low.masked(None if left is None else first_lanes(left, lanes)):
                 self._store(low, body.outputs, outer, ramp(add(base, at), lanes), ramp(at, lanes))
+
+    def _run_part(
+        self, body: Body, outer: Sequence[Expr], base: Expr, part: tuple[int, int]
+    ) -> None:
+        """The columns ``[begin, end)`` of one row, as many at once as are unrolled."""
+        low, (begin, end) = body.low, part
+        wide, at = self.lanes * self.unrolled, begin
+        blocks = (end - begin) // wide
+        if blocks:
+            with low.loop("jo", blocks) as jo:
+                j = body.block.bind("at", add(mul(jo, wide), begin))
+                self._store(low, body.outputs, outer, ramp(add(base, j), wide), ramp(j, wide))
+            at += blocks * wide
+        for j in range(at, end, self.lanes):
+            mask = first_lanes(i64(end - j), self.lanes) if end - j < self.lanes else None
+            with low.scope(), low.masked(mask):
+                to = ramp(add(base, j), self.lanes)
+                self._store(low, body.outputs, outer, to, ramp(i64(j), self.lanes))
 
     def _fetch(self, body: Body, flat: Expr, wide: int) -> None:
         """Ask for the lines of a later step: the processor looks ahead over few long steps."""

@@ -8,7 +8,7 @@ fusion, on a CPU. The loops themselves are written by :mod:`tvm_disc.schedules.r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -131,10 +131,13 @@ def _lent(work: RowWork, machine: Machine, far: int) -> list[Node]:
     return [n for n in guests if n.dtype == "float32"]
 
 
-def is_vectorizable(group: Group) -> bool:
-    """Whether every value can be computed for a vector of positions, some past the end."""
+def is_vectorizable(group: Group, but: Container[Node] = ()) -> bool:
+    """Whether every value can be computed for a vector of positions, some past the end.
+
+    ``but``: nodes that the caller sees to itself.
+    """
     return all(
-        (n.cls in LANEWISE or n.op in LANEWISE_MOVES)
+        (n.cls in LANEWISE or n.op in LANEWISE_MOVES or n in but)
         and (is_float(n.dtype) or n.op not in _DIVISIONS)
         and not (n.op in _COMPARISONS and not is_float(n.inputs[0].dtype))
         for n in group.nodes

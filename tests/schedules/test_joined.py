@@ -1,0 +1,65 @@
+"""Rows that are concatenations of columns, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import relay
+
+RNG = np.random.default_rng(0)
+ANY = relay.Any()
+COLUMNS = [(8, 8), (16, 8, 8), (3, 5, 7), (64, 64), (33, 1, 8, 40), (1, 1), (1,) * 20, (5000, 3)]
+
+
+def inputs(columns: tuple[int, ...], dtype: str = "float32") -> list[Any]:
+    return [relay.var(f"x{k}", shape=(ANY, ANY, c), dtype=dtype) for k, c in enumerate(columns)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
+@pytest.mark.parametrize("columns", COLUMNS, ids=str)
+def test_joined_columns(columns: tuple[int, ...], dtype: str) -> None:
+    xs = inputs(columns, dtype)
+    exe = tvm_disc.build(relay.Function(xs, relay.concatenate(xs, axis=2)))
+    assert len(exe.kernels) == 1
+    for n, m in [(1, 1), (0, 3), (5, 7), (33, 4)]:
+        given = [RNG.integers(0, 2 if dtype == "bool" else 100, (n, m, c)) for c in columns]
+        arrays = [g.astype(dtype) for g in given]
+        np.testing.assert_array_equal(exe(*arrays), np.concatenate(arrays, 2), str((n, m)))
+
+
+def test_two_that_are_cut_elsewhere_and_work_between() -> None:
+    """Parts are those of both; a vector of columns and one per row are read beside them."""
+    left, right = (6, 26), (17, 15)
+    xs = inputs((*left, *right))
+    row = relay.var("row", shape=(ANY, ANY, 1))
+    scale = RNG.standard_normal(32).astype("float32")
+    first, second = relay.concatenate(xs[:2], axis=2), relay.concatenate(xs[2:], axis=2)
+    body = relay.nn.relu(relay.add(relay.multiply(first, relay.const(scale)), second))
+    same = [f"x0.{a} == {x}.{a}" for x in ("x1", "x2", "x3", "row") for a in (0, 1)]
+    program = relay.Function([*xs, row], relay.subtract(body, row))
+    exe = tvm_disc.build(program, constraints=same)
+    assert len(exe.kernels) == 1
+    for n, m in [(1, 1), (2, 5), (9, 3)]:
+        given = [RNG.standard_normal((n, m, c)).astype("float32") for c in (*left, *right, 1)]
+        one, two = np.concatenate(given[:2], 2), np.concatenate(given[2:4], 2)
+        expected = np.maximum(one * scale + two, 0) - given[4]
+        np.testing.assert_allclose(exe(*given), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_columns_known_at_run_time_only() -> None:
+    xs = [relay.var(n, shape=(ANY, ANY)) for n in "xy"]
+    exe = tvm_disc.build(relay.Function(xs, relay.concatenate(xs, axis=1)))
+    for a, b in [(1, 1), (0, 5), (7, 40)]:
+        given = [RNG.standard_normal((3, c)).astype("float32") for c in (a, b)]
+        np.testing.assert_array_equal(exe(*given), np.concatenate(given, 1))
+
+
+def test_vectors() -> None:
+    xs = [relay.var("x", shape=(9,)), relay.var("y", shape=(24,))]
+    exe = tvm_disc.build(relay.Function(xs, relay.concatenate(xs, axis=0)))
+    given = [RNG.standard_normal(c).astype("float32") for c in (9, 24)]
+    np.testing.assert_array_equal(exe(*given), np.concatenate(given))

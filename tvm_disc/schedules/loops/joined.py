@@ -1,0 +1,77 @@
+"""Rows that are concatenations of columns: each part of a row is a loop of its own.
+
+Which part a column lies in is a test for each element otherwise, of which LLVM makes vectors for
+two parts at most. Numbers of columns are literals here, as those of channels are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from typing import Any, TypeAlias
+
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.shape import Solver
+from tvm_disc.tir.index import add
+
+Expr: TypeAlias = Any
+MOST_PARTS = 16  # of a row: each is written out
+
+
+class JoinedColumns:
+    """The concatenations along the last dim of a domain, and where the parts of its rows begin."""
+
+    def __init__(self, group: Group, domain: Sequence[Any], solver: Solver) -> None:
+        self.begins: dict[Node, list[int]] = {}
+        for node in group.nodes:
+            begins = _begins(node)
+            if begins is not None and solver.known_same_shape(node.shape, domain):
+                self.begins[node] = begins
+        cuts = sorted({b for begins in self.begins.values() for b in begins})
+        if len(cuts) > MOST_PARTS + 1:
+            self.begins, cuts = {}, []
+        self.parts = [(a, b) for a, b in pairwise(cuts) if b > a]
+
+    def __contains__(self, node: Node) -> bool:
+        return node in self.begins
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    @contextmanager
+    def part(self, low: Lowering, begin: int) -> Iterator[None]:
+        """Every concatenation is the operand that holds the columns from ``begin`` on."""
+        with low.scope():
+            for node, begins in self.begins.items():
+                low.bind_reader(node, _reader(low, node, begins, begin))
+            try:
+                yield
+            finally:
+                for node in self.begins:
+                    low.drop_reader(node)
+
+
+def _begins(node: Node) -> list[int] | None:
+    """Where the operands of a concatenation along the last dim begin, and the last one ends."""
+    if node.op != "relax.concat":
+        return None
+    last = len(node.shape) - 1
+    if (node.attrs["axis"] or 0) % len(node.shape) != last:
+        return None
+    sizes = [static_dim(x.shape[last]) for x in node.inputs]
+    return None if None in sizes else [0, *accumulate(s for s in sizes if s is not None)]
+
+
+def _reader(low: Lowering, node: Node, begins: list[int], begin: int) -> Any:
+    k = max(i for i, b in enumerate(begins[:-1]) if b <= begin and begins[i + 1] > b)
+
+    def read(index: Sequence[Expr]) -> Expr:
+        return low.at(node.inputs[k], [*index[:-1], add(index[-1], -begins[k])])
+
+    return read
+
+
+__all__ = ["JoinedColumns"]
