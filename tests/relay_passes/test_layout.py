@@ -328,7 +328,7 @@ OPERATORS: Sequence[tuple[str, Callable[[Any], Any], int]] = (
     ("comparison", lambda x: relay.where(relay.greater(x, literal(1)), x, relay.exp(x)), 1),
     ("rows of one image", lambda x: relay.reshape(x, (0, 0, -1)), 1),
     ("all elements", lambda x: relay.reshape(x, (0, -1)), 1),
-    ("swapped", lambda x: relay.transpose(x, (0, 1, 3, 2)), 2),
+    ("swapped", lambda x: relay.transpose(x, (0, 1, 3, 2)), 1),
     ("reversed", lambda x: relay.transpose(x), 1),
 )
 

@@ -149,7 +149,7 @@ class _Islands:
                     entered.add((self.root(node), x))
         yield from (node for node, _ in entered)
         for node in left.intersection(self.steps):
-            if self.steps[node].call and _is_moved(node, self.kept(node), len(node.shape)):
+            if not self.steps[node].plain and _is_moved(node, self.kept(node), len(node.shape)):
                 yield node
 
     def chosen(self) -> dict[Node, Step]:
@@ -257,7 +257,8 @@ class _Writer:
             made = self.out.emit(step.call(operands), shape, node.dtype, node).var
         self.forms[node.var, step.gives, rank] = made
         back = [order.index(a) for a in range(rank)]
-        self.out.keep(binding, _moved(made, shape, back))
+        plain = step.plain(operands) if step.plain else _moved(made, shape, back)
+        self.out.keep(binding, plain)
 
     def _read(self, node: Node, k: int, rank: int) -> Expr:
         """A value as an operand, with as many axes of one before its own as ``rank`` asks for."""

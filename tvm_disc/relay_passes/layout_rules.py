@@ -42,11 +42,13 @@ class Step:
         reads: for each operand its number of channel axes, ``PLAIN`` where it is read as it was.
         gives: the same of the result.
         call: from the operands to the call; None gives the first operand as it is.
+        plain: the call that gives the result in the order of the model as cheaply.
     """
 
     reads: tuple[int, ...]
     gives: int
     call: Callable[[Sequence[Expr]], Expr] | None
+    plain: Callable[[Sequence[Expr]], Expr] | None = None
 
 
 Rule: TypeAlias = Callable[[Node, Sequence[int], Solver], "Step | None"]
@@ -195,12 +197,15 @@ def _permute(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     to_plain = [kept.index(a) for a in permutation(node)]
     last = in_order(to_plain, channels_last_order(len(to_plain), max(k, 1)))
 
+    def moved(order: Order) -> Callable[[Sequence[Expr]], Expr]:
+        if moves(stored, order):
+            return lambda xs: R.permute_dims(xs[0], list(order))
+        shape = in_order(stored, order)
+        return lambda xs: reshape_call(xs[0], shape)
+
     def step(gives: int, order: Order) -> Step:
-        if not moves(stored, order):
-            shape = in_order(stored, order)
-            same = list(order) == sorted(order)
-            return Step((k,), gives, None if same else lambda xs: reshape_call(xs[0], shape))
-        return Step((k,), gives, lambda xs: R.permute_dims(xs[0], list(order)))
+        same = list(order) == sorted(order)
+        return Step((k,), gives, None if same else moved(order), moved(to_plain))
 
     if len(to_plain) < 3:
         return None
