@@ -174,14 +174,14 @@ def _view(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
 
 
 def _split(before: Dims, k: int, after: Dims, solver: Solver) -> int | None:
-    """How many axes of ``after`` hold what the first ``k`` after the batch of ``before`` do."""
+    """How many axes of ``after`` hold what the first ``k`` after the batch of ``before`` do.
+
+    The others hold as many elements as space does, or it would be no reshape.
+    """
     if not after or not solver.known_eq(before[0], after[0]):
         return None
     for gives in range(1, max(len(after), 2)):
-        channels, space = after[1 : gives + 1], after[gives + 1 :]
-        if solver.known_same_elements(before[1 : k + 1], channels) and solver.known_same_elements(
-            before[k + 1 :], space
-        ):
+        if solver.known_same_elements(before[1 : k + 1], after[1 : gives + 1]):
             return gives
     return None
 
@@ -293,10 +293,14 @@ BY_OPERATOR: Mapping[str, Rule] = {
     "relax.broadcast_to": _broadcast,
 }
 
+FILLED = frozenset(("relax.full", "relax.zeros", "relax.ones"))
+"""Operators whose elements are all the same: in any order they cost nothing."""
+
 SOURCES = frozenset((_window, _permute))
 """Rules of operators that may give such images where no operand is one."""
 
 __all__ = [
+    "FILLED",
     "PLAIN",
     "Step",
     "channels_last_order",
