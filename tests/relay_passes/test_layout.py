@@ -353,7 +353,7 @@ def test_operators_compute_the_same_on_either_order() -> None:
     y = block(x, 8, 3, 3)
     for _ in OPERATORS:  # more convolutions than results
         y = block(y, 8, 8)
-    source = function(x, relay.Tuple([operator(y) for _, operator, _ in OPERATORS]))
+    source = function(x, relay.Tuple(tuple(operator(y) for _, operator, _ in OPERATORS)))
     assert set(graph(source).layouts) == {"NHWC"}
     exe, plain = converted(source), tvm_disc.build(source)
     for shape in ((2, 3, 5, 7), (1, 3, 1, 4)):
@@ -369,8 +369,8 @@ def test_branches_and_loops_are_sequences_of_their_own() -> None:
     step = block(block(block(state, 8, 8, 3), 8, 8), 8, 8)
     again = loop(relay.add(t, relay.const(1)), step)
     body = relay.If(relay.less(t, relay.const(3)), again, state)
-    made = relay.Let(loop, relay.Function([t, state], body), loop(relay.const(0), x))
-    source = function(x, made)
+    called = relay.Let(loop, relay.Function([t, state], body), loop(relay.const(0), x))
+    source = function(x, called)
     made = graph(source)
     assert set(made.layouts) == {"NHWC"} and made.count("permute_dims") == 2
     agree(converted(source), tvm_disc.build(source), 2, 8, 5, 6)
