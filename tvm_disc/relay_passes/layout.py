@@ -33,6 +33,7 @@ from tvm_disc.graph.nodes import Node, const_node, static_dim
 from tvm_disc.literals import as_literal
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay_passes.layout_rules import (
+    FILLED,
     PLAIN,
     Step,
     channels_last_order,
@@ -144,13 +145,17 @@ class _Islands:
                 if k and k == self.kept(x) and rank == len(x.shape):
                     continue
                 left.add(x)
-                free = x.op == "const" or (x.op == "relax.permute_dims" and x not in self.steps)
-                if k and not free and _is_moved(x, k, rank):
+                if k and not self._is_free(x) and _is_moved(x, k, rank):
                     entered.add((self.root(node), x))
         yield from (node for node, _ in entered)
         for node in left.intersection(self.steps):
-            if self.steps[node].call and _is_moved(node, self.kept(node), len(node.shape)):
+            if not self.steps[node].plain and _is_moved(node, self.kept(node), len(node.shape)):
                 yield node
+
+    def _is_free(self, node: Node) -> bool:
+        """Whether a value can be made channels last where it is made."""
+        moved = node.op == "relax.permute_dims" and node not in self.steps
+        return moved or node.op == "const" or node.op in FILLED
 
     def chosen(self) -> dict[Node, Step]:
         """The operators of islands that pay."""
@@ -257,7 +262,8 @@ class _Writer:
             made = self.out.emit(step.call(operands), shape, node.dtype, node).var
         self.forms[node.var, step.gives, rank] = made
         back = [order.index(a) for a in range(rank)]
-        self.out.keep(binding, _moved(made, shape, back))
+        plain = step.plain(operands) if step.plain else _moved(made, shape, back)
+        self.out.keep(binding, plain)
 
     def _read(self, node: Node, k: int, rank: int) -> Expr:
         """A value as an operand, with as many axes of one before its own as ``rank`` asks for."""
@@ -278,6 +284,11 @@ class _Writer:
     def _form(self, node: Node, var: Expr, k: int, rank: int) -> Expr:
         order = list(channels_last_order(rank, k))
         shape = list(node.shape)
+        if node.op in FILLED:
+            shape = in_order(_widened(shape, rank), order)
+            args = [relax.ShapeExpr(shape), *node.expr.args[1:]]
+            filled = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+            return self.out.emit(filled, shape, node.dtype, node).var
         if node.op == "relax.permute_dims" and node not in self.steps and len(shape) == rank:
             order = in_order(permutation(node), order)
             var, shape = operand_expr(node.inputs[0]), list(node.inputs[0].shape)

@@ -42,11 +42,13 @@ class Step:
         reads: for each operand its number of channel axes, ``PLAIN`` where it is read as it was.
         gives: the same of the result.
         call: from the operands to the call; None gives the first operand as it is.
+        plain: the call that gives the result in the order of the model as cheaply.
     """
 
     reads: tuple[int, ...]
     gives: int
     call: Callable[[Sequence[Expr]], Expr] | None
+    plain: Callable[[Sequence[Expr]], Expr] | None = None
 
 
 Rule: TypeAlias = Callable[[Node, Sequence[int], Solver], "Step | None"]
@@ -172,14 +174,14 @@ def _view(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
 
 
 def _split(before: Dims, k: int, after: Dims, solver: Solver) -> int | None:
-    """How many axes of ``after`` hold what the first ``k`` after the batch of ``before`` do."""
+    """How many axes of ``after`` hold what the first ``k`` after the batch of ``before`` do.
+
+    The others hold as many elements as space does, or it would be no reshape.
+    """
     if not after or not solver.known_eq(before[0], after[0]):
         return None
     for gives in range(1, max(len(after), 2)):
-        channels, space = after[1 : gives + 1], after[gives + 1 :]
-        if solver.known_same_elements(before[1 : k + 1], channels) and solver.known_same_elements(
-            before[k + 1 :], space
-        ):
+        if solver.known_same_elements(before[1 : k + 1], after[1 : gives + 1]):
             return gives
     return None
 
@@ -195,12 +197,15 @@ def _permute(node: Node, given: Sequence[int], solver: Solver) -> Step | None:
     to_plain = [kept.index(a) for a in permutation(node)]
     last = in_order(to_plain, channels_last_order(len(to_plain), max(k, 1)))
 
+    def moved(order: Order) -> Callable[[Sequence[Expr]], Expr]:
+        if moves(stored, order):
+            return lambda xs: R.permute_dims(xs[0], list(order))
+        shape = in_order(stored, order)
+        return lambda xs: reshape_call(xs[0], shape)
+
     def step(gives: int, order: Order) -> Step:
-        if not moves(stored, order):
-            shape = in_order(stored, order)
-            same = list(order) == sorted(order)
-            return Step((k,), gives, None if same else lambda xs: reshape_call(xs[0], shape))
-        return Step((k,), gives, lambda xs: R.permute_dims(xs[0], list(order)))
+        same = list(order) == sorted(order)
+        return Step((k,), gives, None if same else moved(order), moved(to_plain))
 
     if len(to_plain) < 3:
         return None
@@ -288,10 +293,14 @@ BY_OPERATOR: Mapping[str, Rule] = {
     "relax.broadcast_to": _broadcast,
 }
 
+FILLED = frozenset(("relax.full", "relax.zeros", "relax.ones"))
+"""Operators whose elements are all the same: in any order they cost nothing."""
+
 SOURCES = frozenset((_window, _permute))
 """Rules of operators that may give such images where no operand is one."""
 
 __all__ = [
+    "FILLED",
     "PLAIN",
     "Step",
     "channels_last_order",
