@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,7 +72,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
 
     def emit(body: Body) -> None:
         masks = has_masks(machine.lanes * 4, node.inputs[0].dtype)
-        _Emitter(group, node, body, lanes, columns, masks).run()
+        _Emitter(group, node, body, lanes, columns, masks).run(machine.memory.ask_bytes)
 
     return Plan(
         tasks=product(node.shape[:-2]),
@@ -186,9 +186,12 @@ class _Emitter:
         self.channels = node.shape[-1]
         self.stride, self.gap = self.geo.strides[-1], self.geo.dilation[-1]
 
-    def run(self) -> None:
-        """Every row of the range."""
+    def run(self, ask_bytes: int) -> None:
+        """Every row of the range; results of so many bytes are asked for before they are stored."""
         low, body, node = self.low, self.body, self.node
+        itemsize = int(DataType(node.dtype).bits) // 8
+        size = bind_opaque(self.block, "bytes", product(node.shape) * itemsize)
+        self.far = self.block.bind("far", size >= ask_bytes)
         self.vectors = self.block.bind("vectors", tirx.floordiv(i64(self.channels), self.lanes))
         self.rest = self.block.bind("rest", i64(self.channels) - self.vectors * self.lanes)
         # Of one channel the index is a literal 0, which no vector is read along.
@@ -231,15 +234,40 @@ class _Emitter:
             with block.when(block.bind("inside", inside)), low.scope():
                 self._vectors(lines, _Tile(start, first, self.columns, inside=True))
             with block.otherwise(), low.scope():
-                self._vectors(lines, edge)
+                self._edge(lines, edge)
         if static_dim(self.rest) != 0:
             self._last_channels(lines, edge)
+
+    def _edge(self, lines: _Lines, tile: _Tile) -> None:
+        """The vectors of a tile that reaches over an edge; a short one is half as wide."""
+        block, low, width = self.block, self.low, self.node.shape[-2]
+        half = (tile.columns + 1) // 2
+        if static_dim(width) is not None:  # which the tile was made for
+            self._vectors(lines, tile)
+            return
+        with block.when(i64(width) - tile.start <= half), low.scope():
+            self._vectors(lines, replace(tile, columns=half))
+        with block.otherwise(), low.scope():
+            self._vectors(lines, tile)
+
+    def _ask(self, lines: _Lines, tile: _Tile, first: Expr) -> None:
+        """Ask for a share of this tile's part of the next row of the result.
+
+        A vector is half a line in each of as many columns, which no prefetcher of the machine
+        follows; the shares of all vectors are contiguous.
+        """
+        pixel = (lines.row + 1) * i64(self.node.shape[-2]) + tile.start
+        at = bind_opaque(self.block, "next", mul(pixel, self.channels) + first * tile.columns)
+        with self.block.when(self.far):
+            self.block.fetch(self.body.outputs[0], at, tile.columns * self.lanes, to_write=True)
 
     def _vectors(self, lines: _Lines, tile: _Tile) -> None:
         """The channels that fill whole vectors."""
         with self.low.loop("v", self.vectors) as v:
             first = bind_opaque(self.block, "channel", v * self.lanes)
             weights = bind_opaque(self.block, "weights", first * math.prod(self.taps))
+            if tile.inside:
+                self._ask(lines, tile, first)
             self._sums(lines, tile, _Channels(first, weights, self.lanes))
 
     def _last_channels(self, lines: _Lines, tile: _Tile) -> None:
