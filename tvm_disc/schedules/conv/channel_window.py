@@ -187,11 +187,10 @@ class _Emitter:
         self.stride, self.gap = self.geo.strides[-1], self.geo.dilation[-1]
 
     def run(self, ask_bytes: int) -> None:
-        """Every row of the range; results of so many bytes are asked for before they are stored."""
+        """Every row of the range; what has so many bytes is asked for a row ahead."""
         low, body, node = self.low, self.body, self.node
-        itemsize = int(DataType(node.dtype).bits) // 8
-        size = bind_opaque(self.block, "bytes", product(node.shape) * itemsize)
-        self.far = self.block.bind("far", size >= ask_bytes)
+        self.far_results = self._is_far(node, ask_bytes)
+        self.far_input = self._is_far(self.data, ask_bytes)
         self.vectors = self.block.bind("vectors", tirx.floordiv(i64(self.channels), self.lanes))
         self.rest = self.block.bind("rest", i64(self.channels) - self.vectors * self.lanes)
         # Of one channel the index is a literal 0, which no vector is read along.
@@ -204,6 +203,11 @@ class _Emitter:
             tiles = tirx.floordiv(i64(node.shape[-2]) + (self.columns - 1), i64(self.columns))
             with low.loop("tile", tiles) as tile:
                 self._tile(lines, tile)
+
+    def _is_far(self, node: Node, ask_bytes: int) -> Expr:
+        """Whether a cache that holds so many bytes does not hold a value."""
+        size = product(node.shape) * (int(DataType(node.dtype).bits) // 8)
+        return self.block.bind("far", bind_opaque(self.block, "bytes", size) >= ask_bytes)
 
     def _lines(self, row: Expr, lead: list[Expr]) -> _Lines:
         block, geo = self.block, self.geo
@@ -251,15 +255,33 @@ class _Emitter:
             self._vectors(lines, tile)
 
     def _ask(self, lines: _Lines, tile: _Tile, first: Expr) -> None:
-        """Ask for a share of this tile's part of the next row of the result.
+        """Ask for a share of what the next row reads and stores under this tile.
 
         A vector is half a line in each of as many columns, which no prefetcher of the machine
         follows; the shares of all vectors are contiguous.
         """
+        block, shared = self.block, tile.columns * self.lanes
         pixel = (lines.row + 1) * i64(self.node.shape[-2]) + tile.start
-        at = bind_opaque(self.block, "next", mul(pixel, self.channels) + first * tile.columns)
-        with self.block.when(self.far):
-            self.block.fetch(self.body.outputs[0], at, tile.columns * self.lanes, to_write=True)
+        with block.when(self.far_results):
+            at = bind_opaque(block, "next", mul(pixel, self.channels) + first * tile.columns)
+            block.fetch(self.body.outputs[0], at, shared, to_write=True)
+        if self.rank == 1:
+            return
+        reach = (self.taps[-2] - 1) * self.geo.dilation[-2]
+        with block.when(self.far_input):
+            for k in range(1, self.geo.strides[-2] + 1):
+                line = self._line_at(lines, [*lines.first[:-1], lines.first[-1] + (reach + k)])
+                pixel = line * self.extents[-1] + tile.start * self.stride
+                begin = mul(pixel, self.channels) + first * (tile.columns * self.stride)
+                at = bind_opaque(block, "ahead", begin)
+                block.fetch(self.body.buffers[self.data], at, shared * self.stride, to_write=False)
+
+    def _line_at(self, lines: _Lines, where: Sequence[Expr]) -> Expr:
+        """The number of a line of the input."""
+        line = lines.lead[0]
+        for extent, at in zip(self.extents, where, strict=False):
+            line = line * extent + at
+        return line
 
     def _vectors(self, lines: _Lines, tile: _Tile) -> None:
         """The channels that fill whole vectors."""
@@ -296,11 +318,11 @@ class _Emitter:
                 stack.enter_context(low.loop(f"k{d}", count, begin=begin))
                 for d, (begin, count) in enumerate(zip(lines.begin, lines.count, strict=True))
             ]
-            line, tap = lines.lead[0], i64(0)
+            gaps, tap = self.geo.dilation, i64(0)
+            where = [f + k * gap for f, k, gap in zip(lines.first, taps, gaps, strict=False)]
             for d, k in enumerate(taps):
-                line = line * self.extents[d] + (lines.first[d] + k * self.geo.dilation[d])
                 tap = tap * self.taps[d] + k
-            pixel = line * self.extents[-1] + tile.first
+            pixel = self._line_at(lines, where) * self.extents[-1] + tile.first
             base = bind_opaque(block, "base", mul(pixel, self.channels) + at.first)
             self._line(tile, at, base, tap * self.taps[-1], sums)
         self._results(lines, tile, at, sums)
