@@ -56,6 +56,7 @@ pipeline = tvm.transform.Sequential(
         relay_passes.DecomposeComposite(),
         relay_passes.Simplify(),
         relay_passes.MergeProducts(),
+        relay_passes.ChannelsLast(),
         count_functions,
         relay_passes.FuseDISC(),
         count_functions,

@@ -96,7 +96,7 @@ class Told:
         )
 
 
-# Whether images lie channels last between convolutions: not before the kernels for it are fast.
+# Whether images lie channels last between convolutions; comparisons switch it off.
 CHANNELS_LAST = True
 
 # Every pass over the graph, in order, and what stands between it and another place. The names are

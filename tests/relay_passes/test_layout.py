@@ -198,6 +198,12 @@ def graph(source: Any) -> Graph:
     return Graph(calls, [str(r) for r in run.refused])
 
 
+@pytest.fixture(autouse=True)
+def compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs keep their layout, unless a test says so."""
+    monkeypatch.setattr("tvm_disc.compile.CHANNELS_LAST", False)
+
+
 def converted(source: Any) -> Any:
     """A program whose images are channels last."""
     return tvm_disc.build(source, passes={"before fuse": ChannelsLast()})

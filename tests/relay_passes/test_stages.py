@@ -49,6 +49,7 @@ def pipeline(**told: Any) -> Any:
             relay_passes.MergeProducts(),
             relay_passes.HoistProducts(),
             relay_passes.MergeProducts(),
+            relay_passes.ChannelsLast(),
             relay_passes.FuseDISC(),
         ]
     )

@@ -58,7 +58,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 FEW_CHANNELS = 4
-"""An image of so few channels is moved for nearly nothing beside the convolution that reads it."""
+"""An image of so few channels is turned for nearly nothing beside the convolution that reads it."""
 
 
 def ChannelsLast(solver: Solver | None = None, enabled: bool = True) -> Any:
@@ -145,11 +145,11 @@ class _Islands:
                 if k and k == self.kept(x) and rank == len(x.shape):
                     continue
                 left.add(x)
-                if k and not self._is_free(x) and _is_moved(x, k, rank):
+                if k and not self._is_free(x) and _is_moved(x, k, rank, FEW_CHANNELS):
                     entered.add((self.root(node), x))
         yield from (node for node, _ in entered)
         for node in left.intersection(self.steps):
-            if not self.steps[node].plain and _is_moved(node, self.kept(node), len(node.shape)):
+            if not self.steps[node].plain and _is_moved(node, self.kept(node), len(node.shape), 1):
                 yield node
 
     def _is_free(self, node: Node) -> bool:
@@ -200,13 +200,14 @@ def _operand_rank(node: Node, operand: Node) -> int:
     return len((node if node.cls is OpClass.ELEMWISE else operand).shape)
 
 
-def _is_moved(node: Node, k: int, rank: int) -> bool:
-    """Whether it costs something to move the channels of an image that is read with ``rank``."""
+def _is_moved(node: Node, k: int, rank: int, few: int) -> bool:
+    """Whether it costs something to move the channels of an image that is read with ``rank``, of
+    which up to ``few`` cost nothing."""
     shape = _widened(node.shape, rank)
     if not moves(shape, channels_last_order(rank, k)):
         return False
     channels = static_dim(shape[1])
-    return channels is None or channels > FEW_CHANNELS
+    return channels is None or channels > few
 
 
 def _widened(shape: Sequence[Any], rank: int) -> list[Any]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import tvm
 from tvm import tirx
 
@@ -200,6 +201,18 @@ def _chosen(cond: Expr, a: Expr, b: Expr) -> Expr:
     return tirx.Select(cond, a, b)
 
 
+def _literal(value: Expr, dtype: str) -> Expr | None:
+    """A literal as one of a type of floats: rules look for literals, and not behind a cast."""
+    if not isinstance(value, tirx.IntImm | tirx.FloatImm) or dtype not in ("float32", "float64"):
+        return None
+    number = float(value.value)
+    if isinstance(value, tirx.IntImm) and abs(int(value.value)) > 1 << 53:
+        return None  # would be rounded twice
+    if math.isfinite(number) and abs(number) > np.finfo(dtype).max:
+        return None
+    return const(float(np.dtype(dtype).type(number)), dtype)
+
+
 def cast(value: Expr, dtype: str) -> Expr:
     """``value`` as ``dtype``; to bool means "is not zero"."""
     if dtype == BFLOAT16:
@@ -208,6 +221,8 @@ def cast(value: Expr, dtype: str) -> Expr:
         return value
     if dtype == "bool":
         return _truth(value)
+    if (literal := _literal(value, dtype)) is not None:
+        return literal
     wide = with_lanes(dtype, value)
     if element_dtype(value) == "bool" and lanes_of(value) > 1:
         # TVM's analyzer cannot hold a vector of booleans as a number.

@@ -44,8 +44,8 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
     "attention": (("attention", plan_attention),),
     "conv": (
         ("implicit gemm", plan_conv),
-        ("pixel gemm", plan_pixels),
         ("channel window", plan_channel_window),
+        ("pixel gemm", plan_pixels),
         ("window tile", plan_window_tile),
         ("window", plan_window),
         ("reduce", plan_reduce),

@@ -18,6 +18,8 @@ class _Mutator(relax.PyExprMutator):  # type: ignore[misc]
         name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
         if name not in ("relax.nn.conv2d", "relax.nn.max_pool2d", "relax.nn.avg_pool2d"):
             return call
+        if "NHWC" in (str(getattr(call.attrs, n, "")) for n in ("data_layout", "layout")):
+            return call
         a, x = call.attrs, self.builder_.emit(R.permute_dims(call.args[0], LAST))
         same = ("strides", "padding", "dilation")
         attrs: dict[str, Any] = {n: getattr(a, n) for n in same}

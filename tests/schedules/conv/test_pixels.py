@@ -7,7 +7,7 @@ import pytest
 
 import tvm_disc
 from tests.schedules.conv.channels_last import channels_last
-from tests.schedules.conv.test_implicit import IMAGES, LAYERS, RNG, conv, data, image, windows
+from tests.schedules.conv.layers import IMAGES, LAYERS, RNG, conv, data, image, windows
 from tvm_disc import relay
 from tvm_disc.schedules.conv.pixels import FilterPanels
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -72,7 +72,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
 
     def emit(body: Body) -> None:
         masks = has_masks(machine.lanes * 4, node.inputs[0].dtype)
-        _Emitter(group, node, body, lanes, columns, masks).run()
+        _Emitter(group, node, body, lanes, columns, masks).run(machine.memory.ask_bytes)
 
     return Plan(
         tasks=product(node.shape[:-2]),
@@ -186,9 +186,11 @@ class _Emitter:
         self.channels = node.shape[-1]
         self.stride, self.gap = self.geo.strides[-1], self.geo.dilation[-1]
 
-    def run(self) -> None:
-        """Every row of the range."""
+    def run(self, ask_bytes: int) -> None:
+        """Every row of the range; what has so many bytes is asked for a row ahead."""
         low, body, node = self.low, self.body, self.node
+        self.far_results = self._is_far(node, ask_bytes)
+        self.far_input = self._is_far(self.data, ask_bytes)
         self.vectors = self.block.bind("vectors", tirx.floordiv(i64(self.channels), self.lanes))
         self.rest = self.block.bind("rest", i64(self.channels) - self.vectors * self.lanes)
         # Of one channel the index is a literal 0, which no vector is read along.
@@ -201,6 +203,11 @@ class _Emitter:
             tiles = tirx.floordiv(i64(node.shape[-2]) + (self.columns - 1), i64(self.columns))
             with low.loop("tile", tiles) as tile:
                 self._tile(lines, tile)
+
+    def _is_far(self, node: Node, ask_bytes: int) -> Expr:
+        """Whether a cache that holds so many bytes does not hold a value."""
+        size = product(node.shape) * (int(DataType(node.dtype).bits) // 8)
+        return self.block.bind("far", bind_opaque(self.block, "bytes", size) >= ask_bytes)
 
     def _lines(self, row: Expr, lead: list[Expr]) -> _Lines:
         block, geo = self.block, self.geo
@@ -231,15 +238,58 @@ class _Emitter:
             with block.when(block.bind("inside", inside)), low.scope():
                 self._vectors(lines, _Tile(start, first, self.columns, inside=True))
             with block.otherwise(), low.scope():
-                self._vectors(lines, edge)
+                self._edge(lines, edge)
         if static_dim(self.rest) != 0:
             self._last_channels(lines, edge)
+
+    def _edge(self, lines: _Lines, tile: _Tile) -> None:
+        """The vectors of a tile that reaches over an edge; a short one is half as wide."""
+        block, low, width = self.block, self.low, self.node.shape[-2]
+        half = (tile.columns + 1) // 2
+        if static_dim(width) is not None:  # which the tile was made for
+            self._vectors(lines, tile)
+            return
+        with block.when(i64(width) - tile.start <= half), low.scope():
+            self._vectors(lines, replace(tile, columns=half))
+        with block.otherwise(), low.scope():
+            self._vectors(lines, tile)
+
+    def _ask(self, lines: _Lines, tile: _Tile, first: Expr) -> None:
+        """Ask for a share of what the next row reads and stores under this tile.
+
+        A vector is half a line in each of as many columns, which no prefetcher of the machine
+        follows; the shares of all vectors are contiguous.
+        """
+        block, shared = self.block, tile.columns * self.lanes
+        pixel = (lines.row + 1) * i64(self.node.shape[-2]) + tile.start
+        with block.when(self.far_results):
+            at = bind_opaque(block, "next", mul(pixel, self.channels) + first * tile.columns)
+            block.fetch(self.body.outputs[0], at, shared, to_write=True)
+        if self.rank == 1:
+            return
+        reach = (self.taps[-2] - 1) * self.geo.dilation[-2]
+        with block.when(self.far_input):
+            for k in range(1, self.geo.strides[-2] + 1):
+                line = self._line_at(lines, [*lines.first[:-1], lines.first[-1] + (reach + k)])
+                pixel = line * self.extents[-1] + tile.start * self.stride
+                begin = mul(pixel, self.channels) + first * (tile.columns * self.stride)
+                at = bind_opaque(block, "ahead", begin)
+                block.fetch(self.body.buffers[self.data], at, shared * self.stride, to_write=False)
+
+    def _line_at(self, lines: _Lines, where: Sequence[Expr]) -> Expr:
+        """The number of a line of the input."""
+        line = lines.lead[0]
+        for extent, at in zip(self.extents, where, strict=False):
+            line = line * extent + at
+        return line
 
     def _vectors(self, lines: _Lines, tile: _Tile) -> None:
         """The channels that fill whole vectors."""
         with self.low.loop("v", self.vectors) as v:
             first = bind_opaque(self.block, "channel", v * self.lanes)
             weights = bind_opaque(self.block, "weights", first * math.prod(self.taps))
+            if tile.inside:
+                self._ask(lines, tile, first)
             self._sums(lines, tile, _Channels(first, weights, self.lanes))
 
     def _last_channels(self, lines: _Lines, tile: _Tile) -> None:
@@ -268,11 +318,11 @@ class _Emitter:
                 stack.enter_context(low.loop(f"k{d}", count, begin=begin))
                 for d, (begin, count) in enumerate(zip(lines.begin, lines.count, strict=True))
             ]
-            line, tap = lines.lead[0], i64(0)
+            gaps, tap = self.geo.dilation, i64(0)
+            where = [f + k * gap for f, k, gap in zip(lines.first, taps, gaps, strict=False)]
             for d, k in enumerate(taps):
-                line = line * self.extents[d] + (lines.first[d] + k * self.geo.dilation[d])
                 tap = tap * self.taps[d] + k
-            pixel = line * self.extents[-1] + tile.first
+            pixel = self._line_at(lines, where) * self.extents[-1] + tile.first
             base = bind_opaque(block, "base", mul(pixel, self.channels) + at.first)
             self._line(tile, at, base, tap * self.taps[-1], sums)
         self._results(lines, tile, at, sums)

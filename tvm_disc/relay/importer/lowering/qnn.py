@@ -16,7 +16,7 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter
-from tvm_disc.relay.importer.lowering import transform, window
+from tvm_disc.relay.importer.lowering import transform, transposed, window
 from tvm_disc.relay.importer.lowering.index import rows
 from tvm_disc.relay.importer.lowering.nn import last_two, matmul
 from tvm_disc.relay.importer.lowering.quantize import (
@@ -141,7 +141,7 @@ def _conv2d_transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     w = centred(ctx, w, w_zero, attrs["kernel_layout"].index("O"))
     x = centred(ctx, x, x_zero, attrs["data_layout"].index("C"))
     plain = {**attrs, "out_dtype": _sums(ctx, attrs)}
-    return window.LOWER["nn.conv2d_transpose"](ctx, [x, w], plain)  # type: ignore[no-any-return]
+    return transposed.LOWER["nn.conv2d_transpose"](ctx, [x, w], plain)  # type: ignore[no-any-return]
 
 
 # -- element-wise ------------------------------------------------------------------------------
