@@ -13,6 +13,7 @@ from tvm_disc.frontends.torch.inputs import Inputs
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value
 from tvm_disc.frontends.torch.walk import Walk, refuse
+from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay import Expr, Function, IRModule, Tuple
 
 # Results of a program that are not what the user's function returns, but new values of what it
@@ -43,7 +44,7 @@ def from_pytorch(program: Any) -> IRModule:
             f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
             "torch.export.export makes one, or give build(module, example_inputs=...) the module"
         )
-    return Program(decomposed(program)).module()
+    return Program(program if is_whole(program) else decomposed(program)).module()
 
 
 def decompositions() -> Any:
