@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,10 @@ def from_pytorch(program: Any) -> IRModule:
             f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
             "torch.export.export makes one, or give build(module, example_inputs=...) the module"
         )
-    return Program(program if is_whole(program) else decomposed(program)).module()
+    if is_whole(program):
+        with suppress(Unsupported):  # of what PyTorch takes apart there may be less
+            return Program(program).module()
+    return Program(decomposed(program)).module()
 
 
 def decompositions() -> Any:
