@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from tvm_disc.frontends.torch.inputs import Inputs
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value
 from tvm_disc.frontends.torch.walk import Walk, refuse
+from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay import Expr, Function, IRModule, Tuple
 
 # Results of a program that are not what the user's function returns, but new values of what it
@@ -43,6 +45,9 @@ def from_pytorch(program: Any) -> IRModule:
             f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
             "torch.export.export makes one, or give build(module, example_inputs=...) the module"
         )
+    if is_whole(program):
+        with suppress(Unsupported):  # of what PyTorch takes apart there may be less
+            return Program(program).module()
     return Program(decomposed(program)).module()
 
 

@@ -17,8 +17,9 @@ from tvm_disc.frontends.calls import op, placed
 from tvm_disc.frontends.torch.control import CONTROL
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
-from tvm_disc.frontends.torch.table import ROWS, row_name
+from tvm_disc.frontends.torch.table import ROWS
 from tvm_disc.frontends.torch.values import Value, array_of, dims_of, relay_dtype
+from tvm_disc.frontends.torch.whole import functional_name
 from tvm_disc.relay import Any as AnyDim
 from tvm_disc.relay import Constant, Expr, TensorType, Var
 
@@ -133,7 +134,7 @@ class Walk:
         return made
 
     def _made(self, node: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        name = row_name(node.target)
+        name = functional_name(node)
         if name == "_assert_scalar.default":
             self.facts.append(args[0])
         row = ROWS.get(name) or CONTROL.get(str(getattr(node.target, "_name", "")))
