@@ -22,7 +22,7 @@ class Written(nn.Module):  # type: ignore[misc, name-defined]
         return nn.functional.relu_(y) * 2 + y
 
 
-class Kept(nn.Module):  # type: ignore[misc, name-defined]
+class Dropped(nn.Module):  # type: ignore[misc, name-defined]
     """A dropout that does nothing gives its operand: what is written into has another name."""
 
     def forward(self, x: Any) -> Any:
@@ -40,6 +40,25 @@ class Viewed(nn.Module):  # type: ignore[misc, name-defined]
         return y
 
 
+class Kept(nn.Module):  # type: ignore[misc, name-defined]
+    """Any dropout that gives its operand, be it in a result."""
+
+    def forward(self, x: Any) -> Any:
+        y = x * 3
+        same = nn.functional.dropout(y, p=0.0, training=True)
+        nn.functional.relu_(y)
+        return same
+
+
+class Meshed(nn.Module):  # type: ignore[misc, name-defined]
+    """A grid of one line is that line."""
+
+    def forward(self, x: Any) -> Any:
+        y = x[0] * 2
+        torch.meshgrid(y, indexing="ij")[0].relu_()
+        return x + y
+
+
 def test_writing_into_what_nobody_reads_is_computing() -> None:
     module = nn.Sequential(
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
@@ -50,12 +69,12 @@ def test_writing_into_what_nobody_reads_is_computing() -> None:
     check(module, cases, "b _ h w")
 
 
-@pytest.mark.parametrize("module", [Written(), Viewed()])
+@pytest.mark.parametrize("module", [Written(), Viewed(), Dropped(), Kept(), Meshed()])
 def test_writing_into_what_is_read_again(module: Any) -> None:
     check(module, [tensors(shape) for shape in ((3, 4), (1, 1), (7, 16))], "n m")
 
 
-@pytest.mark.parametrize("module", [Kept(), Viewed()])
+@pytest.mark.parametrize("module", [Dropped(), Viewed(), Meshed()])
 def test_what_has_two_names_is_taken_apart(module: Any) -> None:
     assert not is_whole(exported(module, tensors((3, 4)), "n m"))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
+from tvm_disc.frontends.torch.table import ROWS, row_name
 
 # Whose results are always new memory. Others may give their operand itself, as dropout does.
 _MAKES = frozenset(
@@ -46,7 +46,7 @@ def _reads(node: Any) -> bool:
         return True
     if name not in ROWS:
         return False
-    if name in TAKEN_APART:  # batch norm writes when it trains
+    if name.partition(".")[0] in ("batch_norm", "instance_norm"):  # which write when they train
         return name == "batch_norm.default" and len(node.args) > 5 and node.args[5] is False
     return not _writes(node.target) or _unseen(node)
 
