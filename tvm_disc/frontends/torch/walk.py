@@ -139,6 +139,7 @@ class Walk:
             self.facts.append(args[0])
         row = ROWS.get(name) or CONTROL.get(str(getattr(node.target, "_name", "")))
         if row is None:
+            _check_types(node.meta.get("val"))  # the reason why there is no rule, if it is one
             raise Unsupported("there is no rule for this operator")
         return row(self.maker, *args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
 
@@ -215,6 +216,13 @@ def _mapped_number(value: Any) -> Any:
     if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
         return value.node.expr
     return value
+
+
+def _check_types(val: Any) -> None:
+    """Refuse a result whose elements are of a type that Relay does not have."""
+    for result in val if isinstance(val, list | tuple) else [val]:
+        if hasattr(result, "shape"):
+            relay_dtype(result.dtype)
 
 
 def _stand_in(val: Any) -> Any:
