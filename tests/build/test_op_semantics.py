@@ -427,3 +427,16 @@ def test_refused_when_running(
     executable = compiled(name, *inputs, **attrs)
     with pytest.raises(GuardFailed, match=message):
         executable(*(np.zeros(s, dtype) for s, (_, dtype) in zip(shapes, inputs, strict=True)))
+
+
+@pytest.mark.parametrize("name", ["divide", "floor_divide", "mod", "floor_mod"])
+def test_floats_are_divided_by_a_constant_that_is_zero(name: str) -> None:
+    x = relay.var("x", shape=(relay.Any(),), dtype="float32")
+    by = [relay.const(np.float32(zero)) for zero in (0.0, -0.0)]
+    exe = tvm_disc.build(relay.Function([x], relay.Tuple([getattr(relay, name)(x, b) for b in by])))
+    values = np.array([2, -3, 0, -0.0, np.inf, -np.inf, np.nan], "float32").repeat(5)
+    with np.errstate(all="ignore"):
+        quotients = [values / np.float32(zero) for zero in (0.0, -0.0)]
+    for found, quotient in zip(exe(values), quotients, strict=True):
+        wanted = quotient if "divide" in name else np.full_like(values, np.nan)
+        np.testing.assert_array_equal(found, wanted)

@@ -48,12 +48,25 @@ def _literal_integer(b: Expr) -> int | None:
     return int(value.value) if isinstance(value, tirx.IntImm) else None
 
 
+def _float_divide(a: Expr, b: Expr) -> Expr:
+    """A quotient of floats, by any divisor.
+
+    TVM folds constants, and refuses to divide by one that is 0. Infinity times a number is the
+    same in every case: infinite, or NaN for 0 and NaN.
+    """
+    value = b.value if isinstance(b, tirx.Broadcast) else b
+    if isinstance(value, tirx.FloatImm) and value.value == 0:
+        infinite = tirx.const(math.copysign(math.inf, value.value), element_dtype(b))
+        return a * same_lanes(infinite, b)[0]
+    return a / b
+
+
 def _float_floor_mod(a: Expr, b: Expr) -> Expr:
-    return a - tirx.floor(a / b) * b
+    return a - tirx.floor(_float_divide(a, b)) * b
 
 
 def _float_trunc_mod(a: Expr, b: Expr) -> Expr:
-    return a - tirx.trunc(a / b) * b
+    return a - tirx.trunc(_float_divide(a, b)) * b
 
 
 def _comparison(op: Binary) -> Binary:
@@ -249,8 +262,8 @@ BINARY: Mapping[str, Callable[..., Expr]] = {
     "add": _either(tirx.Or, lambda a, b: a + b),
     "subtract": lambda a, b: a - b,
     "multiply": _either(tirx.And, lambda a, b: a * b),
-    "divide": _by_kind(lambda a, b: a / b, division.trunc_divide),
-    "floor_divide": _by_kind(lambda a, b: tirx.floor(a / b), division.floor_divide),
+    "divide": _by_kind(_float_divide, division.trunc_divide),
+    "floor_divide": _by_kind(lambda a, b: tirx.floor(_float_divide(a, b)), division.floor_divide),
     "floor_mod": _by_kind(_float_floor_mod, division.floor_mod),
     "mod": _by_kind(_float_trunc_mod, division.trunc_mod),
     "maximum": maximum,

@@ -180,6 +180,18 @@ def outcomes(args: Any, known: Sequence[Outcome]) -> Iterator[Outcome]:
         process.join()
 
 
+def warm() -> None:
+    """Import what exports and builds import late, so that children need not, each again."""
+    import torch
+
+    import tvm_disc
+    from tests.fuzz.warm import warm as warm_compiler
+
+    warm_compiler()
+    program = torch.export.export(torch.nn.ReLU(), (torch.ones(2, 3),)).run_decompositions()
+    tvm_disc.build(program, options=tvm_disc.Options(load=False))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -192,10 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", help="a file of outcomes, one a line, read and written")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args(argv)
-    import torch  # noqa: F401  once, for all children
-
-    import tvm_disc  # noqa: F401
-
+    warm()
     known = recorded(args.json)
     every = list(known)
     for _, group in itertools.groupby(outcomes(args, known), lambda found: found.op):

@@ -181,3 +181,9 @@ def test_complex_inputs_are_refused() -> None:
     program = exported(lambda x: x + 1, (torch.zeros(3, dtype=torch.complex64),), "_")
     with pytest.raises(Unsupported, match="complex64"):
         tvm_disc.build(program)
+
+
+def test_a_node_that_makes_complex_numbers_is_refused_for_them() -> None:
+    program = exported(lambda x: torch.fft.rfft(x), tensors((3, 8)), "n _")
+    with pytest.raises(Unsupported, match=r"aten._fft_r2c.default at .*: elements of complex64"):
+        tvm_disc.build(program)

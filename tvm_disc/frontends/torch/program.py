@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from tvm_disc.errors import DiscError, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.torch.dropout import without_idle_dropouts
 from tvm_disc.frontends.torch.inputs import Inputs
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value
 from tvm_disc.frontends.torch.walk import Walk, refuse
+from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay import Expr, Function, IRModule, Tuple
 
 # Results of a program that are not what the user's function returns, but new values of what it
@@ -43,6 +46,10 @@ def from_pytorch(program: Any) -> IRModule:
             f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
             "torch.export.export makes one, or give build(module, example_inputs=...) the module"
         )
+    program = without_idle_dropouts(program)
+    if is_whole(program):
+        with suppress(Unsupported):  # of what PyTorch takes apart there may be less
+            return Program(program).module()
     return Program(decomposed(program)).module()
 
 

@@ -53,8 +53,10 @@ def _joined() -> Mapping[str, Callable[..., Any]]:
 ROWS: Mapping[str, Callable[..., Any]] = _joined()
 
 # Operators with a row that PyTorch takes apart nevertheless: in the whole form they write into
-# their operands, which only the parts show.
-TAKEN_APART = frozenset(["batch_norm.default", "instance_norm.default"])
+# their operands, or give views into which others write, which only the parts show.
+TAKEN_APART = frozenset(
+    ["batch_norm.default", "instance_norm.default", "meshgrid.default", "meshgrid.indexing"]
+)
 
 
 def row_name(target: Any) -> str:

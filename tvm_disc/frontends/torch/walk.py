@@ -17,8 +17,9 @@ from tvm_disc.frontends.calls import op, placed
 from tvm_disc.frontends.torch.control import CONTROL
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
-from tvm_disc.frontends.torch.table import ROWS, row_name
+from tvm_disc.frontends.torch.table import ROWS
 from tvm_disc.frontends.torch.values import Value, array_of, dims_of, relay_dtype
+from tvm_disc.frontends.torch.whole import functional_name
 from tvm_disc.relay import Any as AnyDim
 from tvm_disc.relay import Constant, Expr, TensorType, Var
 
@@ -133,11 +134,12 @@ class Walk:
         return made
 
     def _made(self, node: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        name = row_name(node.target)
+        name = functional_name(node)
         if name == "_assert_scalar.default":
             self.facts.append(args[0])
         row = ROWS.get(name) or CONTROL.get(str(getattr(node.target, "_name", "")))
         if row is None:
+            _check_types(node.meta.get("val"))  # the reason why there is no rule, if it is one
             raise Unsupported("there is no rule for this operator")
         return row(self.maker, *args, **{k: v for k, v in kwargs.items() if k not in _PLACES})
 
@@ -214,6 +216,13 @@ def _mapped_number(value: Any) -> Any:
     if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
         return value.node.expr
     return value
+
+
+def _check_types(val: Any) -> None:
+    """Refuse a result whose elements are of a type that Relay does not have."""
+    for result in val if isinstance(val, list | tuple) else [val]:
+        if hasattr(result, "shape"):
+            relay_dtype(result.dtype)
 
 
 def _stand_in(val: Any) -> Any:

@@ -1,0 +1,51 @@
+"""Dropouts that do nothing, out of the way.
+
+In eager mode such a dropout gives its operand itself, so that who writes into its result writes
+into the operand. PyTorch takes it apart into a copy, which loses what is written.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+
+def without_idle_dropouts(program: Any) -> Any:
+    """The program where operands stand for the results of dropouts that give them.
+
+    A program that writes nowhere is given as it is: there a copy is as good as the operand.
+    """
+    calls = [n for n in program.graph.nodes if n.op == "call_function"]
+    writes = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in calls)
+    if not writes or not any(map(_is_idle, calls)):
+        return program
+    import torch
+
+    module = torch.fx.GraphModule(program.graph_module, copy.deepcopy(program.graph))
+    signature = copy.deepcopy(program.graph_signature)
+    for node in list(module.graph.nodes):
+        if _is_idle(node):
+            node.replace_all_uses_with(node.args[0])
+            signature.replace_all_uses(node.name, node.args[0].name)
+            module.graph.erase_node(node)
+    return torch.export.ExportedProgram(
+        module,
+        module.graph,
+        signature,
+        program.state_dict,
+        program.range_constraints,
+        program.module_call_graph,
+        program.example_inputs,
+        constants=program.constants,
+        verifiers=program.verifiers,
+    )
+
+
+def _is_idle(node: Any) -> bool:
+    if str(node.target) != "aten.dropout.default":
+        return False
+    _, share, train = node.args
+    return not train or share == 0
+
+
+__all__ = ["without_idle_dropouts"]
