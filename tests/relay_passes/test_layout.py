@@ -237,7 +237,9 @@ def test_networks_are_converted_whole_and_compute_the_same(
     assert set(made.layouts) == {"NHWC"} and not made.refused
     assert made.count("permute_dims") == permutes
     exe, plain = converted(source), tvm_disc.build(source)
-    assert len(exe.launches) <= len(plain.launches) + permutes
+    # Statistics over axes that are no neighbours any more are two kernels.
+    more = permutes + (model is group_norm)
+    assert len(exe.launches) <= len(plain.launches) + more
     for shape in SHAPES:
         agree(exe, plain, *shape)
 

@@ -93,8 +93,8 @@ def test_dtypes(dtype: str, result: str, tolerance: float) -> None:
 
 def test_other_templates_say_why_not() -> None:
     x = image(8)
-    w = relay.const(RNG.standard_normal((8, 1, 3, 3)).astype("float32"))
-    y = relay.nn.conv2d(x, w, channels=8, groups=8, kernel_size=(3, 3))
+    w = relay.const(RNG.standard_normal((16, 1, 3, 3)).astype("float32"))
+    y = relay.nn.conv2d(x, w, channels=16, groups=8, kernel_size=(3, 3))
     text = tvm_disc.build(relay.Function([x], y), passes=PASSES).explain()
     assert "not pixel gemm: one channel per group is no matrix product" in text
     assert "not implicit gemm: neighbours in memory are channels" in text
