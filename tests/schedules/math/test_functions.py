@@ -139,8 +139,9 @@ def asm_of(module: Any) -> str:
 
 
 def foreign_calls(asm: str) -> set[str]:
-    """Called or jumped-to symbols that are not local labels nor TVM's own runtime."""
+    """Called or jumped-to symbols that are neither the module's nor TVM's own runtime."""
     names = set(re.findall(r"^\s+(?:callq?|jmpq?)\s+([A-Za-z_][\w.]*)", asm, flags=re.M))
+    names -= set(re.findall(r"^([A-Za-z_][\w.]*):", asm, flags=re.M))
     return {n for n in names if not n.lower().lstrip("_").startswith("tvm")}
 
 
