@@ -7,7 +7,6 @@ call fills, so that code grows with the number of tensors and not with that of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -16,6 +15,7 @@ from tvm.tirx import op as O
 
 from tvm_disc.codegen.host.abi import i32, void_pointer
 from tvm_disc.codegen.host.memory import words
+from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.plan.memory import touched
 from tvm_disc.codegen.plan.program import AllocOutput, Home, Program
 from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
@@ -40,7 +40,7 @@ def overlap_function(inputs: Sequence[str], outputs: int) -> Any:
     with block.loop("row", len(inputs) + outputs) as row:
         first = block.bind("first", spans[row * ROW])
         last = block.bind("last", spans[row * ROW + 1])
-        apart = any_of(last <= begin, end <= first, begin >= end, first >= last)
+        apart = tirx.any(last <= begin, end <= first, begin >= end, first >= last)
         with block.when(tirx.And(spans[row * ROW + 2] > now, tirx.Not(apart))):
             block.store(other, 0, row)
     block.store(found, 0, i64(0))
@@ -68,26 +68,20 @@ define linkonce_odr i32 @disc.failed(ptr %s, ptr %a, i32 %n, ptr %r) {
 
 def fail_function() -> Any:
     """The packed function ``()`` that fails, with the error that is raised already."""
-    names = ("self_handle", "args")
-    self_handle, args = (tirx.Var(n, void_pointer()) for n in names)
-    result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
-    block = Block()
-    block.eval(O.call_cpacked("disc.failed", self_handle))
-    block.ret(i32(0))
-    body = tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", StringImm(_FAILED), block.stmt())
-    func = tirx.PrimFunc([self_handle, args, count, result], body, PrimType("int32"))
-    func = func.with_attr("calling_conv", 1)
-    return func.with_attr("global_symbol", f"__tvm_ffi_{FAIL.name_hint}")
+
+    def emit(block: Block, args: Arguments) -> None:
+        block.eval(O.call_cpacked("disc.failed", args.handle))
+
+    func = packed(str(FAIL.name_hint), emit)
+    library = StringImm(_FAILED)
+    return func.with_body(
+        tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", library, func.body)
+    )
 
 
 def failed(null: Expr) -> Expr:
     """A call that fails: the caller returns with the error that is raised already."""
     return O.call_cpacked(str(FAIL.name_hint), null)
-
-
-def any_of(*conditions: Expr) -> Expr:
-    """Whether one of several conditions holds."""
-    return reduce(tirx.Or, conditions)
 
 
 def _choose(block: Block, parts: Buffer, at: int, chosen: Expr, names: Sequence[str]) -> None:
