@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,10 @@ os.environ.setdefault("TVM_NUM_THREADS", "2")
 # The developer's own switches must not change what tests see.
 for _name in ("DISC_DEBUG", "DISC_DUMP", "DISC_THREADS"):
     os.environ.pop(_name, None)
+# Code that is kept belongs to one run: workers, which inherit the folder's name, share it.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _kept = tempfile.TemporaryDirectory(prefix="tvm_disc.tests.")
+    os.environ["DISC_CACHE"] = _kept.name
 
 ROOT = Path(__file__).resolve().parents[1]
 

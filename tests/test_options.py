@@ -19,10 +19,21 @@ def test_defaults_need_no_environment() -> None:
 
 
 def test_every_variable_fills_its_field() -> None:
-    environ = {"DISC_DEBUG": "3", "DISC_DUMP": "some/dir", "DISC_THREADS": "4", "DISC_RECORDS": "r"}
+    environ = {
+        "DISC_CACHE": "kept",
+        "DISC_DEBUG": "3",
+        "DISC_DUMP": "some/dir",
+        "DISC_THREADS": "4",
+        "DISC_RECORDS": "r",
+    }
     assert set(environ) == set(ENVIRONMENT)
     found = Options.from_env(environ=environ)
-    assert found == Options(debug=3, dump_dir=Path("some/dir"), threads=4, records=Path("r"))
+    paths = {"cache": Path("kept"), "dump_dir": Path("some/dir"), "records": Path("r")}
+    assert found == Options(debug=3, threads=4, **paths)
+
+
+def test_a_word_switches_the_cache_off() -> None:
+    assert Options.from_env(environ={"DISC_CACHE": "off"}).cache is False
 
 
 def test_the_program_wins_over_the_environment() -> None:

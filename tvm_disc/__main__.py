@@ -27,7 +27,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.options import POINTS, Options
 from tvm_disc.runtime.code import level_lines, levels_in
 
-COMMANDS = "build|run|explain|profile|signature|tune|bench"
+COMMANDS = "build|run|explain|profile|signature|tune|bench|cache"
 _NOT_NUMPY = (ValueError, EOFError, zipfile.BadZipFile)
 Spec = tuple[tuple[int, ...], str | None]
 
@@ -92,7 +92,32 @@ def _parser() -> argparse.ArgumentParser:
     signature.set_defaults(command=_signature)
     _tune_arguments(commands.add_parser("tune", help="measure variants, to choose them by"))
     bench.add(commands, _model_arguments, _dims, _compile)
+    cache = commands.add_parser("cache", help="where compiled kernels are kept, and how many")
+    cache.add_argument("--limit", type=_bytes, metavar="MB", help="keep so much of the newest")
+    cache.add_argument("--clear", action="store_true", help="keep nothing")
+    cache.add_argument("--traceback", action="store_true", help="show an error's origin")
+    cache.set_defaults(command=_cache)
     return parser
+
+
+def _cache(args: argparse.Namespace) -> None:
+    from tvm_disc.store import store_of
+
+    store = store_of(Options.from_env())
+    if store is None:
+        raise BadInput("cache: DISC_CACHE=off: no compiled code is kept")
+    removed = 0
+    if args.clear or args.limit is not None:
+        removed = store.prune(0 if args.clear else args.limit)
+    entries = list(store.entries())
+    size = sum(entry.size for entry in entries)
+    print(f"{store.folder}: {len(entries)} entries, {size / 1e6:.1f} MB, {removed} removed")
+
+
+def _bytes(text: str) -> int:
+    if (value := float(text)) < 0:
+        raise argparse.ArgumentTypeError(f"expected MB, at least 0, found {text}")
+    return int(value * 1e6)
 
 
 def _tune_arguments(tune: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +21,7 @@ from tvm_disc.codegen.build import emit_levels, uses_workers
 from tvm_disc.codegen.export import export
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
-from tvm_disc.codegen.machine_code import compile_tir
+from tvm_disc.codegen.machine_code import compile_program
 from tvm_disc.codegen.plan.formula import readable_formula, under, workspace_formula
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower import lower_program
@@ -73,6 +74,7 @@ from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.select import own_templates
 from tvm_disc.shape import Solver, special_version
 from tvm_disc.shape.constraints import check_constraints
+from tvm_disc.store import store_of
 from tvm_disc.target.processor import processor_of
 
 Source: TypeAlias = Any
@@ -206,19 +208,20 @@ def _build(
     fronts = [with_kernels(graph, t, options, trace) for t in targets]
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
-        modules, constants = emit_levels([(f.programs, f.machine) for f in fronts])
+        emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
         trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
-        for tir in modules:
-            trace.show("program.tir.py", tir)
+        for program in emitted:
+            trace.show("program.tir.py", program.module)
+    store = store_of(options)
     with trace.stage("machine code"):
-        compiled = [compile_tir(m, f.target) for m, f in zip(modules, fronts, strict=True)]
-        trace.say(CODE, lambda: "\n".join(str(m.inspect_source("ll")) for m in compiled))
+        levels = [compile_program(e, f.target, store) for e, f in zip(emitted, fronts, strict=True)]
+        trace.say(CODE, lambda: "\n".join(level.source("ll") for level in levels))
     compilations += 1
     entered("description")
     manifest = describe_levels(fronts)
-    home = home_of_process if manifest["threads"] else int
-    code = Code(compiled, manifest, options.level, saved=False)
-    exe = Executable(code, constants, home=home, export=export)
+    home = partial(home_of_process, store) if manifest["threads"] else int
+    code = Code(levels, manifest, options.level, saved=False)
+    exe = Executable(code, constants, home=home, export=partial(export, store=store))
     if options.load and runs_here(targets[number]):
         # LLVM generates code when it is first asked for; a first call should not wait for it.
         with trace.stage("load"):

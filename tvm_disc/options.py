@@ -6,6 +6,7 @@ variable can be set from outside the program:
 ==================  ============  =====================================================
 variable            field         value
 ==================  ============  =====================================================
+``DISC_CACHE``      ``cache``     folder for compiled code, or ``off``
 ``DISC_DEBUG``      ``debug``     0 .. 5, the ladder of ``tvm_disc.debug``
 ``DISC_DUMP``       ``dump_dir``  directory for numbered dumps of every stage
 ``DISC_RECORDS``    ``records``   file of measured times to choose variants by
@@ -64,6 +65,8 @@ class Options:
             the operator or kernel that it was at; None waits as long as it takes.
         progress: a line on standard error that tells what a build of more than two seconds is at;
             None shows it on a terminal.
+        cache: a folder where compiled kernels are kept, for this and other processes, so that they
+            are compiled once; True takes ``~/.cache/tvm_disc``, False keeps none.
         debug: how much a build tells on standard error, 0 .. 5.
 
     raises: BadOption if a value is out of range.
@@ -81,6 +84,7 @@ class Options:
     level: str | None = None
     time_limit: float | None = None
     progress: bool | None = None
+    cache: bool | str | Path = field(default=True, metadata=_env("DISC_CACHE"))
     debug: int = field(default=0, metadata=_env("DISC_DEBUG"))
 
     def __post_init__(self) -> None:
@@ -100,6 +104,8 @@ class Options:
                 raise BadOption(f"{name}: expected True or False, found {getattr(self, name)!r}")
         if not isinstance(self.progress, bool | None):
             raise BadOption(f"progress: expected True, False or None, found {self.progress!r}")
+        if not isinstance(self.cache, bool | str | os.PathLike):
+            raise BadOption(f"cache: expected True, False or a folder, found {self.cache!r}")
         for name in ("dump_dir", "records", "dispatch"):
             path = getattr(self, name)
             if path is not None and not isinstance(path, str | os.PathLike):
@@ -167,8 +173,18 @@ def _seconds(name: str, value: object) -> None:
         raise BadOption(f"{name}: expected more than 0 and at most {MOST_SECONDS}, found {value}")
 
 
+def _cache(text: str) -> bool | Path:
+    return False if text == "off" else Path(text)
+
+
 _DEFAULTS: Mapping[str, Any] = {f.name: f.default for f in fields(Options)}
-_PARSERS: Mapping[str, Any] = {"threads": int, "debug": int, "dump_dir": Path, "records": Path}
+_PARSERS: Mapping[str, Any] = {
+    "threads": int,
+    "cache": _cache,
+    "debug": int,
+    "dump_dir": Path,
+    "records": Path,
+}
 ENVIRONMENT: Mapping[str, tuple[str, Any]] = {
     f.metadata["env"]: (f.name, _PARSERS[f.name]) for f in fields(Options) if "env" in f.metadata
 }

@@ -87,7 +87,7 @@ def test_the_plan_is_near_one_that_knows_the_shape(
         plan_region(region)
 
     monkeypatch.setattr(build, "plan_region", keep)
-    monkeypatch.setattr(compile, "compile_tir", lambda *_: None)
+    monkeypatch.setattr(compile, "compile_program", lambda *_: None)
     mod = tvm.ir.load_json((data / "relax" / f"{name}.json").read_text(encoding="utf-8"))
     exe = tvm_disc.build(mod, options=tvm_disc.Options(load=False))
     lives = lifetimes(regions[0])
@@ -172,7 +172,7 @@ def test_a_chain_of_kernels_keeps_two_tensors() -> None:
 
 def planned(rows_of_x: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A softmax between two products on four threads, as far as the plan."""
-    monkeypatch.setattr(compile, "compile_tir", lambda *_: None)
+    monkeypatch.setattr(compile, "compile_program", lambda *_: None)
     x = rows(rows_of_x, 64)
     weights = [relay.const(np.ones(shape, "float32")) for shape in ((300, 64), (8, 300))]
     y = relay.nn.dense(relay.nn.softmax(relay.nn.dense(x, weights[0])), weights[1])
@@ -191,7 +191,7 @@ def test_scratch_is_for_as_many_threads_as_find_work(monkeypatch: pytest.MonkeyP
 
 def convolution(dims: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> Any:
     """Two convolutions, as far as the plan; the second keeps its sums between K blocks."""
-    monkeypatch.setattr(compile, "compile_tir", lambda *_: None)
+    monkeypatch.setattr(compile, "compile_program", lambda *_: None)
     x = rows(dims[0], 24, *dims[1:])
     shapes = ((80, 24, 3, 3), (20, 80, 3, 3))
     weights = [relay.const(np.ones(shape, "float32")) for shape in shapes]

@@ -15,6 +15,7 @@ ORDER = [
     {"errors"},
     {"deadline"},
     {"options", "debug", "processor", "console", "literals"},
+    {"store"},
     # Before the compiler: whoever loads a saved program needs nothing of it.
     {"abi", "progress"},
     {"runtime"},

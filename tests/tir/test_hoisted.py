@@ -74,7 +74,7 @@ def images(count: int) -> relay.Function:
 def test_no_size_is_a_page() -> None:
     front = prepare(images(6), None, None, [], Options(), Trace(0, None))
     tir, _ = emit_tir(front.programs, front.machine)
-    main = next(f for gv, f in tir.functions_items() if gv.name_hint == "main")
+    main = next(f for gv, f in tir.module.functions_items() if gv.name_hint == "main")
     assert max(len(line) for line in str(main).splitlines() if "assert" not in line) < 1500
 
 
@@ -90,7 +90,7 @@ def joined_product() -> relay.Function:
 def test_what_a_kernel_asks_is_no_page() -> None:
     front = prepare(joined_product(), None, None, [], Options(), Trace(0, None))
     tir, _ = emit_tir(front.programs, front.machine)
-    named = [(gv.name_hint, f) for gv, f in tir.functions_items()]
+    named = [(gv.name_hint, f) for gv, f in tir.module.functions_items()]
     [entry] = [f for name, f in named if name.startswith("dot") and "body" not in name]
     text = str(entry)
     assert "T.parallel" in text

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar, PointerType, PrimType
 from tvm.tirx import op as O
@@ -26,52 +26,67 @@ from tvm_disc.codegen.objects.code import RAISE, Errors
 from tvm_disc.codegen.plan.memory import plan_region
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.section import layout_constants, shared
-from tvm_disc.codegen.threads.glue import with_glue
+from tvm_disc.codegen.units import Emitted
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.tir.builder import Block, call, prim_func
 
+SLOT = GlobalVar(STATE_SLOT)
 
-def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Any, np.ndarray]:
-    """The whole program as one TIR module, and its constant section.
+
+def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Emitted, np.ndarray]:
+    """The TIR of a program, and its constant section.
 
     Args:
         versions: the program; or a special version of it, then the general one.
     """
-    [tir], section = emit_levels([(versions, machine)])
-    return tir, section
+    [emitted], section = emit_levels([(versions, machine)])
+    return emitted, section
 
 
 def emit_levels(
     levels: Sequence[tuple[Sequence[Program], Machine]],
-) -> tuple[list[Any], np.ndarray]:
-    """A TIR module for each machine, and one constant section for all of them."""
+) -> tuple[list[Emitted], np.ndarray]:
+    """The TIR for each machine, and one constant section for all of them."""
     arrays, places = shared([p.constants for versions, _ in levels for p in versions])
     section, offsets = layout_constants(arrays)
     found = iter([[offsets[place] for place in own] for own in places])
-    modules = [
+    emitted = [
         _emit(programs, machine, [next(found) for _ in programs]) for programs, machine in levels
     ]
-    return modules, section
+    return emitted, section
 
 
-def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[int]]) -> Any:
-    """The module; ``own`` is where each version finds its constants."""
-    slot = GlobalVar(STATE_SLOT)
-    functions: dict[Any, Any] = {}
+def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[int]]) -> Emitted:
+    """The functions; ``own`` is where each version finds its constants."""
+    kernels: dict[str, Any] = {}  # versions share kernels
     for program in versions:
         for region in (program.region, *(f.region for f in program.functions)):
             plan_region(region)
-        for kernel in program.kernels:
-            functions.update(kernel.funcs)
-    functions.update(machine.micro.functions)
-    functions[slot] = _slot_function()
-    functions.update(memory_functions())
-    functions.update(result_functions())
-    functions.update(profile_functions())
+        kernels.update({kernel.name: kernel.funcs for kernel in program.kernels})
+    entry = _entry(versions, machine, own)
+    support = _support(machine.threads)
+    return Emitted(entry, support, list(kernels.values()), machine.micro.functions)
+
+
+@cache
+def _support(threads: int) -> dict[Any, Any]:
+    """What every program for so many threads has."""
+    return {
+        SLOT: _slot_function(),
+        **memory_functions(),
+        **result_functions(),
+        **profile_functions(),
+        GlobalVar(BIND): _bind(SLOT, threads),
+        GlobalVar(POOL): _pool(SLOT),
+    }
+
+
+def _entry(
+    versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[int]]
+) -> dict[Any, Any]:
+    """What callers of the program call, and the functions of the program itself."""
+    functions: dict[Any, Any] = {}
     own_threads = uses_workers(versions, machine)
-    bind = _bind(slot, machine.threads)
-    functions[GlobalVar(BIND)] = with_glue(bind) if own_threads else bind
-    functions[GlobalVar(POOL)] = _pool(slot)
     errors = Errors()
     names: dict[Any, Any] = {}
     main = GlobalVar(ENTRY)
@@ -81,7 +96,7 @@ def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[
         names, made = object_functions(versions[-1], own[-1], errors)
         functions.update(made)
     served = list(zip(versions, own, strict=True))
-    functions[main] = HostEmitter(served, slot, names, errors, own_threads).function()
+    functions[main] = HostEmitter(served, SLOT, names, errors, own_threads).function()
     if heaped:
         functions[RAISE] = raise_function(errors)
     if versions[-1].outputs:
@@ -90,7 +105,7 @@ def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[
         functions[OVERLAP] = overlap_function(names_of_inputs, len(versions[-1].outputs))
     if takes_numpy(versions[-1]):
         functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
-    return tvm.IRModule(functions)
+    return functions
 
 
 def uses_workers(versions: Sequence[Program], machine: Machine) -> bool:

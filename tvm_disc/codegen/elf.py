@@ -7,7 +7,7 @@ functions that stand in every object) it may take that of a level the processor 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,40 +23,65 @@ _VARIABLE = 1
 
 
 class Symbol(NamedTuple):
-    """A name that an object defines for others."""
+    """A name that an object defines for others, or of others that it refers to."""
 
     name: str
     variable: bool
+    defined: bool
 
 
 def rename_symbols(path: Path, renamed: Callable[[Symbol], str | None]) -> None:
-    """Give what an object defines for others another name, which stays inside the library.
+    """Give symbols that objects share another name, which stays inside the library.
 
     None leaves a symbol as it is.
 
     Raises:
         ArtifactError: no such object.
     """
-    data = bytearray(path.read_bytes())
-    if data[: len(_IDENTITY)] != _IDENTITY:
-        raise ArtifactError(f"{path.name}: expected an ELF object of 64 bits, little endian")
-    sections = _sections(data)
-    for kind, at, size, link in sections:
-        if kind != _SYMBOL_TABLE:
-            continue
-        names = _names(data, sections[link])
-        for where in range(at, at + size, _SYMBOL.size):
-            name_at, info, _, section, value, length = _SYMBOL.unpack_from(data, where)
-            if section == 0 or info >> 4 not in (_GLOBAL, _WEAK):
-                continue
-            name = bytes(names[name_at : names.index(0, name_at)]).decode()
-            other = renamed(Symbol(name, info & 15 == _VARIABLE))
+    data = _read(path)
+    for link, names, rows in _symbol_tables(data):
+        for where, symbol in rows:
+            other = renamed(symbol)
             if other is not None:
+                _, info, _, section, value, length = _SYMBOL.unpack_from(data, where)
                 fields = (len(names), info, _HIDDEN, section, value, length)
                 _SYMBOL.pack_into(data, where, *fields)
                 names += other.encode() + b"\0"
         _replace_names(data, link, names)
     path.write_bytes(data)
+
+
+def symbols_of(path: Path) -> list[Symbol]:
+    """The symbols that an object shares with others.
+
+    Raises:
+        ArtifactError: no such object.
+    """
+    return [symbol for _, _, rows in _symbol_tables(_read(path)) for _, symbol in rows]
+
+
+def _read(path: Path) -> bytearray:
+    data = bytearray(path.read_bytes())
+    if data[: len(_IDENTITY)] != _IDENTITY:
+        raise ArtifactError(f"{path.name}: expected an ELF object of 64 bits, little endian")
+    return data
+
+
+def _symbol_tables(
+    data: bytearray,
+) -> Iterator[tuple[int, bytearray, list[tuple[int, Symbol]]]]:
+    """Of each table the section of its names, these, and its shared symbols by their offsets."""
+    sections = _sections(data)
+    for kind, at, size, link in sections:
+        if kind != _SYMBOL_TABLE:
+            continue
+        names, rows = _names(data, sections[link]), []
+        for where in range(at, at + size, _SYMBOL.size):
+            name_at, info, _, section, _, _ = _SYMBOL.unpack_from(data, where)
+            if info >> 4 in (_GLOBAL, _WEAK):
+                name = bytes(names[name_at : names.index(0, name_at)]).decode()
+                rows.append((where, Symbol(name, info & 15 == _VARIABLE, section != 0)))
+        yield link, names, rows
 
 
 def _sections(data: bytearray) -> list[tuple[int, int, int, int]]:
@@ -83,4 +108,4 @@ def _replace_names(data: bytearray, section: int, names: bytearray) -> None:
     data += names
 
 
-__all__ = ["Symbol", "rename_symbols"]
+__all__ = ["Symbol", "rename_symbols", "symbols_of"]

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 from tvm_disc import processor
 from tvm_disc.abi.entries import BIND, CHECK
-from tvm_disc.codegen.elf import Symbol
 from tvm_disc.codegen.threads.home import THREADS
 from tvm_disc.errors import WrongProcessor
 from tvm_disc.processor import Level
@@ -27,11 +26,9 @@ PREFIX = "__tvm_ffi_"
 _CONTEXT = ("__TVM", "__tvm_ffi__library_")
 
 
-def own_name(level: int | str, symbol: Symbol) -> str | None:
+def own_name(level: int | str, name: str) -> str | None:
     """The name within the library of what the code of a level, or another part, defines."""
-    if symbol.variable and symbol.name.startswith(_CONTEXT):
-        return None
-    return f"disc_{level}_{symbol.name}"
+    return None if name.startswith(_CONTEXT) else f"disc_{level}_{name}"
 
 
 def entry_source(levels: Sequence[Level], entries: Sequence[str], threads: bool) -> str:
@@ -76,7 +73,7 @@ def entry_source(levels: Sequence[Level], entries: Sequence[str], threads: bool)
 
 
 def _declared(level: int, name: str) -> str:
-    label = own_name(level, Symbol(PREFIX + name, False))
+    label = own_name(level, PREFIX + name)
     return f'extern int code_{level}_{name}(CALL) __asm__("{label}");'
 
 
@@ -162,7 +159,7 @@ static int Reported(const Set* set) { return set->name != 0; } /* %.0s */"""
 _MACHINE = {"x86_64": _X86, "aarch64": _AARCH64}
 
 _THREADS = f"""
-extern int threads(CALL) __asm__("{own_name("threads", Symbol(PREFIX + THREADS, False))}");
+extern int threads(CALL) __asm__("{own_name("threads", PREFIX + THREADS)}");
 """
 _NO_THREADS = """
 static int threads(CALL) {

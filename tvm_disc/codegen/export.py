@@ -23,11 +23,13 @@ from tvm_disc.abi.artifact import (
     replacing,
 )
 from tvm_disc.abi.manifest import ABI_VERSION, signature_text, tvm_version
-from tvm_disc.codegen.elf import Symbol, rename_symbols
+from tvm_disc.codegen.elf import rename_symbols, symbols_of
 from tvm_disc.codegen.entry_code import PREFIX, entry_source, own_name
-from tvm_disc.codegen.threads.module import threads_module
+from tvm_disc.codegen.machine_code import MachineCode
+from tvm_disc.codegen.threads.module import threads_code
 from tvm_disc.errors import ArtifactError
 from tvm_disc.processor import Level
+from tvm_disc.store import Store
 
 ABI_SYMBOL = "tvm_disc_abi"
 SIGNATURE_SYMBOL = "tvm_disc_signature"
@@ -51,16 +53,18 @@ tvm_disc_constants:
 
 
 def export(
-    modules: Sequence[Any],
+    levels: Sequence[MachineCode],
     constants: np.ndarray,
     manifest: Mapping[str, Any],
     path: Path,
     compiler: str | None = None,
+    store: Store | None = None,
 ) -> None:
     """Write a self-contained shared library; one that is there already is replaced as a whole.
 
     Args:
-        modules: the machine code, one for each of the manifest's levels.
+        levels: the machine code for each of the manifest's levels.
+        store: where the code of the workers may be kept.
 
     Raises:
         ArtifactError: no place to write to, no C compiler to link with, or that failed.
@@ -72,9 +76,11 @@ def export(
             f"saving needs a C compiler to link with; found none of {', '.join(known)}"
         )
     with replacing(path) as library, tempfile.TemporaryDirectory() as folder:
-        objects, entries = _code_objects(Path(folder), modules)
+        objects, entries = _code_objects(Path(folder), levels)
         if manifest["threads"]:
-            objects.append(_threads_object(Path(folder), manifest["threads"]))
+            # For any processor of the architecture.
+            threads = threads_code(manifest["threads"], store)
+            objects += _renamed(threads, Path(folder), "threads")[0]
         objects += _objects(compiler, Path(folder), constants, manifest, entries)
         try:
             cc.cross_compiler(compiler)(str(library), objects)
@@ -84,29 +90,25 @@ def export(
         append_manifest(library, saved, ABI_VERSION)
 
 
-def _code_objects(folder: Path, modules: Sequence[Any]) -> tuple[list[str], list[str]]:
-    """An object for each level, its names its own, and the functions that all of them have."""
-    objects, found = [], set()
-    for number, module in enumerate(modules):
-        file = folder / f"level_{number}.o"
-        module.write_to_file(str(file), "o")
-
-        def renamed(symbol: Symbol, number: int = number) -> str | None:
-            if symbol.name.startswith(PREFIX) and not symbol.variable:
-                found.add(symbol.name.removeprefix(PREFIX))
-            return own_name(number, symbol)
-
-        rename_symbols(file, renamed)
-        objects.append(str(file))
+def _code_objects(folder: Path, levels: Sequence[MachineCode]) -> tuple[list[str], list[str]]:
+    """The objects of every level, their names its own, and the functions that all of them have."""
+    objects: list[str] = []
+    found: set[str] = set()
+    for number, code in enumerate(levels):
+        paths, names = _renamed(code, folder, number)
+        objects += paths
+        found.update(n.removeprefix(PREFIX) for n in names if n.startswith(PREFIX))
     return objects, sorted(found)
 
 
-def _threads_object(folder: Path, triple: str) -> str:
-    """The workers, for any processor of an architecture."""
-    file = folder / "threads.o"
-    threads_module(triple).write_to_file(str(file), "o")
-    rename_symbols(file, lambda symbol: own_name("threads", symbol))
-    return str(file)
+def _renamed(code: MachineCode, folder: Path, level: int | str) -> tuple[list[str], list[str]]:
+    """The objects of a part of the library, their names its own, and the functions' old names."""
+    paths = code.write(folder, f"level_{level}")
+    symbols = [symbol for path in paths for symbol in symbols_of(path) if symbol.defined]
+    names = {symbol.name: own_name(level, symbol.name) for symbol in symbols}
+    for path in paths:
+        rename_symbols(path, lambda symbol: names.get(symbol.name))
+    return [str(path) for path in paths], [s.name for s in symbols if not s.variable]
 
 
 def _objects(

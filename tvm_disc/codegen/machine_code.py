@@ -1,26 +1,142 @@
-"""From TIR to machine code."""
+"""From TIR to machine code: units become objects, and objects a library of this process."""
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import tvm
+import tvm_ffi
 from tvm.tirx import transform as T
 
+from tvm_disc.codegen.units import Emitted, Unit
+from tvm_disc.store import Store
 from tvm_disc.tir.llvm_ops import link
 
+Module: TypeAlias = Any
 # Statement simplification is left out on purpose: it would inline the bindings by which kernels
 # share values, and everything else it does LLVM does as well. Vector code is written as such.
-LOWERING = (
-    T.SplitHostDevice,
-    T.MakePackedAPI,
-    T.LowerTVMBuiltin,
-    T.LowerIntrin,
-)
+_INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
+_LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
+# Of what this file does with TIR: objects that an older one made are not taken for its own.
+_FORMAT = 1
+LINKERS = (("ld",), ("cc",), ("gcc",), ("clang",))
 
 
-def compile_tir(mod: Any, target: Any) -> Any:
-    """Lower and compile a TIR module for a CPU target."""
+@dataclass(frozen=True)
+class MachineCode:
+    """The code of a program for one target.
+
+    Attributes:
+        objects: relocatable objects, which refer to each other by names.
+    """
+
+    emitted: Emitted
+    target: Any
+    objects: Sequence[bytes]
+
+    @cached_property
+    def module(self) -> Module:
+        """The code in this process, ready to be called."""
+        found = _linked(self.objects)
+        return compile_tir(self.emitted.module, self.target) if found is None else found
+
+    def write(self, folder: Path, stem: str) -> list[Path]:
+        """The objects as files."""
+        return _written(self.objects, folder, stem)
+
+    def source(self, kind: str) -> str:
+        """The code as text: ``ll`` for LLVM IR, ``asm`` for assembly.
+
+        raises: TypeError or RuntimeError for another kind.
+        """
+        return str(compile_tir(self.emitted.module, self.target).inspect_source(kind))
+
+
+def compile_program(emitted: Emitted, target: Any, store: Store | None) -> MachineCode:
+    """The machine code of a program; what ``store`` has of it is not compiled again."""
+    objects = []
+    for unit in emitted.units:
+        key = _key(unit, target)
+        found = None if store is None else store.get(key)
+        if found is None:
+            found = _object(compile_unit(unit, target))
+            if store is not None:
+                store.put(key, found)
+        objects.append(found)
+    return MachineCode(emitted, target, objects)
+
+
+def compile_tir(mod: Module, target: Any) -> Module:
+    """Lower and compile a TIR module for a CPU target, as a whole."""
+    return _compiled(mod, target, ())
+
+
+def compile_unit(unit: Unit, target: Any) -> Module:
+    """Lower and compile one unit."""
+    return _compiled(unit.module, target, unit.outside)
+
+
+def _compiled(mod: Module, target: Any, outside: Iterable[str]) -> Module:
     mod = T.BindTarget(target.with_host(target))(link(mod, target))
-    mod = tvm.transform.Sequential([p() for p in LOWERING])(mod)
+    mod = tvm.transform.Sequential([p() for p in _INTERFACE])(mod)
+    for name in outside:  # after the interface is made, which only callers from elsewhere need
+        mod[name] = mod[name].with_attr("global_symbol", name)
+    mod = tvm.transform.Sequential([p() for p in _LOWERING])(mod)
     return tvm.get_global_func("target.build.llvm")(mod, target)
+
+
+def _key(unit: Unit, target: Any) -> str:
+    """What an object depends on."""
+    told = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__, str(target), unit.key)
+    return hashlib.blake2b("\0".join(told).encode(), digest_size=20).hexdigest()
+
+
+def _object(module: Module) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
+        path = Path(folder) / "unit.o"
+        module.write_to_file(str(path), "o")
+        return path.read_bytes()
+
+
+def _written(objects: Sequence[bytes], folder: Path, stem: str) -> list[Path]:
+    paths = [folder / f"{stem}_{k}.o" for k in range(len(objects))]
+    for path, data in zip(paths, objects, strict=True):
+        path.write_bytes(data)
+    return paths
+
+
+@cache
+def _linker() -> Sequence[str] | None:
+    return next((command for command in LINKERS if shutil.which(command[0])), None)
+
+
+def _linked(objects: Sequence[bytes]) -> Module | None:
+    """The objects as a library of this process; None where nothing can link them or load it.
+
+    What they call of the system and of TVM this process has already.
+    """
+    linker = _linker()
+    if linker is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
+        # The system's loader knows libraries by name and inode: this one is its own.
+        library = Path(folder) / "program.so"
+        paths = map(str, _written(objects, Path(folder), "unit"))
+        command = [*linker, "-shared", "-z", "noexecstack", "-o", str(library), *paths]
+        if subprocess.run(command, capture_output=True).returncode:
+            return None
+        try:
+            return tvm.runtime.load_module(str(library))
+        except (OSError, RuntimeError):  # a place from which no code may be run
+            return None
+
+
+__all__ = ["MachineCode", "compile_program", "compile_tir", "compile_unit"]

@@ -17,7 +17,8 @@ class Code:
     No code of a level is asked for before the processor is known to run it.
 
     Args:
-        modules: in memory one for each level, or the library that was loaded, which has them all.
+        modules: the library that was loaded, which has all levels; or of a program in memory one
+            for each level, whose ``module`` is made when it is first asked for.
         wanted: the name of the level to run; None takes the best.
 
     Raises:
@@ -61,7 +62,13 @@ class Code:
     @property
     def module(self) -> Any:
         """The level's module, or the library."""
-        return self.modules[0 if self.saved else self.number]
+        return self.modules[0] if self.saved else self.modules[self.number].module
+
+    def source(self, kind: str) -> str:
+        """The level's code as text. raises: TypeError or RuntimeError for an unknown kind."""
+        if self.saved:
+            return str(self.module.inspect_source(kind))
+        return str(self.modules[self.number].source(kind))
 
     def description(self) -> dict[str, Any]:
         """What the manifest says of the level."""

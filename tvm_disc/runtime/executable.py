@@ -494,7 +494,7 @@ class Executable:
     def source(self, kind: str = "ll") -> str:
         """The generated code: ``ll`` for LLVM IR, ``asm`` for assembly."""
         try:
-            return str(self._code.module.inspect_source(kind))
+            return self._code.source(kind)
         except (RuntimeError, TypeError):
             raise BadInput(f"source: expected 'll' or 'asm', found {kind!r}") from None
 

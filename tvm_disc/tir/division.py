@@ -64,23 +64,9 @@ def _call(name: str, a: Expr, b: Expr) -> Expr:
     return tirx.call_pure_extern(dtype_of(a), function, a, b)
 
 
-def used_in(functions: Iterable[Any]) -> list[str]:
-    """The functions that code calls."""
-    found: dict[str, None] = {}
-
-    def look(call: Any) -> None:
-        name = getattr(call.args[0], "value", None) if call.args else None
-        if isinstance(name, str) and name.startswith(_PREFIX):
-            found[name] = None
-
-    for function in functions:
-        tvm_ffi.structural_walk(function.body, (tvm.ir.Call, look))
-    return list(found)
-
-
-def definitions(names: Iterable[str]) -> str:
-    """LLVM's text of such functions."""
-    return "\n".join(_definition(name) for name in names)
+def definitions(names: Iterable[str]) -> list[str]:
+    """LLVM's text of those among the functions that are divisions."""
+    return [_definition(name) for name in names if name.startswith(f"{_PREFIX}.")]
 
 
 def _definition(name: str) -> str:
@@ -166,5 +152,5 @@ _UNSIGNED = {
 }
 
 __all__ = [
-    "definitions", "floor_divide", "floor_mod", "opaque", "trunc_divide", "trunc_mod", "used_in",
+    "definitions", "floor_divide", "floor_mod", "opaque", "trunc_divide", "trunc_mod",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ stored one after the other. The others are AVX-512's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,7 +27,8 @@ from tvm import tirx
 from tvm.ir import StringImm
 
 from tvm_disc.target.isa import Isa, isa_of
-from tvm_disc.tir.division import definitions, opaque, used_in
+from tvm_disc.tir.division import definitions, opaque
+from tvm_disc.tir.imports import called_in, provided
 
 Expr: TypeAlias = Any
 
@@ -34,6 +36,7 @@ LANES = 16  # of the registers these operations work on, and of a line of cache
 STREAMS_FROM = 8  # lanes of a register of which two fill a line
 TABLE = 16  # entries of a lookup
 REMAINDERS = (2,)  # digits for which there is a remainder
+_VECTOR = re.compile(r"disc\.((scale|clamp|remainder\d|lookup|stream)\.v|fence$)")
 _WIDTHS = tuple(LANES * k for k in range(1, 9))
 _isa: ContextVar[Isa | None] = ContextVar("isa", default=None)
 
@@ -46,6 +49,11 @@ def tuned_for(isa: Isa) -> Iterator[None]:
         yield
     finally:
         _isa.reset(token)
+
+
+def emitting_for() -> Isa | None:
+    """What code that is emitted now may use; None outside of :func:`tuned_for`."""
+    return _isa.get()
 
 
 def has_native(lanes: int) -> bool:
@@ -114,11 +122,11 @@ def link(mod: Any, target: Any) -> Any:
         if not body.same_as(func.body):
             mod.update_func(name, func.with_body(body))
     functions = dict(mod.functions_items())
-    texts, isa = [definitions(used_in(functions.values()))], isa_of(target)
-    if isa.lanes_f32 >= STREAMS_FROM:
+    names, isa = called_in(functions.values()), isa_of(target)
+    texts = [*definitions(names), *provided(names)]
+    if isa.lanes_f32 >= STREAMS_FROM and any(_VECTOR.match(name) for name in names):
         texts.append(_library() if isa.lanes_f32 == LANES else _stores())
-    library = "\n".join(t for t in texts if t)
-    if library:
+    if library := "\n".join(texts):
         name, func = next(iter(functions.items()))
         body = tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", StringImm(library), func.body)
         mod.update_func(name, func.with_body(body))

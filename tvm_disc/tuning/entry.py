@@ -17,7 +17,7 @@ from tvm.ir import GlobalVar
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import level_of, resolve_target, triple_of
-from tvm_disc.codegen.threads.glue import install_launch, with_glue
+from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.codegen.threads.home import THREADS
 from tvm_disc.codegen.threads.module import thread_functions
 from tvm_disc.errors import WrongProcessor
@@ -114,7 +114,7 @@ def _use_workers() -> Any:
     def emit(block: Block, arguments: Arguments) -> None:
         install_launch(block, block.bind("home", arguments.integer(0)))
 
-    return with_glue(packed(USE_WORKERS, emit))
+    return packed(USE_WORKERS, emit)
 
 
 def _always(variant: Variant) -> Choice:

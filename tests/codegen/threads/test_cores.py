@@ -21,7 +21,7 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import has_threads, resolve_target
 from tvm_disc.codegen.threads.cores import LEAVE, STEP_ASIDE, cores_functions
-from tvm_disc.codegen.threads.glue import share_of, with_glue
+from tvm_disc.codegen.threads.glue import share_of
 from tvm_disc.tir.builder import Block, call
 
 needs_two = linux_with_cores(2)
@@ -53,7 +53,7 @@ def compiled() -> Any:
     functions = {
         **cores_functions(),
         GlobalVar("leave"): packed("leave", leave),
-        GlobalVar("step"): with_glue(packed("step", step)),
+        GlobalVar("step"): packed("step", step),
         GlobalVar("share"): packed("share", share),
     }
     return compile_tir(tvm.IRModule(functions), resolve_target())

@@ -20,7 +20,7 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.codegen.threads.atomics import fetch_add, load
-from tvm_disc.codegen.threads.glue import install_launch, with_glue
+from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.runtime.workers import statistics
 from tvm_disc.tir.builder import Block, i64
@@ -40,7 +40,7 @@ def program(body: Callable[[Block, Expr, Expr], None]) -> Any:
             body(block, words, part)
 
     run = GlobalVar("run")
-    module = compile_tir(tvm.IRModule({run: with_glue(packed("run", emit))}), resolve_target())
+    module = compile_tir(tvm.IRModule({run: packed("run", emit)}), resolve_target())
     home = home_of_process()
     return lambda words, parts: module["run"](words, parts, home)
 

@@ -19,6 +19,7 @@ from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.plan.memory import touched
 from tvm_disc.codegen.plan.program import AllocOutput, Home, Program
 from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
+from tvm_disc.tir.imports import provide
 
 Expr: TypeAlias = Any
 OVERLAP, FAIL = GlobalVar("tvm_disc_overlap"), GlobalVar("tvm_disc_fail")
@@ -59,11 +60,11 @@ def overlap_function(inputs: Sequence[str], outputs: int) -> Any:
 
 
 # TIR knows no other way to return an error than an assertion, which would raise one of its own.
-_FAILED = """
+provide("""
 define linkonce_odr i32 @disc.failed(ptr %s, ptr %a, i32 %n, ptr %r) {
   ret i32 -1
 }
-"""
+""")
 
 
 def fail_function() -> Any:
@@ -72,11 +73,7 @@ def fail_function() -> Any:
     def emit(block: Block, args: Arguments) -> None:
         block.eval(O.call_cpacked("disc.failed", args.handle))
 
-    func = packed(str(FAIL.name_hint), emit)
-    library = StringImm(_FAILED)
-    return func.with_body(
-        tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", library, func.body)
-    )
+    return packed(str(FAIL.name_hint), emit)
 
 
 def failed(null: Expr) -> Expr:

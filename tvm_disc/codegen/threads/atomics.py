@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 from tvm.ir import StringImm
 from tvm.tirx import op as O
 
+from tvm_disc.tir.imports import provide
+
 Expr: TypeAlias = Any
 
 # Arguments of the futex system call: private to the process.
@@ -29,7 +31,7 @@ _PAUSE = {
     ),
 }
 
-_WORDS = """
+provide("""
 define linkonce_odr i64 @disc.load(i64 %at) {
   %p = inttoptr i64 %at to ptr
   %v = load atomic i64, ptr %p seq_cst, align 8
@@ -52,7 +54,7 @@ define linkonce_odr i64 @disc.exchange(i64 %at, i64 %old, i64 %new) {
   %wide = zext i1 %done to i64
   ret i64 %wide
 }
-"""
+""")
 _SYSTEM = """
 PAUSE_DECLARATION
 declare i64 @syscall(i64, ...)
@@ -96,13 +98,8 @@ define linkonce_odr i64 @disc.run(i64 %body, i64 %part, i64 %env, i64 %closure) 
 """
 
 
-def words_library() -> Any:
-    """What :func:`load` and the others on words need, to be imported once in a module."""
-    return StringImm(_WORDS)
-
-
 def system_library(triple: str) -> Any:
-    """What the others need on a target, to be imported once in a module."""
+    """What waits, names threads or runs code at an address needs on a target, once in a module."""
     machine = triple.split("-")[0]
     declaration, instruction = _PAUSE.get(machine, ("", ""))
     words = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from tvm import tirx
-from tvm.ir import StringImm
 from tvm.tirx import op as O
 
 from tvm_disc.abi.threads import (
@@ -18,14 +17,15 @@ from tvm_disc.abi.threads import (
     CORES,
     LAUNCH_CODE,
 )
-from tvm_disc.codegen.threads.atomics import fetch_add, load, words_library
+from tvm_disc.codegen.threads.atomics import fetch_add, load
 from tvm_disc.codegen.threads.home import pool_of
 from tvm_disc.codegen.threads.state import word
 from tvm_disc.tir.builder import Block, i64
+from tvm_disc.tir.imports import provide
 
 Expr: TypeAlias = Any
 
-_LIBRARY = """
+provide("""
 @__TVMBackendParallelLaunch = linkonce dllexport global ptr null, align 8
 define linkonce_odr i32 @disc.install(i64 %code) {
   %ours = inttoptr i64 %code to ptr
@@ -38,15 +38,7 @@ set:
 end:
   ret i32 0
 }
-"""
-
-
-def with_glue(func: Any) -> Any:
-    """``func`` with the imported code that its module needs for what follows."""
-    body = func.body
-    for text in (words_library(), StringImm(_LIBRARY)):
-        body = tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", text, body)
-    return func.with_body(body)
+""")
 
 
 def install_launch(block: Block, home: Expr) -> None:

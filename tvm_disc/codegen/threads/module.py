@@ -7,20 +7,21 @@ has its workers.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+import threading
 from typing import Any
 
-import tvm
 from tvm import tirx
 from tvm.ir import StringImm
 
-from tvm_disc.codegen.machine_code import compile_tir
+from tvm_disc.codegen.machine_code import MachineCode, compile_program
 from tvm_disc.codegen.target import resolve_target, triple_of
 from tvm_disc.codegen.threads import atomics, home
 from tvm_disc.codegen.threads.cores import cores_functions
 from tvm_disc.codegen.threads.home import THREADS, home_functions
 from tvm_disc.codegen.threads.launch import LAUNCH, launch_functions
 from tvm_disc.codegen.threads.worker import worker_functions
+from tvm_disc.codegen.units import Emitted
+from tvm_disc.store import Store
 
 
 def thread_functions(triple: str) -> dict[Any, Any]:
@@ -32,22 +33,35 @@ def thread_functions(triple: str) -> dict[Any, Any]:
         **cores_functions(),
     }
     body = functions[LAUNCH].body
-    for text in (atomics.words_library(), atomics.system_library(triple), home.library()):
+    for text in (atomics.system_library(triple), home.library()):
         body = tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", text, body)
     return {**functions, LAUNCH: functions[LAUNCH].with_body(body)}
 
 
-@cache
-def threads_module(triple: str) -> Any:
-    """The module for a triple: ``tvm_disc_threads() -> address of the home``."""
+def threads_code(triple: str, store: Store | None) -> MachineCode:
+    """The code for a triple: ``tvm_disc_threads() -> address of the home``."""
     plain = resolve_target({"kind": "llvm", "mtriple": triple})
-    return compile_tir(tvm.IRModule(thread_functions(triple)), plain)
+    return compile_program(Emitted(thread_functions(triple), {}, [], {}), plain, store)
 
 
-@cache
-def home_of_process() -> int:
-    """The address of this process's home."""
-    module = threads_module(triple_of({}))
+_HOME: list[int] = []
+_MAKING = threading.Lock()
+
+
+def home_of_process(store: Store | None = None) -> int:
+    """The address of this process's home.
+
+    Args:
+        store: where the code of the workers may be kept.
+    """
+    with _MAKING:
+        if not _HOME:
+            _HOME.append(_new_home(store))
+    return _HOME[0]
+
+
+def _new_home(store: Store | None) -> int:
+    module = threads_code(triple_of({}), store).module
     # Workers run its code until the process ends, also while an interpreter clears its modules.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(module))
     return int(module[THREADS]())

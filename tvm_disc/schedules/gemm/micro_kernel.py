@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
+from functools import lru_cache
 from typing import Any
 
 import tvm
 from tvm import tirx
-from tvm.ir import StringImm
 
 from tvm_disc.schedules.gemm.tile import GemmTile
+from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import (
     BFLOAT16,
     INDEX,
@@ -43,6 +44,8 @@ from tvm_disc.tir.builder import (
     prefetch,
     prim_func,
 )
+from tvm_disc.tir.imports import provide
+from tvm_disc.tir.llvm_ops import emitting_for
 
 # Up to so many rows packed weights pass as fast as memory gives them. Panels lie one behind the
 # other, the processor fetches them by itself, and requests of ours take its buffers: one and two
@@ -145,6 +148,14 @@ def micro_kernel(
 ) -> Any:
     """The function of one register tile: ``(a, b, c, k, lda, ldb, ldc, accumulate)``."""
     return _MicroKernel(tile, dtype, rows, vectors, form).function()
+
+
+@lru_cache(maxsize=512)
+def _made(
+    isa: Isa | None, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm
+) -> Any:
+    """:func:`micro_kernel`, once for all programs of a process."""
+    return micro_kernel(tile, dtype, rows, vectors, form)
 
 
 class _MicroKernel:
@@ -321,20 +332,13 @@ def _row_starts(blk: Block, lda: Expr, rows: int) -> list[Expr]:
     return starts
 
 
-_UNSEEN = """
+# The identity, which LLVM does not look through.
+provide("""
 define linkonce_odr i64 @disc.unseen(i64 %x) alwaysinline {
   %y = call i64 asm "", "=r,0"(i64 %x)
   ret i64 %y
 }
-"""
-
-
-def with_unseen(func: Any) -> Any:
-    """``func`` with the definition of the identity that LLVM does not look through."""
-    library = StringImm(_UNSEEN)
-    return func.with_body(
-        tirx.AttrStmt(StringImm("disc"), "pragma_import_llvm", library, func.body)
-    )
+""")
 
 
 def may_alias(func: Any) -> Any:
@@ -357,7 +361,6 @@ class MicroKernels:
     def __init__(self) -> None:
         self._vars: dict[tuple[int | str, ...], Any] = {}
         self.functions: dict[Any, Any] = {}
-        self._defined = False  # what all kernels call: once per module, linking costs 10 ms
 
     def get(
         self, tile: GemmTile, dtype: str, rows: int, vectors: int, form: KernelForm = PLAIN
@@ -367,9 +370,7 @@ class MicroKernels:
         if key not in self._vars:
             name = f"gemm_{dtype}_{rows}x{vectors * tile.lanes}_{len(self._vars)}"
             self._vars[key] = var = tvm.ir.GlobalVar(name)
-            kernel = micro_kernel(tile, dtype, rows, vectors, form)
-            self.functions[var] = kernel if self._defined else with_unseen(kernel)
-            self._defined = True
+            self.functions[var] = _made(emitting_for(), tile, dtype, rows, vectors, form)
         return self._vars[key]
 
     def add(self, key: tuple[int | str, ...], name: str, make: Callable[[], Any]) -> Any:

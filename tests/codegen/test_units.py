@@ -1,0 +1,167 @@
+"""Programs in units: what was compiled once is not compiled again, and a linker joins them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.codegen import machine_code
+from tvm_disc.options import Options
+
+W = np.linspace(-1, 1, 8 * 16).reshape(8, 16).astype("float32")
+V = np.linspace(-2, 1, 5 * 8).reshape(5, 8).astype("float32")
+
+
+def layers(*weights: np.ndarray, name: str = "x") -> relay.Function:
+    """A chain of products, each with a rectifier, over any number of rows."""
+    x = relay.var(name, shape=(relay.Any("n"), weights[0].shape[1]))
+    value: Any = x
+    for weight in weights:
+        value = relay.nn.relu(relay.nn.dense(value, relay.const(weight)))
+    return relay.Function([x], value)
+
+
+def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
+    for weight in weights:
+        x = np.maximum(x @ weight.T, 0)
+    return x
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The units that go through LLVM, as they do."""
+    found: list[Any] = []
+    compile_unit = machine_code.compile_unit
+
+    def noted(unit: Any, target: Any) -> Any:
+        found.append(unit)
+        return compile_unit(unit, target)
+
+    monkeypatch.setattr(machine_code, "compile_unit", noted)
+    return found
+
+
+def names(units: list[Any]) -> list[str]:
+    return sorted(n.rsplit("_", 1)[0] for unit in units for n in unit.outside)
+
+
+def test_a_second_build_compiles_nothing(compiled: list[Any], tmp_path: Path) -> None:
+    options = Options(cache=tmp_path)
+    first = tvm_disc.build(layers(W, V), options=options)
+    count = len(compiled)
+    assert count >= 4, "the entry, the support code, kernels, what they share"
+    second = tvm_disc.build(layers(W, V), options=options)
+    assert len(compiled) == count
+    for rows in (0, 1, 7, 15, 16, 300):
+        x = np.linspace(-1, 1, rows * 16).reshape(rows, 16).astype("float32")
+        for exe in (first, second):
+            np.testing.assert_allclose(exe(x), reference(x, W, V), rtol=1e-5, atol=1e-6)
+
+
+def test_a_kernel_is_the_same_in_another_program(compiled: list[Any], tmp_path: Path) -> None:
+    options = Options(cache=tmp_path)
+    tvm_disc.build(layers(W, V), options=options)
+    compiled.clear()
+    # Weights are given to kernels, not compiled into them; names of a program do not matter.
+    exe = tvm_disc.build(layers(W[:, :9].copy(), V, name="y"), options=options)
+    other = [n for n in names(compiled) if n.startswith("gemm")]
+    assert other == [], "register tiles are those of the first program"
+    compiled.clear()
+    tvm_disc.build(layers(W + 1, V - 1, name="z"), options=options)
+    assert names(compiled) == [], "all but the entry, which tells the name of the input"
+    x = np.ones((3, 9), "float32")
+    np.testing.assert_allclose(exe(x), reference(x, W[:, :9], V), rtol=1e-5)
+
+
+def test_another_process_finds_it(tmp_path: Path) -> None:
+    script = (
+        "import numpy as np, tvm_disc\n"
+        "from tvm_disc import relay\n"
+        "from tvm_disc.codegen import machine_code\n"
+        "from tvm_disc.store import Store\n"
+        "puts = []\n"
+        "put = Store.put\n"
+        "Store.put = lambda self, key, data: puts.append(key) or put(self, key, data)\n"
+        "x = relay.var('x', shape=(relay.Any(), 8))\n"
+        "w = relay.const(np.ones((4, 8), 'float32'))\n"
+        "exe = tvm_disc.build(relay.Function([x], relay.nn.softmax(relay.nn.dense(x, w))))\n"
+        "assert exe(np.ones((2, 8), 'float32'))[0, 0] == 0.25\n"
+        "print(len(puts))"
+    )
+    found = []
+    for seed in ("1", "2"):  # of the hashes of texts
+        environ = {**os.environ, "DISC_CACHE": str(tmp_path), "PYTHONHASHSEED": seed}
+        environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environ, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        found.append(int(done.stdout))
+    assert found[0] > 0 and found[1] == 0
+
+
+@pytest.mark.parametrize("change", ["target", "threads"])
+def test_what_code_depends_on_is_in_its_key(
+    change: str, compiled: list[Any], tmp_path: Path
+) -> None:
+    options = Options(cache=tmp_path, threads=1)
+    tvm_disc.build(layers(W), options=options)
+    compiled.clear()
+    if change == "target":
+        plain = "llvm -mtriple=x86_64-linux-gnu"
+        tvm_disc.build(layers(W), target=plain, options=Options(cache=tmp_path, threads=1))
+        assert len(compiled) >= 3, "the support code and kernels, too"
+    else:
+        tvm_disc.build(layers(W), options=Options(cache=tmp_path, threads=2))
+        assert compiled, "memory is kept for so many threads"
+
+
+def test_a_damaged_object_is_compiled_again(compiled: list[Any], tmp_path: Path) -> None:
+    options = Options(cache=tmp_path)
+    tvm_disc.build(layers(W), options=options)
+    for path in tmp_path.glob("??/*"):
+        path.write_bytes(path.read_bytes()[:-7])
+    compiled.clear()
+    exe = tvm_disc.build(layers(W), options=options)
+    assert compiled
+    x = np.ones((2, 16), "float32")
+    np.testing.assert_allclose(exe(x), reference(x, W), rtol=1e-5, atol=1e-6)
+
+
+def test_nothing_is_kept_if_nobody_wants_it(compiled: list[Any], tmp_path: Path) -> None:
+    for _ in range(2):
+        before = len(compiled)
+        tvm_disc.build(layers(W), options=Options(cache=False))
+        assert len(compiled) > before
+
+
+@pytest.mark.parametrize("linkers", [(), (("false",),)])
+def test_without_a_linker_llvm_loads_the_code(
+    linkers: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine_code, "LINKERS", linkers)
+    machine_code._linker.cache_clear()
+    try:
+        exe = tvm_disc.build(layers(W, V))
+        for rows in (0, 1, 40):
+            x = np.full((rows, 16), 0.5, "float32")
+            np.testing.assert_allclose(exe(x), reference(x, W, V), rtol=1e-5, atol=1e-6)
+    finally:
+        machine_code._linker.cache_clear()
+
+
+def test_equal_kernels_are_one_unit() -> None:
+    square = np.eye(16, dtype="float32")
+    exe = tvm_disc.build(layers(square, square, square))
+    units = exe._code.modules[0].emitted.units
+    assert len({unit.key for unit in units}) == len(units)
+    kernels = [n for unit in units for n in unit.outside if n.startswith("dot")]
+    assert len(kernels) == 1

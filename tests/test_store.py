@@ -1,0 +1,107 @@
+"""What is kept between builds: whole or not at all, for one user, and never too much."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tvm_disc.options import Options
+from tvm_disc.store import Store, default_folder, store_of
+
+KEYS = [f"{k:02x}{'0' * 38}" for k in range(20)]
+
+
+def test_what_was_put_is_found_again_by_any_process(tmp_path: Path) -> None:
+    store = Store(tmp_path / "kept")
+    assert store.get(KEYS[0]) is None and not store.folder.exists()
+    for content in (b"", b"code", bytes(1 << 20)):
+        store.put(KEYS[0], content)
+        assert Store(tmp_path / "kept").get(KEYS[0]) == content
+    assert store.get(KEYS[1]) is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "emptied"])
+def test_a_damaged_entry_counts_as_missing(damage: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(KEYS[0], b"machine code")
+    [entry] = store.entries()
+    data = entry.path.read_bytes()
+    changed = data[:-1] + bytes([data[-1] ^ 1])
+    entry.path.write_bytes({"cut": data[:-3], "changed": changed, "emptied": b""}[damage])
+    assert store.get(KEYS[0]) is None
+    assert list(store.entries()) == []
+    store.put(KEYS[0], b"machine code")
+    assert store.get(KEYS[0]) == b"machine code"
+
+
+def test_those_not_used_for_longest_go_first(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit=10_000)
+    for age, key in enumerate(KEYS[:10]):
+        store.put(key, bytes(1000))
+        os.utime(tmp_path / key[:2] / key, (1000 + age, 1000 + age))
+    assert store.get(KEYS[0]) is not None  # used now
+    removed = store.prune(5_000)
+    left = {entry.path.name for entry in store.entries()}
+    assert removed == 10 - len(left) and 3 <= len(left) <= 4
+    assert left == {KEYS[0], *KEYS[10 - len(left) + 1 : 10]}
+    assert store.prune(5_000) == 0
+    assert store.prune(0) == len(left) and list(store.entries()) == []
+
+
+def test_a_long_run_of_entries_stays_within_the_limit(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit=20_000)
+    for k in range(200):
+        store.put(f"{k:040x}", bytes(1000))
+    assert sum(entry.size for entry in store.entries()) < 20_000 + 64 * 1100
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(KEYS[0], b"code")
+    tmp_path.chmod(0o777)
+    assert store.get(KEYS[0]) is None, "somebody else's code would run"
+    store.put(KEYS[1], b"code")
+    tmp_path.chmod(0o700)
+    assert store.get(KEYS[0]) == b"code" and store.get(KEYS[1]) is None
+
+
+def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = Store(tmp_path / "file" / "kept")
+    store.put(KEYS[0], b"code")
+    assert store.get(KEYS[0]) is None and list(store.entries()) == []
+
+
+def test_threads_that_put_and_get_the_same_keys(tmp_path: Path) -> None:
+    wrong: list[bytes] = []
+
+    def work(seed: int) -> None:
+        store = Store(tmp_path, limit=8_000)
+        for k in range(150):
+            key = KEYS[(k * seed) % len(KEYS)]
+            store.put(key, key.encode() * 20)
+            found = store.get(key)
+            if found not in (None, key.encode() * 20):
+                wrong.append(found)
+
+    threads = [threading.Thread(target=work, args=[seed]) for seed in (1, 3, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and not list(tmp_path.glob("??/.*"))
+
+
+def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "tvm_disc"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert default_folder() == Path.home() / ".cache" / "tvm_disc"
+    assert store_of(Options(cache=False)) is None
+    found = store_of(Options(cache=tmp_path))
+    assert found is not None and found.folder == tmp_path
+    found = store_of(Options())
+    assert found is not None and found.folder == default_folder()

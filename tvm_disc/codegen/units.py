@@ -1,0 +1,188 @@
+"""A program in units that are compiled apart, so that one that was compiled before is not again.
+
+A unit is one kernel, the register-tile functions that call each other, the support code that every
+program has, or the entry. What a kernel calls outside of its unit it calls by a name, and so the
+linker is the only one who sees the whole. Names of kernels are made from what they are: equal
+kernels of two programs are one unit, whatever the programs call them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
+from typing import Any, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import GlobalVar
+
+Function: TypeAlias = Any
+Functions: TypeAlias = Mapping[Any, Function]  # by global variable
+_NUMBER = re.compile(r"_body\d*$|_v?\d+$")
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """The TIR of a program for one target.
+
+    Attributes:
+        entry: what is called from outside of the program, and what only that calls.
+        support: memory, results and the like, the same for every program.
+        kernels: the functions of each kernel.
+        shared: what several kernels call: the register-tile functions.
+    """
+
+    entry: Functions
+    support: Functions
+    kernels: Sequence[Functions]
+    shared: Functions
+
+    @property
+    def module(self) -> Any:
+        """The whole as one module."""
+        functions = dict(self.shared)
+        for part in (self.entry, self.support, *self.kernels):
+            functions.update(part)
+        return tvm.IRModule(functions)
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        """The program in units, no two of them equal."""
+        names = _Names([self.shared, *self.kernels])
+        shared = _connected(self.shared)
+        parts = [*self.kernels, self.support, self.entry]
+        called = _called_from_outside([*shared, *parts])
+        units = [Unit(part, part, names) for part in shared]
+        units += [Unit(part, called & part.keys(), names) for part in parts if part]
+        return list({unit.key: unit for unit in units}.values())
+
+
+class _Names:
+    """The names of functions in objects: of kernels by their content, of all others their own."""
+
+    def __init__(self, parts: Iterable[Functions]) -> None:
+        self._functions = {gv: f for part in parts for gv, f in part.items()}
+        self._known: dict[Any, str] = {}
+
+    def tells(self, gv: Any) -> bool:
+        """Whether a function's name says all of it."""
+        return gv in self._functions
+
+    def of(self, gv: Any) -> str:
+        """The name of a function; kernels do not call each other in circles."""
+        if not self.tells(gv):
+            return str(gv.name_hint)
+        if gv not in self._known:
+            stem = str(gv.name_hint)
+            while (shorter := _NUMBER.sub("", stem)) != stem:
+                stem = shorter
+            self._known[gv] = f"{stem}_{_content(self._functions[gv], self)}"
+        return self._known[gv]
+
+
+def _digest(texts: Iterable[str]) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        found.update(text.encode())
+        found.update(b"\0")
+    return found.hexdigest()
+
+
+def _content(func: Function, names: _Names) -> str:
+    """A digest of a function, with the names that others have in objects."""
+    return _digest_of(func, tuple((gv, names.of(gv)) for gv in _callees(func)))
+
+
+@lru_cache(maxsize=512)
+def _digest_of(func: Function, callees: tuple[tuple[Any, str], ...]) -> str:
+    """:func:`_content`, once for what programs of a process share."""
+    names = dict(callees)
+    return _digest([tvm.ir.save_json(_calling(func, lambda gv: _extern(names[gv])))])
+
+
+def _extern(name: str) -> Callable[[Any], Any]:
+    """Calls of a function of another unit."""
+    return lambda call: tirx.call_extern(str(call.ty.dtype), name, *call.args)
+
+
+def _calling(func: Function, other: Callable[[Any], Callable[[Any], Any]]) -> Function:
+    """``func`` with calls of global functions as ``other`` makes them."""
+
+    def changed(call: Any) -> Any:
+        return other(call.op)(call) if isinstance(call.op, GlobalVar) else call
+
+    body = tvm_ffi.structural_map(func.body, (tvm.ir.Call, changed), order="post")
+    return func if body.same_as(func.body) else func.with_body(body)
+
+
+@lru_cache(maxsize=1024)
+def _callees(func: Function) -> tuple[Any, ...]:
+    found: dict[Any, None] = {}
+
+    def look(call: Any) -> None:
+        if isinstance(call.op, GlobalVar):
+            found[call.op] = None
+
+    tvm_ffi.structural_walk(func.body, (tvm.ir.Call, look))
+    return tuple(found)
+
+
+def _called_from_outside(parts: Iterable[Functions]) -> frozenset[Any]:
+    """The functions that are called from another part than their own."""
+    return frozenset(
+        gv for part in parts for f in part.values() for gv in _callees(f) if gv not in part
+    )
+
+
+def _connected(functions: Functions) -> list[Functions]:
+    """Functions that call each other, or the same ones, together."""
+    group = {gv: gv for gv in functions}
+
+    def root(gv: Any) -> Any:
+        while group[gv] is not gv:
+            gv = group[gv]
+        return gv
+
+    for gv, func in functions.items():
+        for other in _callees(func):
+            group[root(other)] = root(gv)
+    found: dict[Any, dict[Any, Function]] = {}
+    for gv, func in functions.items():
+        found.setdefault(root(gv), {})[gv] = func
+    return list(found.values())
+
+
+class Unit:
+    """Functions of one object.
+
+    Attributes:
+        outside: the names of those that other units call.
+        key: equal keys are equal units: a digest of the functions.
+    """
+
+    def __init__(self, part: Functions, called: Iterable[Any], names: _Names) -> None:
+        self._part, self._names = part, names
+        self.outside = frozenset(names.of(gv) for gv in called)
+        # A name of a kernel tells all of it.
+        told = {names.of(g): "" if names.tells(g) else _content(f, names) for g, f in part.items()}
+        self.key = _digest([*chain(*sorted(told.items())), *sorted(self.outside)])
+
+    @property
+    def module(self) -> Any:
+        """The functions as a module; functions of other units are external ones to them."""
+        own = {gv: GlobalVar(self._names.of(gv)) for gv in self._part}
+
+        def other(gv: Any) -> Any:
+            if gv not in own:
+                return _extern(self._names.of(gv))
+            return lambda call: tvm.ir.Call(own[gv], list(call.args), ret_ty=call.ty)
+
+        return tvm.IRModule({own[gv]: _calling(f, other) for gv, f in self._part.items()})
+
+
+__all__ = ["Emitted", "Unit"]
