@@ -360,3 +360,25 @@ def test_usage_errors_exit_with_two(argv: list[str], capsys: Capture) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(argv)
     assert "usage: tvm-disc" in capsys.readouterr().err
+
+
+def test_the_cache_is_shown_and_cleared(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DISC_CACHE", str(tmp_path / "kept"))
+    assert main(["cache"]) == 0
+    assert f"{tmp_path / 'kept'}: 0 entries, 0.0 MB, 0 removed" in capsys.readouterr().out
+    assert main(["build", model, "-o", str(tmp_path / "model.so")]) == 0
+    capsys.readouterr()
+    assert main(["cache", "--limit", "100"]) == 0
+    assert " 0 removed" in (told := capsys.readouterr().out) and "0 entries" not in told
+    assert main(["cache", "--clear"]) == 0
+    assert ": 0 entries, 0.0 MB" in capsys.readouterr().out
+
+
+def test_a_cache_that_is_off_has_nothing_to_show(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DISC_CACHE", "off")
+    assert main(["cache"]) == 1
+    assert "error: cache: DISC_CACHE=off: no compiled code is kept" in capsys.readouterr().err
