@@ -39,6 +39,21 @@ class Expr:
     """Base class; arithmetic operators build calls (``==`` stays identity, as in Relay)."""
 
     span: Span | None = None
+    _checked_type: Type | None = None
+
+    @property
+    def checked_type(self) -> Type:
+        """The type that inference found.
+
+        Raises:
+            ValueError: it has not run over this expression.
+        """
+        if self._checked_type is None:
+            raise ValueError(
+                "the type of this expression has not been inferred; run "
+                "relay.transform.InferType() over its module and take it from the result"
+            )
+        return self._checked_type
 
     def __call__(self, *args: ExprLike) -> Call:
         return Call(self, args)

@@ -138,10 +138,16 @@ class IRModule:
         for key, func in other.items():
             self[_name(key)] = func
 
+    def copy(self) -> IRModule:
+        """Another module of the same functions and data types, to be changed."""
+        copy = IRModule(self.functions, self.type_definitions, self.attrs)
+        copy._constructors = dict(self._constructors)  # patterns point at these objects
+        return copy
+
     def with_attr(self, name: str, value: Any) -> IRModule:
         """A copy that carries one more attribute."""
-        copy = IRModule(self.functions, self.type_definitions, {**self.attrs, name: value})
-        copy._constructors = self._constructors  # patterns point at these objects
+        copy = self.copy()
+        copy.attrs[name] = value
         return copy
 
     def astext(self, show_meta_data: bool = True) -> str:

@@ -59,9 +59,8 @@ def _equal_modules(a: IRModule, b: IRModule, rel_tol: float) -> bool:
         return False
     if set(a.type_definitions) != set(b.type_definitions):
         return False
-    comparer = _Comparer(rel_tol)
     for name, data in a.type_definitions.items():
-        if not comparer.type_data(data, b.type_definitions[name]):
+        if data != b.type_definitions[name]:
             return False
     return all(_Comparer(rel_tol).run(f, b[g.name_hint]) for g, f in a.functions.items())
 
@@ -172,34 +171,9 @@ class _Comparer:
     # -- types and attribute values (both shallow)
 
     def types(self, a: ty.Type | None, b: ty.Type | None) -> bool:
-        if a is None or b is None or type(a) is not type(b):
+        if a is None or b is None:
             return a is b
-        if isinstance(a, ty.TensorType) and isinstance(b, ty.TensorType):
-            return a.dtype == b.dtype and self.dims(a.shape, b.shape)
-        if isinstance(a, ty.TypeVar) and isinstance(b, ty.TypeVar):
-            return self.type_vars.get(a, a) == b
-        if isinstance(a, ty.FuncType) and isinstance(b, ty.FuncType):
-            self.type_vars.update(zip(a.type_params, b.type_params, strict=False))
-        if isinstance(a, ty.TypeCall) and isinstance(b, ty.TypeCall) and a.func != b.func:
-            return False
-        if isinstance(a, ty.GlobalTypeVar):
-            return a == b
-        left, right = ty.type_children(a), ty.type_children(b)
-        return len(left) == len(right) and all(map(self.types, left, right))
-
-    def dims(self, a: tuple[ty.Dim, ...], b: tuple[ty.Dim, ...]) -> bool:
-        return len(a) == len(b) and all(map(_same_dim, a, b))
-
-    def type_data(self, a: ty.TypeData, b: ty.TypeData) -> bool:
-        if a.header != b.header or len(a.type_vars) != len(b.type_vars):
-            return False
-        self.type_vars.update(zip(a.type_vars, b.type_vars, strict=False))
-        return len(a.constructors) == len(b.constructors) and all(
-            x.name == y.name
-            and len(x.inputs) == len(y.inputs)
-            and all(map(self.types, x.inputs, y.inputs))
-            for x, y in zip(a.constructors, b.constructors, strict=False)
-        )
+        return ty.same_type(a, b, self.type_vars)
 
     def values(self, a: Any, b: Any) -> bool:
         if isinstance(a, float) and isinstance(b, float):
@@ -209,14 +183,6 @@ class _Comparer:
         if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
             return len(a) == len(b) and all(map(self.values, a, b))
         return type(a) is type(b) and bool(a == b)
-
-
-def _same_dim(a: ty.Dim, b: ty.Dim) -> bool:
-    if isinstance(a, ty.Any) and isinstance(b, ty.Any):
-        return a.name == b.name
-    if isinstance(a, ty.DimOp) and isinstance(b, ty.DimOp):
-        return a.op == b.op and _same_dim(a.a, b.a) and _same_dim(a.b, b.b)
-    return type(a) is type(b) and a == b
 
 
 def _same_ctor(a: Constructor, b: Constructor) -> bool:
