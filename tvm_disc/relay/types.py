@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any as Anything
+from typing import ClassVar
 
 from ..errors import BadNode
 
@@ -136,6 +137,12 @@ class TypeKind(IntEnum):
 
 class Type:
     """Base class of Relay types; one that is called is a data type applied to arguments."""
+
+    span = None
+
+    def same_as(self, other: object) -> bool:
+        """Whether this is the same object."""
+        return self is other
 
     def __call__(self, *args: Type) -> TypeCall:
         return TypeCall(self, args)
@@ -326,7 +333,18 @@ class TypeData(Type):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "type_vars", tuple(self.type_vars or ()))
-        object.__setattr__(self, "constructors", tuple(self.constructors or ()))
+        given = tuple(self.constructors or ())
+        object.__setattr__(self, "constructors", tuple(map(_signature, given)))
+        object.__setattr__(self, "given", given)
+
+    given: ClassVar[tuple[Anything, ...]] = ()  # the constructors as the script has them
+
+
+def _signature(constructor: Anything) -> ConstructorSig:
+    """One alternative, also from a constructor as expressions use it."""
+    if isinstance(constructor, ConstructorSig):
+        return constructor
+    return ConstructorSig(str(constructor.name_hint), tuple(constructor.inputs))
 
 
 def scalar_type(dtype: str) -> TensorType:
@@ -392,54 +410,73 @@ def same_dim(a: Dim, b: Dim) -> bool:
     return type(a) is type(b) and a == b
 
 
-def same_type(a: Type, b: Type, renamed: Mapping[TypeVar, TypeVar] | None = None) -> bool:
+Free = Callable[[Type, Type], bool]
+
+
+def _spelled_alike(a: Type, b: Type) -> bool:
+    """Whether two names of types, or two types left open, are one by their names alone."""
+    return vars(a) == vars(b)
+
+
+def same_type(
+    a: Type,
+    b: Type,
+    renamed: Mapping[TypeVar, TypeVar] | None = None,
+    free: Free = _spelled_alike,
+) -> bool:
     """Whether two types are spelled alike, up to the names of type parameters they bind.
 
-    ``renamed`` has the type variables of ``b`` that those of ``a`` stand for.
+    ``renamed`` has the type variables of ``b`` that those of ``a`` stand for; ``free`` decides of
+    two names that nothing binds.
     """
-    if a is b and not renamed:
-        return True
-    if isinstance(a, TypeVar) and isinstance(b, TypeVar):
-        if renamed and (a in renamed or b in renamed.values()):
-            other = renamed.get(a)
-            return other is not None and _spelled(other) == _spelled(b)
-        return _spelled(a) == _spelled(b)
     if type(a) is not type(b):
         return False
+    if isinstance(a, TypeVar) and isinstance(b, TypeVar):
+        return _same_var(a, b, renamed or {}, free)
+    if isinstance(a, GlobalTypeVar | IncompleteType):
+        return a is b or free(a, b)
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         same = a.dtype == b.dtype and len(a.shape) == len(b.shape)
         return same and all(map(same_dim, a.shape, b.shape))
     if isinstance(a, TypeData) and isinstance(b, TypeData):
-        return _same_data(a, b)
+        return _same_data(a, b, free)
     if isinstance(a, FuncType) and isinstance(b, FuncType):
         if len(a.type_params) != len(b.type_params):
             return False
         renamed = {**(renamed or {}), **dict(zip(a.type_params, b.type_params, strict=True))}
+    if isinstance(a, TypeRelation) and isinstance(b, TypeRelation):
+        same = a.func == b.func and a.num_inputs == b.num_inputs and a.attrs == b.attrs
+        return same and same_type(TupleType(a.args), TupleType(b.args), renamed, free)
     if isinstance(a, TypeCall) and isinstance(b, TypeCall):
-        if not same_type(a.func, b.func, renamed):
+        if not same_type(a.func, b.func, renamed, free):
             return False
-    elif isinstance(a, GlobalTypeVar | IncompleteType | TypeRelation):
-        return a is b or vars(a) == vars(b)
-    left, right = type_children(a), type_children(b)
-    if not left and not isinstance(a, TupleType | TypeCall):
+    elif not isinstance(a, TupleType | FuncType | RefType):
         return a is b
+    left, right = type_children(a), type_children(b)
     return len(left) == len(right) and all(
-        same_type(x, y, renamed) for x, y in zip(left, right, strict=True)
+        same_type(x, y, renamed, free) for x, y in zip(left, right, strict=True)
     )
+
+
+def _same_var(a: TypeVar, b: TypeVar, renamed: Mapping[TypeVar, TypeVar], free: Free) -> bool:
+    names = {_spelled(x): _spelled(y) for x, y in renamed.items()}
+    if _spelled(a) in names or _spelled(b) in names.values():
+        return names.get(_spelled(a)) == _spelled(b)
+    return a is b or free(a, b)
 
 
 def _spelled(var: TypeVar) -> tuple[str, int]:
     return var.name, int(var.kind)
 
 
-def _same_data(a: TypeData, b: TypeData) -> bool:
-    if a.header != b.header or len(a.type_vars) != len(b.type_vars):
+def _same_data(a: TypeData, b: TypeData, free: Free) -> bool:
+    if a.header.name != b.header.name or len(a.type_vars) != len(b.type_vars):
         return False
     renamed = dict(zip(a.type_vars, b.type_vars, strict=True))
     return len(a.constructors) == len(b.constructors) and all(
         x.name == y.name
         and len(x.inputs) == len(y.inputs)
-        and all(same_type(p, q, renamed) for p, q in zip(x.inputs, y.inputs, strict=True))
+        and all(same_type(p, q, renamed, free) for p, q in zip(x.inputs, y.inputs, strict=True))
         for x, y in zip(a.constructors, b.constructors, strict=True)
     )
 

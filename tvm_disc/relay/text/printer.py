@@ -15,6 +15,7 @@ from tvm_disc.errors import BadNode
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.attrs import ARGUMENT_ATTRS
 from tvm_disc.relay.expr import (
+    TEXT,
     Call,
     Constant,
     Constructor,
@@ -76,6 +77,9 @@ def astext(value: Printable | Expr | ty.Type, show_meta_data: bool = True) -> st
         return body + (f"\n{_NO_META}" if printer.meta else "")
     tail = f"\n{printer.meta.text()}" if printer.meta else ""
     return f'#[version = "{VERSION}"]\n{body}{tail}'
+
+
+TEXT.append(astext)
 
 
 class _Block:
