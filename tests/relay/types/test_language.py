@@ -199,3 +199,10 @@ REFUSED = [
 def test_refused(text: str, message: str) -> None:
     with pytest.raises(TypeMismatch, match=message):
         typed(text)
+
+
+def test_recursion_by_the_same_node() -> None:
+    f, i = relay.GlobalVar("f"), relay.var("i", "int32")
+    again = relay.If(relay.equal(i, relay.const(0)), i, f(i - relay.const(1)))
+    mod = infer_types(relay.IRModule({f: relay.Function([i], again), "main": f(relay.const(3))}))
+    assert mod["main"].ret_type == i32 == mod["f"].ret_type

@@ -176,8 +176,9 @@ class _Walk:
         if node.name_hint not in self.mod:
             raise TypeMismatch(self.at(node, f"the module has no function @{node.name_hint}"))
         func = self.mod[node.name_hint]
+        self.types[id(node)] = self._header(func)  # its body may call it by this very node
         yield func
-        self._give(node, self.of(func))
+        self.types[id(node)] = self.of(func)
 
     def _constructor(self, node: ast.Constructor) -> Visit:
         data = self.mod.type_definitions.get(node.belong_to)
