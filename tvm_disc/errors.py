@@ -4,6 +4,8 @@ DiscError
 ├── ParseError          the Relay text or JSON is not what the grammar says
 ├── TypeMismatch        the program is well formed but its types do not fit
 │   └── BadNode         a Relay node was made of the wrong things
+├── UnknownName         a module is asked for a function, type or constructor that it has not
+├── NotEqual            two programs that were to be equal differ
 ├── ShapeConflict       two facts about shapes contradict each other
 ├── Unsupported         the program is legal, this release cannot compile it
 ├── BuildTimeout        a build took longer than ``Options(time_limit=...)``
@@ -51,6 +53,17 @@ class BadNode(TypeMismatch, TypeError, ValueError):
 
     Also the ``TypeError`` and ``ValueError`` that Relay's own builder raises.
     """
+
+
+class UnknownName(DiscError, KeyError, ValueError):
+    """A module has nothing of that name; also the errors of a mapping, and of Relay's module."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class NotEqual(DiscError, ValueError):
+    """Two programs that were to be equal differ; names the first parts that do."""
 
 
 class ShapeConflict(DiscError):

@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import Any as _Anything
 
 from tvm_disc.abi.values import ConstructorValue, from_list, to_list
+from tvm_disc.relay.analysis.binding import bind
+from tvm_disc.relay.analysis.hashing import structural_hash
 from tvm_disc.relay.json.reader import load_json
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
 from tvm_disc.relay.text.printer import astext
 
-from . import builder, dyn, expr, frontend, image, loops, nn, op, qnn, vision
+from . import analysis, builder, dyn, expr, frontend, image, loops, nn, op, qnn, vision
 from . import types as ty
 from .builder import ScopeBuilder, const, var
 from .convert import to_relax
@@ -47,7 +49,7 @@ from .expr import (
 from .module import IRModule
 from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
-from .structural import structural_equal
+from .structural import assert_structural_equal, structural_equal
 from .types import (
     Any,
     ConstructorSig,
@@ -63,6 +65,8 @@ from .types import (
     Type,
     TypeCall,
     TypeData,
+    TypeKind,
+    TypeRelation,
     TypeVar,
     is_dynamic,
     scalar_type,
@@ -112,9 +116,14 @@ __all__ = [
     "Type",
     "TypeCall",
     "TypeData",
+    "TypeKind",
+    "TypeRelation",
     "TypeVar",
     "Var",
+    "analysis",
+    "assert_structural_equal",
     "astext",
+    "bind",
     "builder",
     "const",
     "dyn",
@@ -138,6 +147,7 @@ __all__ = [
     "scalar_type",
     "size_var",
     "structural_equal",
+    "structural_hash",
     "to_list",
     "to_relax",
     "ty",

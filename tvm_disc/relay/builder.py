@@ -115,6 +115,8 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 
     As in Relay, int64 becomes int32 and float64 becomes float32 unless ``dtype`` says otherwise.
     """
+    if not isinstance(value, np.ndarray) and hasattr(value, "numpy"):
+        value = value.numpy()  # an array of TVM's
     try:
         array = np.asarray(value)
     except ValueError:  # lists of several lengths

@@ -10,6 +10,7 @@ import numpy as np
 from tvm_disc.errors import BadNode
 from tvm_disc.relay.importer.inputs import check_params
 from tvm_disc.relay.importer.module import import_module
+from tvm_disc.relay.inference.infer import annotate_inputs
 from tvm_disc.relay.module import IRModule
 
 __all__ = ["to_relax"]
@@ -26,4 +27,5 @@ def to_relax(mod: IRModule, params: Mapping[str, np.ndarray] | None = None) -> A
     """
     if not isinstance(mod, IRModule):
         raise BadNode(f"expected a relay.IRModule, found {type(mod).__name__}")
-    return import_module(mod, check_params(params or {})).mod
+    known = check_params(params or {})
+    return import_module(annotate_inputs(mod, known), known).mod

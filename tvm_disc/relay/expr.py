@@ -7,7 +7,7 @@ int, float, bool, str, None and tuples of those.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -16,11 +16,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadNode
-from .types import FuncType, IncompleteType, Type, TypeVar
+from .types import FuncType, GlobalTypeVar, IncompleteType, Type, TypeVar
 
 AttrValue = Any
 Attrs = dict[str, AttrValue]
+
+
+class NamedAttrs(dict[str, AttrValue]):
+    """Attributes by name, and as members: ``call.attrs.axis``."""
+
+    def __getattr__(self, name: str) -> AttrValue:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"no attribute {name!r}; there are {list(self)}")
+
+    def get_int(self, key: str) -> int:
+        """An attribute that is one integer."""
+        return int(self[key])
+
+    def get_int_tuple(self, key: str) -> tuple[int, ...]:
+        """An attribute that is several integers."""
+        return tuple(int(x) for x in self[key])
+
+    def get_str(self, key: str) -> str:
+        """An attribute that is a text."""
+        return str(self[key])
+
+    def list_field_info(self) -> list[AttrField]:
+        """Name, type and value of every attribute."""
+        return [AttrField(k, type(v).__name__, repr(v)) for k, v in self.items()]
+
+
+@dataclass(frozen=True)
+class AttrField:
+    """What is to be said of one attribute."""
+
+    name: str
+    type_info: str
+    description: str
+
+
 Array = NDArray[Any]
+
+
+class HostArray(np.ndarray[Any, Any]):
+    """The elements of a constant: a NumPy array, and what TVM's own arrays answer to."""
+
+    def numpy(self) -> Array:
+        """A plain NumPy array of the same elements."""
+        return np.asarray(self)
+
+    asnumpy = numpy
+
+
+# The text of expressions; the printer, which knows them, puts itself here.
+TEXT: list[Callable[[Expr, bool], str]] = []
 
 
 @dataclass(frozen=True)
@@ -39,6 +89,32 @@ class Expr:
     """Base class; arithmetic operators build calls (``==`` stays identity, as in Relay)."""
 
     span: Span | None = None
+    _checked_type: Type | None = None
+
+    @property
+    def checked_type(self) -> Type:
+        """The type that inference found.
+
+        Raises:
+            ValueError: it has not run over this expression.
+        """
+        if self._checked_type is None:
+            raise ValueError(
+                "the type of this expression has not been inferred; run "
+                "relay.transform.InferType() over its module and take it from the result"
+            )
+        return self._checked_type
+
+    def astext(self, show_meta_data: bool = True) -> str:
+        """The expression in Relay's text format."""
+        return TEXT[0](self, show_meta_data)
+
+    def __str__(self) -> str:
+        return self.astext(show_meta_data=False)
+
+    def same_as(self, other: object) -> bool:
+        """Whether this is the same node."""
+        return self is other
 
     def __call__(self, *args: ExprLike) -> Call:
         return Call(self, args)
@@ -88,6 +164,18 @@ class Var(Expr):
     type_annotation: Type | None = None
     span: Span | None = None
 
+    @property
+    def vid(self) -> Id:
+        """The name, as Relay keeps it."""
+        return Id(self.name_hint)
+
+
+@dataclass(frozen=True)
+class Id:
+    """The name of a local variable."""
+
+    name_hint: str
+
 
 @dataclass(eq=False)
 class GlobalVar(Expr):
@@ -120,6 +208,8 @@ class Constructor(Expr):
     tag: int = 0
 
     def __post_init__(self) -> None:
+        owner: object = self.belong_to
+        self.belong_to = owner.name if isinstance(owner, GlobalTypeVar) else self.belong_to
         self.inputs = tuple(self.inputs)
 
 
@@ -131,7 +221,10 @@ class Constant(Expr):
     span: Span | None = None
 
     def __post_init__(self) -> None:
-        self.data = np.asarray(self.data)
+        data: Any = self.data
+        if not isinstance(data, np.ndarray) and hasattr(data, "numpy"):
+            data = data.numpy()  # an array of TVM's
+        self.data = np.asarray(data).view(HostArray)
 
 
 @dataclass(eq=False)
@@ -140,7 +233,7 @@ class Call(Expr):
 
     op: Expr
     args: tuple[Expr, ...]
-    attrs: Attrs = field(default_factory=dict)
+    attrs: Attrs = field(default_factory=NamedAttrs)
     type_args: tuple[Type, ...] = ()
     span: Span | None = None
 
@@ -154,7 +247,7 @@ class Call(Expr):
     ) -> None:
         self.op = as_expr(op)
         self.args = tuple(as_expr(a) for a in args)
-        self.attrs = dict(attrs) if attrs else {}
+        self.attrs = NamedAttrs(attrs or {})
         self.type_args = tuple(type_args or ())
         self.span = span
 
@@ -167,7 +260,7 @@ class Function(Expr):
     body: Expr
     ret_type: Type | None = None
     type_params: tuple[TypeVar, ...] = ()
-    attrs: Attrs = field(default_factory=dict)
+    attrs: Attrs = field(default_factory=NamedAttrs)
     span: Span | None = None
 
     def __init__(
@@ -191,12 +284,22 @@ class Function(Expr):
         self.body = as_expr(body)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
-        self.attrs = dict(attrs) if attrs else {}
+        self.attrs = NamedAttrs(attrs or {})
         self.span = span
 
-    def with_attr(self, name: str, value: AttrValue) -> Function:
-        """A copy that carries one more attribute."""
-        attrs = {**self.attrs, name: value}
+    def with_attr(self, name: str | Mapping[str, AttrValue], value: AttrValue = None) -> Function:
+        """A copy that carries one more attribute, or those of a mapping."""
+        return self.with_attrs({name: value} if isinstance(name, str) else name)
+
+    def with_attrs(self, attrs: Mapping[str, AttrValue]) -> Function:
+        """A copy that carries more attributes."""
+        return self._with({**self.attrs, **attrs})
+
+    def without_attr(self, name: str) -> Function:
+        """A copy without an attribute."""
+        return self._with({k: v for k, v in self.attrs.items() if k != name})
+
+    def _with(self, attrs: Mapping[str, AttrValue]) -> Function:
         return Function(self.params, self.body, self.ret_type, self.type_params, attrs, self.span)
 
     @property

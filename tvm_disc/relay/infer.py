@@ -27,7 +27,7 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.shape import Solver
 
 
-class _Sketch(Emitter):
+class Sketch(Emitter):
     """An emitter whose program is thrown away: it copies no weights."""
 
     def constant(self, array: np.ndarray) -> Tensor:
@@ -52,7 +52,7 @@ class Inference:
     """
 
     def __init__(self) -> None:
-        self._importer = _Importer(IRModule(), Solver(), {}, {}, _Sketch)
+        self._importer = _Importer(IRModule(), Solver(), {}, {}, Sketch)
         self._scope = self._importer._scope(None)
         self._kept: list[ast.Expr] = []  # what is known is found by identity
         self._types: dict[int, tuple[Any, rt.Type]] = {}
@@ -155,4 +155,4 @@ class Inference:
         raise Unsupported("the type of a value that is no tensor and no tuple of tensors")
 
 
-__all__ = ["Inference"]
+__all__ = ["Inference", "Sketch"]

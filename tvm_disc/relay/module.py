@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, overload
 
 import tvm
 
 from tvm_disc.relay.text.printer import astext
 
-from ..errors import BadNode, Unsupported
-from .expr import Constructor, Expr, Function, GlobalVar
+from ..errors import BadNode, UnknownName, Unsupported
+from .expr import Constructor, Expr, Function, GlobalVar, TupleWrapper, as_expr
 from .types import GlobalTypeVar, TypeData
 from .visit import free_vars
 
@@ -49,17 +49,41 @@ class IRModule:
         return tvm.IRModule(attrs={CARRIED: _Carried(self)})
 
     @staticmethod
-    def from_expr(expr: Expr) -> IRModule:
-        """A module whose ``main`` is ``expr``; free variables become parameters."""
-        if not isinstance(expr, Expr):
+    def from_expr(
+        expr: Expr | TupleWrapper,
+        functions: Mapping[Any, Function] | None = None,
+        type_defs: Mapping[Any, TypeData] | None = None,
+    ) -> IRModule:
+        """A module whose ``main`` is ``expr``, beside other functions and data types; free
+        variables become parameters."""
+        if not isinstance(expr, Expr | TupleWrapper):
             raise BadNode(f"expected a Relay expression, found {type(expr).__name__}")
+        expr = as_expr(expr)
         func = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
-        return IRModule({"main": func})
+        module = IRModule(functions, type_defs)
+        module["main"] = func
+        return module
 
-    def __getitem__(self, key: str | GlobalVar) -> Function:
+    @overload
+    def __getitem__(self, key: GlobalTypeVar) -> TypeData: ...
+
+    @overload
+    def __getitem__(self, key: str | GlobalVar) -> Function: ...
+
+    def __getitem__(self, key: str | GlobalVar | GlobalTypeVar) -> Function | TypeData:
+        if isinstance(key, GlobalTypeVar):
+            return self.type_definitions[self.get_global_type_var(key.name).name]
         return self.functions[self.get_global_var(_name(key))]
 
-    def __setitem__(self, key: str | GlobalVar, func: Expr) -> None:
+    def __setitem__(self, key: str | GlobalVar | GlobalTypeVar, func: Expr | TypeData) -> None:
+        if isinstance(func, TypeData):
+            found = key.name if isinstance(key, GlobalTypeVar) else key
+            if found != func.header.name:
+                raise BadNode(f"the definition of type {func.header.name} under {found}")
+            self.add_type(func)
+            return
+        if isinstance(key, GlobalTypeVar):
+            raise BadNode(f"type {key.name}: expected relay.TypeData, found {type(func).__name__}")
         if not isinstance(func, Expr):
             raise BadNode(f"expected a relay.Function, found {type(func).__name__}")
         if not isinstance(func, Function):
@@ -71,7 +95,9 @@ class IRModule:
             self._globals[name] = known
         self.functions[known] = func
 
-    def __contains__(self, key: str | GlobalVar) -> bool:
+    def __contains__(self, key: str | GlobalVar | GlobalTypeVar) -> bool:
+        if isinstance(key, GlobalTypeVar):
+            return key.name in self.type_definitions
         return _name(key) in self._globals
 
     def __iter__(self) -> Iterator[GlobalVar]:
@@ -83,24 +109,44 @@ class IRModule:
     def get_global_var(self, name: str) -> GlobalVar:
         """The ``GlobalVar`` of that name; KeyError listing what there is otherwise."""
         if name not in self._globals:
-            raise KeyError(f"no function @{name}; the module has {sorted(self._globals)}")
+            raise UnknownName(f"no function @{name}; the module has {sorted(self._globals)}")
         return self._globals[name]
 
     def get_global_vars(self) -> list[GlobalVar]:
         """Every function name."""
         return list(self.functions)
 
+    def get_global_type_vars(self) -> list[GlobalTypeVar]:
+        """Every name of a data type."""
+        return [data.header for data in self.type_definitions.values()]
+
+    def functions_items(self) -> list[tuple[GlobalVar, Function]]:
+        """Names and functions, in the order of the names."""
+        return sorted(self.functions.items(), key=lambda item: item[0].name_hint)
+
+    def update_func(self, var: GlobalVar, func: Function) -> None:
+        """Replace a function."""
+        self[var] = func
+
+    def get_attr(self, name: str) -> Any:
+        """An attribute of the module, None if it has none of that name."""
+        return self.attrs.get(name)
+
     def add_type(self, data: TypeData) -> None:
         """Define a data type and its constructors."""
         self.type_definitions[data.header.name] = data
-        for tag, sig in enumerate(data.constructors):
-            ctor = Constructor(sig.name, sig.inputs, data.header.name, tag)
+        for tag, (sig, given) in enumerate(zip(data.constructors, data.given, strict=True)):
+            ctor = given  # the script calls its own object
+            if isinstance(given, Constructor):
+                given.belong_to, given.tag = data.header.name, tag
+            else:
+                ctor = Constructor(sig.name, sig.inputs, data.header.name, tag)
             self._constructors[sig.name] = ctor
 
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
         """The name of a defined data type; KeyError otherwise."""
         if name not in self.type_definitions:
-            raise KeyError(f"no type {name}; the module has {sorted(self.type_definitions)}")
+            raise UnknownName(f"no type {name}; the module has {sorted(self.type_definitions)}")
         return self.type_definitions[name].header
 
     def get_type(self, name: str) -> tuple[Any, ...]:
@@ -114,7 +160,7 @@ class IRModule:
         wanted = type_name if name is None else name
         found = self._constructors.get(wanted)
         if found is None or (name is not None and found.belong_to != type_name):
-            raise KeyError(f"no constructor {wanted}; there are {sorted(self._constructors)}")
+            raise UnknownName(f"no constructor {wanted}; there are {sorted(self._constructors)}")
         return found
 
     @property
@@ -138,10 +184,28 @@ class IRModule:
         for key, func in other.items():
             self[_name(key)] = func
 
+    def copy(self) -> IRModule:
+        """Another module of the same functions and data types, to be changed."""
+        copy = IRModule(self.functions, self.type_definitions, self.attrs)
+        copy._constructors = dict(self._constructors)  # patterns point at these objects
+        return copy
+
     def with_attr(self, name: str, value: Any) -> IRModule:
         """A copy that carries one more attribute."""
-        copy = IRModule(self.functions, self.type_definitions, {**self.attrs, name: value})
-        copy._constructors = self._constructors  # patterns point at these objects
+        copy = self.copy()
+        copy.attrs[name] = value
+        return copy
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
+        """A copy that carries more attributes."""
+        copy = self.copy()
+        copy.attrs.update(attrs)
+        return copy
+
+    def without_attr(self, name: str) -> IRModule:
+        """A copy without an attribute."""
+        copy = self.copy()
+        copy.attrs.pop(name, None)
         return copy
 
     def astext(self, show_meta_data: bool = True) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import NotEqual
 from . import types as ty
 from .expr import (
     Call,
@@ -38,52 +39,91 @@ from .module import IRModule
 Pair = tuple[Any, Any]
 
 
-def structural_equal(a: object, b: object, rel_tol: float = 0.0) -> bool:
-    """True if ``a`` and ``b`` mean the same program.
+def structural_equal(
+    lhs: object, rhs: object, map_free_vars: bool = False, rel_tol: float = 0.0
+) -> bool:
+    """True if two programs, types or parts of programs mean the same.
 
-    Bound variables may have different names; anonymous dimensions equal each other, as in Relay;
-    the sharing of computed nodes must agree.  ``rel_tol`` is allowed between floating-point
-    numbers (Relay's own printer keeps six digits only).
+    As in Relay: bound variables may have different names; ``?`` equals ``?``; the sharing of
+    computed nodes must agree; names that nothing binds are equal only to themselves, or, with
+    ``map_free_vars``, to one other each. ``rel_tol`` is allowed between floating-point numbers
+    (Relay's own printer keeps six digits only).
     """
+    return _compared(lhs, rhs, map_free_vars, rel_tol) is None
+
+
+def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:
+    """Nothing, if :func:`structural_equal` holds.
+
+    Raises:
+        NotEqual: with the first parts that differ, a ``ValueError``.
+    """
+    found = _compared(lhs, rhs, map_free_vars, 0.0)
+    if found is not None:
+        raise NotEqual(f"expected equal structures; they differ in {found[0]} and {found[1]}")
+
+
+def _compared(a: object, b: object, map_free: bool, rel_tol: float) -> Pair | None:
+    """The first parts that differ."""
+    comparer = _Comparer(rel_tol, map_free)
     if isinstance(a, IRModule) and isinstance(b, IRModule):
-        return _equal_modules(a, b, rel_tol)
+        return _compared_modules(a, b, comparer)
     if isinstance(a, ty.Type) and isinstance(b, ty.Type):
-        return _Comparer(rel_tol).types(a, b)
+        return None if comparer.types(a, b) else (a, b)
     if isinstance(a, Expr) and isinstance(b, Expr):
-        return _Comparer(rel_tol).run(a, b)
-    return False
+        return comparer.run(a, b)
+    if isinstance(a, Pattern) and isinstance(b, Pattern):
+        return None if comparer.pattern(a, b) else (a, b)
+    if isinstance(a, Clause) and isinstance(b, Clause):
+        return comparer.finish() if comparer.clause(a, b) else (a, b)
+    return None if comparer.values(a, b) else (a, b)
 
 
-def _equal_modules(a: IRModule, b: IRModule, rel_tol: float) -> bool:
-    if {g.name_hint for g in a.functions} != {g.name_hint for g in b.functions}:
-        return False
-    if set(a.type_definitions) != set(b.type_definitions):
-        return False
-    comparer = _Comparer(rel_tol)
+def _compared_modules(a: IRModule, b: IRModule, comparer: _Comparer) -> Pair | None:
+    for left, right in (
+        ({g.name_hint for g in a.functions}, {g.name_hint for g in b.functions}),
+        (set(a.type_definitions), set(b.type_definitions)),
+    ):
+        if left != right:
+            return sorted(left), sorted(right)
+    comparer.functions = {g.name_hint for g in a.functions}
+    comparer.data_types = set(a.type_definitions)
     for name, data in a.type_definitions.items():
-        if not comparer.type_data(data, b.type_definitions[name]):
-            return False
-    return all(_Comparer(rel_tol).run(f, b[g.name_hint]) for g, f in a.functions.items())
+        if not comparer.types(data, b.type_definitions[name]):
+            return data, b.type_definitions[name]
+    for gv, func in a.functions.items():
+        found = comparer.run(func, b[gv.name_hint])
+        if found is not None:
+            return found
+    return None
 
 
 class _Comparer:
     """One comparison; ``todo`` holds pairs still to be compared, so nothing recurses deeply."""
 
-    def __init__(self, rel_tol: float) -> None:
-        self.rel_tol = rel_tol
+    def __init__(self, rel_tol: float, map_free: bool) -> None:
+        self.rel_tol, self.map_free = rel_tol, map_free
         self.vars: dict[int, int] = {}
         self.vars_back: dict[int, int] = {}
         self.type_vars: dict[ty.TypeVar, ty.TypeVar] = {}
         self.nodes: dict[int, int] = {}
         self.nodes_back: dict[int, int] = {}
+        self.functions: set[str] = set()  # names that both modules define
+        self.data_types: set[str] = set()
         self.todo: list[Pair] = []
 
-    def run(self, a: Expr, b: Expr) -> bool:
+    def run(self, a: Expr, b: Expr) -> Pair | None:
+        """The first parts of two expressions that differ."""
         self.todo.append((a, b))
+        return self.finish()
+
+    def finish(self) -> Pair | None:
+        """The first pair of those left that differs."""
         while self.todo:
-            if not self.step(*self.todo.pop()):
-                return False
-        return True
+            pair = self.todo.pop()
+            if not self.step(*pair):
+                return pair
+        return None
 
     def step(self, a: Expr, b: Expr) -> bool:
         if type(a) is not type(b):
@@ -91,10 +131,11 @@ class _Comparer:
         leaf = _LEAVES.get(type(a))
         if leaf:
             return leaf(self, a, b)
-        if id(a) in self.nodes or id(b) in self.nodes_back:
-            return self.nodes.get(id(a)) == id(b) and self.nodes_back.get(id(b)) == id(a)
-        self.nodes[id(a)] = id(b)
-        self.nodes_back[id(b)] = id(a)
+        if not isinstance(a, TupleGetItem):  # of which Relay keeps no sharing
+            if id(a) in self.nodes or id(b) in self.nodes_back:
+                return self.nodes.get(id(a)) == id(b) and self.nodes_back.get(id(b)) == id(a)
+            self.nodes[id(a)] = id(b)
+            self.nodes_back[id(b)] = id(a)
         return _INNER[type(a)](self, a, b)
 
     def push(self, *pairs: Pair) -> bool:
@@ -114,9 +155,23 @@ class _Comparer:
         return self.types(a.type_annotation, b.type_annotation)
 
     def var(self, a: Var, b: Var) -> bool:
-        # A variable met before its binder is free: free variables match one to one by name.
-        known = id(a) in self.vars or id(b) in self.vars_back
-        return self.bind(a, b) if known else a.name_hint == b.name_hint and self.bind(a, b)
+        if id(a) in self.vars or id(b) in self.vars_back or self.map_free:
+            return self.bind(a, b)
+        return a is b
+
+    def global_var(self, a: GlobalVar, b: GlobalVar) -> bool:
+        if a.name_hint != b.name_hint:
+            return False
+        return a is b or self.map_free or a.name_hint in self.functions
+
+    def free_type(self, a: ty.Type, b: ty.Type) -> bool:
+        """Names of types that nothing binds here."""
+        if isinstance(a, ty.GlobalTypeVar) and isinstance(b, ty.GlobalTypeVar):
+            return a.name == b.name and (self.map_free or a.name in self.data_types)
+        if isinstance(a, ty.TypeVar) and isinstance(b, ty.TypeVar) and self.map_free:
+            self.type_vars[a] = b
+            return a.kind == b.kind
+        return self.map_free
 
     def constant(self, a: Constant, b: Constant) -> bool:
         x, y = a.data, b.data
@@ -130,6 +185,9 @@ class _Comparer:
 
     def call(self, a: Call, b: Call) -> bool:
         same = self.values(a.attrs, b.attrs)
+        if not isinstance(a.op, Op):  # those of an operator follow from its operands
+            same = same and len(a.type_args) == len(b.type_args)
+            same = same and all(map(self.types, a.type_args, b.type_args))
         return same and self.push((a.op, b.op)) and self.push_all(a.args, b.args)
 
     def function(self, a: Function, b: Function) -> bool:
@@ -172,34 +230,9 @@ class _Comparer:
     # -- types and attribute values (both shallow)
 
     def types(self, a: ty.Type | None, b: ty.Type | None) -> bool:
-        if a is None or b is None or type(a) is not type(b):
+        if a is None or b is None:
             return a is b
-        if isinstance(a, ty.TensorType) and isinstance(b, ty.TensorType):
-            return a.dtype == b.dtype and self.dims(a.shape, b.shape)
-        if isinstance(a, ty.TypeVar) and isinstance(b, ty.TypeVar):
-            return self.type_vars.get(a, a) == b
-        if isinstance(a, ty.FuncType) and isinstance(b, ty.FuncType):
-            self.type_vars.update(zip(a.type_params, b.type_params, strict=False))
-        if isinstance(a, ty.TypeCall) and isinstance(b, ty.TypeCall) and a.func != b.func:
-            return False
-        if isinstance(a, ty.GlobalTypeVar):
-            return a == b
-        left, right = ty.type_children(a), ty.type_children(b)
-        return len(left) == len(right) and all(map(self.types, left, right))
-
-    def dims(self, a: tuple[ty.Dim, ...], b: tuple[ty.Dim, ...]) -> bool:
-        return len(a) == len(b) and all(map(_same_dim, a, b))
-
-    def type_data(self, a: ty.TypeData, b: ty.TypeData) -> bool:
-        if a.header != b.header or len(a.type_vars) != len(b.type_vars):
-            return False
-        self.type_vars.update(zip(a.type_vars, b.type_vars, strict=False))
-        return len(a.constructors) == len(b.constructors) and all(
-            x.name == y.name
-            and len(x.inputs) == len(y.inputs)
-            and all(map(self.types, x.inputs, y.inputs))
-            for x, y in zip(a.constructors, b.constructors, strict=False)
-        )
+        return ty.same_type(a, b, self.type_vars, self.free_type)
 
     def values(self, a: Any, b: Any) -> bool:
         if isinstance(a, float) and isinstance(b, float):
@@ -211,21 +244,13 @@ class _Comparer:
         return type(a) is type(b) and bool(a == b)
 
 
-def _same_dim(a: ty.Dim, b: ty.Dim) -> bool:
-    if isinstance(a, ty.Any) and isinstance(b, ty.Any):
-        return a.name == b.name
-    if isinstance(a, ty.DimOp) and isinstance(b, ty.DimOp):
-        return a.op == b.op and _same_dim(a.a, b.a) and _same_dim(a.b, b.b)
-    return type(a) is type(b) and a == b
-
-
 def _same_ctor(a: Constructor, b: Constructor) -> bool:
     return a.name_hint == b.name_hint and a.belong_to == b.belong_to
 
 
 _LEAVES: dict[type, Callable[..., bool]] = {
     Var: _Comparer.var,
-    GlobalVar: lambda _, a, b: a.name_hint == b.name_hint,
+    GlobalVar: _Comparer.global_var,
     Op: lambda _, a, b: a.name == b.name,
     Constructor: lambda _, a, b: _same_ctor(a, b),
     Constant: _Comparer.constant,

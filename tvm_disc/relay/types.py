@@ -1,15 +1,19 @@
 """Relay types and the dimensions inside them.
 
-Everything here is an immutable value.  Two types are equal when they are spelled alike, with one
-exception that Relay itself makes: an anonymous ``Any`` dimension equals nothing, because nothing
-is known about it.  Use ``structural_equal`` to compare types the way Relay compares modules.
+Everything here is an immutable value.  Two types are equal when they are spelled alike, up to the
+names of the type parameters that they bind.  As in Relay, a type with ``?`` equals another that is
+spelled so, though the *dims* may differ: an anonymous ``Any`` equals no dim, because nothing is
+known about it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any as Anything
+from typing import ClassVar
 
 from ..errors import BadNode
 
@@ -120,14 +124,46 @@ def size_var(name: str, dtype: str = "int32") -> DimVar:
 ShapeVar = size_var
 
 
+class TypeKind(IntEnum):
+    """What a type variable stands for, numbered as in Relay."""
+
+    Type = 0
+    ShapeVar = 1
+    BaseType = 2
+    Constraint = 4
+    AdtHandle = 5
+    TypeData = 6
+
+
 class Type:
-    """Base class of Relay types."""
+    """Base class of Relay types; one that is called is a data type applied to arguments."""
+
+    span = None
+
+    def same_as(self, other: object) -> bool:
+        """Whether this is the same object."""
+        return self is other
+
+    def __call__(self, *args: Type) -> TypeCall:
+        return TypeCall(self, args)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Type) and same_type(self, other)
+
+    def __hash__(self) -> int:
+        return hash(_outline(self))
+
+    def __str__(self) -> str:
+        return type_text(self)
 
 
 def as_dim(value: object) -> Dim:
     """Check one dimension: a non-negative int or a ``DimExpr``; raises TypeError otherwise."""
     if isinstance(value, DimExpr):
         return value
+    made = _dim_of_tir(value) if type(value).__module__.startswith("tvm.") else None
+    if made is not None:
+        return made
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise BadNode(f"a dimension is an int, relay.Any() or a size variable, found {value!r}")
     number = int(value.__index__())
@@ -138,12 +174,28 @@ def as_dim(value: object) -> Dim:
     return number
 
 
+def _dim_of_tir(value: Anything) -> Dim | None:
+    """A dim given as TVM's own expression: a variable, or arithmetic on variables and numbers."""
+    kind = type(value).__name__
+    if kind in ("Var", "SizeVar"):
+        dtype = str(value.ty.dtype) if hasattr(value, "ty") else str(value.dtype)
+        return DimVar(str(value.name), dtype, kind == "SizeVar")
+    if kind == "IntImm":
+        return as_dim(int(value.value))
+    if kind == "Cast":
+        return _dim_of_tir(value.value)
+    if kind not in DIM_OPS:
+        return None
+    a, b = _dim_of_tir(value.a), _dim_of_tir(value.b)
+    return None if a is None or b is None else DimOp(kind, a, b)
+
+
 def is_dtype(name: object) -> bool:
     """Whether this is the name of an element type."""
     return isinstance(name, str) and _DTYPE.fullmatch(name) is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TensorType(Type):
     """``Tensor[(d0, d1), dtype]``; a rank-0 tensor prints as its dtype."""
 
@@ -160,8 +212,20 @@ class TensorType(Type):
             raise BadNode(f"expected an element type such as float32 or int64, found {dtype!r}")
         object.__setattr__(self, "dtype", dtype)
 
+    @property
+    def concrete_shape(self) -> tuple[int, ...]:
+        """The shape as numbers.
 
-@dataclass(frozen=True)
+        Raises:
+            BadNode: a dim is none.
+        """
+        found = tuple(d for d in self.shape if isinstance(d, int))
+        if len(found) < len(self.shape):
+            raise BadNode(f"expected a shape of numbers, found {self}")
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class TupleType(Type):
     """``(T0, T1)``."""
 
@@ -171,35 +235,48 @@ class TupleType(Type):
         object.__setattr__(self, "fields", tuple(self.fields))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TypeVar(Type):
     """A type parameter of a function or a data type."""
 
     name: str
-    kind: int = 0
+    kind: int = TypeKind.Type
+
+    @property
+    def name_hint(self) -> str:
+        """The name, as Relay calls it."""
+        return self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GlobalTypeVar(Type):
     """The name of a data type."""
 
     name: str
+    kind: int = TypeKind.AdtHandle
+
+    @property
+    def name_hint(self) -> str:
+        """The name, as Relay calls it."""
+        return self.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FuncType(Type):
     """``fn [A](T0, T1) -> R``."""
 
     arg_types: tuple[Type, ...]
     ret_type: Type
     type_params: tuple[TypeVar, ...] = ()
+    type_constraints: tuple[TypeRelation, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arg_types", tuple(self.arg_types))
-        object.__setattr__(self, "type_params", tuple(self.type_params))
+        object.__setattr__(self, "type_params", tuple(self.type_params or ()))
+        object.__setattr__(self, "type_constraints", tuple(self.type_constraints or ()))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TypeCall(Type):
     """A data type applied to arguments: ``List[int32]``; no arguments for a plain one."""
 
@@ -210,16 +287,32 @@ class TypeCall(Type):
         object.__setattr__(self, "args", tuple(self.args))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RefType(Type):
     """A reference cell holding ``value``."""
 
     value: Type
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class IncompleteType(Type):
     """A type left to inference, printed ``_``."""
+
+    kind: int = TypeKind.Type
+
+
+@dataclass(frozen=True, eq=False)
+class TypeRelation(Type):
+    """A relation between the types of an operator's operands and results, as signatures of
+    operators name them; here they follow from the operator's row."""
+
+    func: object
+    args: tuple[Type, ...]
+    num_inputs: int
+    attrs: object = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "args", tuple(self.args))
 
 
 @dataclass(frozen=True)
@@ -230,13 +323,28 @@ class ConstructorSig:
     inputs: tuple[Type, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TypeData(Type):
     """``type List[A] { Cons(A, List[A]), Nil }``: the definition behind a ``GlobalTypeVar``."""
 
     header: GlobalTypeVar
     type_vars: tuple[TypeVar, ...] = ()
     constructors: tuple[ConstructorSig, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "type_vars", tuple(self.type_vars or ()))
+        given = tuple(self.constructors or ())
+        object.__setattr__(self, "constructors", tuple(map(_signature, given)))
+        object.__setattr__(self, "given", given)
+
+    given: ClassVar[tuple[Anything, ...]] = ()  # the constructors as the script has them
+
+
+def _signature(constructor: Anything) -> ConstructorSig:
+    """One alternative, also from a constructor as expressions use it."""
+    if isinstance(constructor, ConstructorSig):
+        return constructor
+    return ConstructorSig(str(constructor.name_hint), tuple(constructor.inputs))
 
 
 def scalar_type(dtype: str) -> TensorType:
@@ -269,3 +377,113 @@ def type_children(ty: Type | None) -> tuple[Type, ...]:
 def is_dynamic(ty: Type | None) -> bool:
     """True if some dimension of ``ty`` is not a plain number."""
     return any(not isinstance(dim, int) for dim in dims_of(ty))
+
+
+def type_text(ty: Type, dim: Callable[[Dim], str] = str) -> str:
+    """A type as Relay's text writes it; ``dim`` writes a dim."""
+    if isinstance(ty, TensorType):
+        dims = ", ".join(map(dim, ty.shape))
+        return f"Tensor[({dims}), {ty.dtype}]" if ty.shape else ty.dtype
+    parts = ", ".join(type_text(p, dim) for p in type_children(ty))
+    if isinstance(ty, TupleType):
+        return f"({parts},)" if len(ty.fields) == 1 else f"({parts})"
+    if isinstance(ty, FuncType):
+        names = ", ".join(v.name for v in ty.type_params)
+        args = ", ".join(type_text(a, dim) for a in ty.arg_types)
+        return f"fn {f'[{names}]' if names else ''}({args}) -> {type_text(ty.ret_type, dim)}"
+    if isinstance(ty, TypeCall):
+        func = type_text(ty.func, dim)
+        return f"{func}[{parts}]" if parts else func
+    if isinstance(ty, TypeVar | GlobalTypeVar):
+        return ty.name
+    if isinstance(ty, TypeData):
+        return ty.header.name
+    return f"Ref[{parts}]" if isinstance(ty, RefType) else "_"
+
+
+def same_dim(a: Dim, b: Dim) -> bool:
+    """Whether two dims are spelled alike."""
+    if isinstance(a, Any) and isinstance(b, Any):
+        return a.name == b.name
+    if isinstance(a, DimOp) and isinstance(b, DimOp):
+        return a.op == b.op and same_dim(a.a, b.a) and same_dim(a.b, b.b)
+    return type(a) is type(b) and a == b
+
+
+Free = Callable[[Type, Type], bool]
+
+
+def _spelled_alike(a: Type, b: Type) -> bool:
+    """Whether two names of types, or two types left open, are one by their names alone."""
+    return vars(a) == vars(b)
+
+
+def same_type(
+    a: Type,
+    b: Type,
+    renamed: Mapping[TypeVar, TypeVar] | None = None,
+    free: Free = _spelled_alike,
+) -> bool:
+    """Whether two types are spelled alike, up to the names of type parameters they bind.
+
+    ``renamed`` has the type variables of ``b`` that those of ``a`` stand for; ``free`` decides of
+    two names that nothing binds.
+    """
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, TypeVar) and isinstance(b, TypeVar):
+        return _same_var(a, b, renamed or {}, free)
+    if isinstance(a, GlobalTypeVar | IncompleteType):
+        return a is b or free(a, b)
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        same = a.dtype == b.dtype and len(a.shape) == len(b.shape)
+        return same and all(map(same_dim, a.shape, b.shape))
+    if isinstance(a, TypeData) and isinstance(b, TypeData):
+        return _same_data(a, b, free)
+    if isinstance(a, FuncType) and isinstance(b, FuncType):
+        if len(a.type_params) != len(b.type_params):
+            return False
+        renamed = {**(renamed or {}), **dict(zip(a.type_params, b.type_params, strict=True))}
+    if isinstance(a, TypeRelation) and isinstance(b, TypeRelation):
+        same = a.func == b.func and a.num_inputs == b.num_inputs and a.attrs == b.attrs
+        return same and same_type(TupleType(a.args), TupleType(b.args), renamed, free)
+    if isinstance(a, TypeCall) and isinstance(b, TypeCall):
+        if not same_type(a.func, b.func, renamed, free):
+            return False
+    elif not isinstance(a, TupleType | FuncType | RefType):
+        return a is b
+    left, right = type_children(a), type_children(b)
+    return len(left) == len(right) and all(
+        same_type(x, y, renamed, free) for x, y in zip(left, right, strict=True)
+    )
+
+
+def _same_var(a: TypeVar, b: TypeVar, renamed: Mapping[TypeVar, TypeVar], free: Free) -> bool:
+    names = {_spelled(x): _spelled(y) for x, y in renamed.items()}
+    if _spelled(a) in names or _spelled(b) in names.values():
+        return names.get(_spelled(a)) == _spelled(b)
+    return a is b or free(a, b)
+
+
+def _spelled(var: TypeVar) -> tuple[str, int]:
+    return var.name, int(var.kind)
+
+
+def _same_data(a: TypeData, b: TypeData, free: Free) -> bool:
+    if a.header.name != b.header.name or len(a.type_vars) != len(b.type_vars):
+        return False
+    renamed = dict(zip(a.type_vars, b.type_vars, strict=True))
+    return len(a.constructors) == len(b.constructors) and all(
+        x.name == y.name
+        and len(x.inputs) == len(y.inputs)
+        and all(same_type(p, q, renamed, free) for p, q in zip(x.inputs, y.inputs, strict=True))
+        for x, y in zip(a.constructors, b.constructors, strict=True)
+    )
+
+
+def _outline(ty: Type) -> object:
+    """What equal types have in common, hashable."""
+    if isinstance(ty, TensorType):
+        return tuple(d if isinstance(d, int) else "?" for d in ty.shape), ty.dtype
+    name = ty.name if isinstance(ty, GlobalTypeVar) else ""
+    return type(ty).__name__, name, tuple(map(_outline, type_children(ty)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .expr import (
     Call,
+    Clause,
     Expr,
     Function,
     If,
@@ -60,6 +61,59 @@ def post_order(*roots: Expr) -> list[Expr]:
         stack.append((node, True))
         stack.extend((c, False) for c in reversed(children(node)) if id(c) not in seen)
     return order
+
+
+def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
+    """``expr`` with other expressions directly inside, in the order of ``children``.
+
+    Raises:
+        BadNode: a variable that is bound is to become something else.
+    """
+    handler = _WITH_CHILDREN.get(type(expr))
+    made = handler(expr, *parts) if handler else expr
+    assert isinstance(made, Expr)
+    return made
+
+
+_WITH_CHILDREN: dict[type, Callable[..., Expr]] = {
+    Call: lambda e, op, *args: Call(op, args, e.attrs, e.type_args, e.span),
+    Function: lambda e, *parts: Function(
+        parts[:-1], parts[-1], e.ret_type, e.type_params, e.attrs, e.span
+    ),
+    Let: lambda e, var, value, body: Let(var, value, body, e.span),
+    If: lambda e, cond, yes, no: If(cond, yes, no, e.span),
+    Tuple: lambda e, *fields: Tuple(fields, e.span),
+    TupleGetItem: lambda e, whole: TupleGetItem(whole, e.index, e.span),
+    RefCreate: lambda e, value: RefCreate(value, e.span),
+    RefRead: lambda e, ref: RefRead(ref, e.span),
+    RefWrite: lambda e, ref, value: RefWrite(ref, value, e.span),
+    Match: lambda e, data, *rhs: Match(
+        data,
+        tuple(Clause(c.lhs, r) for c, r in zip(e.clauses, rhs, strict=True)),
+        e.complete,
+        e.span,
+    ),
+}
+
+
+def rebuilt(
+    roots: Iterable[Expr], change: Callable[[Expr, Sequence[Expr]], Expr | None]
+) -> dict[int, Expr]:
+    """What every expression below ``roots`` becomes, by identity.
+
+    ``change`` is asked for each, operands before users, with what its operands have become; None
+    stands for the expression itself, with these. What nothing changes in is not copied.
+    """
+    made: dict[int, Expr] = {}
+    for node in post_order(*roots):
+        before = children(node)
+        after = [made[id(c)] for c in before]
+        new = change(node, after)
+        if new is None:
+            same = all(a is b for a, b in zip(before, after, strict=True))
+            new = node if same else with_children(node, after)
+        made[id(node)] = new
+    return made
 
 
 def pattern_vars(pattern: Pattern) -> Iterator[Var]:

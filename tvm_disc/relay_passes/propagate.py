@@ -25,6 +25,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.importer.external import External
 from tvm_disc.relay.importer.module import import_module
+from tvm_disc.relay.inference.infer import annotate_inputs
 from tvm_disc.relay.module import IRModule, carried_by
 from tvm_disc.relay.ops.coverage import require_operators
 from tvm_disc.relay_passes.module_facts import with_solver
@@ -102,6 +103,7 @@ class PropagateShapeConstraints:
 
     def _relay(self, source: IRModule) -> Any:
         require_operators(source)
+        source = annotate_inputs(source, self.params)
         told = (self.constraints, self.premises)
         imported = import_module(source, self.params, *told, self.solver)
         self.external = imported.external

@@ -10,6 +10,7 @@ from typing import Any
 AttrDefault = Any
 LowerRule = Callable[..., Any]
 ValueRule = Callable[..., Any]
+OperandRule = Callable[..., Any]
 Reference = Callable[..., Any]
 
 
@@ -41,6 +42,9 @@ COMPARISONS = frozenset(
     "equal not_equal less less_equal greater greater_equal isnan isinf isfinite".split()
 )
 
+# Operators that are not element-wise, and whose result has the type of the operand all the same.
+KEEPS_TYPE = frozenset("nn.softmax nn.fast_softmax nn.log_softmax nn.lrn nn.l2_normalize".split())
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -70,7 +74,8 @@ class OpRow:
     of tensors.  ``attrs`` has every attribute with its default, in the order in which Relay's
     Python functions take them; ``REQUIRED`` where there is none.  ``relay_dynamic`` is False
     where real Relay has no shape function and so cannot run the operator on dynamic shapes.
-    ``reference(*arrays, **attrs)`` is the NumPy meaning, given every attribute.
+    ``reference(*arrays, **attrs)`` is the NumPy meaning, given every attribute.  ``operands``
+    tells what the other operands say about the type of one that has none.
     """
 
     name: str
@@ -82,11 +87,19 @@ class OpRow:
     value: ValueRule | None = None
     reference: Reference | None = None
     samples: tuple[Sample, ...] = ()
+    operands: OperandRule | None = None
 
     @property
     def compares(self) -> bool:
         """Whether the result is boolean whatever the operands are."""
         return self.name in COMPARISONS
+
+    @property
+    def keeps_type(self) -> bool:
+        """Whether the result has the type of the one operand (Relay's Identity)."""
+        if len(self.args) != 1 or self.compares or self.attrs.keys() & {"dtype", "out_dtype"}:
+            return False
+        return self.pattern is Pattern.ELEMWISE or self.name in KEEPS_TYPE
 
     @property
     def tuple_args(self) -> tuple[bool, ...]:

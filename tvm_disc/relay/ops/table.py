@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from tvm_disc.relay.importer.rules import LOWER, VALUES
+from tvm_disc.relay.inference.operands import OPERANDS
 from tvm_disc.relay.ops import (
     algorithm,
     broadcast,
@@ -58,8 +59,10 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
 
 
 def _with_rules(row: OpRow) -> OpRow:
-    """A row with its import and shape-value rules, which live beside the importer."""
-    return replace(row, lower=LOWER.get(row.name), value=VALUES.get(row.name))
+    """A row with its rules, which live beside the importer and beside type inference."""
+    name = row.name
+    lower, value, operands = LOWER.get(name), VALUES.get(name), OPERANDS.get(name)
+    return replace(row, lower=lower, value=value, operands=operands)
 
 
 def _build() -> Mapping[str, OpRow]:

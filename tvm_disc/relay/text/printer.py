@@ -15,6 +15,7 @@ from tvm_disc.errors import BadNode
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.attrs import ARGUMENT_ATTRS
 from tvm_disc.relay.expr import (
+    TEXT,
     Call,
     Constant,
     Constructor,
@@ -76,6 +77,9 @@ def astext(value: Printable | Expr | ty.Type, show_meta_data: bool = True) -> st
         return body + (f"\n{_NO_META}" if printer.meta else "")
     tail = f"\n{printer.meta.text()}" if printer.meta else ""
     return f'#[version = "{VERSION}"]\n{body}{tail}'
+
+
+TEXT.append(astext)
 
 
 class _Block:
@@ -361,24 +365,7 @@ class _Printer:
 
     def type(self, value: ty.Type) -> str:
         """A type as the parser reads it."""
-        if isinstance(value, ty.TensorType):
-            dims = ", ".join(map(self.dim, value.shape))
-            return f"Tensor[({dims}), {value.dtype}]" if value.shape else value.dtype
-        if isinstance(value, ty.TupleType):
-            fields = ", ".join(map(self.type, value.fields))
-            return f"({fields},)" if len(value.fields) == 1 else f"({fields})"
-        if isinstance(value, ty.FuncType):
-            names = ", ".join(v.name for v in value.type_params)
-            args = ", ".join(map(self.type, value.arg_types))
-            return f"fn {f'[{names}]' if names else ''}({args}) -> {self.type(value.ret_type)}"
-        if isinstance(value, ty.TypeCall):
-            args = ", ".join(map(self.type, value.args))
-            return f"{self.type(value.func)}[{args}]" if args else self.type(value.func)
-        if isinstance(value, (ty.TypeVar, ty.GlobalTypeVar)):
-            return value.name
-        if isinstance(value, ty.RefType):
-            return f"Ref[{self.type(value.value)}]"
-        return "_"
+        return ty.type_text(value, self.dim)
 
     def dim(self, value: ty.Dim) -> str:
         if isinstance(value, int):

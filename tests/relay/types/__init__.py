@@ -1,0 +1,1 @@
+"""Tests of types: inference, equality, nodes."""

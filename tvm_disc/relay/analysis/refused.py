@@ -1,0 +1,32 @@
+"""Relay's analyses that have no meaning here, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+
+_CODE_GENERATORS = "programs are not handed to external code generators"
+REFUSED: Mapping[str, str] = {
+    "AnnotatedRegionSet": _CODE_GENERATORS,
+    "get_calibration_data": _CODE_GENERATORS,
+    "extract_fused_functions": (
+        "fusion is planned over symbolic shapes, not as functions of a Relay module; "
+        "Executable.explain() lists what was fused, and Executable.kernels the kernels"
+    ),
+    "sparse_conv2d": "weights are not rewritten to a sparse form by their values",
+    "sparse_dense": "weights are not rewritten to a sparse form by their values",
+}
+
+
+def refused(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Raise why an analysis is not here, whatever it is asked.
+
+    Raises:
+        Unsupported: with the reason.
+    """
+    raise Unsupported(f"relay.analysis.{name}: {REFUSED[name]}")
+
+
+__all__ = ["REFUSED", "refused"]
