@@ -129,8 +129,10 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """A convolution of the input by the gradient, with batch and channels exchanged, strides and
     dilation too."""
     gradient, data = args
-    layout, names = str(attrs["data_layout"]), str(attrs["kernel_layout"])
-    x, _ = channels_first(ctx, data, layout, "NCHW")
+    layout, names = str(attrs["data_layout"]), str(attrs["out_layout"]) or "OIHW"
+    # The field for a kernel's layout holds that of the data; its default says nothing of them.
+    own = layout if attrs["kernel_layout"] == "OIHW" else str(attrs["kernel_layout"])
+    x, _ = channels_first(ctx, data, own, "NCHW")
     given, _ = channels_first(ctx, gradient, layout, "NCHW")
     if sorted(names) != sorted("OIHW"):
         raise Unsupported(ctx.where(f"kernel layout {names}"))
