@@ -99,6 +99,12 @@ def broadcast_to(data: ExprLike, shape: Any) -> Call:
     return call("broadcast_to", (data,), shape=shape)
 
 
+def collapse_sum_to(data: ExprLike, shape: Any) -> Call:
+    """``data`` summed over the axes that a broadcast from ``shape`` would repeat."""
+    given = as_expr(shape) if is_expr(shape) else const(np.array(shape, "int32"))
+    return call("collapse_sum_to", (data, given))
+
+
 def full(fill_value: ExprLike, shape: Any = (), dtype: str = "") -> Call:
     """``full``, or ``dyn.full`` when the shape is computed."""
     shape = known(shape)
