@@ -139,10 +139,10 @@ def test_what_is_read_is_checked() -> None:
         exe(int_(3), int_(-1))
     assert exe(int_(3), int_(1))[0].shape == (4, 1)
     _, exe = built(PROGRAMS["reshape"][0])
-    with pytest.raises(GuardFailed, match="the new shape must be at least 1"):
-        exe(vector(6), int_(-1))
-    with pytest.raises(GuardFailed, match="must equal number"):
-        exe(vector(6), int_(2))
+    with pytest.raises(GuardFailed, match="the new shape must be at least 0"):
+        exe(vector(6), int_(-2))
+    with pytest.raises(GuardFailed, match="must equal"):
+        exe(vector(6), int_(4))
     assert exe(vector(6), int_(3)).shape == (3, 2)
     _, exe = built(PROGRAMS["range of floats"][0])
     one = np.array([1], "float32")
@@ -156,11 +156,6 @@ def test_what_is_read_is_checked() -> None:
     ("text", "error", "message"),
     [
         (
-            f"def @main({ROW}, %a: int32) {{ dyn.expand_dims(%x, %a) }}",
-            Unsupported,
-            "an axis that is known only at run time",
-        ),
-        (
             f"def @main({ROW}, %k: float32) {{ dyn.topk(%x, %k, k=None) }}",
             TypeMismatch,
             "expected integers, found float32",
@@ -168,12 +163,6 @@ def test_what_is_read_is_checked() -> None:
         (
             """def @main(%a: float32) {
               arange(%a, 9f, 0f, start=%a, stop=9f, step=0f, dtype="float32") }""",
-            Unsupported,
-            "a step that is known and not zero",
-        ),
-        (
-            """def @main(%s: int32) {
-              arange(0, 9, %s, start=0, stop=9, step=%s, dtype="int32") }""",
             Unsupported,
             "a step that is known and not zero",
         ),

@@ -183,7 +183,7 @@ def test_const_narrows_as_relay_does() -> None:
         (lambda: X + 1, 'convert "1" with `const` first'),  # type: ignore[operator]
         (lambda: 2 * X, 'convert "2" with `const` first'),  # type: ignore[operator]
         (lambda: X < 1.5, 'convert "1.5" with `const` first'),  # type: ignore[operator]
-        (lambda: relay.cast(X), "cast needs attribute 'dtype'"),
+        (lambda: relay.cast(X), "cast needs argument 'dtype'"),
         (lambda: relay.nn.dense(X, X, unit=3), r"nn\.dense has no attribute 'unit'"),
         (lambda: relay.add(X), "add needs argument 'rhs'"),
         (lambda: relay.add(X, X, X), "add takes at most 2 arguments, found 3"),

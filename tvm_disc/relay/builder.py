@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BadNode
+from .api import signatures
 from .attrs import AttrError, complete_attrs
 from .expr import (
     AttrValue,
@@ -26,61 +27,16 @@ from .expr import (
     as_expr,
     get_op,
 )
-from .ops.row import REQUIRED, OpRow
+from .ops.row import REQUIRED
 from .ops.table import OPS
 from .types import Dim, TensorType, Type
 
 OpFunction = Callable[..., Any]
 
-_POOL = {"pool_size": 1}
-# Defaults of Relay's Python functions that are not the operator's own.
-PYTHON_DEFAULTS: Mapping[str, Mapping[str, AttrValue]] = {
-    "argsort": {"dtype": "int32"},
-    "topk": {"k": 1, "dtype": "int32"},
-    "transpose": {"axes": None},
-    "slice_like": {"axes": ()},
-    "strided_slice": {"strides": (1,), "axes": None},
-    "shape_of": {"dtype": "int32"},
-    "ndarray_size": {"dtype": "int32"},
-    "image.resize1d": {"rounding_method": ""},
-    "image.resize2d": {"rounding_method": ""},
-    "image.resize3d": {"rounding_method": ""},
-    "image.affine_grid": {"target_shape": None},
-    **{f"nn.{kind}_pool{n}d": _POOL for kind in ("max", "avg") for n in (1, 2, 3)},
-    **{f"nn.{kind}_pool2d_grad": _POOL for kind in ("max", "avg")},
-    "nn.upsampling": {"scale_h": 1, "scale_w": 1},
-    "nn.upsampling3d": {"scale_d": 1, "scale_h": 1, "scale_w": 1},
-    "nn.matmul": {"units": None},
-    "nn.dense": {"units": None},
-    "nn.contrib_dense_pack": {"units": None},
-    "nn.leaky_relu": {"alpha": 0.01},
-    "nn.lrn": {"alpha": 1e-05},
-    "nn.l2_normalize": {"axis": None},
-    "nn.batch_matmul": {"transpose_b": True},
-    "nn.bitpack": {"bit_axis": 2, "pack_type": "uint32"},
-    "nn.bitserial_conv2d": {"pack_dtype": "uint32", "out_dtype": "int16"},
-    "nn.bitserial_dense": {"units": None, "pack_dtype": "uint32", "out_dtype": "int16"},
-    "nn.nll_loss": {"ignore_index": -100},
-    "debug": {"debug_func": None},
-    **{f"qnn.{name}quantize": {"out_dtype": "int8"} for name in ("", "re")},
-    "qnn.dequantize": {"out_dtype": "float32"},
-    "qnn.batch_matmul": {"out_dtype": "int32", "transpose_b": True},
-    "qnn.contrib_dense_pack": {"units": None, "out_dtype": "int32"},
-    "qnn.conv2d_transpose": {"out_dtype": "int32"},
-    "qnn.dense": {"out_dtype": "int32"},
-    "dyn.reshape": {"newshape": ()},
-    "dyn.broadcast_to": {"shape": None},
-    "dyn.full": {"shape": None},
-    "dyn.zeros": {"shape": None},
-    "dyn.ones": {"shape": None},
-    "dyn.tile": {"reps": None},
-    "dyn.topk": {"k": None, "dtype": "int32"},
-    "dyn.strided_slice": {"begin": None, "end": None, "strides": None, "axes": None},
-    "dyn.nn.pad": {"pad_width": ()},
-    "dyn.nn.upsampling": {"scale_h": 0.0, "scale_w": 0.0},
-    "dyn.nn.upsampling3d": {"scale_d": 0.0, "scale_h": 0.0, "scale_w": 0.0},
-}
-_WINDOWED = re.compile(r"q?nn\.(?:conv|max_pool|avg_pool|adaptive_\w+_pool)(\d)d(?:_transpose)?")
+_WINDOWED = re.compile(
+    r"q?nn\.(?:(?:contrib_|bitserial_)?conv|max_pool|avg_pool|adaptive_\w+_pool)(\d)d"
+    r"(?:_transpose|_backward_weight|_(?:winograd|gemm)_without_weight_transform)?"
+)
 _LISTS = frozenset(["newshape", "reps", "shape", "out_shape", "target_shape", "crop_size"])
 _LIST_AXIS = frozenset(
     ["sum", "max", "min", "mean", "prod", "all", "any", "argmax", "argmin", "variance", "squeeze"]
@@ -205,9 +161,13 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
     raises: BadNode naming the operator for wrong arguments or attributes.
     """
     row = OPS[name]
-    given = {**PYTHON_DEFAULTS.get(name, {}), **attrs}
+    given = {**signatures.defaults(row), **attrs}
     if _rank(name) and "padding" in row.attrs:  # even the default is spelled with both ends
         given.setdefault("padding", row.attrs["padding"])
+    # None for a text or a flag means what the operator has without it.
+    unsaid = [k for k, v in given.items() if v is None and isinstance(row.attrs.get(k), str | bool)]
+    for key in unsaid:
+        del given[key]
     for key, value in given.items():
         if _holds_expr(value):
             raise BadNode(f"{name}: attribute {key!r} must be numbers, found {value!r}")
@@ -219,47 +179,59 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
 
 
 def op_function(name: str) -> OpFunction:
-    """The Python function of a table row: arguments, then attributes, in order or by keyword."""
+    """The Python function of a table row: what Relay's own takes, in order or by keyword."""
     row = OPS[name]
+    params = signatures.parameters(row)
     names = [arg.lstrip("*") for arg in row.args]
+    results = signatures.RESULTS.get(name)
 
-    def build(*args: Any, **kwargs: Any) -> Call:
-        if len(args) > len(names) + len(row.attrs):
-            limit = len(names) + len(row.attrs)
-            raise BadNode(f"{name} takes at most {limit} arguments, found {len(args)}")
-        given = dict(zip([*names, *row.attrs], args, strict=False))
-        twice = sorted(given.keys() & kwargs.keys())
-        if twice:
-            raise BadNode(f"{name} got {twice[0]!r} twice")
-        given.update(kwargs)
-        missing = [n for n in names if n not in given]
-        if missing:
-            raise BadNode(f"{name} needs argument {missing[0]!r}; {name}({', '.join(names)})")
+    def build(*args: Any, **kwargs: Any) -> Call | TupleWrapper:
+        given = _bound(name, params, args, kwargs)
         operands = [
             _tuple_arg(given.pop(n)) if many else given.pop(n)
             for n, many in zip(names, row.tuple_args, strict=False)
         ]
-        return call(name, operands, **given)
+        made = call(name, operands, **given)
+        return TupleWrapper(made, results) if results else made
 
     build.__name__ = build.__qualname__ = name.rsplit(".", 1)[-1]
     build.__doc__ = f"Call Relay's ``{name}``; see the operator table for its attributes."
-    build.__signature__ = _signature(row, names)  # type: ignore[attr-defined]
+    build.__signature__ = _signature(params)  # type: ignore[attr-defined]
     return build
 
 
-def _signature(row: OpRow, names: list[str]) -> inspect.Signature:
-    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    params = [inspect.Parameter(n, either) for n in names]
-    own = PYTHON_DEFAULTS.get(row.name, {})
-    for key, default in row.attrs.items():
-        default = own.get(key, default)
-        # A required attribute after an optional one can only be shown by keyword.
-        shown = inspect.Parameter.empty if default is REQUIRED else default
-        params.append(inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=shown))
-    try:
-        return inspect.Signature(params)
-    except ValueError:  # an argument and an attribute share a name (arange, dyn.reshape)
-        return inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)])
+def _bound(
+    name: str, params: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The given values by the operator's own names.
+
+    raises: BadNode for too many of them, one given twice, or a missing one.
+    """
+    if len(args) > len(params):
+        raise BadNode(f"{name} takes at most {len(params)} arguments, found {len(args)}")
+    given = dict(zip(params, args, strict=False))
+    twice = sorted(given.keys() & kwargs.keys())
+    if twice:
+        raise BadNode(f"{name} got {twice[0]!r} twice")
+    given.update(kwargs)
+    required = [n for n, default in params.items() if default is REQUIRED]
+    missing = [n for n in required if n not in given]
+    if missing:
+        raise BadNode(f"{name} needs argument {missing[0]!r}; {name}({', '.join(required)})")
+    return {signatures.field_of(name, key): value for key, value in given.items()}
+
+
+def _signature(params: Mapping[str, Any]) -> inspect.Signature:
+    """As ``inspect`` shows it; rows with a needed attribute after others show it by keyword."""
+    optional = False
+    shown = []
+    for name, default in params.items():
+        empty = inspect.Parameter.empty if default is REQUIRED else default
+        late = optional and default is REQUIRED
+        optional |= default is not REQUIRED
+        kind = inspect.Parameter.KEYWORD_ONLY if late else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        shown.append(inspect.Parameter(name, kind, default=empty))
+    return inspect.Signature(sorted(shown, key=lambda p: p.kind))
 
 
 def _tuple_arg(value: Any) -> Expr:
@@ -281,7 +253,7 @@ def _rank(name: str) -> int:
 def _listed(name: str, key: str, value: Any) -> Any:
     """A lone number where the attribute is a list becomes one; window padding gets both ends."""
     if value is None:
-        return () if name.startswith("nn.adaptive") and key == "output_size" else None
+        return None
     number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if number and (key in _LISTS or (key == "axis" and name in _LIST_AXIS)):
         return (int(value),)

@@ -1,7 +1,8 @@
-"""``relay.image.*``: from the table, and ``resize2d``, which may be given a computed size."""
+"""``relay.image.*``: from the table, and resizing, whose region is the whole image by default."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,45 @@ from .expr import Call, ExprLike
 
 def __getattr__(name: str) -> Any:
     return op.member("image", name)
+
+
+def _resize(rank: int, layout: str) -> Callable[..., Call]:
+    def build(
+        data: ExprLike,
+        size: Any,
+        roi: Any = None,
+        layout: str = layout,
+        method: str = "linear",
+        coordinate_transformation_mode: str = "half_pixel",
+        rounding_method: str = "",
+        cubic_alpha: float = -0.5,
+        cubic_exclude: int = 0,
+        extrapolation_value: float = 0.0,
+        out_dtype: str | None = None,
+    ) -> Call:
+        size = op.known(size)
+        return call(
+            f"image.resize{rank}d",
+            (data,),
+            size=(size,) * rank if isinstance(size, int) else size,
+            roi=(0.0,) * (2 * rank) if roi is None else op.known(roi),
+            layout=layout,
+            method=method,
+            coordinate_transformation_mode=coordinate_transformation_mode,
+            rounding_method=rounding_method,
+            cubic_alpha=cubic_alpha,
+            cubic_exclude=cubic_exclude,
+            extrapolation_value=extrapolation_value,
+            out_dtype=out_dtype or "",
+        )
+
+    build.__name__ = build.__qualname__ = f"resize{rank}d"
+    build.__doc__ = f"``image.resize{rank}d``."
+    return build
+
+
+resize1d = _resize(1, "NCW")
+resize3d = _resize(3, "NCDHW")
 
 
 def resize2d(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from . import op
@@ -88,3 +89,118 @@ def upsampling3d(
         return call("dyn.nn.upsampling3d", (data, *factors), **attrs)
     d, h, w = scales
     return call("nn.upsampling3d", (data,), scale_d=d, scale_h=h, scale_w=w, **attrs)
+
+
+def matmul(
+    tensor_a: ExprLike,
+    tensor_b: ExprLike,
+    units: Any = None,
+    out_dtype: str = "",
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Call:
+    """``nn.matmul``, or ``nn.dense`` where the second operand alone is transposed."""
+    if transpose_b and not transpose_a:
+        return call("nn.dense", (tensor_a, tensor_b), units=units, out_dtype=out_dtype)
+    sides = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    return call("nn.matmul", (tensor_a, tensor_b), units=units, out_dtype=out_dtype, **sides)
+
+
+def sparse_dense(dense_mat: ExprLike, sparse_mat: Any, sparse_lhs: bool = False) -> Call:
+    """A product with compressed rows: (values, columns, begins), or a SciPy matrix."""
+    args = (dense_mat, *_compressed(sparse_mat))
+    return call("nn.sparse_dense", args, sparse_lhs=sparse_lhs)
+
+
+def sparse_add(dense_mat: ExprLike, sparse_mat: Any) -> Call:
+    """A sum with compressed rows: (values, columns, begins), or a SciPy matrix."""
+    return call("nn.sparse_add", (dense_mat, *_compressed(sparse_mat)))
+
+
+def sparse_transpose(x: Any) -> TupleWrapper:
+    """(values, columns, begins) of the transposed matrix."""
+    return TupleWrapper(call("nn.sparse_transpose", _compressed(x)), 3)
+
+
+def _compressed(matrix: Any) -> tuple[ExprLike, ...]:
+    parts = matrix
+    if hasattr(matrix, "indptr"):
+        parts = (matrix.data, matrix.indices, matrix.indptr)
+    return tuple(p if op.is_expr(p) else const(p) for p in parts)
+
+
+def _global_pool(kind: str, rank: int) -> Callable[..., Call]:
+    dims = {1: "NCW", 3: "NCDHW"}[rank]
+
+    def build(data: ExprLike, layout: str = dims, out_layout: str = "") -> Call:
+        attrs: dict[str, Any] = {"layout": layout, "out_layout": out_layout}
+        name = f"nn.adaptive_{kind}_pool{rank}d"
+        return call(name, (data,), output_size=(1,) * rank, **attrs)
+
+    build.__name__ = build.__qualname__ = f"global_{kind}_pool{rank}d"
+    build.__doc__ = f"Pooling of whole images: ``nn.adaptive_{kind}_pool{rank}d`` to size 1."
+    return build
+
+
+global_avg_pool1d = _global_pool("avg", 1)
+global_avg_pool3d = _global_pool("avg", 3)
+global_max_pool1d = _global_pool("max", 1)
+global_max_pool3d = _global_pool("max", 3)
+
+
+def _packed_conv(name: str) -> Callable[..., Call]:
+    def build(
+        data: ExprLike,
+        kernel: ExprLike,
+        strides: Any = (1, 1),
+        padding: Any = (0, 0),
+        dilation: Any = (1, 1),
+        groups: int = 1,
+        channels: Any = None,
+        kernel_size: Any = None,
+        data_layout: str = "NCHW8c",
+        kernel_layout: str = "OIHW",
+        out_layout: str = "",
+        out_dtype: str = "",
+    ) -> Call:
+        return call(
+            f"nn.contrib_{name}_NCHWc",
+            (data, kernel),
+            strides=strides,
+            padding=get_pad_tuple2d(padding),
+            dilation=dilation,
+            groups=groups,
+            channels=channels,
+            kernel_size=kernel_size,
+            data_layout=data_layout,
+            kernel_layout=kernel_layout,
+            out_layout=out_layout,
+            out_dtype=out_dtype,
+        )
+
+    build.__name__ = build.__qualname__ = f"contrib_{name}_nchwc"
+    build.__doc__ = f"``nn.contrib_{name}_NCHWc``: channels in blocks."
+    return build
+
+
+contrib_conv2d_nchwc = _packed_conv("conv2d")
+contrib_depthwise_conv2d_nchwc = _packed_conv("depthwise_conv2d")
+
+
+def _pad_tuple(rank: int) -> Callable[[Any], tuple[int, ...]]:
+    def ends(padding: Any) -> tuple[int, ...]:
+        many = (padding,) if isinstance(padding, int) else tuple(map(int, padding))
+        both = many * (2 * rank) if len(many) == 1 else many * 2 if len(many) == rank else many
+        if len(both) != 2 * rank:
+            message = f"padding has 1, {rank} or {2 * rank} numbers, found {padding!r}"
+            raise ValueError(message)
+        return both
+
+    ends.__name__ = ends.__qualname__ = f"get_pad_tuple{rank}d"
+    ends.__doc__ = "The padding before every axis, then that behind, from one number or a list."
+    return ends
+
+
+get_pad_tuple1d = _pad_tuple(1)
+get_pad_tuple2d = _pad_tuple(2)
+get_pad_tuple3d = _pad_tuple(3)

@@ -7,6 +7,7 @@ form by the type of an argument, wraps several results, or orders its arguments 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -14,12 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BadNode
+from ..errors import BadNode, Unsupported
 from .builder import call, const, op_function
-from .expr import Call, Constant, Expr, ExprLike, Op, TupleWrapper, as_expr, get_op
+from .expr import Call, Constant, Expr, ExprLike, Op, Tuple, TupleWrapper, as_expr, get_op
+from .ops.refused import REFUSED_FUNCTIONS
 from .ops.table import OPS
 
 Ints = int | Sequence[int]
+
+_GROUPS = {
+    "annotation": ".api.annotation",
+    "dyn": ".dyn",
+    "image": ".image",
+    "nn": ".nn",
+    "random": ".api.random",
+    "vision": ".vision",
+}
+# Relay kept some groups in files of a folder: relay.op.nn.nn, relay.op.vision.nms ...
+_FILES = frozenset(
+    ["annotation", "image", "kernel", "multibox", "nms", "nn", "rcnn", "utils", "yolo"]
+)
 
 
 def get(name: str) -> Op:
@@ -37,6 +52,10 @@ def function(name: str) -> Callable[..., Any]:
 
 def member(space: str, name: str) -> Any:
     """The builder function ``name`` of a group of operators such as ``nn``."""
+    if name in _FILES and space in _GROUPS:
+        return import_module(_GROUPS[space], __package__)
+    if f"{space}.{name}" in REFUSED_FUNCTIONS:
+        raise Unsupported(f"relay.{space}.{name}: {REFUSED_FUNCTIONS[f'{space}.{name}']}")
     if f"{space}.{name}" not in OPS:
         raise AttributeError(f"no operator {space}.{name}")
     return function(f"{space}.{name}")
@@ -45,8 +64,12 @@ def member(space: str, name: str) -> Any:
 def __getattr__(name: str) -> Any:
     if name in OPS:
         return function(name)
-    if name in ("dyn", "image", "nn", "vision"):  # relay.op.nn is relay.nn
-        return import_module(f".{name}", __package__)
+    if name in _GROUPS:  # relay.op.nn is relay.nn
+        return import_module(_GROUPS[name], __package__)
+    if name in REFUSED_FUNCTIONS:
+        raise Unsupported(f"relay.{name}: {REFUSED_FUNCTIONS[name]}")
+    if name in ("algorithm", "reduce", "tensor", "transform"):  # as Relay's files are called
+        return sys.modules[__name__]
     raise AttributeError(f"no operator {name!r}")
 
 
@@ -74,6 +97,12 @@ def broadcast_to(data: ExprLike, shape: Any) -> Call:
     if is_expr(shape):
         return call("dyn.broadcast_to", (data, shape))
     return call("broadcast_to", (data,), shape=shape)
+
+
+def collapse_sum_to(data: ExprLike, shape: Any) -> Call:
+    """``data`` summed over the axes that a broadcast from ``shape`` would repeat."""
+    given = as_expr(shape) if is_expr(shape) else const(np.array(shape, "int32"))
+    return call("collapse_sum_to", (data, given))
 
 
 def full(fill_value: ExprLike, shape: Any = (), dtype: str = "") -> Call:
@@ -242,9 +271,120 @@ def variance(
     return call("variance", (data, centre), **attrs)
 
 
-def std(data: ExprLike, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
+def std(
+    data: ExprLike,
+    axis: Any = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+) -> Call:
     """The standard deviation."""
-    return call("sqrt", (variance(data, axis, keepdims, exclude),))
+    return call("sqrt", (variance(data, axis, keepdims, exclude, unbiased),))
+
+
+def mean_variance(
+    data: ExprLike,
+    axis: Any = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+) -> TupleWrapper:
+    """(the mean, the variance around it)."""
+    return TupleWrapper(Tuple(_mean_variance(data, axis, keepdims, exclude, unbiased)), 2)
+
+
+def _mean_variance(
+    data: ExprLike, axis: Any, keepdims: bool, exclude: bool, unbiased: bool
+) -> tuple[Call, Call]:
+    mean = call("mean", (data,), axis=axis, keepdims=True, exclude=exclude)
+    spread = variance(data, axis, keepdims, exclude, unbiased, mean)
+    shown = mean if keepdims else call("mean", (data,), axis=axis, exclude=exclude)
+    return shown, spread
+
+
+def mean_std(
+    data: ExprLike, axis: Any = None, keepdims: bool = False, exclude: bool = False
+) -> TupleWrapper:
+    """(the mean, the standard deviation)."""
+    mean, spread = _mean_variance(data, axis, keepdims, exclude, False)
+    return TupleWrapper(Tuple((mean, call("sqrt", (spread,)))), 2)
+
+
+def logsumexp(data: ExprLike, axis: Any = None, keepdims: bool = False) -> Call:
+    """``log(sum(exp(data)))``, with the largest element taken out first."""
+    most = call("max", (data,), axis=axis, keepdims=True)
+    powers = call("exp", (call("subtract", (data, most)),))
+    found = call("add", (call("log", (call("sum", (powers,), axis=axis, keepdims=True),)), most))
+    return found if keepdims else call("squeeze", (found,), axis=axis)
+
+
+def reverse_reshape(data: ExprLike, newshape: Any) -> Call:
+    """``reshape`` whose special numbers are read from the right."""
+    return call("contrib_reverse_reshape", (data,), newshape=newshape)
+
+
+def segment_sum(data: ExprLike, segment_ids: ExprLike, num_segments: Any = None) -> Call:
+    """The sums of the rows of each segment; as many segments as named, or the last one says."""
+    one = call("cast_like", (const([1], "int32"), segment_ids))
+    if num_segments is None:
+        last = call("reshape", (call("max", (segment_ids,), axis=0),), newshape=(-1,))
+        number = call("add", (last, one))
+    else:
+        number = call("cast_like", (const([num_segments], "int32"), segment_ids))
+    whole = call("cast_like", (call("shape_of", (data,), dtype="int32"), segment_ids))
+    rows = call("strided_slice", (whole,), begin=(1,), end=(-1,), strides=(1,), slice_mode="size")
+    shape = call("concatenate", (Tuple((number, rows)),), axis=0)
+    empty = call("cast_like", (call("dyn.zeros", (shape,), dtype="float64"), data))
+    where = call("expand_dims", (segment_ids,), axis=0)
+    return call("scatter_nd", (empty, where, data), mode="add")
+
+
+def stft(
+    data: ExprLike,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: ExprLike | None = None,
+    normalized: bool = False,
+    onesided: bool = True,
+) -> Call:
+    """The Fourier transform of overlapping windows of a signal."""
+    attrs = {
+        "n_fft": n_fft,
+        "hop_length": n_fft // 4 if hop_length is None else hop_length,
+        "win_length": n_fft if win_length is None else win_length,
+        "normalized": normalized,
+        "onesided": onesided,
+    }
+    weights = call("ones", (), shape=(n_fft,), dtype="int32") if window is None else window
+    return call("stft", (data, weights), **attrs)
+
+
+def strided_set(data: ExprLike, v: ExprLike, begin: Any, end: Any, strides: Any = None) -> Call:
+    """``data`` with ``v`` where ``strided_slice`` would read."""
+    bounds = [
+        as_expr(b) if is_expr(b) else const(b)
+        for b in (begin, end, [1] if strides is None else strides)
+    ]
+    return call("strided_set", (data, v, *bounds))
+
+
+def sparse_fill_empty_rows(
+    sparse_indices: ExprLike,
+    sparse_values: ExprLike,
+    dense_shape: ExprLike,
+    default_value: ExprLike,
+) -> Tuple:
+    """(coordinates and values, with one in each row that had none; which rows these were)."""
+    args = (sparse_indices, sparse_values, dense_shape, default_value)
+    indices, values, empty = TupleWrapper(call("sparse_fill_empty_rows", args), 3)
+    return Tuple(
+        (
+            call("cast_like", (indices, sparse_indices)),
+            call("cast_like", (values, sparse_values)),
+            call("cast", (empty,), dtype="bool"),
+        )
+    )
 
 
 def unique(data: ExprLike, is_sorted: bool = True, return_counts: bool = False) -> TupleWrapper:

@@ -58,7 +58,7 @@ ROWS: tuple[OpRow, ...] = (
     ),
     OpRow(
         "nn.max_pool2d_grad",
-        ("data", "grad"),
+        ("out_grad", "data"),
         pool_attrs(2, average=False),
         Pattern.OUT_ELEMWISE,
         False,
@@ -79,7 +79,7 @@ ROWS: tuple[OpRow, ...] = (
     ),
     OpRow(
         "nn.avg_pool2d_grad",
-        ("data", "grad"),
+        ("out_grad", "data"),
         pool_attrs(2, average=True),
         Pattern.OUT_ELEMWISE,
         False,
@@ -114,6 +114,16 @@ ROWS: tuple[OpRow, ...] = (
                 (("b", 4, 4, 4, "float32"), ("b", 3, 8, 8, "float32")),
                 (4, 3, 3, 3),
                 {"strides": (2, 2), "padding": (1, 1), "channels": 4, "kernel_size": (3, 3)},
+            ),
+            Sample(
+                (("b", 6, 6, 4, "float32"), ("b", 8, 8, 3, "float32")),
+                (4, 3, 3, 3),
+                {
+                    "kernel_size": (3, 3),
+                    "data_layout": "NHWC",
+                    "kernel_layout": "NHWC",
+                    "out_layout": "OHWI",
+                },
             ),
         ),
     ),

@@ -100,7 +100,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "nn.contrib_dense_pack",
         ("data", "weight"),
-        {"units": REQUIRED, "out_dtype": ""},
+        {"units": REQUIRED, "out_dtype": "", "weight_layout": "NC"},
         Pattern.OUT_ELEMWISE,
         True,
     ),

@@ -54,3 +54,18 @@ REFUSED: Mapping[str, str] = {
     "vm.invoke_tvm_op": _LOWERED,
     "vm.reshape_tensor": _LOWERED,
 }
+
+_QNN_CONFIG = "requantize has its own rounding and compute_dtype; set them on the call"
+_QNN_RULES = "quantised operators have import rules of their own, and no rewrites to register"
+
+# Functions of Relay's Python API that have no counterpart: why, and what to do instead.
+REFUSED_FUNCTIONS: Mapping[str, str] = {
+    "contrib": _BYOC,
+    "copy_shape_func": "shapes are computed by the program itself; there are no shape functions",
+    "memory": _LOWERED,
+    "qnn.current_requantize_config": _QNN_CONFIG,
+    "qnn.register_qnn_canonicalize": _QNN_RULES,
+    "qnn.register_qnn_legalize": _QNN_RULES,
+    "qnn.requantize_config": _QNN_CONFIG,
+    "vm": _LOWERED,
+}

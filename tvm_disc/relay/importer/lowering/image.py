@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm.relax import op as R
 
-from tvm_disc.errors import Unsupported
-from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.index import rows
+from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.tensor import (
     Args,
     Attrs,
@@ -20,81 +22,204 @@ from tvm_disc.relay.importer.lowering.tensor import (
     is_float,
     number,
 )
+from tvm_disc.relay.importer.lowering.transform import axes_of, spatial_axes
 from tvm_disc.relay.importer.tensor import Tensor
 
 F32 = "float32"
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """How a resized image is read: between which elements, and at which places."""
+
+    method: str
+    mode: str
+    rounding: str = ""
+    alpha: float = -0.75
+    exclude: bool = False
+
+
 def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """The size and the region are literals, or operands behind the data."""
     x: Tensor = args[0]
     layout = attrs["layout"]
-    if not set(layout) <= set("NCDHW"):
-        raise Unsupported(ctx.where(f"data layout {layout}"))
-    sizes = attrs["size"]
-    if len(args) > 1:
-        sizes = ctx.size_arg(args[1], "the size")
+    sizes = ctx.size_arg(args[1], "the size") if len(args) > 1 else attrs["size"]
     if attrs["out_dtype"] not in ("", x.dtype):
         raise Unsupported(ctx.where(f"out_dtype {attrs['out_dtype']}"))
-    axes = [a for a, c in enumerate(layout) if c not in "NC"]
-    how = (attrs["method"], attrs["coordinate_transformation_mode"], attrs["rounding_method"])
-    for axis, size in zip(axes, sizes, strict=True):
-        x = resize_axis(ctx, x, axis, ctx.dim(size), how)
+    axes = spatial_axes(ctx, layout, "".join(a for a in "DHW" if a in layout))
+    how = Sampling(
+        attrs["method"],
+        attrs["coordinate_transformation_mode"],
+        attrs["rounding_method"],
+        float(attrs["cubic_alpha"]),
+        bool(attrs["cubic_exclude"]),
+    )
+    crop = how.mode == "tf_crop_and_resize"
+    region = _region(ctx, args[2:], attrs, len(axes)) if crop else []
+    outside = ctx.scalar(float(attrs["extrapolation_value"]), F32)
+    for k, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
+        if crop:
+            ends = (region[k], region[k + len(axes)])
+            x = _cropped_axis(ctx, x, axis, ctx.dim(size), how, ends, outside)
+        else:
+            x = resize_axis(ctx, x, axis, ctx.dim(size), how)
     return x
 
 
+def _region(ctx: Emitter, args: Args, attrs: Attrs, rank: int) -> list[Tensor]:
+    """Where the region begins and ends on every axis, as parts of the image."""
+    if not args:
+        roi = attrs["roi"] or ()
+        if len(roi) != 2 * rank:
+            message = f"roi: expected {2 * rank} numbers, found {len(roi)}"
+            raise TypeMismatch(ctx.where(message))
+        return [ctx.scalar(float(v), F32) for v in roi]
+    ctx.require_eq(product(args[0].dims), i64(2 * rank), "the region has two ends per axis")
+    line = cast(ctx, ctx.reshape(args[0], [i64(2 * rank)]), F32)
+    ends = [sliced(ctx, line, {0: (i64(k), i64(1), 1)}) for k in range(2 * rank)]
+    return [ctx.reshape(e, []) for e in ends]
+
+
+def _cropped_axis(
+    ctx: Emitter,
+    x: Tensor,
+    axis: int,
+    size: Any,
+    how: Sampling,
+    ends: tuple[Tensor, Tensor],
+    outside: Tensor,
+) -> Tensor:
+    """An axis of the region, with one value outside of the image."""
+    place = cast(ctx, iota(ctx, ctx.solver.simplify(size)), F32)
+    last = number(ctx, ctx.solver.simplify(x.dims[axis] - 1), F32)
+    begin, end = (apply(ctx, R.multiply, e, last) for e in ends)
+    gaps = number(ctx, ctx.solver.simplify(size - 1), F32)
+    one, half = ctx.scalar(1, F32), ctx.scalar(0.5, F32)
+    step = apply(
+        ctx, R.divide, apply(ctx, R.subtract, end, begin), apply(ctx, R.maximum, gaps, one)
+    )
+    along = apply(ctx, R.add, apply(ctx, R.multiply, place, step), begin)
+    middle = apply(ctx, R.multiply, apply(ctx, R.add, begin, end), half)
+    several = apply(ctx, R.greater_equal, gaps, one, dtype="bool")
+    where = apply(ctx, R.where, several, along, middle)
+    found = _sampled(ctx, x, axis, size, where, how)
+    before = apply(ctx, R.less, where, ctx.scalar(0, F32), dtype="bool")
+    behind = apply(ctx, R.greater, where, last, dtype="bool")
+    beyond = apply(ctx, R.logical_or, before, behind, dtype="bool")
+    mask = ctx.reshape(beyond, [size if a == axis else i64(1) for a in range(x.rank)])
+    return apply(ctx, R.where, mask, cast(ctx, outside, x.dtype), found)
+
+
 def _upsampling(names: Sequence[str]) -> Rule:
+    """By factors that are attributes, or operands behind the data."""
+
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x: Tensor = args[0]
         layout = attrs["layout"]
-        if not set(layout) <= set("NCDHW"):
-            raise Unsupported(ctx.where(f"data layout {layout}"))
+        spatial_axes(ctx, layout, "DHW"[-len(names) :])
         method = str(attrs["method"])
-        method = "linear" if method in ("bilinear", "trilinear") else method
+        method = method[2:] if method.startswith("bi") else method.removeprefix("tri")
         mode = attrs.get("coordinate_transformation_mode") or (
             "align_corners" if attrs["align_corners"] else "asymmetric"
         )
-        for name in names:
-            axis, scale = layout.index(name[-1].upper()), float(attrs[name])
+        given = args[1:] or [float(attrs[name]) for name in names]
+        for name, scale in zip(names, given, strict=True):
+            axis = axes_of(layout).index(name[-1].upper())
+            if isinstance(scale, Tensor) and scale.constant is not None:
+                scale = float(scale.constant.reshape(()).item())
             size = _scaled(ctx, x.dims[axis], scale)
-            if method == "nearest_neighbor" and mode == "asymmetric" and scale == int(scale):
+            whole = not isinstance(scale, Tensor) and scale == int(scale)
+            if method == "nearest_neighbor" and mode == "asymmetric" and whole:
                 dims = [size if a == axis else d for a, d in enumerate(x.dims)]
                 x = ctx.emit(R.repeat(ctx.expr(x), int(scale), axis), dims, x.dtype)
             else:
-                x = resize_axis(ctx, x, axis, size, (str(method), str(mode), ""))
+                x = resize_axis(ctx, x, axis, size, Sampling(method, str(mode)))
         return x
 
     return rule
 
 
-def _scaled(ctx: Emitter, dim: Any, scale: float) -> Any:
-    if scale == int(scale):
-        return ctx.solver.simplify(dim * int(scale))
-    literal = ctx.literal(dim)
-    if literal is None:
-        raise Unsupported(ctx.where(f"scale {scale} of a dim known at run time"))
-    return i64(round(literal * scale))
+def _scaled(ctx: Emitter, dim: Any, scale: Any) -> Any:
+    """The rounded product of a dim and a factor."""
+    if not isinstance(scale, Tensor):
+        if scale == int(scale):
+            return ctx.solver.simplify(dim * int(scale))
+        literal = ctx.literal(dim)
+        if literal is not None:
+            return i64(round(literal * scale))
+        scale = ctx.scalar(scale, "float64")
+    ctx.require_eq(product(scale.dims), i64(1), "a scale is one number")
+    factor = cast(ctx, ctx.reshape(scale, []), "float64")
+    exact = apply(ctx, R.multiply, number(ctx, dim, "float64"), factor)
+    size = apply(ctx, R.round, exact)  # halves go to the even number
+    (found,) = ctx.size_arg(cast(ctx, size, "int64"), "the scaled size")
+    return found
 
 
-def resize_axis(ctx: Emitter, x: Tensor, axis: int, size: Any, how: Sequence[str]) -> Tensor:
-    """``x`` sampled at ``size`` places along ``axis``; ``how`` is (method, coordinates,
-    rounding)."""
-    method, mode, rounding = how
-    if not is_float(x.dtype) and method != "nearest_neighbor":
-        raise Unsupported(ctx.where(f"{method} interpolation of {x.dtype}"))
-    where = _coordinates(ctx, x.dims[axis], size, mode)
-    if method == "nearest_neighbor":
-        default = "round" if mode == "align_corners" else "floor"
-        return rows(ctx, x, _nearest(ctx, where, rounding or default), axis)
-    if method != "linear":
-        raise Unsupported(ctx.where(f"method {method}"))
+def resize_axis(ctx: Emitter, x: Tensor, axis: int, size: Any, how: Sampling) -> Tensor:
+    """``x`` sampled at ``size`` places along ``axis``."""
+    where = _coordinates(ctx, x.dims[axis], size, how.mode)
+    return _sampled(ctx, x, axis, size, where, how)
+
+
+def _sampled(ctx: Emitter, x: Tensor, axis: int, size: Any, where: Tensor, how: Sampling) -> Tensor:
+    if not is_float(x.dtype) and how.method != "nearest_neighbor":
+        raise Unsupported(ctx.where(f"{how.method} interpolation of {x.dtype}"))
+    if how.method == "nearest_neighbor":
+        default = "round" if how.mode == "align_corners" else "floor"
+        return rows(ctx, x, _nearest(ctx, where, how.rounding or default), axis)
+    if how.method not in ("linear", "cubic"):
+        raise Unsupported(ctx.where(f"method {how.method}"))
     below = apply(ctx, R.floor, where)
-    along = [size if a == axis else i64(1) for a in range(x.rank)]
-    part = ctx.reshape(cast(ctx, apply(ctx, R.subtract, where, below), x.dtype), along)
+    part = cast(ctx, apply(ctx, R.subtract, where, below), x.dtype)
     first = cast(ctx, below, "int64")
-    second = apply(ctx, R.add, first, ctx.scalar(1, "int64"))
-    low, high = rows(ctx, x, first, axis), rows(ctx, x, second, axis)
-    rest = apply(ctx, R.subtract, ctx.scalar(1, x.dtype), part)
-    return apply(ctx, R.add, apply(ctx, R.multiply, low, rest), apply(ctx, R.multiply, high, part))
+    if how.method == "linear":
+        rest = apply(ctx, R.subtract, ctx.scalar(1, x.dtype), part)
+        taps = [(0, rest), (1, part)]
+    else:
+        taps = _cubic(ctx, part, how.alpha)
+    along = [size if a == axis else i64(1) for a in range(x.rank)]
+    total, weights = None, None
+    for offset, weight in taps:
+        place = apply(ctx, R.add, first, ctx.scalar(offset, "int64"))
+        if how.method == "cubic" and how.exclude:
+            weight = _inside(ctx, place, x.dims[axis], weight)
+            weights = weight if weights is None else apply(ctx, R.add, weights, weight)
+        part = apply(ctx, R.multiply, rows(ctx, x, place, axis), ctx.reshape(weight, along))
+        total = part if total is None else apply(ctx, R.add, total, part)
+    assert total is not None
+    if weights is None:
+        return total
+    return apply(ctx, R.divide, total, ctx.reshape(weights, along))
+
+
+def _cubic(ctx: Emitter, part: Tensor, alpha: float) -> list[tuple[int, Tensor]]:
+    """Keys' weights of the four elements around a place, ``part`` behind the second of them."""
+    powers = [ctx.scalar(1, part.dtype), part]
+    for _ in range(2):
+        powers.append(apply(ctx, R.multiply, powers[-1], part))
+    table = (
+        (0.0, alpha, -2 * alpha, alpha),
+        (1.0, 0.0, -(alpha + 3), alpha + 2),
+        (0.0, -alpha, 2 * alpha + 3, -(alpha + 2)),
+        (0.0, 0.0, alpha, -alpha),
+    )
+    taps = []
+    for offset, factors in enumerate(table):
+        weight = ctx.scalar(factors[0], part.dtype)
+        for factor, power in zip(factors[1:], powers[1:], strict=True):
+            scaled = apply(ctx, R.multiply, power, ctx.scalar(factor, part.dtype))
+            weight = apply(ctx, R.add, weight, scaled)
+        taps.append((offset - 1, weight))
+    return taps
+
+
+def _inside(ctx: Emitter, place: Tensor, size: Any, weight: Tensor) -> Tensor:
+    """The weight of an element that is there; of one outside it is 0."""
+    above = apply(ctx, R.greater_equal, place, ctx.scalar(0, "int64"), dtype="bool")
+    below = apply(ctx, R.less, place, number(ctx, size, "int64"), dtype="bool")
+    there = apply(ctx, R.logical_and, above, below, dtype="bool")
+    return apply(ctx, R.where, there, weight, ctx.scalar(0, weight.dtype))
 
 
 def _coordinates(ctx: Emitter, length: Any, size: Any, mode: str) -> Tensor:
@@ -109,9 +234,16 @@ def _coordinates(ctx: Emitter, length: Any, size: Any, mode: str) -> Tensor:
     # The quotient comes last: places halfway between two elements are then exact.
     if mode == "asymmetric":
         return apply(ctx, R.divide, apply(ctx, R.multiply, place, source), target)
-    if mode == "half_pixel":
-        middle = apply(ctx, R.multiply, apply(ctx, R.add, place, half), source)
-        return apply(ctx, R.subtract, apply(ctx, R.divide, middle, target), half)
+    if mode in ("half_pixel", "pytorch_half_pixel", "tf_half_pixel_for_nn"):
+        scaled = apply(ctx, R.multiply, apply(ctx, R.add, place, half), source)
+        middle = apply(ctx, R.divide, scaled, target)
+        if mode == "tf_half_pixel_for_nn":
+            return middle
+        middle = apply(ctx, R.subtract, middle, half)
+        if mode == "half_pixel":
+            return middle
+        several = apply(ctx, R.greater, target, one, dtype="bool")
+        return apply(ctx, R.where, several, middle, ctx.scalar(0, F32))
     raise Unsupported(ctx.where(f"coordinate_transformation_mode {mode}"))
 
 
@@ -131,29 +263,13 @@ def _nearest(ctx: Emitter, where: Tensor, rounding: str) -> Tensor:
     return cast(ctx, whole, "int64")
 
 
-def _dyn_resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    return _resize(ctx, args[:2], attrs)
-
-
-def _dyn_upsampling(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    scales = []
-    for a in args[1:]:
-        if a.constant is None:
-            raise Unsupported(ctx.where("a scale computed at run time"))
-        scales.append(float(a.constant.reshape(()).item()))
-    names = ["scale_h", "scale_w"] if len(scales) == 2 else ["scale_d", "scale_h", "scale_w"]
-    given = {**attrs, **dict(zip(names, scales, strict=True))}
-    result: Tensor = _upsampling(names)(ctx, args[:1], given)
-    return result
-
-
 LOWER: Mapping[str, Rule] = {
     "nn.upsampling": _upsampling(["scale_h", "scale_w"]),
     "nn.upsampling3d": _upsampling(["scale_d", "scale_h", "scale_w"]),
-    "dyn.nn.upsampling": _dyn_upsampling,
-    "dyn.nn.upsampling3d": _dyn_upsampling,
+    "dyn.nn.upsampling": _upsampling(["scale_h", "scale_w"]),
+    "dyn.nn.upsampling3d": _upsampling(["scale_d", "scale_h", "scale_w"]),
     "image.resize1d": _resize,
     "image.resize2d": _resize,
     "image.resize3d": _resize,
-    "dyn.image.resize2d": _dyn_resize,
+    "dyn.image.resize2d": _resize,
 }

@@ -302,15 +302,6 @@ def nonzero(ctx: Emitter, x: Tensor) -> Tensor:
     return Tensor(tuple(dims), "int64", ctx.match(raw, relax.TensorType(dims, "int64")))
 
 
-def _trilu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, k = args
-    value = value_of(k)
-    if value is None or not is_number(value.reshape(-1)[0]):
-        raise Unsupported(ctx.where("a diagonal computed from data"))
-    build = R.triu if attrs["upper"] else R.tril
-    return ctx.emit(build(ctx.expr(x), int(value.reshape(-1)[0])), x.dims, x.dtype)
-
-
 LOWER: Mapping[str, Rule] = {
     "take": _take,
     "gather": _gather,
@@ -326,5 +317,4 @@ LOWER: Mapping[str, Rule] = {
         ctx, args, {**attrs, "reduction": "update"}
     ),
     "argwhere": _argwhere,
-    "trilu": _trilu,
 }

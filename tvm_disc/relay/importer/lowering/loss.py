@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tvm import tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
@@ -129,23 +130,29 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """A convolution of the input by the gradient, with batch and channels exchanged, strides and
     dilation too."""
     gradient, data = args
-    layout, names = str(attrs["data_layout"]), str(attrs["kernel_layout"])
-    x, _ = channels_first(ctx, data, layout, "NCHW")
+    layout, names = str(attrs["data_layout"]), str(attrs["out_layout"]) or "OIHW"
+    # The field for a kernel's layout holds that of the data; its default says nothing of them.
+    own = layout if attrs["kernel_layout"] == "OIHW" else str(attrs["kernel_layout"])
+    x, _ = channels_first(ctx, data, own, "NCHW")
     given, _ = channels_first(ctx, gradient, layout, "NCHW")
     if sorted(names) != sorted("OIHW"):
         raise Unsupported(ctx.where(f"kernel layout {names}"))
     if attrs["kernel_size"] is None:
         raise Unsupported(ctx.where("a kernel_size that is not given"))
-    if int(attrs["groups"]) != 1:
-        raise Unsupported(ctx.where(f"groups {attrs['groups']}; split the channels yourself"))
     ctx.require_eq(x.dims[0], given.dims[0], "the batch dims must agree")
     strides, dilation, taps = (
         steps(ctx, attrs, n, 2) for n in ("strides", "dilation", "kernel_size")
     )
     window = (dilation, padding(attrs["padding"], 2), strides)
-    plain = {**attrs, "groups": 1}
-    images, kernel = permute(ctx, x, [1, 0, 2, 3]), permute(ctx, given, [1, 0, 2, 3])
-    found = convolve(ctx, R.nn.conv2d, images, kernel, plain, window)
+    groups = int(attrs["groups"])
+    ctx.solver.require_divides(i64(groups), x.dims[1], ctx.where("groups must divide the channels"))
+    own = ctx.solver.simplify(tirx.floordiv(x.dims[1], i64(groups)))
+    # The batch of each group of channels is a group of channels of the convolution.
+    batch, *image = (x.dims[k] for k in (0, 2, 3))
+    apart = permute(ctx, ctx.reshape(x, [batch, i64(groups), own, *image]), [2, 1, 0, 3, 4])
+    images = ctx.reshape(apart, [own, batch * groups, *image])
+    kernel = permute(ctx, given, [1, 0, 2, 3])
+    found = convolve(ctx, R.nn.conv2d, images, kernel, {**attrs, "channels": None}, window)
     for k in range(2):  # the windows that no stride reached are left out
         ctx.solver.require_le(i64(taps[k]), found.dims[2 + k], ctx.where("the kernel must fit"))
     cut = sliced(ctx, found, {2 + k: (i64(0), i64(taps[k]), 1) for k in range(2)})

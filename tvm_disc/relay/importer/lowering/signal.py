@@ -15,7 +15,16 @@ from tvm_disc.relay.importer.lowering.nn import matmul
 from tvm_disc.relay.importer.lowering.sample import calc
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.sparse import stacked
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, iota, number
+from tvm_disc.relay.importer.lowering.tensor import (
+    Args,
+    Attrs,
+    Rule,
+    apply,
+    cast,
+    iota,
+    is_float,
+    number,
+)
 from tvm_disc.relay.importer.tensor import Tensor
 
 F32, I64 = "float32", "int64"
@@ -71,6 +80,8 @@ def _dft(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
 def _stft(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """``[batch, frequencies, frames, 2]``."""
     data, window = args
+    if not is_float(window.dtype):  # Relay's window of ones is of int32
+        window = cast(ctx, window, F32)
     _float32(ctx, data, window)
     if data.rank != 2:
         raise TypeMismatch(ctx.where(f"expected data of rank 2, found rank {data.rank}"))

@@ -38,7 +38,7 @@ def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -
     return ctx.emit(call, dims, x.dtype)
 
 
-def _strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     if len(args) > 1 and any(value_of(a) is None for a in args[1:3]):
         return sliced(ctx, x, _read_extents(ctx, x, args[1:4], attrs))
@@ -214,7 +214,6 @@ def _slice_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 LOWER: Mapping[str, Rule] = {
-    "strided_slice": _strided_slice,
-    "dyn.strided_slice": _strided_slice,
+    "strided_slice": strided_slice,
     "slice_like": _slice_like,
 }

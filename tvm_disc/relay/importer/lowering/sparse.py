@@ -34,6 +34,8 @@ def _sparse_to_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     depth = ctx.static(coords.dims[1], "the number of coordinates")
     if depth != len(dims):
         raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {len(dims)}"))
+    if default.constant is not None:  # Relay's 0 is of int32 whatever the values are
+        default = cast(ctx, default, values.dtype)
     ctx.same_dtype([values, default])
     if values.rank == 1 and ctx.literal(values.dims[0]) != 1:
         ctx.require_eq(values.dims[0], count, "there must be one value for each coordinate")

@@ -296,7 +296,7 @@ def _full_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return filled(ctx, args[0].dims, args[1], args[0].dtype)
 
 
-def _arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+def arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if all(a.constant is not None for a in args[:3]):
         literals = [a.constant.reshape(()).item() for a in args[:3]]
         if literals[2] != 0:
@@ -443,6 +443,5 @@ LOWER: Mapping[str, Rule] = {
     "zeros_like": _like(0),
     "ones_like": _like(1),
     "full_like": _full_like,
-    "arange": _arange,
     "shape_of": _shape_of,
 }

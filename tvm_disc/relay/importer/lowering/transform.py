@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -22,12 +23,6 @@ from tvm_disc.relay.importer.values import is_number
 
 def _reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return reshape_to(ctx, args[0], list(attrs["newshape"]), bool(attrs["allowzero"]))
-
-
-def _dyn_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    # A code such as -1 is one only where it is known now.
-    target = ctx.size_arg(args[1], "the new shape", least=0 if attrs["allowzero"] else 1)
-    return reshape_to(ctx, args[0], target, bool(attrs["allowzero"]))
 
 
 def reshape_to(ctx: Emitter, x: Tensor, codes: list[Any], allow_zero: bool) -> Tensor:
@@ -336,24 +331,6 @@ def _repeat(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return ctx.emit(R.repeat(ctx.expr(x), times, axis), dims, x.dtype)
 
 
-def _dyn_expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    return _expand_dims(ctx, args, {**attrs, "axis": _one_axis(ctx, args[1])})
-
-
-def _one_axis(ctx: Emitter, given: Tensor) -> int:
-    axis = ctx.shape_arg(given, "the axis")[0]
-    if not is_number(axis):
-        raise Unsupported(ctx.where("an axis that is known only at run time"))
-    return int(axis)
-
-
-def _dyn_squeeze(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    axes = ctx.shape_arg(args[1], "the axes")
-    if not all(is_number(a) for a in axes):
-        raise Unsupported(ctx.where("axes that are known only at run time"))
-    return _squeeze(ctx, args, {"axis": tuple(int(a) for a in axes)})
-
-
 def _reverse_reshape(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """``reshape`` whose codes are read from the right."""
     x = args[0]
@@ -370,17 +347,27 @@ def summed_to(ctx: Emitter, x: Tensor, dims: Sequence[Any]) -> Tensor:
     lead = x.rank - len(dims)
     if lead < 0:
         raise TypeMismatch(ctx.where(f"rank {x.rank} cannot be summed to rank {len(dims)}"))
-    axes = list(range(lead))
+    axes, parts, final = list(range(lead)), list(x.dims[:lead]), []
     for a, d in enumerate(dims):
+        dim = x.dims[lead + a]
         if ctx.literal(d) == 1:
-            axes.append(lead + a)
-        else:
-            ctx.require_eq(x.dims[lead + a], d, f"axis {a} is kept")
+            axes.append(len(parts))
+            parts.append(dim)
+        elif ctx.same(dim, d) or ctx.solver.known(tirx.NE(d, i64(1))):
+            ctx.require_eq(dim, d, f"axis {a} is kept")
+            parts.append(d)
+        else:  # [dim / d, d], of which d is 1 or dim
+            either = tirx.Or(tirx.EQ(d, dim), tirx.EQ(d, i64(1)))
+            ctx.solver.require(either, ctx.where(f"axis {a} is kept or summed"))
+            axes.append(len(parts))
+            parts += [ctx.solver.simplify(tirx.floordiv(dim, tirx.max(d, i64(1)))), d]
+        final.append(d)
     if not axes:
         return x
-    kept = [i64(1) if a in axes else d for a, d in enumerate(x.dims)]
-    total = ctx.emit(R.sum(ctx.expr(x), axes, keepdims=True), kept, x.dtype)
-    return ctx.reshape(total, dims)
+    apart = ctx.reshape(x, parts)
+    kept = [i64(1) if a in axes else d for a, d in enumerate(apart.dims)]
+    total = ctx.emit(R.sum(ctx.expr(apart), axes, keepdims=True), kept, x.dtype)
+    return ctx.reshape(total, final)
 
 
 def _collapse_sum_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -428,28 +415,75 @@ def _space_to_depth(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return back(ctx.reshape(permute(ctx, blocks, order), [n, c * (b * b), high, wide]))
 
 
-def channels_first(
-    ctx: Emitter, x: Tensor, layout: str, wanted: str
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """``x`` with its axes in the order ``wanted``, and how to bring a result back."""
-    if layout == wanted:
-        return x, lambda y: y
-    if sorted(layout) != sorted(wanted):
+def axes_of(layout: str) -> list[str]:
+    """The axes of a layout, blocks of channels such as ``4c`` with their size."""
+    return re.findall(r"[A-Z]|\d+[a-z]", layout)
+
+
+def spatial_axes(ctx: Emitter, layout: str, spatial: str) -> list[int]:
+    """Where the spatial axes lie, those of blocked layouts too.
+
+    raises: Unsupported for a layout of other axes.
+    """
+    axes = axes_of(layout)
+    if sorted(a for a in axes if a.isalpha()) != sorted(f"NC{spatial}"):
         raise Unsupported(ctx.where(f"data layout {layout}"))
-    moved = permute(ctx, x, [layout.index(c) for c in wanted])
-    back = [wanted.index(c) for c in layout]
-    return moved, lambda y: permute(ctx, y, back)
+    return [k for k, a in enumerate(axes) if a in spatial]
+
+
+def channels_first(
+    ctx: Emitter, x: Tensor, layout: str, wanted: str, out: str = ""
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """``x`` with its axes in the order ``wanted``, and how to bring a result into ``layout``, or
+    into ``out`` if that is another one."""
+    plain = _without_blocks(ctx, x, layout, wanted)
+    return plain, lambda y: _with_blocks(ctx, y, wanted, out or layout)
+
+
+def _without_blocks(ctx: Emitter, x: Tensor, layout: str, wanted: str) -> Tensor:
+    axes = axes_of(layout)
+    blocks = [a for a in axes if not a.isalpha()]
+    if sorted("".join(axes)) != sorted(layout) or len(axes) != x.rank:
+        raise Unsupported(ctx.where(f"data layout {layout} of rank {x.rank}"))
+    if sorted(a for a in axes if a.isalpha()) != sorted(wanted) or len(blocks) > 1:
+        raise Unsupported(ctx.where(f"data layout {layout}"))
+    if blocks:
+        place = axes.index(blocks[0])
+        ctx.require_eq(x.dims[place], i64(int(blocks[0][:-1])), f"the block {blocks[0]}")
+    order = []
+    for axis in wanted:
+        order.append(axes.index(axis))
+        order += [axes.index(b) for b in blocks if b[-1].upper() == axis]
+    moved = permute(ctx, x, order)
+    if not blocks:
+        return moved
+    where = wanted.index(blocks[0][-1].upper())
+    joined = moved.dims[where] * moved.dims[where + 1]
+    return ctx.reshape(moved, [*moved.dims[:where], joined, *moved.dims[where + 2 :]])
+
+
+def _with_blocks(ctx: Emitter, y: Tensor, wanted: str, layout: str) -> Tensor:
+    axes = axes_of(layout)
+    blocks = [a for a in axes if not a.isalpha()]
+    if sorted(a for a in axes if a.isalpha()) != sorted(wanted) or len(blocks) > 1:
+        raise Unsupported(ctx.where(f"out_layout {layout}"))
+    have = list(wanted)
+    if blocks:
+        where, size = wanted.index(blocks[0][-1].upper()), int(blocks[0][:-1])
+        dim = y.dims[where]
+        ctx.solver.require_divides(i64(size), dim, ctx.where(f"the block {blocks[0]}"))
+        outer = ctx.solver.simplify(tirx.floordiv(dim, i64(size)))
+        y = ctx.reshape(y, [*y.dims[:where], outer, i64(size), *y.dims[where + 1 :]])
+        have.insert(where + 1, blocks[0])
+    return permute(ctx, y, [have.index(a) for a in axes])
 
 
 LOWER: Mapping[str, Rule] = {
     "reshape": _reshape,
-    "dyn.reshape": _dyn_reshape,
     "contrib_reverse_reshape": _reverse_reshape,
     "reshape_like": _reshape_like,
     "expand_dims": _expand_dims,
-    "dyn.expand_dims": _dyn_expand_dims,
     "squeeze": _squeeze,
-    "dyn.squeeze": _dyn_squeeze,
     "nn.batch_flatten": _batch_flatten,
     "transpose": _transpose,
     "broadcast_to": _broadcast_to,

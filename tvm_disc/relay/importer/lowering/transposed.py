@@ -26,7 +26,6 @@ from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule
 from tvm_disc.relay.importer.lowering.transform import channels_first, flip, permute
 from tvm_disc.relay.importer.lowering.window import (
     SPATIAL,
-    check_layouts,
     convolve,
     dilate,
     kernel_first,
@@ -97,8 +96,8 @@ class PhaseAxis:
 
 def _conv_transpose(build: Callable[..., Any], rank: int) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        check_layouts(ctx, attrs, attrs["data_layout"])
-        x, restore = channels_first(ctx, args[0], attrs["data_layout"], f"NC{SPATIAL[rank]}")
+        wanted, out = f"NC{SPATIAL[rank]}", attrs["out_layout"]
+        x, restore = channels_first(ctx, args[0], attrs["data_layout"], wanted, out)
         w = kernel_first(ctx, args[1], attrs["kernel_layout"], f"IO{SPATIAL[rank]}")
         ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
         strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
@@ -126,7 +125,7 @@ def _by_phases(
         ctx.solver.require_le(i64(0), length, ctx.where("the padding must fit the result"))
     window = ([1] * rank, [*(a.before for a in axes), *(a.after for a in axes)], dilation)
     phases = _grouped(ctx, _phases(ctx, w, axes), groups)
-    y = convolve(ctx, build, x, phases, {**attrs, "groups": groups}, window)
+    y = convolve(ctx, build, x, phases, {**attrs, "groups": groups, "channels": None}, window)
     woven = _weave(ctx, y, [a.stride for a in axes], groups)
     return sliced(ctx, woven, {2 + d: (i64(axes[d].skipped), lengths[d], 1) for d in range(rank)})
 

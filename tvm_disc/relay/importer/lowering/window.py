@@ -13,6 +13,7 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.index import rows
 from tvm_disc.relay.importer.lowering.nn import require_factors
+from tvm_disc.relay.importer.lowering.run_time import borders
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.tensor import (
     Args,
@@ -25,9 +26,9 @@ from tvm_disc.relay.importer.lowering.tensor import (
     is_float,
     number,
 )
-from tvm_disc.relay.importer.lowering.transform import channels_first, permute
+from tvm_disc.relay.importer.lowering.transform import channels_first, permute, spatial_axes
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.relay.importer.values import is_number
+from tvm_disc.relay.importer.values import is_number, value_of
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -67,19 +68,13 @@ def _windows(ctx: Emitter, dim: Any, kernel: Any, stride: int, pads: int, dilati
     return extent
 
 
-def check_layouts(ctx: Emitter, attrs: Attrs, layout: str) -> None:
-    """Refuse a result in another layout than the input's."""
-    if attrs["out_layout"] not in ("", layout):
-        raise Unsupported(ctx.where(f"out_layout {attrs['out_layout']}"))
-
-
 # -- convolution -------------------------------------------------------------------------------
 
 
 def _conv(build: Callable[..., Any], rank: int) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        check_layouts(ctx, attrs, attrs["data_layout"])
-        x, restore = channels_first(ctx, args[0], attrs["data_layout"], f"NC{SPATIAL[rank]}")
+        wanted, out = f"NC{SPATIAL[rank]}", attrs["out_layout"]
+        x, restore = channels_first(ctx, args[0], attrs["data_layout"], wanted, out)
         w = kernel_first(ctx, args[1], attrs["kernel_layout"], f"OI{SPATIAL[rank]}")
         pads = padding(attrs["padding"], rank)
         strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
@@ -101,8 +96,9 @@ def convolve(
     rank, groups = x.rank - 2, int(attrs["groups"])
     dtype = attrs["out_dtype"] or x.dtype
     require_factors(ctx, x, w, dtype)
-    if any(p < 0 for p in pads):
-        raise Unsupported(ctx.where("negative padding"))
+    w = _depthwise(ctx, x, w, groups, attrs.get("channels"))
+    x = cropped(ctx, x, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)])
+    pads = [max(p, 0) for p in pads]
     ctx.require_eq(x.dims[1], w.dims[1] * groups, "input channels must fit the kernel")
     ctx.solver.require_divides(i64(groups), w.dims[0], ctx.where("groups must divide the outputs"))
     spatial = [
@@ -123,6 +119,25 @@ def convolve(
         out_dtype=dtype if dtype != x.dtype else None,
     )
     return ctx.emit(call, [x.dims[0], w.dims[0], *spatial], dtype)
+
+
+def _depthwise(ctx: Emitter, x: Tensor, w: Tensor, groups: int, channels: Any) -> Tensor:
+    """Weights of one kernel per channel may have the multiplier behind the channels: Relay's
+    ``[C, M, ...]`` is ``[C * M, 1, ...]`` of a grouped convolution."""
+    size = ctx.literal(w.dims[1])
+    if groups == 1 or ctx.literal(w.dims[0]) != groups or size in (None, 1):
+        return w
+    given = ctx.literal(x.dims[1])
+    per_channel = channels == groups * size if given is None else given == groups
+    return ctx.reshape(w, [i64(groups * size), i64(1), *w.dims[2:]]) if per_channel else w
+
+
+def relaid(ctx: Emitter, x: Tensor, layout: str, out: str, wanted: str) -> Tensor:
+    """A result in the layout that was asked for, if one was."""
+    if out in ("", layout):
+        return x
+    plain, restore = channels_first(ctx, x, layout, wanted, out)
+    return restore(plain)
 
 
 def kernel_first(ctx: Emitter, w: Tensor, layout: str, wanted: str) -> Tensor:
@@ -158,9 +173,8 @@ def _dilate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _pool(build: Callable[..., Any], rank: int) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        check_layouts(ctx, attrs, attrs["layout"])
         layout = f"NC{SPATIAL[rank]}"
-        x, restore = channels_first(ctx, args[0], attrs["layout"], layout)
+        x, restore = channels_first(ctx, args[0], attrs["layout"], layout, attrs["out_layout"])
         names = ("pool_size", "strides", "dilation")
         size, strides, dilation = (steps(ctx, attrs, n, rank) for n in names)
         pads = padding(attrs["padding"], rank)
@@ -183,12 +197,10 @@ def _pool(build: Callable[..., Any], rank: int) -> Rule:
 def _global_pool(build: Callable[..., Any]) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x, layout = args[0], attrs["layout"]
-        check_layouts(ctx, attrs, layout)
-        if sorted(layout) != sorted("NCHW"):
-            raise Unsupported(ctx.where(f"data layout {layout}"))
-        spatial = [a for a, c in enumerate(layout) if c in "HW"]
+        spatial = spatial_axes(ctx, layout, "HW")
         dims = [i64(1) if a in spatial else d for a, d in enumerate(x.dims)]
-        return ctx.emit(build(ctx.expr(x), spatial, keepdims=True), dims, x.dtype)
+        pooled = ctx.emit(build(ctx.expr(x), spatial, keepdims=True), dims, x.dtype)
+        return relaid(ctx, pooled, layout, attrs["out_layout"], "NCHW")
 
     return rule
 
@@ -199,16 +211,13 @@ def _adaptive_pool(average: bool, rank: int) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x: Tensor = args[0]
         layout = attrs["layout"]
-        check_layouts(ctx, attrs, layout)
-        if sorted(layout) != sorted(f"NC{SPATIAL[rank]}"):
-            raise Unsupported(ctx.where(f"data layout {layout}"))
+        axes = spatial_axes(ctx, layout, SPATIAL[rank])
         if average and not is_float(x.dtype):
             raise Unsupported(ctx.where(f"an average of {x.dtype}"))
-        axes = [a for a, c in enumerate(layout) if c not in "NC"]
         sizes = steps(ctx, attrs, "output_size", rank) if attrs["output_size"] else []
         for axis, size in zip(axes, sizes, strict=False):
             x = _adapt_axis(ctx, x, axis, size, average)
-        return x
+        return relaid(ctx, x, layout, attrs["out_layout"], f"NC{SPATIAL[rank]}")
 
     return rule
 
@@ -256,14 +265,31 @@ def _pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, widths, fill = args
+    if value_of(widths) is None and attrs["pad_mode"] == "constant":
+        return _pad_by_data(ctx, x, widths, fill)
     items = ctx.size_arg(widths, "the pad widths")
     pairs = [(items[2 * a], items[2 * a + 1]) for a in range(x.rank)]
     if all(is_number(w) for pair in pairs for w in pair):
         pairs = [(int(a), int(b)) for a, b in pairs]
         return _pad_with(ctx, x, pairs, fill, attrs["pad_mode"])
+    if attrs["pad_mode"] not in _PAD_MODES:
+        raise Unsupported(ctx.where(f"pad_mode {attrs['pad_mode']}"))
     if attrs["pad_mode"] != "constant":
-        raise Unsupported(ctx.where(f"pad_mode {attrs['pad_mode']} by widths known at run time"))
+        return borders(ctx, x, items, attrs["pad_mode"])
     return _pad_symbolic(ctx, x, pairs, fill)
+
+
+def _pad_by_data(ctx: Emitter, x: Tensor, widths: Tensor, fill: Tensor) -> Tensor:
+    """Widths that are read, each the difference of what is added and what is taken away."""
+    items = ctx.read_numbers(widths, "the pad widths")
+    where = {}
+    for axis in range(x.rank):
+        first, last = (w.b for w in items[2 * axis : 2 * axis + 2])
+        text = ctx.where(f"axis {axis} is shorter than the negative padding")
+        ctx.solver.require(first + last <= x.dims[axis], text, text)
+        where[axis] = (first, x.dims[axis] - first - last, 1)
+    pairs = [(items[2 * a].a, items[2 * a + 1].a) for a in range(x.rank)]
+    return _pad_symbolic(ctx, sliced(ctx, x, where), pairs, fill)
 
 
 def _pad_symbolic(ctx: Emitter, x: Tensor, pairs: list[Any], fill: Tensor) -> Tensor:
@@ -288,11 +314,23 @@ def _pad_symbolic(ctx: Emitter, x: Tensor, pairs: list[Any], fill: Tensor) -> Te
 def _pad_with(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor, mode: str) -> Tensor:
     if mode not in _PAD_MODES:
         raise Unsupported(ctx.where(f"pad_mode {mode}"))
-    if any(w < 0 for pair in pairs for w in pair):
-        raise Unsupported(ctx.where("negative padding"))
+    x = cropped(ctx, x, pairs)
+    pairs = [tuple(max(int(w), 0) for w in pair) for pair in pairs]
     if mode == "constant":
         return padded(ctx, x, pairs, fill)
     return _mirrored(ctx, x, pairs, _PAD_MODES[mode])
+
+
+def cropped(ctx: Emitter, x: Tensor, pairs: Sequence[Any]) -> Tensor:
+    """``x`` without what negative widths take away."""
+    where = {}
+    for axis, pair in enumerate(pairs):
+        first, last = (max(-int(w), 0) for w in pair)
+        if first or last:
+            text = ctx.where(f"axis {axis} is shorter than the negative padding")
+            ctx.solver.require_le(i64(first + last), x.dims[axis], text)
+            where[axis] = (i64(first), x.dims[axis] - (first + last), 1)
+    return sliced(ctx, x, where)
 
 
 def _mirror_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:

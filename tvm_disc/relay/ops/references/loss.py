@@ -90,10 +90,12 @@ def conv2d_backward_weight(
     kernel_size: Sequence[int],
     data_layout: str,
     kernel_layout: str,
+    out_layout: str,
     **_: Any,
 ) -> Array:
     """How the weights of a convolution change its result."""
-    given, x = _nchw(gradient, data, layout=data_layout)
+    (given,) = _nchw(gradient, layout=data_layout)
+    (x,) = _nchw(data, layout=data_layout if kernel_layout == "OIHW" else kernel_layout)
     pads = [(0, 0), (0, 0), (padding[0], padding[-2]), (padding[1 % len(padding)], padding[-1])]
     wide = np.pad(x, pads)
     high, long = given.shape[2:]
@@ -102,7 +104,7 @@ def conv2d_backward_weight(
         rows = slice(a * dilation[0], a * dilation[0] + (high - 1) * strides[0] + 1, strides[0])
         columns = slice(b * dilation[1], b * dilation[1] + (long - 1) * strides[1] + 1, strides[1])
         out[:, :, a, b] = np.einsum("nohw,nihw->oi", given, wide[:, :, rows, columns])
-    return np.ascontiguousarray(out.transpose(["OIHW".index(k) for k in kernel_layout]))
+    return np.ascontiguousarray(out.transpose(["OIHW".index(k) for k in out_layout or "OIHW"]))
 
 
 def fifo_buffer(data: Array, buffer: Array, *, axis: int) -> Array:

@@ -1,0 +1,32 @@
+"""``relay.annotation.*``: marks on expressions; placements are taken, and mean nothing on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import op
+from ..builder import call
+from ..expr import Call, ExprLike, Function
+
+
+def __getattr__(name: str) -> Any:
+    return op.member("annotation", name)
+
+
+def on_device(
+    body: ExprLike, device: Any, constrain_result: bool = False, constrain_body: bool = True
+) -> Call:
+    """The expression; which device computes it is not kept."""
+    placed = {"constrain_result": constrain_result, "constrain_body": constrain_body}
+    return call("on_device", (body,), virtual_device=None, **placed)
+
+
+def function_on_device(
+    function: Function, param_devices: Sequence[Any], result_device: Any
+) -> Function:
+    """The function; which devices hold its parameters and result is not kept."""
+    return function
+
+
+__all__ = ["function_on_device", "on_device"]
