@@ -140,7 +140,16 @@ class IRModule:
 
     def with_attr(self, name: str, value: Any) -> IRModule:
         """A copy that carries one more attribute."""
-        copy = IRModule(self.functions, self.type_definitions, {**self.attrs, name: value})
+        return self._copied({**self.attrs, name: value})
+
+    def with_main(self, main: Function) -> IRModule:
+        """A copy whose ``main`` is another function."""
+        copy = self._copied(self.attrs)
+        copy["main"] = main
+        return copy
+
+    def _copied(self, attrs: Mapping[str, Any]) -> IRModule:
+        copy = IRModule(self.functions, self.type_definitions, attrs)
         copy._constructors = self._constructors  # patterns point at these objects
         return copy
 
