@@ -13,7 +13,7 @@ from typing import Any as _Anything
 from tvm_disc.abi.values import ConstructorValue, from_list, to_list
 from tvm_disc.relay.json.reader import load_json
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
-from tvm_disc.relay.text.printer import astext
+from tvm_disc.relay.text.printer import astext, pretty_print
 
 from . import builder, dyn, expr, frontend, image, loops, nn, op, qnn, vision
 from . import types as ty
@@ -134,6 +134,7 @@ __all__ = [
     "parse",
     "parse_expr",
     "post_order",
+    "pretty_print",
     "qnn",
     "save_param_dict",
     "scalar_type",

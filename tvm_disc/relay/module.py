@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tvm
 
-from tvm_disc.relay.text.printer import astext
+from tvm_disc.relay.text.printer import astext, pretty_print
 
 from ..errors import BadNode, Unsupported
 from .expr import Constructor, Expr, Function, GlobalVar
@@ -153,12 +153,14 @@ class IRModule:
         copy._constructors = self._constructors  # patterns point at these objects
         return copy
 
-    def astext(self, show_meta_data: bool = True) -> str:
+    def astext(
+        self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None
+    ) -> str:
         """The module in Relay's text format."""
-        return astext(self, show_meta_data)
+        return astext(self, show_meta_data, annotate)
 
     def __str__(self) -> str:
-        return self.astext(show_meta_data=False)
+        return pretty_print(self)
 
 
 class _Carried:
