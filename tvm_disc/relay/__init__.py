@@ -12,6 +12,7 @@ from typing import Any as _Anything
 
 from tvm_disc.abi.values import ConstructorValue, from_list, to_list
 from tvm_disc.relay.json.reader import load_json
+from tvm_disc.relay.json.writer import save_json
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
 from tvm_disc.relay.text.printer import astext, pretty_print
 
@@ -136,6 +137,7 @@ __all__ = [
     "post_order",
     "pretty_print",
     "qnn",
+    "save_json",
     "save_param_dict",
     "scalar_type",
     "size_var",

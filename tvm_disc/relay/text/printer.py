@@ -201,10 +201,41 @@ class _Printer:
         for node in reversed(order):
             if not isinstance(node, _ATOMS):
                 self.open_blocks(node, self.places[id(node)])
-        for node in order:
-            if not isinstance(node, _ATOMS):
-                self.write(node, self.places[id(node)])
+        self.write_lines(root)
         return top
+
+    def write_lines(self, root: Expr) -> None:
+        """Lines in TVM's order: a node gets its own when the first that uses it is met."""
+        stack: list[tuple[Expr, str]] = [(root, "meet")]
+        seen: set[int] = set()
+        while stack:
+            node, todo = stack.pop()
+            if isinstance(node, _ATOMS):
+                continue
+            if todo == "line":
+                self.line(node)
+            elif todo == "done":
+                if not isinstance(node, Let):
+                    for operand in _lifted(node):
+                        self.line(operand)
+                self.write(node)
+            elif id(node) not in seen:
+                seen.add(id(node))
+                stack.append((node, "done"))
+                inside = [(child, "meet") for child in children(node)]
+                if isinstance(node, If | Match | Let):  # before what is inside of their blocks
+                    first = 1 if isinstance(node, Let) else 0
+                    inside.insert(first + 1, (inside[first][0], "line"))
+                stack.extend(reversed(inside))
+
+    def line(self, node: Expr) -> None:
+        """``%N = ...;`` in the block of ``node``, once, unless it stands where it is used."""
+        place = self.places.get(id(node))
+        if place is None or place.inline or id(node) in self.text:
+            return
+        self.last += 1
+        self.text[id(node)] = f"%{self.last}"
+        place.block.lines.append([f"%{self.last} = ", *self.parts.pop(id(node)), ";"])
 
     def use(self, node: Expr, block: _Block, inline: bool = False) -> None:
         if isinstance(node, _ATOMS):
@@ -244,10 +275,10 @@ class _Printer:
             self.use(value, made[-1], inline=True)
         self.blocks[id(node)] = made
 
-    def write(self, node: Expr, place: _Place) -> None:
-        """Give ``node`` its line in its block, or keep its parts for whoever holds it."""
+    def write(self, node: Expr) -> None:
+        """Keep the parts of ``node`` for its line or for whoever holds it; a let has lines."""
         if isinstance(node, Let):
-            block = self.blocks.get(id(node), [place.block])[0]
+            block = self.blocks.get(id(node), [self.places[id(node)].block])[0]
             block.lines.append([f"let {self.binder(node.var)} = ", *self.value(node.value), ";"])
             if id(node) not in self.blocks:
                 return  # the block goes on with what follows the let
@@ -255,12 +286,7 @@ class _Printer:
         else:
             parts = self.render(node)
         parts[-1] = f"{parts[-1]}{self.comment(node)}"
-        if place.inline:
-            self.parts[id(node)] = parts
-            return
-        self.last += 1
-        self.text[id(node)] = f"%{self.last}"
-        place.block.lines.append([f"%{self.last} = ", *parts, ";"])
+        self.parts[id(node)] = parts
 
     def value(self, node: Expr) -> list[_Part]:
         """``node`` at the end of a block or in a let: written out, or by its name."""
@@ -419,7 +445,7 @@ class _Printer:
             return f"fn {f'[{names}]' if names else ''}({args}) -> {self.type(value.ret_type)}"
         if isinstance(value, ty.TypeCall):
             args = ", ".join(map(self.type, value.args))
-            return f"{self.type(value.func)}[{args}]" if args else self.type(value.func)
+            return f"{self.type(value.func)}[{args}]"
         if isinstance(value, (ty.TypeVar, ty.GlobalTypeVar)):
             return value.name
         if isinstance(value, ty.RefType):
@@ -447,6 +473,13 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
         return (node.ref,)
     assert isinstance(node, RefWrite)
     return (node.ref, node.value)
+
+
+def _lifted(node: Expr) -> tuple[Expr, ...]:
+    """What has its line before ``node``, in order: of a call the arguments, then what is called."""
+    if isinstance(node, Call):
+        return (*node.args, node.op)
+    return () if isinstance(node, Function | If | Match) else _operands(node)
 
 
 def _is_default(value: Any, default: Any) -> bool:
