@@ -232,7 +232,7 @@ class Binding:
         items = list(values) if isinstance(values, tuple) else [values]
         columns = [self.size_of(v) if isinstance(v, str) else (v,) * WORLDS for v in items]
         dtype = self.dtype(spec)
-        rows = [np.array(row, dtype) for row in zip(*columns, strict=True)] or [
+        rows = [np.array(row).astype(dtype) for row in zip(*columns, strict=True)] or [
             np.zeros(0, dtype)
         ] * WORLDS
         arrays = [r if isinstance(values, tuple) else r.reshape(()) for r in rows]

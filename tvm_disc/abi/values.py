@@ -11,17 +11,23 @@ import numpy as np
 class ConstructorValue:
     """A constructor applied to values: ``ConstructorValue("Cons", head, tail)``.
 
-    Two values are equal when their constructors and fields are; tensors compare by element.
-    Nothing here recurses: a list may be long.
+    The constructor is a name, or what has one as its ``name_hint``. Two values are equal when
+    their constructors and fields are; tensors compare by element. Nothing here recurses: a list
+    may be long.
     """
 
     __match_args__ = ("constructor", "fields")
     __slots__ = ("constructor", "fields", "tag")
 
-    def __init__(self, constructor: str, *fields: Any, tag: int = -1) -> None:
+    def __init__(self, constructor: Any, *fields: Any, tag: int = -1) -> None:
         self.constructor = constructor
         self.fields: tuple[Any, ...] = fields
         self.tag = tag
+
+    @property
+    def name(self) -> str:
+        """The name of the constructor."""
+        return str(getattr(self.constructor, "name_hint", self.constructor))
 
     def __len__(self) -> int:
         return len(self.fields)
@@ -53,7 +59,7 @@ class ConstructorValue:
 def _pairs(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
     """What must be equal for ``a`` and ``b`` to be; None if they are not."""
     if isinstance(a, ConstructorValue) and isinstance(b, ConstructorValue):
-        if a.constructor != b.constructor or len(a) != len(b):
+        if a.name != b.name or len(a) != len(b):
             return None
         return list(zip(a.fields, b.fields, strict=True))
     if isinstance(a, tuple) and isinstance(b, tuple):
@@ -66,10 +72,10 @@ def _pairs(a: Any, b: Any) -> list[tuple[Any, Any]] | None:
 def _text(value: Any, depth: int) -> str:
     if isinstance(value, ConstructorValue):
         if not value.fields:
-            return value.constructor
+            return value.name
         if depth == 0:
-            return f"{value.constructor}(...)"
-        return f"{value.constructor}({', '.join(_text(f, depth - 1) for f in value.fields)})"
+            return f"{value.name}(...)"
+        return f"{value.name}({', '.join(_text(f, depth - 1) for f in value.fields)})"
     return repr(value)
 
 

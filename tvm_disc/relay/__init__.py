@@ -7,14 +7,16 @@ operator is a function here, made from the operator table on first use.
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
 from typing import Any as _Anything
 
 from tvm_disc.abi.values import ConstructorValue, from_list, to_list
 from tvm_disc.relay.analysis.binding import bind
 from tvm_disc.relay.analysis.hashing import structural_hash
 from tvm_disc.relay.json.reader import load_json
+from tvm_disc.relay.json.writer import save_json
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
-from tvm_disc.relay.text.printer import astext
+from tvm_disc.relay.text.printer import astext, pretty_print
 
 from . import analysis, builder, dyn, expr, frontend, image, loops, nn, op, qnn, vision
 from . import types as ty
@@ -142,7 +144,9 @@ __all__ = [
     "parse",
     "parse_expr",
     "post_order",
+    "pretty_print",
     "qnn",
+    "save_json",
     "save_param_dict",
     "scalar_type",
     "size_var",
@@ -156,6 +160,20 @@ __all__ = [
 ]
 
 
+# What needs the compiler lies above this room, and is imported when it is first asked for.
+_ABOVE = {
+    "backend": "tvm_disc.executors.backend",
+    "build": "tvm_disc.executors:build",
+    "build_module": "tvm_disc.executors.build_module",
+    "create_executor": "tvm_disc.executors:create_executor",
+    "vm": "tvm_disc.executors.vm",
+}
+
+
 def __getattr__(name: str) -> _Anything:
-    """The builder function of an operator: ``relay.add``, ``relay.reshape`` ..."""
+    """The builder function of an operator, ``relay.add``, or what runs programs, ``relay.vm``."""
+    if name in _ABOVE:
+        place, _, member = _ABOVE[name].partition(":")
+        module = _import_module(place)
+        return getattr(module, member) if member else module
     return getattr(op, name)

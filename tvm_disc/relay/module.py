@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, overload
 
 import tvm
 
-from tvm_disc.relay.text.printer import astext
+from tvm_disc.relay.text.printer import astext, pretty_print
 
 from ..errors import BadNode, UnknownName, Unsupported
 from .expr import Constructor, Expr, Function, GlobalVar, TupleWrapper, as_expr
@@ -208,12 +208,20 @@ class IRModule:
         copy.attrs.pop(name, None)
         return copy
 
-    def astext(self, show_meta_data: bool = True) -> str:
+    def with_main(self, main: Function) -> IRModule:
+        """A copy whose ``main`` is another function."""
+        copy = self.copy()
+        copy["main"] = main
+        return copy
+
+    def astext(
+        self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None
+    ) -> str:
         """The module in Relay's text format."""
-        return astext(self, show_meta_data)
+        return astext(self, show_meta_data, annotate)
 
     def __str__(self) -> str:
-        return self.astext(show_meta_data=False)
+        return pretty_print(self)
 
 
 class _Carried:

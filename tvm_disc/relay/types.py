@@ -392,13 +392,12 @@ def type_text(ty: Type, dim: Callable[[Dim], str] = str) -> str:
         args = ", ".join(type_text(a, dim) for a in ty.arg_types)
         return f"fn {f'[{names}]' if names else ''}({args}) -> {type_text(ty.ret_type, dim)}"
     if isinstance(ty, TypeCall):
-        func = type_text(ty.func, dim)
-        return f"{func}[{parts}]" if parts else func
+        return f"{type_text(ty.func, dim)}[{parts}]"
     if isinstance(ty, TypeVar | GlobalTypeVar):
         return ty.name
     if isinstance(ty, TypeData):
         return ty.header.name
-    return f"Ref[{parts}]" if isinstance(ty, RefType) else "_"
+    return f"ref({parts})" if isinstance(ty, RefType) else "_"
 
 
 def same_dim(a: Dim, b: Dim) -> bool:

@@ -105,7 +105,7 @@ class Executable:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled, or copied, as the bytes of the library that ``save`` writes."""
         data = as_bytes(self.save) if self._saved is None else self._saved.read()
-        return _restored, (data, self.timings, self._code.wanted)
+        return restored, (data, self.timings, self._code.wanted)
 
     def ready(self) -> None:
         """Make the machine code ready now; otherwise the first call does, which then takes longer.
@@ -144,6 +144,16 @@ class Executable:
     def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
         """(name, dims, dtype) of every input, in order."""
         return [(n, tuple(d), t) for n, d, t in self._manifest["inputs"]]
+
+    @property
+    def inputs(self) -> list[str]:
+        """The names of the inputs as a call takes them, values of data types too."""
+        return list(self._names if self._codec is None else self._codec.names)
+
+    @property
+    def results(self) -> list[tuple[tuple[str, ...], str]]:
+        """(dims, dtype) of every tensor that a call gives, in order."""
+        return [(tuple(dims), dtype) for dims, dtype in self._manifest["results"]]
 
     @property
     def levels(self) -> list[str]:
@@ -514,8 +524,14 @@ def load(path: str | Path, level: str | None = None) -> Executable:
     return _of_file(load_saved(file_path("load", path)), level)
 
 
-def _restored(data: bytes, timings: Mapping[str, float], level: str | None) -> Executable:
-    """A program from its pickled form."""
+def restored(
+    data: bytes, timings: Mapping[str, float] | None = None, level: str | None = None
+) -> Executable:
+    """A program from the bytes of its library.
+
+    Raises:
+        ArtifactError, WrongProcessor, BadOption: as :func:`load`.
+    """
     return _of_file(load_bytes(data), level, timings)
 
 

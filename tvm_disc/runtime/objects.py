@@ -138,7 +138,7 @@ class _Encoder:
     def _constructor(self, value: ConstructorValue, name: str) -> tuple[int, list[Any]]:
         """(tag, forms of the fields)."""
         for tag, (ctor, fields) in enumerate(self.types[name]):
-            if ctor == value.constructor:
+            if ctor == value.name:
                 if len(fields) == len(value.fields):
                     return tag, fields
                 raise BadInput(
@@ -146,7 +146,7 @@ class _Encoder:
                     f"found {len(value.fields)}"
                 )
         options = ", ".join(ctor for ctor, _ in self.types[name])
-        found = value.constructor
+        found = value.name
         raise BadInput(f"{self.where}: expected a {name} (one of {options}), found {found}")
 
     def _linked(self, items: list[Any], rows: Any, name: str) -> ConstructorValue:

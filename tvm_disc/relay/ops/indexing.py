@@ -248,7 +248,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "sequence_mask",
         ("data", "valid_length"),
-        {"mask_value": 0, "axis": 0},
+        {"mask_value": 0.0, "axis": 0},
         Pattern.INJECTIVE,
         False,
         reference=ref.sequence_mask,

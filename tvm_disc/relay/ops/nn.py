@@ -263,7 +263,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "nn.lrn",
         ("data",),
-        {"size": 5, "axis": 1, "bias": 2, "alpha": 0.0001, "beta": 0.75},
+        {"size": 5, "axis": 1, "bias": 2.0, "alpha": 0.0001, "beta": 0.75},
         Pattern.OPAQUE,
         False,
         reference=image.lrn,

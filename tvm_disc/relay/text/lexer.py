@@ -34,7 +34,8 @@ _TOKEN = re.compile(
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _SPAN = re.compile(r"span=(.*):(\d{1,9}):(\d{1,9})\s*$", re.DOTALL)
 _LONGEST_NUMBER = 400  # characters; what Python takes long to read, and refuses, is longer
-_HEADER = re.compile(r'\s*#\[version\s*=\s*"([^"]*)"\]')
+_HEADER = re.compile(r'#\[version\s*=\s*"([^"]*)"\]')
+_BLANK = re.compile(r"(?:\s+|//[^\n]*)*")
 _METADATA = re.compile(r"^#\[metadata\]", re.MULTILINE)
 _OPERAND = frozenset(("graph", "local", "global", "float", "int", "proj", "name", "string"))
 
@@ -106,7 +107,11 @@ def tokenize(text: str, need_header: bool) -> Source:
 
 
 def _header(source: Source, needed: bool) -> int:
-    match = _HEADER.match(source.text)
+    """The offset behind the version, which only comments may precede."""
+    text, start = source.text, 0
+    while (blank := _BLANK.match(text, start)) and text.startswith("/*", blank.end()):
+        start = _skip_comment(source, blank.end(), len(text))
+    match = _HEADER.match(text, blank.end() if blank else start)
     if match is None:
         if needed:
             raise source.error(f'expected #[version = "{VERSION}"] at the start', 0)

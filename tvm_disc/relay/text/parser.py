@@ -111,8 +111,10 @@ class Parser(TypeParser):
         starts = self._definitions()
         for start, kind in starts:
             if kind != "def":
-                name = self.tokens[start + (2 if kind == "extern" else 1)].text
-                self.types[name] = ty.GlobalTypeVar(name)
+                token = self.tokens[start + (2 if kind == "extern" else 1)]
+                if token.text in self.types:
+                    self.fail(f"type {token.text} is defined twice", token)
+                self.types[token.text] = ty.GlobalTypeVar(token.text)
         for start, kind in starts:
             self.index = start
             if kind != "def":
@@ -176,7 +178,10 @@ class Parser(TypeParser):
         attrs: Attrs = {}
         while not self.accept(")"):
             if self.token.kind == "local":
+                token = self.token
                 params.append(self._binder())
+                if any(p.name_hint == params[-1].name_hint for p in params[:-1]):
+                    self.fail(f"parameter {token.text} is defined twice", token)
             elif self.token.kind in ("name", "string"):
                 attrs.update([self._attr()])
             else:
@@ -238,7 +243,7 @@ class Parser(TypeParser):
                 value = self._binop()
                 if not self.accept(";"):
                     break
-                lets.append((Var("_"), value))
+                lets.append((Var(""), value))
         for var, bound in reversed(lets):
             value = Let(var, bound, value)
         return value
@@ -246,7 +251,10 @@ class Parser(TypeParser):
     def _graph_binding(self) -> None:
         name = self.next()
         self.expect("=")
-        self.graph[-1][name.text] = self._binop()
+        value = self._binop()
+        if name.text in self.graph[-1]:
+            self.fail(f"{name.text} is bound twice in this block", name)
+        self.graph[-1][name.text] = value
         self.expect(";", f"after the binding of {name.text}")
 
     def _let(self) -> tuple[Var, Expr]:
@@ -420,8 +428,11 @@ class Parser(TypeParser):
     def _match(self) -> Expr:
         self.expect("match")
         complete = not self.accept("?")
-        self.expect("(", "after match")
-        data = self._block(")")
+        data = self._atom()
+        while self.at("("):  # @f(%x), and any expression in parentheses before it
+            data = self._projections(self._spanned(self._arguments(data, self.token)))
+        if isinstance(data, Constructor) and not data.inputs:
+            data = self._spanned(Call(data, ()))
         self.expect("{", "before the clauses of match")
         clauses: list[Clause] = []
         while not self.accept("}"):

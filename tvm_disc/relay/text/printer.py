@@ -8,7 +8,7 @@ pass writes the lines, operands first; blocks are put together at the end.  Noth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from tvm_disc.errors import BadNode
@@ -33,7 +33,6 @@ from tvm_disc.relay.expr import (
     RefCreate,
     RefRead,
     RefWrite,
-    Span,
     Tuple,
     TupleGetItem,
     Var,
@@ -42,8 +41,10 @@ from tvm_disc.relay.ops.row import REQUIRED
 from tvm_disc.relay.ops.table import OPS
 from tvm_disc.relay.text.lexer import VERSION
 from tvm_disc.relay.text.meta_writer import MetaWriter, scalar_text
-from tvm_disc.relay.visit import free_vars, post_order
+from tvm_disc.relay.visit import binders, children, free_vars, post_order
 
+# What the text says the type of.
+_TYPED = (Var, Constant, Call, Tuple, TupleGetItem, Function)
 _ATOMS = (Var, GlobalVar, Op, Constructor, Constant)
 _NO_META = (
     "/* For debugging purposes the metadata section has been omitted.\n"
@@ -64,19 +65,40 @@ class Printable(Protocol):
         """Data types by name."""
 
 
-def astext(value: Printable | Expr | ty.Type, show_meta_data: bool = True) -> str:
-    """The text form; with metadata it parses back to an equal module or expression."""
-    printer = _Printer()
+Annotate = Callable[[Expr], str]
+
+
+def astext(
+    value: Printable | Expr | ty.Type,
+    show_meta_data: bool = True,
+    annotate: Annotate | None = None,
+) -> str:
+    """The text form; with metadata it parses back to an equal module or expression.
+
+    Args:
+        annotate: what to write behind a variable that is bound, a constant, call, tuple, item or
+            function, in place of what is known of its type.
+    """
     if isinstance(value, ty.Type):
-        return printer.type(value)
+        return pretty_print(value)
+    return f'#[version = "{VERSION}"]\n{_printed(value, show_meta_data, annotate)}'
+
+
+def pretty_print(value: Printable | Expr | ty.Type) -> str:
+    """The text form for reading, without version and metadata."""
+    if isinstance(value, ty.Type):
+        return _Printer(None).type(value)
+    return _printed(value, False, None)
+
+
+def _printed(value: Printable | Expr, show_meta_data: bool, annotate: Annotate | None) -> str:
+    printer = _Printer(annotate)
     if not hasattr(value, "type_definitions") and not isinstance(value, Expr):
         found = type(value).__name__
         raise BadNode(f"expected a relay module, expression or type, found {found}")
     body = printer.expression(value) if isinstance(value, Expr) else printer.module(value)
-    if not show_meta_data:
-        return body + (f"\n{_NO_META}" if printer.meta else "")
-    tail = f"\n{printer.meta.text()}" if printer.meta else ""
-    return f'#[version = "{VERSION}"]\n{body}{tail}'
+    tail = printer.meta.text() if show_meta_data else _NO_META
+    return f"{body}\n{tail}" if printer.meta else body
 
 
 TEXT.append(astext)
@@ -127,7 +149,8 @@ def _enclosing(a: _Block, b: _Block) -> _Block:
 class _Printer:
     """State of one print: names, numbers and metadata run through the whole text."""
 
-    def __init__(self) -> None:
+    def __init__(self, annotate: Annotate | None) -> None:
+        self.annotate = annotate
         self.meta = MetaWriter()
         self.names: dict[int, str] = {}
         self.taken: set[str] = set()
@@ -145,6 +168,7 @@ class _Printer:
         texts = [self.type_data(data) for _, data in types]
         for var in sorted(mod.functions, key=lambda g: g.name_hint):
             func = mod.functions[var]
+            self.name_binders(func)
             block = self.place(func.body)
             texts.append(
                 _join([f"def @{var.name_hint}{self.signature(func)} {{", block, "}"], self)
@@ -152,6 +176,7 @@ class _Printer:
         return "\n".join(texts)
 
     def expression(self, expr: Expr) -> str:
+        self.name_binders(expr)
         heads: list[list[_Part]] = [[f"free_var {self.binder(v)};"] for v in free_vars(expr)]
         block = self.place(expr)
         block.lines[:0] = heads
@@ -180,10 +205,41 @@ class _Printer:
         for node in reversed(order):
             if not isinstance(node, _ATOMS):
                 self.open_blocks(node, self.places[id(node)])
-        for node in order:
-            if not isinstance(node, _ATOMS):
-                self.write(node, self.places[id(node)])
+        self.write_lines(root)
         return top
+
+    def write_lines(self, root: Expr) -> None:
+        """Lines in TVM's order: a node gets its own when the first that uses it is met."""
+        stack: list[tuple[Expr, str]] = [(root, "meet")]
+        seen: set[int] = set()
+        while stack:
+            node, todo = stack.pop()
+            if isinstance(node, _ATOMS):
+                continue
+            if todo == "line":
+                self.line(node)
+            elif todo == "done":
+                if not isinstance(node, Let):
+                    for operand in _lifted(node):
+                        self.line(operand)
+                self.write(node)
+            elif id(node) not in seen:
+                seen.add(id(node))
+                stack.append((node, "done"))
+                inside = [(child, "meet") for child in children(node)]
+                if isinstance(node, If | Match | Let):  # before what is inside of their blocks
+                    first = 1 if isinstance(node, Let) else 0
+                    inside.insert(first + 1, (inside[first][0], "line"))
+                stack.extend(reversed(inside))
+
+    def line(self, node: Expr) -> None:
+        """``%N = ...;`` in the block of ``node``, once, unless it stands where it is used."""
+        place = self.places.get(id(node))
+        if place is None or place.inline or id(node) in self.text:
+            return
+        self.last += 1
+        self.text[id(node)] = f"%{self.last}"
+        place.block.lines.append([f"%{self.last} = ", *self.parts.pop(id(node)), ";"])
 
     def use(self, node: Expr, block: _Block, inline: bool = False) -> None:
         if isinstance(node, _ATOMS):
@@ -208,8 +264,6 @@ class _Printer:
         inner: Iterable[Expr] = ()
         if isinstance(node, Function):
             inner = (node.body,)
-            for param in node.params:
-                self.name(param)
         elif isinstance(node, If):
             self.use(node.cond, here)
             inner = (node.true_branch, node.false_branch)
@@ -225,23 +279,18 @@ class _Printer:
             self.use(value, made[-1], inline=True)
         self.blocks[id(node)] = made
 
-    def write(self, node: Expr, place: _Place) -> None:
-        """Give ``node`` its line in its block, or keep its parts for whoever holds it."""
+    def write(self, node: Expr) -> None:
+        """Keep the parts of ``node`` for its line or for whoever holds it; a let has lines."""
         if isinstance(node, Let):
-            block = self.blocks.get(id(node), [place.block])[0]
+            block = self.blocks.get(id(node), [self.places[id(node)].block])[0]
             block.lines.append([f"let {self.binder(node.var)} = ", *self.value(node.value), ";"])
             if id(node) not in self.blocks:
                 return  # the block goes on with what follows the let
             parts: list[_Part] = ["(", block, ")"]
         else:
             parts = self.render(node)
-        parts[-1] = f"{parts[-1]}{_span(node.span)}"
-        if place.inline:
-            self.parts[id(node)] = parts
-            return
-        self.last += 1
-        self.text[id(node)] = f"%{self.last}"
-        place.block.lines.append([f"%{self.last} = ", *parts, ";"])
+        parts[-1] = f"{parts[-1]}{self.comment(node)}"
+        self.parts[id(node)] = parts
 
     def value(self, node: Expr) -> list[_Part]:
         """``node`` at the end of a block or in a let: written out, or by its name."""
@@ -329,7 +378,30 @@ class _Printer:
         """A variable where it is bound, with its type."""
         annotation = var.type_annotation
         typed = f": {self.type(annotation)}" if annotation is not None else ""
-        return f"%{self.name(var)}{typed}{_span(var.span)}"
+        return f"%{self.name(var)}{typed}{self.comment(var)}"
+
+    def comment(self, node: Expr) -> str:
+        """The type, where inference found it, and the span behind a node."""
+        if self.annotate is not None:
+            return self.annotate(node) if isinstance(node, _TYPED) else ""
+        found = getattr(node, "_checked_type", None) if isinstance(node, _TYPED) else None
+        words = [] if found is None else [f"ty={self.type(found)}"]
+        span = node.span
+        if span is not None and "*/" not in span.source and "/*" not in span.source:
+            words.append(f"span={span}")
+        return f" /* {' '.join(words)} */" if words else ""
+
+    def name_binders(self, root: Expr) -> None:
+        """Names for variables in the order in which a reader meets them."""
+        stack, seen = [root], set[int]()
+        while stack:
+            node = stack.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            for var in binders(node):
+                self.name(var)
+            stack.extend(reversed(children(node)))
 
     def name(self, var: Var) -> str:
         """A name of its own for each variable object: ``x``, ``x1``, ``x2``."""
@@ -358,7 +430,7 @@ class _Printer:
             return node.name_hint
         if isinstance(node, Constant):
             text = scalar_text(node.data)
-            return (self.meta.constant(node) if text is None else text) + _span(node.span)
+            return (self.meta.constant(node) if text is None else text) + self.comment(node)
         return self.text[id(node)]
 
     # -- types
@@ -390,14 +462,15 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
     return (node.ref, node.value)
 
 
+def _lifted(node: Expr) -> tuple[Expr, ...]:
+    """What has its line before ``node``, in order: of a call the arguments, then what is called."""
+    if isinstance(node, Call):
+        return (*node.args, node.op)
+    return () if isinstance(node, Function | If | Match) else _operands(node)
+
+
 def _is_default(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
-
-
-def _span(span: Span | None) -> str:
-    if span is None or "*/" in span.source or "/*" in span.source:
-        return ""
-    return f" /* span={span} */"
 
 
 def _join(parts: list[_Part], printer: _Printer, outer: bool = False) -> str:

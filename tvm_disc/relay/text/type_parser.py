@@ -49,7 +49,10 @@ class TypeParser(TokenStream):
         names: list[ty.TypeVar] = []
         if self.accept("["):
             while not self.accept("]"):
-                var = ty.TypeVar(self.expect_kind("name", "a type parameter").text)
+                token = self.expect_kind("name", "a type parameter")
+                var = ty.TypeVar(token.text)
+                if var in names:
+                    self.fail(f"type parameter {var.name} is defined twice", token)
                 names.append(var)
                 self.type_scopes[-1][var.name] = var
                 if not self.at("]"):
@@ -67,6 +70,10 @@ class TypeParser(TokenStream):
             return ty.scalar_type(name)
         if name == "Ref" and self.at("["):
             (value,) = self._type_args()
+            return ty.RefType(value)
+        if name == "ref" and self.accept("("):
+            value = self.parse_type()
+            self.expect(")", "after the type in the reference")
             return ty.RefType(value)
         self.fail(f"unknown type {name!r}; known data types: {sorted(self.types)}", token)
         return None
@@ -167,7 +174,11 @@ class TypeParser(TokenStream):
         if not extern or self.at("{"):
             self.expect("{", "before the constructors")
             while not self.accept("}"):
+                token = self.token
                 ctors.append(self._constructor_sig())
+                known = [*self.mod.constructors, *(c.name for c in ctors[:-1])]
+                if token.text in known:
+                    self.fail(f"constructor {token.text} is defined twice", token)
                 if not self.at("}"):
                     self.expect(",", "between constructors")
         self.accept(";")

@@ -1,0 +1,7 @@
+"""``from tvm_disc.contrib import graph_executor``, in the place of TVM's."""
+
+from __future__ import annotations
+
+from tvm_disc.executors.graph import GraphModule, create, load_module
+
+__all__ = ["GraphModule", "create", "load_module"]

@@ -1,0 +1,22 @@
+"""Relay's executors: ``create_executor``, ``relay.build`` and the virtual machine.
+
+Thin faces of :class:`tvm_disc.Executable`: each compiles by ``tvm_disc.build``, once, and runs the
+program for every shape. ``relay.create_executor``, ``relay.build`` and ``relay.vm`` are these.
+"""
+
+from __future__ import annotations
+
+from tvm_disc.executors import backend, build_module, factory, graph, vm
+from tvm_disc.executors.evaluate import Executor, create_executor
+from tvm_disc.executors.factory import build
+
+__all__ = [
+    "Executor",
+    "backend",
+    "build",
+    "build_module",
+    "create_executor",
+    "factory",
+    "graph",
+    "vm",
+]

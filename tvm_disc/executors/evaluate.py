@@ -1,0 +1,106 @@
+"""``relay.create_executor``: run a module, a function or an expression at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm_disc.errors import BadInput, BadOption
+from tvm_disc.executors.programs import (
+    Programs,
+    as_relay_module,
+    check_device,
+    one_target,
+    with_entry,
+)
+from tvm_disc.executors.values import ADT, argument, results
+from tvm_disc.relay.expr import Expr, Function, GlobalVar, Let, Var, as_expr
+from tvm_disc.relay.module import IRModule
+
+KINDS = ("debug", "graph", "vm", "aot")
+
+
+class Executor:
+    """Compiles and runs; all kinds are the same native program.
+
+    Tuples come as lists from the kinds ``graph`` and ``aot``, as in Relay.
+    """
+
+    def __init__(
+        self,
+        kind: str = "debug",
+        mod: IRModule | None = None,
+        device: Any = None,
+        target: Any = "llvm",
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        if kind not in KINDS:
+            raise BadOption(f"kind: expected one of {', '.join(KINDS)}, found {kind!r}")
+        check_device(device)
+        self.kind = kind
+        self.mod = None if mod is None else as_relay_module(mod)
+        self.device, self.params = device, params
+        # The program runs in this process: whatever this machine has may be used.
+        self.target = None if str(target) == "llvm" else one_target(target)
+
+    def evaluate(self, expr: Any = None, binds: Mapping[Var, Any] | None = None) -> Any:
+        """A callable for the module's ``main``, a function or a ``GlobalVar``; else a value.
+
+        Args:
+            expr: what to run; ``main`` by default.
+            binds: expressions for free variables of ``expr``.
+
+        Raises:
+            BadInput: there is nothing to run, or variables are free.
+        """
+        if expr is None:
+            if binds:
+                raise BadInput("evaluate: binds= needs an expression with the variables it binds")
+            return self._function("main")
+        expr = as_expr(expr)
+        for var, value in reversed(list((binds or {}).items())):
+            expr = Let(var, value, expr)
+        if isinstance(expr, Function | GlobalVar):
+            return self._function(expr)
+        return self._function(expr)()
+
+    def _function(self, entry: Expr | str) -> Callable[..., Any]:
+        if self.mod is None and isinstance(entry, str | GlobalVar):
+            raise BadInput("evaluate: expected a module, as mod=, or an expression to evaluate")
+        mod = with_entry(self.mod, entry)
+        program = Programs(mod, self.params, self.target)("main")
+        constructors = mod.constructors
+        tuples = list if self.kind in ("graph", "aot") else ADT
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            named = {name: argument(value) for name, value in kwargs.items()}
+            return results(program(*map(argument, args), **named), constructors, tuples)
+
+        run.program = program  # type: ignore[attr-defined]
+        return run
+
+
+def create_executor(
+    kind: str = "debug",
+    mod: IRModule | None = None,
+    device: Any = None,
+    target: Any = "llvm",
+    params: Mapping[str, Any] | None = None,
+) -> Executor:
+    """An executor of a Relay module: ``create_executor("vm", mod).evaluate()(x)``.
+
+    Args:
+        kind: ``debug``, ``graph``, ``vm`` or ``aot``: all compile, and serve every shape.
+        mod: the module; without one, ``evaluate`` takes expressions that need none.
+        device: the CPU.
+        target: a CPU; ``llvm`` is this machine.
+        params: inputs of ``main``, by name, that become constants.
+
+    Raises:
+        BadOption: there is no such kind.
+        Unsupported: another device or target.
+    """
+    return Executor(kind, mod, device, target, params)
+
+
+__all__ = ["KINDS", "Executor", "create_executor"]

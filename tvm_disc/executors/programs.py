@@ -1,0 +1,168 @@
+"""From a Relay module and the name of a function to its compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tvm_disc.compile import build
+from tvm_disc.errors import BadInput, BadNode, Unsupported
+from tvm_disc.relay.expr import Expr, Function, GlobalVar
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.visit import free_vars, post_order
+from tvm_disc.runtime.arrays import as_array
+from tvm_disc.runtime.executable import Executable
+
+CPU = 1  # DLPack's number
+
+
+def check_device(device: Any) -> None:
+    """Refuse devices that no program of ours runs on.
+
+    Raises:
+        Unsupported: it is not the CPU.
+        BadInput: it is no device.
+    """
+    for one in device if isinstance(device, list | tuple) else [device]:
+        kind = getattr(one, "dlpack_device_type", None)
+        if one is None:
+            continue
+        if kind is None:
+            raise BadInput(f"device: expected a device such as tvm.cpu(), found {one!r}")
+        if kind() != CPU:
+            raise Unsupported(f"device: programs run on the CPU, found {one}; give tvm.cpu()")
+
+
+def one_target(target: Any, target_host: Any = None) -> Any:
+    """Relay's forms of a target, as ``tvm_disc.build`` takes it.
+
+    Raises:
+        Unsupported: it names several devices, or the host is another.
+    """
+    if target_host is not None and str(target_host) != str(target):
+        raise Unsupported(
+            f"target_host: host code and kernels are one program; expected {target} or none, "
+            f"found {target_host}"
+        )
+    values = list(target.values()) if isinstance(target, dict) and "kind" not in target else None
+    if values is None:
+        return target
+    if len(values) != 1:
+        raise Unsupported(f"target: expected one device, the CPU, found {len(values)}")
+    return values[0]
+
+
+def as_relay_module(mod: Any) -> IRModule:
+    """A module, of a function or an expression too.
+
+    Raises:
+        BadNode: it is no Relay program; a ``tvm.IRModule`` cannot hold one.
+    """
+    if isinstance(mod, IRModule):
+        return mod
+    if isinstance(mod, Expr):
+        return IRModule.from_expr(mod)
+    hint = "; TVM's IRModule cannot hold Relay, take relay.IRModule"
+    hint = hint if isinstance(mod, tvm.IRModule) else ""
+    raise BadNode(f"mod: expected a relay.IRModule, found {type(mod).__name__}{hint}")
+
+
+def with_entry(mod: IRModule | None, entry: Expr | str) -> IRModule:
+    """A module whose ``main`` is a function of ``mod``, another one, or an expression's value.
+
+    Raises:
+        BadInput: there is no such function, or the expression has free variables.
+        Unsupported: the module's own ``main``, which would be replaced, is called.
+    """
+    mod = IRModule() if mod is None else mod
+    if isinstance(entry, GlobalVar):
+        entry = entry.name_hint
+    if isinstance(entry, str):
+        if entry not in mod:
+            names = ", ".join(f"@{g.name_hint}" for g in mod.get_global_vars()) or "none"
+            raise BadInput(f"expected the name of a function of the module, {names}; found {entry}")
+        if entry == "main":
+            return mod
+        entry = mod[entry]
+    if free := free_vars(entry):
+        names = ", ".join(f"%{v.name_hint}" for v in free)
+        raise BadInput(
+            f"the expression has free variables, {names}; give binds= for them, or make a "
+            "relay.Function of it"
+        )
+    main = entry if isinstance(entry, Function) else Function((), entry)
+    if "main" in mod and mod["main"] is not main:
+        callers = [main, *(f for g, f in mod.functions.items() if g.name_hint != "main")]
+        for node in post_order(*callers):
+            if isinstance(node, GlobalVar) and node.name_hint == "main":
+                raise Unsupported(
+                    "the expression to run takes the place of the module's @main, which is called "
+                    "itself; give that function another name"
+                )
+    return mod.with_main(main)
+
+
+def as_arrays(params: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+    """Parameters as NumPy arrays.
+
+    Raises:
+        BadInput: they are no arrays by name.
+    """
+    if not isinstance(params, Mapping | None):
+        raise BadInput(f"params: expected arrays by name, found {type(params).__name__}")
+    return {
+        str(name): as_array(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        for name, value in (params or {}).items()
+    }
+
+
+class Programs:
+    """The programs of a module, one for each function that is asked for.
+
+    Parameters whose names are no inputs of a function are left out, as Relay does.
+    """
+
+    def __init__(self, mod: IRModule, params: Mapping[str, Any] | None, target: Any) -> None:
+        self.mod, self.params, self.target = mod, as_arrays(params), target
+        self._made: dict[str, Executable] = {}
+
+    def __call__(self, name: str) -> Executable:
+        """The program whose entry is that function; compiled when it is first asked for."""
+        if name not in self._made:
+            mod = with_entry(self.mod, name)
+            self._made[name] = build(mod, params=self.bound(mod), target=self.target)
+        return self._made[name]
+
+    def bound(self, mod: IRModule) -> dict[str, np.ndarray]:
+        """The parameters that ``main`` has."""
+        names = {p.name_hint for p in mod["main"].params}
+        return {name: value for name, value in self.params.items() if name in names}
+
+
+class Ready:
+    """One program that is there already, of a file for instance, in the place of ``Programs``."""
+
+    def __init__(self, program: Executable) -> None:
+        self._program = program
+        self.mod: IRModule | None = None
+        self.params: dict[str, np.ndarray] = {}
+
+    def __call__(self, name: str) -> Executable:
+        """The program, which is its ``main``."""
+        if name != "main":
+            raise BadInput(f"a saved program has one function, main; found {name!r}")
+        return self._program
+
+
+__all__ = [
+    "Programs",
+    "Ready",
+    "as_arrays",
+    "as_relay_module",
+    "check_device",
+    "one_target",
+    "with_entry",
+]

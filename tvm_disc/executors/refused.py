@@ -1,0 +1,46 @@
+"""What of Relay's executors has no meaning here: each name with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from tvm_disc.errors import Unsupported
+
+_BYTECODE = "a program is native code without bytecode; .program.explain() tells what it does"
+_CONSTANTS = "constants are a part of the program's library, which is mapped, not read, from disk"
+REASONS: Mapping[str, str] = {
+    "bytecode": _BYTECODE,
+    "constants": _CONSTANTS,
+    "debug_get_output": "kernels hold many operators; .program.profile(...) times each kernel",
+    "get_late_bound_consts": _CONSTANTS,
+    "load_late_bound_consts": _CONSTANTS,
+    "load_late_bound_consts_from_map": _CONSTANTS,
+    "lowered_ir_mods": "functions are lowered in one piece; Options(dump_dir=...) writes stages",
+    "function_metadata": "memory is planned by formulas; .program.workspace_bytes(shapes) tells it",
+    "move_late_bound_consts": _CONSTANTS,
+    "primitive_ops": _BYTECODE,
+    "primitives": _BYTECODE,
+    "share_params": "processes share a saved program's constants by themselves, as mapped pages",
+    "stats": _BYTECODE,
+    "virtual_devices": "there is one device, the CPU",
+}
+
+
+def refuse(name: str) -> NoReturn:
+    """Raise the reason.
+
+    Raises:
+        Unsupported: always.
+    """
+    raise Unsupported(f"{name}: {REASONS[name]}")
+
+
+def refused_attribute(owner: Any, name: str, among: frozenset[str]) -> NoReturn:
+    """For ``__getattr__``: the reason, of one of the names; else there is no such attribute."""
+    if name in among:
+        refuse(name)
+    raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
+
+
+__all__ = ["REASONS", "refuse", "refused_attribute"]

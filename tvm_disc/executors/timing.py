@@ -1,0 +1,45 @@
+"""Timed calls, in the form in which TVM gives them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tvm.runtime.module import BenchmarkResult
+
+from tvm_disc.errors import BadInput
+
+
+def timed(
+    call: Callable[[], Any],
+    repeat: int = 5,
+    number: int = 5,
+    min_repeat_ms: int | None = None,
+) -> BenchmarkResult:
+    """Mean seconds of a call in each of ``repeat`` runs of ``number`` calls, after one call.
+
+    Args:
+        min_repeat_ms: a run goes on until it has taken so long.
+
+    Raises:
+        BadInput: a count is less than 1.
+    """
+    if repeat < 1 or number < 1:
+        raise BadInput(f"benchmark: expected at least 1, found repeat={repeat}, number={number}")
+    call()
+    found = []
+    for _ in range(repeat):
+        calls, start = 0, time.perf_counter()
+        while True:
+            for _ in range(number):
+                call()
+            calls += number
+            passed = time.perf_counter() - start
+            if 1000 * passed >= (min_repeat_ms or 0):
+                break
+        found.append(passed / calls)
+    return BenchmarkResult(found)
+
+
+__all__ = ["timed"]

@@ -1,0 +1,93 @@
+"""What Relay's executors take and give: TVM tensors, tuples, values of data types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm_ffi
+
+from tvm_disc.abi import values
+from tvm_disc.relay.expr import Constant, Constructor
+from tvm_disc.runtime.arrays import as_tensor
+
+Made: TypeAlias = Any
+
+
+class ADT(tuple[Any, ...]):
+    """A tuple as a result: indexable, of known length, with the tag 0, as TVM's ``ADT``."""
+
+    __slots__ = ()
+    tag = 0
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The fields themselves."""
+        return tuple(self)
+
+
+class ConstructorValue(values.ConstructorValue):
+    """A value of a data type: ``tag``, ``fields``, and the ``constructor`` with its name."""
+
+    __slots__ = ()
+
+    def __init__(self, tag: int, fields: Any, constructor: Constructor | str) -> None:
+        super().__init__(constructor, *fields, tag=int(tag))
+
+
+def argument(value: Any) -> Any:
+    """What a program takes for what a Relay script gives."""
+    if isinstance(value, Constant):
+        return value.data
+    if isinstance(value, tuple):
+        return tuple(map(argument, value))
+    return value
+
+
+def tensor(value: Any) -> Any:
+    """A TVM tensor over the memory of an array."""
+    if isinstance(value, np.ndarray):
+        value = as_tensor(value)
+        return tvm_ffi.from_dlpack(value) if isinstance(value, np.ndarray) else value
+    return value
+
+
+def results(
+    root: Any, constructors: Mapping[str, Constructor], tuples: Callable[[list[Any]], Any] = ADT
+) -> Any:
+    """A program's result with TVM tensors, and data types by their constructors.
+
+    Nothing recurses: a list may be long.
+
+    Args:
+        constructors: of the module, by name.
+        tuples: what to make of tuples.
+    """
+    made: dict[int, Made] = {}
+    stack = [(root, False)]
+    while stack:
+        value, ready = stack.pop()
+        inner = _inside(value)
+        if inner is None:
+            made[id(value)] = tensor(value)
+        elif not ready:
+            stack.append((value, True))
+            stack.extend((v, False) for v in inner if id(v) not in made)
+        elif isinstance(value, values.ConstructorValue):
+            fields = [made[id(v)] for v in inner]
+            constructor = constructors.get(value.name, value.name)
+            made[id(value)] = ConstructorValue(value.tag, fields, constructor)
+        else:
+            made[id(value)] = tuples([made[id(v)] for v in inner])
+    return made[id(root)]
+
+
+def _inside(value: Any) -> tuple[Any, ...] | None:
+    """The fields of a tuple or of a data type's value; None for a tensor."""
+    if isinstance(value, values.ConstructorValue):
+        return value.fields
+    return value if isinstance(value, tuple) else None
+
+
+__all__ = ["ADT", "ConstructorValue", "argument", "results", "tensor"]
