@@ -7,6 +7,7 @@ operator is a function here, made from the operator table on first use.
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
 from typing import Any as _Anything
 
 from tvm_disc.abi.values import ConstructorValue, from_list, to_list
@@ -44,10 +45,12 @@ from .expr import (
     TupleWrapper,
     Var,
 )
+from .expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from .module import IRModule
 from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
 from .structural import structural_equal
+from .type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from .types import (
     Any,
     ConstructorSig,
@@ -82,6 +85,9 @@ __all__ = [
     "DimOp",
     "DimVar",
     "Expr",
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
     "FuncType",
     "Function",
     "GlobalTypeVar",
@@ -112,7 +118,10 @@ __all__ = [
     "Type",
     "TypeCall",
     "TypeData",
+    "TypeFunctor",
+    "TypeMutator",
     "TypeVar",
+    "TypeVisitor",
     "Var",
     "astext",
     "builder",
@@ -146,6 +155,12 @@ __all__ = [
 ]
 
 
+# Modules that few programs use: loaded when they are first asked for.
+_LAZY = frozenset(["dataflow_pattern", "transform"])
+
+
 def __getattr__(name: str) -> _Anything:
     """The builder function of an operator: ``relay.add``, ``relay.reshape`` ..."""
+    if name in _LAZY:
+        return _import_module(f".{name}", __name__)
     return getattr(op, name)
