@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from .expr import (
@@ -218,6 +218,34 @@ _REBUILD: dict[type, Callable[[Any, Any], Expr]] = {
 }
 
 
+def rewrite_post_order(
+    root: Expr,
+    leave: Callable[[Expr, Expr], Expr] = lambda _, made: made,
+    known: Mapping[Expr, Expr] | None = None,
+    done: dict[Expr, Expr] | None = None,
+) -> Expr:
+    """``root`` with every node replaced by ``leave(node, node made of replaced parts)``.
+
+    Operands go before users, each node once, without recursion.  What ``known`` maps is replaced
+    by that, and not looked into.  ``done`` receives what became of every node.
+    """
+    done = {} if done is None else done
+    done.update(known or {})
+    stack: list[tuple[Expr, bool]] = [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if node in done:
+            continue
+        parts = children(node)
+        if not ready and parts:
+            stack.append((node, True))
+            stack.extend((c, False) for c in reversed(parts) if c not in done)
+            continue
+        made = rebuilt(node, tuple(done[c] for c in parts)) if parts else node
+        done[node] = leave(node, made)
+    return done[root]
+
+
 class ExprMutator(ExprFunctor):
     """A rebuilt expression: what is shared stays shared, what is unchanged is the same object."""
 
@@ -274,4 +302,11 @@ class ExprMutator(ExprFunctor):
         return rebuilt(node, tuple([self.visit(part) for part in children(node)]))
 
 
-__all__ = ["ExprFunctor", "ExprMutator", "ExprVisitor", "deep_walk", "rebuilt"]
+__all__ = [
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
+    "deep_walk",
+    "rebuilt",
+    "rewrite_post_order",
+]
