@@ -104,8 +104,11 @@ class KnownTypes:
 
     def _declare(self, expr: Expr) -> bool:
         """Make every variable below ``expr`` known to inference; False if one cannot be."""
-        order = post_order(expr)
-        for node in order:
+        if self._inference is None:
+            from ..infer import Inference  # needs all of the importer
+
+            self._inference = Inference()
+        for node in post_order(expr):
             if isinstance(node, Var):
                 if not self._declare_var(node):
                     return False
@@ -116,10 +119,6 @@ class KnownTypes:
     def _declare_var(self, var: Var) -> bool:
         if var in self._declared:
             return True
-        if self._inference is None:
-            from ..infer import Inference  # needs all of the importer
-
-            self._inference = Inference()
         try:
             if var in self._values:
                 if not self._declare(self._values[var]):
