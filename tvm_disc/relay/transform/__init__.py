@@ -18,6 +18,9 @@ from .manager import (
 )
 from .passes import (
     CanonicalizeOps,
+    CombineParallelBatchMatmul,
+    CombineParallelConv2D,
+    CombineParallelDense,
     DeadCodeElimination,
     DynamicToStatic,
     EliminateCommonSubexpr,
@@ -27,6 +30,7 @@ from .passes import (
     InferType,
     Inline,
     RemoveUnusedFunctions,
+    SimplifyExpr,
     SimplifyInference,
     ToANormalForm,
     ToBasicBlockNormalForm,
@@ -35,6 +39,9 @@ from .passes import (
 
 __all__ = [
     "CanonicalizeOps",
+    "CombineParallelBatchMatmul",
+    "CombineParallelConv2D",
+    "CombineParallelDense",
     "DeadCodeElimination",
     "DynamicToStatic",
     "EliminateCommonSubexpr",
@@ -49,6 +56,7 @@ __all__ = [
     "PassInfo",
     "RemoveUnusedFunctions",
     "Sequential",
+    "SimplifyExpr",
     "SimplifyInference",
     "ToANormalForm",
     "ToBasicBlockNormalForm",

@@ -8,11 +8,13 @@ from typing import Any
 from ..expr import Expr, Function
 from ..module import IRModule
 from .arithmetic import canonicalize_ops, fast_math
+from .combine_parallel import combine_parallel
 from .dynamic_to_static import dynamic_to_static
 from .fold_constant import fold_constant_function
 from .functions import eta_expand, inline_globals, remove_unused_functions
 from .manager import FunctionPass, Pass, PassInfo, infer_types, register, with_functions
 from .normal_forms import to_a_normal_form, to_basic_block_normal_form, to_graph_normal_form
+from .simplify_expr import simplify_expr
 from .simplify_inference import simplify_inference
 from .subexpr import eliminate_common_subexpr, eliminate_dead_code
 
@@ -117,5 +119,37 @@ def DynamicToStatic() -> FunctionPass:
     return _each("DynamicToStatic", 2, dynamic_to_static, ())
 
 
-for _make in (InferType,):
+def SimplifyExpr() -> FunctionPass:
+    """Pairs of operators that undo each other go, and operators that do nothing."""
+    return _each("SimplifyExpr", 0, simplify_expr)
+
+
+def CombineParallelConv2D(min_num_branches: int = 3) -> FunctionPass:
+    """Convolutions of one input become one."""
+
+    def change(func: Function) -> Expr:
+        return combine_parallel(func, "nn.conv2d", min_num_branches)
+
+    return _each("CombineParallelConv2d", 4, change)
+
+
+def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> FunctionPass:
+    """Products of one input become a batched one, or one of joined weights."""
+
+    def change(func: Function) -> Expr:
+        return combine_parallel(func, "nn.dense", min_num_branches, to_batch)
+
+    return _each("CombineParallelDense", 4, change)
+
+
+def CombineParallelBatchMatmul(min_num_branches: int = 3) -> FunctionPass:
+    """Batched products of one input become one."""
+
+    def change(func: Function) -> Expr:
+        return combine_parallel(func, "nn.batch_matmul", min_num_branches)
+
+    return _each("CombineParallelBatchMatmul", 4, change)
+
+
+for _make in (InferType, FoldConstant):
     register(_make)
