@@ -13,10 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax
 
-from tvm_disc import errors
 from tvm_disc.codegen.build import emit_levels, uses_workers
 from tvm_disc.codegen.export import export
 from tvm_disc.codegen.host.abi import plain_dim
@@ -126,16 +124,6 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
 )
 STAGES = tuple(name for name, _ in PASSES)
 
-
-def _raised(error: type[errors.DiscError]) -> Iterator[type[errors.DiscError]]:
-    yield error
-    for more in error.__subclasses__():
-        yield from _raised(more)
-
-
-# An error raised inside a pass crosses TVM's boundary and must come back as what it was.
-for _error in _raised(errors.DiscError):
-    tvm_ffi.register_error(_error)
 
 # How often a model was compiled in this process; one program serves every shape.
 compilations = 0

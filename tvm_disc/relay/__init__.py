@@ -48,10 +48,12 @@ from .expr import (
     TupleWrapper,
     Var,
 )
+from .expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from .module import IRModule
 from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
 from .structural import assert_structural_equal, structural_equal
+from .type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from .types import (
     Any,
     ConstructorSig,
@@ -88,6 +90,9 @@ __all__ = [
     "DimOp",
     "DimVar",
     "Expr",
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
     "FuncType",
     "Function",
     "GlobalTypeVar",
@@ -118,9 +123,12 @@ __all__ = [
     "Type",
     "TypeCall",
     "TypeData",
+    "TypeFunctor",
     "TypeKind",
+    "TypeMutator",
     "TypeRelation",
     "TypeVar",
+    "TypeVisitor",
     "Var",
     "analysis",
     "assert_structural_equal",
@@ -160,20 +168,23 @@ __all__ = [
 ]
 
 
-# What needs the compiler lies above this room, and is imported when it is first asked for.
-_ABOVE = {
+# Modules that few programs use, and what needs the compiler and lies above this room: imported when
+# they are first asked for.
+_LAZY = {
     "backend": "tvm_disc.executors.backend",
     "build": "tvm_disc.executors:build",
     "build_module": "tvm_disc.executors.build_module",
     "create_executor": "tvm_disc.executors:create_executor",
+    "dataflow_pattern": "tvm_disc.relay.dataflow_pattern",
+    "transform": "tvm_disc.relay.transform",
     "vm": "tvm_disc.executors.vm",
 }
 
 
 def __getattr__(name: str) -> _Anything:
     """The builder function of an operator, ``relay.add``, or what runs programs, ``relay.vm``."""
-    if name in _ABOVE:
-        place, _, member = _ABOVE[name].partition(":")
+    if name in _LAZY:
+        place, _, member = _LAZY[name].partition(":")
         module = _import_module(place)
         return getattr(module, member) if member else module
     return getattr(op, name)

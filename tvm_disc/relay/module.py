@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, overload
 
 import tvm
+import tvm_ffi
 
 from tvm_disc.relay.text.printer import astext, pretty_print
 
-from ..errors import BadNode, UnknownName, Unsupported
+from ..errors import BadNode, DiscError, UnknownName, Unsupported
 from .expr import Constructor, Expr, Function, GlobalVar, TupleWrapper, as_expr
 from .types import GlobalTypeVar, TypeData
 from .visit import free_vars
@@ -222,6 +223,17 @@ class IRModule:
 
     def __str__(self) -> str:
         return pretty_print(self)
+
+
+def _raised(error: type[DiscError]) -> Iterator[type[DiscError]]:
+    yield error
+    for more in error.__subclasses__():
+        yield from _raised(more)
+
+
+# An error raised inside a pass crosses TVM's boundary and must come back as what it was.
+for _error in _raised(DiscError):
+    tvm_ffi.register_error(_error)
 
 
 class _Carried:

@@ -1,0 +1,144 @@
+"""The types of the expressions of one program, as far as they are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.errors import DiscError
+
+from ..expr import Call, Constant, Expr, Function, Let, Op, TupleGetItem, Var
+from ..expr import Tuple as TupleExpr
+from ..types import FuncType, TensorType, TupleType, Type
+from ..visit import binders, post_order
+
+_DATAFLOW = (Call, Constant, TupleExpr, TupleGetItem, Var)
+
+
+class KnownTypes:
+    """Types of expressions below some roots; None for what inference cannot tell alone."""
+
+    def __init__(self, *roots: Expr) -> None:
+        self._inference: Any = None
+        self._known: dict[Expr, Type | None] = {}
+        self._values: dict[Var, Expr] = {}
+        self._declared: set[Var] = set()
+        self._bound: set[Var] = set()
+        self.enter(*roots)
+
+    def enter(self, *roots: Expr) -> None:
+        """More programs whose bindings are to be known."""
+        for node in post_order(*roots):
+            if isinstance(node, Let):
+                self._values[node.var] = node.value
+            self._bound.update(binders(node))
+
+    def of(self, expr: Expr) -> Type | None:
+        """The type of ``expr``, or None."""
+        if expr not in self._known:
+            self._known[expr] = self._find(expr)
+        return self._known[expr]
+
+    def tensor(self, expr: Expr) -> TensorType | None:
+        """The type of ``expr`` if it is a tensor's."""
+        found = self.of(expr)
+        return found if isinstance(found, TensorType) else None
+
+    def shape(self, expr: Expr) -> tuple[int, ...] | None:
+        """The dims of a tensor all of which are numbers."""
+        found = self.tensor(expr)
+        if found is None or not all(isinstance(d, int) for d in found.shape):
+            return None
+        return tuple(d for d in found.shape if isinstance(d, int))
+
+    def dtype(self, expr: Expr) -> str | None:
+        """The element type of a tensor."""
+        found = self.tensor(expr)
+        return None if found is None else found.dtype
+
+    def rank(self, expr: Expr) -> int | None:
+        """The number of dims of a tensor."""
+        found = self.tensor(expr)
+        return None if found is None else len(found.shape)
+
+    def value(self, expr: Expr) -> Any:
+        """The elements of a tensor, if all of them are known without its data."""
+        if isinstance(expr, Constant):
+            return expr.data
+        if not self._declare(expr):
+            return None
+        try:
+            return self._inference.value_of(expr)
+        except DiscError:
+            return None
+
+    def same_dims(self, a: Expr, b: Expr) -> bool:
+        """Whether two tensors are proved to have the same dims."""
+        if self.tensor(a) is None or self.tensor(b) is None:
+            return False
+        if not (self._declare(a) and self._declare(b)):
+            return False
+        left, right = self._inference.dims_of(a), self._inference.dims_of(b)
+        return len(left) == len(right) and all(map(self._inference.same, left, right))
+
+    def _find(self, expr: Expr) -> Type | None:
+        if isinstance(expr, Function):
+            return self._function(expr)
+        if isinstance(expr, Constant):
+            return TensorType(expr.data.shape, str(expr.data.dtype))
+        if isinstance(expr, Var) and expr.type_annotation is not None:
+            return expr.type_annotation
+        if not self._declare(expr):
+            return None
+        try:
+            found: Type = self._inference.type_of(expr)
+        except DiscError:
+            return None
+        return found
+
+    def _function(self, func: Function) -> Type | None:
+        result = func.ret_type or self.of(func.body)
+        params = [self.of(p) for p in func.params]
+        if result is None or None in params:
+            return None
+        return FuncType(tuple(p for p in params if p is not None), result, func.type_params)
+
+    def _declare(self, expr: Expr) -> bool:
+        """Make every variable below ``expr`` known to inference; False if one cannot be."""
+        if self._inference is None:
+            from ..infer import Inference  # needs all of the importer
+
+            self._inference = Inference()
+        for node in post_order(expr):
+            if isinstance(node, Var):
+                if not self._declare_var(node):
+                    return False
+            elif not isinstance(node, (*_DATAFLOW, Op)):
+                return False
+        return True
+
+    def _declare_var(self, var: Var) -> bool:
+        if var in self._declared:
+            return True
+        try:
+            if var in self._values:
+                if not self._declare(self._values[var]):
+                    return False
+                self._inference.stands_for(var, self._values[var])
+            elif isinstance(var.type_annotation, TensorType):
+                self._inference.declare(var)
+            else:
+                return False
+        except DiscError:
+            return False
+        self._declared.add(var)
+        return True
+
+
+def fields_of(found: Type | None) -> tuple[Type, ...]:
+    """The parts of a tuple's type; itself alone of a tensor's."""
+    if isinstance(found, TupleType):
+        return found.fields
+    return () if found is None else (found,)
+
+
+__all__ = ["KnownTypes", "fields_of"]

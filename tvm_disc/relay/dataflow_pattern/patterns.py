@@ -1,0 +1,572 @@
+"""The pattern language: what a piece of a dataflow graph looks like.
+
+Patterns compare by identity: one pattern object that occurs twice in a pattern stands for one
+expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_disc.errors import BadNode
+
+from ..expr import Call, Constant, Expr, Function, If, Let, Op, Tuple, TupleGetItem, Var, get_op
+from ..ops.row import REQUIRED
+from ..ops.table import OPS
+from ..structural import structural_equal
+from ..types import TensorType, Type, is_dtype
+from .matcher import Matcher
+from .rewriter import partition_expr
+
+# Calls that match with their operands in either order.
+COMMUTATIVE = frozenset(["add", "multiply"])
+
+
+class DFPattern:
+    """Base class: ``p(args)`` is a call, ``p | q`` an alternative, arithmetic the operator's."""
+
+    def __call__(self, *args: Any) -> CallPattern:
+        if len(args) == 1 and args[0] is None:
+            return CallPattern(self, None)
+        return CallPattern(self, args)
+
+    def __or__(self, other: DFPattern) -> AltPattern:
+        return AltPattern(self, other)
+
+    def __add__(self, other: DFPattern) -> CallPattern:
+        return is_op("add")(self, other)
+
+    def __sub__(self, other: DFPattern) -> CallPattern:
+        return is_op("subtract")(self, other)
+
+    def __mul__(self, other: DFPattern) -> CallPattern:
+        return is_op("multiply")(self, other)
+
+    def __truediv__(self, other: DFPattern) -> CallPattern:
+        return is_op("divide")(self, other)
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        """Whether ``expr`` is what the pattern describes; a bare pattern describes nothing."""
+        return False
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        """The patterns inside."""
+        return ()
+
+    def hidden(self) -> tuple[DFPattern, ...]:
+        """Those whose matches never are inputs of a group."""
+        return ()
+
+    def inputs_of(self, found: Expr) -> tuple[Expr, ...]:
+        """What of a match comes from outside of the group: all that a leaf stands for."""
+        return () if self.parts() else (found,)
+
+    def keeps_constants(self) -> bool:
+        """Whether a constant stays inside of the group."""
+        return False
+
+    def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
+        """This pattern, and these attributes: of the call, the function or the operator."""
+        return AttrPattern(self, attrs)
+
+    def has_type(self, ttype: Type) -> TypePattern:
+        """This pattern, of that type."""
+        return has_type(ttype, self)
+
+    def has_dtype(self, dtype: str) -> DataTypePattern:
+        """This pattern, of that element type."""
+        return has_dtype(dtype, self)
+
+    def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
+        """This pattern, of that shape."""
+        return has_shape(shape, self)
+
+    def match(self, expr: Expr) -> bool:
+        """Whether ``expr`` is what the pattern describes."""
+        return match(self, expr)
+
+    def partition(
+        self,
+        expr: Expr,
+        attrs: Mapping[str, Any] | None = None,
+        check: Callable[[Expr], bool] = lambda _: True,
+    ) -> Expr:
+        """``expr`` with every match moved into a function of its own."""
+        return partition(self, expr, attrs, check)
+
+    def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DominatorPattern:
+        """This pattern, and all that flows into it comes from ``parent`` through ``path``."""
+        return DominatorPattern(parent, wildcard() if path is None else path, self)
+
+    def optional(self, option_constructor: Callable[[DFPattern], DFPattern]) -> AltPattern:
+        """This pattern, or what ``option_constructor`` makes around it."""
+        return self | option_constructor(self)
+
+
+def _pattern(what: str, value: object) -> DFPattern:
+    if not isinstance(value, DFPattern):
+        raise BadNode(f"{what}: expected a pattern such as wildcard(), found {value!r}")
+    return value
+
+
+def _expr(what: str, value: object) -> Expr:
+    if not isinstance(value, Expr):
+        raise BadNode(f"{what}: expected a Relay expression, found {value!r}")
+    return value
+
+
+def _patterns(what: str, values: object) -> tuple[DFPattern, ...]:
+    if isinstance(values, DFPattern) or not isinstance(values, Sequence):
+        raise BadNode(f"{what}: expected a sequence of patterns, found {values!r}")
+    return tuple(_pattern(what, value) for value in values)
+
+
+@dataclass(eq=False)
+class ExprPattern(DFPattern):
+    """Structurally equal to ``expr``."""
+
+    expr: Expr
+
+    def __post_init__(self) -> None:
+        _expr("is_expr", self.expr)
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        return structural_equal(self.expr, expr)
+
+    def keeps_constants(self) -> bool:
+        return True
+
+
+@dataclass(eq=False)
+class VarPattern(DFPattern):
+    """A variable, of that name unless it is empty."""
+
+    name_hint: str = ""
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        return isinstance(expr, Var) and self.name_hint in ("", expr.name_hint)
+
+
+@dataclass(eq=False)
+class ConstantPattern(DFPattern):
+    """A constant."""
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        return isinstance(expr, Constant)
+
+    def keeps_constants(self) -> bool:
+        return True
+
+
+@dataclass(eq=False)
+class WildcardPattern(DFPattern):
+    """Anything; or, once told, what another pattern describes, which may contain this one."""
+
+    pattern: DFPattern | None = None
+
+    def redirect_to(self, pat: DFPattern) -> None:
+        """Stand for ``pat`` from now on."""
+        self.pattern = _pattern("redirect_to", pat)
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        return self.pattern is None or matcher.visit(self.pattern, expr)
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return () if self.pattern is None else (self.pattern,)
+
+
+@dataclass(eq=False, init=False)
+class CallPattern(DFPattern):
+    """A call; ``args`` None means any arguments."""
+
+    op: DFPattern
+    args: tuple[DFPattern, ...] | None
+
+    def __init__(self, op: DFPattern, args: Sequence[DFPattern] | None) -> None:
+        self.op = _pattern("the callee of a call pattern", op)
+        self.args = None if args is None else _patterns("the arguments of a call pattern", args)
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not isinstance(expr, Call):
+            return False
+        if self._as_it_is(matcher, expr):
+            return True
+        return any(self._as_it_is(matcher, other) for other in _regrouped(self, expr))
+
+    def _as_it_is(self, matcher: Matcher, call: Call) -> bool:
+        orders = [call.args]
+        if isinstance(call.op, Op) and call.op.name in COMMUTATIVE:
+            orders.append(call.args[::-1])
+        return any(
+            matcher.visit_all([self.op, *(self.args or ())], [call.op, *args])
+            for args in (orders if self.args is not None else [()])
+        )
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.op, *(self.args or ()))
+
+    def inputs_of(self, found: Expr) -> tuple[Expr, ...]:
+        return found.args if self.args is None and isinstance(found, Call) else ()
+
+
+@dataclass(eq=False, init=False)
+class FunctionPattern(DFPattern):
+    """A function; ``params`` None means any parameters."""
+
+    params: tuple[DFPattern, ...] | None
+    body: DFPattern
+
+    def __init__(self, params: Sequence[DFPattern] | None, body: DFPattern) -> None:
+        known = None if params is None else _patterns("the parameters of a function", params)
+        self.params, self.body = known, _pattern("the body of a function pattern", body)
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not isinstance(expr, Function):
+            return False
+        if self.params is not None and not matcher.visit_all(self.params, expr.params):
+            return False
+        return matcher.visit(self.body, expr.body)
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (*(self.params or ()), self.body)
+
+    def hidden(self) -> tuple[DFPattern, ...]:
+        return _all_parts(self)
+
+
+@dataclass(eq=False)
+class IfPattern(DFPattern):
+    """A branch."""
+
+    cond: DFPattern
+    true_branch: DFPattern
+    false_branch: DFPattern
+
+    def __post_init__(self) -> None:
+        _patterns("is_if", (self.cond, self.true_branch, self.false_branch))
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not isinstance(expr, If):
+            return False
+        return matcher.visit_all(self.parts(), (expr.cond, expr.true_branch, expr.false_branch))
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.cond, self.true_branch, self.false_branch)
+
+
+@dataclass(eq=False)
+class LetPattern(DFPattern):
+    """A binding."""
+
+    var: DFPattern
+    value: DFPattern
+    body: DFPattern
+
+    def __post_init__(self) -> None:
+        _patterns("is_let", (self.var, self.value, self.body))
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not isinstance(expr, Let):
+            return False
+        return matcher.visit_all(self.parts(), (expr.var, expr.value, expr.body))
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.var, self.value, self.body)
+
+
+@dataclass(eq=False, init=False)
+class TuplePattern(DFPattern):
+    """A tuple; ``fields`` None means any."""
+
+    fields: tuple[DFPattern, ...] | None
+
+    def __init__(self, fields: Sequence[DFPattern] | None) -> None:
+        self.fields = None if fields is None else _patterns("is_tuple", fields)
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not isinstance(expr, Tuple):
+            return False
+        return self.fields is None or matcher.visit_all(self.fields, expr.fields)
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return self.fields or ()
+
+    def inputs_of(self, found: Expr) -> tuple[Expr, ...]:
+        return found.fields if self.fields is None and isinstance(found, Tuple) else ()
+
+
+@dataclass(eq=False)
+class TupleGetItemPattern(DFPattern):
+    """An item of a tuple; ``index`` None means any."""
+
+    tuple_value: DFPattern
+    index: int | None = None
+
+    def __post_init__(self) -> None:
+        _pattern("is_tuple_get_item", self.tuple_value)
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not isinstance(expr, TupleGetItem) or self.index not in (None, -1, expr.index):
+            return False
+        return matcher.visit(self.tuple_value, expr.tuple_value)
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.tuple_value,)
+
+
+@dataclass(eq=False)
+class AltPattern(DFPattern):
+    """One of two; the left one is tried first."""
+
+    left: DFPattern
+    right: DFPattern
+
+    def __post_init__(self) -> None:
+        _patterns("an alternative", (self.left, self.right))
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        return matcher.visit(self.left, expr) or matcher.visit(self.right, expr)
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.left, self.right)
+
+    def keeps_constants(self) -> bool:
+        return self.left.keeps_constants() or self.right.keeps_constants()
+
+
+@dataclass(eq=False)
+class TypePattern(DFPattern):
+    """A pattern of a type."""
+
+    pattern: DFPattern
+    type: Type
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not matcher.visit(self.pattern, expr):
+            return False
+        return structural_equal(self.type, matcher.types.of(expr))
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.pattern,)
+
+
+@dataclass(eq=False)
+class DataTypePattern(DFPattern):
+    """A pattern of an element type."""
+
+    pattern: DFPattern
+    dtype: str
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        return matcher.visit(self.pattern, expr) and matcher.types.dtype(expr) == self.dtype
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.pattern,)
+
+
+@dataclass(eq=False)
+class ShapePattern(DFPattern):
+    """A pattern of a shape."""
+
+    pattern: DFPattern
+    shape: tuple[Any, ...]
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not matcher.visit(self.pattern, expr):
+            return False
+        found = matcher.types.tensor(expr)
+        return found is not None and structural_equal(found, TensorType(self.shape, found.dtype))
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.pattern,)
+
+
+@dataclass(eq=False)
+class AttrPattern(DFPattern):
+    """A pattern with attributes."""
+
+    pattern: DFPattern
+    attrs: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attrs, Mapping):
+            raise BadNode(f"has_attr: expected attributes by name, found {self.attrs!r}")
+        self.attrs = dict(self.attrs)
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not matcher.visit(self.pattern, expr):
+            return False
+        found = _attrs_of(expr)
+        return all(k in found and _same(found[k], v) for k, v in self.attrs.items())
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.pattern,)
+
+
+@dataclass(eq=False)
+class DominatorPattern(DFPattern):
+    """All that flows into ``child`` comes from ``parent``, through ``path`` alone."""
+
+    parent: DFPattern
+    path: DFPattern
+    child: DFPattern
+
+    def __post_init__(self) -> None:
+        _patterns("dominates", (self.parent, self.path, self.child))
+
+    def matches(self, matcher: Matcher, expr: Expr) -> bool:
+        if not matcher.visit(self.child, expr):
+            return False
+        return matcher.comes_from(self.parent, self.path, expr)
+
+    def parts(self) -> tuple[DFPattern, ...]:
+        return (self.parent, self.path, self.child)
+
+    def hidden(self) -> tuple[DFPattern, ...]:
+        return (self.parent, self.path)
+
+
+def _regrouped(pattern: CallPattern, call: Call) -> Iterator[Call]:
+    """``call`` with products and quotients in the other order that means the same.
+
+    ``(a * b) / c`` is ``a * (b / c)``, whichever of them the pattern spells.
+    """
+    wanted = pattern.op.expr if isinstance(pattern.op, ExprPattern) else None
+    names = (getattr(wanted, "name", ""), getattr(call.op, "name", ""))
+    if names == ("divide", "multiply"):
+        for quotient, factor in (call.args, call.args[::-1]):
+            if isinstance(quotient, Call) and quotient.op is get_op("divide"):
+                numerator, denominator = quotient.args
+                product = Call(get_op("multiply"), (numerator, factor))
+                yield Call(get_op("divide"), (product, denominator))
+    elif names == ("multiply", "divide"):
+        dividend, denominator = call.args
+        if isinstance(dividend, Call) and dividend.op is get_op("multiply"):
+            for one, other in (dividend.args, dividend.args[::-1]):
+                quotient = Call(get_op("divide"), (other, denominator))
+                yield Call(get_op("multiply"), (one, quotient))
+
+
+def _all_parts(pattern: DFPattern) -> tuple[DFPattern, ...]:
+    """Every pattern inside one."""
+    found: dict[DFPattern, None] = {}
+    todo = list(pattern.parts())
+    while todo:
+        part = todo.pop()
+        if part not in found:
+            found[part] = None
+            todo.extend(part.parts())
+    return tuple(found)
+
+
+def _attrs_of(expr: Expr) -> Mapping[str, Any]:
+    """The attributes of a call with their defaults, of a function, or of an operator."""
+    if isinstance(expr, Op):
+        row = OPS.get(expr.name)
+        return {} if row is None else {"TOpPattern": int(row.pattern)}
+    if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in OPS:
+        defaults = OPS[expr.op.name].attrs
+        return {**{k: v for k, v in defaults.items() if v is not REQUIRED}, **expr.attrs}
+    return expr.attrs if isinstance(expr, (Call, Function)) else {}
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    if isinstance(found, (tuple, list)) and isinstance(wanted, (tuple, list)):
+        return len(found) == len(wanted) and all(map(_same, found, wanted))
+    return type(found) is type(wanted) and bool(found == wanted)
+
+
+def is_var(name: str = "") -> DFPattern:
+    """A variable, of that name unless it is empty."""
+    return VarPattern(name)
+
+
+def is_constant() -> DFPattern:
+    """A constant."""
+    return ConstantPattern()
+
+
+def is_expr(expr: Expr) -> DFPattern:
+    """What is structurally equal to ``expr``."""
+    return ExprPattern(expr)
+
+
+def is_op(op_name: str) -> DFPattern:
+    """The operator of that name."""
+    if op_name not in OPS:
+        raise BadNode(f"is_op: there is no operator {op_name!r}; relay.OPS has them all by name")
+    return ExprPattern(get_op(op_name))
+
+
+def is_tuple(fields: Sequence[DFPattern] | None) -> DFPattern:
+    """A tuple of these fields; of any for None."""
+    return TuplePattern(fields)
+
+
+def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> DFPattern:
+    """An item of a tuple; any item for None."""
+    return TupleGetItemPattern(tuple_value, index)
+
+
+def is_if(cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> DFPattern:
+    """A branch."""
+    return IfPattern(cond, true_branch, false_branch)
+
+
+def is_let(var: DFPattern, value: DFPattern, body: DFPattern) -> DFPattern:
+    """A binding."""
+    return LetPattern(var, value, body)
+
+
+def wildcard() -> WildcardPattern:
+    """Anything."""
+    return WildcardPattern()
+
+
+def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
+    """Something, or ``pattern``, of that type."""
+    if not isinstance(ttype, Type):
+        raise BadNode(f"has_type: expected a Relay type, found {ttype!r}")
+    return TypePattern(wildcard() if pattern is None else pattern, ttype)
+
+
+def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
+    """Something, or ``pattern``, of that element type."""
+    if not is_dtype(dtype):
+        raise BadNode(f"has_dtype: expected an element type such as float32, found {dtype!r}")
+    return DataTypePattern(wildcard() if pattern is None else pattern, dtype)
+
+
+def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePattern:
+    """Something, or ``pattern``, of that shape."""
+    if not isinstance(shape, Sequence):
+        raise BadNode(f"has_shape: expected a sequence of dims, found {shape!r}")
+    return ShapePattern(wildcard() if pattern is None else pattern, tuple(shape))
+
+
+def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
+    """Something, or ``pattern``, with these attributes."""
+    return AttrPattern(wildcard() if pattern is None else pattern, attrs)
+
+
+def dominates(parent: DFPattern, path: DFPattern, child: DFPattern) -> DominatorPattern:
+    """All that flows into ``child`` comes from ``parent``, through ``path`` alone."""
+    return DominatorPattern(parent, path, child)
+
+
+def match(pattern: DFPattern, expr: Expr) -> bool:
+    """Whether ``expr`` is what the pattern describes."""
+    return Matcher(_expr("match", expr)).match(_pattern("match", pattern), expr)
+
+
+def partition(
+    pattern: DFPattern,
+    expr: Expr,
+    attrs: Mapping[str, Any] | None = None,
+    check: Callable[[Expr], bool] = lambda _: True,
+) -> Expr:
+    """``expr`` with every match of ``pattern`` that passes ``check`` in a function of its own."""
+    _expr("partition", expr)
+    return partition_expr(_pattern("partition", pattern), expr, attrs or {}, check)

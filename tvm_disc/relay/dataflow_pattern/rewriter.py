@@ -1,0 +1,82 @@
+"""Replacing what patterns match: by a function, or by what a user's callback makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from tvm_disc.errors import BadNode
+
+from ..expr import Call, Expr, Function, as_expr
+from ..expr_functor import rewrite_post_order
+from ..structural import structural_equal
+from .groups import PARTITIONED, find_groups
+from .matcher import Pattern
+
+MOST_REWRITES = 100
+
+
+class Callback(Protocol):
+    """One rewrite: what to look for, and what to put in its place."""
+
+    pattern: Pattern
+    require_type: bool
+    rewrite_once: bool
+
+    def callback(self, pre: Expr, post: Expr, node_map: Mapping[Any, list[Expr]]) -> Expr:
+        """What replaces ``post``, the match ``pre`` with its operands rewritten."""
+
+
+def partition_expr(
+    pattern: Pattern, expr: Expr, attrs: Mapping[str, Any], check: Callable[[Expr], bool]
+) -> Expr:
+    """``expr`` with each match in a function of its own, which it calls."""
+    groups = find_groups(pattern, expr)
+    done: dict[Expr, Expr] = {}
+
+    def leave(node: Expr, made: Expr) -> Expr:
+        group = groups.get(node)
+        if group is None or not check(node):
+            return made
+        function = group.function
+        told = {PARTITIONED: group.name, **attrs}
+        function = Function(function.params, function.body, attrs=told)
+        return Call(function, [done[a] for a in group.args])
+
+    return rewrite_post_order(expr, leave, done=done)
+
+
+def rewrite_expr(callbacks: Sequence[Callback], expr: Expr) -> Expr:
+    """``expr`` rewritten until no callback changes it any more."""
+    before, count = None, 0
+    while before is None or not (expr is before or structural_equal(before, expr)):
+        before = expr
+        for callback in callbacks:
+            if count == MOST_REWRITES:
+                raise BadNode(
+                    f"rewrite: the program still changes after {MOST_REWRITES} rewrites; a "
+                    "callback that undoes another, or matches its own result, sets rewrite_once"
+                )
+            expr = _rewrite_once(callback, expr)
+            count += 1
+        if callbacks and callbacks[-1].rewrite_once:
+            break
+    return expr
+
+
+def _rewrite_once(callback: Callback, expr: Expr) -> Expr:
+    groups = find_groups(callback.pattern, expr)
+    done: dict[Expr, Expr] = {}
+
+    def leave(node: Expr, made: Expr) -> Expr:
+        group = groups.get(node)
+        if group is None:
+            return made
+        done[node] = made
+        node_map = {p: [done.get(e, e) for e in found] for p, found in group.matched.items()}
+        return as_expr(callback.callback(node, made, node_map))
+
+    return rewrite_post_order(expr, leave, done=done) if groups else expr
+
+
+__all__ = ["Callback", "partition_expr", "rewrite_expr"]

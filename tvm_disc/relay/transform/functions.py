@@ -1,0 +1,134 @@
+"""Passes over the functions of a module: inlining, dropping, wrapping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm_disc.errors import BadNode
+
+from ..expr import Call, Constructor, Expr, Function, GlobalVar, Var
+from ..expr_functor import rewrite_post_order
+from ..module import IRModule
+from ..types import FuncType, GlobalTypeVar, IncompleteType, TypeCall, TypeVar
+from ..visit import post_order
+from .manager import replaced, with_functions
+from .substitute import applied, fresh
+
+
+def _called(func: Expr) -> list[GlobalVar]:
+    """The functions of the module that ``func`` names."""
+    return [node for node in post_order(func) if isinstance(node, GlobalVar)]
+
+
+def remove_unused_functions(mod: IRModule, entries: Sequence[str] | None) -> IRModule:
+    """The module without functions that no entry reaches."""
+    names = ["main"] if entries is None else list(entries)
+    known = {g.name_hint: f for g, f in mod.functions.items()}
+    missing = [name for name in names if name not in known]
+    if missing and entries is not None:
+        raise BadNode(
+            f"RemoveUnusedFunctions: expected entries among {sorted(known)}, found {missing[0]!r}"
+        )
+    todo, used = list(names), set()
+    while todo:
+        name = todo.pop()
+        if name in known and name not in used:
+            used.add(name)
+            todo.extend(g.name_hint for g in _called(known[name]))
+    return replaced(mod, {g: f for g, f in mod.functions.items() if g.name_hint in used})
+
+
+def inline_globals(mod: IRModule) -> IRModule:
+    """Functions that bear ``Inline`` stand where they are called, unless they call themselves."""
+    names = {g.name_hint: f for g, f in mod.functions.items()}
+    able = {n for n, f in names.items() if f.attrs.get("Inline") and not _recurs(n, names)}
+    done: dict[str, Function] = {}
+    for name in _callees_first(names):
+        done[name] = _with_inlined(names[name], {n: done[n] for n in able if n in done})
+    kept = {g: done[g.name_hint] for g in mod.functions}
+    used = {g.name_hint for f in kept.values() for g in _called(f)}
+    return replaced(
+        mod, {g: f for g, f in kept.items() if g.name_hint not in able or g.name_hint in used}
+    )
+
+
+def _recurs(name: str, functions: dict[str, Function]) -> bool:
+    """Whether a function calls itself, perhaps through others."""
+    todo, seen = [g.name_hint for g in _called(functions[name])], set()
+    while todo:
+        other = todo.pop()
+        if other == name:
+            return True
+        if other in functions and other not in seen:
+            seen.add(other)
+            todo.extend(g.name_hint for g in _called(functions[other]))
+    return False
+
+
+def _callees_first(functions: dict[str, Function]) -> list[str]:
+    order: list[str] = []
+    stack, seen = [(name, False) for name in reversed(functions)], set()
+    while stack:
+        name, done = stack.pop()
+        if done:
+            order.append(name)
+        elif name in functions and name not in seen:
+            seen.add(name)
+            stack.append((name, True))
+            stack.extend((g.name_hint, False) for g in _called(functions[name]))
+    return order
+
+
+def _with_inlined(func: Function, able: dict[str, Function]) -> Function:
+    def leave(_before: Expr, made: Expr) -> Expr:
+        if not isinstance(made, Call):
+            return made
+        callee = made.op
+        if isinstance(callee, GlobalVar) and callee.name_hint in able:
+            callee = able[callee.name_hint]
+            inlined = fresh(callee)
+            assert isinstance(inlined, Function)
+            return applied(inlined, made.args)
+        return made
+
+    result = rewrite_post_order(func, leave)
+    assert isinstance(result, Function)
+    return result
+
+
+def eta_expand(mod: IRModule, expand_constructor: bool, expand_global_var: bool) -> IRModule:
+    """Constructors and functions of the module become ``fn`` that call them."""
+    made: dict[Expr, Function] = {}
+
+    def leave(_before: Expr, node: Expr) -> Expr:
+        if isinstance(node, Constructor) and expand_constructor:
+            return made.setdefault(node, _around_constructor(mod, node))
+        if isinstance(node, GlobalVar) and expand_global_var and node in mod:
+            return made.setdefault(node, _around_function(mod, node))
+        return node
+
+    def over(func: Function) -> Function:
+        result = rewrite_post_order(func, leave)
+        assert isinstance(result, Function)
+        return result
+
+    return with_functions(mod, over)
+
+
+def _around_constructor(mod: IRModule, con: Constructor) -> Function:
+    data = mod.type_definitions[con.belong_to]
+    params = [Var(f"eta_expand_param_{i}", t) for i, t in enumerate(con.inputs)]
+    args = tuple(data.type_vars)
+    result = TypeCall(GlobalTypeVar(con.belong_to), args)
+    return Function(params, Call(con, params), result, [v for v in args if isinstance(v, TypeVar)])
+
+
+def _around_function(mod: IRModule, name: GlobalVar) -> Function:
+    func = mod[name]
+    signature: FuncType = func.checked_signature
+    types = [None if isinstance(t, IncompleteType) else t for t in signature.arg_types]
+    params = [Var(f"eta_expand_param_{i}", t) for i, t in enumerate(types)]
+    return Function(params, Call(name, params), func.ret_type, func.type_params)
+
+
+__all__ = ["eta_expand", "inline_globals", "remove_unused_functions"]

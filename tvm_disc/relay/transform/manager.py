@@ -1,0 +1,219 @@
+"""Passes over Relay modules, as TVM's pass manager knows them.
+
+A pass is a ``tvm.transform.Pass``: ``tvm.transform.Sequential`` takes it, and a
+``tvm.transform.PassContext`` with its level, its lists and its instruments holds for it.  Inside
+of TVM a Relay module travels in a carrier; who calls a pass with a Relay module gets one back.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.ir import _ffi_transform_api
+
+from tvm_disc.errors import BadNode
+
+from ..expr import Expr, Function
+from ..module import IRModule, carried_by
+
+PassContext = tvm.transform.PassContext
+PassInfo = tvm.transform.PassInfo
+Sequential = tvm.transform.Sequential
+ModuleFunction = Callable[[IRModule, Any], IRModule]
+ExprFunction = Callable[[Function, IRModule, Any], Expr]
+
+
+def infer_types(mod: IRModule) -> IRModule:
+    """The module with the types of all its functions spelled out."""
+    try:
+        found = import_module("tvm_disc.relay.inference")
+    except ModuleNotFoundError:
+        return mod
+    typed: IRModule = found.infer_types(mod)
+    return typed
+
+
+class Pass(tvm.transform.ModulePass):  # type: ignore[misc]
+    """A pass over a Relay module."""
+
+    def __init__(self, run: ModuleFunction, info: Any) -> None:
+        def crossing(mod: Any, ctx: Any) -> Any:
+            source = carried_by(mod)
+            if source is None:
+                raise BadNode(
+                    f"the pass {info.name}: expected a Relay module, found one of Relax; stand "
+                    "before PropagateShapeConstraints, which translates it"
+                )
+            made = run(source, ctx)
+            if not isinstance(made, IRModule):
+                raise BadNode(
+                    f"the pass {info.name}: expected a Relay module from it, found {made!r}"
+                )
+            return made.__tvm_ffi_object__()
+
+        self.__init_handle_by_constructor__(_ffi_transform_api.MakeModulePass, crossing, info)
+
+    def __str__(self) -> str:
+        return f"Run Module pass: {self.info.name} at the optimization level {self.info.opt_level}"
+
+
+class FunctionPass(Pass):
+    """A pass over each function of a Relay module by itself."""
+
+    def __init__(self, run: ExprFunction, info: Any) -> None:
+        name = str(info.name)
+
+        def over_functions(mod: IRModule, ctx: Any) -> IRModule:
+            made = with_functions(mod, lambda func: _checked(name, run(func, mod, ctx)))
+            return made if made is mod else infer_types(made)
+
+        super().__init__(over_functions, info)
+
+    def __str__(self) -> str:
+        level = self.info.opt_level
+        return f"Run Function pass: {self.info.name} at the optimization level {level}"
+
+
+def with_functions(mod: IRModule, change: Callable[[Function], Any]) -> IRModule:
+    """A copy of ``mod`` with every function changed that is not compiled elsewhere."""
+    made = {g: f if _left_alone(f) else change(f) for g, f in mod.functions.items()}
+    if all(made[g] is f for g, f in mod.functions.items()):
+        return mod
+    return replaced(mod, made)
+
+
+def replaced(mod: IRModule, functions: dict[Any, Function]) -> IRModule:
+    """A copy of ``mod`` with other functions; its data types keep their constructors."""
+    copy = mod.with_attr("", None)
+    del copy.attrs[""]
+    copy.functions, copy._globals = {}, {}
+    for name, func in functions.items():
+        copy[name] = func
+    return copy
+
+
+def _left_alone(func: Function) -> bool:
+    return "Compiler" in func.attrs or bool(func.attrs.get("SkipOptimization"))
+
+
+def _checked(name: str, made: object) -> Function:
+    if not isinstance(made, Function):
+        raise BadNode(f"the pass {name}: expected a relay.Function from it, found {made!r}")
+    return made
+
+
+def _info(what: str, given: Any, opt_level: int | None, name: str | None, required: Any) -> Any:
+    if opt_level is None:
+        raise ValueError(f"Please provide opt_level for the {what} pass.")
+    if not isinstance(required, list | tuple | None):
+        raise TypeError("Required is expected to be the type of list/tuple.")
+    if not callable(given):
+        raise TypeError(
+            f"pass_func must be a callable for {what.capitalize()} pass, found {given!r}"
+        )
+    return PassInfo(opt_level, name or given.__name__, list(required or ()), False)
+
+
+def _of_class(base: type[Pass], cls: type, method: str, info: Any) -> type[Pass]:
+    """A class of passes around a user's class, whose attributes it has too."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        inner = cls(*args, **kwargs)
+        base.__init__(self, getattr(inner, method), info)
+        self._inst = inner
+
+    def __getattr__(self: Any, name: str) -> Any:
+        return getattr(self._inst, name)
+
+    body = {"__init__": __init__, "__getattr__": __getattr__, "__doc__": cls.__doc__}
+    return type(cls.__name__, (base,), {**body, "__module__": cls.__module__})
+
+
+def _decorator(base: type[Any], what: str, method: str, given: Any, told: tuple[Any, ...]) -> Any:
+    def decorate(func: Any) -> Any:
+        info = _info(what, func, *told)
+        if inspect.isclass(func):
+            return _of_class(base, func, method, info)
+        return base(func, info)
+
+    if given is not None:
+        return decorate(given)
+    _info(what, decorate, *told)  # a missing level is told at once
+    return decorate
+
+
+def function_pass(
+    pass_func: Any = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+) -> Any:
+    """Make a pass of ``pass_func(function, module, context)``, or of a class that has it.
+
+    A class has ``transform_function(self, function, module, context)``.  Without ``pass_func``,
+    a decorator.
+    """
+    told = (opt_level, name, required)
+    return _decorator(FunctionPass, "function", "transform_function", pass_func, told)
+
+
+def module_pass(
+    pass_func: Any = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+) -> Any:
+    """Make a pass of ``pass_func(module, context)``, or of a class that has it.
+
+    A class has ``transform_module(self, module, context)``.  Without ``pass_func``, a decorator.
+    """
+    told = (opt_level, name, required)
+    return _decorator(Pass, "module", "transform_module", pass_func, told)
+
+
+def build_config(
+    opt_level: int = 2,
+    required_pass: Sequence[str] | None = None,
+    disabled_pass: Sequence[str] | None = None,
+    trace: object = None,
+) -> Any:
+    """A ``PassContext``, as earlier scripts made it; ``trace`` is of no effect."""
+    return PassContext(opt_level, required_pass, disabled_pass)
+
+
+def _run(pass_: Any, mod: Any) -> Any:
+    """Run any pass; who comes with a Relay module goes with one, unless it was translated."""
+    made = _ffi_transform_api.RunPass(pass_, mod)
+    source = carried_by(made) if isinstance(mod, IRModule) else None
+    return made if source is None else source
+
+
+# Scripts run ``tvm.transform.Sequential`` over Relay modules; TVM's own call gives the carrier.
+tvm.transform.Pass.__call__ = _run
+
+
+def register(make: Callable[[], Pass]) -> None:
+    """Let passes that require this one by its name find it."""
+    name = make().info.name
+    tvm_ffi.register_global_func(f"transform.{name}", make, override=True)
+
+
+__all__ = [
+    "FunctionPass",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "Sequential",
+    "build_config",
+    "function_pass",
+    "infer_types",
+    "module_pass",
+    "register",
+    "replaced",
+    "with_functions",
+]

@@ -1,0 +1,104 @@
+"""Rewrites of calls by rules: a table from an operator to what becomes of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..attrs import complete_attrs
+from ..builder import const
+from ..dataflow_pattern.known_types import KnownTypes
+from ..expr import Attrs, Call, Constant, Expr, Function, Op, TupleGetItem, get_op
+from ..expr_functor import rewrite_post_order
+from ..ops.row import OpRow
+from ..ops.table import OPS
+
+
+class Site:
+    """One call that a rule may rewrite: as it was, and with its operands rewritten."""
+
+    def __init__(self, before: Call, call: Call, types: KnownTypes) -> None:
+        self.before, self.call, self.types = before, call, types
+        self.args = call.args
+
+    @property
+    def attrs(self) -> Attrs:
+        """The attributes with their defaults."""
+        return attrs_of(self.call)
+
+    def shape(self, position: int) -> tuple[int, ...] | None:
+        """The dims of an argument, if all are numbers."""
+        return self.types.shape(self.before.args[position])
+
+    def rank(self, position: int) -> int | None:
+        """The rank of an argument."""
+        return self.types.rank(self.before.args[position])
+
+    def dtype(self, position: int = 0) -> str | None:
+        """The element type of an argument."""
+        return self.types.dtype(self.before.args[position])
+
+
+Rule = Callable[[Site], Expr | None]
+
+
+def apply_rules(func: Function, rules: Mapping[str, Rule]) -> Function:
+    """``func`` with each call of an operator in the table replaced by what its rule gives."""
+    types = KnownTypes(func)
+
+    def leave(before: Expr, made: Expr) -> Expr:
+        name = op_name(made)
+        if name not in rules or not isinstance(before, Call) or not isinstance(made, Call):
+            return made
+        found = rules[name](Site(before, made, types))
+        return made if found is None else found
+
+    result = rewrite_post_order(func, leave)
+    assert isinstance(result, Function)
+    return result
+
+
+def op_name(expr: Expr) -> str:
+    """The operator that an expression calls; empty for everything else."""
+    if isinstance(expr, Call) and isinstance(expr.op, Op):
+        return expr.op.name
+    return ""
+
+
+def row_of(expr: Expr) -> OpRow | None:
+    """The table's row of the operator that an expression calls."""
+    return OPS.get(op_name(expr))
+
+
+def attrs_of(call: Call) -> Attrs:
+    """The attributes of a call with their defaults."""
+    row = row_of(call)
+    return dict(call.attrs) if row is None else complete_attrs(row, call.attrs)
+
+
+def op_call(name: str, *args: Expr, **attrs: Any) -> Call:
+    """A call of an operator, its attributes complete."""
+    return Call(get_op(name), args, complete_attrs(OPS[name], attrs))
+
+
+def scalar(value: Any, dtype: str) -> Constant:
+    """A constant of rank 0."""
+    return const(value, dtype)
+
+
+def item_of(expr: Expr) -> tuple[Expr, int] | None:
+    """What a projection takes an item of, and which."""
+    return (expr.tuple_value, expr.index) if isinstance(expr, TupleGetItem) else None
+
+
+__all__ = [
+    "Rule",
+    "Site",
+    "apply_rules",
+    "attrs_of",
+    "item_of",
+    "op_call",
+    "op_name",
+    "row_of",
+    "scalar",
+]

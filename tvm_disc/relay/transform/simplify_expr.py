@@ -1,0 +1,206 @@
+"""``SimplifyExpr``: pairs of operators that undo each other, and operators that do nothing.
+
+A rule looks at one call whose operands are rewritten already; all rules run until none applies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dataflow_pattern.known_types import KnownTypes
+from ..expr import Call, Constant, Expr, Function
+from ..expr_functor import rewrite_post_order
+from ..types import TensorType
+from .rules import attrs_of, op_call, op_name
+
+Rule = Callable[[Call, KnownTypes], Expr | None]
+_PLAIN_LAYOUT = re.compile("[A-Z]+")
+_DTYPE = re.compile(r"(uint|int|float)(\d+)")
+
+
+def _keeps_all(before: str, after: str) -> bool:
+    """Whether a cast loses nothing."""
+    a, b = _DTYPE.fullmatch(before), _DTYPE.fullmatch(after)
+    if a is None or b is None:
+        return False
+    wider = int(b[2]) > int(a[2])
+    return (a[1] == b[1] and int(b[2]) >= int(a[2])) or ((a[1], b[1]) == ("uint", "int") and wider)
+
+
+def _cast(call: Call, types: KnownTypes) -> Expr | None:
+    (data,) = call.args
+    dtype = attrs_of(call)["dtype"]
+    if types.dtype(data) == dtype:
+        return data
+    if op_name(data) != "cast" or not isinstance(data, Call):
+        return None
+    first = types.dtype(data.args[0])
+    if first is None or not _keeps_all(first, attrs_of(data)["dtype"]):
+        return None
+    return op_call("cast", data.args[0], dtype=dtype)
+
+
+def _reshape(call: Call, types: KnownTypes) -> Expr | None:
+    (data,) = call.args
+    shape = types.shape(call)
+    if op_name(data) != "reshape" or not isinstance(data, Call) or shape is None:
+        return None
+    return op_call("reshape", data.args[0], newshape=shape)
+
+
+def _order(expr: Expr, rank: int | None) -> tuple[int, ...] | None:
+    """Which axis of its operand each axis of a permutation is."""
+    if not isinstance(expr, Call) or rank is None:
+        return None
+    attrs = attrs_of(expr)
+    if op_name(expr) == "transpose":
+        axes = attrs["axes"]
+        return tuple(reversed(range(rank))) if not axes else tuple(a % rank for a in axes)
+    if op_name(expr) != "layout_transform":
+        return None
+    source, target = attrs["src_layout"], attrs["dst_layout"]
+    plain = _PLAIN_LAYOUT.fullmatch(source) and sorted(source) == sorted(target)
+    return tuple(source.index(letter) for letter in target) if plain else None
+
+
+def _permutation(call: Call, types: KnownTypes) -> Expr | None:
+    data = call.args[0]
+    rank = types.rank(data)
+    order = _order(call, rank)
+    if order is None:
+        return None
+    if order == tuple(range(len(order))):
+        return data
+    before = _order(data, rank)
+    if before is None or not isinstance(data, Call):
+        return None
+    both = tuple(before[axis] for axis in order)
+    source = data.args[0]
+    return source if both == tuple(range(len(both))) else op_call("transpose", source, axes=both)
+
+
+def _like(name: str, *kept: int) -> Rule:
+    """An operator that takes the shape of an operand, which is known, as an attribute."""
+
+    def rule(call: Call, types: KnownTypes) -> Expr | None:
+        found = types.of(call)
+        if not isinstance(found, TensorType) or types.shape(call) is None:
+            return None
+        attrs: dict[str, Any] = {"newshape" if name == "reshape" else "shape": found.shape}
+        if name in ("zeros", "ones", "full"):
+            attrs["dtype"] = found.dtype
+        return op_call(name, *(call.args[i] for i in kept), **attrs)
+
+    return rule
+
+
+def _cast_like(call: Call, types: KnownTypes) -> Expr | None:
+    dtype = types.dtype(call.args[1])
+    return None if dtype is None else op_call("cast", call.args[0], dtype=dtype)
+
+
+def _filled_with(expr: Expr) -> Expr | None:
+    """The scalar that every element of ``expr`` is, if it is made so."""
+    if isinstance(expr, Constant):
+        return expr if expr.data.ndim == 0 else None
+    if not isinstance(expr, Call):
+        return None
+    if op_name(expr) == "full":
+        return expr.args[0]
+    ones = {"zeros": 0, "ones": 1}.get(op_name(expr))
+    return None if ones is None else Constant(np.asarray(ones, attrs_of(expr)["dtype"]))
+
+
+# The scalar that changes nothing, as the right operand and, if it may stand there, the left.
+_NEUTRAL = {"add": (0, True), "subtract": (0, False), "multiply": (1, True), "divide": (1, False)}
+_JOINED = {"add": np.add, "multiply": np.multiply}
+
+
+def _arithmetic(call: Call, types: KnownTypes) -> Expr | None:
+    """A neutral operand; a tensor of one value; two constants one after the other."""
+    name = op_name(call)
+    neutral, commutes = _NEUTRAL[name]
+    for position in (1, 0):
+        other, value = call.args[1 - position], _filled_with(call.args[position])
+        if value is None or not _same_type(other, call, types):
+            continue
+        number = value.data.item() if isinstance(value, Constant) else None
+        if number == neutral and (position == 1 or commutes):
+            return other
+        if value is not call.args[position]:
+            args = (other, value) if position == 1 else (value, other)
+            return op_call(name, *args)
+    return _joined(call, types) if name in _JOINED else _reciprocal_root(call)
+
+
+def _same_type(a: Expr, b: Expr, types: KnownTypes) -> bool:
+    left, right = types.tensor(a), types.tensor(b)
+    if left is None or right is None or left.dtype != right.dtype:
+        return False
+    return left.shape == right.shape or types.same_dims(a, b)
+
+
+def _joined(call: Call, types: KnownTypes) -> Expr | None:
+    """``(x + 1) + 2`` is ``x + 3``."""
+    inner, last = call.args
+    if isinstance(inner, Constant):
+        inner, last = last, inner
+    if not isinstance(last, Constant) or op_name(inner) != op_name(call):
+        return None
+    assert isinstance(inner, Call)
+    for x, first in (inner.args, inner.args[::-1]):
+        if isinstance(first, Constant) and not isinstance(x, Constant):
+            value = _JOINED[op_name(call)](first.data, last.data)
+            made = Constant(np.asarray(value, first.data.dtype))
+            return op_call(op_name(call), x, made)
+    return None
+
+
+def _reciprocal_root(call: Call) -> Expr | None:
+    """``x / sqrt(y)`` is ``x * rsqrt(y)``."""
+    dividend, divisor = call.args
+    if op_name(call) != "divide" or op_name(divisor) != "sqrt" or not isinstance(divisor, Call):
+        return None
+    root = op_call("rsqrt", *divisor.args)
+    one = isinstance(dividend, Constant) and dividend.data.ndim == 0 and dividend.data.item() == 1
+    return root if one else op_call("multiply", dividend, root)
+
+
+RULES: dict[str, Rule] = {
+    "cast": _cast,
+    "cast_like": _cast_like,
+    "reshape": _reshape,
+    "transpose": _permutation,
+    "layout_transform": _permutation,
+    "zeros_like": _like("zeros"),
+    "ones_like": _like("ones"),
+    "full_like": _like("full", 1),
+    "reshape_like": _like("reshape", 0),
+    "broadcast_to_like": _like("broadcast_to", 0),
+    "collapse_sum_like": _like("collapse_sum_to", 0),
+    **dict.fromkeys(_NEUTRAL, _arithmetic),
+}
+
+
+def simplify_expr(func: Function) -> Function:
+    """All rules, until none applies."""
+    types = KnownTypes(func)
+
+    def leave(_before: Expr, made: Expr) -> Expr:
+        while isinstance(made, Call) and op_name(made) in RULES:
+            found = RULES[op_name(made)](made, types)
+            if found is None:
+                break
+            made = found
+        return made
+
+    result = rewrite_post_order(func, leave)
+    assert isinstance(result, Function)
+    return result
+
+
+__all__ = ["simplify_expr"]

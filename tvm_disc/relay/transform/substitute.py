@@ -1,0 +1,46 @@
+"""Replacing variables and functions by expressions, and copies with variables of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..expr import Expr, Function, Let, Match, Var
+from ..expr_functor import rebuilt, rewrite_post_order
+from ..visit import binders, children, post_order
+
+
+def substituted(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
+    """``expr`` with variables replaced; a let that binds one of them is left out."""
+    done: dict[Expr, Expr] = {**values}
+    stack = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if node in done:
+            continue
+        gone = isinstance(node, Let) and node.var in values
+        parts = (node.body,) if gone and isinstance(node, Let) else children(node)
+        if ready or not parts:
+            new = tuple(done[p] for p in parts)
+            done[node] = new[0] if gone else rebuilt(node, new) if parts else node
+        else:
+            stack.append((node, True))
+            stack.extend((part, False) for part in reversed(parts))
+    return done[expr]
+
+
+def fresh(expr: Expr) -> Expr:
+    """A copy of ``expr`` whose bound variables are its own, so that it can stand twice."""
+    order = post_order(expr)
+    bound = {v for n in order for v in binders(n) if not isinstance(n, Match)}
+    return rewrite_post_order(
+        expr, known={v: Var(v.name_hint, v.type_annotation, v.span) for v in bound}
+    )
+
+
+def applied(func: Function, args: tuple[Expr, ...]) -> Expr:
+    """The body of ``func`` with its parameters replaced by arguments."""
+    return substituted(func.body, dict(zip(func.params, args, strict=True)))
+
+
+__all__ = ["applied", "fresh", "substituted"]
