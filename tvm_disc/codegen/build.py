@@ -27,10 +27,13 @@ from tvm_disc.codegen.plan.memory import plan_region
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.section import layout_constants, shared
 from tvm_disc.codegen.units import Emitted
-from tvm_disc.schedules.kernel import Machine
+from tvm_disc.graph.nodes import static_dim
+from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.tir.builder import Block, call, prim_func
+from tvm_disc.tir.index import product
 
 SLOT = GlobalVar(STATE_SLOT)
+SMALL = 16  # elements of a tensor
 
 
 def emit_tir(versions: Sequence[Program], machine: Machine) -> tuple[Emitted, np.ndarray]:
@@ -59,13 +62,29 @@ def emit_levels(
 def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[int]]) -> Emitted:
     """The functions; ``own`` is where each version finds its constants."""
     kernels: dict[str, Any] = {}  # versions share kernels
+    inlined: dict[Any, Any] = {}
     for program in versions:
         for region in (program.region, *(f.region for f in program.functions)):
             plan_region(region)
-        kernels.update({kernel.name: kernel.funcs for kernel in program.kernels})
-    entry = _entry(versions, machine, own)
+        for kernel in program.kernels:
+            if _is_small(kernel):
+                inlined.update(kernel.funcs)
+            else:
+                kernels[kernel.name] = kernel.funcs
+    entry = {**inlined, **_entry(versions, machine, own)}
     support = _support(machine.threads)
     return Emitted(entry, support, list(kernels.values()), machine.micro.functions)
+
+
+def _is_small(kernel: Kernel) -> bool:
+    """Whether a kernel is little work whatever the dims are, so that its call would cost more.
+
+    Conditions and counters of loops are such: beside the code that asks for them they need no
+    memory at all.
+    """
+    nodes = (*kernel.params, *kernel.outputs)
+    sizes = [static_dim(product(node.shape)) for node in nodes]
+    return all(size is not None and size <= SMALL for size in sizes)
 
 
 @cache

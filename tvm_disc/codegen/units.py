@@ -31,7 +31,7 @@ class Emitted:
     """The TIR of a program for one target.
 
     Attributes:
-        entry: what is called from outside of the program, and what only that calls.
+        entry: what is called from outside of the program, and what LLVM is to see beside it.
         support: memory, results and the like, the same for every program.
         kernels: the functions of each kernel.
         shared: what several kernels call: the register-tile functions.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 import tvm
@@ -19,6 +18,7 @@ from tvm.ir import _ffi_transform_api
 from tvm_disc.errors import BadNode
 
 from ..expr import Expr, Function
+from ..inference.infer import infer_types
 from ..module import IRModule, carried_by
 
 PassContext = tvm.transform.PassContext
@@ -26,16 +26,6 @@ PassInfo = tvm.transform.PassInfo
 Sequential = tvm.transform.Sequential
 ModuleFunction = Callable[[IRModule, Any], IRModule]
 ExprFunction = Callable[[Function, IRModule, Any], Expr]
-
-
-def infer_types(mod: IRModule) -> IRModule:
-    """The module with the types of all its functions spelled out."""
-    try:
-        found = import_module("tvm_disc.relay.inference")
-    except ModuleNotFoundError:
-        return mod
-    typed: IRModule = found.infer_types(mod)
-    return typed
 
 
 class Pass(tvm.transform.ModulePass):  # type: ignore[misc]
