@@ -27,7 +27,12 @@ _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
 # Of what this file does with TIR: objects that an older one made are not taken for its own.
 _FORMAT = 1
-LINKERS = (("ld",), ("cc",), ("gcc",), ("clang",))
+# Whoever links here, and how it is told that a library's functions call each other directly.
+_DIRECT = ("-Bsymbolic", "-z", "now", "-z", "noexecstack")
+LINKERS = (
+    ("ld", *_DIRECT),
+    *((driver, *(f"-Wl,{option}" for option in _DIRECT)) for driver in ("cc", "gcc", "clang")),
+)
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ def _linked(objects: Sequence[bytes]) -> Module | None:
         # The system's loader knows libraries by name and inode: this one is its own.
         library = Path(folder) / "program.so"
         paths = map(str, _written(objects, Path(folder), "unit"))
-        command = [*linker, "-shared", "-z", "noexecstack", "-o", str(library), *paths]
+        command = [*linker, "-shared", "-o", str(library), *paths]
         if subprocess.run(command, capture_output=True).returncode:
             return None
         try:
