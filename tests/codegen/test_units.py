@@ -137,10 +137,25 @@ def test_a_damaged_object_is_compiled_again(compiled: list[Any], tmp_path: Path)
 
 
 def test_nothing_is_kept_if_nobody_wants_it(compiled: list[Any], tmp_path: Path) -> None:
-    for _ in range(2):
-        before = len(compiled)
-        tvm_disc.build(layers(W), options=Options(cache=False))
-        assert len(compiled) > before
+    exe = tvm_disc.build(layers(W), options=Options(cache=False))
+    assert compiled == [], "LLVM sees the whole"
+    path = tmp_path / "whole.so"
+    exe.save(path)
+    x = np.ones((3, 16), "float32")
+    for program in (exe, tvm_disc.load(path)):
+        np.testing.assert_allclose(program(x), reference(x, W), rtol=1e-5, atol=1e-6)
+
+
+def test_a_recursive_program_needs_no_more_stack_in_units() -> None:
+    mod = relay.parse(
+        '#[version = "0.0.5"]\ntype L { C(int32, L), N, }\n'
+        "def @main(%n: int32) -> L "
+        "{ if (equal(%n, 0)) { N } else { C(%n, @main(subtract(%n, 1))) } }"
+    )
+    value, count = tvm_disc.build(mod)(np.int32(20_000)), 0
+    while value.fields:
+        count, value = count + 1, value.fields[1]
+    assert count == 20_000
 
 
 @pytest.mark.parametrize("linkers", [(), (("false",),)])

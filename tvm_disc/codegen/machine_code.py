@@ -66,15 +66,19 @@ class MachineCode:
 
 
 def compile_program(emitted: Emitted, target: Any, store: Store | None) -> MachineCode:
-    """The machine code of a program; what ``store`` has of it is not compiled again."""
+    """The machine code of a program; what ``store`` has of it is not compiled again.
+
+    Without a store LLVM sees the program as a whole.
+    """
+    if store is None:
+        return MachineCode(emitted, target, [_object(compile_tir(emitted.module, target))])
     objects = []
     for unit in emitted.units:
         key = _key(unit, target)
-        found = None if store is None else store.get(key)
+        found = store.get(key)
         if found is None:
             found = _object(compile_unit(unit, target))
-            if store is not None:
-                store.put(key, found)
+            store.put(key, found)
         objects.append(found)
     return MachineCode(emitted, target, objects)
 
