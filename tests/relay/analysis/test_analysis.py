@@ -204,7 +204,7 @@ WRONG_KINDS = [
     (relay.FuncType([A], A, [SHAPE]), "type parameter: S"),
     (relay.RefType(SHAPE), "kind for a type inside another"),
     (relay.TypeRelation(None, [SHAPE], 1), "argument of a relation"),
-    (relay.GlobalTypeVar("L")(), "L: type L is undefined"),
+    (relay.GlobalTypeVar("L")(), "type L is undefined"),
     (A(B), "callee of a type call is the name of a data type, found A"),
 ]
 

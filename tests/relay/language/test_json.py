@@ -41,7 +41,8 @@ def test_attributes_of_every_operator() -> None:
                 continue  # a sample that gives the others by position
             args = [relay.Tuple((relay.var("a"),)) if t else relay.var("a") for t in row.tuple_args]
             call = relay.Call(relay.op.get(name), args, attrs)
-            assert relay.structural_equal(relay.load_json(relay.save_json(call)), call), name
+            again = relay.load_json(relay.save_json(call))
+            assert relay.structural_equal(again, call, map_free_vars=True), name
             calls += 1
     assert calls > 400
 
