@@ -145,6 +145,8 @@ def _regions(values: list[Any]) -> list[Any]:
 # Inputs that the operator wants in a certain form.
 PREPARED = {
     "searchsorted": lambda values: [np.sort(values[0], -1), *values[1:]],
+    "nn.internal.sparse_dense_padded": _compressed,
+    "nn.sparse_conv2d": _compressed,
     "nn.sparse_dense": _compressed,
     "nn.sparse_add": _compressed,
     "nn.sparse_transpose": _square,

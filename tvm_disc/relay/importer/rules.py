@@ -12,6 +12,7 @@ from tvm_disc.relay.importer.lowering import (
     loss,
     nn,
     order,
+    packed,
     qnn,
     quantize,
     random,
@@ -50,6 +51,7 @@ LOWER: Mapping[str, Rule] = {
     **sparse.LOWER,
     **quantize.LOWER,
     **qnn.LOWER,
+    **packed.LOWER,
 }
 
 __all__ = ["LOWER", "VALUES"]

@@ -4,95 +4,13 @@ from __future__ import annotations
 
 from tvm_disc.relay.ops.references import References
 
-from .row import REQUIRED, OpRow, Pattern, Sample
+from .row import OpRow, Pattern, Sample
 from .window_attrs import conv_attrs
 
 image = References("image")
 ref = References("nn")
 
 ROWS: tuple[OpRow, ...] = (
-    OpRow(
-        "nn.bitserial_conv2d",
-        ("data", "weight"),
-        {
-            "strides": (1, 1),
-            "padding": (0, 0),
-            "channels": None,
-            "kernel_size": (3, 3),
-            "activation_bits": 1,
-            "weight_bits": 1,
-            "data_layout": "NCHW",
-            "kernel_layout": "OIHW",
-            "pack_dtype": "",
-            "out_dtype": "",
-            "unipolar": True,
-        },
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.contrib_conv2d_NCHWc",
-        ("data", "weight"),
-        conv_attrs(2),
-        Pattern.OUT_ELEMWISE,
-        True,
-    ),
-    OpRow(
-        "nn.contrib_conv2d_gemm_weight_transform",
-        ("weights",),
-        {"tile_N": REQUIRED, "tile_K": REQUIRED},
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.contrib_conv2d_gemm_without_weight_transform",
-        ("data", "weight"),
-        conv_attrs(2),
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.contrib_conv2d_winograd_nnpack_weight_transform",
-        ("weight",),
-        {"convolution_algorithm": REQUIRED, "out_dtype": ""},
-        Pattern.OPAQUE,
-        False,
-    ),
-    OpRow(
-        "nn.contrib_conv2d_winograd_weight_transform",
-        ("weight",),
-        {"tile_size": REQUIRED},
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.contrib_conv2d_winograd_without_weight_transform",
-        ("data", "weight"),
-        {"tile_size": REQUIRED, **conv_attrs(2)},
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.contrib_conv3d_winograd_weight_transform",
-        ("weight",),
-        {"tile_size": REQUIRED},
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.contrib_conv3d_winograd_without_weight_transform",
-        ("data", "weight"),
-        {"tile_size": REQUIRED, **conv_attrs(3)},
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.contrib_depthwise_conv2d_NCHWc",
-        ("data", "weight"),
-        conv_attrs(2),
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
     OpRow(
         "nn.conv1d",
         ("data", "weight"),
@@ -221,12 +139,5 @@ ROWS: tuple[OpRow, ...] = (
                 sizes=((1, 2, 3, 4), (2, 1, 3, 2)),
             ),
         ),
-    ),
-    OpRow(
-        "nn.sparse_conv2d",
-        ("dense_data", "sparse_data", "sparse_indices", "sparse_indptr"),
-        {"layout": "NHWC", "kernel_size": (1, 1)},
-        Pattern.OUT_ELEMWISE,
-        False,
     ),
 )

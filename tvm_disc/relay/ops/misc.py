@@ -12,8 +12,6 @@ elem = References("elementwise")
 _SAME = (Sample((("n", 3, "float32"),), ("n", 3)),)
 
 ROWS: tuple[OpRow, ...] = (
-    OpRow("annotation.bitpack_end", ("data",), {}, Pattern.OPAQUE, False),
-    OpRow("annotation.bitpack_start", ("data",), {}, Pattern.OPAQUE, False),
     OpRow(
         "annotation.cast_hint",
         ("data",),
@@ -32,8 +30,6 @@ ROWS: tuple[OpRow, ...] = (
         reference=ref.identity,
         samples=_SAME,
     ),
-    OpRow("annotation.compiler_begin", ("data",), {"compiler": REQUIRED}, Pattern.OPAQUE, False),
-    OpRow("annotation.compiler_end", ("data",), {"compiler": REQUIRED}, Pattern.OPAQUE, False),
     OpRow(
         "annotation.stop_fusion",
         ("data",),
@@ -94,7 +90,6 @@ ROWS: tuple[OpRow, ...] = (
     ),
     OpRow("torch_op", (), {"serialized_function": "", "len": -1}, Pattern.OPAQUE, False),
     OpRow("vm.invoke_tvm_op", ("op", "ins", "outs"), {}, Pattern.OPAQUE, False),
-    OpRow("vm.reshape_tensor", ("data", "shape"), {"newshape": REQUIRED}, Pattern.OPAQUE, False),
     OpRow(
         "vm.shape_of",
         ("tensor",),

@@ -77,34 +77,6 @@ ROWS: tuple[OpRow, ...] = (
         ),
     ),
     OpRow(
-        "nn.bitpack",
-        ("data",),
-        {"bits": 1, "pack_axis": 1, "bit_axis": -1, "pack_type": "", "name": "BitPack"},
-        Pattern.INJECTIVE,
-        False,
-    ),
-    OpRow(
-        "nn.bitserial_dense",
-        ("data", "weight"),
-        {
-            "units": REQUIRED,
-            "data_bits": 1,
-            "weight_bits": 1,
-            "pack_dtype": "",
-            "out_dtype": "",
-            "unipolar": True,
-        },
-        Pattern.OUT_ELEMWISE,
-        False,
-    ),
-    OpRow(
-        "nn.contrib_dense_pack",
-        ("data", "weight"),
-        {"units": REQUIRED, "out_dtype": "", "weight_layout": "NC"},
-        Pattern.OUT_ELEMWISE,
-        True,
-    ),
-    OpRow(
         "nn.dense",
         ("data", "weight"),
         {"units": REQUIRED, "out_dtype": ""},
@@ -204,13 +176,6 @@ ROWS: tuple[OpRow, ...] = (
                 ("n", 3, "m", 2),
             ),
         ),
-    ),
-    OpRow(
-        "nn.internal.sparse_dense_padded",
-        ("data", "weight_data", "weight_indices", "weight_indptr"),
-        {"sparse_lhs": False},
-        Pattern.OUT_ELEMWISE,
-        False,
     ),
     OpRow(
         "nn.l2_normalize",

@@ -12,17 +12,11 @@ _WINOGRAD = (
     "the half of a convolution that TVM's own passes split for one target; "
     "give the convolution itself"
 )
-_BITS = "arithmetic on packed bits; compute in int8, or unpack the bits first"
 _TUNED = "a layout that another tuner chose; give the model as it was before tuning"
 _BYOC = "a mark for external code generators; remove it, the whole module is compiled here"
 _LOWERED = "what TVM's own lowering leaves behind; give the module as it was before lowering"
-_GPU = "a form that TVM makes for GPUs; give nn.sparse_dense"
 
 REFUSED: Mapping[str, str] = {
-    "annotation.bitpack_end": _BITS,
-    "annotation.bitpack_start": _BITS,
-    "annotation.compiler_begin": _BYOC,
-    "annotation.compiler_end": _BYOC,
     "annotation.with_funcid": _LOWERED,
     "auto_scheduler_layout_transform": _TUNED,
     "call_lowered": _LOWERED,
@@ -31,28 +25,12 @@ REFUSED: Mapping[str, str] = {
     "memory.alloc_tensor": _LOWERED,
     "memory.kill": _LOWERED,
     "meta_schedule_layout_transform": _TUNED,
-    "nn.bitpack": _BITS,
-    "nn.bitserial_conv2d": _BITS,
-    "nn.bitserial_dense": _BITS,
-    "nn.contrib_conv2d_NCHWc": _PACKED,
     "nn.contrib_conv2d_gemm_weight_transform": _PACKED,
     "nn.contrib_conv2d_gemm_without_weight_transform": _PACKED,
     "nn.contrib_conv2d_winograd_nnpack_weight_transform": _WINOGRAD,
-    "nn.contrib_conv2d_winograd_weight_transform": _WINOGRAD,
-    "nn.contrib_conv2d_winograd_without_weight_transform": _WINOGRAD,
-    "nn.contrib_conv3d_winograd_weight_transform": _WINOGRAD,
-    "nn.contrib_conv3d_winograd_without_weight_transform": _WINOGRAD,
-    "nn.contrib_dense_pack": _PACKED,
-    "nn.contrib_depthwise_conv2d_NCHWc": _PACKED,
-    "nn.internal.sparse_dense_padded": _GPU,
-    "nn.sparse_conv2d": (
-        "the weights of a convolution as compressed rows; give the dense kernel, "
-        "or nn.sparse_dense of the columns"
-    ),
     "parser.MetaRef": "a reference that the reader of a text resolves; read it with relay.parse",
     "torch_op": "it calls PyTorch at run time; export the model without custom operators",
     "vm.invoke_tvm_op": _LOWERED,
-    "vm.reshape_tensor": _LOWERED,
 }
 
 _QNN_CONFIG = "requantize has its own rounding and compute_dtype; set them on the call"

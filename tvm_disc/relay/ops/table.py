@@ -28,6 +28,7 @@ from tvm_disc.relay.ops import (
     tensor,
     transform,
 )
+from tvm_disc.relay.ops.derived import packed
 from tvm_disc.relay.ops.vision import detection, image, region, sampling
 
 from .row import OpRow
@@ -53,6 +54,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     layout.ROWS,
     sparse.ROWS,
     misc.ROWS,
+    packed.ROWS,
     qnn.ROWS,
     qnn_elementwise.ROWS,
 )

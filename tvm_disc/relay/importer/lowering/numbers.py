@@ -120,7 +120,7 @@ def line(ctx: Emitter, tensor: Tensor, what: str) -> Numbers:
     return Numbers(ctx, ctx.reshape(cast(ctx, tensor, I64), [product(tensor.dims)]))
 
 
-def literals(ctx: Emitter, values: Sequence[int]) -> Numbers:
+def literals(ctx: Emitter, values: Sequence[Any]) -> Numbers:
     """Numbers that are known now."""
     return Numbers(ctx, ctx.constant(np.array(values, I64)))
 

@@ -214,7 +214,8 @@ def _dyn_expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if value is None or not is_number(value.reshape(-1)[0]):
         return expand_dims(ctx, args[0], args[1], count)
     given = {"axis": int(value.reshape(-1)[0]), "num_newaxis": count}
-    return STATIC["expand_dims"](ctx, args[:1], given)
+    result: Tensor = STATIC["expand_dims"](ctx, args[:1], given)
+    return result
 
 
 def _dyn_squeeze(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -222,7 +223,8 @@ def _dyn_squeeze(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if value is None or not all(map(is_number, value.reshape(-1))):
         return squeeze(ctx, args[0], args[1])
     axes = tuple(int(a) for a in value.reshape(-1))
-    return STATIC["squeeze"](ctx, args[:1], {"axis": axes})
+    result: Tensor = STATIC["squeeze"](ctx, args[:1], {"axis": axes})
+    return result
 
 
 def _dyn_strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:

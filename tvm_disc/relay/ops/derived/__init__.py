@@ -1,0 +1,1 @@
+"""Rows of operators that Relay's own passes make of others."""
