@@ -27,6 +27,7 @@ from .expr import (
     as_expr,
     get_op,
 )
+from .inference.infer import infer_type
 from .ops.row import REQUIRED
 from .ops.table import OPS
 from .types import Dim, TensorType, Type
@@ -131,9 +132,11 @@ class ScopeBuilder:
         outer.pending = None
         self.ret(If(cond, true_branch, frame.close()))
 
-    def type_of(self, expr: Expr) -> Type | None:
-        """The annotation of a variable, None for anything else."""
-        return expr.type_annotation if isinstance(expr, Var) else None
+    def type_of(self, expr: ExprLike) -> Type | None:
+        """The annotation of a variable; the inferred type of anything else."""
+        if isinstance(expr, Var):
+            return expr.type_annotation
+        return infer_type(expr).checked_type
 
     def get(self) -> Expr:
         """The finished program."""

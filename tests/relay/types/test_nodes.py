@@ -166,3 +166,9 @@ def test_modules() -> None:
 def test_unknown_names(ask: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"no function @foo; the module has \['main'\]"):
         ask(relay.IRModule.from_expr(x))
+
+
+def test_a_scope_builder_knows_types() -> None:
+    builder = relay.ScopeBuilder()
+    assert builder.type_of(x) == T((2, 3)) and builder.type_of(relay.Var("v")) is None
+    assert builder.type_of(relay.split(x, 3, axis=1)) == relay.TupleType([T((2, 1))] * 3)
