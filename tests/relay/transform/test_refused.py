@@ -82,7 +82,12 @@ ROWS = {
     "dyn.tile": lambda x: relay.dyn.tile(x, relay.const([2, 1])),
     "dyn.broadcast_to": lambda x: relay.dyn.broadcast_to(x, relay.const([4, 2, 3])),
     "dyn.topk": lambda x: relay.TupleGetItem(
-        relay.Call(relay.op.get("dyn.topk"), [x, relay.const(2)], {"k": None}), 0
+        relay.Call(
+            relay.op.get("dyn.topk"),
+            [x, relay.const(2)],
+            {"k": None, "axis": -1, "ret_type": "both", "is_ascend": False, "dtype": "int32"},
+        ),
+        0,
     ),
     "dyn.reshape": lambda x: relay.dyn.reshape(x, relay.const([3, 2])),
     "dyn.strided_slice": lambda x: relay.dyn.strided_slice(
