@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from ..expr import Call, Expr, Function
-from .rules import Rule, Site, apply_rules, op_call, row_of
+import re
+
+import numpy as np
+
+from ..dataflow_pattern.known_types import KnownTypes
+from ..dataflow_pattern.matcher import Graph
+from ..expr import Call, Constant, Expr, Function
+from ..expr_functor import rewrite_post_order
+from ..ops.row import Pattern
+from .rules import Rule, Site, apply_rules, op_call, op_name, row_of
 
 _FAST = {"exp": "fast_exp", "tanh": "fast_tanh", "erf": "fast_erf"}
 
@@ -39,10 +47,57 @@ def canonicalize_ops(func: Function) -> Function:
     return apply_rules(func, {"nn.bias_add": _bias_add})
 
 
-def is_call_of(expr: Expr, name: str) -> bool:
-    """Whether ``expr`` calls the operator of that name."""
-    row = row_of(expr)
-    return isinstance(expr, Call) and row is not None and row.name == name
+def _reciprocal(site: Site) -> Expr | None:
+    """A float divided by a constant."""
+    dividend, divisor = site.args
+    if not isinstance(divisor, Constant) or divisor.data.dtype.kind != "f":
+        return None
+    if divisor.data.size == 0 or not divisor.data.all():
+        return None  # the quotient by zero is no product
+    return op_call("multiply", dividend, Constant(np.reciprocal(divisor.data)))
 
 
-__all__ = ["canonicalize_ops", "fast_math", "is_call_of"]
+def div_to_mul(func: Function) -> Function:
+    """A division by a constant becomes a product."""
+    return apply_rules(func, {"divide": _reciprocal})
+
+
+def canonicalize_cast(func: Function) -> Expr:
+    """A cast to a wider type that several element-wise calls read is made for each of them."""
+    graph, types = Graph(func), KnownTypes(func)
+    casts: set[Expr] = {
+        node
+        for node in graph.order
+        if op_name(node) == "cast" and _widens(node, types) and _is_read_apart(graph, node)
+    }
+
+    def leave(_before: Expr, made: Expr) -> Expr:
+        row = row_of(made)
+        if not isinstance(made, Call) or row is None or row.pattern > Pattern.BROADCAST:
+            return made
+        args = [_copy(a) if a in casts else a for a in made.args]
+        return made if not any(a in casts for a in made.args) else Call(made.op, args, made.attrs)
+
+    return rewrite_post_order(func, leave)
+
+
+def _widens(cast: Expr, types: KnownTypes) -> bool:
+    """Whether the operand takes fewer bytes than the result: it is cheaper to read twice."""
+    assert isinstance(cast, Call)
+    dtypes = (types.dtype(cast.args[0]), types.dtype(cast))
+    bits = [int(match[0]) if d and (match := re.search("[0-9]+", d)) else 0 for d in dtypes]
+    return 0 < bits[0] < bits[1]
+
+
+def _is_read_apart(graph: Graph, cast: Expr) -> bool:
+    users = graph.users[cast]
+    rows = [row_of(user) for user in users]
+    return len(users) > 1 and all(r is not None and r.pattern <= Pattern.BROADCAST for r in rows)
+
+
+def _copy(cast: Expr) -> Expr:
+    assert isinstance(cast, Call)
+    return Call(cast.op, cast.args, cast.attrs, (), cast.span)
+
+
+__all__ = ["canonicalize_cast", "canonicalize_ops", "div_to_mul", "fast_math"]

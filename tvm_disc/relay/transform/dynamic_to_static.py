@@ -10,6 +10,7 @@ import numpy as np
 from ..dataflow_pattern.known_types import KnownTypes
 from ..expr import Call, Constant, Expr, Function
 from ..expr_functor import rewrite_post_order
+from ..ops.table import OPS
 from .fold_constant import fold_constant
 from .rules import attrs_of, op_call, op_name
 
@@ -20,21 +21,19 @@ def _ints(value: Any) -> tuple[int, ...]:
     return tuple(int(v) for v in np.asarray(value).reshape(-1))
 
 
-def _named(name: str, *attributes: str, scalar: bool = False) -> tuple[int, Static]:
+def _named(name: str, *attributes: str, scalar: bool = False, **more: Any) -> tuple[int, Static]:
     """A static operator whose attributes are the last arguments of the dynamic one."""
 
     def make(args: tuple[Expr, ...], values: list[Any], attrs: dict[str, Any]) -> Expr:
         given = {a: _ints(v) for a, v in zip(attributes, values, strict=True)}
         if scalar:
             given = {a: v[0] for a, v in given.items()}  # type: ignore[misc]
-        return op_call(name, *args, **{**_kept(name, attrs), **given})
+        return op_call(name, *args, **{**more, **_kept(name, attrs), **given})
 
     return len(attributes), make
 
 
 def _kept(name: str, attrs: dict[str, Any]) -> dict[str, Any]:
-    from ..ops.table import OPS
-
     return {k: v for k, v in attrs.items() if k in OPS[name].attrs and v is not None}
 
 
@@ -81,7 +80,7 @@ STATIC: dict[str, tuple[int, Static]] = {
     "dyn.ones": _named("ones", "shape"),
     "dyn.one_hot": _named("one_hot", "depth", scalar=True),
     "dyn.full": (1, _full),
-    "dyn.strided_slice": _named("strided_slice", "begin", "end", "strides"),
+    "dyn.strided_slice": _named("strided_slice", "begin", "end", "strides", axes=None),
     "dyn.sparse_to_dense": _named("sparse_to_dense", "output_shape"),
     "dyn.nn.upsampling": _upsampling(2, "nn.upsampling"),
     "dyn.nn.upsampling3d": _upsampling(3, "nn.upsampling3d"),

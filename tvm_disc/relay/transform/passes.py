@@ -7,16 +7,29 @@ from typing import Any
 
 from ..expr import Expr, Function
 from ..module import IRModule
-from .arithmetic import canonicalize_ops, fast_math
+from .arithmetic import canonicalize_cast, canonicalize_ops, div_to_mul, fast_math
 from .combine_parallel import combine_parallel
 from .dynamic_to_static import dynamic_to_static
-from .fold_constant import fold_constant_function
+from .fold_constant import fold_constant, fold_constant_function
 from .functions import eta_expand, inline_globals, remove_unused_functions
-from .manager import FunctionPass, Pass, PassInfo, infer_types, register, with_functions
+from .fuse_ops import defuse_ops, fuse_ops, merge_composite
+from .lambda_lift import lambda_lift
+from .manager import (
+    FunctionPass,
+    Pass,
+    PassInfo,
+    Sequential,
+    infer_types,
+    register,
+    with_functions,
+)
+from .mixed_precision import to_mixed_precision
 from .normal_forms import to_a_normal_form, to_basic_block_normal_form, to_graph_normal_form
+from .scale_axis import fold_scale_axis
 from .simplify_expr import simplify_expr
 from .simplify_inference import simplify_inference
 from .subexpr import eliminate_common_subexpr, eliminate_dead_code
+from .windows import flatten_atrous_conv, fold_explicit_padding
 
 Change = Callable[[Function], Any]
 TYPED = ("InferType",)
@@ -151,5 +164,108 @@ def CombineParallelBatchMatmul(min_num_branches: int = 3) -> FunctionPass:
     return _each("CombineParallelBatchMatmul", 4, change)
 
 
-for _make in (InferType, FoldConstant):
+def FuseOps(fuse_opt_level: int = -1) -> FunctionPass:
+    """Every operator in a function with ``Primitive=1``; below level 1 each in its own.
+
+    The compiler plans its own groups of whatever this pass made: it is for reading and for
+    scripts that count groups.
+    """
+
+    def run(func: Function, _mod: IRModule, ctx: Any) -> Any:
+        return fuse_ops(func, ctx.opt_level if fuse_opt_level < 0 else fuse_opt_level)
+
+    return FunctionPass(run, PassInfo(0, "FuseOps", list(TYPED), False))
+
+
+def DefuseOps() -> FunctionPass:
+    """Calls of groups become what the groups compute."""
+    return _each("DefuseOps", 3, defuse_ops)
+
+
+def MergeComposite(pattern_table: Sequence[Sequence[Any]]) -> FunctionPass:
+    """Every match of a named pattern in a function with ``Composite`` of that name.
+
+    The table has ``(name, pattern)`` or ``(name, pattern, check)`` in order of priority.
+    """
+    return _each("MergeComposite", 0, lambda func: merge_composite(func, pattern_table))
+
+
+def ToMixedPrecision(
+    mixed_precision_type: str = "float16", missing_op_mode: int = 1
+) -> FunctionPass:
+    """Products in a narrow float, and what follows them; for others see ``missing_op_mode``.
+
+    An operator that no list names is refused for 0, stays wide with a warning for 1, and
+    silently for 2.
+    """
+
+    def change(func: Function) -> Expr:
+        return to_mixed_precision(func, mixed_precision_type, missing_op_mode)
+
+    return _each("ToMixedPrecision", 0, change, ())
+
+
+def ForwardFoldScaleAxis() -> FunctionPass:
+    """A factor per channel of a product's input goes into its weight."""
+    return _each("ForwardFoldScaleAxis", 3, lambda func: fold_scale_axis(func, forward=True))
+
+
+def BackwardFoldScaleAxis() -> FunctionPass:
+    """A factor per channel of a product's result goes into its weight."""
+    return _each("BackwardFoldScaleAxis", 3, lambda func: fold_scale_axis(func, forward=False))
+
+
+def FoldScaleAxis() -> Any:
+    """Factors per channel around products go into weights, and these are computed."""
+    return Sequential([BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), FoldConstant()])
+
+
+def FoldExplicitPadding() -> FunctionPass:
+    """A padding by zeros becomes that of the convolution behind it."""
+    return _each("FoldExplicitPadding", 0, fold_explicit_padding)
+
+
+def FlattenAtrousConv() -> FunctionPass:
+    """space_to_batch, convolution and batch_to_space become one dilated convolution."""
+    return _each("FlattenAtrousConv", 0, flatten_atrous_conv)
+
+
+def LambdaLift() -> Pass:
+    """Functions inside of functions become functions of the module."""
+    return _module("LambdaLift", 1, lambda_lift)
+
+
+def CanonicalizeCast() -> FunctionPass:
+    """A cast that several read is made for each of them, so that it can join their groups."""
+    return _each("CanonicalizeCast", 3, canonicalize_cast)
+
+
+def DivToMul() -> FunctionPass:
+    """A division by a constant becomes a product."""
+    return _each("DivToMul", 0, div_to_mul)
+
+
+def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
+    """:func:`FoldConstant` over one expression."""
+    return fold_constant(expr, fold_qnn)
+
+
+def ToANormalFormExpr(e: Expr) -> Expr:
+    """:func:`ToANormalForm` over one expression."""
+    return to_a_normal_form(e)
+
+
+for _make in (
+    InferType,
+    FoldConstant,
+    SimplifyInference,
+    SimplifyExpr,
+    DynamicToStatic,
+    ToANormalForm,
+    ToBasicBlockNormalForm,
+    ToGraphNormalForm,
+    DeadCodeElimination,
+    EliminateCommonSubexpr,
+    DivToMul,
+):
     register(_make)

@@ -1,0 +1,84 @@
+"""Relay's passes that make no sense here, each with the reason: using one raises it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from tvm_disc.errors import Unsupported
+
+_EXTERNAL = (
+    "it prepares functions for a code generator outside of TVM, and programs are compiled by "
+    "this compiler alone; MergeComposite and dataflow_pattern.partition gather operators"
+)
+_LAYOUT = (
+    "the compiler chooses layouts itself: images lie channels last between convolutions where "
+    "that gains; build the program as it is"
+)
+_MEMORY = (
+    "memory is planned by the compiler, for all shapes at once, and no program holds allocations"
+)
+_GRADIENT = "programs are compiled for inference; export the gradient from the training framework"
+_SPARSE = "it replaces weights by sparse ones from a parameter list, for kernels that are not here"
+_DEVICES = (
+    "a program runs on the processor it is compiled for; on_device and device_copy do nothing"
+)
+_CLOSURES = "the compiler compiles closures as they are; build the program without the pass"
+_TEMPLATES = (
+    "it asks the templates of Relay's own kernels, which are not here; tvm_disc.tune tunes kernels"
+)
+
+REFUSED: Mapping[str, str] = {
+    "AlterOpLayout": _TEMPLATES,
+    "AnnotateSpans": "expressions have the places of their source when they are parsed",
+    "AnnotateTarget": _EXTERNAL,
+    "BatchingOps": "use CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul",
+    "CapturePostDfsIndexInSpans": _EXTERNAL,
+    "ChangeBatch": "a program serves every batch: make the dim relay.Any()",
+    "CollagePartition": _EXTERNAL,
+    "Conv2dToSparse": _SPARSE,
+    "Conv2dToSparse2": _SPARSE,
+    "ConvertLayout": _LAYOUT,
+    "Defunctionalization": _CLOSURES,
+    "DenseToSparse": _SPARSE,
+    "FakeQuantizationToInteger": (
+        "quantise the model where it was trained; quantised operators (relay.qnn) compile"
+    ),
+    "FirstOrderGradient": _GRADIENT,
+    "FlexibleShapeDispatch": "a program serves every shape: make the dims relay.Any()",
+    "InlineCompilerFunctionsBoundTo": _EXTERNAL,
+    "LazyGradientInit": _GRADIENT,
+    "Legalize": _TEMPLATES,
+    "ManifestAlloc": _MEMORY,
+    "ManifestLifetimes": _MEMORY,
+    "MarkCompilerFunctionsAsExtern": _EXTERNAL,
+    "MergeCompilerRegions": _EXTERNAL,
+    "OutlineCompilerFunctionsWithExistingGlobalSymbols": _EXTERNAL,
+    "PartialEvaluate": (
+        "the compiler unrolls what is known while it reads the program; FoldConstant, Inline and "
+        "DeadCodeElimination(inline_once=True) do most of it here"
+    ),
+    "PartitionGraph": _EXTERNAL,
+    "PlanDevices": _DEVICES,
+    "SimplifyFCTranspose": _SPARSE,
+    "SplitArgs": "kernels take any number of arguments",
+    "ToCPS": _CLOSURES,
+    "gradient": _GRADIENT,
+    "to_cps": _CLOSURES,
+    "un_cps": _CLOSURES,
+}
+
+
+def refused(name: str) -> Callable[..., NoReturn]:
+    """What stands for a pass that is not here; raises AttributeError for a name of no pass."""
+    if name not in REFUSED:
+        raise AttributeError(f"Relay has no pass {name!r}")
+
+    def use(*_args: Any, **_options: Any) -> NoReturn:
+        raise Unsupported(f"relay.transform.{name}: {REFUSED[name]}")
+
+    use.__name__, use.__doc__ = name, f"Not here: {REFUSED[name]}."
+    return use
+
+
+__all__ = ["REFUSED", "refused"]
