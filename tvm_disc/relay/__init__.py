@@ -16,7 +16,7 @@ from tvm_disc.relay.json.writer import save_json
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
 from tvm_disc.relay.text.printer import astext, pretty_print
 
-from . import builder, dyn, expr, frontend, image, loops, nn, op, qnn, vision
+from . import builder, dyn, expr, frontend, image, loops, nn, op, prelude, qnn, vision
 from . import types as ty
 from .builder import ScopeBuilder, const, var
 from .convert import to_relax
@@ -49,6 +49,7 @@ from .expr import (
 from .module import IRModule
 from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
+from .prelude import Prelude
 from .structural import structural_equal
 from .types import (
     Any,
@@ -99,6 +100,7 @@ __all__ = [
     "PatternTuple",
     "PatternVar",
     "PatternWildcard",
+    "Prelude",
     "RefCreate",
     "RefRead",
     "RefType",
@@ -135,6 +137,7 @@ __all__ = [
     "parse",
     "parse_expr",
     "post_order",
+    "prelude",
     "pretty_print",
     "qnn",
     "save_json",
@@ -150,8 +153,10 @@ __all__ = [
 ]
 
 
-# What needs the compiler lies above this room, and is imported when it is first asked for.
-_ABOVE = {
+# Imported when they are first asked for: what is seldom needed, and what needs the compiler, which
+# lies above this room.
+_LATER = {
+    "testing": "tvm_disc.relay.testing",
     "backend": "tvm_disc.executors.backend",
     "build": "tvm_disc.executors:build",
     "build_module": "tvm_disc.executors.build_module",
@@ -162,8 +167,8 @@ _ABOVE = {
 
 def __getattr__(name: str) -> _Anything:
     """The builder function of an operator, ``relay.add``, or what runs programs, ``relay.vm``."""
-    if name in _ABOVE:
-        place, _, member = _ABOVE[name].partition(":")
+    if name in _LATER:
+        place, _, member = _LATER[name].partition(":")
         module = _import_module(place)
         return getattr(module, member) if member else module
     return getattr(op, name)
