@@ -18,7 +18,7 @@ from tvm_disc.relay.json.writer import save_json
 from tvm_disc.relay.text.parser import fromtext, parse, parse_expr
 from tvm_disc.relay.text.printer import astext, pretty_print
 
-from . import analysis, builder, dyn, expr, frontend, image, loops, nn, op, qnn, vision
+from . import analysis, builder, dyn, expr, frontend, image, loops, nn, op, prelude, qnn, vision
 from . import types as ty
 from .builder import ScopeBuilder, const, var
 from .convert import to_relax
@@ -52,6 +52,7 @@ from .expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from .module import IRModule
 from .ndarray import load_param_dict, save_param_dict
 from .ops.table import OPS
+from .prelude import Prelude
 from .structural import assert_structural_equal, structural_equal
 from .type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from .types import (
@@ -108,6 +109,7 @@ __all__ = [
     "PatternTuple",
     "PatternVar",
     "PatternWildcard",
+    "Prelude",
     "RefCreate",
     "RefRead",
     "RefType",
@@ -152,6 +154,7 @@ __all__ = [
     "parse",
     "parse_expr",
     "post_order",
+    "prelude",
     "pretty_print",
     "qnn",
     "save_json",
@@ -171,6 +174,7 @@ __all__ = [
 # Modules that few programs use, and what needs the compiler and lies above this room: imported when
 # they are first asked for.
 _LAZY = {
+    "testing": "tvm_disc.relay.testing",
     "backend": "tvm_disc.executors.backend",
     "build": "tvm_disc.executors:build",
     "build_module": "tvm_disc.executors.build_module",

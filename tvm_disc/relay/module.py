@@ -10,13 +10,22 @@ import tvm_ffi
 
 from tvm_disc.relay.text.printer import astext, pretty_print
 
-from ..errors import BadNode, DiscError, UnknownName, Unsupported
+from ..errors import BadNode, DiscError, UnknownName
 from .expr import Constructor, Expr, Function, GlobalVar, TupleWrapper, as_expr
 from .types import GlobalTypeVar, TypeData
 from .visit import free_vars
 
 # The attribute of a ``tvm.IRModule`` that holds a Relay module.
 CARRIED = "relay.module"
+
+
+# What reads the standard library: the parser, which needs modules, registers it.
+_LIBRARY: list[Callable[[str], IRModule]] = []
+
+
+def register_standard_library(read: Callable[[str], IRModule]) -> None:
+    """Make known what gives a module of the standard library by the name of its file."""
+    _LIBRARY[:] = [read]
 
 
 class IRModule:
@@ -170,17 +179,18 @@ class IRModule:
         return self._constructors
 
     def import_from_std(self, path: str) -> None:
-        """Always raises Unsupported: Relay's standard library is not shipped."""
-        raise Unsupported(
-            f"Relay's standard library ({path}) is not shipped; define the data types and "
-            "functions you need in the module, or parse a module printed with them"
-        )
+        """Add a module of the standard library, ``prelude.rly`` or ``nat.rly``.
+
+        Raises:
+            Unsupported: there is no such module.
+        """
+        self.update(_LIBRARY[0](path))
 
     def update(self, other: IRModule | Mapping[Any, Function]) -> None:
         """Add or replace the functions (and types) of ``other``."""
         if isinstance(other, IRModule):
-            for data in other.type_definitions.values():
-                self.add_type(data)
+            self.type_definitions.update(other.type_definitions)
+            self._constructors.update(other._constructors)  # patterns point at these objects
             other = other.functions
         for key, func in other.items():
             self[_name(key)] = func

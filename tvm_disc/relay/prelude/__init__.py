@@ -1,0 +1,64 @@
+"""``relay.prelude``: lists, options and trees, with the functions that Relay's prelude had."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay.expr import GlobalVar
+from tvm_disc.relay.module import IRModule, register_standard_library
+from tvm_disc.relay.prelude.library import STANDARD
+from tvm_disc.relay.text.parser import parse
+
+
+@cache
+def standard(path: str) -> IRModule:
+    """A module of the standard library, by the name of its file.
+
+    Raises:
+        Unsupported: it is none of ours.
+    """
+    if path not in STANDARD:
+        known = " and ".join(STANDARD)
+        raise Unsupported(
+            f"the standard library has {known}, found {path!r}; define what you need in the "
+            "module, or parse a module printed with it"
+        )
+    return parse(STANDARD[path])
+
+
+class Prelude:
+    """Brings the prelude into a module; its functions are attributes: ``p.map``, ``p.length``.
+
+    The families of tensor arrays of one element type are not among them: a list of tensors is
+    ``List[Tensor[...]]`` itself here, whose shapes need not be known.
+    """
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self.mod = IRModule() if mod is None else mod
+        if "List" not in self.mod.type_definitions:
+            self.mod.import_from_std("prelude.rly")
+
+    def __getattr__(self, name: str) -> GlobalVar:
+        if name.startswith(("tensor_array", "static_tensor", "get_")) and "tensor" in name:
+            raise Unsupported(
+                f"{name}: there are no tensor arrays of one element type; take List of "
+                "relay.TensorType with relay.Any() dims, and map, nth, update or concat on it"
+            )
+        if name == "mod" or name not in standard("prelude.rly"):
+            raise AttributeError(f"the prelude has no function {name!r}")
+        return self.mod.get_global_var(name)
+
+    def get_global_var(self, canonical: str, dtype: str) -> Any:
+        """A function of tensor arrays: refused.
+
+        Raises:
+            Unsupported: always, with what to take instead.
+        """
+        return getattr(self, f"tensor_array_{canonical}_{dtype}")
+
+
+register_standard_library(standard)
+
+__all__ = ["Prelude", "standard"]

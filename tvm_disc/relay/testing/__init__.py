@@ -1,0 +1,105 @@
+"""``relay.testing``: networks with random weights, and helpers of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NoReturn
+
+import numpy as np
+import tvm
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.relay.expr import Call, Expr, Function, Op
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.prelude import Prelude
+from tvm_disc.relay.visit import post_order
+
+from . import dqn, init, layers, lstm, mlp, mobilenet, nat, resnet, squeezenet, vgg
+from .init import create_workload
+from .nat import count, make_nat_expr, make_nat_value
+
+# What Relay had here, and why it is not here.
+REFUSED = {
+    "check_grad": "there are no gradients; take them in the framework that trains",
+    "gradient": "there are no gradients; take them in the framework that trains",
+    "py_converter": "programs run as native code; relay.create_executor evaluates expressions",
+    "run_as_python": "programs run as native code; relay.create_executor evaluates expressions",
+    "to_python": "programs run as native code; relay.create_executor evaluates expressions",
+    "temp_op_attr": "an operator is one row of a table, which nothing changes while it is used",
+    **dict.fromkeys(
+        ("dcgan", "densenet", "inception_v3", "resnet_3d", "synthetic", "yolo_detection"),
+        "this network is not shipped; relay.frontend.from_onnx and from_pytorch read models",
+    ),
+}
+
+
+def run_infer_type(expr: Expr) -> Any:
+    """The expression with the types that inference found."""
+    transform = import_module("tvm_disc.relay.transform")
+    return run_opt_pass(expr, transform.InferType())
+
+
+def run_opt_pass(
+    expr: Expr, opt_pass: Callable[[IRModule], IRModule], import_prelude: bool = False
+) -> Any:
+    """The expression after a pass: a function if it was one, else the body of ``main``."""
+    mod = IRModule.from_expr(expr)
+    if import_prelude:
+        Prelude(mod)
+    main = opt_pass(mod)["main"]
+    return main if isinstance(expr, Function) else main.body
+
+
+def count_ops(expr: Expr) -> dict[str, int]:
+    """How often each operator is called, by its name."""
+    found: dict[str, int] = {}
+    for node in post_order(expr):
+        if isinstance(node, Call) and isinstance(node.op, Op):
+            found[node.op.name] = found.get(node.op.name, 0) + 1
+    return found
+
+
+def rand(dtype: str, *shape: int) -> Any:
+    """A TVM tensor of numbers between 0 and 1."""
+    return tvm.runtime.tensor(np.random.default_rng().random(shape).astype(dtype))
+
+
+def enabled_targets() -> list[tuple[str, Any]]:
+    """(target, device) pairs to test on: the CPU."""
+    return [("llvm", tvm.cpu(0))]
+
+
+ctx_list = enabled_targets
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name in REFUSED:
+        raise Unsupported(f"relay.testing.{name}: {REFUSED[name]}")
+    raise AttributeError(f"relay.testing has no {name!r}")
+
+
+__all__ = [
+    "REFUSED",
+    "Prelude",
+    "count",
+    "count_ops",
+    "create_workload",
+    "ctx_list",
+    "dqn",
+    "enabled_targets",
+    "init",
+    "layers",
+    "lstm",
+    "make_nat_expr",
+    "make_nat_value",
+    "mlp",
+    "mobilenet",
+    "nat",
+    "rand",
+    "resnet",
+    "run_infer_type",
+    "run_opt_pass",
+    "squeezenet",
+    "vgg",
+]

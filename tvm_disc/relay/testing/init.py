@@ -1,0 +1,66 @@
+"""Values for the weights of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_disc.errors import BadNode
+from tvm_disc.relay.expr import Function
+from tvm_disc.relay.module import IRModule
+from tvm_disc.relay.types import TensorType
+
+Array: TypeAlias = NDArray[Any]
+Initializer: TypeAlias = Callable[[str, Array], None]
+
+
+class Xavier:
+    """Uniform values by the number of a weight's inputs; norms and biases as they begin.
+
+    Called with a name and an array, which it fills.
+    """
+
+    def __init__(self, magnitude: float = 3.0, seed: int = 0) -> None:
+        self.magnitude, self.random = magnitude, np.random.default_rng(seed)
+
+    def __call__(self, name: str, arr: Array) -> None:
+        if name.endswith(("gamma", "moving_var", "running_var")):
+            arr[...] = 1
+        elif name.endswith(("bias", "beta", "moving_mean", "running_mean")):
+            arr[...] = 0
+        else:
+            inputs = max(1, int(np.prod(arr.shape[1:])))
+            outputs = arr.shape[0] if arr.ndim else 1
+            scale = np.sqrt(2 * self.magnitude / (inputs + outputs))
+            arr[...] = self.random.uniform(-scale, scale, arr.shape)
+
+
+def create_workload(
+    net: Function, initializer: Initializer | None = None, seed: int = 0
+) -> tuple[IRModule, dict[str, Array]]:
+    """(a module with the network as ``main``, values of its weights): all inputs but ``data``.
+
+    Raises:
+        BadNode: the dims of a weight are not known.
+    """
+    fill = initializer or Xavier(seed=seed)
+    params: dict[str, Array] = {}
+    for param in net.params:
+        if param.name_hint == "data":
+            continue
+        kind = param.type_annotation
+        if not isinstance(kind, TensorType) or not all(isinstance(d, int) for d in kind.shape):
+            raise BadNode(
+                f"create_workload: expected a weight '{param.name_hint}' of known dims, found "
+                f"{kind}; annotate it, or run relay.transform.InferType first"
+            )
+        array = np.zeros(kind.shape, kind.dtype)  # type: ignore[arg-type]
+        fill(param.name_hint, array)
+        params[param.name_hint] = array
+    return IRModule.from_expr(net), params
+
+
+__all__ = ["Xavier", "create_workload"]

@@ -1,0 +1,132 @@
+"""Layers with weights of known types, from which the networks are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tvm_disc.relay import nn
+from tvm_disc.relay.builder import call, const, var
+from tvm_disc.relay.expr import Expr, Function, TupleGetItem, Var
+from tvm_disc.relay.op import function as op
+from tvm_disc.relay.types import Dim
+from tvm_disc.relay.visit import free_vars
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Image:
+    """An expression ``NCHW`` and what of its shape the next layer needs."""
+
+    expr: Expr
+    channels: int
+    size: Pair
+    dtype: str = "float32"
+
+    def then(self, name: str) -> Image:
+        """An operator that keeps the shape: ``relu``."""
+        return replace(self, expr=getattr(nn, name)(self.expr))
+
+
+def weight(name: str, shape: Sequence[Dim], dtype: str = "float32") -> Var:
+    """A variable that :func:`tvm_disc.relay.testing.create_workload` gives a value."""
+    return var(name, shape=shape, dtype=dtype)
+
+
+def image(batch: Dim, shape: Sequence[int], dtype: str = "float32") -> Image:
+    """The input ``data``."""
+    channels, height, width = shape
+    data = var("data", shape=(batch, channels, height, width), dtype=dtype)
+    return Image(data, channels, (height, width), dtype)
+
+
+def _window(size: Pair, kernel: Pair, stride: Pair, padding: Pair) -> Pair:
+    pairs = zip(size, kernel, stride, padding, strict=True)
+    height, width = ((n + 2 * p - k) // s + 1 for n, k, s, p in pairs)
+    return height, width
+
+
+def conv(
+    x: Image,
+    name: str,
+    channels: int,
+    kernel: Pair = (3, 3),
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    groups: int = 1,
+    bias: str = "",
+) -> Image:
+    """A convolution; ``bias`` names what is added to its channels."""
+    w = weight(name, (channels, x.channels // groups, *kernel), x.dtype)
+    attrs = {"strides": stride, "padding": padding, "groups": groups}
+    found = nn.conv2d(x.expr, w, channels=channels, kernel_size=kernel, **attrs)
+    if bias:
+        found = nn.bias_add(found, weight(bias, (channels,), x.dtype))
+    return Image(found, channels, _window(x.size, kernel, stride, padding), x.dtype)
+
+
+def batch_norm(x: Image, name: str, epsilon: float = 1e-5, **attrs: object) -> Image:
+    """A normalisation by means and variances that are known."""
+    parts = ("gamma", "beta", "moving_mean", "moving_var")
+    values = [weight(f"{name}_{part}", (x.channels,), x.dtype) for part in parts]
+    return replace(x, expr=nn.batch_norm(x.expr, *values, epsilon=epsilon, **attrs)[0])
+
+
+def pool(
+    x: Image, kind: str, kernel: Pair, stride: Pair, padding: Pair = (0, 0), **attrs: object
+) -> Image:
+    """``max`` or ``avg`` pooling."""
+    pooled = getattr(nn, f"{kind}_pool2d")
+    found = pooled(x.expr, pool_size=kernel, strides=stride, padding=padding, **attrs)
+    return replace(x, expr=found, size=_window(x.size, kernel, stride, padding))
+
+
+def dense(
+    x: Expr, name: str, inputs: int, units: int, bias: bool = True, dtype: str = "float32"
+) -> Expr:
+    """A product with ``<name>_weight``, and ``<name>_bias``."""
+    found = nn.dense(x, weight(f"{name}_weight", (units, inputs), dtype), units=units)
+    return nn.bias_add(found, weight(f"{name}_bias", (units,), dtype)) if bias else found
+
+
+def flat(x: Image) -> tuple[Expr, int]:
+    """Rows, and how long they are."""
+    return nn.batch_flatten(x.expr), x.channels * x.size[0] * x.size[1]
+
+
+def classified(x: Image, classes: int, name: str = "fc1", dtype: str = "float32") -> Function:
+    """The mean of every channel, a product, a softmax, as a function of ``data`` and weights."""
+    rows = nn.batch_flatten(nn.global_avg_pool2d(x.expr))
+    return closed(nn.softmax(dense(rows, name, x.channels, classes, dtype=dtype)))
+
+
+def closed(body: Expr) -> Function:
+    """A function of all variables, ``data`` first."""
+    return Function(free_vars(body), body)
+
+
+def dropped(x: Expr, rate: float = 0.5) -> Expr:
+    """Dropout, which changes nothing when a network is used."""
+    return TupleGetItem(call("nn.dropout", (x,), rate=rate), 0)
+
+
+def constant_of(shape: Sequence[int], value: float = 0.0, dtype: str = "float32") -> Expr:
+    """A tensor of one value."""
+    return op("full")(const(value, dtype), shape=tuple(shape), dtype=dtype)
+
+
+__all__ = [
+    "Image",
+    "batch_norm",
+    "classified",
+    "closed",
+    "constant_of",
+    "conv",
+    "dense",
+    "dropped",
+    "flat",
+    "image",
+    "pool",
+    "weight",
+]

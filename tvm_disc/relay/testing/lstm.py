@@ -1,0 +1,42 @@
+"""A recurrent network whose steps are written out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_disc.relay.builder import var
+from tvm_disc.relay.expr import Expr, Function
+from tvm_disc.relay.op import function as op
+from tvm_disc.relay.op import split
+from tvm_disc.relay.testing.init import create_workload
+from tvm_disc.relay.testing.layers import closed, constant_of, dense
+
+
+def _cell(
+    x: Expr, hidden: Expr, memory: Expr, units: int, name: str, dtype: str
+) -> tuple[Expr, Expr]:
+    gates = dense(x, f"{name}i2h", units, 4 * units, dtype=dtype)
+    gates = gates + dense(hidden, f"{name}h2h", units, 4 * units, dtype=dtype)
+    given, forget, change, out = split(gates, 4, 1)
+    sigmoid, tanh = op("sigmoid"), op("tanh")
+    memory = sigmoid(forget) * memory + sigmoid(given) * tanh(change)
+    return sigmoid(out) * tanh(memory), memory
+
+
+def get_net(
+    iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32"
+) -> Function:
+    """The state after so many steps, each on ``data``, with weights of its own."""
+    data = var("data", shape=(batch_size, num_hidden), dtype=dtype)
+    hidden: Expr = constant_of((batch_size, num_hidden), dtype=dtype)
+    memory = hidden
+    for step in range(iterations):
+        hidden, memory = _cell(data, hidden, memory, num_hidden, f"cell{step}_", dtype)
+    return closed(hidden)
+
+
+def get_workload(
+    iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32"
+) -> Any:
+    """(module, weights)."""
+    return create_workload(get_net(iterations, num_hidden, batch_size, dtype))
