@@ -28,7 +28,8 @@ from tvm_disc.shape import Solver
 
 
 class Sketch(Emitter):
-    """An emitter whose program is thrown away: it copies no weights."""
+    """An emitter whose program is thrown away: it copies no weights, and numbers on which only
+    what is computed depends, not its type, need not be known."""
 
     def constant(self, array: np.ndarray) -> Tensor:
         """A literal tensor, of which only small ones are made into a constant."""
@@ -38,6 +39,12 @@ class Sketch(Emitter):
         dtype = str(array.dtype)
         var = relax.Var("weights", relax.TensorType(list(dims), dtype))
         return Tensor(dims, dtype, var, constant=array)
+
+    def elements(self, tensor: Tensor) -> np.ndarray | None:
+        """The elements, or others in their place."""
+        if tensor.constant is not None:
+            return tensor.constant
+        return np.ones([self.literal(d) or 1 for d in tensor.dims], tensor.dtype)
 
 
 class Inference:

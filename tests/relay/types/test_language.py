@@ -123,6 +123,8 @@ def test_data_types() -> None:
     assert str(mod["main"].ret_type) == "List[bool]"
     match = next(e for e in relay.post_order(mod["map"]) if isinstance(e, relay.Match))
     first, rest = match.clauses[0].lhs.patterns
+    assert str(first.var.type_annotation) == "A"
+    assert match.clauses[0].rhs.args[0].args[0] is first.var
     assert str(first.var.checked_type) == "A" and str(rest.var.checked_type) == "List[A]"
 
 

@@ -130,6 +130,19 @@ WEIGHTS: list[tuple[Callable[[], Any], dict[str, str]]] = [
         lambda: nn.conv2d_transpose(t(n, 4, 8, 8), w("w"), channels=6, kernel_size=(3, 3)),
         {"w": "Tensor[(4, 6, 3, 3), float32]"},
     ),
+    # a quantised program whose scales are known later has a type all the same
+    (
+        lambda: relay.qnn.requantize(
+            t(n, 4, dtype="int32"), w("a"), w("b"), w("c"), w("d"), out_dtype="int8"
+        ),
+        dict(zip("abcd", ("float32", "int32") * 2, strict=True)),
+    ),
+    (
+        lambda: relay.qnn.dense(
+            t(n, 4, dtype="int8"), w("w"), w("a"), w("b"), w("c"), w("d"), units=3
+        ),
+        {"w": "Tensor[(3, 4), int8]", "a": "int32", "d": "float32"},
+    ),
     # weights of several layers, found one after the other
     (
         lambda: nn.dense(nn.relu(nn.bias_add(nn.dense(t(n, 3), w("v"), units=4), w("b"))), w("w"),

@@ -240,6 +240,10 @@ class Emitter:
         dims = tuple(i64(int(d)) for d in array.shape)
         return Tensor(dims, dtype, self.literals(array), constant=array)
 
+    def elements(self, tensor: Tensor) -> np.ndarray | None:
+        """The elements of a tensor that must be known for its rule to say what is computed."""
+        return tensor.constant
+
     def scalar(self, value: float, dtype: str) -> Tensor:
         """A literal of rank 0."""
         return self.constant(np.array(value, dtype=dtype))

@@ -124,7 +124,7 @@ class _Walk:
         self.nodes: dict[int, ast.Expr] = {}
         self.started: set[int] = set()
         self.type_args: dict[int, tuple[rt.Type, ...]] = {}
-        self.matched: set[int] = set()  # variables of patterns, which carry no annotation
+        self.renewed: dict[int, ast.Var] = {}  # variables that got an annotation
         self.waiting: list[_Waiting | _Field] = []
         self.operators = OperatorTypes()
 
@@ -353,7 +353,6 @@ class _Walk:
         what = self.at(node, "a pattern of a match")
         if isinstance(pattern, ast.PatternVar):
             yield pattern.var
-            self.matched.add(id(pattern.var))
             self.types[id(pattern.var)] = unify(self.of(pattern.var), ty, what)
         elif isinstance(pattern, ast.PatternTuple):
             fields: tuple[rt.Type, ...] = tuple(Unknown() for _ in pattern.patterns)
@@ -482,9 +481,16 @@ class _Walk:
         """A variable, function or call with the annotation that it lacks."""
         ty = final.get(id(node))
         if isinstance(node, ast.Var):
-            if ty is None or id(node) in self.matched or not _is_open(node.type_annotation):
+            return self._typed_var(node, final)
+        if isinstance(node, ast.Match):
+            data, *rhs = parts
+            clauses = [
+                ast.Clause(self._typed_pattern(c.lhs, final), r)
+                for c, r in zip(node.clauses, rhs, strict=True)
+            ]
+            if all(new.lhs is old.lhs for new, old in zip(clauses, node.clauses, strict=True)):
                 return None
-            return ast.Var(node.name_hint, ty, node.span)
+            return ast.Match(data, tuple(clauses), node.complete, node.span)
         if isinstance(node, ast.Function) and isinstance(ty, rt.FuncType):
             if not _is_open(node.ret_type):
                 return None
@@ -494,6 +500,29 @@ class _Walk:
             args = tuple(map(closed, self.type_args[id(node)]))
             return ast.Call(parts[0], parts[1:], node.attrs, args, node.span)
         return None
+
+    def _typed_var(self, var: ast.Var, final: Mapping[int, rt.Type]) -> ast.Var:
+        ty = final.get(id(var))
+        if ty is None or not _is_open(var.type_annotation):
+            return var
+        if id(var) not in self.renewed:
+            self.renewed[id(var)] = ast.Var(var.name_hint, ty, var.span)
+            self.renewed[id(var)]._checked_type = ty
+        return self.renewed[id(var)]
+
+    def _typed_pattern(self, pattern: ast.Pattern, final: Mapping[int, rt.Type]) -> ast.Pattern:
+        """A pattern whose variables have annotations."""
+        if isinstance(pattern, ast.PatternVar):
+            var = self._typed_var(pattern.var, final)
+            return pattern if var is pattern.var else ast.PatternVar(var)
+        if not isinstance(pattern, ast.PatternConstructor | ast.PatternTuple):
+            return pattern
+        inner = tuple(self._typed_pattern(p, final) for p in pattern.patterns)
+        if all(a is b for a, b in zip(inner, pattern.patterns, strict=True)):
+            return pattern
+        if isinstance(pattern, ast.PatternTuple):
+            return ast.PatternTuple(inner)
+        return ast.PatternConstructor(pattern.constructor, inner)
 
 
 _RULES: Mapping[type, Callable[[_Walk, Any], Visit]] = {

@@ -43,9 +43,10 @@ def _equal_numbers(a: Tensor, b: Tensor) -> bool:
 
 def literal(ctx: Emitter, x: Tensor, what: str) -> np.ndarray:
     """A tensor that must be a constant: a factor in fixed point is made of it."""
-    if x.constant is None:
+    found = ctx.elements(x)
+    if found is None:
         raise Unsupported(ctx.where(f"{what} must be a constant"))
-    return x.constant
+    return found
 
 
 def is_zero(x: Tensor) -> bool:
