@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,9 +37,17 @@ def is_symbol(dim: Any) -> bool:
     return isinstance(dim, str)
 
 
-def make_case(row: OpRow) -> Case:
-    """All samples of a row as one function; every symbolic dim is an anonymous ``?``."""
-    builder = _Builder()
+Shown = Callable[[int, Any], Any]
+
+
+def symbols_open(position: int, dim: Any) -> Any:
+    """Every symbolic dim is an anonymous ``?``."""
+    return relay.Any() if is_symbol(dim) else dim
+
+
+def make_case(row: OpRow, shown: Shown = symbols_open) -> Case:
+    """All samples of a row as one function; ``shown`` says what a dim of an argument's type is."""
+    builder = _Builder(shown)
     results: list[Any] = []
     fields = []
     for k, sample in enumerate(row.samples):
@@ -53,8 +61,9 @@ def make_case(row: OpRow) -> Case:
 
 
 class _Builder:
-    def __init__(self) -> None:
+    def __init__(self, shown: Shown) -> None:
         self.params: list[relay.Var] = []
+        self.shown = shown
 
     def call(self, row: OpRow, sample: Sample, number: int) -> relay.Call:
         args: list[Any] = []
@@ -66,15 +75,15 @@ class _Builder:
             elif position in sample.values:
                 args.append(self._fixed(name, sample.values[position], spec))
             elif spec and isinstance(spec[0], tuple):
-                parts = [self._param(f"{name}{i}", s) for i, s in enumerate(spec)]
+                parts = [self._param(f"{name}{i}", s, position) for i, s in enumerate(spec)]
                 args.append(relay.Tuple(parts))
             else:
-                args.append(self._param(name, spec))
+                args.append(self._param(name, spec, position))
         return relay.Call(relay.op.get(row.name), args, complete_attrs(row, sample.attrs))
 
-    def _param(self, name: str, spec: Any) -> relay.Var:
+    def _param(self, name: str, spec: Any, position: int) -> relay.Var:
         *dims, dtype = spec
-        shape = [relay.Any() if is_symbol(d) else d for d in dims]
+        shape = [self.shown(position, d) for d in dims]
         var = relay.var(name, shape=tuple(shape), dtype=dtype)
         self.params.append(var)
         return var
@@ -85,7 +94,7 @@ class _Builder:
         if not any(is_symbol(v) for v in (value if isinstance(value, tuple) else (value,))):
             return relay.const(np.array(value, dtype), dtype)
         items = value if isinstance(value, tuple) else (value,)
-        carrier = self._param(f"{name}_dims", (*[v for v in items if is_symbol(v)], "float32"))
+        carrier = self._param(f"{name}_dims", (*[v for v in items if is_symbol(v)], "float32"), -1)
         sizes = relay.op.shape_of(carrier, dtype=dtype)
         parts, k = [], 0
         for v in items:

@@ -39,7 +39,7 @@ def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -
 
 
 def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Every ``stride``-th element from ``begin`` to ``end`` of each axis, of literals or tensors."""
+    """A slice by literals, by shape values, or by bounds that are read; strides are known."""
     x = args[0]
     if len(args) > 1 and any(value_of(a) is None for a in args[1:3]):
         return sliced(ctx, x, _read_extents(ctx, x, args[1:4], attrs))

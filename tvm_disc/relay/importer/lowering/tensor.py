@@ -297,7 +297,7 @@ def _full_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """``start, start + step, ...`` up to ``stop``, which may all be known at run time only."""
+    """``start, start + step, ...`` below ``stop``; a step of whole numbers is known."""
     if all(a.constant is not None for a in args[:3]):
         literals = [a.constant.reshape(()).item() for a in args[:3]]
         if literals[2] != 0:

@@ -1,0 +1,246 @@
+"""Which operators of Relay run, how dynamic, and as what: ``python -m tests.relay.ops.report``.
+
+Every sample of every row of the operator table is built with all dims known, with some of them
+open, and with all of them open, and run against the row's reference on at least five combinations
+of dims, 1 and 0 among them where the operator is defined there. What was found is kept line by line
+in a file, so that a run that was stopped continues; ``--write`` puts the table into
+``docs/operators.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tvm_disc
+from tests.build.cases import Shown, assert_same, environments, expected, is_symbol, make_case
+from tests.build.cases import tensors as sample_tensors
+from tests.relay.helpers import resolve, symbols
+from tvm_disc import relay
+from tvm_disc.errors import DiscError
+from tvm_disc.relay.ops.refused import REFUSED
+from tvm_disc.relay.ops.row import OpRow, Sample
+from tvm_disc.relay.ops.table import OPS
+
+BEGIN = "<!-- begin: python -m tests.relay.ops.report --write -->"
+END = "<!-- end: operators -->"
+DTYPES = ("float16", "float32", "float64", "bool", "int8", "uint8", "int16", "int32", "int64")
+MODES = ("all", "data", "some", "none")
+
+
+def open_dims(mode: str) -> Shown:
+    """What dims the types have: all open, those of the first operand and of symbols, or these."""
+
+    def shown(position: int, dim: Any) -> Any:
+        wide = mode == "all" or (mode == "data" and position == 0)
+        return relay.Any() if wide or is_symbol(dim) else dim
+
+    return shown
+
+
+def run(row: OpRow, mode: str) -> int:
+    """How many combinations of dims ran right; raises what went wrong."""
+    every = combinations(row)
+    if mode == "none":
+        return sum(_static(row, choice) for choice in (every[0], every[-1]))
+    executable = tvm_disc.build(make_case(row, open_dims(mode)).function)
+    return sum(_compared(row, executable, choice, k) for k, choice in enumerate(every))
+
+
+def combinations(row: OpRow) -> list[list[dict[str, int]]]:
+    """Different dims of all samples at once, those without a meaning left out."""
+    sizes = [[*environments(s), *_larger(s)] for s in row.samples]
+    found: list[list[dict[str, int]]] = []
+    for k in range(max(map(len, sizes))):
+        choice = [c[min(k, len(c) - 1)] for c in sizes]
+        if choice not in found and all(map(partial(_defined, row), row.samples, choice)):
+            found.append(choice)
+    return found
+
+
+def _larger(sample: Sample) -> Iterator[dict[str, int]]:
+    """Multiples of the sample's last dims, and other numbers of its first alone."""
+    names, last = symbols(sample), sample.sizes[-1]
+    for factor in (2, 3):
+        yield {n: factor * v for n, v in zip(names, last, strict=False)}
+    for entry in sample.sizes[:1]:
+        yield dict(zip(names, [5 * v for v in entry], strict=False))
+
+
+def _defined(row: OpRow, sample: Sample, env: Mapping[str, int]) -> bool:
+    return expected(row, sample, sample_tensors(row, sample, env, 0)[0]) is not None
+
+
+def _static(row: OpRow, choice: Sequence[Mapping[str, int]]) -> int:
+    """One combination with every dim known."""
+    for sample, env in zip(row.samples, choice, strict=True):
+        single = replace(row, samples=(sample,))
+        known = partial(_known, env)
+        executable = tvm_disc.build(make_case(single, known).function)
+        _compared(single, executable, [env], 0)
+    return 1
+
+
+def _known(env: Mapping[str, int], position: int, dim: Any) -> Any:
+    return resolve(dim, dict(env))
+
+
+def _compared(row: OpRow, executable: Any, choices: Sequence[Mapping[str, int]], seed: int) -> int:
+    """1 if every result is the reference's."""
+    inputs: list[np.ndarray] = []
+    wanted: list[np.ndarray] = []
+    for sample, env in zip(row.samples, choices, strict=True):
+        given, flat = sample_tensors(row, sample, env, seed)
+        results = expected(row, sample, given)
+        assert results is not None
+        inputs += flat
+        wanted += results
+    out = executable(*inputs)
+    found = list(out) if isinstance(out, (tuple, list)) else [out]
+    for value, want in zip(found, wanted, strict=True):
+        array = value if isinstance(value, np.ndarray) else np.from_dlpack(value)
+        assert_same(array, want, f"{row.name} at {choices}")
+    return 1
+
+
+def accepted(row: OpRow) -> list[str]:
+    """The element types of the first operand that the import rule takes."""
+    first = row.samples[0].inputs[0] if row.samples[0].inputs else ()
+    own = first[0][-1] if first and isinstance(first[0], tuple) else first[-1] if first else ""
+    taken = []
+    for dtype in DTYPES:
+        if not own:
+            break
+        if dtype == own or _imports(row, own, dtype):
+            taken.append(dtype)
+    return taken
+
+
+def _imports(row: OpRow, own: str, dtype: str) -> bool:
+    def changed(spec: Any) -> Any:
+        if isinstance(spec, tuple):
+            return tuple(map(changed, spec))
+        return dtype if spec == own else spec
+
+    sample = row.samples[0]
+    other = replace(sample, inputs=changed(sample.inputs))
+    try:
+        function = make_case(replace(row, samples=(other,))).function
+        relay.to_relax(relay.IRModule.from_expr(function))
+    except (DiscError, TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def examined(row: OpRow, modes: Sequence[str] = MODES) -> Iterator[dict[str, Any]]:
+    """What was found of an operator, mode by mode."""
+    for mode in modes:
+        try:
+            found: dict[str, Any] = {"ran": run(row, mode)}
+        except AssertionError as error:
+            found = {"wrong": str(error)[:200]}
+        except Exception as error:
+            found = {"refused": f"{type(error).__name__}: {str(error).splitlines()[0][:160]}"}
+        yield {"name": row.name, "mode": mode, **found}
+
+
+def compiled() -> list[OpRow]:
+    """The operators that are not refused."""
+    return [r for name, r in sorted(OPS.items()) if name not in REFUSED]
+
+
+def read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """What an earlier run found."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {(r["name"], r["mode"]): r for r in map(json.loads, lines)}
+
+
+def verdict(found: Mapping[tuple[str, str], Mapping[str, Any]], name: str) -> str:
+    """How dynamic an operator runs: with all dims open, those of the data, some, or none."""
+    words = {"all": "fully", "data": "fully, kernel known", "some": "partly", "none": "static"}
+    for mode in MODES:
+        if found.get((name, mode), {}).get("ran", 0) > 0:
+            return words[mode]
+    return "not run"
+
+
+def table(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+    """The section of the document."""
+    lines = ["", "| operator | dims | combinations | element types | fusion class |"]
+    lines.append("|---|---|--:|---|---|")
+    counts: dict[str, int] = {}
+    for name, row in sorted(OPS.items()):
+        group = row.pattern.name.lower().replace("_", " ")
+        if name in REFUSED:
+            counts["refused"] = counts.get("refused", 0) + 1
+            lines.append(f"| {name} | refused: {REFUSED[name]} | | | {group} |")
+            continue
+        how = verdict(found, name)
+        counts[how] = counts.get(how, 0) + 1
+        ran = max((found.get((name, m), {}).get("ran", 0) for m in MODES), default=0)
+        types = ", ".join(found.get((name, "types"), {}).get("types", []))
+        lines.append(f"| {name} | {how} | {ran} | {types} | {group} |")
+    summary = ", ".join(f"{n} {how}" for how, n in sorted(counts.items()))
+    return "\n".join(["", f"{len(OPS)} operators: {summary}.", *lines, "", ""])
+
+
+def write(path: Path, text: str) -> None:
+    """Put the section between its marks."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    path.write_text(f"{before}{BEGIN}{text}{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Run what is missing, then show or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, required=True, help="lines found so far")
+    parser.add_argument(
+        "--modes", default=",".join((*MODES, "types")), help="what to ask, in order"
+    )
+    parser.add_argument("--match", default="", help="only operators with this in their name")
+    parser.add_argument("--write", action="store_true", help="into docs/operators.md")
+    options = parser.parse_args()
+    found = read(options.results)
+    record = _recorder(options.results, found)
+    for row in compiled():
+        if options.match in row.name:
+            _complete(row, options.modes.split(","), found, record)
+    text = table(found)
+    if options.write:
+        write(Path(__file__).resolve().parents[3] / "docs" / "operators.md", text)
+    else:
+        print(text)
+
+
+def _recorder(path: Path, found: dict[Any, Any]) -> Callable[[dict[str, Any]], None]:
+    def record(line: dict[str, Any]) -> None:
+        found[line["name"], line["mode"]] = line
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    return record
+
+
+def _complete(row: OpRow, modes: Sequence[str], found: Any, record: Any) -> None:
+    if "types" in modes and (row.name, "types") not in found:
+        record({"name": row.name, "mode": "types", "types": accepted(row)})
+    for mode in (m for m in MODES if m in modes):
+        # Operators that run with all dims open need not be asked with fewer.
+        better = MODES[: MODES.index(mode)] if mode in ("data", "some") else ()
+        if any(found.get((row.name, m), {}).get("ran", 0) > 0 for m in better):
+            continue
+        if (row.name, mode) not in found:
+            for line in examined(row, [mode]):
+                record(line)
+
+
+if __name__ == "__main__":
+    main()
