@@ -31,7 +31,7 @@ ExprFunction = Callable[[Function, IRModule, Any], Expr]
 def infer_types(mod: IRModule) -> IRModule:
     """The module with the types of all its functions spelled out."""
     try:
-        found = import_module("tvm_disc.relay.inference")
+        found = import_module("tvm_disc.relay.inference.infer")
     except ModuleNotFoundError:
         return mod
     typed: IRModule = found.infer_types(mod)
