@@ -38,9 +38,8 @@ def optimized(program: str | relay.IRModule, passes: Any) -> relay.IRModule:
 
 def same(a: relay.IRModule, b: relay.IRModule) -> bool:
     """Whether two modules have the same functions, but for types that are spelled out."""
-    left = {g.name_hint: _Bare().visit(f) for g, f in a.functions.items()}
-    right = {g.name_hint: _Bare().visit(f) for g, f in b.functions.items()}
-    return relay.structural_equal(relay.IRModule(left), relay.IRModule(right), rel_tol=1e-5)
+    bare = [relay.IRModule({g: _Bare().visit(f) for g, f in m.functions.items()}) for m in (a, b)]
+    return relay.structural_equal(*bare, rel_tol=1e-5)
 
 
 def check(passes: Any, before: str, after: str) -> None:

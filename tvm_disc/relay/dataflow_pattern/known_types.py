@@ -35,7 +35,8 @@ class KnownTypes:
     def of(self, expr: Expr) -> Type | None:
         """The type of ``expr``, or None."""
         if expr not in self._known:
-            self._known[expr] = self._find(expr)
+            # What inference over the module found is for calls of functions and data types.
+            self._known[expr] = self._find(expr) or getattr(expr, "_checked_type", None)
         return self._known[expr]
 
     def tensor(self, expr: Expr) -> TensorType | None:
