@@ -381,4 +381,4 @@ def test_a_cache_that_is_off_has_nothing_to_show(
 ) -> None:
     monkeypatch.setenv("DISC_CACHE", "off")
     assert main(["cache"]) == 1
-    assert "error: cache: DISC_CACHE=off: no compiled code is kept" in capsys.readouterr().err
+    assert "error: cache: no compiled code is kept: DISC_CACHE=off" in capsys.readouterr().err

@@ -101,6 +101,13 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert default_folder() == Path.home() / ".cache" / "tvm_disc"
     assert store_of(Options(cache=False)) is None
+
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "home", nobody)
+        assert default_folder() is None and store_of(Options()) is None
     found = store_of(Options(cache=tmp_path))
     assert found is not None and found.folder == tmp_path
     found = store_of(Options())

@@ -105,7 +105,7 @@ def _cache(args: argparse.Namespace) -> None:
 
     store = store_of(Options.from_env())
     if store is None:
-        raise BadInput("cache: DISC_CACHE=off: no compiled code is kept")
+        raise BadInput("cache: no compiled code is kept: DISC_CACHE=off, or no home folder")
     removed = 0
     if args.clear or args.limit is not None:
         removed = store.prune(0 if args.clear else args.limit)

@@ -27,12 +27,16 @@ _PRUNE_EVERY = 64
 _PRUNED_TO = 0.9
 
 
-def default_folder() -> Path:
-    """Where entries lie unless somebody says otherwise."""
+def default_folder() -> Path | None:
+    """Where entries lie unless somebody says otherwise; None for a user without a home."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     # A relative path there counts for nothing, says the specification of base directories.
-    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    return root / "tvm_disc"
+    if os.path.isabs(base):
+        return Path(base) / "tvm_disc"
+    try:
+        return Path.home() / ".cache" / "tvm_disc"
+    except RuntimeError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,8 @@ def store_of(options: Options) -> Store | None:
     """Where code that is compiled with these options is kept, if anywhere."""
     if options.cache is False:
         return None
-    return Store(default_folder() if options.cache is True else Path(options.cache))
+    folder = default_folder() if options.cache is True else Path(options.cache)
+    return None if folder is None else Store(folder)
 
 
 def _digest(content: bytes) -> bytes:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.abi.formula import evaluate_all, value_of
@@ -93,6 +94,8 @@ class Formulas:
         self.dims: set[str] = set()
         self._names: dict[str, str] = {}
         self._texts: dict[int, str] = {}
+        # Sizes of a model's buffers are few, and equal ones are objects of their own.
+        self._whole: dict[int, list[tuple[Expr, str]]] = {}
         self._seen: list[Expr] = []  # alive, so that no other object takes its place
         self._lengths: dict[str, int] = {}
 
@@ -104,11 +107,22 @@ class Formulas:
         """
         if isinstance(expr, int):
             return str(expr)
+        alike = self._whole.setdefault(tvm_ffi.structural_hash(expr), [])
+        for other, text in alike:
+            if tvm_ffi.structural_equal(expr, other):
+                return text
+        text = self._part(expr)
+        alike.append((expr, text))
+        return text
+
+    def _part(self, expr: Expr) -> str:
+        if isinstance(expr, int):
+            return str(expr)
         if (key := hash(expr)) not in self._texts:
             self._seen.append(expr)
             if isinstance(expr, tirx.Var):
                 self.dims.add(str(expr.name))
-            self._texts[key] = self._named(_text(expr, self.text))
+            self._texts[key] = self._named(_text(expr, self._part))
         return self._texts[key]
 
     def _named(self, text: str) -> str:
