@@ -125,3 +125,12 @@ def test_constants_of_unknown_meaning_stay() -> None:
     text = "def @main(%f: fn (float32) -> float32) { %f(add(1f, 2f)) }"
     made = optimized(text, relay.transform.FoldConstant())
     assert same(made, parsed("def @main(%f: fn (float32) -> float32) { %f(3f) }"))
+
+
+def test_one_expression_without_a_module() -> None:
+    assert relay.transform.InferTypeLocal(relay.exp(X)) == relay.TensorType((2, 3), "float32")
+    assert relay.transform.InferTypeLocal(relay.var("unknown")) is None
+    folded = relay.transform.FoldConstantExpr(relay.const(1.0) + relay.const(2.0), None)
+    assert folded.data == 3.0
+    named = relay.transform.ToANormalFormExpr(relay.exp(X))
+    assert isinstance(named, relay.Let) and named.body is named.var

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..dataflow_pattern.known_types import KnownTypes
 from ..expr import Expr, Function
 from ..module import IRModule
+from ..types import Type
 from .arithmetic import canonicalize_cast, canonicalize_ops, div_to_mul, fast_math
 from .combine_parallel import combine_parallel
 from .dynamic_to_static import dynamic_to_static
@@ -248,6 +250,11 @@ def DivToMul() -> FunctionPass:
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
     """:func:`FoldConstant` over one expression."""
     return fold_constant(expr, fold_qnn)
+
+
+def InferTypeLocal(expr: Expr) -> Type | None:
+    """The type of one expression; None if it cannot be told without the module."""
+    return KnownTypes(expr).of(expr)
 
 
 def ToANormalFormExpr(e: Expr) -> Expr:

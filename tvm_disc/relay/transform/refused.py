@@ -47,6 +47,7 @@ REFUSED: Mapping[str, str] = {
     "FirstOrderGradient": _GRADIENT,
     "FlexibleShapeDispatch": "a program serves every shape: make the dims relay.Any()",
     "InlineCompilerFunctionsBoundTo": _EXTERNAL,
+    "LayoutConfig": _LAYOUT,
     "LazyGradientInit": _GRADIENT,
     "Legalize": _TEMPLATES,
     "ManifestAlloc": _MEMORY,
