@@ -57,7 +57,7 @@ def create_workload(
                 f"create_workload: expected a weight '{param.name_hint}' of known dims, found "
                 f"{kind}; annotate it, or run relay.transform.InferType first"
             )
-        array = np.zeros(kind.shape, kind.dtype)  # type: ignore[arg-type]
+        array = np.zeros([int(str(d)) for d in kind.shape], kind.dtype)
         fill(param.name_hint, array)
         params[param.name_hint] = array
     return IRModule.from_expr(net), params

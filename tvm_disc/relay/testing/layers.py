@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from tvm_disc.relay import nn
 from tvm_disc.relay.builder import call, const, var
 from tvm_disc.relay.expr import Expr, Function, TupleGetItem, Var
-from tvm_disc.relay.op import function as op
 from tvm_disc.relay.types import Dim
 from tvm_disc.relay.visit import free_vars
 
@@ -66,11 +65,12 @@ def conv(
     return Image(found, channels, _window(x.size, kernel, stride, padding), x.dtype)
 
 
-def batch_norm(x: Image, name: str, epsilon: float = 1e-5, **attrs: object) -> Image:
+def batch_norm(x: Image, name: str, epsilon: float = 1e-5, scale: bool = True) -> Image:
     """A normalisation by means and variances that are known."""
     parts = ("gamma", "beta", "moving_mean", "moving_var")
     values = [weight(f"{name}_{part}", (x.channels,), x.dtype) for part in parts]
-    return replace(x, expr=nn.batch_norm(x.expr, *values, epsilon=epsilon, **attrs)[0])
+    found = call("nn.batch_norm", (x.expr, *values), epsilon=epsilon, scale=scale)
+    return replace(x, expr=TupleGetItem(found, 0))
 
 
 def pool(
@@ -86,8 +86,8 @@ def dense(
     x: Expr, name: str, inputs: int, units: int, bias: bool = True, dtype: str = "float32"
 ) -> Expr:
     """A product with ``<name>_weight``, and ``<name>_bias``."""
-    found = nn.dense(x, weight(f"{name}_weight", (units, inputs), dtype), units=units)
-    return nn.bias_add(found, weight(f"{name}_bias", (units,), dtype)) if bias else found
+    found = call("nn.dense", (x, weight(f"{name}_weight", (units, inputs), dtype)), units=units)
+    return call("nn.bias_add", (found, weight(f"{name}_bias", (units,), dtype))) if bias else found
 
 
 def flat(x: Image) -> tuple[Expr, int]:
@@ -113,7 +113,7 @@ def dropped(x: Expr, rate: float = 0.5) -> Expr:
 
 def constant_of(shape: Sequence[int], value: float = 0.0, dtype: str = "float32") -> Expr:
     """A tensor of one value."""
-    return op("full")(const(value, dtype), shape=tuple(shape), dtype=dtype)
+    return call("full", (const(value, dtype),), shape=tuple(shape), dtype=dtype)
 
 
 __all__ = [

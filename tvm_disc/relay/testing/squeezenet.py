@@ -20,8 +20,9 @@ _POOLS = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}
 def _fire(x: Image, number: int, narrow: int, wide: int) -> Image:
     def part(y: Image, side: str, channels: int, kernel: int) -> Image:
         name = f"fire{number}_{side}_conv"
-        window = {"kernel": (kernel, kernel), "padding": (kernel // 2, kernel // 2)}
-        return conv(y, f"{name}_weight", channels, bias=f"{name}_bias", **window).then("relu")
+        around = (kernel // 2, kernel // 2)
+        window = (kernel, kernel), (1, 1), around
+        return conv(y, f"{name}_weight", channels, *window, bias=f"{name}_bias").then("relu")
 
     few = part(x, "input", narrow, 1)
     sides = part(few, "left", wide, 1), part(few, "right", wide, 3)
