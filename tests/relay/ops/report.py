@@ -33,6 +33,15 @@ BEGIN = "<!-- begin: python -m tests.relay.ops.report --write -->"
 END = "<!-- end: operators -->"
 DTYPES = ("float16", "float32", "float64", "bool", "int8", "uint8", "int16", "int32", "int64")
 MODES = ("all", "data", "some", "none")
+WORDS = {"all": "fully", "data": "fully, kernel known", "some": "partly", "none": "static"}
+# Operands of which one dim must be known, in Relay too: there "some" are all that may be open.
+KNOWN = {
+    "dyn.sparse_to_dense": "rank",
+    "nn.contrib_conv2d_winograd_weight_transform": "kernel",
+    "nn.contrib_conv3d_winograd_weight_transform": "kernel",
+    "sparse_fill_empty_rows": "rank",
+    "sparse_to_dense": "rank",
+}
 
 
 def open_dims(mode: str) -> Shown:
@@ -162,13 +171,29 @@ def read(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return {(r["name"], r["mode"]): r for r in map(json.loads, lines)}
 
 
+def widest(row: OpRow) -> str:
+    """The first mode in which the operator is imported, shapes and all, without code."""
+    for mode in MODES[:-1]:
+        try:
+            function = make_case(row, open_dims(mode)).function
+            relay.to_relax(relay.IRModule.from_expr(function))
+        except DiscError:
+            continue
+        return mode
+    return "none"
+
+
 def verdict(found: Mapping[tuple[str, str], Mapping[str, Any]], name: str) -> str:
     """How dynamic an operator runs: with all dims open, those of the data, some, or none."""
-    words = {"all": "fully", "data": "fully, kernel known", "some": "partly", "none": "static"}
     for mode in MODES:
         if found.get((name, mode), {}).get("ran", 0) > 0:
-            return words[mode]
-    return "not run"
+            return _words(name, mode)
+    mode = found.get((name, "import"), {}).get("widest")
+    return f"{_words(name, mode)} (imported)" if mode else "not run"
+
+
+def _words(name: str, mode: str) -> str:
+    return f"fully, {KNOWN[name]} known" if mode == "some" and name in KNOWN else WORDS[mode]
 
 
 def table(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
@@ -187,7 +212,7 @@ def table(found: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
         ran = max((found.get((name, m), {}).get("ran", 0) for m in MODES), default=0)
         types = ", ".join(found.get((name, "types"), {}).get("types", []))
         lines.append(f"| {name} | {how} | {ran} | {types} | {group} |")
-    summary = ", ".join(f"{n} {how}" for how, n in sorted(counts.items()))
+    summary = "; ".join(f"{n} {how}" for how, n in sorted(counts.items()))
     return "\n".join(["", f"{len(OPS)} operators: {summary}.", *lines, "", ""])
 
 
@@ -203,7 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, required=True, help="lines found so far")
     parser.add_argument(
-        "--modes", default=",".join((*MODES, "types")), help="what to ask, in order"
+        "--modes", default=",".join(("import", *MODES, "types")), help="what to ask, in order"
     )
     parser.add_argument("--match", default="", help="only operators with this in their name")
     parser.add_argument("--write", action="store_true", help="into docs/operators.md")
@@ -230,6 +255,8 @@ def _recorder(path: Path, found: dict[Any, Any]) -> Callable[[dict[str, Any]], N
 
 
 def _complete(row: OpRow, modes: Sequence[str], found: Any, record: Any) -> None:
+    if "import" in modes and (row.name, "import") not in found:
+        record({"name": row.name, "mode": "import", "widest": widest(row)})
     if "types" in modes and (row.name, "types") not in found:
         record({"name": row.name, "mode": "types", "types": accepted(row)})
     for mode in (m for m in MODES if m in modes):

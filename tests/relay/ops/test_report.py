@@ -23,6 +23,7 @@ def line(mode: str, **found: object) -> dict[tuple[str, str], dict[str, object]]
         ({**line("all", wrong="no"), **line("some", ran=5)}, "partly"),
         (line("none", ran=2), "static"),
         (line("all", refused="no"), "not run"),
+        (line("import", widest="all"), "fully (imported)"),
         ({}, "not run"),
     ],
 )
