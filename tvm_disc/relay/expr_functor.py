@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from .expr import (
     Call,
-    Clause,
     Constant,
     Constructor,
     Expr,
@@ -31,7 +30,7 @@ from .expr import (
     Var,
 )
 from .type_functor import method_for
-from .visit import children, post_order
+from .visit import children, post_order, with_children
 
 T = TypeVar("T")
 
@@ -191,33 +190,6 @@ def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return all(x is y for x, y in zip(a, b, strict=True))
 
 
-def rebuilt(node: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """``node`` made of other parts, in the order of ``visit.children``; itself of the same."""
-    if _same(children(node), parts):
-        return node
-    made = _REBUILD[type(node)](node, parts)
-    made.span = node.span
-    return made
-
-
-def _clauses(match: Match, results: tuple[Expr, ...]) -> tuple[Clause, ...]:
-    return tuple(Clause(c.lhs, r) for c, r in zip(match.clauses, results, strict=True))
-
-
-_REBUILD: dict[type, Callable[[Any, Any], Expr]] = {
-    Call: lambda e, p: Call(p[0], p[1:], e.attrs, e.type_args),
-    Function: lambda e, p: Function(p[:-1], p[-1], e.ret_type, e.type_params, e.attrs),
-    Let: lambda e, p: Let(*p),
-    If: lambda e, p: If(*p),
-    Tuple: lambda e, p: Tuple(p),
-    TupleGetItem: lambda e, p: TupleGetItem(p[0], e.index),
-    RefCreate: lambda e, p: RefCreate(*p),
-    RefRead: lambda e, p: RefRead(*p),
-    RefWrite: lambda e, p: RefWrite(*p),
-    Match: lambda e, p: Match(p[0], _clauses(e, p[1:]), e.complete),
-}
-
-
 def rewrite_post_order(
     root: Expr,
     leave: Callable[[Expr, Expr], Expr] = lambda _, made: made,
@@ -241,7 +213,7 @@ def rewrite_post_order(
             stack.append((node, True))
             stack.extend((c, False) for c in reversed(parts) if c not in done)
             continue
-        made = rebuilt(node, tuple(done[c] for c in parts)) if parts else node
+        made = with_children(node, tuple(done[c] for c in parts)) if parts else node
         done[node] = leave(node, made)
     return done[root]
 
@@ -299,7 +271,7 @@ class ExprMutator(ExprFunctor):
         return self._visit_parts(read)
 
     def _visit_parts(self, node: Expr) -> Expr:
-        return rebuilt(node, tuple([self.visit(part) for part in children(node)]))
+        return with_children(node, tuple([self.visit(part) for part in children(node)]))
 
 
 __all__ = [
@@ -307,6 +279,5 @@ __all__ = [
     "ExprMutator",
     "ExprVisitor",
     "deep_walk",
-    "rebuilt",
     "rewrite_post_order",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .expr import (
@@ -64,11 +65,14 @@ def post_order(*roots: Expr) -> list[Expr]:
 
 
 def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
-    """``expr`` with other expressions directly inside, in the order of ``children``.
+    """``expr`` with other expressions directly inside, in the order of ``children``; itself if they
+    are the same objects.
 
     Raises:
         BadNode: a variable that is bound is to become something else.
     """
+    if all(map(operator.is_, children(expr), parts)):
+        return expr
     handler = _WITH_CHILDREN.get(type(expr))
     made = handler(expr, *parts) if handler else expr
     assert isinstance(made, Expr)
@@ -110,8 +114,7 @@ def rebuilt(
         after = [made[id(c)] for c in before]
         new = change(node, after)
         if new is None:
-            same = all(a is b for a, b in zip(before, after, strict=True))
-            new = node if same else with_children(node, after)
+            new = with_children(node, after)
         made[id(node)] = new
     return made
 

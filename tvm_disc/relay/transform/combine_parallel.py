@@ -13,9 +13,8 @@ from typing import Any
 from ..dataflow_pattern.known_types import KnownTypes
 from ..dataflow_pattern.matcher import Graph
 from ..expr import Call, Expr, Function, Tuple, TupleGetItem
-from ..expr_functor import rebuilt
 from ..ops.row import Pattern
-from ..visit import children, post_order
+from ..visit import children, post_order, with_children
 from .rules import attrs_of, op_call, op_name, row_of
 
 
@@ -255,7 +254,7 @@ def _replaced(root: Expr, values: dict[Expr, Expr], done: dict[Expr, Expr]) -> E
         parts = children(node) if other is None else (other,)
         if ready or not parts:
             new = tuple(done[p] for p in parts)
-            done[node] = node if not parts else new[0] if other is not None else rebuilt(node, new)
+            done[node] = with_children(node, new) if other is None else new[0]
         else:
             stack.append((node, True))
             stack.extend((part, False) for part in reversed(parts))

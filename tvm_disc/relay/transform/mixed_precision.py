@@ -12,9 +12,8 @@ from tvm_disc.errors import BadNode, Unsupported
 
 from ..dataflow_pattern.known_types import KnownTypes
 from ..expr import Call, Expr, Function, If, Let, Tuple, TupleGetItem, Var
-from ..expr_functor import rebuilt
 from ..types import TensorType, TupleType, Type
-from ..visit import children, post_order
+from ..visit import children, post_order, with_children
 from .rules import attrs_of, op_call, op_name, row_of
 
 ALWAYS = frozenset(
@@ -89,7 +88,7 @@ class _Caster:
         if isinstance(node, Call) and row_of(node) is not None:
             return self._call(node)
         self.dtypes[node] = self._of(node)
-        return rebuilt(node, parts) if parts else node
+        return with_children(node, parts) if parts else node
 
     def _of(self, node: Expr) -> str | None:
         """The float that a value is now, if it is one; a tuple has that of all its fields."""
@@ -126,7 +125,7 @@ class _Caster:
         dtype = attrs_of(call)["dtype"]
         self.dtypes[call] = dtype if dtype.startswith(("float", "bfloat")) else None
         data = self.made[call.args[0]]
-        return data if self.dtypes[call.args[0]] == dtype else rebuilt(call, (call.op, data))
+        return data if self.dtypes[call.args[0]] == dtype else with_children(call, (call.op, data))
 
     def _follows(self, call: Call) -> bool:
         """Whether an operand is narrow already, or all floats may be made so."""
@@ -144,7 +143,7 @@ class _Caster:
         made, found = self.made[arg], self.dtypes[arg]
         if isinstance(arg, Tuple):
             fields = tuple(self._as(f, dtype) for f in arg.fields)
-            return rebuilt(arg, fields)
+            return with_children(arg, fields)
         if found == dtype or found not in FLOATS:
             return made
         key = (made, dtype)

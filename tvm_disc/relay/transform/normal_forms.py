@@ -18,8 +18,7 @@ from ..expr import (
     RefWrite,
     Var,
 )
-from ..expr_functor import rebuilt
-from ..visit import children, post_order
+from ..visit import children, post_order, with_children
 
 UNNAMED = (Var, GlobalVar, Op, Constructor)
 
@@ -118,7 +117,7 @@ def _with_bodies(node: Expr, done: dict[Expr, Expr], bodies: list[Scope]) -> Exp
     for position, part in enumerate(children(node)):
         made = done[part]
         parts.append(next(remaining).closed(made) if _opens(node, position) else made)
-    return rebuilt(node, tuple(parts)) if parts else node
+    return with_children(node, tuple(parts)) if parts else node
 
 
 def to_a_normal_form(expr: Expr) -> Expr:
@@ -152,7 +151,7 @@ def to_graph_normal_form(expr: Expr) -> Expr:
         if ready or not parts:
             new = tuple(done[p] for p in parts)
             gone = node in dropped or node in values
-            done[node] = new[0] if gone else rebuilt(node, new) if parts else node
+            done[node] = new[0] if gone else with_children(node, new) if parts else node
         else:
             stack.append((node, True))
             stack.extend((part, False) for part in reversed(parts))

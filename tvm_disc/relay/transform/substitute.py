@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..expr import Expr, Function, Let, Match, Var
-from ..expr_functor import rebuilt, rewrite_post_order
-from ..visit import binders, children, post_order
+from ..expr_functor import rewrite_post_order
+from ..visit import binders, children, post_order, with_children
 
 
 def substituted(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
@@ -22,7 +22,7 @@ def substituted(expr: Expr, values: Mapping[Any, Expr]) -> Expr:
         parts = (node.body,) if gone and isinstance(node, Let) else children(node)
         if ready or not parts:
             new = tuple(done[p] for p in parts)
-            done[node] = new[0] if gone else rebuilt(node, new) if parts else node
+            done[node] = new[0] if gone else with_children(node, new) if parts else node
         else:
             stack.append((node, True))
             stack.extend((part, False) for part in reversed(parts))

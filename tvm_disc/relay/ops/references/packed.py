@@ -112,8 +112,9 @@ def sparse_conv2d(
     last = x.transpose([layout.index(c) for c in "NHWC"])
     flat = last.reshape(int(np.prod(last.shape[:3])), last.shape[3])
     found = sparse.sparse_dense(flat, data, indices, begins, sparse_lhs=False)
-    shaped: Array = found.reshape(*last.shape[:3], found.shape[1])
-    return shaped.transpose(["NHWC".index(c) for c in layout])
+    shaped = found.reshape(*last.shape[:3], found.shape[1])
+    turned: Array = shaped.transpose(["NHWC".index(c) for c in layout])
+    return turned
 
 
 def reshape_tensor(x: Array, shape: Array, *, newshape: Any) -> Array:
