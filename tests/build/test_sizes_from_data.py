@@ -85,7 +85,7 @@ def test_a_size_from_data(name: str) -> None:
         with pytest.raises((GuardFailed, MemoryError), match=r"within|too large|must equal|memory"):
             executable(np.array(sizes))
     for sizes in ((-1, 2), (-(2**63), 2)):
-        if name == "arange":
-            continue  # a range to a negative number is empty
+        if name == "arange" or (name in ("reshape", "pad") and sizes[0] == -1):
+            continue  # an empty range, a dim to infer, an element to take away
         with pytest.raises(GuardFailed, match=r"at least|must lie within"):
             executable(np.array(sizes))
