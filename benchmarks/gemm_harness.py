@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm.tirx import transform as passes
 
+from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.tir.builder import Block, i64, index_var, pointer, prim_func
@@ -28,15 +28,7 @@ def cpu(mcpu: str | None = None) -> Any:
 
 def build(functions: dict[Any, Any], target: Any) -> Any:
     """Lower and compile functions whose bodies are already scheduled."""
-    mod = passes.BindTarget(target.with_host(target))(tvm.IRModule(functions))
-    for step in (
-        passes.SplitHostDevice(),
-        passes.MakePackedAPI(),
-        passes.LowerTVMBuiltin(),
-        passes.LowerIntrin(),
-    ):
-        mod = step(mod)
-    return tvm.get_global_func("target.build.llvm")(mod, target)
+    return compile_tir(tvm.IRModule(functions), target)
 
 
 def aligned(elems: int, dtype: str, offset: int = 0) -> np.ndarray:

@@ -54,6 +54,25 @@ class JoinedColumns:
                     low.drop_reader(node)
 
 
+def of_rows(group: Group) -> set[Node]:
+    """Nodes of which a row of the last dim reads one element: where ``take`` finds its rows."""
+    found: set[Node] = set()
+    for node in reversed(group.nodes):
+        users = list(dict.fromkeys(node.users))
+        if users and not node.is_output and all(u in found or _picks(u, node) for u in users):
+            found.add(node)
+    return found
+
+
+def _picks(take: Node, index: Node) -> bool:
+    """Whether ``take`` reads only positions from ``index``, on an axis before its last."""
+    if take.op != "relax.take" or index is take.inputs[0]:
+        return False
+    rank = len(take.inputs[0].shape)
+    axis = take.attrs["axis"]
+    return axis is not None and axis % rank < rank - 1
+
+
 def _begins(node: Node) -> list[int] | None:
     """Where the operands of a concatenation along the last dim begin, and the last one ends."""
     if node.op != "relax.concat":
@@ -74,4 +93,4 @@ def _reader(low: Lowering, node: Node, begins: list[int], begin: int) -> Any:
     return read
 
 
-__all__ = ["JoinedColumns"]
+__all__ = ["JoinedColumns", "of_rows"]

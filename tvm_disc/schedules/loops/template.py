@@ -21,7 +21,7 @@ from tvm import tirx
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
-from tvm_disc.schedules.loops.joined import JoinedColumns
+from tvm_disc.schedules.loops.joined import JoinedColumns, of_rows
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.rows.template import is_vectorizable
 from tvm_disc.shape import Solver
@@ -89,7 +89,7 @@ class _Loop:
     def _has_parts(self) -> bool:
         """Whether rows can be written part by part."""
         short = bool(self.joined) and self.joined.parts[-1][1] <= BLOCK_ELEMS
-        return short and is_vectorizable(self.group, self.joined.begins)
+        return short and is_vectorizable(self.group, {*self.joined.begins, *of_rows(self.group)})
 
     def notes(self) -> dict[str, str]:
         """What ``explain`` says."""
