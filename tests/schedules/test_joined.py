@@ -63,3 +63,39 @@ def test_vectors() -> None:
     exe = tvm_disc.build(relay.Function(xs, relay.concatenate(xs, axis=0)))
     given = [RNG.standard_normal(c).astype("float32") for c in (9, 24)]
     np.testing.assert_array_equal(exe(*given), np.concatenate(given))
+
+
+@pytest.mark.parametrize("columns", [(8, 8), (5, 19, 33)], ids=str)
+def test_rows_that_are_found_by_what_no_vector_holds(columns: tuple[int, ...]) -> None:
+    """Where a row lies is one number for all its columns: a comparison of integers here."""
+    x = relay.var("x", shape=(ANY, relay.Any("h"), ANY, columns[0]))
+    others = [
+        relay.var(f"y{k}", shape=(ANY, relay.Any("p"), ANY, c)) for k, c in enumerate(columns[1:])
+    ]
+    at = relay.var("at", shape=(relay.Any("p"),), dtype="int64")
+    row = relay.cast(relay.less(at, relay.const(2, "int64")), "int64")
+    taken = relay.take(x, row, axis=1, mode="clip")
+    same = [f"{y.name_hint}.{a} == x.{a}" for y in others for a in (0, 2)]
+    program = relay.Function([x, *others, at], relay.concatenate([taken, *others], axis=3))
+    exe = tvm_disc.build(program, constraints=same)
+    assert len(exe.kernels) == 1
+    for n, h, w, p in [(1, 2, 1, 1), (0, 2, 3, 4), (2, 3, 5, 7), (1, 1, 16, 3)]:
+        given = [RNG.standard_normal((n, h, w, columns[0])).astype("float32")]
+        given += [RNG.standard_normal((n, p, w, c)).astype("float32") for c in columns[1:]]
+        where = RNG.integers(0, 4, p)
+        rows = np.minimum((where < 2).astype("int64"), h - 1)
+        expected = np.concatenate([given[0][:, rows], *given[1:]], 3)
+        np.testing.assert_array_equal(exe(*given, where), expected)
+
+
+def test_only_what_is_one_number_for_a_row_may_be_anything() -> None:
+    """An index of the last axis differs from column to column."""
+    x = relay.var("x", shape=(ANY, 8))
+    at = relay.var("at", shape=(8,), dtype="int64")
+    index = relay.cast(relay.less(at, relay.const(2, "int64")), "int64")
+    picked = relay.concatenate([relay.take(x, index, axis=1, mode="clip"), x], axis=1)
+    exe = tvm_disc.build(relay.Function([x, at], picked))
+    for n in (0, 1, 9):
+        given, where = RNG.standard_normal((n, 8)).astype("float32"), RNG.integers(0, 4, 8)
+        expected = np.concatenate([given[:, (where < 2).astype(int)], given], 1)
+        np.testing.assert_array_equal(exe(given, where), expected)

@@ -137,3 +137,31 @@ def test_attributes_that_are_no_default_are_written() -> None:
         (relay.transpose(x, (1, 0)), "transpose(%x, axes=[1, 0])"),
     ]:
         assert relay.astext(call).splitlines()[-1] == text
+
+
+def shared_values() -> dict[str, relay.Expr]:
+    """Programs in which what a block ends with is used outside of it, too."""
+    x, y, c = (
+        relay.var("x", shape=(3,)),
+        relay.var("y", shape=(3,)),
+        relay.var("c", shape=(), dtype="bool"),
+    )
+    s = relay.exp(x)
+    branch = relay.Let(y, relay.tanh(x), s)
+    programs = {
+        "branches, and outside": relay.Tuple([relay.If(c, s, branch), s]),
+        "both branches": relay.If(c, s, branch),
+        "a let's body": relay.Tuple([branch, s]),
+        "a let's value and body": relay.Tuple([relay.Let(y, s, s), s]),
+        "a function's body": relay.Tuple([relay.Call(relay.Function([y], s), [x]), s]),
+        "inside of a function": relay.Tuple(
+            [s, relay.Call(relay.Function([y], relay.add(s, y)), [x])]
+        ),
+    }
+    return {name: relay.Function([x, c], body) for name, body in programs.items()}
+
+
+@pytest.mark.parametrize("name", shared_values())
+def test_what_is_shared_is_written_before_its_first_use(name: str) -> None:
+    mod = relay.IRModule.from_expr(shared_values()[name])
+    assert relay.structural_equal(relay.parse(mod.astext()), mod)

@@ -219,9 +219,8 @@ class _Printer:
             if todo == "line":
                 self.line(node)
             elif todo == "done":
-                if not isinstance(node, Let):
-                    for operand in _lifted(node):
-                        self.line(operand)
+                for operand in _lifted(node):
+                    self.line(operand)
                 self.write(node)
             elif id(node) not in seen:
                 seen.add(id(node))
@@ -463,10 +462,17 @@ def _operands(node: Expr) -> tuple[Expr, ...]:
 
 
 def _lifted(node: Expr) -> tuple[Expr, ...]:
-    """What has its line before ``node``, in order: of a call the arguments, then what is called."""
+    """What has its line before ``node``, in order: of a call the arguments, then what is called;
+    what a block inside ends with, if it is used elsewhere, too."""
     if isinstance(node, Call):
         return (*node.args, node.op)
-    return () if isinstance(node, Function | If | Match) else _operands(node)
+    if isinstance(node, Let | Function):
+        return (node.body,)
+    if isinstance(node, If):
+        return node.true_branch, node.false_branch
+    if isinstance(node, Match):
+        return tuple(clause.rhs for clause in node.clauses)
+    return _operands(node)
 
 
 def _is_default(value: Any, default: Any) -> bool:
