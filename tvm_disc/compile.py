@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,11 +15,11 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_disc.codegen.build import emit_levels, uses_workers
+from tvm_disc.codegen.build import begin_kernel, begin_shared, emit_levels, uses_workers
 from tvm_disc.codegen.export import export
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
-from tvm_disc.codegen.machine_code import compile_program
+from tvm_disc.codegen.machine_code import Compiling, compile_program
 from tvm_disc.codegen.plan.formula import readable_formula, under, workspace_formula
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower import lower_program
@@ -193,16 +193,25 @@ def _build(
     targets = resolve_targets(target)
     number = number_of([level_of(t) for t in targets], options.level)
     graph = fused_graph(source, params, constraints, options, trace, passes)
-    fronts = [with_kernels(graph, t, options, trace) for t in targets]
-    # The memory plan needs every launch in its final order.
-    with trace.stage("host program"):
-        emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
-        trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
-        for program in emitted:
-            trace.show("program.tir.py", program.module)
     store = store_of(options)
-    with trace.stage("machine code"):
-        levels = [compile_program(e, f.target, store) for e, f in zip(emitted, fronts, strict=True)]
+    with ExitStack() as begun:
+        # LLVM is at the first kernels while the last ones are made.
+        compiling = [begun.enter_context(Compiling(t, store)) for t in targets]
+        fronts = [
+            with_kernels(graph, t, options, trace, c)
+            for t, c in zip(targets, compiling, strict=True)
+        ]
+        # The memory plan needs every launch in its final order.
+        with trace.stage("host program"):
+            emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
+            trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
+            for program in emitted:
+                trace.show("program.tir.py", program.module)
+        with trace.stage("machine code"):
+            levels = [
+                compile_program(e, f.target, store, c)
+                for e, f, c in zip(emitted, fronts, compiling, strict=True)
+            ]
         trace.say(CODE, lambda: "\n".join(level.source("ll") for level in levels))
     compilations += 1
     entered("description")
@@ -299,14 +308,26 @@ def _params(params: Params) -> Mapping[str, Any]:
     return check_params(named or {})
 
 
-def with_kernels(graph: Fused, target: Any, options: Options, trace: Trace) -> Prepared:
-    """The kernels of a program for a resolved target."""
+def with_kernels(
+    graph: Fused,
+    target: Any,
+    options: Options,
+    trace: Trace,
+    compiling: Compiling | None = None,
+) -> Prepared:
+    """The kernels of a program for a resolved target.
+
+    Args:
+        compiling: where their machine code is made meanwhile.
+    """
     machine = machine_of(target, options)
-    library = KernelLibrary(Solver, machine, {})
+    compiling = compiling or Compiling(target, None)
+    library = KernelLibrary(Solver, machine, {}, partial(begin_kernel, compiling, machine))
     library.expected = sum(map(_groups, graph.versions))
     with trace.stage("kernels"):
         # The special version first: the kernels that both need get its names.
         programs = [lower_program(v.mod, v.solver, library) for v in graph.versions]
+        begin_shared(compiling, machine)
         for program in programs:
             program.verify = options.verify
         trace.say(

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from .errors import BuildTimeout
 
-__all__ = ["at", "entered", "watched_by", "watching", "within"]
+__all__ = ["at", "entered", "stack_of_builds", "watched_by", "watching", "within"]
 
 T = TypeVar("T")
 # LLVM recurses deeper than the stack that some systems give a thread.
@@ -86,17 +86,24 @@ class _Build(Generic[T]):
 def within(seconds: float, work: Callable[[], T]) -> T:
     """``work()``, or BuildTimeout after so many seconds, whatever it is at."""
     build = _Build(seconds, work)
-    before = threading.stack_size(STACK_BYTES)
-    try:
+    with stack_of_builds():
         # No daemon: Python would end such a thread inside of TVM's code, which aborts the process.
         threading.Thread(target=build.run, args=[_watchers()], name="tvm_disc build").start()
-    finally:
-        threading.stack_size(before)
     if not build.done.wait(seconds):
         raise build.timeout()
     if build.error is not None:
         raise build.error
     return build.result[0]
+
+
+@contextmanager
+def stack_of_builds() -> Iterator[None]:
+    """Threads that are started inside have a stack on which LLVM can compile."""
+    before = threading.stack_size(STACK_BYTES)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
 
 
 def _watchers() -> list[Watcher]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -34,10 +36,15 @@ def literal_value(expr: Any) -> np.ndarray[Any, Any]:
 
 def aligned(array: np.ndarray) -> np.ndarray:
     """A copy, in row-major order, that literals can share."""
-    memory = np.from_dlpack(tvm.runtime.empty((array.nbytes,), "uint8"))
-    made = memory.view(array.dtype).reshape(array.shape)
+    made = room_for(array.shape, array.dtype)
     made[...] = array
     return made
+
+
+def room_for(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+    """An array whose elements are yet to be written, and that literals can share."""
+    memory = np.from_dlpack(tvm.runtime.empty((prod(shape) * dtype.itemsize,), "uint8"))
+    return memory.view(dtype).reshape(shape)
 
 
 class Literals:

@@ -22,11 +22,12 @@ from tvm_disc.codegen.host.overlap import FAIL, OVERLAP, fail_function, overlap_
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.profile import profile_functions
 from tvm_disc.codegen.host.results import result_functions
+from tvm_disc.codegen.machine_code import Compiling
 from tvm_disc.codegen.objects.code import RAISE, Errors
 from tvm_disc.codegen.plan.memory import plan_region
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.section import layout_constants, shared
-from tvm_disc.codegen.units import Emitted
+from tvm_disc.codegen.units import Emitted, shared_units, unit_of_kernel
 from tvm_disc.graph.nodes import static_dim
 from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.tir.builder import Block, call, prim_func
@@ -67,7 +68,7 @@ def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[
         for region in (program.region, *(f.region for f in program.functions)):
             plan_region(region)
         for kernel in program.kernels:
-            if _is_small(kernel):
+            if is_small(kernel):
                 inlined.update(kernel.funcs)
             else:
                 kernels[kernel.name] = kernel.funcs
@@ -76,7 +77,7 @@ def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[
     return Emitted(entry, support, list(kernels.values()), machine.micro.functions)
 
 
-def _is_small(kernel: Kernel) -> bool:
+def is_small(kernel: Kernel) -> bool:
     """Whether a kernel is little work whatever the dims are, so that its call would cost more.
 
     Conditions and counters of loops are such: beside the code that asks for them they need no
@@ -85,6 +86,18 @@ def _is_small(kernel: Kernel) -> bool:
     nodes = (*kernel.params, *kernel.outputs)
     sizes = [static_dim(product(node.shape)) for node in nodes]
     return all(size is not None and size <= SMALL for size in sizes)
+
+
+def begin_kernel(compiling: Compiling, machine: Machine, kernel: Kernel) -> None:
+    """Have LLVM at a kernel while the next ones are made."""
+    if not is_small(kernel):
+        compiling.begin(unit_of_kernel(kernel.funcs, machine.micro.functions))
+
+
+def begin_shared(compiling: Compiling, machine: Machine) -> None:
+    """The same for what kernels share, once all of them are made."""
+    for unit in shared_units(machine.micro.functions):
+        compiling.begin(unit)
 
 
 @cache

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,6 +18,8 @@ import tvm_ffi
 from tvm.tirx import transform as T
 
 from tvm_disc.codegen.units import Emitted, Unit
+from tvm_disc.deadline import stack_of_builds
+from tvm_disc.processor import cores
 from tvm_disc.store import Store
 from tvm_disc.tir.llvm_ops import link
 
@@ -65,41 +68,90 @@ class MachineCode:
         return str(compile_tir(self.emitted.module, self.target).inspect_source(kind))
 
 
-def compile_program(emitted: Emitted, target: Any, store: Store | None) -> MachineCode:
+def compile_program(
+    emitted: Emitted, target: Any, store: Store | None, begun: Compiling | None = None
+) -> MachineCode:
     """The machine code of a program; what ``store`` has of it is not compiled again.
 
     Without a store LLVM sees the program as a whole.
+
+    Args:
+        begun: what was begun while the program was made.
     """
     if store is None:
         return MachineCode(emitted, target, [_object(compile_tir(emitted.module, target))])
-    objects = []
-    for unit in emitted.units:
-        key = _key(unit, target)
-        found = store.get(key)
+    with begun or Compiling(target, store) as compiling:
+        for unit in emitted.units:
+            compiling.begin(unit)
+        return MachineCode(emitted, target, [compiling.finished(u) for u in emitted.units])
+
+
+class Compiling:
+    """Units on their way to objects, on all cores while the rest of a program is made.
+
+    Lowering stays with the caller, since it runs in Python; LLVM does not. Without a store nothing
+    is begun: the program is compiled as a whole.
+    """
+
+    def __init__(self, target: Any, store: Store | None) -> None:
+        self._target, self._store = target, store
+        self._objects: dict[str, Future[bytes]] = {}
+        # Options for LLVM's command line hold for a process: one build at a time may set them.
+        alone = "cl-opt" in target.attrs
+        self._context = tvm.transform.PassContext.current()
+        self._workers = ThreadPoolExecutor(1 if alone else cores(), "tvm_disc LLVM")
+
+    def begin(self, unit: Unit) -> None:
+        """Have this object made, unless it is there or on its way."""
+        if self._store is None or (key := _key(unit, self._target)) in self._objects:
+            return
+        found = self._store.get(key)
         if found is None:
-            found = _object(compile_unit(unit, target))
-            store.put(key, found)
-        objects.append(found)
-    return MachineCode(emitted, target, objects)
+            lowered = _lowered(unit.module, self._target, unit.outside)
+            with stack_of_builds():  # of the thread that this may start
+                self._objects[key] = self._workers.submit(self._made, self._store, key, lowered)
+        else:
+            self._objects[key] = done = Future()
+            done.set_result(found)
+
+    def finished(self, unit: Unit) -> bytes:
+        """The object, when it is there. raises: what making it raised."""
+        return self._objects[_key(unit, self._target)].result()
+
+    def __enter__(self) -> Compiling:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Begin nothing more; what LLVM is at goes on to its end, and is kept."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+    def _made(self, store: Store, key: str, lowered: Module) -> bytes:
+        with self._context:  # which belongs to a thread
+            found = _object(_generated(lowered, self._target))
+        store.put(key, found)
+        return found
 
 
 def compile_tir(mod: Module, target: Any) -> Module:
     """Lower and compile a TIR module for a CPU target, as a whole."""
-    return _compiled(mod, target, ())
+    return _generated(_lowered(mod, target, ()), target)
 
 
 def compile_unit(unit: Unit, target: Any) -> Module:
     """Lower and compile one unit."""
-    return _compiled(unit.module, target, unit.outside)
+    return _generated(_lowered(unit.module, target, unit.outside), target)
 
 
-def _compiled(mod: Module, target: Any, outside: Iterable[str]) -> Module:
+def _lowered(mod: Module, target: Any, outside: Iterable[str]) -> Module:
     mod = T.BindTarget(target.with_host(target))(link(mod, target))
     mod = tvm.transform.Sequential([p() for p in _INTERFACE])(mod)
     for name in outside:  # after the interface is made, which only callers from elsewhere need
         mod[name] = mod[name].with_attr("global_symbol", name)
-    mod = tvm.transform.Sequential([p() for p in _LOWERING])(mod)
-    return tvm.get_global_func("target.build.llvm")(mod, target)
+    return tvm.transform.Sequential([p() for p in _LOWERING])(mod)
+
+
+def _generated(lowered: Module, target: Any) -> Module:
+    return tvm.get_global_func("target.build.llvm")(lowered, target)
 
 
 def _key(unit: Unit, target: Any) -> str:
@@ -148,4 +200,4 @@ def _linked(objects: Sequence[bytes]) -> Module | None:
             return None
 
 
-__all__ = ["MachineCode", "compile_program", "compile_tir", "compile_unit"]
+__all__ = ["Compiling", "MachineCode", "compile_program", "compile_tir", "compile_unit"]

@@ -54,12 +54,27 @@ class Emitted:
     def units(self) -> list[Unit]:
         """The program in units, no two of them equal."""
         names = _Names([self.shared, *self.kernels])
-        shared = _connected(self.shared)
         parts = [*self.kernels, self.support, self.entry]
-        called = _called_from_outside([*shared, *parts])
-        units = [Unit(part, part, names) for part in shared]
+        called = _called_from_outside([*_connected(self.shared), *parts])
+        units = shared_units(self.shared)
         units += [Unit(part, called & part.keys(), names) for part in parts if part]
         return list({unit.key: unit for unit in units}.values())
+
+
+def unit_of_kernel(kernel: Functions, shared: Functions) -> Unit:
+    """The unit that a kernel will be, before the program that calls it is known.
+
+    Args:
+        shared: the functions that several kernels call, as far as they are there.
+    """
+    inside = {gv for function in kernel.values() for gv in _callees(function)}
+    return Unit(kernel, kernel.keys() - inside, _Names([shared, kernel]))
+
+
+def shared_units(shared: Functions) -> list[Unit]:
+    """The units of what kernels share, once all of them are made."""
+    names = _Names([shared])
+    return [Unit(part, part, names) for part in _connected(shared)]
 
 
 class _Names:
@@ -185,4 +200,4 @@ class Unit:
         return tvm.IRModule({own[gv]: _calling(f, other) for gv, f in self._part.items()})
 
 
-__all__ = ["Emitted", "Unit"]
+__all__ = ["Emitted", "Unit", "shared_units", "unit_of_kernel"]

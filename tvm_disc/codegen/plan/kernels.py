@@ -91,13 +91,21 @@ class KernelLibrary:
     """Builds kernels on demand and shares equal ones.
 
     Groups are equal when their functions are, up to the names of symbols and variables.
+
+    Args:
+        made: is told of every kernel that is built.
     """
 
     def __init__(
-        self, solver_factory: Callable[[], Solver], machine: Machine, constants: Mapping[Any, Any]
+        self,
+        solver_factory: Callable[[], Solver],
+        machine: Machine,
+        constants: Mapping[Any, Any],
+        made: Callable[[Kernel], None] = lambda kernel: None,
     ) -> None:
         self._solver_factory = solver_factory
         self.machine = machine
+        self._made = made
         self._constants = constants
         self.expected = 0  # groups that the program has, for who is told of progress
         self._by_hash: dict[int, list[tuple[Any, Kernel]]] = {}
@@ -144,6 +152,7 @@ class KernelLibrary:
     def _add(self, kernel: Kernel, declared: list[Any]) -> None:
         self._kernels[kernel.name] = kernel
         self._declared[kernel.name] = declared
+        self._made(kernel)
 
     def scratch_bytes(self, kernel: Kernel, values: Mapping[Any, Expr]) -> Expr:
         """Scratch of one call in the caller's dims."""

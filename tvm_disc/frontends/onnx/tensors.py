@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.frontends.onnx.external import read_elements
 from tvm_disc.literals import aligned
 
 # Element types of ONNX by number, as they are called here.
@@ -53,6 +54,8 @@ def array_of(tensor: Any, folder: str) -> np.ndarray:
     from onnx.numpy_helper import to_array
 
     dtype = dtype_of(tensor.data_type)
+    if (found := read_elements(tensor, folder)) is not None:
+        return found
     try:
         array = to_array(tensor, folder)
     except Exception as error:  # the checker's own class: no file, or a short one

@@ -1,0 +1,69 @@
+"""Elements that lie in a file beside the model, read once, to where they stay."""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.literals import room_for
+
+# Smaller ones are not worth the second way.
+_LEAST_BYTES = 1 << 16
+_NATIVE = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}
+
+
+def files_of(model: Any, folder: str) -> list[Path]:
+    """The files beside a model that hold elements of its tensors, without those inside of bodies."""
+    return sorted({Path(folder, place) for place in map(_place, model.graph.initializer) if place})
+
+
+def read_elements(tensor: Any, folder: str) -> np.ndarray | None:
+    """A large tensor out of its file; None where nothing but ONNX's own reader should judge it.
+
+    That is, whenever a place is not plainly a file in the model's own folder, or too short.
+    """
+    dims = tuple(tensor.dims)
+    dtype = _NATIVE.get(tensor.data_type)
+    place = _place(tensor)
+    if dtype is None or place is None or min(dims, default=0) < 1:
+        return None
+    told = {entry.key: entry.value for entry in tensor.external_data}
+    nbytes = prod(dims) * np.dtype(dtype).itemsize
+    try:
+        offset, length = int(told.get("offset", 0)), int(told.get("length", nbytes))
+    except ValueError:
+        return None
+    if nbytes < _LEAST_BYTES or length != nbytes or offset < 0:
+        return None
+    path = Path(folder, place)
+    plain = os.path.basename(place) == place and not path.is_symlink() and path.is_file()
+    if not plain or path.stat().st_size < offset + nbytes:
+        return None
+    array = room_for(dims, np.dtype(dtype))
+    return array if _filled(path, offset, array) else None
+
+
+def _place(tensor: Any) -> str | None:
+    if tensor.data_location != tensor.EXTERNAL:
+        return None
+    return next((e.value for e in tensor.external_data if e.key == "location"), None)
+
+
+def _filled(path: Path, offset: int, array: np.ndarray) -> bool:
+    """Whether the file had as many bytes."""
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        left = memoryview(array.reshape(-1).view(np.uint8))
+        while left:
+            count = file.readinto(left)
+            if not count:
+                return False
+            left = left[count:]
+    return True
+
+
+__all__ = ["files_of", "read_elements"]
