@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import tvm
 import tvm_ffi
 from tvm.tirx import transform as T
 
+from tvm_disc.codegen.linker import make
 from tvm_disc.codegen.units import Emitted, Unit
 from tvm_disc.store import Store
 from tvm_disc.tir.llvm_ops import link
@@ -27,6 +27,7 @@ _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
 # Of what this file does with TIR: objects that an older one made are not taken for its own.
 _FORMAT = 1
+_PACKED = "__tvm_ffi_"  # how symbols of packed functions begin
 # Whoever links here, and how it is told that a library's functions call each other directly.
 _DIRECT = ("-Bsymbolic", "-z", "now", "-z", "noexecstack")
 LINKERS = (
@@ -50,7 +51,7 @@ class MachineCode:
     @cached_property
     def module(self) -> Module:
         """The code in this process, ready to be called."""
-        found = _linked(self.objects)
+        found = _linked(self.objects, self.emitted)
         return compile_tir(self.emitted.module, self.target) if found is None else found
 
     def write(self, folder: Path, stem: str) -> list[Path]:
@@ -70,11 +71,12 @@ def compile_program(emitted: Emitted, target: Any, store: Store | None) -> Machi
 
     Without a store LLVM sees the program as a whole.
     """
-    if store is None:
+    context = _context()
+    if store is None or context is None:
         return MachineCode(emitted, target, [_object(compile_tir(emitted.module, target))])
     objects = []
     for unit in emitted.units:
-        key = _key(unit, target)
+        key = _key(unit, target, context)
         found = store.get(key)
         if found is None:
             found = _object(compile_unit(unit, target))
@@ -102,10 +104,22 @@ def _compiled(mod: Module, target: Any, outside: Iterable[str]) -> Module:
     return tvm.get_global_func("target.build.llvm")(mod, target)
 
 
-def _key(unit: Unit, target: Any) -> str:
+def _key(unit: Unit, target: Any, context: str) -> str:
     """What an object depends on."""
-    told = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__, str(target), unit.key)
+    versions = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__)
+    told = (*versions, str(target), context, unit.key)
     return hashlib.blake2b("\0".join(told).encode(), digest_size=20).hexdigest()
+
+
+def _context() -> str | None:
+    """What the ``PassContext`` around a build tells TVM's passes; None if no text tells it."""
+    found = tvm.transform.PassContext.current()
+    told: list[Any] = [found.opt_level, [*found.required_pass], [*found.disabled_pass]]
+    try:
+        told += sorted((str(k), tvm.ir.save_json(v)) for k, v in found.config.items())
+    except (RuntimeError, TypeError, ValueError):  # a pass of the user's own
+        return None
+    return repr(told)
 
 
 def _object(module: Module) -> bytes:
@@ -127,10 +141,11 @@ def _linker() -> Sequence[str] | None:
     return next((command for command in LINKERS if shutil.which(command[0])), None)
 
 
-def _linked(objects: Sequence[bytes]) -> Module | None:
+def _linked(objects: Sequence[bytes], emitted: Emitted) -> Module | None:
     """The objects as a library of this process; None where nothing can link them or load it.
 
-    What they call of the system and of TVM this process has already.
+    So it is, too, if the library lacks a function that is called from Python. What they call of the
+    system and of TVM this process has already.
     """
     linker = _linker()
     if linker is None:
@@ -140,12 +155,20 @@ def _linked(objects: Sequence[bytes]) -> Module | None:
         library = Path(folder) / "program.so"
         paths = map(str, _written(objects, Path(folder), "unit"))
         command = [*linker, "-shared", "-o", str(library), *paths]
-        if subprocess.run(command, capture_output=True).returncode:
+        if make(command, library) is not None:
             return None
         try:
-            return tvm.runtime.load_module(str(library))
+            module = tvm.runtime.load_module(str(library))
+            return module if all(map(module.implements_function, _called(emitted))) else None
         except (OSError, RuntimeError):  # a place from which no code may be run
             return None
+
+
+def _called(emitted: Emitted) -> list[str]:
+    """The names by which functions of a program are called through TVM's interface."""
+    functions = (*emitted.entry.values(), *emitted.support.values(), *emitted.shared.values())
+    symbols = (str(f.attrs.get("global_symbol", "")) for f in functions if f.attrs)
+    return [s.removeprefix(_PACKED) for s in symbols if s.startswith(_PACKED)]
 
 
 __all__ = ["MachineCode", "compile_program", "compile_tir", "compile_unit"]
