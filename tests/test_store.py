@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import socket
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +39,97 @@ def test_a_damaged_entry_counts_as_missing(damage: str, tmp_path: Path) -> None:
     assert list(store.entries()) == []
     store.put(KEYS[0], b"machine code")
     assert store.get(KEYS[0]) == b"machine code"
+
+
+def test_an_entry_under_another_name_counts_as_missing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.put(KEYS[0], b"machine code of one kernel")
+    [entry] = store.entries()
+    other = tmp_path / KEYS[1][:2] / KEYS[1]
+    other.parent.mkdir(mode=0o700)
+    shutil.copy(entry.path, other)
+    assert store.get(KEYS[1]) is None and not other.exists(), "code of another kernel would run"
+    assert store.get(KEYS[0]) is not None
+
+
+def foreign(kind: str, path: Path, whole: bytes) -> None:
+    """Something in the place of an entry that :meth:`Store.put` does not make."""
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            os.chdir(path.parent)  # names of sockets are short
+            made.bind(path.name)
+    elif kind in ("device", "link", "dangling link", "circle"):
+        aside = path.parent / "aside"
+        aside.write_bytes(whole)
+        to = {"device": "/dev/zero", "link": aside, "circle": path}.get(kind, "nothing")
+        path.symlink_to(to)
+    else:
+        path.write_bytes(whole)
+        path.chmod({"unreadable": 0o000, "others write": 0o622}[kind])
+
+
+KINDS = "pipe folder socket device link circle unreadable"
+
+
+@pytest.mark.parametrize("kind", [*KINDS.split(), "dangling link", "others write"])
+def test_what_is_no_plain_file_of_ours_counts_as_missing(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "unreadable" and os.getuid() == 0:
+        pytest.skip("nothing is unreadable to this user")
+    monkeypatch.chdir(tmp_path)
+    store = Store(tmp_path)
+    store.put(KEYS[0], b"code")
+    [entry] = store.entries()
+    foreign(kind, entry.path, entry.path.read_bytes())
+    begin = time.process_time()
+    assert store.get(KEYS[0]) is None, kind
+    assert time.process_time() - begin < 5
+    store.put(KEYS[0], b"new code")
+    # A folder is left where it is; everything else gives way.
+    assert store.get(KEYS[0]) == (None if kind == "folder" else b"new code")
+    store.prune(0)
+    assert list(store.entries()) == []
+
+
+def test_an_entry_that_somebody_else_owns_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    store.put(KEYS[0], b"code")
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert store.get(KEYS[0]) is None
+    monkeypatch.undo()
+    (tmp_path / KEYS[0][:2]).chmod(0o777)
+    assert store.get(KEYS[0]) is None, "others may have put it there"
+    store.put(KEYS[0], b"code")
+    assert store.get(KEYS[0]) is None
+
+
+def test_what_is_larger_than_the_store_is_neither_kept_nor_read(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit=10_000)
+    store.put(KEYS[0], bytes(10_001))
+    assert list(store.entries()) == []
+    store.put(KEYS[0], bytes(9_000))
+    assert store.get(KEYS[0]) == bytes(9_000)
+    os.truncate(tmp_path / KEYS[0][:2] / KEYS[0], 1 << 40)  # a hole: it takes no room on the disk
+    assert store.get(KEYS[0]) is None
+
+
+def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    store.put(KEYS[0], b"code")
+    assert store.get(KEYS[0]) is None and list(store.entries()) == []
 
 
 def test_those_not_used_for_longest_go_first(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.codegen import machine_code
+from tvm_disc.codegen import linker, machine_code
 from tvm_disc.options import Options
 
 W = np.linspace(-1, 1, 8 * 16).reshape(8, 16).astype("float32")
@@ -158,7 +159,75 @@ def test_a_recursive_program_needs_no_more_stack_in_units() -> None:
     assert count == 20_000
 
 
-@pytest.mark.parametrize("linkers", [(), (("false",),)])
+def test_what_tvm_is_told_is_in_the_key(compiled: list[Any], tmp_path: Path) -> None:
+    options = Options(cache=tmp_path)
+    tvm_disc.build(layers(W), options=options)
+    for context in (
+        tvm.transform.PassContext(config={"tirx.disable_vectorize": True}),
+        tvm.transform.PassContext(opt_level=3),
+        tvm.transform.PassContext(disabled_pass=["tirx.LowerIntrin_of_nothing"]),
+    ):
+        compiled.clear()
+        with context:
+            tvm_disc.build(layers(W), options=options)
+        assert compiled, "code that TVM makes otherwise"
+    compiled.clear()
+    tvm_disc.build(layers(W), options=options)
+    assert not compiled
+
+
+def test_an_object_under_the_name_of_another_is_compiled_again(
+    compiled: list[Any], tmp_path: Path
+) -> None:
+    options = Options(cache=tmp_path)
+    tvm_disc.build(layers(W, V), options=options)
+    paths = sorted(tmp_path.glob("??/*"))
+    whole = [path.read_bytes() for path in paths]
+    for path, data in zip(paths, [*whole[1:], whole[0]], strict=True):
+        path.write_bytes(data)
+    compiled.clear()
+    exe = tvm_disc.build(layers(W, V), options=options)
+    assert len(compiled) >= 4
+    x = np.ones((2, 16), "float32")
+    np.testing.assert_allclose(exe(x), reference(x, W, V), rtol=1e-5, atol=1e-6)
+
+
+LIES = {
+    "writes nothing": "exit 0",
+    "writes an empty file": ': > "$out"',
+    "writes text": 'echo library > "$out"',
+    "writes half of it": 'ld "$@" && s=$(stat -c %s "$out") && truncate -s $((s / 2)) "$out"',
+    "writes its head": 'ld "$@" && truncate -s 100 "$out"',
+    "leaves the code out": 'echo | cc -shared -o "$out" -x c -',
+    "waits for more": "sleep 1000",
+    "is killed": "kill -9 $$",
+    "talks without end": "yes",
+}
+
+
+@pytest.fixture(params=LIES)
+def lying(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A linker that does not do what it says, as a path."""
+    script = tmp_path / "ld.sh"
+    find = 'out=; for a in "$@"; do [ "$last" = -o ] && out=$a; last=$a; done\n'
+    script.write_text(f"#!/bin/sh\n{find}{LIES[request.param]}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(linker, "MOST_SECONDS", 0.5)
+    return str(script)
+
+
+def test_a_linker_that_lies_is_not_believed(lying: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_code, "LINKERS", ((lying,),))
+    machine_code._linker.cache_clear()
+    try:
+        exe = tvm_disc.build(layers(W, V))
+        x = np.full((3, 16), 0.5, "float32")
+        np.testing.assert_allclose(exe(x), reference(x, W, V), rtol=1e-5, atol=1e-6)
+    finally:
+        machine_code._linker.cache_clear()
+
+
+@pytest.mark.parametrize("linkers", [(), (("false",),), (("/dev/null",),)])
 def test_without_a_linker_llvm_loads_the_code(
     linkers: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -176,7 +245,7 @@ def test_without_a_linker_llvm_loads_the_code(
 def test_equal_kernels_are_one_unit() -> None:
     square = np.eye(16, dtype="float32")
     exe = tvm_disc.build(layers(square, square, square))
-    units = exe._code.modules[0].emitted.units
+    units = exe._code.modules[0].emitted().units
     assert len({unit.key for unit in units}) == len(units)
     kernels = [n for unit in units for n in unit.outside if n.startswith("dot")]
     assert len(kernels) == 1

@@ -6,18 +6,20 @@ functions that stand in every object) it may take that of a level the processor 
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from tvm_disc.errors import ArtifactError
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
 _IDENTITY = b"\x7fELF\x02\x01"
-_SYMBOL_TABLE = 2
+_SYMBOL_TABLE, _NO_BITS = 2, 8
 _GLOBAL, _WEAK, _HIDDEN = 1, 2, 2
 _VARIABLE = 1
 
@@ -58,6 +60,36 @@ def symbols_of(path: Path) -> list[Symbol]:
         ArtifactError: no such object.
     """
     return [symbol for _, _, rows in _symbol_tables(_read(path)) for _, symbol in rows]
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file is an ELF one, and all that its tables tell of lies within it.
+
+    Of another kind of ELF than ours only the beginning is looked at.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            head = file.read(_HEADER.size)
+            if len(head) < _HEADER.size or head[:4] != _IDENTITY[:4]:
+                return False
+            if head[: len(_IDENTITY)] != _IDENTITY:
+                return True
+            header = _HEADER.unpack(head)
+            segments = _rows(file, _SEGMENT, header[5], header[10])
+            sections = _rows(file, _SECTION, header[6], header[12])
+    except (OSError, struct.error):
+        return False
+    ends = [row[2] + row[5] for row in segments]
+    ends += [row[4] + row[5] for row in sections if row[1] != _NO_BITS]
+    return bool(ends) and max(ends) <= size
+
+
+def _rows(file: IO[bytes], row: struct.Struct, at: int, count: int) -> list[tuple[int, ...]]:
+    """A table of a file; at most 65,535 rows, says its header. raises: struct.error, OSError."""
+    file.seek(min(at, 1 << 62))
+    data = file.read(count * row.size)
+    return [row.unpack_from(data, k * row.size) for k in range(count)]
 
 
 def _read(path: Path) -> bytearray:
@@ -108,4 +140,4 @@ def _replace_names(data: bytearray, section: int, names: bytearray) -> None:
     data += names
 
 
-__all__ = ["Symbol", "rename_symbols", "symbols_of"]
+__all__ = ["Symbol", "is_whole", "rename_symbols", "symbols_of"]

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tvm.support import cc
 
 from tvm_disc.abi.artifact import (
     append_manifest,
@@ -25,6 +23,7 @@ from tvm_disc.abi.artifact import (
 from tvm_disc.abi.manifest import ABI_VERSION, signature_text, tvm_version
 from tvm_disc.codegen.elf import rename_symbols, symbols_of
 from tvm_disc.codegen.entry_code import PREFIX, entry_source, own_name
+from tvm_disc.codegen.linker import make
 from tvm_disc.codegen.machine_code import MachineCode
 from tvm_disc.codegen.threads.module import threads_code
 from tvm_disc.errors import ArtifactError
@@ -82,10 +81,9 @@ def export(
             threads = threads_code(manifest["threads"], store)
             objects += _renamed(threads, Path(folder), "threads")[0]
         objects += _objects(compiler, Path(folder), constants, manifest, entries)
-        try:
-            cc.cross_compiler(compiler)(str(library), objects)
-        except RuntimeError as error:
-            raise ArtifactError(f"{compiler} could not link {path}: {error}") from None
+        wrong = make([compiler, "-shared", "-fPIC", "-o", str(library), *objects], library)
+        if wrong is not None:
+            raise ArtifactError(f"{compiler} could not link {path}: {wrong}")
         saved = {"abi": ABI_VERSION, "tvm": tvm_version(), **manifest}
         append_manifest(library, saved, ABI_VERSION)
 
@@ -140,8 +138,8 @@ def _objects(
         # What asks the processor has to run on any, whatever the compiler's default is.
         plain = _PLAIN.get(levels[0].architecture, [])
         command = [compiler, *plain, "-c", "-O2", "-fPIC", str(file), "-o", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise ArtifactError(f"{compiler} could not assemble {name}: {done.stderr.strip()}")
+        wrong = make(command, target)
+        if wrong is not None:
+            raise ArtifactError(f"{compiler} could not assemble {name}: {wrong}")
         objects.append(str(target))
     return objects

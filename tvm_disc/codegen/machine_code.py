@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -17,6 +16,7 @@ import tvm
 import tvm_ffi
 from tvm.tirx import transform as T
 
+from tvm_disc.codegen.linker import make
 from tvm_disc.codegen.units import Emitted, Unit
 from tvm_disc.deadline import stack_of_builds
 from tvm_disc.processor import cores
@@ -30,6 +30,7 @@ _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
 # Of what this file does with TIR: objects that an older one made are not taken for its own.
 _FORMAT = 1
+_PACKED = "__tvm_ffi_"  # how symbols of packed functions begin
 # Whoever links here, and how it is told that a library's functions call each other directly.
 _DIRECT = ("-Bsymbolic", "-z", "now", "-z", "noexecstack")
 LINKERS = (
@@ -44,17 +45,25 @@ class MachineCode:
 
     Attributes:
         objects: relocatable objects, which refer to each other by names.
+        called: the names by which functions are called through TVM's interface.
+        emitted: gives the TIR that the objects were made of.
     """
 
-    emitted: Emitted
     target: Any
     objects: Sequence[bytes]
+    called: Sequence[str]
+    emitted: Callable[[], Emitted]
 
     @cached_property
     def module(self) -> Module:
         """The code in this process, ready to be called."""
-        found = _linked(self.objects)
-        return compile_tir(self.emitted.module, self.target) if found is None else found
+        found = _linked(self.objects, self.called)
+        return self._whole if found is None else found
+
+    @cached_property
+    def _whole(self) -> Module:
+        """What LLVM makes of the program as one module."""
+        return compile_tir(self.emitted().module, self.target)
 
     def write(self, folder: Path, stem: str) -> list[Path]:
         """The objects as files."""
@@ -65,7 +74,7 @@ class MachineCode:
 
         raises: TypeError or RuntimeError for another kind.
         """
-        return str(compile_tir(self.emitted.module, self.target).inspect_source(kind))
+        return str(self._whole.inspect_source(kind))
 
 
 def compile_program(
@@ -78,12 +87,14 @@ def compile_program(
     Args:
         begun: what was begun while the program was made.
     """
-    if store is None:
-        return MachineCode(emitted, target, [_object(compile_tir(emitted.module, target))])
     with begun or Compiling(target, store) as compiling:
-        for unit in emitted.units:
-            compiling.begin(unit)
-        return MachineCode(emitted, target, [compiling.finished(u) for u in emitted.units])
+        if compiling.idle:
+            objects = [_object(compile_tir(emitted.module, target))]
+        else:
+            for unit in emitted.units:
+                compiling.begin(unit)
+            objects = [compiling.finished(unit) for unit in emitted.units]
+        return MachineCode(target, objects, _called(emitted), lambda: emitted)
 
 
 class Compiling:
@@ -94,16 +105,22 @@ class Compiling:
     """
 
     def __init__(self, target: Any, store: Store | None) -> None:
-        self._target, self._store = target, store
+        self._target, self._told = target, _context()
+        self._store = None if self._told is None else store
         self._objects: dict[str, Future[bytes]] = {}
         # Options for LLVM's command line hold for a process: one build at a time may set them.
         alone = "cl-opt" in target.attrs
         self._context = tvm.transform.PassContext.current()
         self._workers = ThreadPoolExecutor(1 if alone else cores(), "tvm_disc LLVM")
 
+    @property
+    def idle(self) -> bool:
+        """Whether objects are not made in units."""
+        return self._store is None
+
     def begin(self, unit: Unit) -> None:
         """Have this object made, unless it is there or on its way."""
-        if self._store is None or (key := _key(unit, self._target)) in self._objects:
+        if self._store is None or (key := self._key(unit)) in self._objects:
             return
         found = self._store.get(key)
         if found is None:
@@ -111,12 +128,15 @@ class Compiling:
             with stack_of_builds():  # of the thread that this may start
                 self._objects[key] = self._workers.submit(self._made, self._store, key, lowered)
         else:
-            self._objects[key] = done = Future()
-            done.set_result(found)
+            self._objects[key] = Future()
+            self._objects[key].set_result(found)
 
     def finished(self, unit: Unit) -> bytes:
         """The object, when it is there. raises: what making it raised."""
-        return self._objects[_key(unit, self._target)].result()
+        return self._objects[self._key(unit)].result()
+
+    def _key(self, unit: Unit) -> str:
+        return _key(unit, self._target, self._told or "")
 
     def __enter__(self) -> Compiling:
         return self
@@ -154,10 +174,22 @@ def _generated(lowered: Module, target: Any) -> Module:
     return tvm.get_global_func("target.build.llvm")(lowered, target)
 
 
-def _key(unit: Unit, target: Any) -> str:
+def _key(unit: Unit, target: Any, context: str) -> str:
     """What an object depends on."""
-    told = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__, str(target), unit.key)
+    versions = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__)
+    told = (*versions, str(target), context, unit.key)
     return hashlib.blake2b("\0".join(told).encode(), digest_size=20).hexdigest()
+
+
+def _context() -> str | None:
+    """What the ``PassContext`` around a build tells TVM's passes; None if no text tells it."""
+    found = tvm.transform.PassContext.current()
+    told: list[Any] = [found.opt_level, [*found.required_pass], [*found.disabled_pass]]
+    try:
+        told += sorted((str(k), tvm.ir.save_json(v)) for k, v in found.config.items())
+    except (RuntimeError, TypeError, ValueError):  # a pass of the user's own
+        return None
+    return repr(told)
 
 
 def _object(module: Module) -> bytes:
@@ -179,10 +211,11 @@ def _linker() -> Sequence[str] | None:
     return next((command for command in LINKERS if shutil.which(command[0])), None)
 
 
-def _linked(objects: Sequence[bytes]) -> Module | None:
+def _linked(objects: Sequence[bytes], called: Sequence[str]) -> Module | None:
     """The objects as a library of this process; None where nothing can link them or load it.
 
-    What they call of the system and of TVM this process has already.
+    So it is, too, if the library lacks a function that is called from Python. What they call of the
+    system and of TVM this process has already.
     """
     linker = _linker()
     if linker is None:
@@ -192,12 +225,20 @@ def _linked(objects: Sequence[bytes]) -> Module | None:
         library = Path(folder) / "program.so"
         paths = map(str, _written(objects, Path(folder), "unit"))
         command = [*linker, "-shared", "-o", str(library), *paths]
-        if subprocess.run(command, capture_output=True).returncode:
+        if make(command, library) is not None:
             return None
         try:
-            return tvm.runtime.load_module(str(library))
+            module = tvm.runtime.load_module(str(library))
+            return module if all(map(module.implements_function, called)) else None
         except (OSError, RuntimeError):  # a place from which no code may be run
             return None
+
+
+def _called(emitted: Emitted) -> list[str]:
+    """The names by which functions of a program are called through TVM's interface."""
+    functions = (*emitted.entry.values(), *emitted.support.values(), *emitted.shared.values())
+    symbols = (str(f.attrs.get("global_symbol", "")) for f in functions if f.attrs)
+    return [s.removeprefix(_PACKED) for s in symbols if s.startswith(_PACKED)]
 
 
 __all__ = ["Compiling", "MachineCode", "compile_program", "compile_tir", "compile_unit"]

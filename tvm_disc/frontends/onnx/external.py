@@ -16,11 +16,6 @@ _LEAST_BYTES = 1 << 16
 _NATIVE = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}
 
 
-def files_of(model: Any, folder: str) -> list[Path]:
-    """The files beside a model that hold elements of its tensors, without those inside of bodies."""
-    return sorted({Path(folder, place) for place in map(_place, model.graph.initializer) if place})
-
-
 def read_elements(tensor: Any, folder: str) -> np.ndarray | None:
     """A large tensor out of its file; None where nothing but ONNX's own reader should judge it.
 
@@ -57,7 +52,7 @@ def _filled(path: Path, offset: int, array: np.ndarray) -> bool:
     """Whether the file had as many bytes."""
     with path.open("rb", buffering=0) as file:
         file.seek(offset)
-        left = memoryview(array.reshape(-1).view(np.uint8))
+        left = array.reshape(-1).view(np.uint8).data
         while left:
             count = file.readinto(left)
             if not count:
@@ -66,4 +61,4 @@ def _filled(path: Path, offset: int, array: np.ndarray) -> bool:
     return True
 
 
-__all__ = ["files_of", "read_elements"]
+__all__ = ["read_elements"]
