@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.build.random_graphs import overrun
+from tests.build.generated.random_graphs import overrun
 from tests.models import rows
 from tests.relay.helpers import run
 from tvm_disc import relay

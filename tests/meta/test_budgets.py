@@ -1,6 +1,7 @@
-"""Budgets of the package: lengths, inheritance, documentation, sorted exports.
+"""Budgets: lengths, inheritance, files a folder, and for the package documentation and exports.
 
-That of cyclomatic complexity is a rule of ruff's, in pyproject.toml.
+Tests are read as often as what they test: sizes and depths hold for them too. The budget of
+cyclomatic complexity is a rule of ruff's, in pyproject.toml, for every file.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -22,12 +24,24 @@ INHERITED = 2
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def sources(root: Path) -> dict[str, str]:
-    """Every module of the package, by path."""
+# The package, and what is held to the same sizes.
+PACKAGE = "tvm_disc"
+SIZED = (PACKAGE, "tests")
+
+
+def sources(root: Path, trees: Iterable[str] = (PACKAGE,)) -> dict[str, str]:
+    """Every module of the package, or of several trees, by path."""
     return {
         str(path.relative_to(root)): path.read_text(encoding="utf-8")
-        for path in sorted((root / "tvm_disc").rglob("*.py"))
+        for tree in trees
+        for path in sorted((root / tree).rglob("*.py"))
     }
+
+
+def crowded(paths: Iterable[str]) -> dict[str, int]:
+    """Folders with more files than they may have, and how many."""
+    folders = Counter(str(Path(path).parent) for path in paths)
+    return {folder: n for folder, n in folders.items() if n > FOLDER_FILES}
 
 
 def bases(sources: Iterable[str]) -> dict[str, set[str]]:
@@ -85,7 +99,7 @@ def isort_key(name: str) -> tuple[int, list[tuple[int, str]]]:
 
 
 def test_no_long_file(root: Path) -> None:
-    lengths = {path: source.count("\n") for path, source in sources(root).items()}
+    lengths = {path: source.count("\n") for path, source in sources(root, SIZED).items()}
     assert {path: n for path, n in lengths.items() if n > FILE_LINES} == {}
 
 
@@ -100,8 +114,9 @@ def test_functions_are_short(root: Path) -> None:
     assert lengths[int(0.9 * len(lengths))] <= FUNCTION_LINES_P90
 
 
-def test_classes_are_composed_not_inherited(root: Path) -> None:
-    above = bases(sources(root).values())
+@pytest.mark.parametrize("tree", SIZED)
+def test_classes_are_composed_not_inherited(root: Path, tree: str) -> None:
+    above = bases(sources(root, [tree]).values())
     deep = {name: d for name in above if (d := depth(name, above)) > INHERITED}
     assert deep == {}, "give a part what it needs, and name that by a protocol"
 
@@ -146,8 +161,10 @@ def test_inheritance_is_counted_across_modules() -> None:
 
 
 def test_folders_are_small(root: Path) -> None:
-    folders: dict[str, int] = {}
-    for path in (root / "tvm_disc").rglob("*.py"):
-        folder = str(path.parent.relative_to(root))
-        folders[folder] = folders.get(folder, 0) + 1
-    assert {folder: n for folder, n in folders.items() if n > FOLDER_FILES} == {}
+    assert crowded(sources(root, SIZED)) == {}, "name what the half of them have in common"
+
+
+def test_files_are_counted_by_folder() -> None:
+    paths = [f"a/b/{i}.py" for i in range(FOLDER_FILES)] + ["a/c.py"]
+    assert crowded(paths) == {}
+    assert crowded([*paths, "a/b/more.py"]) == {"a/b": FOLDER_FILES + 1}

@@ -1,6 +1,6 @@
 """Random programs of control flow and data structures, compiled and interpreted.
 
-python -m tests.build.random_programs --count 200 --seed 0
+python -m tests.build.generated.random_programs --count 200 --seed 0
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Random graphs of operators, compiled fused and unfused, against NumPy.
 
-    python -m tests.build.random_graphs --count 2000 --seed 0 --jobs 2
+    python -m tests.build.generated.random_graphs --count 2000 --seed 0 --jobs 2
 
 Graphs are made by :mod:`.random_steps`. A campaign runs in processes of its own, so that a program
 that crashes is a wrong graph like any other. Every wrong graph is reported when it is found, and
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import tvm_disc
-from tests.build.random_steps import WORLDS, Graph, Maker
+from tests.build.generated.random_steps import WORLDS, Graph, Maker
 from tests.relay.helpers import run
 from tvm_disc import relay
 from tvm_disc.options import Options
@@ -92,7 +92,7 @@ def failure(seed: int) -> str | None:
         if problem is not None:
             function, problem = smallest(graph, fuse, problem)
             text = relay.astext(function)
-            again = f"python -m tests.build.random_graphs --seed {seed} --count 1"
+            again = f"python -m tests.build.generated.random_graphs --seed {seed} --count 1"
             return f"seed {seed}, fuse={fuse}: {problem}\n{text}\nworlds {WORLDS}\n{again}"
     return None
 
@@ -122,7 +122,7 @@ def work(seeds: Sequence[int], answers: Connection) -> None:
 def crashed(seed: int, status: int | None) -> str:
     """The report of a graph whose program ended the process."""
     text = relay.astext(Maker(seed).make().function())
-    again = f"python -m tests.build.random_graphs --seed {seed} --count 1"
+    again = f"python -m tests.build.generated.random_graphs --seed {seed} --count 1"
     limit = f", perhaps for its {LIMIT_S:.0f} s" if status == -9 else ""
     return f"seed {seed}: the process ended with {status}{limit}\n{text}\nworlds {WORLDS}\n{again}"
 

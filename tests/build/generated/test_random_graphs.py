@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.build import random_graphs
-from tests.build.random_graphs import campaign, check, compare, failure, smallest
-from tests.build.random_steps import BASIC, Maker
+from tests.build.generated import random_graphs
+from tests.build.generated.random_graphs import campaign, check, compare, failure, smallest
+from tests.build.generated.random_steps import BASIC, Maker
 from tvm_disc import relay
 from tvm_disc.schedules.loops.template import _Loop
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.build.random_programs import Writer, failure
+from tests.build.generated.random_programs import Writer, failure
 
 
 @pytest.mark.parametrize("seed", [3, 11, 20, 31, 100_017, 100_089])
