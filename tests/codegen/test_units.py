@@ -40,13 +40,13 @@ def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The units that go through LLVM, as they do."""
     found: list[Any] = []
-    compile_unit = machine_code.compile_unit
+    lower_unit = machine_code.lower_unit
 
     def noted(unit: Any, target: Any) -> Any:
         found.append(unit)
-        return compile_unit(unit, target)
+        return lower_unit(unit, target)
 
-    monkeypatch.setattr(machine_code, "compile_unit", noted)
+    monkeypatch.setattr(machine_code, "lower_unit", noted)
     return found
 
 

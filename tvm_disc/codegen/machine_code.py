@@ -124,7 +124,7 @@ class Compiling:
             return
         found = self._store.get(key)
         if found is None:
-            lowered = _lowered(unit.module, self._target, unit.outside)
+            lowered = lower_unit(unit, self._target)
             with stack_of_builds():  # of the thread that this may start
                 self._objects[key] = self._workers.submit(self._made, self._store, key, lowered)
         else:
@@ -157,9 +157,9 @@ def compile_tir(mod: Module, target: Any) -> Module:
     return _generated(_lowered(mod, target, ()), target)
 
 
-def compile_unit(unit: Unit, target: Any) -> Module:
-    """Lower and compile one unit."""
-    return _generated(_lowered(unit.module, target, unit.outside), target)
+def lower_unit(unit: Unit, target: Any) -> Module:
+    """One unit, as LLVM takes it."""
+    return _lowered(unit.module, target, unit.outside)
 
 
 def _lowered(mod: Module, target: Any, outside: Iterable[str]) -> Module:
@@ -241,4 +241,4 @@ def _called(emitted: Emitted) -> list[str]:
     return [s.removeprefix(_PACKED) for s in symbols if s.startswith(_PACKED)]
 
 
-__all__ = ["Compiling", "MachineCode", "compile_program", "compile_tir", "compile_unit"]
+__all__ = ["Compiling", "MachineCode", "compile_program", "compile_tir", "lower_unit"]
