@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tvm_disc.options import Options
@@ -207,3 +208,69 @@ def test_where_it_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert found is not None and found.folder == tmp_path
     found = store_of(Options())
     assert found is not None and found.folder == default_folder()
+
+
+def large(store: Store, key: str, head: bytes, body: np.ndarray) -> None:
+    entry = store.begin_large(key, body)
+    assert entry is not None
+    with entry:
+        entry.finish(head)
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 20 << 20])
+def test_a_large_entry_is_mapped(size: int, tmp_path: Path, rng: np.random.Generator) -> None:
+    store = Store(tmp_path)
+    body = rng.integers(0, 255, size, "uint8")
+    for head in (b"", b"head"):
+        assert store.get_large(KEYS[1]) is None
+        large(store, KEYS[0], head, body)
+        found = Store(tmp_path).get_large(KEYS[0])
+        assert found is not None and found[0] == head and np.array_equal(found[1], body)
+        assert found[1].ctypes.data % 64 == 0 and not found[1].flags.writeable
+        assert len(list(store.entries())) == 1
+        # Who has it mapped keeps it, whatever becomes of the entry.
+        store.prune(0)
+        assert store.get_large(KEYS[0]) is None and np.array_equal(found[1], body)
+
+
+@pytest.mark.parametrize("at", [0, 33, 100, 2_000, -1])
+def test_a_large_entry_that_is_damaged_counts_as_missing(at: int, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for cut in (False, True):
+        large(store, KEYS[0], b"head", np.arange(250, dtype="uint8").repeat(8))
+        [entry] = store.entries()
+        data = bytearray(entry.path.read_bytes())
+        data[at] ^= 1
+        entry.path.write_bytes(data[:at] if cut else data)
+        assert store.get_large(KEYS[0]) is None
+        assert list(store.entries()) == []
+
+
+def test_a_large_entry_is_of_one_key_and_one_user(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    large(store, KEYS[0], b"head", np.zeros(100, "uint8"))
+    [entry] = store.entries()
+    other = tmp_path / KEYS[1][:2] / KEYS[1]
+    other.parent.mkdir(mode=0o700)
+    shutil.copy(entry.path, other)
+    assert store.get_large(KEYS[1]) is None, "another program would run"
+    entry.path.chmod(0o666)
+    assert store.get_large(KEYS[0]) is None, "others may have written it"
+
+
+def test_a_large_entry_leaves_room_for_others(tmp_path: Path) -> None:
+    store = Store(tmp_path, limit=10_000)
+    assert store.begin_large(KEYS[0], np.zeros(5_001, "uint8")) is None
+    for key in KEYS[:3]:
+        large(store, key, b"", np.zeros(4_900, "uint8"))
+    assert sum(entry.size for entry in store.entries()) <= 10_000
+    assert store.get_large(KEYS[2]) is not None, "the newest stays"
+
+
+def test_a_large_entry_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    entry = store.begin_large(KEYS[0], np.zeros(1 << 20, "uint8"))
+    assert entry is not None
+    with pytest.raises(KeyError), entry:
+        raise KeyError
+    assert list(store.entries()) == []

@@ -15,10 +15,12 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_disc.build_key import build_key
 from tvm_disc.codegen.build import begin_kernel, begin_shared, emit_levels, uses_workers
 from tvm_disc.codegen.export import export
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
+from tvm_disc.codegen.kept import Keeping, Kept, kept
 from tvm_disc.codegen.machine_code import Compiling, compile_program
 from tvm_disc.codegen.plan.formula import readable_formula, under, workspace_formula
 from tvm_disc.codegen.plan.kernels import KernelLibrary
@@ -35,6 +37,7 @@ from tvm_disc.codegen.target import (
     triple_of,
 )
 from tvm_disc.codegen.threads.module import home_of_process
+from tvm_disc.codegen.units import Emitted
 from tvm_disc.deadline import entered, within
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, TypeMismatch
@@ -72,7 +75,7 @@ from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.select import own_templates
 from tvm_disc.shape import Solver, special_version
 from tvm_disc.shape.constraints import check_constraints
-from tvm_disc.store import store_of
+from tvm_disc.store import Store, store_of
 from tvm_disc.target.processor import processor_of
 
 Source: TypeAlias = Any
@@ -188,12 +191,64 @@ def _build(
     passes: Mapping[str, Any] | None,
 ) -> Executable:
     """:func:`build`, however long it takes."""
-    global compilations
     trace = Trace(options.debug, options.dump_dir)
     targets = resolve_targets(target)
     number = number_of([level_of(t) for t in targets], options.level)
-    graph = fused_graph(source, params, constraints, options, trace, passes)
     store = store_of(options)
+
+    def compiled(key: str | None) -> Kept:
+        return _compiled(source, params, targets, constraints, options, passes, store, key, trace)
+
+    def name() -> str | None:
+        told = (CHANNELS_LAST, options.threads or default_threads())
+        return build_key(source, params, targets, constraints, options, passes, told)
+
+    program = compiled(None) if store is None else _found_or(compiled, store, name, targets, trace)
+    home = partial(home_of_process, store) if program.manifest["threads"] else int
+    code = Code(program.levels, program.manifest, options.level, saved=False)
+    exe = Executable(code, program.constants, home=home, export=partial(export, store=store))
+    if options.load and runs_here(targets[number]):
+        # LLVM generates code when it is first asked for; a first call should not wait for it.
+        with trace.stage("load"):
+            exe.ready()
+    exe.timings = dict(trace.finish())
+    return exe
+
+
+def _found_or(
+    compiled: Callable[[str | None], Kept],
+    store: Store,
+    name: Callable[[], str | None],
+    targets: Sequence[Any],
+    trace: Trace,
+) -> Kept:
+    """A program that was kept under the name of this build; else the compiled one, kept."""
+
+    def emitted(number: int) -> Emitted:
+        if name() != key:
+            raise BadInput("source: the program's file is no longer what it was built from")
+        return compiled(None).levels[number].emitted()
+
+    with trace.stage("find"):
+        key = name()
+        found = None if key is None else kept(store, key, targets, emitted)
+    return compiled(key) if found is None else found
+
+
+def _compiled(
+    source: Source,
+    params: Params,
+    targets: Sequence[Any],
+    constraints: Sequence[str],
+    options: Options,
+    passes: Mapping[str, Any] | None,
+    store: Store | None,
+    key: str | None,
+    trace: Trace,
+) -> Kept:
+    """The program of a build, kept under its name if it has one."""
+    global compilations
+    graph = fused_graph(source, params, constraints, options, trace, passes)
     with ExitStack() as begun:
         # LLVM is at the first kernels while the last ones are made.
         compiling = [begun.enter_context(Compiling(t, store)) for t in targets]
@@ -207,24 +262,19 @@ def _build(
             trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
             for program in emitted:
                 trace.show("program.tir.py", program.module)
+        keeping = begun.enter_context(Keeping(store, key, constants))
         with trace.stage("machine code"):
             levels = [
                 compile_program(e, f.target, store, c)
                 for e, f, c in zip(emitted, fronts, compiling, strict=True)
             ]
         trace.say(CODE, lambda: "\n".join(level.source("ll") for level in levels))
-    compilations += 1
-    entered("description")
-    manifest = describe_levels(fronts)
-    home = partial(home_of_process, store) if manifest["threads"] else int
-    code = Code(levels, manifest, options.level, saved=False)
-    exe = Executable(code, constants, home=home, export=partial(export, store=store))
-    if options.load and runs_here(targets[number]):
-        # LLVM generates code when it is first asked for; a first call should not wait for it.
-        with trace.stage("load"):
-            exe.ready()
-    exe.timings = dict(trace.finish())
-    return exe
+        compilations += 1
+        entered("description")
+        manifest = describe_levels(fronts)
+        with trace.stage("keep"):
+            keeping.finish(levels, manifest)
+    return Kept(levels, manifest, constants)
 
 
 @dataclass

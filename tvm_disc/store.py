@@ -15,16 +15,25 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, TypeAlias
 
+import numpy as np
+
+from .digests import digest_of_bytes
 from .options import Options
 
-__all__ = ["DEFAULT_BYTES", "Store", "default_folder", "store_of"]
+__all__ = ["ALIGNMENT", "DEFAULT_BYTES", "Large", "Store", "default_folder", "store_of"]
 
-DEFAULT_BYTES = 1 << 30
+Buffer: TypeAlias = bytes | memoryview
+
+DEFAULT_BYTES = 4 << 30
+ALIGNMENT = 64  # bytes, of the body of a large entry
 _DIGEST_BYTES = 16
+_WHOLE_BYTES, _SIZE_BYTES = 32, 8  # how a large entry begins: a digest, and the length of its body
 # Neither follow a link, nor wait for whoever writes to a pipe, nor take a terminal for one's own.
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 # What is looked through, and how often, when entries are added.
@@ -69,9 +78,7 @@ class Store:
         """What was put under a key, or None."""
         path = self._path(key)
         try:
-            if not (_is_ours(self.folder.stat()) and _is_ours(path.parent.stat())):
-                return None
-            data = self._read(path)
+            data = self._read(path) if self._is_usable(path) else None
         except OSError:
             return None
         if data is None:
@@ -87,31 +94,49 @@ class Store:
 
     def put(self, key: str, content: bytes) -> None:
         """Keep ``content`` under a key, if that can be done."""
-        path = self._path(key)
         if len(content) > self.limit:
             return
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not _is_ours(self.folder.stat()):
-                return
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            if not _is_ours(path.parent.stat()):
-                return
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_digest(key, content))
-                    file.write(content)
-                os.replace(name, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(name)
-                raise
-        except OSError:
-            return
+        self._write(key, [_digest(key, content), content])
         self._puts += 1
         if self._puts % _PRUNE_EVERY == 1:
             self.prune(self.limit)
+
+    def begin_large(self, key: str, body: np.ndarray) -> Large | None:
+        """Write bytes that are mapped when they are wanted under a key; a head is to follow.
+
+        What would take more than half of the store is not kept: all else would go.
+        """
+        if body.nbytes > self.limit // 2:
+            return None
+        try:
+            handle, name = self._begun(self._path(key))
+        except OSError:
+            return None
+        return Large(self, key, body, handle, name)
+
+    def get_large(self, key: str) -> tuple[bytes, np.ndarray] | None:
+        """The head and the body that were put under a key, or None.
+
+        The body lies in the file, from a multiple of 64 bytes on, and processes share its memory:
+        it cannot be written.
+        """
+        path = self._path(key)
+        try:
+            with open(os.open(path, _OPEN), "rb", buffering=0) as file:
+                usable = self._is_usable(path) and self._is_entry(os.fstat(file.fileno()))
+                if not usable:
+                    return None
+                size = os.fstat(file.fileno()).st_size  # an empty file cannot be mapped
+                data = np.asarray(np.memmap(file, np.uint8, "r")) if size else np.empty(0, "uint8")
+        except (OSError, ValueError):
+            return None
+        found = _taken_apart(key, data)
+        with contextlib.suppress(OSError):
+            if found is None:
+                path.unlink()
+            else:
+                os.utime(path, follow_symlinks=False)  # used now
+        return found
 
     def entries(self) -> Iterator[Entry]:
         """Every file of the store."""
@@ -140,6 +165,39 @@ class Store:
             size -= entry.size
         return removed
 
+    def _write(self, key: str, parts: Sequence[Buffer]) -> None:
+        """An entry of these bytes, as a whole or not at all."""
+        path = self._path(key)
+        try:
+            handle, name = self._begun(path)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    for part in parts:
+                        file.write(part)
+                os.replace(name, path)
+            except BaseException:
+                _removed(name)
+                raise
+        except OSError:
+            return
+
+    def _begun(self, path: Path) -> tuple[int, str]:
+        """A new file beside the place of an entry. raises: OSError, also where others may write."""
+        for folder in (self.folder, path.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_ours(folder.stat()):
+                raise PermissionError(folder)
+        return tempfile.mkstemp(dir=path.parent, prefix=".")
+
+    def _is_usable(self, path: Path) -> bool:
+        """Whether only this user can have put an entry there. raises: OSError if it is not."""
+        return _is_ours(self.folder.stat()) and _is_ours(path.parent.stat())
+
+    def _is_entry(self, status: os.stat_result) -> bool:
+        """Whether a file is one that this class made."""
+        most = self.limit + _DIGEST_BYTES
+        return stat.S_ISREG(status.st_mode) and _is_ours(status) and status.st_size <= most
+
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
 
@@ -150,8 +208,7 @@ class Store:
         """
         with open(os.open(path, _OPEN), "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
-            most = self.limit + _DIGEST_BYTES
-            if not stat.S_ISREG(status.st_mode) or not _is_ours(status) or status.st_size > most:
+            if not self._is_entry(status):
                 return None
             data = file.read(status.st_size)
         return data if data is not None and len(data) == status.st_size else None
@@ -173,4 +230,68 @@ def store_of(options: Options) -> Store | None:
 def _digest(key: str, content: bytes | memoryview) -> bytes:
     found = hashlib.blake2b(key.encode() + b"\0", digest_size=_DIGEST_BYTES)
     found.update(content)
+    return found.digest()
+
+
+class Large:
+    """An entry that is being written; the body by a thread of its own, which needs no other."""
+
+    def __init__(self, store: Store, key: str, body: np.ndarray, handle: int, name: str) -> None:
+        self._store, self._key, self._body, self._name = store, key, body, name
+        self._file = os.fdopen(handle, "wb", buffering=0)
+        self._writer = ThreadPoolExecutor(1, "tvm_disc store")
+        self._digest = self._writer.submit(self._written)
+
+    def _written(self) -> bytes:
+        self._file.seek(ALIGNMENT)
+        _write_all(self._file, self._body.data)
+        return digest_of_bytes(self._body.data)
+
+    def finish(self, head: bytes) -> None:
+        """Put the entry where it is found, with what is to be known of the body."""
+        try:
+            digest = _whole_digest(self._key, head, self._digest.result())
+            _write_all(self._file, memoryview(head))
+            self._file.seek(0)
+            told = digest + self._body.nbytes.to_bytes(_SIZE_BYTES, "little")
+            _write_all(self._file, memoryview(told.ljust(ALIGNMENT, b"\0")))
+            os.replace(self._name, self._store._path(self._key))
+        except OSError:
+            return
+        self._store.prune(self._store.limit)
+
+    def __enter__(self) -> Large:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.shutdown()
+        self._file.close()
+        _removed(self._name)  # unless it has its place
+
+
+def _write_all(file: IO[bytes], data: memoryview) -> None:
+    while data:
+        data = data[file.write(data) :]
+
+
+def _removed(name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(name)
+
+
+def _taken_apart(key: str, data: np.ndarray) -> tuple[bytes, np.ndarray] | None:
+    """The head and the body of a large entry; None if it is damaged."""
+    told = bytes(data[: _WHOLE_BYTES + _SIZE_BYTES])
+    end = ALIGNMENT + int.from_bytes(told[_WHOLE_BYTES:], "little")
+    if end > len(data):
+        return None
+    body, head = data[ALIGNMENT:end], bytes(data[end:])
+    digest = _whole_digest(key, head, digest_of_bytes(body.data))
+    return (head, body) if digest == told[:_WHOLE_BYTES] else None
+
+
+def _whole_digest(key: str, head: bytes, body: bytes) -> bytes:
+    """A digest of an entry; ``body`` is one already."""
+    found = hashlib.sha256(key.encode() + b"\0" + body)
+    found.update(head)
     return found.digest()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +21,6 @@ from tvm.tirx import transform as T
 from tvm_disc.codegen.linker import make
 from tvm_disc.codegen.units import Emitted, Unit
 from tvm_disc.deadline import stack_of_builds
-from tvm_disc.processor import cores
 from tvm_disc.store import Store
 from tvm_disc.tir.llvm_ops import link
 
@@ -74,7 +75,9 @@ class MachineCode:
 
         raises: TypeError or RuntimeError for another kind.
         """
-        return str(self._whole.inspect_source(kind))
+        whole = self._whole
+        with _LLVM:
+            return str(whole.inspect_source(kind))
 
 
 def compile_program(
@@ -89,7 +92,7 @@ def compile_program(
     """
     with begun or Compiling(target, store) as compiling:
         if compiling.idle:
-            objects = [_object(compile_tir(emitted.module, target))]
+            objects = [_object_of(_lowered(emitted.module, target, ()), target)]
         else:
             for unit in emitted.units:
                 compiling.begin(unit)
@@ -98,20 +101,18 @@ def compile_program(
 
 
 class Compiling:
-    """Units on their way to objects, on all cores while the rest of a program is made.
+    """Units on their way to objects, on a thread of LLVM's while the rest of a program is made.
 
     Lowering stays with the caller, since it runs in Python; LLVM does not. Without a store nothing
     is begun: the program is compiled as a whole.
     """
 
     def __init__(self, target: Any, store: Store | None) -> None:
-        self._target, self._told = target, _context()
+        self._target, self._told = target, context_text()
         self._store = None if self._told is None else store
         self._objects: dict[str, Future[bytes]] = {}
-        # Options for LLVM's command line hold for a process: one build at a time may set them.
-        alone = "cl-opt" in target.attrs
         self._context = tvm.transform.PassContext.current()
-        self._workers = ThreadPoolExecutor(1 if alone else cores(), "tvm_disc LLVM")
+        self._worker = ThreadPoolExecutor(1, "tvm_disc LLVM")
 
     @property
     def idle(self) -> bool:
@@ -126,7 +127,7 @@ class Compiling:
         if found is None:
             lowered = lower_unit(unit, self._target)
             with stack_of_builds():  # of the thread that this may start
-                self._objects[key] = self._workers.submit(self._made, self._store, key, lowered)
+                self._objects[key] = self._worker.submit(self._made, self._store, key, lowered)
         else:
             self._objects[key] = Future()
             self._objects[key].set_result(found)
@@ -143,11 +144,11 @@ class Compiling:
 
     def __exit__(self, *_: object) -> None:
         """Begin nothing more; what LLVM is at goes on to its end, and is kept."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _made(self, store: Store, key: str, lowered: Module) -> bytes:
         with self._context:  # which belongs to a thread
-            found = _object(_generated(lowered, self._target))
+            found = _object_of(lowered, self._target)
         store.put(key, found)
         return found
 
@@ -170,8 +171,28 @@ def _lowered(mod: Module, target: Any, outside: Iterable[str]) -> Module:
     return tvm.transform.Sequential([p() for p in _LOWERING])(mod)
 
 
+# TVM sets options of LLVM's command line when it enters LLVM, and takes them back when it leaves.
+# They hold for the process, and say what may alias: another thread would compile without them.
+_LLVM = threading.RLock()
+
+
+def _unlock() -> None:
+    """In the child of a fork, nobody would give back what another thread held."""
+    global _LLVM
+    _LLVM = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_unlock)
+
+
 def _generated(lowered: Module, target: Any) -> Module:
-    return tvm.get_global_func("target.build.llvm")(lowered, target)
+    with _LLVM:
+        return tvm.get_global_func("target.build.llvm")(lowered, target)
+
+
+def _object_of(lowered: Module, target: Any) -> bytes:
+    with _LLVM:
+        return _object(_generated(lowered, target))
 
 
 def _key(unit: Unit, target: Any, context: str) -> str:
@@ -181,7 +202,7 @@ def _key(unit: Unit, target: Any, context: str) -> str:
     return hashlib.blake2b("\0".join(told).encode(), digest_size=20).hexdigest()
 
 
-def _context() -> str | None:
+def context_text() -> str | None:
     """What the ``PassContext`` around a build tells TVM's passes; None if no text tells it."""
     found = tvm.transform.PassContext.current()
     told: list[Any] = [found.opt_level, [*found.required_pass], [*found.disabled_pass]]
@@ -241,4 +262,11 @@ def _called(emitted: Emitted) -> list[str]:
     return [s.removeprefix(_PACKED) for s in symbols if s.startswith(_PACKED)]
 
 
-__all__ = ["Compiling", "MachineCode", "compile_program", "compile_tir", "lower_unit"]
+__all__ = [
+    "Compiling",
+    "MachineCode",
+    "compile_program",
+    "compile_tir",
+    "context_text",
+    "lower_unit",
+]

@@ -10,8 +10,10 @@ from typing import Any
 import tvm
 
 from tvm_disc.frontends.onnx import from_onnx
+from tvm_disc.frontends.onnx.external import files_beside
 from tvm_disc.frontends.relax import from_relax
 from tvm_disc.frontends.torch import from_pytorch, load_program
+from tvm_disc.relay.files import is_file_name
 
 
 def read_model(source: Any) -> Any | None:
@@ -37,6 +39,16 @@ def _is_file(source: Any, suffix: str) -> bool:
 
 def _is_onnx(source: Any) -> bool:
     return _is_file(source, ".onnx") or _is_class(source, "onnx", "ModelProto")
+
+
+def files_of(source: Any) -> list[Path] | None:
+    """The file that a source is, then those that it refers to; None where it is no file."""
+    try:
+        if _is_file(source, ".onnx"):
+            return [Path(source), *files_beside(Path(source))]
+    except (OSError, ValueError):  # which the one who reads it tells better
+        return None
+    return [Path(source)] if _is_file(source, ".pt2") or is_file_name(source) else None
 
 
 READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,40 @@ from tvm_disc.literals import room_for
 # Smaller ones are not worth the second way.
 _LEAST_BYTES = 1 << 16
 _NATIVE = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}
+
+
+def files_beside(path: Path) -> list[Path]:
+    """The files that hold elements of tensors of the model in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no model.
+    """
+    if b"location" not in path.read_bytes():
+        return []
+    import onnx
+
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception as error:  # protobuf's own class, which moved between its releases
+        raise ValueError(str(error)) from error
+    places = map(_place, _tensors([model.graph, *model.functions]))
+    return sorted({path.parent / place for place in places if place is not None})
+
+
+def _tensors(bodies: Sequence[Any]) -> Iterator[Any]:
+    """Every tensor of graphs and functions, those of their nodes' attributes too."""
+    left = list(bodies)
+    while left:
+        body = left.pop()
+        yield from getattr(body, "initializer", ())
+        for sparse in getattr(body, "sparse_initializer", ()):
+            yield from (sparse.values, sparse.indices)
+        for attribute in (a for node in body.node for a in node.attribute):
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            left += [attribute.g, *attribute.graphs]
 
 
 def read_elements(tensor: Any, folder: str) -> np.ndarray | None:
@@ -61,4 +96,4 @@ def _filled(path: Path, offset: int, array: np.ndarray) -> bool:
     return True
 
 
-__all__ = ["read_elements"]
+__all__ = ["files_beside", "read_elements"]

@@ -1,0 +1,80 @@
+"""A whole program in a store: its machine code, what it tells of itself, and its constants.
+
+Objects of kernels are kept apart, by what they are made of. This is kept by what a build was given,
+so that a build of the same file needs neither to read nor to compile it: objects are linked, and
+constants are mapped from where they lie.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tvm_disc.codegen.machine_code import MachineCode
+from tvm_disc.codegen.units import Emitted
+from tvm_disc.store import Store
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A program as it was built."""
+
+    levels: Sequence[MachineCode]
+    manifest: Mapping[str, Any]
+    constants: np.ndarray
+
+
+class Keeping:
+    """A program on its way into a store: constants are written while its code is compiled."""
+
+    def __init__(self, store: Store | None, key: str | None, constants: np.ndarray) -> None:
+        begun = None if store is None or key is None else store.begin_large(key, constants)
+        self._entry = begun
+
+    def finish(self, levels: Sequence[MachineCode], manifest: Mapping[str, Any]) -> None:
+        """The program is there."""
+        if self._entry is None:
+            return
+        code = [{"called": [*v.called], "objects": [*map(len, v.objects)]} for v in levels]
+        text = json.dumps({"manifest": manifest, "levels": code}).encode()
+        objects = b"".join(data for level in levels for data in level.objects)
+        self._entry.finish(len(text).to_bytes(8, "little") + text + objects)
+
+    def __enter__(self) -> Keeping:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._entry is not None:
+            self._entry.__exit__()
+
+
+def kept(
+    store: Store, key: str, targets: Sequence[Any], emitted: Callable[[int], Emitted]
+) -> Kept | None:
+    """The program that was put into a store under a key, if it is there.
+
+    Args:
+        emitted: gives the TIR for one of the targets, for whoever wants to read the code.
+    """
+    found = store.get_large(key)
+    if found is None:
+        return None
+    head, constants = found
+    start = 8 + int.from_bytes(head[:8], "little")
+    told = json.loads(head[8:start])
+    levels = []
+    for number, (level, target) in enumerate(zip(told["levels"], targets, strict=True)):
+        objects = []
+        for size in level["objects"]:
+            objects.append(head[start : start + size])
+            start += size
+        levels.append(MachineCode(target, objects, level["called"], partial(emitted, number)))
+    return Kept(levels, told["manifest"], constants)
+
+
+__all__ = ["Keeping", "Kept", "kept"]
