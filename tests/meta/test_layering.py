@@ -15,6 +15,7 @@ ORDER = [
     {"errors"},
     {"deadline"},
     {"options", "debug", "processor", "console", "literals"},
+    {"digests"},
     {"store"},
     # Before the compiler: whoever loads a saved program needs nothing of it.
     {"abi", "progress"},
@@ -25,6 +26,7 @@ ORDER = [
     {"relay_passes"},
     {"schedules"},
     {"codegen"},
+    {"build_key"},
     {"compile"},
     {"tuning", "dynamo", "executors"},
     {"contrib"},
