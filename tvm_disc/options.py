@@ -66,8 +66,9 @@ class Options:
         progress: a line on standard error that tells what a build of more than two seconds is at;
             None shows it on a terminal.
         cache: a folder where compiled kernels, and whole programs of files, are kept, for this and
-            other processes, so that they are compiled once; True takes ``~/.cache/tvm_disc``. False keeps none, and compiles the
-            program as a whole: LLVM may inline kernels, which takes 10 ns off the call of each.
+            other processes, so that they are compiled once; True takes ``~/.cache/tvm_disc``. False
+            keeps none, and compiles the program as a whole: LLVM may inline kernels, which takes
+            10 ns off the call of each.
         debug: how much a build tells on standard error, 0 .. 5.
 
     raises: BadOption if a value is out of range.
