@@ -113,9 +113,12 @@ def run(module: Any, *args: Array) -> Array:
     return out.numpy()
 
 
-def native_module(fn: Callable[..., Any], lanes: int) -> Any:
-    """A kernel as this compiler writes it for this machine: ``y[i:i+lanes] = fn(x[i:i+lanes])``."""
-    target, block = resolve_target(), Block()
+def native_module(fn: Callable[..., Any], lanes: int, mcpu: str | None = None) -> Any:
+    """A kernel as this compiler writes it: ``y[i:i+lanes] = fn(x[i:i+lanes])``, for ``mcpu``.
+
+    The default is this machine, or what ``DISC_TARGET`` says.
+    """
+    target, block = resolve_target(mcpu and f"llvm -mcpu={mcpu}"), Block()
     pointers = [pointer(name, "float32") for name in ("x", "y")]
     count = index_var("count")
     source, sink = (block.declare(str(p.name), p, "float32") for p in pointers)

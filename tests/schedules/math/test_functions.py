@@ -100,6 +100,35 @@ def test_accuracy_under_reassociation(name: str, mcpu: str | None) -> None:
     check(name, module, signed_zero=False)
 
 
+FUSED = ("erf", "exp", "gelu_erf", "sigmoid", "silu", "tanh")
+
+
+@need_v3
+@pytest.mark.parametrize("name", FUSED)
+def test_accuracy_of_vectors_without_masks(name: str) -> None:
+    """Four registers of AVX2, as element-wise kernels have them."""
+    module = bench.native_module(functions.MATH[name], 32, "x86-64-v3")
+    x = np.concatenate([floats(128), np.linspace(-20, 20, 1 << 16, dtype=np.float32)])
+    x = np.resize(x, -(-x.size // 32) * 32)
+    got, want = bench.call_native(module, x, 32), bench.reference(name, x)
+    error = bench.ulp_error(got, want)
+    at = int(np.argmax(error))
+    assert error[at] <= functions.ULP_BOUND[name], f"{name}({x[at]!r}): {error[at]} ulp"
+    zero = np.flatnonzero(want == 0)
+    assert np.array_equal(np.signbit(got[zero]), np.signbit(want[zero]))
+
+
+@need_v3
+@pytest.mark.parametrize("name", FUSED)
+def test_vectors_without_masks_select_little(name: str) -> None:
+    """Clamps and shifts take the place of comparisons; gelu alone has two ways to its result."""
+    asm = asm_of(bench.native_module(functions.MATH[name], 8, "x86-64-v3"))
+    selects = re.findall(r"^\s+v(?:blendv|cmp)\w*ps\s.*%ymm", asm, re.M)
+    assert not foreign_calls(asm)
+    assert len(selects) <= {"gelu_erf": 4, "silu": 2}.get(name, 0), selects
+    assert re.search(r"^\s+vfmadd\w*ps\s.*%ymm", asm, re.M)
+
+
 @pytest.mark.parametrize("lanes", [0, 16])
 def test_pow_accuracy(lanes: int) -> None:
     x, y = bench.pow_operands(1 << 15)

@@ -11,8 +11,18 @@ from __future__ import annotations
 
 from tvm import tirx
 
+from tvm_disc.schedules.math import fused
 from tvm_disc.schedules.math.language import F32, ROUNDING, Body, Expr
-from tvm_disc.schedules.math.tables import ERF_DIGITS, ERF_END, ERF_TABLE, EXP_NEAR, EXP_TABLE
+from tvm_disc.schedules.math.tables import (
+    ERF_DIGITS,
+    ERF_END,
+    ERF_TABLE,
+    EXP_NEAR,
+    EXP_TABLE,
+    GELU_K,
+    GELU_NEAR,
+    GELU_TAIL,
+)
 from tvm_disc.tir import llvm_ops
 
 INF = float("inf")
@@ -38,31 +48,6 @@ ERF_LARGE = (
     0.02222696878015995,
     -0.003043231088668108,
     0.0001959387445822358,
-)
-
-# exp(a^2/2) * Phi(-a) * (a + K) in (a-K)/(a+K), 0 <= a <= 14.5.
-GELU_K = 2.75
-GELU_TAIL = (
-    0.7189860343933105,
-    -0.4743541181087494,
-    0.18233443796634674,
-    -0.016566041857004166,
-    -0.016445547342300415,
-    0.003210892202332616,
-    0.002504640258848667,
-    -0.000304082699585706,
-    -0.00045619963202625513,
-    -2.2623304175795056e-05,
-    4.066964902449399e-05,
-)
-# (Phi(x) - 1/2)/x in x^2, |x| <= 0.75.
-GELU_NEAR = (
-    0.3989422917366028,
-    -0.06649136543273926,
-    0.00998734962195158,
-    -0.0012551400577649474,
-    0.0002517284592613578,
-    -0.00010509288404136896,
 )
 
 # log2(1+f)/f, float64 coefficients for a float32 result.
@@ -95,6 +80,8 @@ def exp(x: Expr) -> Expr:
     b = Body(x)
     if b.native:
         return b.done(_exp_native(b))
+    if b.fused:
+        return b.done(fused.exp(b))
     over, under = b.c(b.fmt.exp_over), b.c(b.fmt.exp_under)
     finite = tirx.And(b.x >= under, b.x <= over)
     n, f = b.exp_reduce(b.let("t", b.select(finite, b.x, b.c(0.0))), b.x)
@@ -140,6 +127,8 @@ def _decay(b: Body, reach: float) -> tuple[Expr, Expr, Expr]:
 def sigmoid(x: Expr) -> Expr:
     """1 / (1 + e**-x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
+    if b.fused:
+        return b.done(fused.sigmoid(b))
     n, p, e = _decay(b, 104.0 if b.fmt is F32 else 745.2)
     negative = b.let("neg", b.x < b.c(0.0))
     ratio = b.let("q", b.select(negative, p, b.c(1.0)) / (e + b.c(1.0)))
@@ -150,6 +139,8 @@ def sigmoid(x: Expr) -> Expr:
 def silu(x: Expr) -> Expr:
     """x * sigmoid(x); see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
+    if b.fused:
+        return b.done(fused.silu(b))
     reach = 110.0
     n, p, e = _decay(b, reach)
     negative = b.let("neg", b.x < b.c(0.0))
@@ -162,6 +153,8 @@ def silu(x: Expr) -> Expr:
 def tanh(x: Expr) -> Expr:
     """Hyperbolic tangent; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
+    if b.fused:
+        return b.done(fused.tanh(b))
     t = b.let("t", tirx.min(b.abs(b.x), b.c(b.fmt.tanh_one)))
     n, f = b.exp_reduce(b.let("t2", t + t), t + t)
     p = b.expm1_poly(f)
@@ -177,9 +170,12 @@ def erf(x: Expr) -> Expr:
     a = b.let("a", b.abs(b.x))
     if b.native:
         return b.done(_erf_native(b, a))
+    if b.fused:
+        return b.done(fused.erf(b))
     near = b.fma(b.x, b.poly(b.let("s", a * a), ERF_SMALL), b.x)
     far = b.let("t", tirx.min(a, b.c(4.0)))
-    n, f = b.exp_reduce(log_erfc := b.let("l", b.poly(far, ERF_LARGE)), log_erfc)
+    log_erfc = b.let("l", b.poly(far, ERF_LARGE))
+    n, f = b.exp_reduce(log_erfc, log_erfc)
     beyond = b.c(1.0) - b.scale(b.exp_poly(f), n)
     return b.done(b.select(a >= b.c(0.925), b.with_sign(beyond, b.x), near))
 
@@ -199,6 +195,8 @@ def _erf_native(b: Body, a: Expr) -> Expr:
 def gelu_erf(x: Expr) -> Expr:
     """x * (1 + erf(x / sqrt 2)) / 2; see :mod:`tvm_disc.schedules.math.functions` for bounds."""
     b = Body(x)
+    if b.fused:
+        return b.done(fused.gelu_erf(b))
     a = b.let("a", tirx.min(b.abs(b.x), b.c(14.5)))
     # a^2 in two parts: the high part has 12 bits, so that its square is exact.
     high = b.let("h", b.float_of(tirx.bitwise_and(b.bits(a), b.i(-4096))))

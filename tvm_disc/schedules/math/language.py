@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.tir.llvm_ops import has_native
+from tvm_disc.tir.llvm_ops import emitting_for, has_native
 
 Expr: TypeAlias = Any  # tvm.ir.PrimExpr: TVM ships no type information
 
@@ -174,6 +174,8 @@ class Body:
         name, self.lanes = dtype_of(x)
         self.fmt = FORMATS[name]
         self.native = self.fmt is F32 and has_native(self.lanes)
+        isa = emitting_for()
+        self.fused = self.fmt is F32 and isa is not None and isa.fma
         self._bindings: list[tuple[Any, Expr]] = []
         self.x = self.let("x", x)
 
