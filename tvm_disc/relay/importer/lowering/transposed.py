@@ -187,7 +187,7 @@ def _spread(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs
 
 
 def _whole(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs) -> Tensor:
-    """:func:`_spread` by a kernel of unknown size: the whole result, of which the padding is cut."""
+    """:func:`_spread` by a kernel of unknown size: of the whole result the padding is cut."""
     rank, groups = x.rank - 2, int(attrs["groups"])
     strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
     pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
