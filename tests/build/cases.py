@@ -151,8 +151,16 @@ def _regions(values: list[Any]) -> list[Any]:
     return [data, rois]
 
 
+def _permutation(values: list[Any]) -> list[Any]:
+    (given,) = values
+    if np.array_equal(np.sort(given), np.arange(len(given))):
+        return [given]
+    return [np.random.default_rng(4).permutation(len(given)).astype(given.dtype)]
+
+
 # Inputs that the operator wants in a certain form.
 PREPARED = {
+    "invert_permutation": _permutation,
     "searchsorted": lambda values: [np.sort(values[0], -1), *values[1:]],
     "nn.internal.sparse_dense_padded": _compressed,
     "nn.sparse_conv2d": _compressed,

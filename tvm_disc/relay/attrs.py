@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .expr import Attrs, AttrValue, Expr
+from .json.attr_classes import CLASS_OF
 from .ops.row import REQUIRED, OpRow
 
 # Legacy JSON writes a number field and a reference to node number N alike, so the reader must
@@ -193,7 +194,7 @@ def complete_attrs(row: OpRow, given: Mapping[str, AttrValue]) -> Attrs:
         if name in repeated:
             out[name] = None
         elif name in given:
-            out[name] = _coerce(name, default, given[name])
+            out[name] = _coerce(row.name, name, default, given[name])
         elif default is REQUIRED:
             raise AttrError(f"{row.name} needs attribute {name!r}; {_listing(row)}")
         else:
@@ -209,14 +210,21 @@ def _listing(row: OpRow) -> str:
     return f"its attributes are: {names}" if names else "it has none"
 
 
-def _coerce(name: str, default: Any, value: AttrValue) -> AttrValue:
+def _coerce(op: str, name: str, default: Any, value: AttrValue) -> AttrValue:
     value = plain_value(value)
+    if value != default and _whole(op, name) and not isinstance(value, int):
+        raise AttrError(f"{op}: attribute {name!r} must be a whole number, found {value!r}")
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if isinstance(default, bool) and number:
         return bool(value)
     if number and name in _PLAIN[float] and name != "score_threshold":
         return float(value)
     return value
+
+
+def _whole(op: str, name: str) -> bool:
+    """An attribute that TVM's class of the operator holds as an integer, and cannot leave out."""
+    return op in CLASS_OF and plain_kind(CLASS_OF[op], name) is int
 
 
 def plain_value(value: Any) -> AttrValue:

@@ -12,6 +12,7 @@ os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 from tests.fuzz.maker import Maker
 from tvm_disc import relay
+from tvm_disc.errors import DiscError
 
 
 def problems(module: relay.IRModule) -> Iterator[str]:
@@ -32,6 +33,14 @@ def problems(module: relay.IRModule) -> Iterator[str]:
         yield "its JSON is written otherwise when it was read"
 
 
+def _safe(seed: int) -> list[str]:
+    """The problems of one random module; an error is one, too."""
+    try:
+        return list(problems(Maker(seed).make().module))
+    except DiscError as error:
+        return [f"{type(error).__name__}: {error}"]
+
+
 def main() -> int:
     """A campaign; 1 if anything was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -40,8 +49,8 @@ def main() -> int:
     args = parser.parse_args()
     found, start = 0, time.process_time()
     for seed in range(args.seed, args.seed + args.modules):
-        for problem in problems(Maker(seed).make().module):
-            print(f"module {seed}: {problem}")
+        for problem in _safe(seed):
+            print(f"module {seed}: {problem}", flush=True)
             found += 1
     seconds = time.process_time() - start
     print(f"{args.modules} modules, {found} findings, {seconds:.0f} s of processor time")

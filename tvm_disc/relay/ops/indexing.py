@@ -131,6 +131,7 @@ ROWS: tuple[OpRow, ...] = (
                     (2, "n", "int64"),
                 ),
                 ("n", "m"),
+                {"index_rank": 2},
                 ranges={1: (0, 4)},
             ),
             Sample(
@@ -139,7 +140,7 @@ ROWS: tuple[OpRow, ...] = (
                     (1, "n", "k", "int64"),
                 ),
                 ("n", "k", "m"),
-                {"batch_dims": 1},
+                {"batch_dims": 1, "index_rank": 1},
                 ranges={1: (0, 4)},
             ),
         ),

@@ -83,9 +83,10 @@ ROWS: tuple[OpRow, ...] = (
         reference=ref.multinomial,
         samples=(
             Sample(
-                ((10, "uint64"), (3, 5, "float32")),
-                ((10,), (3, 6)),
+                ((10, "uint64"), ("n", "m", "float32")),
+                ((10,), ("n", 6)),
                 {"num_samples": 6},
+                sizes=((1, 2), (3, 5), (17, 33)),
                 ranges={0: (0, 2**62), 1: (-0.2, 1)},
             ),
         ),

@@ -25,7 +25,15 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.BROADCAST,
         True,
         reference=ref.broadcast_to,
-        samples=(Sample(((1, 3, "float32"),), (4, 3), {"shape": (4, 3)}),),
+        samples=(
+            Sample(((1, 3, "float32"),), (4, 3), {"shape": (4, 3)}),
+            Sample(
+                (("n", "m", "k", "float32"),),
+                (4, 6, 2),
+                {"shape": (4, 6, 2)},
+                sizes=((1, 6, 2), (4, 1, 2), (4, 6, 1), (4, 6, 2)),
+            ),
+        ),
     ),
     OpRow(
         "broadcast_to_like",
@@ -142,7 +150,10 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.INJECTIVE,
         True,
         reference=image.invert_permutation,
-        samples=(Sample(((5, "int32"),), (5,), values={0: (3, 0, 4, 1, 2)}),),
+        samples=(
+            Sample(((5, "int32"),), (5,), values={0: (3, 0, 4, 1, 2)}),
+            Sample((("n", "int32"),), ("n",)),
+        ),
     ),
     OpRow(
         "meshgrid",

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.kernel import Body, Plan
 from tvm_disc.tir.builder import Buffer, const, i64
 
@@ -38,18 +38,17 @@ def _bit(k: int) -> Expr:
 def plan_threefry(node: Node) -> Plan:
     """By mode, from a state: ``bits`` of random numbers, the state ``after`` them, and the ``left``
     and ``right`` states of a split."""
-    count = int(node.attrs["count"])
     if node.attrs["mode"] != "bits":
         return Plan(i64(1), i64(BLOCK_COST), lambda body: _State(body, node).emit())
-    blocks = -(-static_dim(node.shape[0]) // WORDS)  # type: ignore[operator]
+    blocks = tirx.floordiv(node.shape[0] + (WORDS - 1), i64(WORDS))
 
     def emit(body: Body) -> None:
         state = _State(body, node)
-        state.next(count)
+        state.next()
         with body.low.loop("b", body.hi - body.lo, begin=body.lo) as b:
-            state.block_of_bits(b, count)
+            state.block_of_bits(b)
 
-    return Plan(i64(blocks), i64(blocks * BLOCK_COST), emit)
+    return Plan(blocks, blocks * BLOCK_COST, emit)
 
 
 class _State:
@@ -57,12 +56,20 @@ class _State:
 
     def __init__(self, body: Body, node: Node) -> None:
         self.body, self.low, self.block, self.node = body, body.low, body.block, node
+        self.count = self._count()
         self.words = self.block.alloc("state", 10, U64)
         self.hash = self.block.alloc("hash", WORDS, U64)
         self.key = self.block.alloc("key", WORDS + 1, U64)
         given = [self.low.settle("g", self.low.at(node.inputs[0], [i64(k)])) for k in range(10)]
         for k, word in enumerate(given):
             self.block.store(self.words, k, word)
+
+    def _count(self) -> Expr:
+        """How many numbers are drawn; a tensor where that is known only at run time."""
+        known = int(self.node.attrs["count"])
+        return (
+            i64(known) if known >= 0 else self.low.settle("n", self.low.at(self.node.inputs[1], []))
+        )
 
     def _get(self, buffer: Buffer, k: int) -> Expr:
         return buffer[i64(k)]
@@ -71,19 +78,19 @@ class _State:
         """The state that the mode asks for."""
         mode, block = self.node.attrs["mode"], self.block
         if mode == "after":
-            count = int(self.node.attrs["count"])
-            self.next(count)
+            self.next()
             block.store(self.words, 6, _u(0))
-            block.store(self.words, 7, self._get(self.words, 7) + _u(-(-count // WORDS) * WORDS))
+            whole = tirx.floordiv(self.count + (WORDS - 1), i64(WORDS)) * WORDS
+            block.store(self.words, 7, self._get(self.words, 7) + tirx.Cast(U64, whole))
         else:
             self._split(mode == "right")
         for k in range(10):
             self.low.store(self.body.outputs[0], i64(k), self._get(self.words, k), U64)
 
-    def next(self, count: int) -> None:
+    def next(self) -> None:
         """A counter with room for ``count`` numbers, by a new path or a new key."""
         block, w = self.block, self.words
-        with block.when(self._get(w, 7) >= _ones() - _u(count)):
+        with block.when(self._get(w, 7) >= _ones() - tirx.Cast(U64, self.count)):
             with block.when(self._no_path_left()):
                 self._rehash([_ones()] * WORDS)
                 self._set({4: _u(0), 5: _u(0), 6: _u(0), 7: _u(0), 8: _bit(63), 9: _u(0)})
@@ -131,18 +138,19 @@ class _State:
                 self._walk()
             self._shift()
 
-    def block_of_bits(self, b: Expr, count: int) -> None:
+    def block_of_bits(self, b: Expr) -> None:
         """Four numbers; those of the last block, if it is not full, have a counter of their own."""
-        block, low, whole = self.block, self.low, count // WORDS
+        block, low = self.block, self.low
+        whole = tirx.floordiv(self.count, i64(WORDS))
         step = block.bind("step", tirx.Cast(U64, b))
         counter = []
         for k in range(WORDS):
             plain = self._get(self.words, 4 + k)
-            last = plain + _u(whole * WORDS) if k == WORDS - 1 else plain
+            last = plain + tirx.Cast(U64, whole * WORDS) if k == WORDS - 1 else plain
             counter.append(tirx.Select(b < whole, plain + step, last))
         self._encrypt(counter)
         for k in range(WORDS):
-            with block.when(b * WORDS + k < count), low.scope():
+            with block.when(b * WORDS + k < self.count), low.scope():
                 low.store(self.body.outputs[0], b * WORDS + k, self._get(self.hash, k), U64)
 
     def _encrypt(self, counter: list[Expr]) -> None:

@@ -145,8 +145,16 @@ def _require_inside(ctx: Emitter, picks: Tensor, data: Tensor, axis: int) -> Non
 def _gather_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Relay's coordinate axis is the first of the indices, Relax's the last."""
     data, picks = args
+    if attrs["index_rank"] is not None:
+        picks = counted(ctx, picks, 0, int(attrs["index_rank"]), "index_rank")
     moved = permute(ctx, picks, [*range(1, picks.rank), 0])
     return at_coordinates(ctx, data, moved, int(attrs["batch_dims"]))
+
+
+def counted(ctx: Emitter, x: Tensor, axis: int, size: int, what: str) -> Tensor:
+    """``x``, of which an axis must be ``size`` long: known from now on."""
+    ctx.require_eq(x.dims[axis], i64(size), f"{what}: axis {axis} must be {size} long")
+    return ctx.reshape(x, [*x.dims[:axis], i64(size), *x.dims[axis + 1 :]])
 
 
 def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) -> Tensor:
@@ -265,8 +273,11 @@ def _scatter_mean(ctx: Emitter, data: Tensor, updates: Tensor, scatter: Any) -> 
 def _scatter_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """As for ``gather_nd``, the coordinate axis comes first in Relay and last in Relax."""
     data, picks, updates = args
-    depth = ctx.static(picks.dims[0], "the first dim of the indices")
-    if depth > data.rank:
+    depth = ctx.literal(picks.dims[0])
+    if depth is None:  # what the updates leave
+        depth = data.rank - updates.rank + picks.rank - 1
+        picks = counted(ctx, picks, 0, depth, "the coordinates")
+    if not 0 <= depth <= data.rank:
         raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {data.rank}"))
     wanted = [*picks.dims[1:], *data.dims[depth:]]
     if updates.rank != len(wanted):

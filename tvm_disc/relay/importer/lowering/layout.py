@@ -153,15 +153,16 @@ def _batch_to_space(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 # -- windows and parts -------------------------------------------------------------------------
 
 
-def windows(ctx: Emitter, x: Tensor, axis: int, size: int, stride: int, gap: int = 1) -> Tensor:
+def windows(ctx: Emitter, x: Tensor, axis: int, size: Any, stride: int, gap: int = 1) -> Tensor:
     """Axis ``d`` as ``[(d - reach) // stride + 1, size]``: every window, ``gap`` between taps."""
-    reach = (size - 1) * gap + 1
-    ctx.solver.require_le(i64(reach), x.dims[axis], ctx.where("the window must fit the input"))
+    size = ctx.dim(size)
+    reach = ctx.solver.simplify((size - 1) * gap + 1)
+    ctx.solver.require_le(reach, x.dims[axis], ctx.where("the window must fit the input"))
     count = ctx.solver.simplify(tirx.floordiv(x.dims[axis] - reach, i64(stride)) + 1)
     begin = apply(ctx, R.multiply, iota(ctx, count), ctx.scalar(stride, I64))
-    step = apply(ctx, R.multiply, iota(ctx, i64(size)), ctx.scalar(gap, I64))
+    step = apply(ctx, R.multiply, iota(ctx, size), ctx.scalar(gap, I64))
     places = apply(ctx, R.add, ctx.reshape(begin, [count, i64(1)]), step)
-    dims = [*x.dims[:axis], count, i64(size), *x.dims[axis + 1 :]]
+    dims = [*x.dims[:axis], count, size, *x.dims[axis + 1 :]]
     return ctx.emit(R.take(ctx.expr(x), ctx.expr(places), axis, "clip"), dims, x.dtype)
 
 

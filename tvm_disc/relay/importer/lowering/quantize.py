@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from tvm import tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
@@ -65,13 +67,24 @@ def laid(ctx: Emitter, x: Tensor, like: Tensor, axis: int) -> Tensor:
     if ctx.literal(x.dims[0]) == 1:
         return ctx.reshape(x, [])
     axis = ctx.axis(axis, like.rank)
-    ctx.require_eq(like.dims[axis], x.dims[0], f"one scale or zero point per entry of axis {axis}")
+    x = _per_entry(ctx, x, like.dims[axis], f"one scale or zero point per entry of axis {axis}")
     if axis == like.rank - 1:
         return x
     dims = [x.dims[0] if a == axis else i64(1) for a in range(like.rank)]
     if x.constant is not None:
         return ctx.constant(x.constant.reshape([int(d.value) for d in dims]))
     return ctx.reshape(x, dims)
+
+
+def _per_entry(ctx: Emitter, x: Tensor, dim: Any, what: str) -> Tensor:
+    """A vector of ``dim`` elements; one whose length is unknown may be one number for all."""
+    own = x.dims[0]
+    if ctx.literal(own) is not None or ctx.same(own, dim):
+        ctx.require_eq(dim, own, what)
+        return x
+    text = f"{ctx.where(what)}: expected {dim} numbers or one, found {own}"
+    ctx.solver.require(tirx.Or(tirx.EQ(own, i64(1)), tirx.EQ(own, dim)), ctx.where(what), text)
+    return ctx.broadcast(x, [dim])
 
 
 def shifted(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int, dtype: str) -> Tensor:

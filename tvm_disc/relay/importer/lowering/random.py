@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch
-from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.sample import calc
 from tvm_disc.relay.importer.lowering.slice import sliced
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, number
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call, reinterpret_call
 
@@ -26,34 +27,38 @@ def _state(ctx: Emitter, key: Tensor) -> None:
     ctx.require_eq(key.dims[0], i64(10), "a key has 10 words")
 
 
-def _threefry(ctx: Emitter, key: Tensor, mode: str, size: int, count: int) -> Tensor:
-    dims = [i64(size)]
-    call = kernel_call("disc.threefry", [ctx.expr(key)], dims, U64, mode=mode, count=count)
-    return ctx.emit(call, dims, U64)
+def _threefry(ctx: Emitter, key: Tensor, mode: str, size: Any, count: Any) -> Tensor:
+    """``size`` words of the state ``key``, from which ``count`` numbers are drawn; a count that is
+    known only at run time is a tensor."""
+    dims, known = [ctx.dim(size)], ctx.literal(ctx.dim(count))
+    args = [ctx.expr(key)]
+    if known is None:
+        args.append(ctx.expr(number(ctx, ctx.dim(count), "int64")))
+    given = {"mode": mode, "count": -1 if known is None else known}
+    return ctx.emit(kernel_call("disc.threefry", args, dims, U64, **given), dims, U64)
 
 
-def _words(ctx: Emitter, key: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _words(ctx: Emitter, key: Tensor, shape: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """(the state after, random words)."""
     _state(ctx, key)
-    count = math.prod(int(d) for d in shape)
+    dims = [ctx.dim(d) for d in shape]
+    count = ctx.solver.simplify(product(dims))
     words = _threefry(ctx, key, "bits", count, count)
-    after = _threefry(ctx, key, "after", 10, count)
-    return after, ctx.reshape(words, [i64(int(d)) for d in shape])
+    after = _threefry(ctx, key, "after", i64(10), count)
+    return after, ctx.reshape(words, dims)
 
 
 def _generate(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    return _words(ctx, args[0], list(attrs["out_shape"]))
+    return _words(ctx, args[0], [int(d) for d in attrs["out_shape"]])
 
 
 def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     _state(ctx, args[0])
-    return (
-        _threefry(ctx, args[0], "left", 10, 0),
-        _threefry(ctx, args[0], "right", 10, 0),
-    )
+    left, right = (_threefry(ctx, args[0], side, 10, 0) for side in ("left", "right"))
+    return left, right
 
 
-def _unit(ctx: Emitter, key: Tensor, shape: Sequence[int], dtype: str) -> tuple[Tensor, Tensor]:
+def _unit(ctx: Emitter, key: Tensor, shape: Sequence[Any], dtype: str) -> tuple[Tensor, Tensor]:
     """(the state after, numbers in ``[0, 1)``): random fractions of numbers from 1 to 2."""
     if dtype not in ("float32", "float64"):
         raise TypeMismatch(ctx.where(f"expected float32 or float64, found {dtype}"))
@@ -68,7 +73,9 @@ def _unit(ctx: Emitter, key: Tensor, shape: Sequence[int], dtype: str) -> tuple[
 
 def _uniform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     key, low, high = args
-    after, unit = _unit(ctx, key, list(attrs["out_shape"]), attrs["out_dtype"] or "float32")
+    after, unit = _unit(
+        ctx, key, [int(d) for d in attrs["out_shape"]], attrs["out_dtype"] or "float32"
+    )
     span = calc(ctx, R.subtract, ctx.reshape(high, []), ctx.reshape(low, []))
     return after, calc(ctx, R.add, calc(ctx, R.multiply, unit, span), ctx.reshape(low, []))
 
@@ -90,7 +97,6 @@ def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
 def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     """The first column whose running probability is above a uniform number."""
     key, probs = args
-    shape = [ctx.static(d, "the shape of the probabilities") for d in probs.dims]
     samples = int(attrs["num_samples"])
     chances = calc(ctx, R.maximum, cast(ctx, probs, "float32"), 0.0)
     last = probs.rank - 1
@@ -98,7 +104,7 @@ def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor
     total = ctx.emit(R.sum(ctx.expr(chances), [last], keepdims=True), kept, "float32")
     parts = calc(ctx, R.divide, chances, total)
     bounds = ctx.emit(R.cumsum(ctx.expr(parts), last, "float32", False), parts.dims, "float32")
-    after, unit = _unit(ctx, key, [*shape[:-1], samples], "float32")
+    after, unit = _unit(ctx, key, [*probs.dims[:-1], samples], "float32")
     lead = list(probs.dims[:-1])
     column = ctx.reshape(bounds, [*lead, probs.dims[-1], i64(1)])
     apart = calc(ctx, R.subtract, column, ctx.reshape(unit, [*lead, i64(1), i64(samples)]))

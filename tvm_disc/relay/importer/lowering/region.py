@@ -119,10 +119,11 @@ def _dilation2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if any(pads):
         pairs = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
         x = padded(ctx, x, pairs, ctx.scalar(0, x.dtype))
-    taps = [ctx.static(d, "the kernel's size") for d in w.dims[1:]]
+    taps = w.dims[1:]
     for k in range(2):
+        ctx.solver.require_le(i64(1), taps[k], ctx.where("the kernel must not be empty"))
         x = windows(ctx, x, 2 + 2 * k, taps[k], strides[k], gaps[k])
-    line = ctx.reshape(w, [w.dims[0], i64(1), i64(taps[0]), i64(1), i64(taps[1])])
+    line = ctx.reshape(w, [w.dims[0], i64(1), taps[0], i64(1), taps[1]])
     total = calc(ctx, R.add, cast(ctx, x, dtype), line)
     dims = [x.dims[0], x.dims[1], x.dims[2], x.dims[4]]
     return restore(ctx.emit(R.max(ctx.expr(total), [3, 5]), dims, dtype))

@@ -200,10 +200,10 @@ def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if sorted(names) != sorted("OIHW"):
         raise Unsupported(ctx.where(f"kernel layout {names}"))
     w = permute(ctx, args[2], [names.index(c) for c in "OIHW"])
-    taps = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
+    taps = w.dims[2:]
     parts = int(attrs["deformable_groups"])
     ctx.require_eq(w.dims[1], x.dims[1], "input channels must fit the kernel")
-    ctx.require_eq(offset.dims[1], i64(parts * taps[0] * taps[1] * 2), "two offsets for each tap")
+    ctx.require_eq(offset.dims[1], taps[0] * taps[1] * (2 * parts), "two offsets for each tap")
     ctx.solver.require_divides(i64(parts), x.dims[1], ctx.where("groups must divide the input"))
     ctx.require_eq(offset.dims[0], x.dims[0], "the batch dims must agree")
     columns = _deformed(ctx, x, offset, taps, attrs)
@@ -212,11 +212,11 @@ def _deformable_conv(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return restore(ctx.reshape(out, [x.dims[0], w.dims[0], *offset.dims[2:]]))
 
 
-def _deformed(ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[int], attrs: Attrs) -> Tensor:
+def _deformed(ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[Any], attrs: Attrs) -> Tensor:
     """``[n, channels * taps, windows]``."""
     parts = int(attrs["deformable_groups"])
     high, wide = offset.dims[2:]
-    lead = [x.dims[0] * parts, i64(taps[0]), i64(taps[1])]
+    lead = [x.dims[0] * parts, *taps]
     moved = ctx.reshape(offset, [*lead, i64(2), high, wide])
     strides, gaps = (steps(ctx, attrs, n, 2) for n in ("strides", "dilation"))
     pads = padding(attrs["padding"], 2)
@@ -229,7 +229,7 @@ def _deformed(ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[int], attr
         start = calc(
             ctx, R.subtract, calc(ctx, R.multiply, window, float(strides[k])), float(pads[k])
         )
-        tap = calc(ctx, R.multiply, cast(ctx, iota(ctx, i64(taps[k])), F32), float(gaps[k]))
+        tap = calc(ctx, R.multiply, cast(ctx, iota(ctx, taps[k]), F32), float(gaps[k]))
         base = calc(ctx, R.add, along_axis(ctx, start, 3 + k, 5), along_axis(ctx, tap, 1 + k, 5))
         place = calc(ctx, R.add, part, base)
         place = ctx.reshape(place, [lead[0], product([*lead[1:], high, wide])])

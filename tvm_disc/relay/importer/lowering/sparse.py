@@ -9,7 +9,7 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64
-from tvm_disc.relay.importer.lowering.index import nonzero, rows
+from tvm_disc.relay.importer.lowering.index import counted, nonzero, rows
 from tvm_disc.relay.importer.lowering.order import order
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, filled, iota
@@ -17,6 +17,14 @@ from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.kernel_ops import kernel_call
 
 I64 = "int64"
+
+
+def _coordinates(ctx: Emitter, indices: Tensor, rank: int) -> Tensor:
+    """Coordinates ``[count, rank]`` of a tensor of that rank."""
+    depth = ctx.literal(indices.dims[1])
+    if depth not in (None, rank):
+        raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {rank}"))
+    return counted(ctx, indices, 1, rank, "the coordinates")
 
 
 def _sparse_to_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -31,9 +39,7 @@ def _sparse_to_dense(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         )
     count = i64(1) if indices.rank == 0 else indices.dims[0]
     coords = indices if indices.rank == 2 else ctx.reshape(indices, [count, i64(1)])
-    depth = ctx.static(coords.dims[1], "the number of coordinates")
-    if depth != len(dims):
-        raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {len(dims)}"))
+    coords = _coordinates(ctx, coords, len(dims))
     if default.constant is not None:  # Relay's 0 is of int32 whatever the values are
         default = cast(ctx, default, values.dtype)
     ctx.same_dtype([values, default])
@@ -90,8 +96,9 @@ def _count(ctx: Emitter, dims: Tensor) -> Tensor:
 def _fill_empty_rows(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     """A default value at column 0 of every row without one; sorted by rows."""
     indices, values, shape, default = args
-    height = ctx.dim(ctx.size_arg(shape, "the dense shape")[0])
-    depth = ctx.static(indices.dims[1], "the number of coordinates")
+    sizes = ctx.size_arg(shape, "the dense shape")
+    height, depth = ctx.dim(sizes[0]), len(sizes)
+    indices = _coordinates(ctx, indices, depth)
     ctx.require_eq(indices.dims[0], values.dims[0], "there must be one value for each coordinate")
     count, wide = indices.dims[0], cast(ctx, indices, I64)
     row = ctx.reshape(sliced(ctx, wide, {1: (i64(0), i64(1), 1)}), [count])

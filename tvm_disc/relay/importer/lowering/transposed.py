@@ -30,6 +30,7 @@ from tvm_disc.relay.importer.lowering.window import (
     dilate,
     kernel_first,
     padded,
+    padded_by,
     padding,
     per_axis,
     steps,
@@ -101,6 +102,8 @@ def _conv_transpose(build: Callable[..., Any], rank: int) -> Rule:
         w = kernel_first(ctx, args[1], attrs["kernel_layout"], f"IO{SPATIAL[rank]}")
         ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
         strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
+        if None in map(ctx.literal, w.dims[2:]):
+            return restore(_whole(ctx, build, x, w, attrs))
         if any(s > 1 and d > 1 for s, d in zip(strides, dilation, strict=True)):
             return restore(_spread(ctx, build, x, w, attrs))
         return restore(_by_phases(ctx, build, x, w, attrs))
@@ -181,6 +184,28 @@ def _spread(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs
     plain = {**attrs, "groups": groups}
     window = ([1] * rank, [*before, *after], dilation)
     return convolve(ctx, build, spread, _grouped(ctx, w, groups), plain, window)
+
+
+def _whole(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs: Attrs) -> Tensor:
+    """:func:`_spread` by a kernel of unknown size: of the whole result the padding is cut."""
+    rank, groups = x.rank - 2, int(attrs["groups"])
+    strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
+    pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
+    zero = ctx.scalar(0, x.dtype)
+    reach = [(w.dims[2 + d] - 1) * dilation[d] for d in range(rank)]
+    borders = [(i64(0), i64(0))] * 2 + [(r, r + e) for r, e in zip(reach, more, strict=True)]
+    wide = padded_by(ctx, dilate(ctx, x, [1, 1, *strides], zero), borders, zero)
+    lengths = []
+    for d in range(rank):
+        taken = strides[d] - 1 - more[d] + pads[d] + pads[d + rank]
+        lengths.append(ctx.solver.simplify(x.dims[2 + d] * strides[d] + reach[d] - taken))
+        ctx.solver.require_le(i64(0), lengths[d], ctx.where("the padding must fit the result"))
+    for a in range(rank):
+        w = flip(ctx, w, 2 + a)
+    window = ([1] * rank, [0] * (2 * rank), dilation)
+    plain = {**attrs, "groups": groups, "channels": None}
+    found = convolve(ctx, build, wide, _grouped(ctx, w, groups), plain, window)
+    return sliced(ctx, found, {2 + d: (i64(pads[d]), lengths[d], 1) for d in range(rank)})
 
 
 def _grouped(ctx: Emitter, w: Tensor, groups: int) -> Tensor:

@@ -276,7 +276,7 @@ def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise Unsupported(ctx.where(f"pad_mode {attrs['pad_mode']}"))
     if attrs["pad_mode"] != "constant":
         return borders(ctx, x, items, attrs["pad_mode"])
-    return _pad_symbolic(ctx, x, pairs, fill)
+    return padded_by(ctx, x, pairs, fill)
 
 
 def _pad_by_data(ctx: Emitter, x: Tensor, widths: Tensor, fill: Tensor) -> Tensor:
@@ -289,10 +289,10 @@ def _pad_by_data(ctx: Emitter, x: Tensor, widths: Tensor, fill: Tensor) -> Tenso
         ctx.solver.require(first + last <= x.dims[axis], text, text)
         where[axis] = (first, x.dims[axis] - first - last, 1)
     pairs = [(items[2 * a].a, items[2 * a + 1].a) for a in range(x.rank)]
-    return _pad_symbolic(ctx, sliced(ctx, x, where), pairs, fill)
+    return padded_by(ctx, sliced(ctx, x, where), pairs, fill)
 
 
-def _pad_symbolic(ctx: Emitter, x: Tensor, pairs: list[Any], fill: Tensor) -> Tensor:
+def padded_by(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
     """Borders of symbolic width are parts of a concatenation."""
     for axis, pair in enumerate(pairs):
         parts = [x]
