@@ -16,6 +16,7 @@ import tvm
 from tvm import relax
 
 from tvm_disc.codegen.build import emit_levels, uses_workers
+from tvm_disc.codegen.cuda.target import split_target
 from tvm_disc.codegen.export import export
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
@@ -37,7 +38,7 @@ from tvm_disc.codegen.target import (
 from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.deadline import entered, within
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
-from tvm_disc.errors import BadInput, TypeMismatch
+from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.frontends import exported, read_model
 from tvm_disc.options import Options
 from tvm_disc.processor import cores
@@ -73,6 +74,8 @@ from tvm_disc.schedules.select import own_templates
 from tvm_disc.shape import Solver, special_version
 from tvm_disc.shape.constraints import check_constraints
 from tvm_disc.store import store_of
+from tvm_disc.target.device import Device
+from tvm_disc.target.isa import Isa
 from tvm_disc.target.processor import processor_of
 
 Source: TypeAlias = Any
@@ -190,10 +193,13 @@ def _build(
     """:func:`build`, however long it takes."""
     global compilations
     trace = Trace(options.debug, options.dump_dir)
+    device, target = split_target(target)
     targets = resolve_targets(target)
+    if device is not None and len(targets) > 1:
+        raise Unsupported("target: a program for a GPU has one host, found a list of several")
     number = number_of([level_of(t) for t in targets], options.level)
     graph = fused_graph(source, params, constraints, options, trace, passes)
-    fronts = [with_kernels(graph, t, options, trace) for t in targets]
+    fronts = [with_kernels(graph, t, options, trace, device) for t in targets]
     # The memory plan needs every launch in its final order.
     with trace.stage("host program"):
         emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
@@ -239,10 +245,10 @@ def prepare(
     trace: Trace,
 ) -> Prepared:
     """The first half of :func:`build` for one target: from the source to a program of kernels."""
-    resolved = resolve_target(target)
-    return with_kernels(
-        fused_graph(source, params, constraints, options, trace), resolved, options, trace
-    )
+    device, host = split_target(target)
+    resolved = resolve_target(host)
+    graph = fused_graph(source, params, constraints, options, trace)
+    return with_kernels(graph, resolved, options, trace, device)
 
 
 @dataclass
@@ -299,9 +305,11 @@ def _params(params: Params) -> Mapping[str, Any]:
     return check_params(named or {})
 
 
-def with_kernels(graph: Fused, target: Any, options: Options, trace: Trace) -> Prepared:
-    """The kernels of a program for a resolved target."""
-    machine = machine_of(target, options)
+def with_kernels(
+    graph: Fused, target: Any, options: Options, trace: Trace, device: Device | None = None
+) -> Prepared:
+    """The kernels of a program for a resolved target, and perhaps a device beside it."""
+    machine = machine_of(target, options) if device is None else device_machine(device, options)
     library = KernelLibrary(Solver, machine, {})
     library.expected = sum(map(_groups, graph.versions))
     with trace.stage("kernels"):
@@ -309,6 +317,8 @@ def with_kernels(graph: Fused, target: Any, options: Options, trace: Trace) -> P
         programs = [lower_program(v.mod, v.solver, library) for v in graph.versions]
         for program in programs:
             program.verify = options.verify
+            if device is not None:
+                refuse_on_device(program)
         trace.say(
             SUMMARY,
             f"kernels: {len(library.kernels())}, calls in the program: "
@@ -342,6 +352,32 @@ def machine_of(target: Any, options: Options) -> Machine:
         memory=memory_for(processor),
         templates=own_templates(options.templates),
     )
+
+
+def device_machine(device: Device, options: Options) -> Machine:
+    """What templates for a device need to know of it: code is for one thread of many."""
+    trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
+    isa = Isa(lanes_f32=1, registers=255, fma=True, device=True)
+    templates = own_templates(options.templates)
+    return Machine(isa, 1, trees=trees, templates=templates, device=device)
+
+
+def refuse_on_device(program: Program) -> None:
+    """Refuse what the host program of a device has not.
+
+    Raises:
+        Unsupported: values of data types, closures, or loops over tensors.
+    """
+    if program.functions or program.boxed:
+        raise Unsupported(
+            "target: values of data types and closures have no place on a GPU; build the program "
+            "for the processor"
+        )
+    if program.heaped:
+        raise Unsupported(
+            "target: a loop over tensors has no place on a GPU yet; build the program for the "
+            "processor, or the loop's body for the GPU"
+        )
 
 
 def context_of(target: Any, cpu: str | None = None) -> Context:
@@ -473,7 +509,8 @@ def describe(
         "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
         "outputs": program.output_tree,
         "results": [([readable_formula(d) for d in v.shape], v.dtype) for v in general.outputs],
-        "direct": takes_numpy(general),
+        "direct": takes_numpy(general) and library.machine.device is None,
+        "device": described_device(library.machine),
         "launches": program_launches(program),
         "calls": outline(program),
         "memory": memory_outline(program),
@@ -502,6 +539,14 @@ def describe(
         },
         "refused": [str(r) for r in dict.fromkeys(refused)],
     }
+
+
+def described_device(machine: Machine) -> dict[str, Any] | None:
+    """What a saved program tells of the device that it is for."""
+    if machine.device is None:
+        return None
+    names = [f"sm_{a}" for a in machine.device.architectures]
+    return {"kind": machine.device.kind, "architectures": names}
 
 
 @contextmanager
