@@ -63,6 +63,10 @@ $(VENV)/.%: pyproject.toml | $(PY)
 emulate: $(VENV)/.test ## Run recorded models for aarch64 and levels of x86-64 in QEMU
 	$(PY) -m tests.emulation --fetch
 
+.PHONY: test-cuda
+test-cuda: $(VENV)/.test $(VENV)/.cuda ## Compile programs for GPUs with NVRTC; run them where there is one
+	$(PY) -m pytest $(PYTEST_FLAGS) tests/cuda
+
 .PHONY: relay-vm
 relay-vm: ## Create .venv-relay, TVM's last release with Relay, for tutorials 4 and 5
 	@$(FIND_PYTHON); "$$found" -m venv --clear .venv-relay

@@ -25,7 +25,16 @@ from tvm_disc.target.processor import processor_of
 
 # Of what an entry holds: programs that were kept by an older format have other names.
 _FORMAT = 1
-_PACKAGES = ("apache-tvm", "apache-tvm-ffi", "numpy", "onnx", "torch")
+_PACKAGES = (
+    "apache-tvm",
+    "apache-tvm-ffi",
+    "numpy",
+    "onnx",
+    "torch",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-nvrtc-cu12",
+    "nvidia-cuda-nvrtc-cu13",
+)
 
 
 def build_key(

@@ -17,15 +17,13 @@ from tvm import relax
 
 from tvm_disc.build_key import build_key
 from tvm_disc.codegen.build import begin_kernel, begin_shared, emit_levels, uses_workers
+from tvm_disc.codegen.cuda.target import split_target
 from tvm_disc.codegen.export import export
-from tvm_disc.codegen.host.abi import plain_dim
-from tvm_disc.codegen.host.numpy_entry import takes_numpy
 from tvm_disc.codegen.kept import Keeping, Kept, kept
 from tvm_disc.codegen.machine_code import Compiling, compile_program
-from tvm_disc.codegen.plan.formula import readable_formula, under, workspace_formula
+from tvm_disc.codegen.manifest import describe
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower import lower_program
-from tvm_disc.codegen.plan.outline import memory_outline, outline
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.codegen.plan.tail_recursion import program_launches
 from tvm_disc.codegen.target import (
@@ -40,7 +38,7 @@ from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.codegen.units import Emitted
 from tvm_disc.deadline import entered, within
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
-from tvm_disc.errors import BadInput, TypeMismatch
+from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.frontends import exported, read_model
 from tvm_disc.options import Options
 from tvm_disc.processor import cores
@@ -68,14 +66,15 @@ from tvm_disc.runtime.code import Code, number_of
 from tvm_disc.runtime.executable import Executable
 from tvm_disc.schedules.dispatch.records import Context, cpu_name, read_records
 from tvm_disc.schedules.dispatch.shipped import memory_for, model_for
-from tvm_disc.schedules.dispatch.signature import group_key, template_hash
+from tvm_disc.schedules.dispatch.signature import template_hash
 from tvm_disc.schedules.dispatch.tree import read_trees
-from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.kernel import Machine
 from tvm_disc.schedules.select import own_templates
 from tvm_disc.shape import Solver, special_version
 from tvm_disc.shape.constraints import check_constraints
 from tvm_disc.store import Store, store_of
+from tvm_disc.target.device import Device
+from tvm_disc.target.isa import Isa
 from tvm_disc.target.processor import processor_of
 
 Source: TypeAlias = Any
@@ -192,15 +191,19 @@ def _build(
 ) -> Executable:
     """:func:`build`, however long it takes."""
     trace = Trace(options.debug, options.dump_dir)
+    device, target = split_target(target)
     targets = resolve_targets(target)
+    if device is not None and len(targets) > 1:
+        raise Unsupported("target: a program for a GPU has one host, found a list of several")
     number = number_of([level_of(t) for t in targets], options.level)
     store = store_of(options)
 
     def compiled(key: str | None) -> Kept:
-        return _compiled(source, params, targets, constraints, options, passes, store, key, trace)
+        graph = fused_graph(source, params, constraints, options, trace, passes)
+        return _compiled(graph, targets, device, options, store, key, trace)
 
     def name() -> str | None:
-        told = (CHANNELS_LAST, options.threads or default_threads())
+        told = (CHANNELS_LAST, options.threads or default_threads(), device)
         return build_key(source, params, targets, constraints, options, passes, told)
 
     program = compiled(None) if store is None else _found_or(compiled, store, name, targets, trace)
@@ -236,24 +239,21 @@ def _found_or(
 
 
 def _compiled(
-    source: Source,
-    params: Params,
+    graph: Fused,
     targets: Sequence[Any],
-    constraints: Sequence[str],
+    device: Device | None,
     options: Options,
-    passes: Mapping[str, Any] | None,
     store: Store | None,
     key: str | None,
     trace: Trace,
 ) -> Kept:
-    """The program of a build, kept under its name if it has one."""
+    """The program of a graph, kept under the name of its build if that has one."""
     global compilations
-    graph = fused_graph(source, params, constraints, options, trace, passes)
     with ExitStack() as begun:
         # LLVM is at the first kernels while the last ones are made.
         compiling = [begun.enter_context(Compiling(t, store)) for t in targets]
         fronts = [
-            with_kernels(graph, t, options, trace, c)
+            with_kernels(graph, t, options, trace, device, c)
             for t, c in zip(targets, compiling, strict=True)
         ]
         # The memory plan needs every launch in its final order.
@@ -298,10 +298,10 @@ def prepare(
     trace: Trace,
 ) -> Prepared:
     """The first half of :func:`build` for one target: from the source to a program of kernels."""
-    resolved = resolve_target(target)
-    return with_kernels(
-        fused_graph(source, params, constraints, options, trace), resolved, options, trace
-    )
+    device, host = split_target(target)
+    resolved = resolve_target(host)
+    graph = fused_graph(source, params, constraints, options, trace)
+    return with_kernels(graph, resolved, options, trace, device)
 
 
 @dataclass
@@ -363,15 +363,17 @@ def with_kernels(
     target: Any,
     options: Options,
     trace: Trace,
+    device: Device | None = None,
     compiling: Compiling | None = None,
 ) -> Prepared:
-    """The kernels of a program for a resolved target.
+    """The kernels of a program for a resolved target, and perhaps a device beside it.
 
     Args:
-        compiling: where their machine code is made meanwhile.
+        compiling: where machine code for the processor is made meanwhile.
     """
-    machine = machine_of(target, options)
-    compiling = compiling or Compiling(target, None)
+    machine = machine_of(target, options) if device is None else device_machine(device, options)
+    if compiling is None or device is not None:
+        compiling = Compiling(target, None)
     library = KernelLibrary(Solver, machine, {}, partial(begin_kernel, compiling, machine))
     library.expected = sum(map(_groups, graph.versions))
     with trace.stage("kernels"):
@@ -380,6 +382,8 @@ def with_kernels(
         begin_shared(compiling, machine)
         for program in programs:
             program.verify = options.verify
+            if device is not None:
+                refuse_on_device(program)
         trace.say(
             SUMMARY,
             f"kernels: {len(library.kernels())}, calls in the program: "
@@ -413,6 +417,32 @@ def machine_of(target: Any, options: Options) -> Machine:
         memory=memory_for(processor),
         templates=own_templates(options.templates),
     )
+
+
+def device_machine(device: Device, options: Options) -> Machine:
+    """What templates for a device need to know of it: code is for one thread of many."""
+    trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
+    isa = Isa(lanes_f32=1, registers=255, fma=True, device=True)
+    templates = own_templates(options.templates)
+    return Machine(isa, 1, trees=trees, templates=templates, device=device)
+
+
+def refuse_on_device(program: Program) -> None:
+    """Refuse what the host program of a device has not.
+
+    Raises:
+        Unsupported: values of data types, closures, or loops over tensors.
+    """
+    if program.functions or program.boxed:
+        raise Unsupported(
+            "target: values of data types and closures have no place on a GPU; build the program "
+            "for the processor"
+        )
+    if program.heaped:
+        raise Unsupported(
+            "target: a loop over tensors has no place on a GPU yet; build the program for the "
+            "processor, or the loop's body for the GPU"
+        )
 
 
 def context_of(target: Any, cpu: str | None = None) -> Context:
@@ -527,52 +557,6 @@ def describe_levels(fronts: Sequence[Prepared]) -> dict[str, Any]:
     own_threads = any(uses_workers(f.programs, f.machine) for f in fronts)
     threads = triple_of(fronts[-1].target.attrs) if own_threads else ""
     return {**common, "levels": levels, "threads": threads}
-
-
-def describe(
-    programs: Sequence[Program],
-    versions: Sequence[Imported],
-    library: KernelLibrary,
-    refused: Sequence[Any],
-) -> dict[str, Any]:
-    """What a saved program tells about itself."""
-    program, general, premises = programs[0], programs[-1], versions[0].premises
-    workspace = workspace_formula(program.region)
-    for premise in premises:
-        workspace = under(premise.text, workspace, workspace_formula(general.region))
-    return {
-        "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
-        "outputs": program.output_tree,
-        "results": [([readable_formula(d) for d in v.shape], v.dtype) for v in general.outputs],
-        "direct": takes_numpy(general),
-        "launches": program_launches(program),
-        "calls": outline(program),
-        "memory": memory_outline(program),
-        "workspace_bytes": workspace,
-        "kernels": [
-            {
-                "name": k.name,
-                "kind": k.kind,
-                "ops": [n.op.removeprefix("relax.") for n in k.nodes],
-                "notes": dict(k.notes),
-                "variants": [str(v) for v in k.choice.variants] if k.choice is not None else [],
-                "group": group_key(k.group) if k.group is not None else "",
-                "choice": k.choice.to_json() if k.choice is not None else {},
-            }
-            for k in library.kernels()
-        ],
-        "external": vars(versions[-1].external),
-        "vendor": any(
-            calls_vendor(v.plan) for k in library.kernels() if k.choice for v in k.choice.variants
-        ),
-        "shapes": versions[0].solver.describe(),
-        "premises": [str(p) for p in premises],
-        "general": {
-            "launches": program_launches(general),
-            "shapes": versions[-1].solver.describe(),
-        },
-        "refused": [str(r) for r in dict.fromkeys(refused)],
-    }
 
 
 @contextmanager

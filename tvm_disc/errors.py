@@ -11,6 +11,7 @@ DiscError
 ├── BuildTimeout        a build took longer than ``Options(time_limit=...)``
 ├── GuardFailed         a run-time input breaks a fact the program was compiled under
 ├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
+├── DeviceError         a GPU, its driver, or code for it is missing, or a kernel failed there
 ├── BadOption           a field of Options or a DISC_* variable has an impossible value
 └── ArtifactError       a saved program cannot be loaded here
     └── WrongProcessor  a program needs what this processor has not
@@ -84,6 +85,10 @@ class GuardFailed(DiscError):
 
 class BadInput(DiscError):
     """An argument of a call does not fit the program's signature."""
+
+
+class DeviceError(DiscError):
+    """A program for a GPU finds none, no driver or no code for it, or a kernel failed there."""
 
 
 class BadOption(DiscError):

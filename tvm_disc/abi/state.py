@@ -15,3 +15,32 @@ RESULT_LIMIT, RESULTS, NEXT_RESULT = 21, 22, 23
 RESULT_ENTRIES = BLOCKS + 2 * KEPT_BLOCKS
 KEPT_RESULTS = 16
 STATE_WORDS = RESULT_ENTRIES + 2 * KEPT_RESULTS
+# Of programs for a device: whether it is open, its context, the program's module and functions
+# there, where the constants are, what frees a result, and the driver's functions.
+DEVICE = STATE_WORDS
+OPENED, CONTEXT, MODULE, FUNCTIONS, DEVICE_CONSTANTS, RELEASE, CALLS = (
+    DEVICE + k for k in range(7)
+)
+DRIVER_CALLS = (
+    "cuInit",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDeviceGetAttribute",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxSetCurrent",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuMemAllocAsync",
+    "cuMemFreeAsync",
+    "cuMemcpyHtoD_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
+    "cuStreamSynchronize",
+    "cuDeviceGetDefaultMemPool",
+    "cuMemPoolSetAttribute",
+    "cuMemPoolTrimTo",
+)
+DEVICE_STATE_WORDS = CALLS + len(DRIVER_CALLS)

@@ -13,6 +13,11 @@ from tvm.tirx import op as O
 
 from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
 from tvm_disc.abi.state import LIMIT, RESULT_LIMIT
+from tvm_disc.codegen.cuda.driver import open_functions
+from tvm_disc.codegen.cuda.image import Placed, with_images
+from tvm_disc.codegen.cuda.launch import launch_functions
+from tvm_disc.codegen.cuda.nvrtc import compile_source
+from tvm_disc.codegen.cuda.source import device_source
 from tvm_disc.codegen.host.abi import STATE_SLOT, static_cell, void_pointer
 from tvm_disc.codegen.host.entry import HostEmitter
 from tvm_disc.codegen.host.functions import object_functions, raise_function
@@ -53,14 +58,34 @@ def emit_levels(
     """The TIR for each machine, and one constant section for all of them."""
     arrays, places = shared([p.constants for versions, _ in levels for p in versions])
     section, offsets = layout_constants(arrays)
+    section, placed = with_device_code(section, [machine for _, machine in levels])
     found = iter([[offsets[place] for place in own] for own in places])
     emitted = [
-        _emit(programs, machine, [next(found) for _ in programs]) for programs, machine in levels
+        _emit(programs, machine, [next(found) for _ in programs], placed)
+        for programs, machine in levels
     ]
     return emitted, section
 
 
-def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[int]]) -> Emitted:
+def with_device_code(
+    section: np.ndarray, machines: Sequence[Machine]
+) -> tuple[np.ndarray, Placed | None]:
+    """The constants and, of a program for a device, its code there behind them."""
+    machine = machines[0]
+    if machine.device is None:
+        return section, None
+    assert len(machines) == 1
+    source = device_source(machine.code, machine.device)
+    images = compile_source(source, machine.device.architectures)
+    return with_images(section, [f.name for f in machine.code], images)
+
+
+def _emit(
+    versions: Sequence[Program],
+    machine: Machine,
+    own: Sequence[Sequence[int]],
+    placed: Placed | None,
+) -> Emitted:
     """The functions; ``own`` is where each version finds its constants."""
     kernels: dict[str, Any] = {}  # versions share kernels
     inlined: dict[Any, Any] = {}
@@ -74,6 +99,8 @@ def _emit(versions: Sequence[Program], machine: Machine, own: Sequence[Sequence[
                 kernels[kernel.name] = kernel.funcs
     entry = {**inlined, **_entry(versions, machine, own)}
     support = _support(machine.threads)
+    if placed is not None:
+        support = {**support, **launch_functions(SLOT), **open_functions(placed)}
     return Emitted(entry, support, list(kernels.values()), machine.micro.functions)
 
 
@@ -128,14 +155,15 @@ def _entry(
         names, made = object_functions(versions[-1], own[-1], errors)
         functions.update(made)
     served = list(zip(versions, own, strict=True))
-    functions[main] = HostEmitter(served, SLOT, names, errors, own_threads).function()
+    device = machine.device is not None
+    functions[main] = HostEmitter(served, SLOT, names, errors, own_threads, device).function()
     if heaped:
         functions[RAISE] = raise_function(errors)
     if versions[-1].outputs:
         names_of_inputs = [name for name, _, _ in versions[-1].signature.inputs]
         functions[FAIL] = fail_function()
         functions[OVERLAP] = overlap_function(names_of_inputs, len(versions[-1].outputs))
-    if takes_numpy(versions[-1]):
+    if takes_numpy(versions[-1]) and not device:
         functions[GlobalVar(DIRECT)] = direct_entry(versions[-1], main)
     return functions
 

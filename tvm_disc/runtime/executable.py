@@ -20,7 +20,7 @@ from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
 from tvm_disc.abi.record import COUNT, ROOM
 from tvm_disc.abi.state import KEPT, MISSES, REQUESTS, RESULTS, STATE_WORDS, THREADS
-from tvm_disc.errors import ArtifactError, BadInput, GuardFailed, WrongProcessor
+from tvm_disc.errors import ArtifactError, BadInput, DeviceError, GuardFailed, WrongProcessor
 from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
     CONVERTERS,
@@ -40,6 +40,7 @@ from tvm_disc.runtime.arrays import (
     remember,
 )
 from tvm_disc.runtime.code import Code
+from tvm_disc.runtime.device import OnDevice, is_of_device
 from tvm_disc.runtime.explain import explanation
 from tvm_disc.runtime.forks import unlock_in_children
 from tvm_disc.runtime.inputs import (
@@ -137,6 +138,10 @@ class Executable:
         weakref.finalize(self, pool, 0, 0).atexit = False
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = function(DIRECT)
+        if self._manifest.get("device"):
+            # Results, and kernels under way, may outlive whoever holds the program.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._code.module))
+            main = OnDevice(main, function, len(self._names), self._outputs)
         self._main, self._pool = main, pool
         unlock_in_children(self, int(pool(-1, -1)))
 
@@ -317,6 +322,8 @@ class Executable:
 
     def _recover(self, args: Sequence[Array], outputs: Sequence[Array], error: Exception) -> Any:
         """Second try with what the fast path does not take; else the error in the user's terms."""
+        if is_of_device(error):
+            raise DeviceError(str(error)) from None
         if isinstance(error, MemoryError):
             raise MemoryError(f"out of memory for {described(self._names, args)}") from None
         converted = [as_tensor(a) for a in self._prepared(args)]

@@ -411,7 +411,7 @@ def _triangle(keep: Callable[[Expr, Expr], Expr]) -> Rule:
 def _power(low: ElementReader, node: Node, index: Index) -> Expr:
     base, exponent = same_lanes(*_operands(low, node, index))
     if is_float(node.dtype):
-        return functions.pow(base, exponent)
+        return functions.MATH["power"](base, exponent)
     return _integer_power(low, base, exponent)
 
 

@@ -12,6 +12,7 @@ from tvm_disc.schedules.dispatch.records import Records
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Likely, Solver
+from tvm_disc.target.device import Device
 from tvm_disc.target.isa import Isa
 from tvm_disc.tir.builder import Block, Buffer
 
@@ -32,6 +33,8 @@ class Machine:
         own_threads: whether kernels run on threads of ours (``codegen.threads``).
         memory: how its memory wants to be walked.
         templates: a user's own, (name, template) by kind of group, asked before ours.
+        device: what runs the kernels, if not the processor.
+        code: the functions of the program that run there.
     """
 
     isa: Isa
@@ -43,6 +46,8 @@ class Machine:
     own_threads: bool = False
     memory: Memory = field(default_factory=Memory)
     templates: Mapping[str, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
+    device: Device | None = None
+    code: list[Any] = field(default_factory=list)
 
     @property
     def lanes(self) -> int:
@@ -93,7 +98,8 @@ def solver_of(group: Group) -> Solver:
 
 @dataclass
 class Body:
-    """The function body a template is filling in."""
+    """The function body a template is filling in; ``thread`` is the number of this thread among
+    those of its block, on a device, where a block shares a task."""
 
     block: Block
     low: Lowering
@@ -102,3 +108,4 @@ class Body:
     scratch: Buffer | None
     lo: Expr
     hi: Expr
+    thread: Expr = None

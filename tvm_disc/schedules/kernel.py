@@ -23,6 +23,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar
 
 from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.cuda.kernel import device_functions, with_runs
 from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
 from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Stage, Variant
@@ -100,18 +101,12 @@ def single(plan: Plan) -> Choice:
 def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine) -> Kernel:
     """Turn the variants that were kept into TIR functions."""
     symbols = group.symbols()
-    funcs: dict[Any, Any] = {}
-    bodies: dict[str, Any] = {}
-    for variant in choice.variants:
-        for part in _parts(group, variant.plan):
-            if (key := _body_key(variant.plan, part)) not in bodies:
-                name = f"{group.name}_body{len(bodies) or ''}"
-                bodies[key] = gv = GlobalVar(name)
-                with tuned_for(machine.isa):
-                    funcs[gv] = _body_function(part.group, part.plan, solver, symbols)
-    entry = GlobalVar(group.name)
-    some = _some_element(group.outputs, solver)
-    funcs[entry] = _Driver(group, choice, symbols, bodies).function(some)
+    if machine.device is not None:
+        choice = with_runs(choice)
+        funcs = device_functions(group, choice, solver, machine, index_space(solver))
+        entry = next(iter(funcs))
+    else:
+        entry, funcs = _functions(group, choice, solver, machine)
     plan = choice.variants[0].plan
     return Kernel(
         group.name,
@@ -128,6 +123,26 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
         choice,
         group,
     )
+
+
+def _functions(
+    group: Group, choice: Choice, solver: Solver, machine: Machine
+) -> tuple[Any, dict[Any, Any]]:
+    """The driver of a kernel on the processor, and every function of it."""
+    symbols = group.symbols()
+    funcs: dict[Any, Any] = {}
+    bodies: dict[str, Any] = {}
+    for variant in choice.variants:
+        for part in _parts(group, variant.plan):
+            if (key := _body_key(variant.plan, part)) not in bodies:
+                name = f"{group.name}_body{len(bodies) or ''}"
+                bodies[key] = gv = GlobalVar(name)
+                with tuned_for(machine.isa):
+                    funcs[gv] = _body_function(part.group, part.plan, solver, symbols)
+    entry = GlobalVar(group.name)
+    some = _some_element(group.outputs, solver)
+    funcs[entry] = _Driver(group, choice, symbols, bodies).function(some)
+    return entry, funcs
 
 
 def _some_element(outputs: Sequence[Node], solver: Solver) -> Expr | None:

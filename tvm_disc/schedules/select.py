@@ -12,6 +12,7 @@ from tvm_disc.schedules.attention.template import plan_attention
 from tvm_disc.schedules.conv.channel_window import plan_channel_window
 from tvm_disc.schedules.conv.window import plan_window
 from tvm_disc.schedules.conv.window_tile import plan_window_tile
+from tvm_disc.schedules.cuda.policy import CUDA
 from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
 from tvm_disc.schedules.dispatch.signature import group_key
@@ -58,6 +59,12 @@ POLICY: dict[str, tuple[tuple[str, Template], ...]] = {
         ("search", plan_search),
         ("special", plan_special),
     ),
+}
+
+# By kind of device; None is the processor.
+POLICIES: dict[str | None, dict[str, tuple[tuple[str, Template], ...]]] = {
+    None: POLICY,
+    "cuda": CUDA,
 }
 
 
@@ -123,19 +130,26 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
             continue
         plans = answer if isinstance(answer, list) else [answer]
         plans = [_complete(p, name, group) for p in plans]
-        plans += staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
-        vendor = plan_vendor(group, solver) if group.kind == "dot" else None
-        plans += [_complete(vendor, FAMILY, group)] if isinstance(vendor, Plan) else []
+        if machine.device is None:
+            plans += _of_processor(group, solver, machine)
         kept, never = feasible(plans, solver)
         return Space(variants_of(kept, machine), [*refused, *never])
     reasons = "; ".join(str(w) for w in refused)
     raise Unsupported(f"{group.name}: no template takes this group ({reasons})")
 
 
+def _of_processor(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
+    """The ways beside a template's: in stages, and by a library that is found at run time."""
+    plans = staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
+    vendor = plan_vendor(group, solver) if group.kind == "dot" else None
+    return [*plans, *([_complete(vendor, FAMILY, group)] if isinstance(vendor, Plan) else [])]
+
+
 def _templates(group: Group, solver: Solver, machine: Machine) -> tuple[tuple[str, Template], ...]:
     """In the order in which they are asked; a product of nothing is left to the last, which adds
     without packing anything."""
-    policy = (*machine.templates.get(group.kind, ()), *POLICY[group.kind])
+    kind = None if machine.device is None else machine.device.kind
+    policy = (*machine.templates.get(group.kind, ()), *POLICIES[kind][group.kind])
     if group.kind in ("dot", "conv") and any(_is_empty(p, solver) for p in group.params):
         policy = policy[-1:]
     return (("empty", plan_empty), *policy)

@@ -16,12 +16,15 @@ class Isa:
     ``lanes_f32``: float32 elements in one vector; ``registers``: vector registers; ``fma``:
     whether a fused multiply-add exists; ``quads``: whether one instruction adds four products of
     bytes to each int32 (VNNI). It says nothing of floats, so machines that differ in it are equal.
+    ``device``: whether it is not a processor's: code for one thread of many, in the device's own
+    language, which has functions where LLVM's code has arithmetic.
     """
 
     lanes_f32: int
     registers: int
     fma: bool
     quads: bool = field(default=False, compare=False)
+    device: bool = False
 
     @property
     def vector_bytes(self) -> int:

@@ -18,7 +18,7 @@ ANY_TYPE, ANY_PADDING, ANY_VALUE, INT64_ELEM = 13, 14, 15, 17
 TENSOR_OBJECT, TENSOR_HEADER_BYTES = 70, 24
 INTEGER, DL_TENSOR = 1, 7
 DTYPE_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
-CPU = 1
+CPU, CUDA = 1, 2
 STATE_SLOT = "tvm_disc_state_slot"
 
 

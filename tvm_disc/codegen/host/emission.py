@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
 from tvm import tirx
 
 from tvm_disc.abi.state import HOME
+from tvm_disc.codegen.cuda.launch import WAIT
 from tvm_disc.codegen.host.abi import as_pointer
 from tvm_disc.codegen.host.memory import GIVE, TAKE
 from tvm_disc.codegen.host.profile import NOW, RECORD, launch_bytes, launch_flops, launch_variant
 from tvm_disc.codegen.plan.program import Launch
 from tvm_disc.codegen.threads.glue import count_call
+from tvm_disc.errors import Unsupported
 from tvm_disc.tir.builder import Block, call, i64
 from tvm_disc.tir.hoisted import Sizes
 
@@ -47,6 +49,10 @@ class Allocator(Protocol):
         """Give a block back."""
 
 
+def _nowhere() -> None:
+    raise Unsupported("a function on boxed values has nothing on a device")
+
+
 class Emission:
     """The block of a host function, and the values that code anywhere in it may need.
 
@@ -59,6 +65,9 @@ class Emission:
         own_threads: whether kernels run on workers that all programs share.
         counted: whether this call is one among which threads are shared, if it asks at all.
         profile: address of the record of a timed call, or 0.
+        device: whether tensors, and the kernels that read them, are on a device.
+        fail: leaves with the error that was raised, with nothing left allocated.
+        record: of such a call, for its launches: the state, and whether one has failed.
     """
 
     def __init__(self, offsets: Sequence[int], kernel_numbers: Mapping[str, int]) -> None:
@@ -72,6 +81,9 @@ class Emission:
         self.own_threads = False
         self.counted: Expr = None
         self.profile: Expr = None
+        self.device = False
+        self.record: Any = None
+        self.fail: Callable[[], None] = _nowhere
 
     def count_call(self, change: int) -> None:
         """Tell other calls that this one begins or ends, if it is one to be counted."""
@@ -93,6 +105,8 @@ class Emission:
             self.block.eval(call(NOW, start.data))
         yield
         with self.block.when(asked):
+            if self.device:
+                self.block.eval(call(WAIT, self.state))
             work: list[Expr] = [i64(0)] * 3
             if launch is not None:
                 work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]

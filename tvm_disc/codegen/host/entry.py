@@ -17,7 +17,8 @@ from tvm.tirx import stmt as S
 
 from tvm_disc.abi.entries import ENTRY
 from tvm_disc.abi.record import WHOLE_CALL
-from tvm_disc.abi.state import CONSTANTS
+from tvm_disc.abi.state import CONSTANTS, DEVICE_CONSTANTS
+from tvm_disc.codegen.cuda.driver import OPEN
 from tvm_disc.codegen.host.abi import (
     ANY_TYPE,
     ANY_VALUE,
@@ -39,7 +40,7 @@ from tvm_disc.codegen.objects.code import Errors, ObjectCode, raised
 from tvm_disc.codegen.objects.heap import Reg
 from tvm_disc.codegen.plan.program import AllocOutput, HostFunction, Program
 from tvm_disc.codegen.threads.glue import install_launch
-from tvm_disc.tir.builder import i64
+from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
@@ -53,6 +54,7 @@ class HostEmitter:
     Args:
         versions: each program with the offsets of its constants; the last one takes every call.
         own_threads: whether kernels run on the workers of ``codegen.threads``.
+        device: whether they run on a device, where all tensors are.
     """
 
     def __init__(
@@ -62,10 +64,12 @@ class HostEmitter:
         functions: Mapping[HostFunction, Any],
         errors: Errors,
         own_threads: bool = False,
+        device: bool = False,
     ) -> None:
         program, offsets = versions[-1]
         self.host = Emission(offsets, kernel_numbers(program.kernels))
         self.host.own_threads, self.block = own_threads, self.host.block
+        self.host.device, self.host.fail = device, self.fail
         self.tensors = CallerTensors(self.host, self, program)
         self.regions = Regions(self.host, self)
         self.regions.emitters[AllocOutput] = self.tensors.alloc_output
@@ -240,4 +244,13 @@ class HostEmitter:
         )
         state = state_of(self.block, cell)
         self.host.state = state.data
-        self.host.constants = self.block.bind("constants", as_pointer(state[i64(CONSTANTS)]))
+        place = DEVICE_CONSTANTS if self.host.device else CONSTANTS
+        if self.host.device:
+            record = self.host.record = self.block.alloc("record", 2, "int64")
+            self.block.store(record, 0, tirx.reinterpret("int64", state.data))
+            self.block.store(record, 1, i64(0))
+            opened = self.block.alloc("opened", 1, "int64")
+            self.block.eval(call(OPEN, state.data, opened.data))
+            with self.block.when(tirx.NE(opened[i64(0)], i64(0))):
+                self.fail()
+        self.host.constants = self.block.bind("constants", as_pointer(state[i64(place)]))

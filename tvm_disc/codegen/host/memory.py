@@ -18,6 +18,7 @@ from tvm.tirx import op as O
 from tvm_disc.abi.state import (
     BLOCKS,
     CONSTANTS,
+    DEVICE_STATE_WORDS,
     FREE,
     HOME,
     KEPT,
@@ -27,7 +28,6 @@ from tvm_disc.abi.state import (
     MUTEX,
     REQUESTS,
     RESULT_LIMIT,
-    STATE_WORDS,
     THREADS,
 )
 from tvm_disc.codegen.host.abi import as_pointer, static_cell, void_pointer
@@ -92,7 +92,7 @@ def new_state(block: Block, slot: Any, constants: Expr, home: Expr, threads: int
     """Make the program's state, once."""
     cell = static_cell(block, slot)
     with block.when(tirx.EQ(cell[i64(0)], i64(0))):
-        words = tirx.Cast("uint64", i64(STATE_WORDS))
+        words = tirx.Cast("uint64", i64(DEVICE_STATE_WORDS))
         made = O.call_extern("handle", "calloc", words, tirx.Cast("uint64", i64(8)))
         block.store(cell, 0, bits_of(block.bind("made", made)))
         state = state_of(block, cell)

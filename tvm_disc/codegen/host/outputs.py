@@ -20,6 +20,7 @@ from tvm_disc.codegen.host.abi import (
     BYTE_OFFSET,
     CODE,
     CPU,
+    CUDA,
     DATA,
     DEVICE_TYPE,
     DL_TENSOR,
@@ -94,9 +95,10 @@ class CallerTensors:
             tirx.EQ(self._field(handle, BITS, "uint8"), tirx.IntImm("uint8", bits)),
         )
         self.exits.check(fits, f"{where}: expected dtype {dtype}", "TypeError")
+        place, name = (CUDA, "GPU") if self.host.device else (CPU, "CPU")
         self.exits.check(
-            tirx.EQ(self._field(handle, DEVICE_TYPE, "int32"), i32(CPU)),
-            f"{where}: expected a tensor on the CPU",
+            tirx.EQ(self._field(handle, DEVICE_TYPE, "int32"), i32(place)),
+            f"{where}: expected a tensor on the {name}",
         )
 
     def dims(self, handle: Expr, rank: int) -> list[Expr]:

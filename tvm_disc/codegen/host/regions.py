@@ -10,6 +10,7 @@ from tvm.tirx import op as O
 
 from tvm_disc.abi.formula import ALIGNMENT_BYTES
 from tvm_disc.abi.state import THREADS
+from tvm_disc.codegen.cuda.launch import COPY, READ
 from tvm_disc.codegen.host.abi import as_pointer, i32
 from tvm_disc.codegen.host.emission import Allocator, Emission, Exits, KeptMemory
 from tvm_disc.codegen.plan.placement import tops
@@ -99,8 +100,10 @@ class Regions:
     def _workspace(self, size_bytes: Expr) -> tuple[Expr, Expr]:
         """A pointer to so many bytes, and whether they are a request that must be given back.
 
-        A small workspace lies on the stack, which costs nothing.
+        A small workspace lies on the stack, which costs nothing; but on a device, which has none.
         """
+        if self.host.device:
+            return self.memory.alloc(size_bytes), tirx.const(True, "bool")
         small = self.block.stack("small", SMALL_BYTES, ALIGNMENT_BYTES)
         place = self.block.alloc("place", 1, "int64")
         self.block.store(place, 0, tirx.reinterpret("int64", small.data))
@@ -186,8 +189,25 @@ class Regions:
         self.exits.check(instruction.cond, instruction.message)
 
     def _read_dim(self, instruction: ReadDim) -> None:
+        if self.host.device:
+            found = self._from_device(instruction.source, 8, 8 * instruction.index)
+            self.block.define(instruction.var, found)
+            return
         source = self.block.declare("dim", self.typed(instruction.source, "int64"), "int64")
         self.block.define(instruction.var, source[i64(instruction.index)])
+
+    def _from_device(self, storage: Storage, size_bytes: int, offset_bytes: int = 0) -> Expr:
+        """A number in the memory of the device, once the kernels before it are done."""
+        cell = self.block.alloc("read", 2, "int64")
+        at = tirx.reinterpret("int64", self.place(storage)) + offset_bytes
+        self.block.eval(call(READ, self.host.state, at, i64(size_bytes), cell.data))
+        self._unless_failed(cell[i64(1)])
+        return self.block.bind("number", cell[i64(0)])
+
+    def _unless_failed(self, status: Expr) -> None:
+        """Leave with the error that a call has raised, if it has."""
+        with self.block.when(tirx.NE(status, i64(0))):
+            self.host.fail()
 
     def settle(self, storage: Storage) -> None:
         """Make sure a storage written now has an address."""
@@ -218,16 +238,28 @@ class Regions:
         null = byte_offset(self.host.null, 0, "float32")
         args.append(self.typed(launch.scratch, "float32") if launch.scratch else null)
         args += [i64(s) for s in launch.symbols]
+        number = i64(self.host.kernel_numbers[kernel.name])
+        if self.host.device:
+            args.append(tirx.reinterpret("int64", self.host.record.data))
+            with self.host.timed(number, launch):
+                self.block.eval(call(kernel.entry, *args))
+            self._unless_failed(self.host.record[i64(1)])
+            return
         most = self.block.declare("words", self.host.state, "int64")[i64(THREADS)]
         # Asked anew for every kernel that has parts: other calls come and go.
         shared = self.host.own_threads and kernel.parallel
         args.append(share_of(self.block, self.host.home(), most) if shared else most)
-        number = i64(self.host.kernel_numbers[kernel.name])
         with self.host.timed(number, launch):
             self.block.eval(call(kernel.entry, *args))
 
     def _copy(self, copy: Copy) -> None:
         self.settle(copy.target)
+        if self.host.device:
+            ends = [tirx.reinterpret("int64", self.place(s)) for s in (copy.target, copy.source)]
+            out = self.block.alloc("copied", 1, "int64")
+            self.block.eval(call(COPY, self.host.state, *ends, i64(copy.size_bytes), out.data))
+            self._unless_failed(out[i64(0)])
+            return
         source, target = self.typed(copy.source, "int8"), self.typed(copy.target, "int8")
         x, y = self.block.declare("from", source, "int8"), self.block.declare("to", target, "int8")
         with self.block.loop("b", i64(copy.size_bytes)) as b:
@@ -269,6 +301,8 @@ class Regions:
 
     def condition(self, storage: Storage) -> Expr:
         """Whether a boolean in memory holds."""
+        if self.host.device:
+            return tirx.NE(self._from_device(storage, 1), i64(0))
         buffer = self.block.declare("cond", self.typed(storage, "bool"), "bool")
         return self.block.bind("taken", tirx.NE(buffer[i64(0)], tirx.IntImm("int8", 0)))
 

@@ -88,6 +88,19 @@ class Need:
         return evaluate(self.cond, points) if self.assumed is None else np.bool_(self.assumed)
 
 
+@dataclass(frozen=True)
+class Grid:
+    """How threads of a device share the tasks of a plan.
+
+    Attributes:
+        threads: of a block.
+        shared: whether a block does a task together; else every thread does its own.
+    """
+
+    threads: int = 256
+    shared: bool = False
+
+
 @dataclass
 class Plan:
     """A template's answer for one group and one choice of knobs.
@@ -110,6 +123,7 @@ class Plan:
         doubt: how much better than others stages must look before they are believed.
         stages: the parts of a plan that is run in stages (see ``schedules/multi_stage.py``);
             ``emit``, ``cost`` and scratch are then theirs.
+        grid: on a device, how its threads share the tasks; None is a thread for each.
     """
 
     tasks: Expr
@@ -133,6 +147,7 @@ class Plan:
     splits: bool = True
     doubt: float = 1.0
     stages: tuple[Stage, ...] = ()
+    grid: Grid | None = None
 
     @property
     def key(self) -> str:

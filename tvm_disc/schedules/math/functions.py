@@ -35,6 +35,7 @@ from tvm import tirx
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.schedules.math import exponential as _e
 from tvm_disc.schedules.math import trigonometric as _t
+from tvm_disc.schedules.math.device import native_on_device
 from tvm_disc.schedules.math.language import Body, Expr, dtype_of, libm, narrow, widen
 
 __all__ = [
@@ -249,7 +250,7 @@ def _twice(x: Expr, use: Unary) -> Expr:
     return b.done(use(b.x))
 
 
-MATH: Mapping[str, Callable[..., Expr]] = MappingProxyType(
+_PORTABLE: Mapping[str, Callable[..., Expr]] = MappingProxyType(
     {
         "acos": acos,
         "acosh": acosh,
@@ -276,6 +277,12 @@ MATH: Mapping[str, Callable[..., Expr]] = MappingProxyType(
         "sqrt": sqrt,
         "tan": tan,
         "tanh": tanh,
+    }
+)
+MATH: Mapping[str, Callable[..., Expr]] = MappingProxyType(
+    {
+        name: native_on_device({"power": "pow"}.get(name, name), function)
+        for name, function in _PORTABLE.items()
     }
 )
 

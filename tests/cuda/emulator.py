@@ -1,0 +1,84 @@
+"""A GPU that is this processor: generated CUDA C as C++, and a driver that runs it.
+
+The programs are those of ``build(target="cuda")``, host code and all: only the last step of their
+device code, from CUDA C to machine code, is another compiler's. Threads of a block are fibers
+(``words.h``), memory of the device is apart (``driver.cc``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from tvm_disc.codegen.cuda.nvrtc import Image
+
+HERE = Path(__file__).parent
+_KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(([^)]*)\) \{')
+OPTIONS = ("-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-ftrivial-auto-var-init=pattern",
+           "-fno-strict-aliasing", "-ffp-contract=fast")  # fmt: skip
+
+
+@cache
+def folder() -> Path:
+    """Where compiled code is kept, for all processes of a run."""
+    found = Path(tempfile.gettempdir()) / f"tvm_disc_emulator_{os.getuid()}"
+    found.mkdir(exist_ok=True)
+    return found
+
+
+def compiled(name: str, source: str, *options: str) -> Path:
+    """A shared library of C++ code, made once."""
+    text = "\0".join((source, *options, (HERE / "words.h").read_text()))
+    key = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    library = folder() / f"{name}_{key}.so"
+    if not library.exists():
+        file = folder() / f"{name}_{key}_{os.getpid()}.cc"
+        made = file.with_suffix(".so")
+        file.write_text(source)
+        command = ["g++", *options, str(file), "-I", str(HERE), "-o", str(made)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert not done.returncode, done.stderr[:4000]
+        made.replace(library)
+        file.unlink()
+    return library
+
+
+def emulated_source(source: str) -> str:
+    """CUDA C with words for a C++ compiler, and an entry for each function."""
+    parts = ['#include "words.h"', source]
+    matches = list(_KERNEL.finditer(source))
+    for k, match in enumerate(matches):
+        name, params = match.groups()
+        end = matches[k + 1].start() if k + 1 < len(matches) else len(source)
+        barriers = "__syncthreads" in source[match.end() : end]
+        types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in params.split(", ")]
+        given = ", ".join(f"*({t}*)args[{i}]" for i, t in enumerate(types))
+        parts.append(f'extern "C" void run_{name}(void** args) {{ {name}({given}); }}')
+        parts.append(f'extern "C" bool barriers_{name} = {"true" if barriers else "false"};')
+    return "\n".join(parts)
+
+
+def compile_source(source: str, architectures: Sequence[int]) -> list[Image]:
+    """In place of NVRTC: one image for each architecture, and a portable one."""
+    library = compiled("kernels", emulated_source(source), *OPTIONS)
+    data = f"emulated {library}\0".encode()
+    return [*(Image(a, False, data) for a in architectures), Image(architectures[0], True, data)]
+
+
+@cache
+def driver() -> ctypes.CDLL:
+    """The driver, which programs find by its name from now on."""
+    source = (HERE / "driver.cc").read_text()
+    options = ("-O1", "-std=c++17", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1")
+    library = ctypes.CDLL(str(compiled("driver", source, *options)), mode=ctypes.RTLD_GLOBAL)
+    for name in ("live", "launches", "waits", "copies"):
+        getattr(library, f"emulated_{name}").restype = ctypes.c_uint64
+    library.emulated_limit.argtypes = [ctypes.c_uint64]
+    return library

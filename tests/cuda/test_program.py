@@ -1,0 +1,172 @@
+"""The host program of a GPU: memory, streams, saved libraries and what is refused."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tests.models import TREES, function, mlp, mlp_reference, rows
+from tvm_disc import relay
+from tvm_disc.codegen.cuda import nvrtc
+from tvm_disc.errors import BadInput, DeviceError, GuardFailed, Unsupported
+
+
+@pytest.fixture(scope="module")
+def source() -> Any:
+    """A small program."""
+    return mlp()
+
+
+def built(source: Any, target: str = "cuda") -> Any:
+    """For a device."""
+    return tvm_disc.build(source, target=target)
+
+
+X = np.linspace(-1, 1, 48, dtype="float32").reshape(3, 16)
+
+
+def test_tensors_of_the_device_are_not_copied(gpu: ctypes.CDLL, source: Any) -> None:
+    program = built(source)
+    program(X)
+    there = program._main.sent(X)
+    copies, waits = gpu.emulated_copies(), gpu.emulated_waits()
+    result = program(there)
+    assert (gpu.emulated_copies(), gpu.emulated_waits()) == (copies, waits)
+    assert "cuda" in str(result.device)
+    here = np.from_dlpack(program._main.fetched(result))
+    np.testing.assert_allclose(here, mlp_reference(X), rtol=1e-5)
+
+
+def test_everything_is_given_back(gpu: ctypes.CDLL, source: Any) -> None:
+    program = built(source)
+    program(X)
+    before = gpu.emulated_live()
+    for n in (1, 4, 100):
+        program(np.zeros((n, 16), "float32"))
+    assert gpu.emulated_live() == before
+    kept = program(program._main.sent(X))
+    assert gpu.emulated_live() > before
+    del kept
+    assert gpu.emulated_live() == before
+
+
+def test_results_into_tensors_of_the_caller(source: Any) -> None:
+    program = built(source)
+    out = np.zeros((3, 10), "float32")
+    assert program(X, out=out) is out
+    np.testing.assert_allclose(out, mlp_reference(X), rtol=1e-5)
+
+
+def test_a_saved_library(gpu: ctypes.CDLL, source: Any, tmp_path: Path) -> None:
+    program = built(source, "cuda -arch=sm_80,sm_90")
+    program.save(tmp_path / "program.so")
+    loaded = tvm_disc.load(tmp_path / "program.so")
+    for capability in (80, 86, 90):
+        gpu.emulated_device(capability)
+        np.testing.assert_array_equal(tvm_disc.load(tmp_path / "program.so")(X), program(X))
+    np.testing.assert_array_equal(loaded(X), program(X))
+
+
+def test_a_profile_waits_for_each_kernel(gpu: ctypes.CDLL, source: Any) -> None:
+    program = built(source)
+    assert program.profile(program._main.sent(X)).total_ns
+
+
+def test_a_device_without_code_is_named(gpu: ctypes.CDLL, source: Any) -> None:
+    program = built(source, "cuda -arch=sm_90")
+    gpu.emulated_device(75)
+    with pytest.raises(DeviceError, match=r"no code for Emulated GPU \(sm_75\).*for sm_90; build"):
+        program(X)
+    gpu.emulated_device(90)  # and the program stays usable
+    np.testing.assert_allclose(program(X), mlp_reference(X), rtol=1e-5)
+
+
+def test_newer_devices_take_portable_code(gpu: ctypes.CDLL, source: Any) -> None:
+    program = built(source)
+    gpu.emulated_device(120)
+    np.testing.assert_allclose(program(X), mlp_reference(X), rtol=1e-5)
+
+
+def test_no_device(gpu: ctypes.CDLL, source: Any) -> None:
+    gpu.emulated_count(0)
+    program = built(source)
+    with pytest.raises(DeviceError, match="no GPU: the driver finds no device"):
+        program(X)
+
+
+def test_out_of_memory(gpu: ctypes.CDLL, source: Any) -> None:
+    program = built(source)
+    there = program._main.sent(X)
+    gpu.emulated_limit(gpu.emulated_live() + 8)
+    with pytest.raises(MemoryError, match="out of memory for"):
+        program(there)
+    gpu.emulated_limit(2**64 - 1)
+    np.testing.assert_allclose(program(X), mlp_reference(X), rtol=1e-5)
+
+
+def test_a_kernel_that_fails(gpu: ctypes.CDLL, source: Any) -> None:
+    program = built(source)
+    there = program._main.sent(X)
+    live = gpu.emulated_live()
+    gpu.emulated_refuse(700)
+    with pytest.raises(DeviceError, match="could not launch a kernel: status 700"):
+        program(there)
+    assert gpu.emulated_live() == live
+    gpu.emulated_refuse(0)
+    np.testing.assert_allclose(program(X), mlp_reference(X), rtol=1e-5)
+
+
+def test_tensors_of_the_host_beside_those_of_the_device() -> None:
+    x, y = rows("n", 4), rows("n", 4, name="y")
+    program = built(function(x, y, relay.add(x, y)))
+    a = np.ones((2, 4), "float32")
+    program(a, a)
+    with pytest.raises(BadInput, match="input 'y': expected a tensor on the GPU"):
+        program(program._main.sent(a), a)
+
+
+def test_a_tensor_of_the_device_for_the_processor(source: Any) -> None:
+    there = built(source)
+    there(X)
+    with pytest.raises(BadInput, match="input 'x': expected a tensor on the CPU"):
+        tvm_disc.build(source)(there._main.sent(X))
+
+
+def test_guards_come_before_the_first_launch(gpu: ctypes.CDLL) -> None:
+    x, y = rows("n", 4), rows("n", 4, name="y")
+    program = built(function(x, y, relay.add(x, y)))
+    program(np.ones((2, 4), "float32"), np.ones((2, 4), "float32"))
+    launches = gpu.emulated_launches()
+    with pytest.raises((GuardFailed, BadInput), match="input 'y' axis 0"):
+        program(np.ones((2, 4), "float32"), np.ones((3, 4), "float32"))
+    assert gpu.emulated_launches() == launches
+
+
+def test_unknown_architectures(source: Any) -> None:
+    with pytest.raises(Unsupported, match=r"expected an architecture of NVIDIA's GPUs .*'sm_42'"):
+        built(source, "cuda -arch=sm_42")
+    with pytest.raises(Unsupported, match="cuda has no option '-model=a100'"):
+        built(source, "cuda -model=a100")
+    with pytest.raises(Unsupported, match="one GPU target has all architectures"):
+        tvm_disc.build(source, target=["cuda", "llvm"])
+
+
+def test_data_types_are_refused() -> None:
+    with pytest.raises(Unsupported, match="no place on a GPU"):
+        built(TREES)
+
+
+def test_without_nvrtc(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tvm_disc.codegen.build.compile_source", nvrtc.compile_source)
+    monkeypatch.setattr(nvrtc, "_places", lambda: ["nowhere.so"])
+    nvrtc._loaded.cache_clear()
+    try:
+        with pytest.raises(Unsupported, match=r"NVRTC, which was not found; .*tvm_disc\[cuda\]"):
+            built(source)
+    finally:
+        nvrtc._loaded.cache_clear()

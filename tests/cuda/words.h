@@ -1,0 +1,120 @@
+// CUDA's words for a C++ compiler: the threads of a block take turns, from barrier to barrier.
+//
+// A block runs alone, so what its threads share is static. Shared memory holds NaN before a block
+// writes it. A thread that ends while others wait at a barrier ends the process with a message.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <algorithm>
+#include <vector>
+#include <sys/mman.h>
+
+#define alignas(x) __attribute__((aligned(x)))
+#define __global__
+#define __launch_bounds__(x)
+#define __restrict__
+#define __shared__ static __attribute__((section("emulated_shared")))
+#define DISC_DEVICE static inline
+struct Dim { int x, y, z; };
+static Dim threadIdx, blockIdx;
+struct half {
+  _Float16 value;
+  half() {}
+  half(float x) : value((_Float16)x) {}
+  operator float() const { return (float)value; }
+};
+static inline float __int_as_float(int x) { float y; memcpy(&y, &x, 4); return y; }
+static inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+template <class T> static inline T max(T a, T b) { return a > b ? a : b; }
+template <class T> static inline T min(T a, T b) { return a < b ? a : b; }
+
+// A section exists only where something is in it.
+__attribute__((section("emulated_shared"), used)) static char emulated_first[64];
+extern char __start_emulated_shared[], __stop_emulated_shared[];
+
+typedef void (*Run)(void** args);
+static const size_t kStack = 64 << 10;
+static void* stacks[1024];  // saved stack pointers
+static char* memory;
+static bool done[1024];
+static void* scheduler;
+static int current;
+static Run running;
+static void** given;
+
+__attribute__((naked, noinline)) static void Switch(void** from, void** to) {
+  __asm__ volatile(
+      "push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
+      "mov %rsp, (%rdi)\n mov (%rsi), %rsp\n"
+      "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n");
+}
+static void __syncthreads() { Switch(&stacks[current], &scheduler); }
+static void Enter() {
+  running(given);
+  done[current] = true;
+  Switch(&stacks[current], &scheduler);
+  abort();
+}
+static void Prepare(int k) {
+  void** top = (void**)(memory + (k + 1) * kStack - 64);
+  *--top = nullptr;  // where a caller would be
+  *--top = (void*)Enter;
+  stacks[k] = top - 6;
+  done[k] = false;
+}
+static void Block(const std::vector<int>& order, bool barriers) {
+  memset(__start_emulated_shared, 0xff, __stop_emulated_shared - __start_emulated_shared);
+  int threads = order.size();
+  if (!barriers) {
+    for (int k : order) {
+      threadIdx.x = k;
+      running(given);
+    }
+    return;
+  }
+  for (int k = 0; k < threads; ++k) Prepare(k);
+  int ended = 0;
+  while (ended < threads) {
+    int before = ended;
+    for (int k : order) {
+      if (done[k]) continue;
+      current = threadIdx.x = k;
+      Switch(&scheduler, &stacks[k]);
+      ended += done[k];
+    }
+    if (ended != before && ended != threads) {
+      fprintf(stderr, "emulator: %d of %d threads ended, others wait at a barrier\n", ended, threads);
+      abort();
+    }
+  }
+}
+// order: 0 as numbered, 1 backwards, others are seeds.
+extern "C" void emulated_launch(Run run, bool barriers, int blocks, int threads, void** args,
+                                int order) {
+  if (!memory) {
+    memory = (char*)mmap(nullptr, 1024 * kStack, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  }
+  std::vector<int> numbers(threads), turns(blocks);
+  for (int k = 0; k < threads; ++k) numbers[k] = k;
+  for (int k = 0; k < blocks; ++k) turns[k] = k;
+  if (order == 1) {
+    std::reverse(numbers.begin(), numbers.end());
+    std::reverse(turns.begin(), turns.end());
+  } else if (order > 1) {
+    unsigned state = order;
+    auto next = [&](int n) { return (state = state * 1664525u + 1013904223u) / 65536 % n; };
+    for (int k = threads; k > 1; --k) std::swap(numbers[k - 1], numbers[next(k)]);
+    for (int k = blocks; k > 1; --k) std::swap(turns[k - 1], turns[next(k)]);
+  }
+  running = run;
+  given = args;
+  for (int b : turns) {
+    blockIdx.x = b;
+    Block(numbers, barriers);
+  }
+}

@@ -1,0 +1,363 @@
+"""What a call does on the device: launches, memory, copies, and tensors for results.
+
+The functions of memory have the names and parameters of those on the processor
+(``codegen/host/memory.py``), so that the host program is the same. All of them go to the caller's
+stream, which TVM's runtime knows for each thread, and wait for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, PointerType, PrimType
+from tvm.tirx import op as O
+
+from tvm_disc.abi.entries import DOWNLOAD, UPLOAD
+from tvm_disc.abi.state import (
+    CONTEXT,
+    FUNCTIONS,
+    LIMIT,
+    MISSES,
+    OPENED,
+    RELEASE,
+    REQUESTS,
+)
+from tvm_disc.codegen.cuda.calls import (
+    RELEASE_NAME,
+    cell_address,
+    digits,
+    driver,
+    raise_error,
+)
+from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER, ERROR, OPEN
+from tvm_disc.codegen.host.abi import (
+    ANY_PADDING,
+    ANY_TYPE,
+    ANY_VALUE,
+    CUDA,
+    TENSOR_OBJECT,
+    as_pointer,
+    i32,
+    static_cell,
+    void_pointer,
+)
+from tvm_disc.codegen.host.memory import (
+    DROP,
+    GIVE,
+    TAKE,
+    TENSOR,
+    TRIM,
+    bits_of,
+    release,
+    state_of,
+    words,
+)
+from tvm_disc.codegen.host.overlap import failed
+from tvm_disc.codegen.host.packed import Arguments, packed
+from tvm_disc.codegen.host.results import MANAGED_WORDS
+from tvm_disc.schedules.cuda.kernel import LAUNCH
+from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
+
+Expr: TypeAlias = Any
+
+COPY, READ, WAIT = (GlobalVar(f"tvm_disc_device_{n}") for n in ("copy", "read", "wait"))
+MOST_WORDS = 256  # arguments of a device function
+
+
+def launch_functions(slot: Any) -> dict[Any, Any]:
+    """The private functions of a call, and the packed ones around it."""
+    return {
+        LAUNCH: _launch(),
+        COPY: _copy(),
+        READ: _read(),
+        WAIT: _wait(),
+        TAKE: _take(),
+        GIVE: _give(),
+        TRIM: _trim(),
+        DROP: _drop(),
+        TENSOR: _tensor(),
+        GlobalVar(RELEASE_NAME): _release(),
+        GlobalVar(UPLOAD): _upload(slot),
+        GlobalVar(DOWNLOAD): _download(slot),
+    }
+
+
+def stream(block: Block) -> Expr:
+    """The stream of this thread's caller."""
+    found = O.call_extern("handle", "TVMFFIEnvGetStream", i32(CUDA), i32(DEVICE_NUMBER))
+    return block.bind("stream", bits_of(block.bind("stream", found)))
+
+
+def _state(block: Block, pointer: Any) -> Buffer:
+    return block.declare("s", pointer, "int64")
+
+
+def _at(block: Block, address: Expr) -> Buffer:
+    kind = PointerType(PrimType("int64"), "global")
+    return block.declare("words", block.bind("words", tirx.reinterpret(kind, address)), "int64")
+
+
+def _refuse(block: Block, out: tuple[Buffer, int], status: Expr, what: str) -> None:
+    with block.when(tirx.NE(status, i64(0))):
+        raise_error(
+            block, ERROR, [f"the GPU's driver could not {what}: status ", digits(block, status)]
+        )
+        block.store(out[0], out[1], i64(1))
+        block.ret(i32(0))
+
+
+def _launch() -> Any:
+    """``launch(record, number, blocks, threads, words, count)``: a function of the device."""
+    address = tirx.Var("record", "int64")
+    names = ("number", "blocks", "threads", "count")
+    number, blocks, threads, count = (tirx.Var(n, "int64") for n in names)
+    given = words("given")
+    block = Block()
+    record = _at(block, address)
+    state = _at(block, record[i64(0)])
+    place = block.stack("places", 8 * MOST_WORDS, 8)
+    places = _at(block, bits_of(place.data))
+    with block.loop("k", count) as k:
+        block.store(places, k, bits_of(given) + k * 8)
+    functions = _at(block, state[i64(FUNCTIONS)])
+    code = block.bind("function", functions[number])
+    one = i64(1)
+    status = driver(
+        state,
+        "cuLaunchKernel",
+        code,
+        blocks,
+        one,
+        one,
+        threads,
+        one,
+        one,
+        i64(0),
+        stream(block),
+        bits_of(place.data),
+        i64(0),
+    )
+    _refuse(block, (record, 1), block.bind("status", status), "launch a kernel")
+    return prim_func([address, number, blocks, threads, given, count], block.stmt())
+
+
+def _copy() -> Any:
+    """``copy(state, to, from, size, out)`` on the device; ``out`` is 1 where that failed."""
+    state_ptr, out_ptr = words("state"), words("out")
+    to, source, size = (tirx.Var(n, "int64") for n in ("to", "source", "size"))
+    block = Block()
+    state, out = _state(block, state_ptr), block.declare("o", out_ptr, "int64")
+    block.store(out, 0, i64(0))
+    with block.when(size > 0):
+        status = driver(state, "cuMemcpyDtoDAsync_v2", to, source, size, stream(block))
+        _refuse(block, (out, 0), block.bind("status", status), "copy on the device")
+    return prim_func([state_ptr, to, source, size, out_ptr], block.stmt())
+
+
+def _read() -> Any:
+    """``read(state, address, size, out)``: up to eight bytes, once the device has them.
+
+    ``out`` has them, and 1 where that failed.
+    """
+    state_ptr, out = words("state"), words("out")
+    address, size = (tirx.Var(n, "int64") for n in ("address", "size"))
+    block = Block()
+    state = _state(block, state_ptr)
+    cell = block.declare("o", out, "int64")
+    block.store(cell, 0, i64(0))
+    block.store(cell, 1, i64(0))
+    now = stream(block)
+    status = driver(state, "cuMemcpyDtoHAsync_v2", bits_of(out), address, size, now)
+    _refuse(block, (cell, 1), block.bind("status", status), "read a size or a condition")
+    status = driver(state, "cuStreamSynchronize", now)
+    _refuse(
+        block,
+        (cell, 1),
+        block.bind("status", status),
+        "finish the kernels before a size or condition",
+    )
+    return prim_func([state_ptr, address, size, out], block.stmt())
+
+
+def _wait() -> Any:
+    """``wait(state)``: until everything before it is done."""
+    state_ptr = words("state")
+    block = Block()
+    state = _state(block, state_ptr)
+    block.eval(driver(state, "cuStreamSynchronize", stream(block)))
+    return prim_func([state_ptr], block.stmt())
+
+
+def _take() -> Any:
+    """``take(state, size, out)``: memory of the device in the stream's order, or 0."""
+    state_ptr, size, out = words("state"), tirx.Var("size", "int64"), words("out")
+    block = Block()
+    state, cell = _state(block, state_ptr), block.declare("o", out, "int64")
+    _allocate(block, state, size, cell)
+    return prim_func([state_ptr, size, out], block.stmt())
+
+
+def _allocate(block: Block, state: Buffer, size: Expr, out: Buffer) -> None:
+    block.store(out, 0, i64(0))
+    block.store(state, REQUESTS, state[i64(REQUESTS)] + 1)
+    room = block.bind("room", tirx.max(size, i64(64)))
+    found = block.alloc("found", 1, "int64")
+    block.store(found, 0, i64(0))
+    now = stream(block)
+    asked = driver(state, "cuMemAllocAsync", cell_address(found), room, now)
+    asked = block.bind("asked", asked)
+    with block.when(tirx.NE(asked, i64(0))):
+        # What was freed in the order of streams may be there once they are done.
+        block.store(state, MISSES, state[i64(MISSES)] + 1)
+        block.store(found, 0, i64(0))
+        block.eval(driver(state, "cuStreamSynchronize", now))
+        again = driver(state, "cuMemAllocAsync", cell_address(found), room, now)
+        with block.when(tirx.NE(block.bind("again", again), i64(0))):
+            block.store(found, 0, i64(0))
+    block.store(out, 0, found[i64(0)])
+
+
+def _give() -> Any:
+    """``give(state, address)``: back, once the kernels before it are done."""
+    state_ptr, address = words("state"), tirx.Var("address", "int64")
+    block = Block()
+    state = _state(block, state_ptr)
+    block.eval(driver(state, "cuMemFreeAsync", address, stream(block)))
+    return prim_func([state_ptr, address], block.stmt())
+
+
+def _trim() -> Any:
+    """``trim(state)``: the driver's pool keeps no more than the program's limit."""
+    state_ptr = words("state")
+    block = Block()
+    state = _state(block, state_ptr)
+    with block.when(tirx.NE(state[i64(OPENED)], i64(0))):
+        pool = block.alloc("pool", 1, "int64")
+        where = cell_address(pool)
+        asked = driver(state, "cuDeviceGetDefaultMemPool", where, i64(DEVICE_NUMBER))
+        with block.when(tirx.EQ(block.bind("asked", asked), i64(0))):
+            block.eval(driver(state, "cuMemPoolTrimTo", pool[i64(0)], state[i64(LIMIT)]))
+    return prim_func([state_ptr], block.stmt())
+
+
+def _drop() -> Any:
+    """``drop(state)``: results are not kept; the driver's pool has their memory."""
+    state_ptr = words("state")
+    return prim_func([state_ptr], Block().stmt())
+
+
+def _tensor() -> Any:
+    """``new_tensor(state, kind, dims, ndim, size, out)``: as on the processor."""
+    state_ptr, dims_ptr, out_ptr = words("state"), words("dims"), words("out")
+    kind, ndim, size = (tirx.Var(n, "int64") for n in ("kind", "ndim", "size"))
+    block = Block()
+    state, out = _state(block, state_ptr), block.declare("o", out_ptr, "int64")
+    dims = block.declare("d", dims_ptr, "int64")
+    data = block.alloc("data", 1, "int64")
+    block.store(data, 0, i64(0))
+    block.store(out, 0, i64(0))
+    with block.when(tirx.And(size >= 0, size < i64(1 << 62))):
+        _allocate(block, state, size, data)
+    with block.when(tirx.NE(data[i64(0)], i64(0))):
+        total = tirx.Cast("uint64", (ndim + MANAGED_WORDS) * 8)
+        base = block.bind(
+            "base", bits_of(block.bind("got", O.call_extern("handle", "malloc", total)))
+        )
+        managed = _at(block, base)
+        shape = block.bind("shape", base + 8 * MANAGED_WORDS)
+        owner, code = bits_of(state_ptr), state[i64(RELEASE)]
+        fields = (1, owner, code, 0, data[i64(0)], CUDA | DEVICE_NUMBER << 32, kind, shape, 0, 0)
+        for k, value in enumerate(fields):
+            block.store(managed, k, i64(value))
+        with block.loop("axis", ndim) as axis:
+            block.store(managed, i64(MANAGED_WORDS) + axis, dims[axis])
+        block.store(out, 1, data[i64(0)])
+        status = O.call_extern(
+            "int32",
+            "TVMFFITensorFromDLPackVersioned",
+            as_pointer(base),
+            i32(0),
+            i32(0),
+            out.data,
+        )
+        with block.when(tirx.NE(block.bind("status", status), i32(0))):
+            block.store(out, 0, i64(0))
+            block.eval(driver(state, "cuMemFreeAsync", data[i64(0)], stream(block)))
+            block.eval(release(base))
+    return prim_func([state_ptr, kind, dims_ptr, ndim, size, out_ptr], block.stmt())
+
+
+def _release() -> Any:
+    """``(managed tensor)``: what frees a result, called by whoever lets go of it last."""
+    managed = tirx.Var("managed", void_pointer())
+    block = Block()
+    fields = _at(block, bits_of(managed))
+    state = _at(block, fields[i64(1)])
+    block.eval(driver(state, "cuCtxSetCurrent", state[i64(CONTEXT)]))
+    block.eval(driver(state, "cuMemFreeAsync", fields[i64(4)], stream(block)))
+    block.eval(release(bits_of(managed)))
+    block.ret(i32(0))
+    func = tirx.PrimFunc([managed], block.stmt(), PrimType("int32"))
+    return func.with_attr("calling_conv", 1).with_attr("global_symbol", RELEASE_NAME)
+
+
+def _upload(slot: Any) -> Any:
+    """``(kind, ndim, address of the dims, bytes, address of the data) -> tensor``."""
+    handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
+    count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
+    block = Block()
+    given = Arguments(block, args)
+    names = ("kind", "ndim", "dims", "size", "source")
+    kind, ndim, dims, size, source = (block.bind(n, given.integer(k)) for k, n in enumerate(names))
+    state = state_of(block, static_cell(block, slot))
+    _open_or_fail(block, state, args)
+    made = block.alloc("made", 2, "int64")
+    block.eval(call(TENSOR, state.data, kind, _at(block, dims).data, ndim, size, made.data))
+    with block.when(tirx.EQ(made[i64(0)], i64(0))):
+        raise_error(block, "MemoryError", ["out of memory on the GPU"])
+        block.eval(failed(args))
+    with block.when(size > 0):
+        sent = driver(state, "cuMemcpyHtoDAsync_v2", made[i64(1)], source, size, stream(block))
+        block.eval(sent)
+    for field, value in (
+        (ANY_TYPE, i32(TENSOR_OBJECT)),
+        (ANY_PADDING, i32(0)),
+        (ANY_VALUE, made[i64(0)]),
+    ):
+        block.eval(O.tvm_struct_set(result, i32(0), i32(field), value))
+    block.ret(i32(0))
+    func = tirx.PrimFunc([handle, args, count, result], block.stmt(), PrimType("int32"))
+    func = func.with_attr("calling_conv", 1)
+    return func.with_attr("global_symbol", f"__tvm_ffi_{UPLOAD}")
+
+
+def _open_or_fail(block: Block, state: Buffer, args: Any) -> None:
+    out = block.alloc("opened", 1, "int64")
+    block.eval(call(OPEN, state.data, out.data))
+    with block.when(tirx.NE(out[i64(0)], i64(0))):
+        block.eval(failed(args))
+
+
+def _download(slot: Any) -> Any:
+    """``(tensor, address, bytes)``: its elements, once they are there."""
+
+    def emit(block: Block, args: Arguments) -> None:
+        source = bits_of(args.data(0, "int8"))
+        to, size = (block.bind(n, args.integer(k)) for k, n in ((1, "to"), (2, "size")))
+        state = state_of(block, static_cell(block, slot))
+        _open_or_fail(block, state, args.handle)
+        now = stream(block)
+        with block.when(size > 0):
+            block.eval(driver(state, "cuMemcpyDtoHAsync_v2", to, source, size, now))
+        status = block.bind("status", driver(state, "cuStreamSynchronize", now))
+        with block.when(tirx.NE(status, i64(0))):
+            raise_error(
+                block, ERROR, ["a kernel failed on the GPU: status ", digits(block, status)]
+            )
+            block.eval(failed(args.handle))
+
+    return packed(DOWNLOAD, emit)
+
+
+__all__ = ["COPY", "READ", "WAIT", "launch_functions"]

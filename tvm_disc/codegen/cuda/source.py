@@ -1,0 +1,137 @@
+"""Device functions as CUDA C, by TVM's code generator, without a header of anybody's.
+
+The text is complete in itself, so that the run-time compiler needs no installation beside it, and
+so that any C++ compiler that is given meanings for CUDA's words can compile it, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm.ir import GlobalVar
+from tvm.tirx import transform as T
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.schedules.cuda.kernel import DeviceFunction
+from tvm_disc.target.device import Device
+from tvm_disc.tir.division import opaque
+
+_DOTTED = re.compile(r"\bdisc(?:\.\w+)+")
+_DIVISION = re.compile(r"\bdisc_div_(floor|trunc)_(divide|mod)_(u?int\d+)_v1\b")
+_FIRST = 'extern "C" __global__'
+
+
+def device_source(functions: Sequence[DeviceFunction], device: Device) -> str:
+    """The functions as one text.
+
+    Raises:
+        Unsupported: a function that the code generator has no words for.
+    """
+    target = tvm.target.Target({"kind": "cuda", "arch": f"sm_{device.architectures[0]}"})
+    made = {GlobalVar(f.name): _marked(f, target) for f in functions}
+    try:
+        module = _lowered(tvm.IRModule(made))
+        text = str(tvm.get_global_func("target.build.cuda")(module, target).inspect_source())
+    except Exception as error:
+        raise _refused(functions, target, error) from None
+    body = text[text.index(_FIRST) :] if _FIRST in text else ""
+    body = _DOTTED.sub(lambda m: m[0].replace(".", "_"), body)
+    return "\n".join([PRELUDE, *_divisions(body), body])
+
+
+def _lowered(module: Any) -> Any:
+    """The module as the code generator wants it: every variable bound in one place."""
+    return T.LowerIntrin()(T.ConvertSSA()(module))
+
+
+def _marked(function: DeviceFunction, target: Any) -> Any:
+    func = function.func.with_body(opaque(function.func.body))
+    attrs = {
+        "global_symbol": function.name,
+        "calling_conv": 2,
+        "target": target,
+        "tirx.is_global_func": True,
+    }
+    for key, value in attrs.items():
+        func = func.with_attr(key, value)
+    return func
+
+
+def _refused(functions: Sequence[DeviceFunction], target: Any, error: Exception) -> Unsupported:
+    """Which of the functions it was, and why."""
+    for function in functions:
+        try:
+            one = _lowered(tvm.IRModule({GlobalVar(function.name): _marked(function, target)}))
+            tvm.get_global_func("target.build.cuda")(one, target)
+        except Exception as own:
+            reason = str(own).strip().splitlines()[-1]
+            return Unsupported(f"{function.name.partition('_')[2]}: no code for a GPU: {reason}")
+    return Unsupported(f"no code for a GPU: {str(error).strip().splitlines()[-1]}")
+
+
+def _divisions(body: str) -> list[str]:
+    """The divisions that a text calls: by zero they give zero (``tir/division.py``)."""
+    found = sorted({m.groups() for m in _DIVISION.finditer(body)})
+    lines = []
+    for way, kind, dtype in found:
+        name = f"disc_div_{way}_{kind}_{dtype}_v1"
+        lines.append(f"DISC_{way.upper()}_{kind.upper()}({name}, {dtype}_t)")
+    return lines
+
+
+PRELUDE = r"""
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#define DISC_DEVICE static __device__ __forceinline__
+struct half {
+  unsigned short bits;
+  __device__ half() {}
+  __device__ half(float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
+  __device__ operator float() const {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+  }
+};
+#endif
+#ifndef CUDART_INF_F
+#define CUDART_INF_F __int_as_float(0x7f800000)
+#define CUDART_NAN_F __int_as_float(0x7fffffff)
+#define CUDART_INF __longlong_as_double(0x7ff0000000000000LL)
+#define CUDART_NAN __longlong_as_double(0x7ff8000000000000LL)
+#endif
+#define uint unsigned int
+#define uchar unsigned char
+#define ushort unsigned short
+#define DISC_TRAPS(T, b) ((b) == 0 || ((T)-1 < (T)0 && (b) == (T)-1))
+#define DISC_TRUNC_DIVIDE(NAME, T) DISC_DEVICE T NAME(T a, T b) { \
+  return b == 0 ? (T)0 : DISC_TRAPS(T, b) ? (T)(0 - (uint64_t)a) : (T)(a / b); }
+#define DISC_FLOOR_DIVIDE(NAME, T) DISC_DEVICE T NAME(T a, T b) { \
+  if (DISC_TRAPS(T, b)) return b == 0 ? (T)0 : (T)(0 - (uint64_t)a); \
+  T q = (T)(a / b); \
+  return (T)(q - ((a % b != 0) & ((a ^ b) < (T)0))); }
+#define DISC_TRUNC_MOD(NAME, T) DISC_DEVICE T NAME(T a, T b) { \
+  return DISC_TRAPS(T, b) ? (T)0 : (T)(a % b); }
+#define DISC_FLOOR_MOD(NAME, T) DISC_DEVICE T NAME(T a, T b) { \
+  if (DISC_TRAPS(T, b)) return (T)0; \
+  T r = (T)(a % b); \
+  return (T)(r + ((r != 0 && (a ^ b) < (T)0) ? b : (T)0)); }
+DISC_DEVICE float disc_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+DISC_DEVICE double disc_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+DISC_DEVICE float disc_silu(float x) { return x / (1.0f + expf(-x)); }
+DISC_DEVICE double disc_silu(double x) { return x / (1.0 + exp(-x)); }
+DISC_DEVICE float disc_gelu_erf(float x) { return 0.5f * x * erfcf(-0.70710678f * x); }
+DISC_DEVICE double disc_gelu_erf(double x) { return 0.5 * x * erfc(-0.7071067811865476 * x); }
+"""
+
+__all__ = ["PRELUDE", "device_source"]

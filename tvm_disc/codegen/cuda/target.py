@@ -1,0 +1,106 @@
+"""What ``target="cuda"`` means: the device, and the processor that runs the host program."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+from typing import Any
+
+import tvm
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.target.device import CUDA, DEFAULT, Device, cuda_device
+
+_ARCHITECTURE = re.compile(r"(?:sm_|compute_)?(\d{2,3})a?$")
+
+
+def split_target(target: Any) -> tuple[Device | None, Any]:
+    """The device of a target, if it has one, and the target of the host.
+
+    A device is ``"cuda"``, ``"cuda -arch=sm_80,sm_90"``, a dict of kind ``cuda``, or TVM's own
+    target; its ``host`` is the processor, by default this machine's.
+
+    Raises:
+        Unsupported: an architecture that no compiler of ours knows, or an option that is none.
+    """
+    if target is None:
+        current = tvm.target.Target.current(allow_none=True)
+        target = current or os.environ.get("DISC_TARGET")
+        if target is None or _kind(target) != "cuda":
+            return None, None
+    if isinstance(target, (list, tuple)):
+        if any(_kind(t) == "cuda" for t in target):
+            raise Unsupported(
+                'target: one GPU target has all architectures, as "cuda -arch=sm_80,sm_90", '
+                "found it in a list"
+            )
+        return None, target
+    if _kind(target) != "cuda":
+        return None, target
+    given = _options(target)
+    names = given.pop("arch", None)
+    host = given.pop("host", None)
+    return cuda_device(_architectures(names)), host or _no_environment()
+
+
+def _no_environment() -> Any:
+    """This machine, where the environment's target is the device itself."""
+    named = os.environ.get("DISC_TARGET")
+    return {"kind": "llvm", "mcpu": "native"} if named and _kind(named) == "cuda" else None
+
+
+def _kind(target: Any) -> str:
+    if isinstance(target, tvm.target.Target):
+        return str(target.kind.name)
+    if isinstance(target, dict):
+        return str(target.get("kind", ""))
+    if isinstance(target, str) and target.strip():
+        text = target.strip()
+        if text.startswith("{"):
+            return "cuda" if re.search(r'"kind"\s*:\s*"cuda"', text) else ""
+        return text.split()[0]
+    return ""
+
+
+def _options(target: Any) -> dict[str, Any]:
+    if isinstance(target, tvm.target.Target):
+        host = target.host
+        return {"arch": target.attrs.get("arch"), "host": host}
+    if isinstance(target, str) and target.lstrip().startswith("{"):
+        import json
+
+        target = json.loads(target)
+    if isinstance(target, dict):
+        return {"arch": target.get("arch"), "host": target.get("host")}
+    found: dict[str, Any] = {}
+    for word in shlex.split(target)[1:]:
+        key, _, text = word.lstrip("-").partition("=")
+        if key not in ("arch", "host"):
+            raise Unsupported(f"target: cuda has no option {word!r}; it has -arch=sm_80,sm_90")
+        found[key] = text
+    return found
+
+
+def _architectures(names: Any) -> tuple[int, ...]:
+    """Compute capabilities by name; by default those of two generations of servers."""
+    if names is None:
+        return DEFAULT
+    listed = names.split(",") if isinstance(names, str) else [str(n) for n in names]
+    found = []
+    for name in listed:
+        match = _ARCHITECTURE.match(name.strip())
+        number = int(match[1]) if match else None
+        if number not in CUDA:
+            known = [f"sm_{a}" for a in CUDA]
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            raise Unsupported(
+                f"target: expected an architecture of NVIDIA's GPUs ({', '.join(known)}), found "
+                f"{name!r}{'; did you mean ' + near[0] + '?' if near else ''}"
+            )
+        found.append(number)
+    return tuple(found)
+
+
+__all__ = ["split_target"]

@@ -1,0 +1,76 @@
+"""What a program tells of itself: kept in its manifest, shown by ``explain``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm_disc.codegen.host.abi import plain_dim
+from tvm_disc.codegen.host.numpy_entry import takes_numpy
+from tvm_disc.codegen.plan.formula import readable_formula, under, workspace_formula
+from tvm_disc.codegen.plan.kernels import KernelLibrary
+from tvm_disc.codegen.plan.outline import memory_outline, outline
+from tvm_disc.codegen.plan.program import Program
+from tvm_disc.codegen.plan.tail_recursion import program_launches
+from tvm_disc.relay.importer.module import Imported
+from tvm_disc.schedules.dispatch.signature import group_key
+from tvm_disc.schedules.gemm.vendor import calls_vendor
+from tvm_disc.schedules.kernel import Machine
+
+
+def describe(
+    programs: Sequence[Program],
+    versions: Sequence[Imported],
+    library: KernelLibrary,
+    refused: Sequence[Any],
+) -> dict[str, Any]:
+    """What a saved program tells about itself."""
+    program, general, premises = programs[0], programs[-1], versions[0].premises
+    workspace = workspace_formula(program.region)
+    for premise in premises:
+        workspace = under(premise.text, workspace, workspace_formula(general.region))
+    return {
+        "inputs": [(n, [plain_dim(d) for d in s], t) for n, s, t in general.signature.inputs],
+        "outputs": program.output_tree,
+        "results": [([readable_formula(d) for d in v.shape], v.dtype) for v in general.outputs],
+        "direct": takes_numpy(general) and library.machine.device is None,
+        "device": described_device(library.machine),
+        "launches": program_launches(program),
+        "calls": outline(program),
+        "memory": memory_outline(program),
+        "workspace_bytes": workspace,
+        "kernels": [
+            {
+                "name": k.name,
+                "kind": k.kind,
+                "ops": [n.op.removeprefix("relax.") for n in k.nodes],
+                "notes": dict(k.notes),
+                "variants": [str(v) for v in k.choice.variants] if k.choice is not None else [],
+                "group": group_key(k.group) if k.group is not None else "",
+                "choice": k.choice.to_json() if k.choice is not None else {},
+            }
+            for k in library.kernels()
+        ],
+        "external": vars(versions[-1].external),
+        "vendor": any(
+            calls_vendor(v.plan) for k in library.kernels() if k.choice for v in k.choice.variants
+        ),
+        "shapes": versions[0].solver.describe(),
+        "premises": [str(p) for p in premises],
+        "general": {
+            "launches": program_launches(general),
+            "shapes": versions[-1].solver.describe(),
+        },
+        "refused": [str(r) for r in dict.fromkeys(refused)],
+    }
+
+
+def described_device(machine: Machine) -> dict[str, Any] | None:
+    """What a saved program tells of the device that it is for."""
+    if machine.device is None:
+        return None
+    names = [f"sm_{a}" for a in machine.device.architectures]
+    return {"kind": machine.device.kind, "architectures": names}
+
+
+__all__ = ["describe"]

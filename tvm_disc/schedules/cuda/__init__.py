@@ -1,0 +1,15 @@
+"""Kernel templates for a GPU, and how a kernel of theirs is launched.
+
+========== =====================================================================================
+block      statements of device code: memory of a thread, of a block, barriers
+kernel     from a group's variants to device functions and the host function that launches them
+cost       how long a plan takes, after waves of blocks and bytes moved
+elements   element-wise, broadcast and injective work: a thread for each element
+reduce     one contraction of any kind: a thread, or a block, for each element
+rows       reductions and element-wise work over a row: a thread, or a block, for each row
+product    matrix products: tiles in shared memory, elements of them in registers
+attention  scores, softmax and weighted values of a query: a block for each
+serial     what the processor's templates do in order: a thread for each of their tasks
+policy     which template takes a group
+========== =====================================================================================
+"""

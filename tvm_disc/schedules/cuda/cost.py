@@ -1,0 +1,61 @@
+"""How long a plan takes on a device: DietCode's model (MLSys 2022) of waves of equal blocks.
+
+    time = launch + max(waves x time of a block alone, bytes / bandwidth)
+
+A wave is as many blocks as all multiprocessors hold at once. The constants of a multiprocessor come
+from the vendor's figures for the card; none was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.schedules.dispatch.choose import moved_bytes
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
+from tvm_disc.schedules.group import Group
+from tvm_disc.target.device import Device
+
+Expr: TypeAlias = Any
+
+# Guesses: entering a kernel, a dependent step of a thread (a load from memory and an operation),
+# and threads that a multiprocessor holds.
+LAUNCH_NS, STEP_NS, BARRIER_NS, THREADS_HELD = 3000.0, 4.0, 30.0, 2048
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a plan does.
+
+    Attributes:
+        blocks: of threads.
+        threads: of a block.
+        steps: that a thread does one after the other.
+        barriers: at which it waits.
+    """
+
+    blocks: Expr
+    threads: int
+    steps: Expr
+    barriers: Expr | int = 0
+
+
+def moved_ns(device: Device, group: Group, points: Points, model: CostModel) -> Values:
+    """A kernel that does little more than to move its operands and results."""
+    bytes_ = evaluate(moved_bytes(group), points)
+    return np.asarray(LAUNCH_NS + bytes_ / device.bandwidth_gbs, np.float64)
+
+
+def waves_ns(device: Device, group: Group, work: Work, points: Points, model: CostModel) -> Values:
+    """A kernel of blocks that all do the same."""
+    held = device.multiprocessors * max(1, THREADS_HELD // work.threads)
+    waves = np.ceil(np.maximum(evaluate(work.blocks, points), 1) / held)
+    alone = evaluate(work.steps, points) * STEP_NS + evaluate(work.barriers, points) * BARRIER_NS
+    memory = moved_ns(device, group, points, model) - LAUNCH_NS
+    return np.asarray(LAUNCH_NS + np.maximum(waves * alone, memory), np.float64)
+
+
+__all__ = ["Work", "moved_ns", "waves_ns"]

@@ -1,0 +1,223 @@
+"""From a group's variants to device functions, and to the host function that picks and launches.
+
+    name_k(inputs..., outputs..., scratch, dims..., tasks, blocks)     on the device
+    name(inputs..., outputs..., scratch, dims..., record)              on the host
+
+The host function asks the tree, computes how many blocks a call needs, and launches. Device
+functions are numbered in the order in which a program makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import tirx
+from tvm.ir import GlobalVar, PrimType
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.cuda.block import DeviceBlock, bound_to
+from tvm_disc.schedules.dispatch.choose import Choice
+from tvm_disc.schedules.dispatch.tree import Leaf, Tree
+from tvm_disc.schedules.dispatch.variant import Grid, Plan, Run, Variant
+from tvm_disc.schedules.group import Body, Group, Machine
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import (
+    Block,
+    Buffer,
+    byte_offset,
+    call,
+    i64,
+    index_var,
+    pointer,
+    prim_func,
+)
+from tvm_disc.tir.hoisted import Sizes
+from tvm_disc.tir.index import IndexSpace, add, mul
+from tvm_disc.tir.llvm_ops import tuned_for
+
+Expr: TypeAlias = Any
+
+# (record, number of the function, blocks, threads, arguments, their count). The record of a call
+# has the program's state, and whether something has failed.
+LAUNCH = GlobalVar("tvm_disc_launch_kernel")
+MOST_BLOCKS = 1 << 20
+# Threads that do tasks which need scratch memory of their own.
+SCRATCH_THREADS = 64
+GAP_BYTES = 256
+
+
+@dataclass(frozen=True)
+class DeviceFunction:
+    """A function that the device runs.
+
+    Attributes:
+        name: as the host asks for it.
+        func: its TIR, with threads bound.
+    """
+
+    name: str
+    func: Any
+
+
+def with_runs(choice: Choice) -> Choice:
+    """The choice with as many threads for plans with scratch memory as there is room for."""
+    runs = [
+        replace(v, run=Run(SCRATCH_THREADS)) if _uses_scratch(v.plan) else v
+        for v in choice.variants
+    ]
+    return Choice(runs, choice.tree, choice.features)
+
+
+def device_functions(
+    group: Group, choice: Choice, solver: Solver, machine: Machine, space: IndexSpace
+) -> dict[Any, Any]:
+    """The host function of a kernel; its device functions are added to the machine's code."""
+    symbols = group.symbols()
+    numbers: dict[str, int] = {}
+    for variant in choice.variants:
+        if variant.plan.key not in numbers:
+            number = len(machine.code)
+            name = f"k{number}_{group.name}"[:100]
+            with tuned_for(machine.isa):
+                func = _device_function(group, variant, solver, symbols, space)
+            machine.code.append(DeviceFunction(name, func))
+            numbers[variant.plan.key] = number
+    some = _some_element(group.outputs, solver)
+    return {GlobalVar(group.name): _Driver(group, choice, symbols, numbers).function(some)}
+
+
+def _some_element(outputs: Sequence[Node], solver: Solver) -> Expr | None:
+    tests: list[Expr] = []
+    for node in outputs:
+        dims = [d for d in node.shape if not solver.known_le(1, d)]
+        if not dims:
+            return None
+        tests.append(reduce(tirx.And, [i64(d) > 0 for d in dict.fromkeys(dims)]))
+    return reduce(tirx.Or, tests)
+
+
+def _uses_scratch(plan: Plan) -> bool:
+    return not (isinstance(plan.scratch_elems, int) and plan.scratch_elems == 0)
+
+
+def _pointers(group: Group, plan: Plan) -> tuple[list[Any], list[Any], Any]:
+    ins = [pointer(f"p{i}", p.dtype) for i, p in enumerate(group.params)]
+    outs = [pointer(f"o{i}", o.dtype) for i, o in enumerate(group.outputs)]
+    return ins, outs, pointer("scratch", plan.scratch_dtype)
+
+
+def share_bytes(plan: Plan) -> Expr:
+    """Bytes of scratch from those of a thread to those of the next."""
+    size = max(1, int(tvm.DataType(plan.scratch_dtype).bits) // 8)
+    each = add(mul(i64(plan.scratch_elems), size), GAP_BYTES)
+    return tirx.floordiv(each + 63, i64(64)) * 64
+
+
+def _device_function(
+    group: Group, variant: Variant, solver: Solver, symbols: Sequence[Any], space: IndexSpace
+) -> Any:
+    plan = variant.plan
+    grid = plan.grid or Grid(_threads(variant))
+    ins, outs, scratch = _pointers(group, plan)
+    tasks, blocks = index_var("tasks"), index_var("blocks")
+    lane, number = tirx.Var("threadIdx.x", "int32"), tirx.Var("blockIdx.x", "int32")
+    block = DeviceBlock()
+    low = Lowering(block, space, solver)
+    thread = block.bind("thread", tirx.Cast("int64", lane))
+    mine = block.bind("block", tirx.Cast("int64", number))
+    buffers: dict[Node, Buffer] = {}
+    for i, (param, ptr) in enumerate(zip(group.params, ins, strict=True)):
+        buffers[param] = block.declare(f"x{i}", ptr, param.dtype)
+        low.bind_buffer(param, buffers[param])
+    outputs = [
+        block.declare(f"y{i}", ptr, node.dtype)
+        for i, (node, ptr) in enumerate(zip(group.outputs, outs, strict=True))
+    ]
+    first, stride = mine, blocks
+    if not grid.shared:
+        first, stride = block.bind("first", mine * grid.threads + thread), blocks * grid.threads
+    temp: Buffer | None = None
+    if _uses_scratch(plan):
+        at = byte_offset(scratch, first * Sizes(block).plain(share_bytes(plan)), plan.scratch_dtype)
+        temp = block.declare("tmp", block.bind("own", at), plan.scratch_dtype)
+    # Blocks have the same steps for all of their threads, which may wait for each other in one.
+    steps = tirx.max(tirx.truncdiv(tasks - first + stride - 1, stride), i64(0))
+    with low.loop("step", block.bind("steps", steps)) as step:
+        task = block.bind("task", first + step * stride)
+        plan.emit(Body(block, low, buffers, outputs, temp, task, task + 1, thread))
+    body = bound_to(block.stmt(), lane, "threadIdx.x", tirx.IntImm("int32", grid.threads))
+    body = bound_to(body, number, "blockIdx.x", tirx.Cast("int32", blocks))
+    params = [*ins, *outs, scratch, *symbols, tasks, blocks]
+    return tirx.PrimFunc(params, body, PrimType("void"))
+
+
+def _threads(variant: Variant) -> int:
+    return SCRATCH_THREADS if _uses_scratch(variant.plan) else Grid().threads
+
+
+class _Driver:
+    """Emits the host function that asks the tree's questions and launches the variant."""
+
+    def __init__(
+        self, group: Group, choice: Choice, symbols: Sequence[Any], numbers: dict[str, int]
+    ) -> None:
+        self.group, self.choice, self.symbols, self.numbers = group, choice, symbols, numbers
+        self.ins, self.outs, self.scratch = _pointers(group, choice.variants[0].plan)
+        self.record = index_var("record")
+        self.block = Block()
+
+    def function(self, some: Expr) -> Any:
+        """The kernel's entry, which launches nothing unless ``some`` element is wanted."""
+        with nullcontext() if some is None else self.block.when(Sizes(self.block).plain(some)):
+            self._tree(self.choice.tree)
+        params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.record]
+        return prim_func(params, self.block.stmt())
+
+    def _tree(self, tree: Tree) -> None:
+        if isinstance(tree, Leaf):
+            self._guarded(self.choice.variants[tree.variant])
+            return
+        asked = Sizes(self.block).plain(i64(self.choice.features[tree.feature][0]))
+        with self.block.when(asked < tree.at):
+            self._tree(tree.below)
+        with self.block.otherwise():
+            self._tree(tree.rest)
+
+    def _guarded(self, variant: Variant) -> None:
+        if variant.safe:
+            self._launch(variant)
+            return
+        needs = [need.cond for need in variant.plan.needs]
+        met = Sizes(self.block).plain(tirx.all(*needs) if len(needs) > 1 else needs[0])
+        with self.block.when(met):
+            self._launch(variant)
+        with self.block.otherwise():
+            self._launch(next(v for v in self.choice.variants if v.safe))
+
+    def _launch(self, variant: Variant) -> None:
+        block, plan = self.block, variant.plan
+        grid = plan.grid or Grid(_threads(variant))
+        tasks = block.bind("tasks", Sizes(block).plain(i64(plan.tasks)))
+        per = 1 if grid.shared else grid.threads
+        most = 1 if _uses_scratch(plan) else MOST_BLOCKS
+        wanted = tirx.truncdiv(tasks + (per - 1), i64(per))
+        blocks = block.bind("blocks", tirx.min(wanted, i64(most)))
+        with block.when(tasks > 0):
+            words = [*(tirx.reinterpret("int64", p) for p in (*self.ins, *self.outs, self.scratch))]
+            words += [*self.symbols, tasks, blocks]
+            stack = block.stack("words", 8 * len(words), 8)
+            given = block.declare("given", byte_offset(stack.data, 0, "int64"), "int64")
+            for k, word in enumerate(words):
+                block.store(given, k, word)
+            number, threads = i64(self.numbers[plan.key]), i64(grid.threads)
+            count = i64(len(words))
+            block.eval(call(LAUNCH, self.record, number, blocks, threads, given.data, count))
+
+
+__all__ = ["LAUNCH", "DeviceFunction", "device_functions", "share_bytes", "with_runs"]

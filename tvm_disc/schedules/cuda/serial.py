@@ -1,0 +1,30 @@
+"""What the processor's templates do in order, on a device: a thread for each of their tasks.
+
+Right for every shape, and as slow as one thread is where a template has one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.schedules.kernel import Group, Machine, Plan
+from tvm_disc.shape import Solver
+
+Template: TypeAlias = Callable[[Group, Solver, Machine], "Plan | list[Plan] | WhyNot"]
+
+
+def in_order(template: Template) -> Template:
+    """The first plan of a template that is written element by element."""
+
+    def plan(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+        answer = template(group, solver, machine)
+        if isinstance(answer, WhyNot):
+            return answer
+        first = answer[0] if isinstance(answer, list) else answer
+        notes = {**first.notes, "threads": "one for each task, in order"}
+        return replace(first, splits=False, cost=None, notes=notes)
+
+    return plan

@@ -1,0 +1,75 @@
+"""Functions of a device's own language, called where arithmetic would stand for LLVM.
+
+Their accuracy is their maker's: CUDA's math library states at most 2 ulp for those used here, but
+for ``powf`` (4), ``tanf`` (4), ``sinhf`` and ``atanhf`` (3), ``acoshf`` (4), without fast math.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.tir.builder import dtype_of
+from tvm_disc.tir.llvm_ops import emitting_for
+
+Expr: TypeAlias = Any
+Function: TypeAlias = Callable[..., Expr]
+
+_HALF = "float16"
+
+
+def _library(name: str) -> Function:
+    """A function of C's mathematics, in the operands' type."""
+
+    def call(*operands: Expr) -> Expr:
+        dtype = dtype_of(operands[0])
+        given = [tirx.Cast("float32", x) for x in operands] if dtype == _HALF else operands
+        wide = "float32" if dtype == _HALF else dtype
+        suffix = "f" if wide == "float32" else ""
+        result = tirx.call_pure_extern(wide, f"{name}{suffix}", *given)
+        return tirx.Cast(_HALF, result) if dtype == _HALF else result
+
+    return call
+
+
+def _own(name: str) -> Function:
+    """A function that every module of device code defines, for float and double."""
+
+    def call(x: Expr) -> Expr:
+        dtype = dtype_of(x)
+        given = tirx.Cast("float32", x) if dtype == _HALF else x
+        result = tirx.call_pure_extern(dtype_of(given), f"disc_{name}", given)
+        return tirx.Cast(_HALF, result) if dtype == _HALF else result
+
+    return call
+
+
+_LIBRARY = """acos acosh asin asinh atan atanh cos cosh erf exp exp2 log log1p log2 log10 rsqrt sin
+sinh sqrt tan tanh pow""".split()
+_OWN = ("sigmoid", "silu", "gelu_erf")
+NATIVE: dict[str, Function] = {
+    **{name: _library(name) for name in _LIBRARY},
+    **{name: _own(name) for name in _OWN},
+}
+
+
+def native_on_device(name: str, otherwise: Function) -> Function:
+    """``otherwise``, but a call of ``name`` in code for a device."""
+    native = NATIVE[name]
+
+    @wraps(otherwise)
+    def chosen(*operands: Any) -> Expr:
+        isa = emitting_for()
+        if isa is None or not isa.device:
+            return otherwise(*operands)
+        first = dtype_of(operands[0])
+        return native(*(tirx.const(x, first) if isinstance(x, int | float) else x
+                        for x in operands))  # fmt: skip
+
+    return chosen
+
+
+__all__ = ["NATIVE", "native_on_device"]
