@@ -63,7 +63,7 @@ def build_key(
     files = [*files, *(Path(path) for path in given if path is not None)]
     try:
         contents = [digest_of_file(path).hex() for path in files]
-    except OSError:  # the build says which
+    except (OSError, ValueError):  # a name with a zero byte; the build says which
         return None
     machines = [(str(t), repr(processor_of(t, here=runs_here(t)))) for t in targets]
     absent = [path is None for path in given]

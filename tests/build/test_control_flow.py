@@ -414,3 +414,39 @@ def test_the_next_value_of_a_loop_has_the_dims_of_its_variable() -> None:
     assert exe(np.ones((2, 2), "float32"), np.int32(0)).shape == (1, 3)
     with pytest.raises(BadInput, match=r"axis 1 of .*: expected"):
         exe(np.ones((2, 2), "float32"), np.array(1, "int32"))
+
+
+STAYS = """#[version = "0.0.5"]
+def @later(%n: int32, %s: Tensor[(?, 4), float32]) -> Tensor[(?, 4), float32] {
+  %0 = less(%n, 1);
+  if (%0) { %s } else {
+    %1 = subtract(%n, 1);
+    %2 = exp(%s);
+    @later(%1, %2)
+  }
+}
+def @main(%x: Tensor[(?, 4), float32], %n: int32, %y: Tensor[(?, ?), float32]) {
+  %0 = negative(%x);
+  %1 = CONTROL;
+  %2 = sort(%y);
+  %3 = cumsum(%2, axis=0);
+  (%1, %3)
+}
+"""
+BRANCH = "if (less(%n, 1)) { %0 } else { exp(%0) }"
+NESTED = "if (less(%n, 1)) { @later(%n, %0) } else { exp(%0) }"
+
+
+@pytest.mark.parametrize("control", ["@later(%n, %0)", BRANCH, NESTED])
+@pytest.mark.parametrize("fuse", [True, False])
+def test_what_control_flow_hands_on_keeps_its_memory(control: str, fuse: bool) -> None:
+    """Its result is what it was given, which nothing else names any more: it still lies there."""
+    source = STAYS.replace("CONTROL", control)
+    exe = tvm_disc.build(source, options=tvm_disc.Options(fuse=fuse))
+    for rows, others in ((0, (3, 3)), (1, (1, 1)), (7, (20, 31)), (64, (64, 64)), (5, (0, 4))):
+        x = np.arange(rows * 4, dtype="float32").reshape(rows, 4)
+        y = np.ones(others, "float32")
+        for n in (0, 1):
+            kept, sums = exe(x, np.array(n, "int32"), y)
+            np.testing.assert_allclose(kept, np.exp(-x) if n else -x, rtol=1e-6)
+            np.testing.assert_allclose(sums, y.cumsum(0))

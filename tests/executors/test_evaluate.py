@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         "expected a device such as tvm.cpu",
     ),
     "target": (
-        lambda: relay.create_executor("vm", dense(), target="cuda").evaluate(),
+        lambda: relay.create_executor("vm", dense(), target="opencl").evaluate(),
         Unsupported,
         "expected an llvm target",
     ),

@@ -6,7 +6,7 @@ dims at run time (see ``placement``), so a region needs one workspace request.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -22,6 +22,7 @@ from tvm_disc.codegen.plan.program import (
     Instruction,
     Launch,
     Loop,
+    Outcome,
     ReadDim,
     Region,
     Slot,
@@ -55,17 +56,32 @@ def plan_region(region: Region, used_later: Sequence[Storage] = ()) -> None:
 def lifetimes(region: Region, used_later: Sequence[Storage] = ()) -> list[Life]:
     """The workspace storages that ``region`` writes: first and last step, in order of the first."""
     lives: dict[Storage, Life] = {}
+    behind: dict[Storage, list[Storage]] = {}
     for step, instruction in enumerate(region.instructions):
         for storage in written(instruction):
             if storage.home is Home.WORKSPACE:
                 lives.setdefault(storage, Life(storage, step, step))
-        for storage in touched(instruction):
-            if storage in lives:
-                lives[storage].last = step
-    for storage in (*used_later, *(v.storage for v in region.results)):
+        used = [lives[s] for s in _with_all(behind, touched(instruction)) if s in lives]
+        for life in used:
+            life.last = step
+        # What a branch or a loop gives may be what it was given, and lies there then.
+        for outcome in _outcomes(instruction):
+            behind[outcome.value.storage] = [life.storage for life in used]
+    for storage in _with_all(behind, [*used_later, *(v.storage for v in region.results)]):
         if storage in lives:
             lives[storage].last = len(region.instructions)
     return sorted(lives.values(), key=lambda x: x.first)
+
+
+def _with_all(
+    behind: Mapping[Storage, Sequence[Storage]], used: Sequence[Storage]
+) -> dict[Storage, None]:
+    """Storages, and those in which their elements may lie."""
+    return dict.fromkeys([*used, *(s for other in used for s in behind.get(other, ()))])
+
+
+def _outcomes(instruction: Instruction) -> Sequence[Outcome]:
+    return instruction.outcomes if isinstance(instruction, If | Loop) else ()
 
 
 def _plan_inner(instruction: Instruction) -> None:
