@@ -4,7 +4,7 @@
                                  [--only NAME] [--rounds N] [--threads N] [--turn SECONDS] [--json]
 
 Every checkout serves in a process of its own, which compiles the programs of a group and then
-times calls when it is asked to. The two take turns on every shape, old, new, old, new. A turn is the
+Every checkout serves in a process of its own, which compiles the programs of a group and times
 median of the calls that fit into it; a row is the least of the old one's turns over the least of
 the new one's: above 1 the new one is faster. On one thread seconds are of processor time, so that
 others on the machine count little; on several they are of the clock. ``build`` is processor time of
