@@ -4,11 +4,12 @@
                                  [--only NAME] [--rounds N] [--threads N] [--turn SECONDS] [--json]
 
 Every checkout serves in a process of its own, which compiles the programs of a group and then
-Every checkout serves in a process of its own, which compiles the programs of a group and times
-median of the calls that fit into it; a row is the least of the old one's turns over the least of
-the new one's: above 1 the new one is faster. On one thread seconds are of processor time, so that
-others on the machine count little; on several they are of the clock. ``build`` is processor time of
-the builds of a group, without kept code, old / new. Results of the two are compared on every shape.
+times calls when it is asked to. The two take turns on every shape, old, new, old, new. A turn is
+the median of the calls that fit into it; a row is the least of the old one's turns over the least
+of the new one's: above 1 the new one is faster. On one thread seconds are of processor time, so
+that others on the machine count little; on several they are of the clock. ``build`` is processor
+time of the builds of a group, without kept code, old / new. Results of the two are compared on
+every shape.
 
 ``python benchmarks/old_new.py .`` compares a checkout with itself and shows what noise there is:
 calls of a few microseconds differ by up to one between two processes that run the same code, so
