@@ -4,7 +4,8 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 MODELS := bert cnn dlrm
-PYTEST_FLAGS ?= -n 2
+# Neighbours share what their module compiles: a worker keeps its half until the other has none.
+PYTEST_FLAGS ?= -n 2 --dist worksteal
 
 # Prints the interpreter to use. A name on PATH may be a shim that does not start: try, not look.
 define FIND_PYTHON
@@ -30,7 +31,7 @@ help: ## Show this list
 demo: $(VENV)/.test ## Compile a dynamic BERT once and run it on every recorded shape
 	$(PY) benchmarks/demo.py bert
 
-test: $(VENV)/.test ## Run the tests (PYTEST_FLAGS="-n 2")
+test: $(VENV)/.test ## Run the tests (PYTEST_FLAGS="tests/relay -x")
 	$(PY) -m pytest $(PYTEST_FLAGS)
 
 lint: $(VENV)/.lint ## Check style, formatting and types

@@ -3,14 +3,17 @@
     python benchmarks/old_new.py OLD_TREE [--new NEW_TREE] [--groups products rows ...]
                                  [--only NAME] [--rounds N] [--threads N] [--turn SECONDS] [--json]
 
-Every checkout serves in a process of its own, which compiles the programs of a group and then times
-calls when it is asked to. The two take turns on every shape, old, new, old, new; a turn is the
-median of the calls that fit into it, a row the median over the rounds of old / new of one round:
-above 1 the new one is faster. On one thread seconds are of processor time, so that others on the
-machine count little; on several they are of the clock. ``build`` is processor time of the builds of
-a group, without kept code, old / new. Results of the two are compared on every shape.
+Every checkout serves in a process of its own, which compiles the programs of a group and then
+times calls when it is asked to. The two take turns on every shape, old, new, old, new. A turn is
+the median of the calls that fit into it; a row is the least of the old one's turns over the least
+of the new one's: above 1 the new one is faster. On one thread seconds are of processor time, so
+that others on the machine count little; on several they are of the clock. ``build`` is processor
+time of the builds of a group, without kept code, old / new. Results of the two are compared on
+every shape.
 
-A checkout against itself shows what noise there is: ``python benchmarks/old_new.py .``.
+``python benchmarks/old_new.py .`` compares a checkout with itself and shows what noise there is:
+calls of a few microseconds differ by up to one between two processes that run the same code, so
+that a row of theirs means something only if it is there again in another run.
 """
 
 from __future__ import annotations
@@ -396,9 +399,8 @@ def compare(pair: Sequence[Checkout], group: str, name: str, args: Any, report: 
             [checkout.ask("time", seconds=args.turn)["seconds"] for checkout in pair]
             for _ in range(args.rounds)
         ]
-        ratio = statistics.median(old / new for old, new in rounds)
-        report.ratios[f"{name} at {'x'.join(map(str, shape))}"] = ratio
-        old, new = (statistics.median(column) * 1e6 for column in zip(*rounds, strict=True))
+        old, new = (min(column) * 1e6 for column in zip(*rounds, strict=True))
+        ratio = report.ratios[f"{name} at {'x'.join(map(str, shape))}"] = old / new
         wrong = f"  DIFFERENT by {gap:.1e}" if gap > TOLERANCE else ""
         row = (
             f"  {'x'.join(map(str, shape)):>16} {old:10.1f} us {new:10.1f} us  {ratio:5.3f}{wrong}"

@@ -14,10 +14,14 @@ os.environ.setdefault("TVM_NUM_THREADS", "2")
 # The developer's own switches must not change what tests see.
 for _name in ("DISC_DEBUG", "DISC_DUMP", "DISC_THREADS"):
     os.environ.pop(_name, None)
-# Code that is kept belongs to one run: workers, which inherit the folder's name, share it.
+# Code that is kept belongs to one run: workers, which inherit the folder's name, share it. A folder
+# of the developer's own makes the next run compile only what has changed since.
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    _kept = tempfile.TemporaryDirectory(prefix="tvm_disc.tests.")
-    os.environ["DISC_CACHE"] = _kept.name
+    _kept = os.environ.get("DISC_TEST_CACHE", "")
+    if not _kept:
+        _folder = tempfile.TemporaryDirectory(prefix="tvm_disc.tests.")
+        _kept = _folder.name
+    os.environ["DISC_CACHE"] = _kept
 
 ROOT = Path(__file__).resolve().parents[1]
 

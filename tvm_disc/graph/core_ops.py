@@ -31,12 +31,16 @@ class OpClass(Enum):
 
 @dataclass(frozen=True)
 class CoreOp:
-    """One row: Relax name, class, meaningful attributes, cost of an element in operations."""
+    """One row: Relax name, class, meaningful attributes, cost of an element in operations.
+
+    ``weighted``: a window whose elements have weights: a convolution, and no pooling.
+    """
 
     name: str
     cls: OpClass
     attrs: tuple[str, ...] = ()
     cost: int = 1
+    weighted: bool = False
 
 
 _E, _I, _V, _R = OpClass.ELEMWISE, OpClass.INJECTIVE, OpClass.VIEW, OpClass.REDUCE
@@ -146,9 +150,9 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.argmax", _R, _AXES),
     CoreOp("relax.argmin", _R, _AXES),
     CoreOp("relax.matmul", OpClass.DOT, ("out_dtype",)),
-    CoreOp("relax.nn.conv1d", OpClass.CONV, _CONV),
-    CoreOp("relax.nn.conv2d", OpClass.CONV, _CONV),
-    CoreOp("relax.nn.conv3d", OpClass.CONV, _CONV),
+    CoreOp("relax.nn.conv1d", OpClass.CONV, _CONV, weighted=True),
+    CoreOp("relax.nn.conv2d", OpClass.CONV, _CONV, weighted=True),
+    CoreOp("relax.nn.conv3d", OpClass.CONV, _CONV, weighted=True),
     CoreOp("relax.nn.max_pool1d", OpClass.CONV, _POOL),
     CoreOp("relax.nn.max_pool2d", OpClass.CONV, _POOL),
     CoreOp("relax.nn.max_pool3d", OpClass.CONV, _POOL),

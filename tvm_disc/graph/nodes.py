@@ -58,6 +58,12 @@ class Node:
         return None if row is None else row.cls
 
     @property
+    def weighted(self) -> bool:
+        """Whether it is a convolution, whose second operand has the weights of its window."""
+        row = CORE.get(self.op)
+        return row is not None and row.weighted
+
+    @property
     def name(self) -> str:
         """A printable name."""
         return self.op if self.var is None else str(self.var.name)

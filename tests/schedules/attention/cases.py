@@ -9,6 +9,8 @@ import numpy as np
 
 import tvm_disc
 from tvm_disc import Options, relay
+from tvm_disc.compile import prepare
+from tvm_disc.debug import Trace
 
 # (queries, keys): empty, one, around the register tiles and the blocks, primes, several blocks.
 LENGTHS = (
@@ -65,6 +67,14 @@ def compile_one(
     program = tvm_disc.build(function, constraints=facts, options=Options(threads=threads))
     assert sum(k.startswith("attention") for k in program.kernels) == 1
     return program
+
+
+def planned(inputs: list[Any], body: Any, facts: list[str]) -> str:
+    """What ``explain`` says of the one attention, of which no machine code is made."""
+    function = relay.Function(inputs, body)
+    front = prepare(function, None, None, facts, Options(threads=1), Trace(0, None))
+    [kernel] = [k for k in front.library.kernels() if k.kind == "attention"]
+    return "\n".join(f"{key}: {value}" for key, value in kernel.notes.items())
 
 
 def reference(

@@ -14,6 +14,7 @@ from tests.schedules.attention.cases import (
     LOWEST,
     attend,
     compile_one,
+    planned,
     qkv,
     random,
     reference,
@@ -120,5 +121,7 @@ def test_every_key_is_computed_for(case: str) -> None:
     inputs = qkv(8, 8)
     facts = [*FACTS, "mask.0 == q.0", "mask.2 == q.2", "mask.3 == k.2"]
     body = attend(*inputs, chain=lambda s: KEPT[case](s, mask))
-    program = compile_one([*inputs, mask], body, facts)
-    assert LEFT_OUT not in program.explain()
+    said = planned([*inputs, mask], body, facts)
+    assert "template: attention" in said and LEFT_OUT not in said
+    added = attend(*inputs, chain=lambda s: s + mask)
+    assert LEFT_OUT in planned([*inputs, mask], added, facts)

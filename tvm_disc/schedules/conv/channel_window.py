@@ -68,7 +68,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     spec = contraction(node)
     lanes = machine.lanes * 32 // int(DataType(spec.dtype).bits)
     columns = _columns(static_dim(node.shape[-2]))
-    packed = [node.inputs[1]] if _is_conv(node) else []
+    packed = [node.inputs[1]] if node.weighted else []
 
     def emit(body: Body) -> None:
         masks = has_masks(machine.lanes * 4, node.inputs[0].dtype)
@@ -84,10 +84,6 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     )
 
 
-def _is_conv(node: Node) -> bool:
-    return node.op.startswith("relax.nn.conv")
-
-
 # Of what is read, and of the sums in registers.
 _TYPES = {(t, t) for t in ("float32", "float64", "int32", "int64")}
 _TYPES |= {(t, "int32") for t in ("int8", "uint8", "int16")}
@@ -98,7 +94,7 @@ def _refusal(group: Group, node: Node) -> str | None:
     data, taps = node.inputs[0], literal_taps(node)
     if not channels_last(node):
         return "neighbours in memory are columns"
-    if _is_conv(node):
+    if node.weighted:
         weight = node.inputs[1]
         if static_dim(weight.shape[1]) != 1:
             return "several input channels per output are a matrix product"
@@ -348,7 +344,7 @@ class _Emitter:
 
     def _weights(self, at: _Channels, tap: Expr) -> list[Expr]:
         """Of one line of taps; none for pooling."""
-        if not _is_conv(self.node):
+        if not self.node.weighted:
             return []
         buffer = self.body.buffers[self.node.inputs[1]]
         base = bind_opaque(self.block, "weight_at", at.weights + tap * self.lanes)

@@ -76,7 +76,7 @@ def plan_window(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
 def _refusal(node: Node) -> str | None:
     if channels_last(node):
         return "neighbours in memory are channels"
-    if node.op.startswith("relax.nn.conv"):
+    if node.weighted:
         weight = node.inputs[1]
         if static_dim(weight.shape[1]) != 1:
             return "several input channels per output are a matrix product"
@@ -136,7 +136,7 @@ def _tap(
         add(mul(at[d], geo.strides[d]), mul(taps[d], geo.dilation[d])) - geo.padding[d]
         for d in range(rank)
     ]
-    if not node.op.startswith("relax.nn.conv"):
+    if not node.weighted:
         return low.at(data, [outer[0], outer[1], *where])
     weight = node.inputs[1]
     per_group = tirx.floordiv(i64(weight.shape[0]), i64(node.attrs["groups"]))

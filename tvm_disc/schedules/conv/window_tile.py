@@ -69,7 +69,7 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     taps = literal_taps(node)
     if channels_last(node):
         return "neighbours in memory are channels"
-    if node.op.startswith("relax.nn.conv"):
+    if node.weighted:
         if static_dim(node.inputs[1].shape[1]) != 1:
             return "several input channels per output are a matrix product"
     elif (
@@ -84,7 +84,7 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
         return "a stride above two"
     if static_dim(node.shape[-1]) == 1:
         return "a vector of outputs would be one number"
-    summed = node.op.startswith("relax.nn.conv") or "avg" in node.op
+    summed = node.weighted or "avg" in node.op
     sums = node.dtype if summed else data.dtype
     if (data.dtype, sums) not in _TYPES or not has_masks(machine.lanes * 4, data.dtype):
         return f"no masked vectors of {data.dtype}"
@@ -102,7 +102,7 @@ def is_lanewise(node: Node) -> bool:
 
 def literal_taps(node: Node) -> list[int] | None:
     """The size of a window, None if it is not known."""
-    if node.op.startswith("relax.nn.conv"):
+    if node.weighted:
         sizes = [static_dim(d) for d in node.inputs[1].shape[2:]]
     else:
         size = node.attrs["pool_size"]
@@ -132,7 +132,7 @@ class _Emitter:
         taps = literal_taps(node)
         assert taps is not None
         self.taps = taps
-        self.is_conv = node.op.startswith("relax.nn.conv")
+        self.is_conv = node.weighted
         self.data = node.inputs[0]
 
     def run(self) -> None:

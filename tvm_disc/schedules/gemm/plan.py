@@ -85,23 +85,32 @@ def sums_of(a: Node, b: Node, node: Node) -> str | None:
 # -- convolution ------------------------------------------------------------------------------
 
 
+def _no_product(node: Node, last: bool) -> str | None:
+    """Why a window is no matrix product of images with channels ``last``; None if it is one."""
+    if not node.weighted:
+        return "a pooling window has no weights"
+    if channels_last(node) is not last:
+        return f"neighbours in memory are {'pixels' if last else 'channels'}"
+    data, weight = node.inputs
+    if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
+        return "one channel per group is no matrix product"
+    if sums_of(data, weight, node) is None:
+        return f"{data.dtype} x {weight.dtype} -> {node.dtype} is not supported yet"
+    if any(static_dim(d) is None for d in weight.shape):
+        return "the kernel's size is not known"
+    return None
+
+
 def plan_conv(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
     """A convolution as an implicit GEMM: rows are output channels, columns are pixels."""
     node = group.anchor
     assert node is not None
-    if not node.op.startswith("relax.nn.conv"):
-        return WhyNot("implicit gemm", "a pooling window has no weights")
-    if channels_last(node):
-        return WhyNot("implicit gemm", "neighbours in memory are channels")
+    refused = _no_product(node, last=False)
+    if refused is not None:
+        return WhyNot("implicit gemm", refused)
     data, weight = node.inputs
-    if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
-        return WhyNot("implicit gemm", "one channel per group is no matrix product")
     sums = sums_of(data, weight, node)
-    if sums is None:
-        of = f"{data.dtype} x {weight.dtype} -> {node.dtype}"
-        return WhyNot("implicit gemm", f"{of} is not supported yet")
-    if any(static_dim(d) is None for d in weight.shape):
-        return WhyNot("implicit gemm", "the kernel's size is not known")
+    assert sums is not None
     view = ConvView(group, node)
     weights = view.weights(sums)
     found = tiles(machine.isa, sums, ConvShape.of(node, view.groups, bool(weights)).known_columns)
@@ -164,17 +173,10 @@ def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
     """A convolution of images whose channels are last: rows are pixels, columns are channels."""
     node = group.anchor
     assert node is not None
-    if not node.op.startswith("relax.nn.conv"):
-        return WhyNot("pixel gemm", "a pooling window has no weights")
-    if not channels_last(node):
-        return WhyNot("pixel gemm", "neighbours in memory are pixels")
-    data, weight = node.inputs
-    if node.attrs["groups"] != 1 and static_dim(weight.shape[1]) == 1:
-        return WhyNot("pixel gemm", "one channel per group is no matrix product")
-    if sums_of(data, weight, node) is None:
-        of = f"{data.dtype} x {weight.dtype} -> {node.dtype}"
-        return WhyNot("pixel gemm", f"{of} is not supported yet")
-    if any(static_dim(d) in (None, 0) for d in weight.shape):
+    refused = _no_product(node, last=True)
+    if refused is not None:
+        return WhyNot("pixel gemm", refused)
+    if any(static_dim(d) == 0 for d in node.inputs[1].shape):
         return WhyNot("pixel gemm", "the kernel's size is not known")
     return _gemm_plans(group, PixelView(group, node), solver, machine)
 
