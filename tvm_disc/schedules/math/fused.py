@@ -19,8 +19,6 @@ takes apart, n is what is meant. Without such an instruction it would be a sum l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tvm import tirx
 
 from tvm_disc.schedules.math.language import F32, ROUNDING, Body, Expr
@@ -71,18 +69,6 @@ def _halves(b: Body, bits: Expr) -> tuple[Expr, Expr]:
     """Integers that end in the exponents of ``2^h`` and ``2^(n-h)``; see :func:`_shifted`."""
     first = b.let("h", tirx.shift_right(bits, b.i(1)))
     return first, b.let("g", bits - first)
-
-
-def _poly(b: Body, x: Expr, square: Expr, coefficients: Sequence[float]) -> Expr:
-    """``sum(c[k] * x^k)``: Horner's form in ``x^2`` of pairs, half as long a chain."""
-    terms = [
-        b.fma(b.c(c[1]), x, b.c(c[0])) if len(c) == 2 else b.c(c[0])
-        for c in (coefficients[k : k + 2] for k in range(0, len(coefficients), 2))
-    ]
-    result = terms.pop()
-    for term in reversed(terms):
-        result = b.fma(result, square, term)
-    return result
 
 
 def _exp_less_one(b: Body, f: Expr, scale: float = 1.0) -> Expr:
@@ -163,7 +149,7 @@ def gelu_erf(b: Body) -> Expr:
     p = _exp(b, b.let("g", f + rest), -0.5)
     u = b.let("u", a / (a + b.c(GELU_K)))
     t = b.let("w", b.fma(u, b.c(2.0), b.c(-1.0)))
-    tail = _poly(b, t, b.let("q", t * t), GELU_TAIL) * u * p
+    tail = b.poly(t, GELU_TAIL) * u * p
     tail = tail * _shifted(b, first) * _shifted(b, second)
     far = tirx.max(b.c(-0.0), b.x) - tail
     near = b.x * b.fma(b.x, b.poly(square, GELU_NEAR), b.c(0.5))
