@@ -21,7 +21,25 @@ A message says what was expected, what was found, in the user's names, and what 
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_SHOWN = reprlib.Repr()
+_SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxother, _SHOWN.maxlong = 6, 200, 400, 100
+_SHOWN.maxtuple = _SHOWN.maxlist = _SHOWN.maxdict = _SHOWN.maxset = 32
+
+
+def shown(value: object) -> str:
+    """A value of a user's in a message, bounded: it may be large, deep, or contain itself."""
+    try:
+        return _SHOWN.repr(value)
+    except Exception:  # its own way to show itself fails
+        return f"<{type(value).__name__}>"
 
 
 class DiscError(Exception):
@@ -54,6 +72,60 @@ class BadNode(TypeMismatch, TypeError, ValueError):
 
     Also the ``TypeError`` and ``ValueError`` that Relay's own builder raises.
     """
+
+
+def parts_of(what: str, values: object) -> tuple[Any, ...]:
+    """The parts that a node is made of.
+
+    raises: BadNode if it is no sequence.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise BadNode(f"{what}: expected a sequence, found {shown(values)}")
+    return tuple(values)
+
+
+def named_of(what: str, values: object) -> dict[str, Any]:
+    """Values by name, such as a node has.
+
+    raises: BadNode if it is no mapping.
+    """
+    if values is None:
+        return {}
+    if not hasattr(values, "keys") or isinstance(values, type):
+        raise BadNode(f"{what}: expected a mapping by name, found {shown(values)}")
+    return dict(values)  # type: ignore[call-overload, no-any-return]
+
+
+def refusing(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that makes nodes; what Python says of arguments that it cannot take is a BadNode.
+
+    For functions that only look at their arguments and put them together: in others an error of
+    Python's would be one of ours.
+    """
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except DiscError:
+            raise
+        except _OF_ARGUMENTS as error:
+            given = [*map(shown, args), *(f"{k}={shown(v)}" for k, v in kwargs.items())]
+            name = function.__name__
+            text = str(error) or type(error).__name__
+            raise BadNode(f"{name}: cannot take ({', '.join(given)}): {text}") from error
+
+    return checked
+
+
+_OF_ARGUMENTS = (
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 class UnknownName(DiscError, KeyError, ValueError):

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from .errors import BadInput, BadOption
+from .errors import BadInput, BadOption, shown
 
 __all__ = ["ENVIRONMENT", "Options", "file_path"]
 
@@ -103,15 +103,16 @@ class Options:
         object.__setattr__(self, "templates", _templates(self.templates))
         for name in ("fuse", "versions", "verify", "load"):
             if not isinstance(getattr(self, name), bool):
-                raise BadOption(f"{name}: expected True or False, found {getattr(self, name)!r}")
+                found = shown(getattr(self, name))
+                raise BadOption(f"{name}: expected True or False, found {found}")
         if not isinstance(self.progress, bool | None):
-            raise BadOption(f"progress: expected True, False or None, found {self.progress!r}")
+            raise BadOption(f"progress: expected True, False or None, found {shown(self.progress)}")
         if not isinstance(self.cache, bool | str | os.PathLike):
-            raise BadOption(f"cache: expected True, False or a folder, found {self.cache!r}")
+            raise BadOption(f"cache: expected True, False or a folder, found {shown(self.cache)}")
         for name in ("dump_dir", "records", "dispatch"):
             path = getattr(self, name)
             if path is not None and not isinstance(path, str | os.PathLike):
-                raise BadOption(f"{name}: expected a path, found {path!r}")
+                raise BadOption(f"{name}: expected a path, found {shown(path)}")
 
     @classmethod
     def from_env(
@@ -133,7 +134,7 @@ class Options:
                 try:
                     base = replace(base, **{option: parse(text)})
                 except ValueError:
-                    raise BadOption(f"{name}: expected an integer, found {text!r}") from None
+                    raise BadOption(f"{name}: expected an integer, found {shown(text)}") from None
                 except BadOption as error:
                     raise BadOption(f"{name}: {error}") from None
         return base
@@ -147,13 +148,13 @@ class Options:
 def file_path(what: str, value: object) -> Path:
     """``value`` as a path; BadInput if it is none."""
     if not isinstance(value, str | os.PathLike) or isinstance(value, bytes):
-        raise BadInput(f"{what}: expected a path, found {value!r}")
+        raise BadInput(f"{what}: expected a path, found {shown(value)}")
     return Path(value)
 
 
 def _integer(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise BadOption(f"{name}: expected an integer, found {value!r}")
+        raise BadOption(f"{name}: expected an integer, found {shown(value)}")
 
 
 def _templates(value: object) -> tuple[tuple[str, Callable[..., Any]], ...]:
@@ -163,14 +164,14 @@ def _templates(value: object) -> tuple[tuple[str, Callable[..., Any]], ...]:
 
     if isinstance(value, Sequence) and all(map(fits, value)):
         return tuple(value)
-    raise BadOption(f"templates: expected pairs such as ('loop', template), found {value!r}")
+    raise BadOption(f"templates: expected pairs such as ('loop', template), found {shown(value)}")
 
 
 def _seconds(name: str, value: object) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadOption(f"{name}: expected seconds, found {value!r}")
+        raise BadOption(f"{name}: expected seconds, found {shown(value)}")
     if not 0 < value <= MOST_SECONDS:
         raise BadOption(f"{name}: expected more than 0 and at most {MOST_SECONDS}, found {value}")
 

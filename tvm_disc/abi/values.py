@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tvm_disc.errors import BadInput, shown
+
 
 class ConstructorValue:
     """A constructor applied to values: ``ConstructorValue("Cons", head, tail)``.
@@ -81,6 +83,8 @@ def _text(value: Any, depth: int) -> str:
 
 def from_list(items: Sequence[Any], cons: str = "Cons", nil: str = "Nil") -> ConstructorValue:
     """A Python sequence as a linked list."""
+    if not isinstance(items, Sequence):
+        raise BadInput(f"from_list: expected a sequence, found {shown(items)}")
     result = ConstructorValue(nil)
     for item in reversed(items):
         result = ConstructorValue(cons, item, result)
@@ -89,7 +93,9 @@ def from_list(items: Sequence[Any], cons: str = "Cons", nil: str = "Nil") -> Con
 
 def to_list(value: ConstructorValue) -> list[Any]:
     """The elements of a linked list: of nodes with an element and a rest."""
-    items = []
+    items: list[Any] = []
+    if not isinstance(value, ConstructorValue):
+        raise BadInput(f"to_list: expected a ConstructorValue, found {shown(value)}")
     while len(value) == 2:
         items.append(value[0])
         value = value[1]

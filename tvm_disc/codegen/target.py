@@ -12,7 +12,7 @@ from typing import Any
 import tvm
 
 from tvm_disc import processor
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import Unsupported, shown
 from tvm_disc.target.isa import isa_of
 
 # TVM gives every buffer variable its own alias type and callees others. When LLVM inlines a
@@ -153,7 +153,7 @@ def _as_dict(target: Any) -> dict[str, Any]:
     if not isinstance(target, str) or not target.strip():
         raise Unsupported(
             f"target: expected a text such as 'llvm -mcpu=x86-64-v3', a dict or a TVM target, "
-            f"found {target!r}"
+            f"found {shown(target)}"
         )
     if target.lstrip().startswith("{"):
         try:
@@ -191,14 +191,14 @@ def _value(key: str, text: str, kind: str) -> Any:
     """What the text of an option says, as TVM types it."""
     if kind.startswith("Array"):
         if not all(text.split(",")):
-            raise Unsupported(f"target: -{key} takes a list such as +a,+b, found {text!r}")
+            raise Unsupported(f"target: -{key} takes a list such as +a,+b, found {shown(text)}")
         return text.split(",")
     if kind == "bool" and text.lower() in ("", "0", "1", "false", "true"):
         return text.lower() not in ("0", "false")
     if kind == "int" and text.lstrip("-").isdigit():
         return int(text)
     if kind in ("bool", "int"):
-        raise Unsupported(f"target: -{key} takes a value of type {kind}, found {text!r}")
+        raise Unsupported(f"target: -{key} takes a value of type {kind}, found {shown(text)}")
     return text
 
 

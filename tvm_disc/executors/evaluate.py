@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tvm_disc.errors import BadInput, BadOption
+from tvm_disc.errors import BadInput, BadOption, shown
 from tvm_disc.executors.programs import (
     Programs,
     as_relay_module,
@@ -34,14 +34,14 @@ class Executor:
         target: Any = "llvm",
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        if kind not in KINDS:
-            raise BadOption(f"kind: expected one of {', '.join(KINDS)}, found {kind!r}")
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise BadOption(f"kind: expected one of {', '.join(KINDS)}, found {shown(kind)}")
         check_device(device)
         self.kind = kind
         self.mod = None if mod is None else as_relay_module(mod)
         self.device, self.params = device, params
         # The program runs in this process: whatever this machine has may be used.
-        self.target = None if str(target) == "llvm" else one_target(target)
+        self.target = None if isinstance(target, str) and target == "llvm" else one_target(target)
 
     def evaluate(self, expr: Any = None, binds: Mapping[Var, Any] | None = None) -> Any:
         """A callable for the module's ``main``, a function or a ``GlobalVar``; else a value.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tvm_disc.errors import BadOption, Unsupported
+from tvm_disc.errors import BadOption, Unsupported, shown
 from tvm_disc.executors.graph import Instance, Library, graph_json
 from tvm_disc.executors.programs import Programs, as_relay_module, one_target
 from tvm_disc.executors.refused import refused_attribute
@@ -20,7 +20,7 @@ class Executor:
 
     def __init__(self, name: str = "graph", options: Mapping[str, Any] | None = None) -> None:
         if name not in ("graph", "aot"):
-            raise BadOption(f"executor: expected graph or aot, found {name!r}")
+            raise BadOption(f"executor: expected graph or aot, found {shown(name)}")
         self.name, self.options = name, dict(options or {})
 
     def __getitem__(self, name: str) -> Any:
@@ -32,7 +32,7 @@ class Runtime:
 
     def __init__(self, name: str = "cpp", options: Mapping[str, Any] | None = None) -> None:
         if name != "cpp":
-            raise Unsupported(f"runtime: programs need TVM's C++ runtime, cpp; found {name!r}")
+            raise Unsupported(f"runtime: programs need TVM's C++ runtime, cpp; found {shown(name)}")
         self.name, self.options = name, dict(options or {})
 
 
@@ -129,9 +129,9 @@ def build(
                 "program bounds what it keeps between calls"
             )
     if not isinstance(runtime, Runtime | None):
-        raise BadOption(f"runtime: expected relay.backend.Runtime, found {runtime!r}")
+        raise BadOption(f"runtime: expected relay.backend.Runtime, found {shown(runtime)}")
     if not isinstance(executor, Executor | None):
-        raise BadOption(f"executor: expected relay.backend.Executor, found {executor!r}")
+        raise BadOption(f"executor: expected relay.backend.Executor, found {shown(executor)}")
     programs = Programs(as_relay_module(ir_mod), params, one_target(target, target_host))
     return ExecutorFactoryModule(programs, executor or Executor(), mod_name)
 

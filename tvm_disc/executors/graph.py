@@ -12,7 +12,7 @@ import numpy as np
 import tvm
 from tvm.runtime.module import BenchmarkResult
 
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, shown
 from tvm_disc.executors.programs import check_device
 from tvm_disc.executors.refused import refused_attribute
 from tvm_disc.executors.timing import timed
@@ -52,7 +52,7 @@ class Instance:
     ) -> Callable[..., BenchmarkResult]:
         """A function that times ``run``."""
         if func_name != "run":
-            raise BadInput(f"time_evaluator: expected 'run', found {func_name!r}")
+            raise BadInput(f"time_evaluator: expected 'run', found {shown(func_name)}")
         return lambda: timed(self.run, repeat, number, min_repeat_ms)
 
     def run(self) -> None:
@@ -229,7 +229,7 @@ class GraphModule:
         """Time ``run``; with ``end_to_end`` the copies of the inputs, too."""
         check_device(device)
         if func_name != "run":
-            raise BadInput(f"benchmark: expected func_name 'run', found {func_name!r}")
+            raise BadInput(f"benchmark: expected func_name 'run', found {shown(func_name)}")
         self.set_input(**kwargs)
         call = partial(self.run, **kwargs) if end_to_end else self.run
         return timed(call, repeat, number, min_repeat_ms)

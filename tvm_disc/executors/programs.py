@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 
 from tvm_disc.compile import build
-from tvm_disc.errors import BadInput, BadNode, Unsupported
+from tvm_disc.errors import BadInput, BadNode, Unsupported, shown
 from tvm_disc.relay.expr import Expr, Function, GlobalVar
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import free_vars, post_order
@@ -31,7 +31,7 @@ def check_device(device: Any) -> None:
         if one is None:
             continue
         if kind is None:
-            raise BadInput(f"device: expected a device such as tvm.cpu(), found {one!r}")
+            raise BadInput(f"device: expected a device such as tvm.cpu(), found {shown(one)}")
         if kind() != CPU:
             raise Unsupported(f"device: programs run on the CPU, found {one}; give tvm.cpu()")
 
@@ -42,10 +42,11 @@ def one_target(target: Any, target_host: Any = None) -> Any:
     Raises:
         Unsupported: it names several devices, or the host is another.
     """
-    if target_host is not None and str(target_host) != str(target):
+    odd = isinstance(target_host, list | tuple)
+    if target_host is not None and (odd or str(target_host) != str(target)):
         raise Unsupported(
             f"target_host: host code and kernels are one program; expected {target} or none, "
-            f"found {target_host}"
+            f"found {shown(target_host)}"
         )
     values = list(target.values()) if isinstance(target, dict) and "kind" not in target else None
     if values is None:
@@ -153,7 +154,7 @@ class Ready:
     def __call__(self, name: str) -> Executable:
         """The program, which is its ``main``."""
         if name != "main":
-            raise BadInput(f"a saved program has one function, main; found {name!r}")
+            raise BadInput(f"a saved program has one function, main; found {shown(name)}")
         return self._program
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm.runtime.module import BenchmarkResult
 
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, shown
 from tvm_disc.executors.evaluate import Executor
 from tvm_disc.executors.graph import Library
 from tvm_disc.executors.programs import (
@@ -178,7 +178,9 @@ class VirtualMachine:
         exe = exe.program if isinstance(exe, Library) else exe
         exe = Executable(Ready(exe)) if isinstance(exe, Program) else exe
         if not isinstance(exe, Executable):
-            raise BadInput(f"expected what relay.vm.compile or tvm_disc.build gives, found {exe!r}")
+            raise BadInput(
+                f"expected what relay.vm.compile or tvm_disc.build gives, found {shown(exe)}"
+            )
         check_device(device)
         self._exec, self.module = exe, exe.lib if "main" in exe.globals else None
         self._inputs: dict[str, dict[str, Any]] = {}
@@ -224,7 +226,7 @@ class VirtualMachine:
         if isinstance(key, int) and 0 <= key < len(names):
             key = names[key]
         if key not in names:
-            raise BadInput(f"set_one_input: expected one of {', '.join(names)}, found {key!r}")
+            raise BadInput(f"set_one_input: expected one of {', '.join(names)}, found {shown(key)}")
         self._inputs.setdefault(func_name, {})[key] = value
 
     def invoke_stateful(self, func_name: str, *args: Any, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BadNode
+from ..errors import BadNode, UnknownName, refusing, shown
 from .api import signatures
 from .attrs import AttrError, complete_attrs
 from .expr import (
@@ -28,7 +28,7 @@ from .expr import (
     get_op,
 )
 from .inference.infer import infer_type
-from .ops.row import REQUIRED
+from .ops.row import REQUIRED, OpRow
 from .ops.table import OPS
 from .types import Dim, TensorType, Type
 
@@ -55,9 +55,11 @@ def var(
 ) -> Var:
     """A variable.  With ``shape``, a tensor of it; without any annotation, of inferred type."""
     if not isinstance(name_hint, str):
-        raise BadNode(f"the name of a variable is a text, found {name_hint!r}")
+        raise BadNode(f"the name of a variable is a text, found {shown(name_hint)}")
     if not isinstance(type_annotation, Type | str | None):
-        raise BadNode(f"variable '{name_hint}': expected a relay type, found {type_annotation!r}")
+        raise BadNode(
+            f"variable '{name_hint}': expected a relay type, found {shown(type_annotation)}"
+        )
     if type_annotation is not None and shape is not None:
         raise BadNode("relay.var takes a type annotation or a shape, not both")
     if shape is not None:
@@ -67,6 +69,7 @@ def var(
     return Var(name_hint, type_annotation)
 
 
+@refusing
 def const(value: Any, dtype: str | None = None) -> Constant:
     """A constant from a number, list or array.
 
@@ -85,8 +88,10 @@ def const(value: Any, dtype: str | None = None) -> Constant:
         return Constant(array)
     try:
         made = array.astype(dtype or narrow)
-    except TypeError:
-        raise BadNode(f"a constant has an element type such as float32, found {dtype!r}") from None
+    except (TypeError, ValueError, RecursionError):
+        raise BadNode(
+            f"a constant has an element type such as float32, found {shown(dtype)}"
+        ) from None
     if array.dtype.kind in "iuf" and made.dtype.kind in "iu" and not np.array_equal(array, made):
         raise BadNode(f"{str(value)[:80]} does not fit {made.dtype}; say another dtype")
     return Constant(made)
@@ -158,12 +163,13 @@ class _Frame:
         return body
 
 
+@refusing
 def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
     """A call of an operator with every attribute filled in.
 
     raises: BadNode naming the operator for wrong arguments or attributes.
     """
-    row = OPS[name]
+    row = _row(name)
     given = {**signatures.defaults(row), **attrs}
     if _rank(name) and "padding" in row.attrs:  # even the default is spelled with both ends
         given.setdefault("padding", row.attrs["padding"])
@@ -173,7 +179,7 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
         del given[key]
     for key, value in given.items():
         if _holds_expr(value):
-            raise BadNode(f"{name}: attribute {key!r} must be numbers, found {value!r}")
+            raise BadNode(f"{name}: attribute {key!r} must be numbers, found {shown(value)}")
         given[key] = _listed(name, key, value)
     try:
         return Call(get_op(name), tuple(map(as_expr, args)), complete_attrs(row, given))
@@ -181,13 +187,20 @@ def call(name: str, args: Iterable[ExprLike], **attrs: AttrValue) -> Call:
         raise BadNode(str(error)) from None
 
 
+def _row(name: str) -> OpRow:
+    if not isinstance(name, str) or name not in OPS:
+        raise UnknownName(f"no operator {shown(name)}")
+    return OPS[name]
+
+
 def op_function(name: str) -> OpFunction:
     """The Python function of a table row: what Relay's own takes, in order or by keyword."""
-    row = OPS[name]
+    row = _row(name)
     params = signatures.parameters(row)
     names = [arg.lstrip("*") for arg in row.args]
     results = signatures.RESULTS.get(name)
 
+    @refusing
     def build(*args: Any, **kwargs: Any) -> Call | TupleWrapper:
         given = _bound(name, params, args, kwargs)
         operands = [

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadNode
+from ..errors import BadNode, named_of, parts_of, shown
 from .types import FuncType, GlobalTypeVar, IncompleteType, Type, TypeVar
 
 AttrValue = Any
@@ -210,7 +210,7 @@ class Constructor(Expr):
     def __post_init__(self) -> None:
         owner: object = self.belong_to
         self.belong_to = owner.name if isinstance(owner, GlobalTypeVar) else self.belong_to
-        self.inputs = tuple(self.inputs)
+        self.inputs = parts_of("Constructor: inputs", self.inputs)
 
 
 @dataclass(eq=False)
@@ -224,7 +224,10 @@ class Constant(Expr):
         data: Any = self.data
         if not isinstance(data, np.ndarray) and hasattr(data, "numpy"):
             data = data.numpy()  # an array of TVM's
-        self.data = np.asarray(data).view(HostArray)
+        try:
+            self.data = np.asarray(data).view(HostArray)
+        except (ValueError, RecursionError):  # lists of several lengths, or without an end
+            raise BadNode(f"a constant holds numbers or bools, found {shown(data)}") from None
 
 
 @dataclass(eq=False)
@@ -246,9 +249,9 @@ class Call(Expr):
         span: Span | None = None,
     ) -> None:
         self.op = as_expr(op)
-        self.args = tuple(as_expr(a) for a in args)
-        self.attrs = NamedAttrs(attrs or {})
-        self.type_args = tuple(type_args or ())
+        self.args = tuple(as_expr(a) for a in parts_of("Call: args", args))
+        self.attrs = NamedAttrs(named_of("Call: attrs", attrs))
+        self.type_args = parts_of("Call: type_args", type_args or ())
         self.span = span
 
 
@@ -273,13 +276,13 @@ class Function(Expr):
         span: Span | None = None,
     ) -> None:
         if not isinstance(params, Iterable):
-            raise BadNode(f"function parameters are a sequence of relay.Var, found {params!r}")
+            raise BadNode(f"function parameters are a sequence of relay.Var, found {shown(params)}")
         params = tuple(params)
         if len({id(p) for p in params}) < len(params):
             raise BadNode("a function parameter is given twice; each is a relay.Var of its own")
         for param in params:
             if not isinstance(param, Var):
-                raise BadNode(f"a function parameter is a relay.Var, found {param!r}")
+                raise BadNode(f"a function parameter is a relay.Var, found {shown(param)}")
         self.params = tuple(params)
         self.body = as_expr(body)
         self.ret_type = ret_type
@@ -320,7 +323,7 @@ class Let(Expr):
 
     def __post_init__(self) -> None:
         if not isinstance(self.var, Var):
-            raise BadNode(f"let binds a relay.Var, found {self.var!r}")
+            raise BadNode(f"let binds a relay.Var, found {shown(self.var)}")
         self.value, self.body = as_expr(self.value), as_expr(self.body)
 
 
@@ -349,7 +352,7 @@ class Tuple(Expr):
     def __post_init__(self) -> None:
         fields: object = self.fields
         if not isinstance(fields, Iterable):
-            raise BadNode(f"a tuple is made of a sequence of expressions, found {fields!r}")
+            raise BadNode(f"a tuple is made of a sequence of expressions, found {shown(fields)}")
         self.fields = tuple(as_expr(f) for f in self.fields)
 
     def __len__(self) -> int:
@@ -374,7 +377,7 @@ class TupleGetItem(Expr):
         self.tuple_value = as_expr(self.tuple_value)
         index: object = self.index
         if not isinstance(index, int | np.integer):
-            raise BadNode(f"a tuple index is an integer, found {index!r}")
+            raise BadNode(f"a tuple index is an integer, found {shown(index)}")
         if self.index < 0:
             raise BadNode(f"a tuple index cannot be negative, found {self.index}")
 
@@ -428,7 +431,7 @@ class PatternConstructor(Pattern):
     patterns: tuple[Pattern, ...] = ()
 
     def __post_init__(self) -> None:
-        self.patterns = tuple(self.patterns or ())
+        self.patterns = parts_of("PatternConstructor: patterns", self.patterns or ())
 
 
 @dataclass(eq=False)
@@ -438,7 +441,7 @@ class PatternTuple(Pattern):
     patterns: tuple[Pattern, ...] = ()
 
     def __post_init__(self) -> None:
-        self.patterns = tuple(self.patterns)
+        self.patterns = parts_of("PatternTuple: patterns", self.patterns)
 
 
 @dataclass(eq=False)
@@ -463,7 +466,7 @@ class Match(Expr):
 
     def __post_init__(self) -> None:
         self.data = as_expr(self.data)
-        self.clauses = tuple(self.clauses)
+        self.clauses = parts_of("Match: clauses", self.clauses)
 
 
 class TupleWrapper:
@@ -511,4 +514,4 @@ def _binary(op: str, lhs: Expr, rhs: ExprLike) -> Call:
 def _not_an_expr(value: object) -> BadNode:
     if isinstance(value, (int, float, np.ndarray, np.generic)):
         return BadNode(f'convert "{value}" with `const` first')
-    return BadNode(f"expected a Relay expression, found {type(value).__name__} {value!r}")
+    return BadNode(f"expected a Relay expression, found {type(value).__name__} {shown(value)}")

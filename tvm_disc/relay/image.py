@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import refusing
 from . import op
 from .builder import call, const
 from .expr import Call, ExprLike
@@ -17,6 +18,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _resize(rank: int, layout: str) -> Callable[..., Call]:
+    @refusing
     def build(
         data: ExprLike,
         size: Any,
@@ -55,6 +57,7 @@ resize1d = _resize(1, "NCW")
 resize3d = _resize(3, "NCDHW")
 
 
+@refusing
 def resize2d(
     data: ExprLike,
     size: Any,

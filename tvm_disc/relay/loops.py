@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..errors import BadNode
+from ..errors import BadNode, parts_of, shown
 from .expr import Expr, ExprLike, Function, If, Let, Tuple, Var
 
 
@@ -18,6 +18,10 @@ def while_loop(
     ``cond(*vars)`` says whether to go on; ``loop_bodies(*vars)`` gives the next values.  Give
     variables whose shape changes a type with ``Any`` in that place.
     """
+    for what, given in (("cond", cond), ("loop_bodies", loop_bodies)):
+        if not callable(given):
+            raise BadNode(f"while_loop: {what}: expected a function, found {shown(given)}")
+    loop_vars = parts_of("while_loop: loop_vars", loop_vars)
     loop = Var("while_loop")
     values = list(loop_bodies(*loop_vars))
     if len(values) != len(loop_vars):

@@ -10,7 +10,7 @@ import tvm_ffi
 
 from tvm_disc.relay.text.printer import astext, pretty_print
 
-from ..errors import BadNode, DiscError, UnknownName
+from ..errors import BadNode, DiscError, UnknownName, named_of
 from .expr import Constructor, Expr, Function, GlobalVar, TupleWrapper, as_expr
 from .types import GlobalTypeVar, TypeData
 from .visit import free_vars
@@ -43,7 +43,7 @@ class IRModule:
     ) -> None:
         self.functions: dict[GlobalVar, Function] = {}
         self.type_definitions: dict[str, TypeData] = {}
-        self.attrs: dict[str, Any] = dict(attrs or {})
+        self.attrs: dict[str, Any] = named_of("attrs", attrs)
         self._globals: dict[str, GlobalVar] = {}
         self._constructors: dict[str, Constructor] = {}
         for what, given in (("functions", functions), ("type_definitions", type_definitions)):

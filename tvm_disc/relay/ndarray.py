@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadNode, ParseError, Unsupported
+from ..errors import BadNode, ParseError, Unsupported, shown
 
 _ARRAY_MAGIC = 0xDD5E40F096B4A13F
 _LIST_MAGIC = 0xF7E58D4F05049CB7
@@ -109,7 +109,7 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
     """Write a ``.params`` file, readable by TVM's ``load_param_dict`` as well."""
     if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
-        raise BadNode(f"expected arrays by name, found {str(params)[:80]}")
+        raise BadNode(f"expected arrays by name, found {shown(params)}")
     parts = [struct.pack("<QQQ", _LIST_MAGIC, 0, len(params))]
     for name in params:
         raw = name.encode("utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import refusing
 from . import op
 from .builder import call, const
 from .expr import Call, ExprLike, TupleGetItem, TupleWrapper
@@ -14,6 +15,7 @@ def __getattr__(name: str) -> Any:
     return op.member("nn", name)
 
 
+@refusing
 def batch_norm(
     data: ExprLike,
     gamma: ExprLike,
@@ -31,16 +33,19 @@ def batch_norm(
     return TupleWrapper(out, 3)
 
 
+@refusing
 def dropout(data: ExprLike, rate: float = 0.5) -> TupleGetItem:
     """The data with dropout (the identity at inference)."""
     return dropout_raw(data, rate)[0]
 
 
+@refusing
 def dropout_raw(data: ExprLike, rate: float = 0.5) -> TupleWrapper:
     """(data with dropout, mask)."""
     return TupleWrapper(call("nn.dropout", (data,), rate=rate), 2)
 
 
+@refusing
 def pad(data: ExprLike, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
     """``nn.pad``, or ``dyn.nn.pad`` when the widths are computed."""
     pad_width = op.known(pad_width)
@@ -50,6 +55,7 @@ def pad(data: ExprLike, pad_width: Any, pad_value: Any = 0, pad_mode: str = "con
     return call("nn.pad", (data, value), pad_width=pad_width, pad_mode=pad_mode)
 
 
+@refusing
 def upsampling(
     data: ExprLike,
     scale_h: Any = 1,
@@ -67,6 +73,7 @@ def upsampling(
     return call("nn.upsampling", (data,), scale_h=h, scale_w=w, **attrs)
 
 
+@refusing
 def upsampling3d(
     data: ExprLike,
     scale_d: Any = 1,
@@ -91,6 +98,7 @@ def upsampling3d(
     return call("nn.upsampling3d", (data,), scale_d=d, scale_h=h, scale_w=w, **attrs)
 
 
+@refusing
 def matmul(
     tensor_a: ExprLike,
     tensor_b: ExprLike,
@@ -106,17 +114,20 @@ def matmul(
     return call("nn.matmul", (tensor_a, tensor_b), units=units, out_dtype=out_dtype, **sides)
 
 
+@refusing
 def sparse_dense(dense_mat: ExprLike, sparse_mat: Any, sparse_lhs: bool = False) -> Call:
     """A product with compressed rows: (values, columns, begins), or a SciPy matrix."""
     args = (dense_mat, *_compressed(sparse_mat))
     return call("nn.sparse_dense", args, sparse_lhs=sparse_lhs)
 
 
+@refusing
 def sparse_add(dense_mat: ExprLike, sparse_mat: Any) -> Call:
     """A sum with compressed rows: (values, columns, begins), or a SciPy matrix."""
     return call("nn.sparse_add", (dense_mat, *_compressed(sparse_mat)))
 
 
+@refusing
 def sparse_transpose(x: Any) -> TupleWrapper:
     """(values, columns, begins) of the transposed matrix."""
     return TupleWrapper(call("nn.sparse_transpose", _compressed(x)), 3)
@@ -132,6 +143,7 @@ def _compressed(matrix: Any) -> tuple[ExprLike, ...]:
 def _global_pool(kind: str, rank: int) -> Callable[..., Call]:
     dims = {1: "NCW", 3: "NCDHW"}[rank]
 
+    @refusing
     def build(data: ExprLike, layout: str = dims, out_layout: str = "") -> Call:
         attrs: dict[str, Any] = {"layout": layout, "out_layout": out_layout}
         name = f"nn.adaptive_{kind}_pool{rank}d"
@@ -149,6 +161,7 @@ global_max_pool3d = _global_pool("max", 3)
 
 
 def _packed_conv(name: str) -> Callable[..., Call]:
+    @refusing
     def build(
         data: ExprLike,
         kernel: ExprLike,
@@ -188,6 +201,7 @@ contrib_depthwise_conv2d_nchwc = _packed_conv("depthwise_conv2d")
 
 
 def _pad_tuple(rank: int) -> Callable[[Any], tuple[int, ...]]:
+    @refusing
     def ends(padding: Any) -> tuple[int, ...]:
         many = (padding,) if isinstance(padding, int) else tuple(map(int, padding))
         both = many * (2 * rank) if len(many) == 1 else many * 2 if len(many) == rank else many

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BadNode, Unsupported
+from ..errors import BadNode, UnknownName, Unsupported, refusing, shown
 from .builder import call, const, op_function
 from .expr import Call, Constant, Expr, ExprLike, Op, Tuple, TupleWrapper, as_expr, get_op
 from .ops.refused import REFUSED_FUNCTIONS
@@ -38,15 +38,22 @@ _FILES = frozenset(
 
 
 def get(name: str) -> Op:
-    """The operator of that name; KeyError if there is none."""
-    if name not in OPS:
-        raise KeyError(f"no operator {name!r}")
+    """The operator of that name; UnknownName, a KeyError, if there is none."""
+    if not isinstance(name, str) or name not in OPS:
+        raise UnknownName(f"no operator {shown(name)}")
     return get_op(name)
 
 
-@cache
 def function(name: str) -> Callable[..., Any]:
-    """The builder function of an operator by its full name, ``"nn.dense"``."""
+    """The builder function of an operator by its full name, ``"nn.dense"``.
+
+    raises: UnknownName, a KeyError, if there is none.
+    """
+    return _function(get(name).name)
+
+
+@cache
+def _function(name: str) -> Callable[..., Any]:
     return op_function(name)
 
 
@@ -83,6 +90,7 @@ def is_expr(value: Any) -> bool:
     return isinstance(value, (Expr, TupleWrapper))
 
 
+@refusing
 def reshape(data: ExprLike, newshape: Any, allowzero: bool = False) -> Call:
     """``reshape``, or ``dyn.reshape`` when the shape is computed."""
     newshape = known(newshape)
@@ -91,6 +99,7 @@ def reshape(data: ExprLike, newshape: Any, allowzero: bool = False) -> Call:
     return call("reshape", (data,), newshape=newshape, allowzero=allowzero)
 
 
+@refusing
 def broadcast_to(data: ExprLike, shape: Any) -> Call:
     """``broadcast_to``, or its ``dyn`` form when the shape is computed."""
     shape = known(shape)
@@ -99,12 +108,14 @@ def broadcast_to(data: ExprLike, shape: Any) -> Call:
     return call("broadcast_to", (data,), shape=shape)
 
 
+@refusing
 def collapse_sum_to(data: ExprLike, shape: Any) -> Call:
     """``data`` summed over the axes that a broadcast from ``shape`` would repeat."""
     given = as_expr(shape) if is_expr(shape) else const(np.array(shape, "int32"))
     return call("collapse_sum_to", (data, given))
 
 
+@refusing
 def full(fill_value: ExprLike, shape: Any = (), dtype: str = "") -> Call:
     """``full``, or ``dyn.full`` when the shape is computed."""
     shape = known(shape)
@@ -113,11 +124,13 @@ def full(fill_value: ExprLike, shape: Any = (), dtype: str = "") -> Call:
     return call("full", (fill_value,), shape=shape, dtype=dtype)
 
 
+@refusing
 def zeros(shape: Any, dtype: str) -> Call:
     """``zeros``, or ``dyn.zeros`` when the shape is computed."""
     return _filled("zeros", known(shape), dtype)
 
 
+@refusing
 def ones(shape: Any, dtype: str) -> Call:
     """``ones``, or ``dyn.ones`` when the shape is computed."""
     return _filled("ones", known(shape), dtype)
@@ -129,12 +142,14 @@ def _filled(name: str, shape: Any, dtype: str) -> Call:
     return call(name, (), shape=shape, dtype=dtype)
 
 
+@refusing
 def tile(data: ExprLike, reps: Any) -> Call:
     """``tile``, or ``dyn.tile`` when the repetitions are computed."""
     reps = known(reps)
     return call("dyn.tile", (data, reps)) if is_expr(reps) else call("tile", (data,), reps=reps)
 
 
+@refusing
 def one_hot(
     indices: ExprLike, on_value: ExprLike, off_value: ExprLike, depth: Any, axis: int, dtype: str
 ) -> Call:
@@ -150,6 +165,7 @@ def _scalar(value: Any) -> int:
     return int(np.asarray(value).reshape(()))
 
 
+@refusing
 def topk(
     data: ExprLike,
     k: Any = 1,
@@ -168,6 +184,7 @@ def topk(
     return TupleWrapper(out, 2) if ret_type == "both" else out
 
 
+@refusing
 def squeeze(data: ExprLike, axis: Any = None) -> Call:
     """``squeeze``, or ``dyn.squeeze`` when the axes are computed."""
     axis = known(axis)
@@ -176,6 +193,7 @@ def squeeze(data: ExprLike, axis: Any = None) -> Call:
     return call("squeeze", (data,), axis=axis)
 
 
+@refusing
 def expand_dims(data: ExprLike, axis: Any, num_newaxis: int = 1) -> Call:
     """``expand_dims``, or ``dyn.expand_dims`` when the axis is computed."""
     axis = known(axis)
@@ -184,6 +202,7 @@ def expand_dims(data: ExprLike, axis: Any, num_newaxis: int = 1) -> Call:
     return call("expand_dims", (data,), axis=_scalar(axis), num_newaxis=num_newaxis)
 
 
+@refusing
 def strided_slice(
     data: ExprLike,
     begin: Any,
@@ -219,6 +238,7 @@ def _ints(value: Any) -> Any:
     return (int(value),) if isinstance(value, (int, np.integer)) else value
 
 
+@refusing
 def matrix_set_diag(
     data: ExprLike, diagonal: ExprLike, k: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Call:
@@ -232,6 +252,7 @@ def matrix_set_diag(
     return call("matrix_set_diag", (data, diagonal), k1=int(low), k2=int(high), **sides)
 
 
+@refusing
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:
     """``start, start + step, ...`` below ``stop``; one argument means from 0."""
     if stop is None:
@@ -241,6 +262,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32
     return call("arange", args, dtype=dtype)
 
 
+@refusing
 def split(data: ExprLike, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
     """Equal sections (an int), or pieces cut at positions (a sequence)."""
     where = indices_or_sections
@@ -250,11 +272,13 @@ def split(data: ExprLike, indices_or_sections: Any, axis: int = 0) -> TupleWrapp
     return TupleWrapper(out, size)
 
 
+@refusing
 def gather(data: ExprLike, axis: int, indices: ExprLike) -> Call:
     """Elements selected along ``axis``."""
     return call("gather", (data, indices), axis=axis)
 
 
+@refusing
 def variance(
     data: ExprLike,
     axis: Any = None,
@@ -271,6 +295,7 @@ def variance(
     return call("variance", (data, centre), **attrs)
 
 
+@refusing
 def std(
     data: ExprLike,
     axis: Any = None,
@@ -282,6 +307,7 @@ def std(
     return call("sqrt", (variance(data, axis, keepdims, exclude, unbiased),))
 
 
+@refusing
 def mean_variance(
     data: ExprLike,
     axis: Any = None,
@@ -302,6 +328,7 @@ def _mean_variance(
     return shown, spread
 
 
+@refusing
 def mean_std(
     data: ExprLike, axis: Any = None, keepdims: bool = False, exclude: bool = False
 ) -> TupleWrapper:
@@ -310,6 +337,7 @@ def mean_std(
     return TupleWrapper(Tuple((mean, call("sqrt", (spread,)))), 2)
 
 
+@refusing
 def logsumexp(data: ExprLike, axis: Any = None, keepdims: bool = False) -> Call:
     """``log(sum(exp(data)))``, with the largest element taken out first."""
     most = call("max", (data,), axis=axis, keepdims=True)
@@ -318,11 +346,13 @@ def logsumexp(data: ExprLike, axis: Any = None, keepdims: bool = False) -> Call:
     return found if keepdims else call("squeeze", (found,), axis=axis)
 
 
+@refusing
 def reverse_reshape(data: ExprLike, newshape: Any) -> Call:
     """``reshape`` whose special numbers are read from the right."""
     return call("contrib_reverse_reshape", (data,), newshape=newshape)
 
 
+@refusing
 def segment_sum(data: ExprLike, segment_ids: ExprLike, num_segments: Any = None) -> Call:
     """The sums of the rows of each segment; as many segments as named, or the last one says."""
     one = call("cast_like", (const([1], "int32"), segment_ids))
@@ -339,6 +369,7 @@ def segment_sum(data: ExprLike, segment_ids: ExprLike, num_segments: Any = None)
     return call("scatter_nd", (empty, where, data), mode="add")
 
 
+@refusing
 def stft(
     data: ExprLike,
     n_fft: int,
@@ -360,6 +391,7 @@ def stft(
     return call("stft", (data, weights), **attrs)
 
 
+@refusing
 def strided_set(data: ExprLike, v: ExprLike, begin: Any, end: Any, strides: Any = None) -> Call:
     """``data`` with ``v`` where ``strided_slice`` would read."""
     bounds = [
@@ -369,6 +401,7 @@ def strided_set(data: ExprLike, v: ExprLike, begin: Any, end: Any, strides: Any 
     return call("strided_set", (data, v, *bounds))
 
 
+@refusing
 def sparse_fill_empty_rows(
     sparse_indices: ExprLike,
     sparse_values: ExprLike,
@@ -387,17 +420,20 @@ def sparse_fill_empty_rows(
     )
 
 
+@refusing
 def unique(data: ExprLike, is_sorted: bool = True, return_counts: bool = False) -> TupleWrapper:
     """(values, first positions, inverse, number), and counts if asked."""
     out = call("unique", (data,), sorted=is_sorted, return_counts=return_counts)
     return TupleWrapper(out, 5 if return_counts else 4)
 
 
+@refusing
 def meshgrid(data: Sequence[ExprLike], indexing: str = "ij") -> TupleWrapper:
     """Coordinate grids of rank-1 tensors."""
     return TupleWrapper(function("meshgrid")(data, indexing=indexing), len(data))
 
 
+@refusing
 def sparse_to_dense(
     sparse_indices: ExprLike, output_shape: Any, sparse_values: ExprLike, default_value: Any = 0
 ) -> Call:

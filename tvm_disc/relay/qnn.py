@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..errors import refusing
 from . import op as operators
 from .builder import call, const
 from .expr import Call, ExprLike
@@ -21,6 +22,7 @@ def __getattr__(name: str) -> Any:
     return operators.member("qnn", name)
 
 
+@refusing
 def simulated_quantize(
     data: ExprLike,
     output_scale: ExprLike,
@@ -33,6 +35,7 @@ def simulated_quantize(
     return call("qnn.simulated_quantize", (data, _code(out_dtype), *params), axis=axis)
 
 
+@refusing
 def simulated_dequantize(
     data: ExprLike,
     input_scale: ExprLike,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NotEqual
+from ..errors import NotEqual, refusing
 from . import types as ty
 from .expr import (
     Call,
@@ -39,6 +39,7 @@ from .module import IRModule
 Pair = tuple[Any, Any]
 
 
+@refusing
 def structural_equal(
     lhs: object, rhs: object, map_free_vars: bool = False, rel_tol: float = 0.0
 ) -> bool:
@@ -52,6 +53,7 @@ def structural_equal(
     return _compared(lhs, rhs, map_free_vars, rel_tol) is None
 
 
+@refusing
 def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:
     """Nothing, if :func:`structural_equal` holds.
 
@@ -241,6 +243,8 @@ class _Comparer:
             return a.keys() == b.keys() and all(self.values(v, b[k]) for k, v in a.items())
         if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
             return len(a) == len(b) and all(map(self.values, a, b))
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            return a.dtype == b.dtype and np.array_equal(a, b)
         return type(a) is type(b) and bool(a == b)
 
 

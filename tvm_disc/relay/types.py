@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any as Anything
 from typing import ClassVar
 
-from ..errors import BadNode
+from ..errors import BadNode, parts_of, shown
 
 _DTYPE = re.compile(
     r"(?:u?int(?:1|2|4|8|16|32|64)|float(?:16|32|64|4_\w+|6_\w+|8_\w+)|bfloat16|bool|handle)"
@@ -105,8 +105,8 @@ class DimOp(DimExpr):
     b: Dim
 
     def __post_init__(self) -> None:
-        if self.op not in DIM_OPS:
-            raise BadNode(f"unknown dimension operator {self.op!r}; known: {sorted(DIM_OPS)}")
+        if not isinstance(self.op, str) or self.op not in DIM_OPS:
+            raise BadNode(f"unknown dimension operator {shown(self.op)}; known: {sorted(DIM_OPS)}")
 
     def __repr__(self) -> str:
         sign = DIM_OPS[self.op]
@@ -165,8 +165,13 @@ def as_dim(value: object) -> Dim:
     if made is not None:
         return made
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise BadNode(f"a dimension is an int, relay.Any() or a size variable, found {value!r}")
-    number = int(value.__index__())
+        raise BadNode(
+            f"a dimension is an int, relay.Any() or a size variable, found {shown(value)}"
+        )
+    try:
+        number = int(value.__index__())
+    except TypeError:  # an array of several
+        raise BadNode(f"a dimension is an int, found {shown(value)}") from None
     if number < 0:
         raise BadNode(f"a dimension cannot be negative, found {number}")
     if number >= 1 << 63:
@@ -205,11 +210,12 @@ class TensorType(Type):
     def __post_init__(self) -> None:
         shape: object = self.shape
         if not isinstance(shape, Iterable):  # a lone number is a common slip
-            raise BadNode(f"a shape is a sequence of dimensions, found {shape!r}")
+            raise BadNode(f"a shape is a sequence of dimensions, found {shown(shape)}")
         object.__setattr__(self, "shape", tuple(as_dim(d) for d in shape))
-        dtype = str(self.dtype)
+        dtype = shown(self.dtype) if isinstance(self.dtype, list | dict) else str(self.dtype)
         if not is_dtype(dtype):
-            raise BadNode(f"expected an element type such as float32 or int64, found {dtype!r}")
+            found = shown(dtype)
+            raise BadNode(f"expected an element type such as float32 or int64, found {found}")
         object.__setattr__(self, "dtype", dtype)
 
     @property
@@ -232,7 +238,7 @@ class TupleType(Type):
     fields: tuple[Type, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fields", tuple(self.fields))
+        object.__setattr__(self, "fields", parts_of("TupleType: fields", self.fields))
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,9 +277,11 @@ class FuncType(Type):
     type_constraints: tuple[TypeRelation, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arg_types", tuple(self.arg_types))
-        object.__setattr__(self, "type_params", tuple(self.type_params or ()))
-        object.__setattr__(self, "type_constraints", tuple(self.type_constraints or ()))
+        object.__setattr__(self, "arg_types", parts_of("FuncType: arg_types", self.arg_types))
+        params = parts_of("FuncType: type_params", self.type_params or ())
+        object.__setattr__(self, "type_params", params)
+        found = parts_of("FuncType: type_constraints", self.type_constraints or ())
+        object.__setattr__(self, "type_constraints", found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +292,7 @@ class TypeCall(Type):
     args: tuple[Type, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "args", tuple(self.args))
+        object.__setattr__(self, "args", parts_of("TypeCall: args", self.args))
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,7 +320,7 @@ class TypeRelation(Type):
     attrs: object = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "args", tuple(self.args))
+        object.__setattr__(self, "args", parts_of("TypeRelation: args", self.args))
 
 
 @dataclass(frozen=True)
@@ -332,8 +340,9 @@ class TypeData(Type):
     constructors: tuple[ConstructorSig, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "type_vars", tuple(self.type_vars or ()))
-        given = tuple(self.constructors or ())
+        found = parts_of("TypeData: type_vars", self.type_vars or ())
+        object.__setattr__(self, "type_vars", found)
+        given = parts_of("TypeData: constructors", self.constructors or ())
         object.__setattr__(self, "constructors", tuple(map(_signature, given)))
         object.__setattr__(self, "given", given)
 
@@ -344,6 +353,8 @@ def _signature(constructor: Anything) -> ConstructorSig:
     """One alternative, also from a constructor as expressions use it."""
     if isinstance(constructor, ConstructorSig):
         return constructor
+    if not hasattr(constructor, "name_hint") or not hasattr(constructor, "inputs"):
+        raise BadNode(f"TypeData: expected constructors, found {shown(constructor)}")
     return ConstructorSig(str(constructor.name_hint), tuple(constructor.inputs))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import refusing
 from . import op
 from .builder import call, const
 from .expr import Call, ExprLike, TupleWrapper
@@ -17,6 +18,7 @@ def _expr(value: Any, dtype: str) -> ExprLike:
     return value if op.is_expr(value) else const(value, dtype)
 
 
+@refusing
 def get_valid_counts(
     data: ExprLike, score_threshold: Any, id_index: int = 0, score_index: int = 1
 ) -> TupleWrapper:
@@ -26,6 +28,7 @@ def get_valid_counts(
     return TupleWrapper(call("vision.get_valid_counts", args, **attrs), 3)
 
 
+@refusing
 def non_max_suppression(
     data: ExprLike,
     valid_count: ExprLike,
@@ -56,6 +59,7 @@ def non_max_suppression(
     return TupleWrapper(out, 2) if return_indices else out
 
 
+@refusing
 def all_class_non_max_suppression(
     boxes: ExprLike,
     scores: ExprLike,

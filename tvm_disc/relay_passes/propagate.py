@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import tvm
 from tvm import relax, tirx
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import Unsupported, parts_of
 from tvm_disc.graph.nodes import is_tensor
 from tvm_disc.relay.importer.external import External
 from tvm_disc.relay.importer.module import import_module
@@ -85,8 +85,8 @@ class PropagateShapeConstraints:
         premises: Sequence[str] = (),
         params: Mapping[str, Any] | None = None,
     ) -> None:
-        self.constraints = tuple(constraints)
-        self.premises = tuple(premises)
+        self.constraints = parts_of("constraints", constraints)
+        self.premises = parts_of("premises", premises)
         self.given = solver
         self.portable = portable
         self.params = params

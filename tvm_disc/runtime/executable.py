@@ -20,7 +20,14 @@ from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
 from tvm_disc.abi.record import COUNT, ROOM
 from tvm_disc.abi.state import KEPT, MISSES, REQUESTS, RESULTS, STATE_WORDS, THREADS
-from tvm_disc.errors import ArtifactError, BadInput, DeviceError, GuardFailed, WrongProcessor
+from tvm_disc.errors import (
+    ArtifactError,
+    BadInput,
+    DeviceError,
+    GuardFailed,
+    WrongProcessor,
+    shown,
+)
 from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
     CONVERTERS,
@@ -82,6 +89,8 @@ class Executable:
         home: Callable[[], int] = int,
         export: Callable[..., None] | None = None,
     ) -> None:
+        if not isinstance(code, Code):
+            raise BadInput(f"an Executable comes of build or load, not of {shown(code)}")
         self._code = code
         self._export = export  # how to save it, of a program that was compiled here
         self._home = home  # the address of the workers' home, for a program that was compiled here
@@ -504,7 +513,7 @@ class Executable:
         if self._export is None:
             raise ArtifactError("a loaded program cannot be saved again; copy its file")
         if not isinstance(compiler, str | None):
-            raise BadInput(f"compiler: expected the name of a C compiler, found {compiler!r}")
+            raise BadInput(f"compiler: expected the name of a C compiler, found {shown(compiler)}")
         target = file_path("save", path)
         self._export(self._code.modules, self._constants, self._code.manifest, target, compiler)
 
@@ -513,7 +522,7 @@ class Executable:
         try:
             return self._code.source(kind)
         except (RuntimeError, TypeError):
-            raise BadInput(f"source: expected 'll' or 'asm', found {kind!r}") from None
+            raise BadInput(f"source: expected 'll' or 'asm', found {shown(kind)}") from None
 
 
 def load(path: str | Path, level: str | None = None) -> Executable:

@@ -14,7 +14,7 @@ import tvm_ffi
 
 from tvm_disc.abi.formula import rounded
 from tvm_disc.abi.values import ConstructorValue
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, shown
 from tvm_disc.runtime.arrays import as_array, as_tensor
 
 _FIELD: Callable[[Any, int], Any] = tvm_ffi.get_global_func("ffi.ArrayGetItem")
@@ -168,7 +168,9 @@ class _Encoder:
         else:
             tag, fields, children = 0, form[1], value
             if not isinstance(value, tuple | list) or len(value) != len(fields):
-                raise BadInput(f"{self.where}: expected a tuple of {len(fields)}, found {value!r}")
+                raise BadInput(
+                    f"{self.where}: expected a tuple of {len(fields)}, found {shown(value)}"
+                )
         refs = [self._reference(c, f) for c, f in zip(children, fields, strict=True)]
         return [tag, len(refs), *refs]
 

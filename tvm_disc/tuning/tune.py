@@ -17,7 +17,7 @@ from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.plan.program import Define, If, Launch, Loop, Program, Region
 from tvm_disc.compile import Params, Prepared, context_of, prepare
 from tvm_disc.debug import Trace
-from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.options import POINTS, Options, file_path
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import held_out_error
@@ -133,7 +133,7 @@ def tune(
     check_shapes(shapes, weights, points, budget_s)
     file = file_path("records", records)
     if not isinstance(effort, Effort | None):
-        raise BadInput(f"effort: expected an Effort, found {effort!r}")
+        raise BadInput(f"effort: expected an Effort, found {shown(effort)}")
     options = replace(Options.from_env(options), records=None)
     front = prepare(source, params, target, constraints, options, Trace(0, None))
     vendor = remote is None and expose()

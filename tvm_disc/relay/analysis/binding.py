@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Constant, Expr, Function, Var, as_expr
 from tvm_disc.relay.visit import free_vars, rebuilt
 
@@ -18,10 +18,12 @@ def bind(expr: Expr, binds: Mapping[Var, Any]) -> Expr:
     Parameters of a function that are bound are no parameters any more; what the expressions
     leave free become parameters.
     """
+    if not isinstance(binds, Mapping):
+        raise BadNode(f"bind: expected a mapping of relay.Var, found {shown(binds)}")
     made: dict[int, Expr] = {}
     for var, value in binds.items():
         if not isinstance(var, Var):
-            raise BadNode(f"bind: expected a relay.Var as the key, found {var!r}")
+            raise BadNode(f"bind: expected a relay.Var as the key, found {shown(var)}")
         made[id(var)] = as_expr(value)
     if not isinstance(expr, Function):
         return rebuilt([as_expr(expr)], lambda e, _: made.get(id(e)))[id(as_expr(expr))]

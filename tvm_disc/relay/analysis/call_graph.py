@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function, GlobalVar
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import post_order
@@ -14,6 +15,8 @@ class CallGraph:
     """
 
     def __init__(self, module: IRModule) -> None:
+        if not isinstance(module, IRModule):
+            raise BadNode(f"CallGraph: expected a relay.IRModule, found {shown(module)}")
         self._module = module
         self._callees: dict[str, list[str]] = {}
         for gv, func in module.functions.items():

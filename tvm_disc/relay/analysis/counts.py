@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import BadNode, TypeMismatch, parts_of, shown
 from tvm_disc.relay.expr import Call, Constant, Expr, Op, as_expr
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.types import TensorType
@@ -46,6 +46,7 @@ def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
 
 def count_layers(expr: Expr, valid_ops: Sequence[str]) -> int:
     """How many calls of ``valid_ops`` lie on the longest way through an expression."""
+    valid_ops = parts_of("count_layers: valid_ops", valid_ops)
     depth: dict[int, int] = {}
     last = 0
     for node in post_order(as_expr(expr)):
@@ -74,6 +75,9 @@ def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
     Raises:
         TypeMismatch: there is no such call.
     """
+    _check_module(mod)
+    if not isinstance(expr_id, int):
+        raise BadNode(f"expected the number of a call, found {shown(expr_id)}")
     calls = [e for e in post_order(mod["main"].body) if isinstance(e, Call)]
     if not 0 <= expr_id < len(calls):
         raise TypeMismatch(f"expected the number of a call below {len(calls)}, found {expr_id}")
@@ -96,8 +100,14 @@ def search_fc_transpose(expr: Expr) -> list[str]:
 
 
 def _calls(mod: IRModule) -> list[Call]:
+    _check_module(mod)
     order = post_order(*mod.functions.values())
     return [e for e in order if isinstance(e, Call) and _is_operator(e)]
+
+
+def _check_module(mod: object) -> None:
+    if not isinstance(mod, IRModule):
+        raise BadNode(f"expected a relay.IRModule, found {shown(mod)}")
 
 
 def _is_operator(call: Call) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tvm_disc.errors import refusing
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.expr import (
     Call,
@@ -29,6 +30,7 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.visit import children
 
 
+@refusing
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
     """A number that is the same for everything that is structurally equal.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from itertools import product
 
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import BadNode, TypeMismatch, shown
 from tvm_disc.relay.expr import (
     Match,
     Pattern,
@@ -30,6 +30,10 @@ def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
 
     ``mod`` has the definitions of the data types.
     """
+    if not isinstance(match, Match):
+        raise BadNode(f"unmatched_cases: expected a relay.Match, found {shown(match)}")
+    if not isinstance(mod, IRModule | None):
+        raise BadNode(f"unmatched_cases: expected a relay.IRModule, found {shown(mod)}")
     patterns = [clause.lhs for clause in match.clauses]
     mod = IRModule() if mod is None else mod
     todo: list[Pattern] = [PatternWildcard()]

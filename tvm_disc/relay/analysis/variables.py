@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.expr import Call, Expr, Function, Match, Pattern, Var, as_expr
 from tvm_disc.relay.module import IRModule
@@ -14,6 +14,8 @@ from tvm_disc.relay.visit import free_vars as _free_vars
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], object]) -> None:
     """Call ``fvisit`` with every node below ``expr`` once, operands before users."""
+    if not callable(fvisit):
+        raise BadNode(f"post_order_visit: expected a function of a node, found {shown(fvisit)}")
     for node in post_order(as_expr(expr)):
         fvisit(node)
 

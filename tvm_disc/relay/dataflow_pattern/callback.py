@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 
 from ..expr import Expr
 from ..module import IRModule
@@ -47,17 +47,17 @@ def rewrite(
     if isinstance(callbacks, DFPatternCallback):
         callbacks = [callbacks]
     if not isinstance(callbacks, Sequence):
-        raise BadNode(f"rewrite: expected a DFPatternCallback or several, found {callbacks!r}")
+        raise BadNode(f"rewrite: expected a DFPatternCallback or several, found {shown(callbacks)}")
     for callback in callbacks:
         _check(callback)
     if not isinstance(expr, Expr):
-        raise BadNode(f"rewrite: expected a Relay expression, found {expr!r}")
+        raise BadNode(f"rewrite: expected a Relay expression, found {shown(expr)}")
     return rewrite_expr(callbacks, expr)
 
 
 def _check(callback: object) -> None:
     if not isinstance(callback, DFPatternCallback):
-        raise BadNode(f"rewrite: expected a DFPatternCallback, found {callback!r}")
+        raise BadNode(f"rewrite: expected a DFPatternCallback, found {shown(callback)}")
     if not isinstance(callback.pattern, DFPattern):
         raise BadNode(
             f"{type(callback).__name__}.pattern: expected a pattern such as wildcard(), found "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 
 from ..expr import Call, Constant, Expr, Function, If, Let, Op, Tuple, TupleGetItem, Var, get_op
 from ..ops.row import REQUIRED
@@ -107,19 +107,19 @@ class DFPattern:
 
 def _pattern(what: str, value: object) -> DFPattern:
     if not isinstance(value, DFPattern):
-        raise BadNode(f"{what}: expected a pattern such as wildcard(), found {value!r}")
+        raise BadNode(f"{what}: expected a pattern such as wildcard(), found {shown(value)}")
     return value
 
 
 def _expr(what: str, value: object) -> Expr:
     if not isinstance(value, Expr):
-        raise BadNode(f"{what}: expected a Relay expression, found {value!r}")
+        raise BadNode(f"{what}: expected a Relay expression, found {shown(value)}")
     return value
 
 
 def _patterns(what: str, values: object) -> tuple[DFPattern, ...]:
     if isinstance(values, DFPattern) or not isinstance(values, Sequence):
-        raise BadNode(f"{what}: expected a sequence of patterns, found {values!r}")
+        raise BadNode(f"{what}: expected a sequence of patterns, found {shown(values)}")
     return tuple(_pattern(what, value) for value in values)
 
 
@@ -392,7 +392,7 @@ class AttrPattern(DFPattern):
 
     def __post_init__(self) -> None:
         if not isinstance(self.attrs, Mapping):
-            raise BadNode(f"has_attr: expected attributes by name, found {self.attrs!r}")
+            raise BadNode(f"has_attr: expected attributes by name, found {shown(self.attrs)}")
         self.attrs = dict(self.attrs)
 
     def matches(self, matcher: Matcher, expr: Expr) -> bool:
@@ -495,8 +495,9 @@ def is_expr(expr: Expr) -> DFPattern:
 
 def is_op(op_name: str) -> DFPattern:
     """The operator of that name."""
-    if op_name not in OPS:
-        raise BadNode(f"is_op: there is no operator {op_name!r}; relay.OPS has them all by name")
+    if not isinstance(op_name, str) or op_name not in OPS:
+        found = shown(op_name)
+        raise BadNode(f"is_op: there is no operator {found}; relay.OPS has them all by name")
     return ExprPattern(get_op(op_name))
 
 
@@ -528,21 +529,21 @@ def wildcard() -> WildcardPattern:
 def has_type(ttype: Type, pattern: DFPattern | None = None) -> TypePattern:
     """Something, or ``pattern``, of that type."""
     if not isinstance(ttype, Type):
-        raise BadNode(f"has_type: expected a Relay type, found {ttype!r}")
+        raise BadNode(f"has_type: expected a Relay type, found {shown(ttype)}")
     return TypePattern(wildcard() if pattern is None else pattern, ttype)
 
 
 def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DataTypePattern:
     """Something, or ``pattern``, of that element type."""
     if not is_dtype(dtype):
-        raise BadNode(f"has_dtype: expected an element type such as float32, found {dtype!r}")
+        raise BadNode(f"has_dtype: expected an element type such as float32, found {shown(dtype)}")
     return DataTypePattern(wildcard() if pattern is None else pattern, dtype)
 
 
 def has_shape(shape: Sequence[Any], pattern: DFPattern | None = None) -> ShapePattern:
     """Something, or ``pattern``, of that shape."""
     if not isinstance(shape, Sequence):
-        raise BadNode(f"has_shape: expected a sequence of dims, found {shape!r}")
+        raise BadNode(f"has_shape: expected a sequence of dims, found {shown(shape)}")
     return ShapePattern(wildcard() if pattern is None else pattern, tuple(shape))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import BadNode, Unsupported, shown
 from tvm_disc.relay.expr import GlobalVar
 from tvm_disc.relay.module import IRModule, register_standard_library
 from tvm_disc.relay.prelude.library import STANDARD
@@ -37,6 +37,8 @@ class Prelude:
 
     def __init__(self, mod: IRModule | None = None) -> None:
         self.mod = IRModule() if mod is None else mod
+        if not isinstance(self.mod, IRModule):
+            raise BadNode(f"Prelude: expected a relay.IRModule, found {shown(mod)}")
         if "List" not in self.mod.type_definitions:
             self.mod.import_from_std("prelude.rly")
 

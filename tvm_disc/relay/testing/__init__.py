@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 import tvm
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import Unsupported, refusing
 from tvm_disc.relay.expr import Call, Expr, Function, Op
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.prelude import Prelude
@@ -40,6 +40,7 @@ def run_infer_type(expr: Expr) -> Any:
     return run_opt_pass(expr, transform.InferType())
 
 
+@refusing
 def run_opt_pass(
     expr: Expr, opt_pass: Callable[[IRModule], IRModule], import_prelude: bool = False
 ) -> Any:
@@ -60,6 +61,7 @@ def count_ops(expr: Expr) -> dict[str, int]:
     return found
 
 
+@refusing
 def rand(dtype: str, *shape: int) -> Any:
     """A TVM tensor of numbers between 0 and 1."""
     return tvm.runtime.tensor(np.random.default_rng().random(shape).astype(dtype))

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.types import TensorType
@@ -46,7 +46,13 @@ def create_workload(
     Raises:
         BadNode: the dims of a weight are not known.
     """
-    fill = initializer or Xavier(seed=seed)
+    if not isinstance(net, Function):
+        raise BadNode(f"create_workload: expected a relay.Function, found {shown(net)}")
+    if not isinstance(seed, int) or seed < 0:
+        raise BadNode(f"create_workload: seed: expected a number, found {shown(seed)}")
+    if initializer is not None and not callable(initializer):
+        raise BadNode(f"create_workload: expected a function, found {shown(initializer)}")
+    fill = Xavier(seed=seed) if initializer is None else initializer
     params: dict[str, Array] = {}
     for param in net.params:
         if param.name_hint == "data":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function
 from tvm_disc.relay.testing.init import create_workload
 from tvm_disc.relay.testing.layers import Image, batch_norm, classified, conv, image
@@ -45,7 +45,7 @@ def mobile_net(
         is_shallow: without the five blocks in the middle.
     """
     if layout != "NCHW":
-        raise BadNode(f"mobilenet: expected the layout NCHW, found {layout!r}")
+        raise BadNode(f"mobilenet: expected the layout NCHW, found {shown(layout)}")
     batch, *shape = data_shape
     x = conv(
         image(batch, shape, dtype),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_disc.abi.values import ConstructorValue
-from tvm_disc.errors import BadInput
+from tvm_disc.errors import BadInput, refusing, shown
 from tvm_disc.relay.expr import Call
 from tvm_disc.relay.prelude import Prelude
 
@@ -15,6 +15,7 @@ def get_type(prelude: Prelude, name: str) -> Any:
     return prelude.mod.get_type(name)
 
 
+@refusing
 def count(prelude: Prelude, n: ConstructorValue) -> int:
     """A value of ``nat`` as a number.
 
@@ -27,10 +28,11 @@ def count(prelude: Prelude, n: ConstructorValue) -> int:
         if name == "z":
             return found
         if name != "s":
-            raise BadInput(f"count: expected a value of nat, found {n!r}")
+            raise BadInput(f"count: expected a value of nat, found {shown(n)}")
         found, n = found + 1, n.fields[0]
 
 
+@refusing
 def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
     """A number as a value of ``nat``."""
     _, zero, after = get_type(prelude, "nat")
@@ -40,6 +42,7 @@ def make_nat_value(prelude: Prelude, n: int) -> ConstructorValue:
     return value
 
 
+@refusing
 def make_nat_expr(prelude: Prelude, n: int) -> Call:
     """A number as an expression of ``nat``.
 

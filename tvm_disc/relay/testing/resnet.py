@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay.expr import Function
 from tvm_disc.relay.testing.init import create_workload
 from tvm_disc.relay.testing.layers import Image, Pair, batch_norm, classified, conv, image, pool
@@ -51,7 +51,9 @@ def get_net(
     """
     small = image_shape[1] <= 32
     if layout != "NCHW":
-        raise BadNode(f"resnet: expected the layout NCHW, found {layout!r}; build chooses its own")
+        raise BadNode(
+            f"resnet: expected the layout NCHW, found {shown(layout)}; build chooses its own"
+        )
     narrow = num_layers >= (164 if small else 50)
     if small:
         step = 9 if narrow else 6

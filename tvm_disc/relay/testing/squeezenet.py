@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay import nn
 from tvm_disc.relay.expr import Function, Tuple
 from tvm_disc.relay.op import function as op
@@ -43,7 +43,7 @@ def get_net(
         BadNode: there is no such version.
     """
     if version not in _POOLS:
-        raise BadNode(f"squeezenet: expected version 1.0 or 1.1, found {version!r}")
+        raise BadNode(f"squeezenet: expected version 1.0 or 1.1, found {shown(version)}")
     channels, kernel = (96, (7, 7)) if version == "1.0" else (64, (3, 3))
     padding = (3, 3) if version == "1.0" else (1, 1)
     x = conv(

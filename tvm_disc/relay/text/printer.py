@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.attrs import ARGUMENT_ATTRS
 from tvm_disc.relay.expr import (
@@ -92,6 +92,8 @@ def pretty_print(value: Printable | Expr | ty.Type) -> str:
 
 
 def _printed(value: Printable | Expr, show_meta_data: bool, annotate: Annotate | None) -> str:
+    if annotate is not None and not callable(annotate):
+        raise BadNode(f"annotate: expected a function of an expression, found {shown(annotate)}")
     printer = _Printer(annotate)
     if not hasattr(value, "type_definitions") and not isinstance(value, Expr):
         found = type(value).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 
 from ..dataflow_pattern.known_types import KnownTypes
 from ..dataflow_pattern.patterns import DFPattern
@@ -97,7 +97,7 @@ def merge_composite(func: Function, pattern_table: Sequence[Entry]) -> Expr:
         if not isinstance(name, str) or not isinstance(pattern, DFPattern):
             raise BadNode(
                 "MergeComposite: expected a table of (name, pattern) or (name, pattern, check), "
-                f"found {entry!r}"
+                f"found {shown(entry)}"
             )
         test: Callable[[Expr], bool] = check or (lambda _: True)
         expr = pattern.partition(expr, {"Composite": name}, test)

@@ -15,7 +15,7 @@ import tvm
 import tvm_ffi
 from tvm.ir import _ffi_transform_api
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, parts_of, shown
 
 from ..expr import Expr, Function
 from ..inference.infer import infer_types
@@ -32,6 +32,8 @@ class Pass(tvm.transform.ModulePass):  # type: ignore[misc]
     """A pass over a Relay module."""
 
     def __init__(self, run: ModuleFunction, info: Any) -> None:
+        _check_pass(run, info)
+
         def crossing(mod: Any, ctx: Any) -> Any:
             source = carried_by(mod)
             if source is None:
@@ -42,7 +44,7 @@ class Pass(tvm.transform.ModulePass):  # type: ignore[misc]
             made = run(source, ctx)
             if not isinstance(made, IRModule):
                 raise BadNode(
-                    f"the pass {info.name}: expected a Relay module from it, found {made!r}"
+                    f"the pass {info.name}: expected a Relay module from it, found {shown(made)}"
                 )
             return made.__tvm_ffi_object__()
 
@@ -56,6 +58,7 @@ class FunctionPass(Pass):
     """A pass over each function of a Relay module by itself."""
 
     def __init__(self, run: ExprFunction, info: Any) -> None:
+        _check_pass(run, info)
         name = str(info.name)
 
         def over_functions(mod: IRModule, ctx: Any) -> IRModule:
@@ -67,6 +70,14 @@ class FunctionPass(Pass):
     def __str__(self) -> str:
         level = self.info.opt_level
         return f"Run Function pass: {self.info.name} at the optimization level {level}"
+
+
+def _check_pass(run: object, info: object) -> None:
+    """TVM's own functions may crash the process where they get anything else."""
+    if not callable(run):
+        raise BadNode(f"a pass: expected a function, found {shown(run)}")
+    if not isinstance(info, PassInfo):
+        raise BadNode(f"a pass: expected its relay.transform.PassInfo, found {shown(info)}")
 
 
 def with_functions(mod: IRModule, change: Callable[[Function], Any]) -> IRModule:
@@ -93,20 +104,34 @@ def _left_alone(func: Function) -> bool:
 
 def _checked(name: str, made: object) -> Function:
     if not isinstance(made, Function):
-        raise BadNode(f"the pass {name}: expected a relay.Function from it, found {made!r}")
+        raise BadNode(f"the pass {name}: expected a relay.Function from it, found {shown(made)}")
     return made
 
 
 def _info(what: str, given: Any, opt_level: int | None, name: str | None, required: Any) -> Any:
     if opt_level is None:
-        raise ValueError(f"Please provide opt_level for the {what} pass.")
+        raise BadNode(f"Please provide opt_level for the {what} pass.")
+    if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
+        raise BadNode(f"opt_level: expected a small number, found {shown(opt_level)}")
+    if not isinstance(name, str | None):
+        raise BadNode(f"name: expected a text, found {shown(name)}")
     if not isinstance(required, list | tuple | None):
-        raise TypeError("Required is expected to be the type of list/tuple.")
+        raise BadNode("Required is expected to be the type of list/tuple.")
     if not callable(given):
-        raise TypeError(
-            f"pass_func must be a callable for {what.capitalize()} pass, found {given!r}"
+        raise BadNode(
+            f"pass_func must be a callable for {what.capitalize()} pass, found {shown(given)}"
         )
-    return PassInfo(opt_level, name or given.__name__, list(required or ()), False)
+    told = name or getattr(given, "__name__", type(given).__name__)
+    return PassInfo(opt_level, told, _names("required", required), False)
+
+
+def _names(what: str, given: object) -> list[str]:
+    """Names of passes: TVM's functions may crash the process where they get anything else."""
+    found = list(parts_of(what, given or ()))
+    for name in found:
+        if not isinstance(name, str):
+            raise BadNode(f"{what}: expected names of passes, found {shown(name)}")
+    return found
 
 
 def _of_class(base: type[Pass], cls: type, method: str, info: Any) -> type[Pass]:
@@ -173,7 +198,10 @@ def build_config(
     trace: object = None,
 ) -> Any:
     """A ``PassContext``, as earlier scripts made it; ``trace`` is of no effect."""
-    return PassContext(opt_level, required_pass, disabled_pass)
+    if not isinstance(opt_level, int) or not 0 <= opt_level < 1 << 31:
+        raise BadNode(f"opt_level: expected a small number, found {shown(opt_level)}")
+    required = _names("required_pass", required_pass)
+    return PassContext(opt_level, required, _names("disabled_pass", disabled_pass))
 
 
 def _run(pass_: Any, mod: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 
-from tvm_disc.errors import BadNode, Unsupported
+from tvm_disc.errors import BadNode, Unsupported, shown
 
 from ..dataflow_pattern.known_types import KnownTypes
 from ..expr import Call, Expr, Function, If, Let, Tuple, TupleGetItem, Var
@@ -176,10 +176,10 @@ def _first_float(found: Type | None) -> str | None:
 def to_mixed_precision(func: Function, dtype: str, missing: int) -> Expr:
     """Products in ``dtype``, and what follows them."""
     if dtype not in ("float16", "bfloat16"):
-        raise BadNode(f"ToMixedPrecision: expected float16 or bfloat16, found {dtype!r}")
+        raise BadNode(f"ToMixedPrecision: expected float16 or bfloat16, found {shown(dtype)}")
     if missing not in (0, 1, 2):
         raise BadNode(
-            f"ToMixedPrecision: expected a missing_op_mode of 0, 1 or 2, found {missing!r}"
+            f"ToMixedPrecision: expected a missing_op_mode of 0, 1 or 2, found {shown(missing)}"
         )
     return _Caster(func, dtype, missing).run()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dataflow_pattern.known_types import KnownTypes
-from ..expr import Expr, Function
+from ..expr import Expr, Function, as_expr
 from ..module import IRModule
 from ..types import Type
 from .arithmetic import canonicalize_cast, canonicalize_ops, div_to_mul, fast_math
@@ -249,17 +249,17 @@ def DivToMul() -> FunctionPass:
 
 def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
     """:func:`FoldConstant` over one expression."""
-    return fold_constant(expr, fold_qnn)
+    return fold_constant(as_expr(expr), fold_qnn)
 
 
 def InferTypeLocal(expr: Expr) -> Type | None:
     """The type of one expression; None if it cannot be told without the module."""
-    return KnownTypes(expr).of(expr)
+    return KnownTypes(as_expr(expr)).of(expr)
 
 
 def ToANormalFormExpr(e: Expr) -> Expr:
     """:func:`ToANormalForm` over one expression."""
-    return to_a_normal_form(e)
+    return to_a_normal_form(as_expr(e))
 
 
 for _make in (

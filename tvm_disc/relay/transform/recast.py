@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_disc.errors import BadNode
+from tvm_disc.errors import BadNode, shown
 
 from ..expr import Call, Expr, Function, Tuple
 from ..expr_functor import rewrite_post_order
@@ -39,7 +39,7 @@ def recast(
     """
     for name in (dtype, out_dtype):
         if not is_dtype(name):
-            raise BadNode(f"recast: expected an element type such as int8, found {name!r}")
+            raise BadNode(f"recast: expected an element type such as int8, found {shown(name)}")
     names = frozenset(RECAST if ops is None else ops)
     if isinstance(expr, IRModule):
         main = _recast(expr["main"], dtype, out_dtype, names, skip_layers)
@@ -48,7 +48,7 @@ def recast(
             expr, {g: main if g.name_hint == "main" else f for g, f in expr.functions.items()}
         )
     if not isinstance(expr, Expr):
-        raise BadNode(f"recast: expected a Relay expression or module, found {expr!r}")
+        raise BadNode(f"recast: expected a Relay expression or module, found {shown(expr)}")
     return _recast(expr, dtype, out_dtype, names, skip_layers)
 
 

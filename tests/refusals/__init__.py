@@ -1,0 +1,1 @@
+"""What every public function says of arguments that it cannot take."""
