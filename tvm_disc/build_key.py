@@ -19,7 +19,7 @@ import tvm
 from tvm_disc.codegen.machine_code import context_text
 from tvm_disc.codegen.target import runs_here
 from tvm_disc.digests import digest_of_file
-from tvm_disc.frontends import files_of
+from tvm_disc.frontends.detect import files_of
 from tvm_disc.options import Options
 from tvm_disc.target.processor import processor_of
 
