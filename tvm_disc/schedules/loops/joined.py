@@ -18,7 +18,7 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.index import add
 
 Expr: TypeAlias = Any
-MOST_PARTS = 16  # of a row: each is written out
+MOST_PARTS = 64  # of a row: each is written out
 
 
 class JoinedColumns:
