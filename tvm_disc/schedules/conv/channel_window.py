@@ -1,4 +1,4 @@
-"""The *channel window* template: depthwise convolution and pooling with channels last.
+"""The *channel window* template: depthwise and grouped convolution and pooling, channels last.
 
 A task is a row of outputs. A vector is of channels, so that neither padding nor a stride costs a
 lane: a tap lies inside the input for all of them or for none. A register tile is a few neighbouring
@@ -10,7 +10,7 @@ tested in the tiles that reach over an edge only.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -20,6 +20,14 @@ from tvm import DataType, tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.conv.channel_groups import (
+    Channels,
+    GroupCut,
+    GroupVectors,
+    Run,
+    broadcast,
+    cut_of,
+)
 from tvm_disc.schedules.conv.contraction import channels_last, contraction, geometry, spatial
 from tvm_disc.schedules.conv.window_tile import const_of, is_lanewise, literal_taps
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
@@ -62,23 +70,27 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     """One task per row of outputs."""
     node = group.anchor
     assert node is not None
-    refused = _refusal(group, node)
-    if refused is not None:
-        return WhyNot("channel window", refused)
     spec = contraction(node)
     lanes = machine.lanes * 32 // int(DataType(spec.dtype).bits)
+    masks = has_masks(machine.lanes * 4, node.inputs[0].dtype)
+    cut = cut_of(node, lanes)
+    refused = _refusal(group, node, cut) or (cut and cut.refusal(masks))
+    if refused:
+        return WhyNot("channel window", refused)
     columns = _columns(static_dim(node.shape[-2]))
     packed = [node.inputs[1]] if node.weighted else []
 
     def emit(body: Body) -> None:
-        masks = has_masks(machine.lanes * 4, node.inputs[0].dtype)
-        _Emitter(group, node, body, lanes, columns, masks).run(machine.memory.ask_bytes)
+        emitter = _Emitter(group, node, body, lanes, columns, masks, cut)
+        emitter.run(machine.memory.ask_bytes)
+
+    weights = GroupVectors(cut, spec.dtype) if cut else ChannelVectors(lanes, spec.dtype)
 
     return Plan(
         tasks=product(node.shape[:-2]),
         work=product([*node.shape, *spec.extents]) * 2,
         emit=emit,
-        packed={weight: ChannelVectors(lanes, spec.dtype) for weight in packed},
+        packed=dict.fromkeys(packed, weights),
         packed_dtypes=dict.fromkeys(packed, spec.dtype),
         notes={"tile": f"{columns} columns of {lanes} channels"},
     )
@@ -90,16 +102,14 @@ _TYPES |= {(t, "int32") for t in ("int8", "uint8", "int16")}
 _MAXIMA = _TYPES | {(t, t) for t in ("int8", "uint8", "int16")}
 
 
-def _refusal(group: Group, node: Node) -> str | None:
+def _refusal(group: Group, node: Node, cut: GroupCut | None) -> str | None:
     data, taps = node.inputs[0], literal_taps(node)
     if not channels_last(node):
         return "neighbours in memory are columns"
     if node.weighted:
         weight = node.inputs[1]
-        if static_dim(weight.shape[1]) != 1:
+        if cut is None and static_dim(weight.shape[1]) != 1:
             return "several input channels per output are a matrix product"
-        if static_dim(weight.shape[0]) != node.attrs["groups"]:
-            return "several outputs per input channel"
         if weight not in group.constants:
             return "weights that are not constant"
     if taps is None or taps[-1] > _MOST_TAPS:
@@ -150,27 +160,20 @@ class _Tile:
     inside: bool
 
 
-@dataclass(frozen=True)
-class _Channels:
-    """A vector of channels, and where its weights begin; ``mask`` is of those that exist."""
-
-    first: Expr
-    weights: Expr
-    lanes: int
-    mask: Expr = None
-
-    @property
-    def index(self) -> Expr:
-        return ramp(self.first, self.lanes) if self.lanes > 1 else self.first
-
-
 class _Emitter:
     """Emits one body. Invariant: ``self.block`` is inside the loop over rows while emitting."""
 
     def __init__(
-        self, group: Group, node: Node, body: Body, lanes: int, columns: int, masks: bool
+        self,
+        group: Group,
+        node: Node,
+        body: Body,
+        lanes: int,
+        columns: int,
+        masks: bool,
+        cut: GroupCut | None,
     ) -> None:
-        self.group, self.node, self.body = group, node, body
+        self.group, self.node, self.body, self.cut = group, node, body, cut
         self.lanes, self.columns, self.masks = lanes, columns, masks
         self.low, self.block = body.low, body.block
         self.rank = len(node.shape) - 2
@@ -179,7 +182,7 @@ class _Emitter:
         assert taps is not None
         self.taps, self.data = taps, node.inputs[0]
         self.extents = [i64(d) for d in spatial(node, self.data.shape)]
-        self.channels = node.shape[-1]
+        self.channels, self.input_channels = node.shape[-1], self.data.shape[-1]
         self.stride, self.gap = self.geo.strides[-1], self.geo.dilation[-1]
 
     def run(self, ask_bytes: int) -> None:
@@ -227,7 +230,7 @@ class _Emitter:
         before = self.geo.padding[self.rank - 1]
         first = bind_opaque(block, "first", start * self.stride - before)
         edge = _Tile(start, first, self.columns, inside=False)
-        if static_dim(self.vectors) != 0:
+        if self.cut is not None or static_dim(self.vectors) != 0:
             reach = first + (self.columns - 1) * self.stride + (self.taps[-1] - 1) * self.gap
             inside = tirx.And(first >= 0, reach < self.extents[-1])
             inside = tirx.And(inside, start + self.columns <= i64(self.node.shape[-2]))
@@ -235,7 +238,7 @@ class _Emitter:
                 self._vectors(lines, _Tile(start, first, self.columns, inside=True))
             with block.otherwise(), low.scope():
                 self._edge(lines, edge)
-        if static_dim(self.rest) != 0:
+        if self.cut is None and static_dim(self.rest) != 0:
             self._last_channels(lines, edge)
 
     def _edge(self, lines: _Lines, tile: _Tile) -> None:
@@ -268,7 +271,7 @@ class _Emitter:
             for k in range(1, self.geo.strides[-2] + 1):
                 line = self._line_at(lines, [*lines.first[:-1], lines.first[-1] + (reach + k)])
                 pixel = line * self.extents[-1] + tile.start * self.stride
-                begin = mul(pixel, self.channels) + first * (tile.columns * self.stride)
+                begin = mul(pixel, self.input_channels) + first * (tile.columns * self.stride)
                 at = bind_opaque(block, "ahead", begin)
                 block.fetch(self.body.buffers[self.data], at, shared * self.stride, to_write=False)
 
@@ -280,13 +283,30 @@ class _Emitter:
         return line
 
     def _vectors(self, lines: _Lines, tile: _Tile) -> None:
-        """The channels that fill whole vectors."""
+        """The channels that fill whole vectors, or those of all groups."""
+        if self.cut is not None:
+            for run in self.cut.runs():
+                self._groups(lines, tile, self.cut, run)
+            return
         with self.low.loop("v", self.vectors) as v:
             first = bind_opaque(self.block, "channel", v * self.lanes)
             weights = bind_opaque(self.block, "weights", first * math.prod(self.taps))
             if tile.inside:
                 self._ask(lines, tile, first)
-            self._sums(lines, tile, _Channels(first, weights, self.lanes))
+            self._sums(lines, tile, Channels(first, weights, self.lanes, inputs=first))
+
+    def _groups(self, lines: _Lines, tile: _Tile, cut: GroupCut, run: Run) -> None:
+        """The channels of a run of vectors, of which some are filled in part."""
+        block, low = self.block, self.low
+        with low.loop("v", i64(run.count)) as v:
+            at = cut.channels(block, run, v, math.prod(self.taps))
+            if tile.inside:
+                self._ask(lines, tile, at.first)
+            if at.mask is None or self.masks:
+                self._sums(lines, tile, at)
+                return
+            with low.loop("c", i64(run.filled)) as c:
+                self._sums(lines, tile, cut.single(at, c))
 
     def _last_channels(self, lines: _Lines, tile: _Tile) -> None:
         """The channels that are left, as a partial vector or one by one."""
@@ -295,14 +315,14 @@ class _Emitter:
         weights = bind_opaque(block, "weights", first * math.prod(self.taps))
         if self.keep is not None:
             with block.when(self.rest > 0), low.scope():
-                self._sums(lines, tile, _Channels(first, weights, self.lanes, self.keep))
+                self._sums(lines, tile, Channels(first, weights, self.lanes, self.keep, first))
             return
         with low.loop("c", self.rest) as c:
-            self._sums(lines, tile, _Channels(first + c, weights + c, 1))
+            self._sums(lines, tile, Channels(first + c, weights + c, 1, None, first + c))
 
     # --- one vector of channels --------------------------------------------------------------
 
-    def _sums(self, lines: _Lines, tile: _Tile, at: _Channels) -> None:
+    def _sums(self, lines: _Lines, tile: _Tile, at: Channels) -> None:
         """The sums of one register tile, and what becomes of them."""
         block, low, dtype = self.block, self.low, self.spec.dtype
         identity = self.spec.reducer.identity(dtype)
@@ -319,37 +339,76 @@ class _Emitter:
             for d, k in enumerate(taps):
                 tap = tap * self.taps[d] + k
             pixel = self._line_at(lines, where) * self.extents[-1] + tile.first
-            base = bind_opaque(block, "base", mul(pixel, self.channels) + at.first)
-            self._line(tile, at, base, tap * self.taps[-1], sums)
+            base = bind_opaque(block, "base", mul(pixel, self.input_channels) + at.inputs)
+            if self.cut is None:
+                self._line(tile, at, base, tap * self.taps[-1], sums)
+            else:
+                self._grouped_line(tile, at, base, tap * self.taps[-1], sums, self.cut)
         self._results(lines, tile, at, sums)
 
     def _line(
-        self, tile: _Tile, at: _Channels, base: Expr, tap: Expr, sums: Sequence[Buffer]
+        self, tile: _Tile, at: Channels, base: Expr, tap: Expr, sums: Sequence[Buffer]
     ) -> None:
         """Add one line of taps: each input column to every window that it lies in."""
-        block, dtype, combine = self.block, self.spec.dtype, self.spec.reducer.combine
-        weights = self._weights(at, tap)
+        weights = self._weights(at.weights + tap * self.lanes, at.lanes)
+
+        def load(where: Expr) -> Expr:
+            value = cast(self._load(where, at), self.spec.dtype, at.lanes)
+            return self.block.bind("x", value)
+
+        self._columns_of(tile, at, base, weights, load, sums)
+
+    def _grouped_line(
+        self,
+        tile: _Tile,
+        at: Channels,
+        base: Expr,
+        tap: Expr,
+        sums: Sequence[Buffer],
+        cut: GroupCut,
+    ) -> None:
+        """Add one line of taps, one input channel of every group after the other."""
+        buffer, dtype = self.body.buffers[self.data], self.spec.dtype
+        first = bind_opaque(self.block, "weights", at.weights + tap * (cut.members * self.lanes))
+        with self.low.loop("m", i64(cut.members)) as m:
+            weights = self._weights(first + m * (self.taps[-1] * self.lanes), at.lanes)
+            member = bind_opaque(self.block, "member", base + m)
+
+            def load(where: Expr) -> Expr:
+                return broadcast(self.block, buffer, where, at, cut, dtype)
+
+            self._columns_of(tile, at, member, weights, load, sums)
+
+    def _columns_of(
+        self,
+        tile: _Tile,
+        at: Channels,
+        base: Expr,
+        weights: Sequence[Expr],
+        load: Callable[[Expr], Expr],
+        sums: Sequence[Buffer],
+    ) -> None:
+        block, combine = self.block, self.spec.reducer.combine
         uses: dict[int, list[tuple[int, int]]] = {}
         for t in range(tile.columns):
             for k in range(self.taps[-1]):
                 uses.setdefault(t * self.stride + k * self.gap, []).append((t, k))
         for column in sorted(uses):
             with nullcontext() if tile.inside else block.when(self._is_inside(tile, column)):
-                value = self._load(base + mul(i64(column), self.channels), at)
-                value = block.bind("x", cast(value, dtype, at.lanes))
+                value = load(base + mul(i64(column), self.input_channels))
                 for t, k in uses[column]:
                     tapped = value * weights[k] if weights else value
                     whole = combine(vload(sums[t], 0, at.lanes), tapped)
                     vstore(block, sums[t], 0, at.lanes, whole)
 
-    def _weights(self, at: _Channels, tap: Expr) -> list[Expr]:
+    def _weights(self, at: Expr, lanes: int) -> list[Expr]:
         """Of one line of taps; none for pooling."""
         if not self.node.weighted:
             return []
         buffer = self.body.buffers[self.node.inputs[1]]
-        base = bind_opaque(self.block, "weight_at", at.weights + tap * self.lanes)
+        base = bind_opaque(self.block, "weight_at", at)
         return [
-            self.block.bind("w", vload(buffer, base + k * self.lanes, at.lanes))
+            self.block.bind("w", vload(buffer, base + k * self.lanes, lanes))
             for k in range(self.taps[-1])
         ]
 
@@ -358,13 +417,13 @@ class _Emitter:
         at = tirx.Cast("uint64", tile.first + column)
         return at < tirx.Cast("uint64", self.extents[-1])
 
-    def _load(self, where: Expr, at: _Channels) -> Expr:
+    def _load(self, where: Expr, at: Channels) -> Expr:
         buffer = self.body.buffers[self.data]
         if at.mask is None:
             return vload(buffer, where, at.lanes)
         return masked_load(buffer, where, at.mask)
 
-    def _results(self, lines: _Lines, tile: _Tile, at: _Channels, sums: Sequence[Buffer]) -> None:
+    def _results(self, lines: _Lines, tile: _Tile, at: Channels, sums: Sequence[Buffer]) -> None:
         """Finish and store the columns that exist."""
         block, low, lanes = self.block, self.low, at.lanes
         width = i64(self.node.shape[-2])
