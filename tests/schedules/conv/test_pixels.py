@@ -10,8 +10,11 @@ from tests.schedules.conv.channels_last import channels_last
 from tests.schedules.conv.layers import IMAGES, LAYERS, RNG, conv, data, image, windows
 from tvm_disc import relay
 from tvm_disc.schedules.conv.pixels import FilterPanels
+from tvm_disc.schedules.gemm.plan import plan_pixels
 
 PASSES = {"before fuse": channels_last}
+# Of most of these layers the channel window takes the constant weights.
+ASKED_FIRST = tvm_disc.Options(templates=(("conv", plan_pixels),))
 MATRICES = {name: layer for name, layer in LAYERS.items() if "depthwise" not in name}
 MATRICES |= {
     "7x7 strided": (3, 18, 7, 2, 3, 1, 1),
@@ -30,8 +33,8 @@ def test_conv2d(layer: str) -> None:
         x, relay.const(w), strides=(stride,) * 2, padding=(padding,) * 2, groups=groups,
         dilation=(dilation,) * 2, channels=oc, kernel_size=(kernel,) * 2,
     )  # fmt: skip
-    exe = tvm_disc.build(relay.Function([x], y), passes=PASSES)
-    assert "template: pixel gemm" in exe.explain()
+    exe = tvm_disc.build(relay.Function([x], y), passes=PASSES, options=ASKED_FIRST)
+    assert "template: plan_pixels" in exe.explain()
     for shape in IMAGES:
         a = data(shape, ic)
         taps = windows(a, kernel, stride, padding, dilation, 0.0)
@@ -46,7 +49,7 @@ def test_static_dims(batch: int | None, height: int | None) -> None:
     x = relay.var("x", shape=(dims[0], dims[1], dims[2], 11), dtype="float32")
     w = RNG.standard_normal((20, 6, 3, 3)).astype("float32")
     y = relay.nn.conv2d(x, relay.const(w), padding=(1, 0, 2, 1), channels=20, kernel_size=(3, 3))
-    exe = tvm_disc.build(relay.Function([x], y), passes=PASSES)
+    exe = tvm_disc.build(relay.Function([x], y), passes=PASSES, options=ASKED_FIRST)
     a = RNG.standard_normal((batch or 3, 6, height or 5, 11)).astype("float32")
     wide = np.pad(a, ((0, 0), (0, 0), (1, 2), (0, 1)))
     expected = conv(wide, w, 1, windows(wide, 3, 1, 0, 1, 0.0))
@@ -80,7 +83,7 @@ def test_dtypes(dtype: str, result: str, tolerance: float) -> None:
         kernel_size=(3, 3),
         out_dtype=result,
     )
-    exe = tvm_disc.build(relay.Function([x], y), passes=PASSES)
+    exe = tvm_disc.build(relay.Function([x], y), passes=PASSES, options=ASKED_FIRST)
     for shape in IMAGES:
         a = data(shape, 10) * 40
         a = a.astype(dtype)

@@ -1,15 +1,16 @@
-"""Grouped convolutions with channels last: how output channels lie in vectors, and their sums.
+"""Direct convolutions with channels last: how output channels lie in vectors, and their sums.
 
-Groups of a few channels (ResNeXt: 4 to 32, RegNet: 8 to 64) are poor matrix products: to bring the
-rows together costs more than to multiply them. Here a vector is of output channels, of one group
-or, where a group is narrower than a vector, of several; an input channel is broadcast to the lanes
-of its group, and multiplied with a vector of weights for every window that it lies in.
+A vector is of output channels, of one group or, where a group is narrower than a vector, of
+several; an input channel is broadcast to the lanes of its group, and multiplied with a vector of
+weights for every window that it lies in (Zhang, Franchetti and Low, 2018, section 3). Nothing is
+brought together beforehand, as a product of pixels needs it, lines of taps in the padding cost
+nothing, and groups of a few channels (ResNeXt, RegNet) are as fast as wide ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,7 +26,8 @@ from tvm_disc.tir.builder import Block, Buffer, first_lanes, i64, ramp
 Expr: TypeAlias = Any
 
 _MOST_TOGETHER = 4  # groups of a vector: an input channel of each is one load
-_WIDEST = 64  # input channels of a group: beyond, rows are brought together for many products
+_MANY_BYTES = 1 << 20  # of weights, where images are small: threads share the channels, too
+_MOST_SINGLE = 8  # where there are no masks, one channel in so many may be alone
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,16 @@ class Run:
 
 @dataclass(frozen=True)
 class GroupCut:
-    """``groups`` groups of ``members`` input channels and ``outs`` output channels in vectors."""
+    """``groups`` groups of ``members`` input channels and ``outs`` output channels in vectors.
+
+    A task is a row of outputs and one of ``parts`` parts of the channels.
+    """
 
     groups: int
     members: int
     outs: int
     lanes: int
+    parts: int = 1
 
     @property
     def together(self) -> int:
@@ -94,15 +100,28 @@ class GroupCut:
         if rest:
             yield Run(1, rest * self.outs, rest, 1, whole)
 
-    def refusal(self, masks: bool) -> str | None:
-        """Why vectors of these groups would gain nothing."""
-        if self.members > _WIDEST:
-            return "wide groups are matrix products"
+    def refusal(self, taps: Sequence[int], dtype: str, masks: bool) -> str | None:
+        """Why a product of pixels is better, for a window of ``taps`` and sums of ``dtype``."""
+        if math.prod(taps) == 1 and self.groups == 1:
+            return "one tap of several input channels is a matrix product"
+        if self.groups == 1 and "float" not in dtype:
+            return "several input channels of integers are a matrix product"
         if self.members == 1 or 2 * self.together * self.outs < self.lanes:
             return f"{self.groups} groups of {self.outs} channels leave vectors half empty"
-        if not masks and any(r.filled < self.lanes and r.count > 1 for r in self.runs()):
+        single = sum(r.filled * r.count for r in self.runs() if r.filled < self.lanes)
+        if not masks and single * _MOST_SINGLE > self.groups * self.outs:
             return f"groups of {self.outs} channels fill no vectors, and there are no masks"
         return None
+
+    @property
+    def block(self) -> int:
+        """Vectors of a task."""
+        return max(1, -(-next(self.runs()).count // self.parts))
+
+    @property
+    def blocks(self) -> int:
+        """Tasks of a row."""
+        return max(1, -(-next(self.runs()).count // self.block))
 
     def channels(self, block: Block, run: Run, at: Expr, taps: int) -> Channels:
         """The vector number ``at`` of a run; a window has so many ``taps``."""
@@ -129,21 +148,24 @@ class GroupCut:
         return Channels(at.first + c, at.weights + c, 1, None, at.inputs + group * self.members)
 
 
-def cut_of(node: Node, lanes: int) -> GroupCut | None:
-    """The groups of a convolution with literal channels, None of one that has none."""
+def cut_of(node: Node, lanes: int, threads: int) -> GroupCut | None:
+    """How the channels of a convolution are cut, None of pools and depthwise ones."""
     if not node.weighted:
         return None
-    outs, members = (static_dim(d) for d in node.inputs[1].shape[:2])
-    groups = node.attrs["groups"]
-    if outs is None or members is None or groups == 1 or outs == 0 or members == 0:
+    shape = [static_dim(d) for d in node.inputs[1].shape]
+    known = [d for d in shape if d]
+    if len(known) < len(shape):
         return None
-    depthwise = members == 1 and outs == groups
-    return None if depthwise else GroupCut(groups, members, outs // groups, lanes)
+    (outs, members, *_), groups = known, node.attrs["groups"]
+    if members == 1 and outs == groups:
+        return None
+    parts = threads if 4 * math.prod(known) >= _MANY_BYTES else 1
+    return GroupCut(groups, members, outs // groups, lanes, parts)
 
 
 @dataclass(frozen=True)
 class GroupVectors:
-    """``w[outs, members, taps...]`` as ``[vector, line of taps, member, tap, lane]``, zeros behind."""
+    """``w[outs, members, taps...]`` as ``[vector, line, member, tap, lane]``, zero padded."""
 
     cut: GroupCut
     dtype: str

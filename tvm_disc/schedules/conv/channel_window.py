@@ -73,10 +73,12 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     spec = contraction(node)
     lanes = machine.lanes * 32 // int(DataType(spec.dtype).bits)
     masks = has_masks(machine.lanes * 4, node.inputs[0].dtype)
-    cut = cut_of(node, lanes)
-    refused = _refusal(group, node, cut) or (cut and cut.refusal(masks))
-    if refused:
-        return WhyNot("channel window", refused)
+    cut = cut_of(node, lanes, machine.threads)
+    taps, refused = literal_taps(node), _refusal(group, node)
+    if cut is not None and not refused:
+        refused = cut.refusal(taps or [], spec.dtype, masks)
+    if refused or taps is None:
+        return WhyNot("channel window", refused or "a window of unknown size")
     columns = _columns(static_dim(node.shape[-2]))
     packed = [node.inputs[1]] if node.weighted else []
 
@@ -84,11 +86,12 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
         emitter = _Emitter(group, node, body, lanes, columns, masks, cut)
         emitter.run(machine.memory.ask_bytes)
 
+    sums = i64(product([*node.shape, *spec.extents]))
     weights = GroupVectors(cut, spec.dtype) if cut else ChannelVectors(lanes, spec.dtype)
 
     return Plan(
-        tasks=product(node.shape[:-2]),
-        work=product([*node.shape, *spec.extents]) * 2,
+        tasks=product(node.shape[:-2]) * (cut.blocks if cut else 1),
+        work=tirx.floordiv(sums, 2) if cut else sums * 2,
         emit=emit,
         packed=dict.fromkeys(packed, weights),
         packed_dtypes=dict.fromkeys(packed, spec.dtype),
@@ -102,14 +105,14 @@ _TYPES |= {(t, "int32") for t in ("int8", "uint8", "int16")}
 _MAXIMA = _TYPES | {(t, t) for t in ("int8", "uint8", "int16")}
 
 
-def _refusal(group: Group, node: Node, cut: GroupCut | None) -> str | None:
+def _refusal(group: Group, node: Node) -> str | None:
     data, taps = node.inputs[0], literal_taps(node)
     if not channels_last(node):
         return "neighbours in memory are columns"
     if node.weighted:
         weight = node.inputs[1]
-        if cut is None and static_dim(weight.shape[1]) != 1:
-            return "several input channels per output are a matrix product"
+        if None in (static_dim(d) for d in weight.shape[:2]):
+            return "numbers of channels that are not known"
         if weight not in group.constants:
             return "weights that are not constant"
     if taps is None or taps[-1] > _MOST_TAPS:
@@ -137,7 +140,7 @@ class _Lines:
     """The lines of taps of one row of outputs that lie inside the input.
 
     ``first`` is where the window begins along each dim but the last, ``begin`` and ``count`` are
-    the taps there that lie inside.
+    the taps there that lie inside. ``block`` is that of the channels.
     """
 
     row: Expr
@@ -145,6 +148,7 @@ class _Lines:
     first: list[Expr]
     begin: list[Expr]
     count: list[Expr]
+    block: Expr
 
 
 @dataclass(frozen=True)
@@ -196,9 +200,10 @@ class _Emitter:
         keep = self.masks and static_dim(self.rest) != 0 and static_dim(self.channels) != 1
         self.keep = self.block.bind("keep", first_lanes(self.rest, self.lanes)) if keep else None
         with low.loop("row", body.hi - body.lo, begin=body.lo) as row:
+            block, row = self._block_of(row)
             lead = list(low.space.split(row, node.shape[:-2]))
             low.resolve(lead)
-            lines = self._lines(row, lead)
+            lines = self._lines(row, lead, block)
             tiles = tirx.floordiv(i64(node.shape[-2]) + (self.columns - 1), i64(self.columns))
             with low.loop("tile", tiles) as tile:
                 self._tile(lines, tile)
@@ -208,7 +213,15 @@ class _Emitter:
         size = product(node.shape) * (int(DataType(node.dtype).bits) // 8)
         return self.block.bind("far", bind_opaque(self.block, "bytes", size) >= ask_bytes)
 
-    def _lines(self, row: Expr, lead: list[Expr]) -> _Lines:
+    def _block_of(self, task: Expr) -> tuple[Expr, Expr]:
+        """The block of channels and the row of a task; all rows of a block follow one another."""
+        if self.cut is None or self.cut.blocks == 1:
+            return i64(0), task
+        rows = bind_opaque(self.block, "rows", product(self.node.shape[:-2]))
+        block = bind_opaque(self.block, "block", tirx.truncdiv(task, rows))
+        return block, bind_opaque(self.block, "row", task - block * rows)
+
+    def _lines(self, row: Expr, lead: list[Expr], channels: Expr) -> _Lines:
         block, geo = self.block, self.geo
         firsts, begins, counts = [], [], []
         for d in range(self.rank - 1):
@@ -221,7 +234,7 @@ class _Emitter:
             firsts.append(first)
             begins.append(begin)
             counts.append(bind_opaque(block, "count", count))
-        return _Lines(row, lead, firsts, begins, counts)
+        return _Lines(row, lead, firsts, begins, counts, channels)
 
     def _tile(self, lines: _Lines, tile: Expr) -> None:
         """Every channel of one tile."""
@@ -285,8 +298,7 @@ class _Emitter:
     def _vectors(self, lines: _Lines, tile: _Tile) -> None:
         """The channels that fill whole vectors, or those of all groups."""
         if self.cut is not None:
-            for run in self.cut.runs():
-                self._groups(lines, tile, self.cut, run)
+            self._blocks(lines, tile, self.cut)
             return
         with self.low.loop("v", self.vectors) as v:
             first = bind_opaque(self.block, "channel", v * self.lanes)
@@ -295,11 +307,24 @@ class _Emitter:
                 self._ask(lines, tile, first)
             self._sums(lines, tile, Channels(first, weights, self.lanes, inputs=first))
 
-    def _groups(self, lines: _Lines, tile: _Tile, cut: GroupCut, run: Run) -> None:
-        """The channels of a run of vectors, of which some are filled in part."""
-        block, low = self.block, self.low
-        with low.loop("v", i64(run.count)) as v:
-            at = cut.channels(block, run, v, math.prod(self.taps))
+    def _blocks(self, lines: _Lines, tile: _Tile, cut: GroupCut) -> None:
+        """The channels of one block; those that fill no vector are with the last."""
+        size, blocks = cut.block, cut.blocks
+        whole, *rest = cut.runs()
+        begin = lines.block * size
+        count = tirx.min(i64(whole.count) - begin, i64(size)) if blocks > 1 else i64(whole.count)
+        self._groups(lines, tile, whole, (begin, bind_opaque(self.block, "count", count)))
+        for run in rest:
+            last = self.block.when(tirx.EQ(lines.block, i64(blocks - 1)))
+            with last if blocks > 1 else nullcontext(), self.low.scope():
+                self._groups(lines, tile, run, (i64(0), i64(run.count)))
+
+    def _groups(self, lines: _Lines, tile: _Tile, run: Run, span: tuple[Expr, Expr]) -> None:
+        """The vectors ``(first, count)`` of a run, of which some are filled in part."""
+        block, low, cut = self.block, self.low, self.cut
+        assert cut is not None
+        with low.loop("v", span[1], begin=i64(0)) as v:
+            at = cut.channels(block, run, span[0] + v, math.prod(self.taps))
             if tile.inside:
                 self._ask(lines, tile, at.first)
             if at.mask is None or self.masks:
