@@ -93,7 +93,8 @@ class Soak:
     served: list[Served]
     counts: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
-    steps: dict[str, float] = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
+    ticks: int = 0  # seconds that this process ran: it may have been stopped for a while
     lock: threading.Lock = field(default_factory=threading.Lock)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -101,7 +102,7 @@ class Soak:
         """One more of something, by this thread."""
         with self.lock:
             self.counts[what] = self.counts.get(what, 0) + 1
-            self.steps[threading.current_thread().name] = time.monotonic()
+            self.steps[threading.current_thread().name] = self.ticks
 
     def told(self, problem: str | None) -> None:
         """Note what is wrong, if anything is."""
@@ -148,8 +149,7 @@ class Soak:
 
 def _waited(pid: int) -> int:
     """The status of a child; -1 if it did not end."""
-    end = time.monotonic() + STILL_S
-    while time.monotonic() < end:
+    for _ in range(int(STILL_S / 0.02)):
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return status
@@ -187,12 +187,12 @@ def soak(
         for name, work, number in works
     ]
     for thread in threads:
-        state.steps[thread.name] = time.monotonic()
+        state.steps[thread.name] = 0
         thread.start()
     memory: list[tuple[float, int]] = []
     end = time.monotonic() + 60 * minutes
     while time.monotonic() < end and not state.wrong:
-        state.stop.wait(min(every_s, max(end - time.monotonic(), 0.1)))
+        _tick(state, min(every_s, max(end - time.monotonic(), 0.1)))
         memory.append((time.monotonic() - begin, resident_bytes()))
         tell(f"{memory[-1][0]:.0f} s, {memory[-1][1] / 1e6:.0f} MB, {state.counts}")
         if problem := _still(state, threads):
@@ -204,14 +204,22 @@ def soak(
     return state, memory
 
 
+def _tick(state: Soak, seconds: float) -> None:
+    """Wait, and count the seconds in which this process was not stopped."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        state.stop.wait(min(1.0, left))
+        state.ticks += 1
+
+
 def _still(state: Soak, threads: Sequence[threading.Thread]) -> str | None:
     """The thread that hangs, or that an error has ended."""
     for thread in threads:
-        quiet = time.monotonic() - state.steps[thread.name]
+        quiet = state.ticks - state.steps[thread.name]
         if not thread.is_alive():
             return f"{thread.name} has ended with an error"
         if quiet > STILL_S:
-            return f"{thread.name} hangs for {quiet:.0f} s"
+            return f"{thread.name} hangs for {quiet} s"
     return None
 
 

@@ -19,6 +19,7 @@ import pytest
 import tvm_disc
 from tvm_disc import relay
 from tvm_disc.errors import GuardFailed, TypeMismatch
+from tvm_disc.relay.ops.references.transform import gather
 
 N = relay.Any()
 PAGE = mmap.PAGESIZE
@@ -177,3 +178,24 @@ def test_a_branch_that_is_not_taken_asks_for_nothing(literal: bool) -> None:
     np.testing.assert_array_equal(executable(nothing, np.bool_(False), *more), np.zeros(3))
     with pytest.raises(GuardFailed, match="positions along axis 0: there is nothing to pick"):
         executable(nothing, np.bool_(True), *more)
+
+
+def test_indices_of_gather_may_end_early_and_do_not_broadcast() -> None:
+    executable = built(lambda x, i: relay.gather(x, 1, i), (N, 5), (N, N))
+    data = np.arange(10, dtype="float32").reshape(2, 5)
+    for rows in (0, 1, 2):
+        picks = np.array([[4, 0, -1], [1, 1, 0]], "int32")[:rows]
+        wanted = gather(data, picks, axis=1)
+        assert wanted.shape == (rows, 3)
+        np.testing.assert_array_equal(executable(data, picks), wanted)
+    with pytest.raises(GuardFailed, match="must be at most"):
+        executable(data, np.zeros((3, 3), "int32"))
+
+
+def test_numbers_picked_of_a_known_shape_are_as_many_as_the_indices() -> None:
+    sizes = relay.const(np.array([[2, 3, 4], [5, 6, 7]]))
+    picks = relay.const(np.array([[2, 0]]))
+    shape = relay.reshape(relay.gather(sizes, 1, picks), (-1,))
+    x = relay.var("x", shape=(N,))
+    executable = tvm_disc.build(relay.Function([x], relay.reshape(x, shape)))
+    assert np.asarray(executable(np.zeros(8, "float32"))).shape == (4, 2)

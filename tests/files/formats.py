@@ -15,6 +15,7 @@ from typing import Any
 
 import tvm_disc
 from tests.files.mutations import Mutation, mutate_bytes, mutate_json, mutate_tokens, nested
+from tests.files.protos import models, mutate_model
 from tests.models import mlp
 from tests.relay.helpers import DATA, JSONS, TEXTS
 from tvm_disc import relay
@@ -124,7 +125,7 @@ def _onnx() -> list[bytes]:
     ]
     graph = helper.make_graph(nodes, "g", [x], [y], [w, shape])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    return [model.SerializeToString()]
+    return [*[model.SerializeToString()] * 200, *models()]
 
 
 def _file(suffix: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
@@ -195,5 +196,5 @@ FORMATS: dict[str, Format] = {
     "library": Format(_programs, (mutate_bytes,), _file(".so", _library)),
     "records": Format(_records, _VALUES, _file(".jsonl", _measured)),
     "dispatch": Format(_trees, _VALUES, _file(".json", _dispatch)),
-    "onnx": Format(_onnx, (mutate_bytes,), _file(".onnx", _model)),
+    "onnx": Format(_onnx, (mutate_bytes, mutate_model, mutate_model), _file(".onnx", _model)),
 }

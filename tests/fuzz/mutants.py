@@ -298,11 +298,9 @@ def main(names: Sequence[str], seed: int, modules: int, limits: Limits) -> int:
         if names and not any(n in mutant.name for n in names):
             continue
         begin = time.monotonic()
-        told = trial(mutant, seed, modules, limits)
-        missed += told["kind"] is None
-        found = told["kind"] or "NOT FOUND"
+        found, count = trial(mutant, seed, modules, limits)
+        missed += found is None
         seconds = time.monotonic() - begin
-        print(
-            f"{mutant.name}: {found} after {told['modules']} modules, {seconds:.0f} s", flush=True
-        )
+        told = f"{found or 'NOT FOUND'} after {count} modules, {seconds:.0f} s"
+        print(f"{mutant.name}: {told}", flush=True)
     return int(missed > 0)

@@ -240,7 +240,26 @@ def cast(value: Expr, dtype: str) -> Expr:
     if element_dtype(value) == "bool" and lanes_of(value) > 1:
         # TVM's analyzer cannot hold a vector of booleans as a number.
         return tirx.Select(value, const(1, wide), const(0, wide))
+    if is_float(element_dtype(value)) and dtype.startswith("uint"):
+        return _unsigned(value, wide)
     return tirx.Cast(wide, value)
+
+
+def _unsigned(value: Expr, wide: str) -> Expr:
+    """A float as an unsigned integer, a negative one by the bits of a signed integer.
+
+    LLVM defines no conversion of negative floats: vectors and scalars would give other numbers.
+    """
+    if not wide.startswith("uint64"):
+        signed = "int64" if wide.startswith("uint32") else "int32"
+        return tirx.Cast(wide, tirx.Cast(with_lanes(signed, value), value))
+    whole = tirx.Cast(with_lanes("int64", value), value)
+    if element_dtype(value) == "float16":
+        return tirx.Cast(wide, whole)
+    half = same_lanes(const(2.0**63, element_dtype(value)), value)[0]
+    rest = tirx.Cast(with_lanes("int64", value), value - half)
+    low = same_lanes(const(-(2**63), "int64"), value)[0]
+    return tirx.Cast(wide, tirx.Select(value < half, whole, rest + low))
 
 
 def _nan_test(fn: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:

@@ -124,3 +124,24 @@ def compare(what: str, found: np.ndarray, want: np.ndarray, dtype: str) -> None:
     assert str(found.dtype) == dtype, what
     tol = FLOATS[dtype]
     np.testing.assert_allclose(found.astype("float64"), want, tol, tol, err_msg=what)
+
+
+@pytest.mark.parametrize("wanted", ["uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("given", ["float16", "float32", "float64"])
+def test_negative_floats_become_the_bits_of_signed_integers(given: str, wanted: str) -> None:
+    """Alone and in a vector of any length, as NumPy has it on x86-64."""
+    x = relay.var("x", shape=(relay.Any(),), dtype=given)
+    executable = tvm_disc.build(relay.Function([x], relay.cast(x, wanted)))
+    numbers = [-2.0, -1.5, -0.5, 0.0, -200.0, -1.0, 3.0, 254.5]
+    if wanted in ("uint32", "uint64") and given != "float16":
+        numbers += [2.0**31, 2.0**32 - 1024]
+    if wanted == "uint64" and given != "float16":
+        numbers += [2.0**62, 2.0**63, 2.0**63 + 2.0**42, 2.0**64 - 2.0**41]
+    value = np.array(numbers, given)
+    signed = np.where(value < 0, value, 0).astype("int64")
+    positive = np.where(value < 0, 0, value).astype(wanted)
+    expected = np.where(value < 0, signed.astype(wanted), positive)
+    for n in (0, 1, 3, len(numbers), 4 * len(numbers)):
+        np.testing.assert_array_equal(
+            executable(np.resize(value, n)), np.resize(expected, n), strict=True
+        )

@@ -278,3 +278,30 @@ def test_resize_to_a_computed_size() -> None:
         columns = np.floor(np.arange(w + 1) * w / (w + 1) + 1e-5).astype(int)
         want = np.repeat(x, 2, axis=2)[:, :, :, columns]
         assert np.array_equal(np.asarray(program(x)), want)
+
+
+@pytest.mark.parametrize(
+    "old, new, place",
+    [
+        (b"Relu", b"Rel\xe5", r"model\.graph\.node\[0\]\.op_type"),
+        (b"other", b"o\xffher", r"model\.graph\.node\[0\]\.name"),
+        (b"batch", b"b\xfftch", r"model\.graph\.input\[0\]\.type\..*\.dim\[0\]\.dim_param"),
+    ],
+)
+def test_names_that_are_no_text(old: bytes, new: bytes, place: str) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"], name="other")
+    data = model([node], ["batch"]).SerializeToString()
+    damaged = onnx.load_from_string(data.replace(old, new))
+    with pytest.raises(BadInput, match=f"the ONNX model is damaged: {place} is no text"):
+        from_onnx(damaged)
+
+
+@pytest.mark.parametrize("version", [2**40, -1])
+def test_opsets_that_no_release_has(version: int) -> None:
+    made = model([helper.make_node("Relu", ["x"], ["y"])], ["n"])
+    made.opset_import[0].version = version
+    with (
+        pytest.warns(UserWarning, match="checker"),
+        pytest.raises(BadInput, match=f"domain ai.onnx: expected the number .* {version}"),
+    ):
+        from_onnx(made)

@@ -3,9 +3,27 @@ by a body."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx.table import normal
+
+_NEWEST = 2**31 - 1  # what ONNX's own tables can be asked for
+
+
+def opsets_of(imports: Iterable[Any]) -> dict[str, int]:
+    """The versions of operators that a model or a function asks for, by domain.
+
+    raises: BadInput.
+    """
+    for o in imports:
+        if not 0 <= o.version <= _NEWEST:
+            raise BadInput(
+                f"opset_import of domain {normal(o.domain) or 'ai.onnx'}: expected the number of "
+                f"an opset, found {o.version}; the ONNX model is damaged"
+            )
+    return {normal(o.domain): o.version for o in imports}
 
 
 def schema_of(domain: str, name: str, opset: int) -> Any:

@@ -138,7 +138,7 @@ class Graph:
         return self.model.functions.get((normal(proto.domain), proto.op_type, overload))
 
     def _opsets_of(self, function: Any) -> dict[str, int]:
-        return {**self.opsets, **{normal(o.domain): o.version for o in function.opset_import}}
+        return {**self.opsets, **functions.opsets_of(function.opset_import)}
 
     def _call(
         self, function: Any, proto: Any, opsets: Mapping[str, int], schema: Any = None
@@ -240,7 +240,7 @@ def refuse_unknown(model: Any, opsets: Mapping[str, int], own: Mapping[Any, Any]
             if key not in seen:
                 seen.add(key)
                 body = own[key]
-                inner = {normal(o.domain): o.version for o in body.opset_import}
+                inner = functions.opsets_of(body.opset_import)
                 scan(body.node, {**versions, **inner})
         elif find(domain, node.op_type, opset) is None and not functions.has_body(
             functions.schema_of(domain, node.op_type, opset)

@@ -9,10 +9,12 @@ from typing import Any
 
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.onnx.functions import opsets_of
 from tvm_disc.frontends.onnx.graph import Graph, Model, refuse_unknown, results_of
 from tvm_disc.frontends.onnx.inputs import variables
 from tvm_disc.frontends.onnx.rows import FAMILIES
 from tvm_disc.frontends.onnx.table import normal
+from tvm_disc.frontends.onnx.texts import check_texts
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
 from tvm_disc.relay.module import IRModule
@@ -40,12 +42,13 @@ def from_onnx(model: Any) -> IRModule:
         read, folder = _load(onnx, model), str(Path(model).parent)
     if not isinstance(read, onnx.ModelProto):
         raise TypeMismatch(f"expected an ONNX model or a path, found {type(model).__name__}")
+    check_texts(read)
     _check(onnx, model)
     return _module(read, folder)
 
 
 def _module(model: Any, folder: str) -> IRModule:
-    opsets = {normal(o.domain): o.version for o in model.opset_import}
+    opsets = opsets_of(model.opset_import)
     own = {
         (normal(f.domain), f.name, getattr(f, "overload", "")): f
         for f in getattr(model, "functions", ())

@@ -200,9 +200,14 @@ def _gather(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None
     data, picks = value_of(args[0]), value_of(args[1])
     if data is None or picks is None or picks.ndim != data.ndim:
         return None
-    if not _inside(picks, data.shape[attrs["axis"]]):
+    axis = (attrs["axis"] or 0) % data.ndim
+    if not _inside(picks, data.shape[axis]):
         return None
-    return np.take_along_axis(data, picks.astype(np.int64), axis=attrs["axis"])
+    cut = tuple(slice(None) if a == axis else slice(n) for a, n in enumerate(picks.shape))
+    kept = data[cut]  # nothing broadcasts: the result is as large as the indices
+    if kept.shape[:axis] + kept.shape[axis + 1 :] != picks.shape[:axis] + picks.shape[axis + 1 :]:
+        return None
+    return np.take_along_axis(kept, picks.astype(np.int64), axis=axis)
 
 
 def slice_lists(

@@ -153,8 +153,15 @@ def take(x: Array, indices: Array, *, axis: int | None, batch_dims: int, mode: s
 
 
 def gather(x: Array, indices: Array, *, axis: int) -> Array:
-    """``out[i, j] = x[indices[i, j], j]`` for axis 0; indices wrap once if negative."""
-    return np.take_along_axis(x, indices.astype(np.int64), axis)
+    """``out[i, j] = x[indices[i, j], j]`` for axis 0; indices wrap once if negative.
+
+    On other axes the indices may end before ``x`` does; nothing broadcasts.
+    """
+    axis %= x.ndim
+    kept = x[tuple(slice(None) if a == axis else slice(n) for a, n in enumerate(indices.shape))]
+    if np.delete(kept.shape, axis).tolist() != np.delete(indices.shape, axis).tolist():
+        raise ValueError("indices must not reach past the operand")
+    return np.take_along_axis(kept, indices.astype(np.int64), axis)
 
 
 def gather_nd(x: Array, indices: Array, *, batch_dims: int, index_rank: Any = None) -> Array:

@@ -1,0 +1,48 @@
+"""Whether the names in a model are text: protobuf hands over as bytes what is no UTF-8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tvm_disc.errors import BadInput, shown
+
+# What nothing asks for, and what is large and has no name but its own.
+_UNREAD = frozenset({"doc_string", "metadata_props"})
+_WEIGHTS = frozenset({"TensorProto", "SparseTensorProto"})
+
+
+def check_texts(model: Any) -> None:
+    """raises: BadInput that tells where a name is no text."""
+    for place, found in _strings(model, "model"):
+        if isinstance(found, bytes):
+            raise BadInput(
+                f"the ONNX model is damaged: {place} is no text: found {shown(found)}, which is "
+                "no UTF-8; save or copy it again"
+            )
+
+
+def _strings(message: Any, place: str) -> Iterator[tuple[str, Any]]:
+    if message.DESCRIPTOR.name in _WEIGHTS:
+        yield f"{place}.name", getattr(message, "name", "")
+        return
+    for field, value in message.ListFields():
+        if field.name in _UNREAD:
+            continue
+        at = f"{place}.{field.name}"
+        one = isinstance(value, str | bytes) or hasattr(value, "ListFields")
+        parts = [(at, value)] if one else [(f"{at}[{k}]", v) for k, v in _numbered(field, value)]
+        for where, part in parts:
+            if field.type == field.TYPE_MESSAGE:
+                yield from _strings(part, where)
+            elif field.type == field.TYPE_STRING:
+                yield where, part
+
+
+def _numbered(field: Any, values: Any) -> Iterator[tuple[int, Any]]:
+    """The items of a field of several messages or texts; none of numbers."""
+    if field.type in (field.TYPE_MESSAGE, field.TYPE_STRING):
+        yield from enumerate(values)
+
+
+__all__ = ["check_texts"]
