@@ -21,6 +21,7 @@ from typing import Any
 
 from tvm import tirx
 
+from tvm_disc.schedules.gemm.expand import expander
 from tvm_disc.schedules.gemm.inner import InnerProducts, in_place
 from tvm_disc.schedules.gemm.micro_kernel import (
     KernelForm,
@@ -33,6 +34,7 @@ from tvm_disc.schedules.gemm.narrow import FewColumns, Lines
 from tvm_disc.schedules.gemm.operands import Operands
 from tvm_disc.schedules.gemm.outer import OuterProducts
 from tvm_disc.schedules.gemm.partition import (
+    FEW_ROWS,
     Affine,
     Direct,
     GemmSpec,
@@ -314,11 +316,9 @@ class _Emitter:
         first, blocks = i_group
         kb, k0, depth = k_block
         columns = self.operands.columns(panel)
-        b_views = self.operands.b_views(g, panel, local, columns)
+        ways = self._ways_of_b(g, (panel, local), k_block, columns)
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
-        form = self._form()
-        run = self._kernel(form)
         out_at = None
         if direct is not None:
             out_at = self._bind("out_at", direct.base(b, g) + panel * tile.n_r)
@@ -331,7 +331,8 @@ class _Emitter:
                 place = (local * tile.m_blocks + blk) * (tile.m_r * tile.n_r)
                 sum_at = self._bind("sum_at", tirx.Select(i64(p.k_blocks) > 1, place, i64(0)))
 
-            def kernel(b_at: Any) -> None:
+            def kernel(b_at: Any, form: KernelForm) -> None:
+                run = self._kernel(form)
                 a_from, lda = self._pointer(a_views, i0, k0)
                 b_buf, b_off, ldb = b_at(k0)
                 c_buf, c_off, ldc = self.scratch, sum_at, tile.n_r
@@ -343,15 +344,38 @@ class _Emitter:
                     ahead, step = self._ahead(b_off, (blk, blocks), depth)
                     at.append(tirx.address_of(b_buf[ahead]))
                     sizes.append(step)
+                groups: list[Index] = []
+                if form.scaled:
+                    parts, groups = self.operands.of_groups(panel, k0)
+                    at += parts
                 lies = None if b_buf is self.scratch else ldb
-                sizes += [*self._masks(form, (columns, vectors), depth, lies), rows, vectors]
-                b.eval(call(run, *at, *map(i64, sizes)))
+                sizes += [*self._masks(form, (columns, vectors), depth, lies), *groups]
+                b.eval(call(run, *at, *map(i64, [*sizes, rows, vectors])))
 
-            self._first(b_views, kernel)
+            self._first(ways, kernel)
             j0 = panel * tile.n_r
             if direct is None:
                 with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
                     self._epilogue(g, (i0, rows), (j0, columns), sum_at)
+
+    def _ways_of_b(
+        self,
+        g: Expr,
+        j_panel: tuple[Expr, Expr],
+        k_block: tuple[Expr, Expr, Expr],
+        columns: Index,
+    ) -> list[tuple[Any, Any, KernelForm]]:
+        """Where kernels find B, and of which form they are: (condition, place, form)."""
+        (panel, local), (_, k0, depth) = j_panel, k_block
+        form = self._form()
+        if not self.spec.narrow:
+            views = self.operands.b_views(g, panel, local, columns)
+            return [(condition, place, form) for condition, place in views]
+        run = expander(self.kernels, self.tile, self.spec.acc_dtype, form)
+        self.operands.expand(run, panel, k0, depth)
+        views_of = self.operands.narrow_views(panel, k0)
+        plain = KernelForm(tail=form.tail)
+        return [(c, place, form if narrow else plain) for c, place, narrow in views_of]
 
     def _masks(
         self, form: KernelForm, width: tuple[Index, Expr], depth: Index, ldb: Index | None
@@ -380,11 +404,15 @@ class _Emitter:
             short=self.operands.masks_b(),
             b_dtype=kept if kept != spec.acc_dtype else "",
             quads=spec.quads,
+            scaled=spec.b_scale is not None,
+            zeros=spec.b_zero is not None,
         )
 
     def _kernel(self, form: KernelForm) -> Any:
         """The function of all tiles that there may be."""
         rows, vectors = self._row_counts(), self._vector_counts()
+        if self.spec.narrow and form.ahead:
+            rows = tuple(r for r in rows if r <= FEW_ROWS)
         return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
 
     def _pointer(self, views: list[tuple[Any, Place]], i: Expr, k: Expr) -> tuple[Expr, Index]:
@@ -407,15 +435,15 @@ class _Emitter:
         step = self._bind("step", cdiv(self.tile.n_r, blocks))
         return at + self.plan.k_whole * self.tile.n_r + blk * depth * step, step
 
-    def _first(self, views: list[tuple[Any, Any]], emit: Callable[[Any], None]) -> None:
-        """``emit`` the view whose condition holds; the last one has none."""
-        if len(views) == 1:
-            emit(views[0][1])
+    def _first(self, ways: list[tuple[Any, Any, KernelForm]], emit: Callable[..., None]) -> None:
+        """``emit`` the way whose condition holds; the last one has none."""
+        if len(ways) == 1:
+            emit(*ways[0][1:])
             return
-        with self.b.when(views[0][0]):
-            emit(views[0][1])
+        with self.b.when(ways[0][0]):
+            emit(*ways[0][1:])
         with self.b.otherwise():
-            emit(views[1][1])
+            emit(*ways[1][1:])
 
     def _rows(self, r: Expr) -> Index:
         p = self.plan

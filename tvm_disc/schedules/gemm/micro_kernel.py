@@ -110,7 +110,9 @@ class KernelForm:
     first ``whole`` steps, which may read past a row of ``b``, its last vector is masked.
     ``b_dtype``: what B is kept in, if narrower than the sums; ``uint16`` holds bits of bfloat16.
     ``quads``: A and B are words of four bytes whose products are all added; sums start from the row
-    before B's first. ``tight``: rows of a packed B are no wider than its vectors.
+    before B's first. ``tight``: rows of a packed B are no wider than its vectors. ``scaled``: the
+    sums of each ``group`` steps are multiplied by a row of ``scale``; ``zeros``: a row of ``zero`` is
+    taken from each row of B of the group.
     """
 
     ahead: bool = False
@@ -119,18 +121,25 @@ class KernelForm:
     b_dtype: str = ""
     quads: bool = False
     tight: bool = False
+    scaled: bool = False
+    zeros: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What a group of rows of B has beside its numbers."""
+        return ("scale",) * self.scaled + ("zero",) * self.zeros
 
     @property
     def pointers(self) -> tuple[str, ...]:
         """Pointer parameters, before the sizes."""
-        return ("a", "b", "c", "ahead") if self.ahead else ("a", "b", "c")
+        return ("a", "b", "c", *("ahead",) * self.ahead, *self.parts)
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Size parameters."""
         names = ("k", "lda", "ldb", "ldc", "accumulate")
         more = ("ahead_step",) * self.ahead + ("tail",) * self.masks + ("whole",) * self.short
-        return (*names, *more)
+        return (*names, *more, *("group",) * self.scaled)
 
     @property
     def masks(self) -> bool:
@@ -189,6 +198,7 @@ class _MicroKernel:
         # Stack vectors, not bindings: passes that simplify would copy a binding into its uses.
         self.row = [blk.alloc(f"row_{v}", lanes, dtype) for v in range(vectors)]
         self.elem = blk.alloc("elem", lanes, dtype)
+        self.zero = [blk.alloc(f"zero_{v}", lanes, dtype) for v in range(vectors * form.zeros)]
         self.tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
         self.streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
 
@@ -196,7 +206,10 @@ class _MicroKernel:
         """The function."""
         self._begin()
         self.next_line = _next_line(self.blk, self.buffers, self.params, self.rows)
-        self._steps()
+        if self.form.scaled:
+            self._groups()
+        else:
+            self._steps(i64(0), self.k)
         self._add_old()
         self._store()
         params = [*self.pointers.values(), *self.params.values()]
@@ -214,10 +227,7 @@ class _MicroKernel:
 
     def _begin(self) -> None:
         blk, lanes = self.blk, self.lanes
-        zero = splat(const(0, self.dtype), lanes)
-        for s in range(self.splits):
-            for i, v in self.tile_index:
-                vstore(blk, self.sums[s][i][v], 0, lanes, zero)
+        self._clear()
         if self.form.quads:
             with blk.when(self.accumulate == 0):
                 for i, v in self.tile_index:
@@ -227,19 +237,55 @@ class _MicroKernel:
             for i, v in self.tile_index:
                 blk.eval(prefetch(self.c, self._at(i, v), to_write=True))
 
-    def _steps(self) -> None:
-        """All of K: as many steps at once as are unrolled, the rest, then steps of a short row."""
+    def _clear(self) -> None:
+        zero = splat(const(0, self.dtype), self.lanes)
+        for s in range(self.splits):
+            for i, v in self.tile_index:
+                vstore(self.blk, self.sums[s][i][v], 0, self.lanes, zero)
+
+    def _groups(self) -> None:
+        """All of K by groups: the sums of one, scaled, are added to what is left of those before.
+
+        Numbers, not products, are what a step multiplies, so that a scale costs nothing there.
+        """
+        blk, lanes, k, group = self.blk, self.lanes, self.k, self.params["group"]
+        totals = [
+            [blk.alloc(f"total_{i}_{v}", lanes, self.dtype) for v in range(self.vectors)]
+            for i in range(self.rows)
+        ]
+        for i, v in self.tile_index:
+            vstore(blk, totals[i][v], 0, lanes, splat(const(0, self.dtype), lanes))
+        with blk.loop("part", tirx.truncdiv(k + group - 1, group)) as part:
+            begin, at = blk.bind("begin", part * group), blk.bind("row_at", part * self.ldb)
+            self._clear()
+            for v, held in enumerate(self.zero):
+                vstore(blk, held, 0, lanes, vload(self.buffers["zero"], at + v * lanes, lanes))
+            self._steps(begin, blk.bind("depth", tirx.min(group, k - begin)))
+            for i, v in self.tile_index:
+                factor = vload(self.buffers["scale"], at + v * lanes, lanes)
+                total = vload(totals[i][v], 0, lanes)
+                vstore(blk, totals[i][v], 0, lanes, self._all_sums(i, v) * factor + total)
+        self.sums, self.splits = [totals], 1
+
+    def _all_sums(self, i: int, v: int) -> Expr:
+        total = self._sum(0, i, v)
+        for s in range(1, self.splits):
+            total = total + self._sum(s, i, v)
+        return total
+
+    def _steps(self, first: Expr, depth: Expr) -> None:
+        """Steps of K: as many at once as are unrolled, the rest, then steps of a short row."""
         blk, unroll = self.blk, max(self.tile.k_unroll, self.splits)
-        whole = self.params.get("whole", self.k)
+        whole = self.params.get("whole", depth)
         turns = blk.bind("turns", tirx.truncdiv(whole, i64(unroll)))
         with blk.loop("ko", turns) as ko:
             for u in range(unroll):
-                self._step(ko * unroll + u, u % self.splits)
+                self._step(first + ko * unroll + u, u % self.splits)
         if unroll > 1:
             with blk.loop("kt", whole - turns * unroll) as kt:
-                self._step(turns * unroll + kt, 0)
+                self._step(first + turns * unroll + kt, 0)
         if self.form.short:
-            with blk.loop("km", self.k - whole) as km:
+            with blk.loop("km", depth - whole) as km:
                 self._step(whole + km, 0, masked=True)
 
     def _step(self, kk: Expr, s: int, masked: bool = False) -> None:
@@ -249,8 +295,9 @@ class _MicroKernel:
             self._fetch(kk)
         at = blk.bind("at", kk * self.ldb)
         for v in range(self.vectors):
-            value = self._of_b(at + v * lanes, v, masked)
-            vstore(blk, self.row[v], 0, lanes, widened(value, self.dtype, lanes))
+            value = widened(self._of_b(at + v * lanes, v, masked), self.dtype, lanes)
+            value = value - vload(self.zero[v], 0, lanes) if self.zero else value
+            vstore(blk, self.row[v], 0, lanes, value)
         for i in range(self.rows):
             vstore(blk, self.elem, 0, lanes, splat(self.a[self.starts[i] + kk], lanes))
             for v in range(self.vectors):
@@ -289,9 +336,7 @@ class _MicroKernel:
 
     def _store(self) -> None:
         for i, v in self.tile_index:
-            total = self._sum(0, i, v)
-            for s in range(1, self.splits):
-                total = total + self._sum(s, i, v)
+            total = self._all_sums(i, v)
             if self._partial(v):
                 self.blk.masked_store(self.c, self._at(i, v), total, self.mask)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +14,21 @@ from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import (
     COPY_BLOCKS,
     COPY_PANELS,
+    FEW_ROWS,
     GemmSpec,
     Index,
     Place,
     Plan,
     cdiv,
     copies_a,
+    div,
     is_one,
     least,
     lies_dense,
     reads_masked,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.tir.builder import Block, Buffer, Expr, const, i64
+from tvm_disc.tir.builder import Block, Buffer, Expr, call, const, i64
 
 
 @dataclass
@@ -249,6 +252,47 @@ class Operands:
             return view.buffer, base + i * view.stride + k, view.stride
 
         return [(None, in_place)] if copied is False else [(copied, copy), (None, in_place)]
+
+    def few(self) -> Any:
+        """Whether narrow weights are expanded in registers: a Python or run-time truth value."""
+        m = self.plan.m
+        return m <= FEW_ROWS
+
+    def of_groups(self, panel: Expr, k0: Expr) -> tuple[list[Expr], list[Index]]:
+        """Where the scale and the zero of row ``k0`` of a narrow panel lie, and for how many rows
+        one holds."""
+        spec, n_r = self.spec, self.tile.n_r
+        parts = [x for x in (spec.b_scale, spec.b_zero) if x is not None]
+        if not parts:
+            return [], []
+        row = panel * cdiv(self.plan.k, spec.group) + div(k0, spec.group)
+        at = self.bind("group_at", row * n_r)
+        return [tirx.address_of(x[at]) for x in parts], [spec.group]
+
+    def expand(self, run: Any, panel: Expr, k0: Expr, depth: Expr) -> None:
+        """Expand a K block of a narrow panel, where more than a few rows read it."""
+        few, p, b = self.few(), self.plan, self.b
+        if few is True:
+            return
+        numbers = self.spec.b_packed
+        assert numbers is not None
+        parts, group = self.of_groups(panel, k0)
+        at = (panel * p.k_whole + k0) * self.tile.n_r
+        pointers = (tirx.address_of(numbers[at]), *parts, tirx.address_of(self.scratch[p.b_at]))
+        with b.when(tirx.Not(few)) if few is not False else nullcontext():
+            b.eval(call(run, *pointers, i64(depth), i64(group[0] if group else 1)))
+
+    def narrow_views(self, panel: Expr, k0: Expr) -> list[tuple[Any, Any, bool]]:
+        """As :meth:`b_views` of narrow weights, and whether kernels expand what they find."""
+        few, p, n_r = self.few(), self.plan, self.tile.n_r
+        [(_, packed)] = self.b_views(i64(0), panel, i64(0), n_r)
+
+        def expanded(k: Expr) -> tuple[Buffer, Expr, Index]:
+            return self.scratch, p.b_at + (k - k0) * n_r, n_r
+
+        if isinstance(few, bool):
+            return [(None, packed, True)] if few else [(None, expanded, False)]
+        return [(few, packed, True), (None, expanded, False)]
 
     def b_views(self, g: Expr, panel: Expr, local: Expr, columns: Index) -> list[tuple[Any, Any]]:
         """Where the kernels find row k of a B panel: (condition, place); the last has none."""
