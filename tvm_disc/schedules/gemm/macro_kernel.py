@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
 
-from tvm_disc.schedules.gemm.expand import expander
 from tvm_disc.schedules.gemm.inner import InnerProducts, in_place
 from tvm_disc.schedules.gemm.micro_kernel import (
     KernelForm,
@@ -316,7 +316,7 @@ class _Emitter:
         first, blocks = i_group
         kb, k0, depth = k_block
         columns = self.operands.columns(panel)
-        ways = self._ways_of_b(g, (panel, local), k_block, columns)
+        views = [] if spec.narrow else self.operands.b_views(g, panel, local, columns)
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
         out_at = None
@@ -348,34 +348,23 @@ class _Emitter:
                 if form.scaled:
                     parts, groups = self.operands.of_groups(panel, k0)
                     at += parts
+                if form.keeps:
+                    kept, step = self.operands.kept()
+                    at.append(kept)
+                    groups.append(step)
                 lies = None if b_buf is self.scratch else ldb
                 sizes += [*self._masks(form, (columns, vectors), depth, lies), *groups]
                 b.eval(call(run, *at, *map(i64, [*sizes, rows, vectors])))
 
-            self._first(ways, kernel)
+            if spec.narrow:
+                narrow = self.operands.narrow_ways(panel, k0, blk)
+                self._first([(c, place, self._narrow_form(way)) for c, place, way in narrow], kernel)
+            else:
+                self._first([(c, place, self._form()) for c, place in views], kernel)
             j0 = panel * tile.n_r
             if direct is None:
                 with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
                     self._epilogue(g, (i0, rows), (j0, columns), sum_at)
-
-    def _ways_of_b(
-        self,
-        g: Expr,
-        j_panel: tuple[Expr, Expr],
-        k_block: tuple[Expr, Expr, Expr],
-        columns: Index,
-    ) -> list[tuple[Any, Any, KernelForm]]:
-        """Where kernels find B, and of which form they are: (condition, place, form)."""
-        (panel, local), (_, k0, depth) = j_panel, k_block
-        form = self._form()
-        if not self.spec.narrow:
-            views = self.operands.b_views(g, panel, local, columns)
-            return [(condition, place, form) for condition, place in views]
-        run = expander(self.kernels, self.tile, self.spec.acc_dtype, form)
-        self.operands.expand(run, panel, k0, depth)
-        views_of = self.operands.narrow_views(panel, k0)
-        plain = KernelForm(tail=form.tail)
-        return [(c, place, form if narrow else plain) for c, place, narrow in views_of]
 
     def _masks(
         self, form: KernelForm, width: tuple[Index, Expr], depth: Index, ldb: Index | None
@@ -408,11 +397,23 @@ class _Emitter:
             zeros=spec.b_zero is not None,
         )
 
+    def _narrow_form(self, way: str) -> KernelForm:
+        """The form of kernels for one of ``narrow_ways``."""
+        form = self._form()
+        if way == "few":
+            return form
+        if way == "first":
+            return replace(form, ahead=False, keeps=True)
+        return KernelForm(tail=form.tail)
+
     def _kernel(self, form: KernelForm) -> Any:
         """The function of all tiles that there may be."""
         rows, vectors = self._row_counts(), self._vector_counts()
         if self.spec.narrow and form.ahead:
             rows = tuple(r for r in rows if r <= FEW_ROWS)
+        elif self.spec.narrow:
+            half = (self.tile.m_r + 1) // 2  # of two tiles neither is lower
+            rows = tuple(r for r in rows if r >= min(half, FEW_ROWS + 1))
         return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
 
     def _pointer(self, views: list[tuple[Any, Place]], i: Expr, k: Expr) -> tuple[Expr, Index]:
@@ -436,14 +437,15 @@ class _Emitter:
         return at + self.plan.k_whole * self.tile.n_r + blk * depth * step, step
 
     def _first(self, ways: list[tuple[Any, Any, KernelForm]], emit: Callable[..., None]) -> None:
-        """``emit`` the way whose condition holds; the last one has none."""
-        if len(ways) == 1:
-            emit(*ways[0][1:])
+        """``emit`` the first way whose condition holds; the last one has none."""
+        (condition, *way), *rest = ways
+        if not rest:
+            emit(*way)
             return
-        with self.b.when(ways[0][0]):
-            emit(*ways[0][1:])
+        with self.b.when(condition):
+            emit(*way)
         with self.b.otherwise():
-            emit(*ways[1][1:])
+            self._first(rest, emit)
 
     def _rows(self, r: Expr) -> Index:
         p = self.plan

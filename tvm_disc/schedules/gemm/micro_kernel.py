@@ -110,9 +110,10 @@ class KernelForm:
     first ``whole`` steps, which may read past a row of ``b``, its last vector is masked.
     ``b_dtype``: what B is kept in, if narrower than the sums; ``uint16`` holds bits of bfloat16.
     ``quads``: A and B are words of four bytes whose products are all added; sums start from the row
-    before B's first. ``tight``: rows of a packed B are no wider than its vectors. ``scaled``: the
-    sums of each ``group`` steps are multiplied by a row of ``scale``; ``zeros``: a row of ``zero`` is
-    taken from each row of B of the group.
+    before B's first. ``tight``: rows of a packed B are no wider than its vectors. ``scaled``: B is
+    numbers of which each ``group`` rows are to be multiplied by a row of ``scale``, less a row of
+    ``zero`` with ``zeros``; sums are multiplied, once a group. ``keeps``: each row of B is also
+    stored as it is multiplied, scale and all, ``kept_step`` elements apart from ``kept`` on.
     """
 
     ahead: bool = False
@@ -123,6 +124,7 @@ class KernelForm:
     tight: bool = False
     scaled: bool = False
     zeros: bool = False
+    keeps: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -132,14 +134,15 @@ class KernelForm:
     @property
     def pointers(self) -> tuple[str, ...]:
         """Pointer parameters, before the sizes."""
-        return ("a", "b", "c", *("ahead",) * self.ahead, *self.parts)
+        return ("a", "b", "c", *("ahead",) * self.ahead, *self.parts, *("kept",) * self.keeps)
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Size parameters."""
         names = ("k", "lda", "ldb", "ldc", "accumulate")
         more = ("ahead_step",) * self.ahead + ("tail",) * self.masks + ("whole",) * self.short
-        return (*names, *more, *("group",) * self.scaled)
+        more += ("group",) * self.scaled + ("kept_step",) * self.keeps
+        return (*names, *more)
 
     @property
     def masks(self) -> bool:
@@ -181,7 +184,7 @@ class _MicroKernel:
         self.pointers = _pointers(form, dtype)
         self.params = {n: index_var(n) for n in form.sizes}
         self.k, lda, self.ldb, self.ldc, self.accumulate = list(self.params.values())[:5]
-        if form.ahead:
+        if form.ahead or form.keeps:
             # Packed; a constant leaves registers for the rows of A.
             self.ldb = i64(vectors * lanes if form.tight else tile.n_r)
         blk = self.blk = Block()
@@ -198,7 +201,9 @@ class _MicroKernel:
         # Stack vectors, not bindings: passes that simplify would copy a binding into its uses.
         self.row = [blk.alloc(f"row_{v}", lanes, dtype) for v in range(vectors)]
         self.elem = blk.alloc("elem", lanes, dtype)
-        self.zero = [blk.alloc(f"zero_{v}", lanes, dtype) for v in range(vectors * form.zeros)]
+        held = vectors * (form.zeros and not form.keeps)
+        self.zero = [blk.alloc(f"zero_{v}", lanes, dtype) for v in range(held)]
+        self.group_at: Expr = i64(0)
         self.tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
         self.streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
 
@@ -244,28 +249,34 @@ class _MicroKernel:
                 vstore(self.blk, self.sums[s][i][v], 0, self.lanes, zero)
 
     def _groups(self) -> None:
-        """All of K by groups: the sums of one, scaled, are added to what is left of those before.
-
-        Numbers, not products, are what a step multiplies, so that a scale costs nothing there.
-        """
-        blk, lanes, k, group = self.blk, self.lanes, self.k, self.params["group"]
-        totals = [
-            [blk.alloc(f"total_{i}_{v}", lanes, self.dtype) for v in range(self.vectors)]
-            for i in range(self.rows)
-        ]
-        for i, v in self.tile_index:
-            vstore(blk, totals[i][v], 0, lanes, splat(const(0, self.dtype), lanes))
+        """All of K by groups. The sums of one are scaled as they are added to those before, so that
+        a scale costs a step nothing; where rows are kept, each row is scaled."""
+        blk, k, group = self.blk, self.k, self.params["group"]
+        totals: list[list[Buffer]] = []
+        if not self.form.keeps:
+            zero = splat(const(0, self.dtype), self.lanes)
+            for i in range(self.rows):
+                totals.append([])
+                for v in range(self.vectors):
+                    totals[i].append(blk.alloc(f"total_{i}_{v}", self.lanes, self.dtype))
+                    vstore(blk, totals[i][v], 0, self.lanes, zero)
         with blk.loop("part", tirx.truncdiv(k + group - 1, group)) as part:
-            begin, at = blk.bind("begin", part * group), blk.bind("row_at", part * self.ldb)
-            self._clear()
+            begin = blk.bind("begin", part * group)
+            self.group_at = blk.bind("row_at", part * self.ldb)
             for v, held in enumerate(self.zero):
-                vstore(blk, held, 0, lanes, vload(self.buffers["zero"], at + v * lanes, lanes))
+                vstore(blk, held, 0, self.lanes, self._of_group("zero", v))
+            if totals:
+                self._clear()
             self._steps(begin, blk.bind("depth", tirx.min(group, k - begin)))
-            for i, v in self.tile_index:
-                factor = vload(self.buffers["scale"], at + v * lanes, lanes)
-                total = vload(totals[i][v], 0, lanes)
-                vstore(blk, totals[i][v], 0, lanes, self._all_sums(i, v) * factor + total)
-        self.sums, self.splits = [totals], 1
+            for i, v in self.tile_index if totals else ():
+                total = vload(totals[i][v], 0, self.lanes)
+                total = self._all_sums(i, v) * self._of_group("scale", v) + total
+                vstore(blk, totals[i][v], 0, self.lanes, total)
+        if totals:
+            self.sums, self.splits = [totals], 1
+
+    def _of_group(self, part: str, v: int) -> Expr:
+        return vload(self.buffers[part], self.group_at + v * self.lanes, self.lanes)
 
     def _all_sums(self, i: int, v: int) -> Expr:
         total = self._sum(0, i, v)
@@ -296,12 +307,23 @@ class _MicroKernel:
         at = blk.bind("at", kk * self.ldb)
         for v in range(self.vectors):
             value = widened(self._of_b(at + v * lanes, v, masked), self.dtype, lanes)
-            value = value - vload(self.zero[v], 0, lanes) if self.zero else value
-            vstore(blk, self.row[v], 0, lanes, value)
+            vstore(blk, self.row[v], 0, lanes, self._centred(value, v))
+            if self.form.keeps:
+                place = kk * self.params["kept_step"] + v * lanes
+                vstore(blk, self.buffers["kept"], place, lanes, vload(self.row[v], 0, lanes))
         for i in range(self.rows):
             vstore(blk, self.elem, 0, lanes, splat(self.a[self.starts[i] + kk], lanes))
             for v in range(self.vectors):
                 vstore(blk, self.sums[s][i][v], 0, lanes, self._multiply_add(s, i, v))
+
+    def _centred(self, value: Expr, v: int) -> Expr:
+        """A vector of B less its zero, and if it is to be kept, scaled."""
+        if self.zero:
+            return value - vload(self.zero[v], 0, self.lanes)
+        if not self.form.keeps:
+            return value
+        value = value - self._of_group("zero", v) if self.form.zeros else value
+        return value * self._of_group("scale", v) if self.form.scaled else value
 
     def _fetch(self, kk: Expr) -> None:
         if self.tile.prefetch:
@@ -461,7 +483,7 @@ class MicroKernels:
 
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
     """What makes two kernels of one size different."""
-    wide = tile.n_r if form.ahead and not form.tight else 0
+    wide = tile.n_r if (form.ahead or form.keeps) and not form.tight else 0
     knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, wide)
     return (*knobs, *astuple(form))
 

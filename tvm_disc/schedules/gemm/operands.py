@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +19,7 @@ from tvm_disc.schedules.gemm.partition import (
     Place,
     Plan,
     cdiv,
+    choice,
     copies_a,
     div,
     is_one,
@@ -28,7 +28,7 @@ from tvm_disc.schedules.gemm.partition import (
     reads_masked,
 )
 from tvm_disc.schedules.gemm.tile import GemmTile
-from tvm_disc.tir.builder import Block, Buffer, Expr, call, const, i64
+from tvm_disc.tir.builder import Block, Buffer, Expr, const, i64
 
 
 @dataclass
@@ -253,11 +253,6 @@ class Operands:
 
         return [(None, in_place)] if copied is False else [(copied, copy), (None, in_place)]
 
-    def few(self) -> Any:
-        """Whether narrow weights are expanded in registers: a Python or run-time truth value."""
-        m = self.plan.m
-        return m <= FEW_ROWS
-
     def of_groups(self, panel: Expr, k0: Expr) -> tuple[list[Expr], list[Index]]:
         """Where the scale and the zero of row ``k0`` of a narrow panel lie, and for how many rows
         one holds."""
@@ -269,30 +264,32 @@ class Operands:
         at = self.bind("group_at", row * n_r)
         return [tirx.address_of(x[at]) for x in parts], [spec.group]
 
-    def expand(self, run: Any, panel: Expr, k0: Expr, depth: Expr) -> None:
-        """Expand a K block of a narrow panel, where more than a few rows read it."""
-        few, p, b = self.few(), self.plan, self.b
-        if few is True:
-            return
-        numbers = self.spec.b_packed
-        assert numbers is not None
-        parts, group = self.of_groups(panel, k0)
-        at = (panel * p.k_whole + k0) * self.tile.n_r
-        pointers = (tirx.address_of(numbers[at]), *parts, tirx.address_of(self.scratch[p.b_at]))
-        with b.when(tirx.Not(few)) if few is not False else nullcontext():
-            b.eval(call(run, *pointers, i64(depth), i64(group[0] if group else 1)))
+    def kept(self) -> tuple[Expr, Index]:
+        """Where a kernel leaves the rows of a narrow panel expanded, and their distance: none where
+        no other kernel reads them."""
+        p = self.plan
+        alone = p.blocks <= 1
+        step = self.tile.n_r * (not alone) if isinstance(alone, bool) else choice(alone, 0, self.tile.n_r)
+        return tirx.address_of(self.scratch[p.b_at]), step
 
-    def narrow_views(self, panel: Expr, k0: Expr) -> list[tuple[Any, Any, bool]]:
-        """As :meth:`b_views` of narrow weights, and whether kernels expand what they find."""
-        few, p, n_r = self.few(), self.plan, self.tile.n_r
-        [(_, packed)] = self.b_views(i64(0), panel, i64(0), n_r)
+    def narrow_ways(self, panel: Expr, k0: Expr, blk: Expr) -> list[tuple[Any, Any, str]]:
+        """How kernels find narrow weights: (condition, place, way).
+
+        ``few``: numbers, for so few rows that sums are scaled; ``first``: numbers, which the first
+        block of a task leaves expanded; ``next``: what it has left.
+        """
+        p, n_r = self.plan, self.tile.n_r
+        [(_, numbers)] = self.b_views(i64(0), panel, i64(0), n_r)
 
         def expanded(k: Expr) -> tuple[Buffer, Expr, Index]:
             return self.scratch, p.b_at + (k - k0) * n_r, n_r
 
-        if isinstance(few, bool):
-            return [(None, packed, True)] if few else [(None, expanded, False)]
-        return [(few, packed, True), (None, expanded, False)]
+        ways = [(p.m <= FEW_ROWS, numbers, "few"), (blk == 0, numbers, "first")]
+        ways = [w for w in ways if w[0] is not False]
+        for n, (condition, place, way) in enumerate(ways):
+            if condition is True or (way == "first" and (p.blocks <= 1) is True):
+                return [*ways[:n], (None, place, way)]
+        return [*ways, (None, expanded, "next")]
 
     def b_views(self, g: Expr, panel: Expr, local: Expr, columns: Index) -> list[tuple[Any, Any]]:
         """Where the kernels find row k of a B panel: (condition, place); the last has none."""

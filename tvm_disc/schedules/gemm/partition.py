@@ -13,7 +13,7 @@ from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, Buffer, Expr, i64
 
 Index = Any  # Expr or int
-FEW_ROWS = 3  # of A that expand narrow weights in registers
+FEW_ROWS = 3  # of A, whose sums over narrow weights are scaled instead of the weights
 COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
 ROW_TASKS = 16  # tasks of one row of tiles each, where columns are not cut
 SHARED_LINE = 256  # multiply-adds that take as long as a line that two threads write
@@ -72,8 +72,9 @@ class GemmSpec:
     and one step of K adds four products.
 
     With ``narrow`` the packed B is ``(b_packed - b_zero) * b_scale``, row k of it by row ``k / group``
-    of these, which are panels as well, or absent. Up to ``FEW_ROWS`` rows expand it in registers;
-    more rows have each panel of a K block expanded in scratch.
+    of these, which are panels as well, or absent. Kernels expand it in
+    registers; of more than ``m_r`` rows the first ones leave a panel of a K block in scratch for the
+    others.
 
     When ``dtype`` differs from ``acc_dtype`` (half or int8 operands) operands are converted while
     they are copied, never read in place.
@@ -232,7 +233,7 @@ class Plan:
         a_elems = rows * self.block_elems if self.may_copy_a else 0
         self.b_at = keep("b_at", self.a_at + a_elems)
         b_elems = least(self.panels, self.width) * tile.n_r * k if spec.b_packed is None else 0
-        if spec.narrow and not is_few(m):
+        if spec.narrow and not (isinstance(m, int) and m <= FEW_ROWS):
             b_elems = least(self.kc, k) * tile.n_r
         self.elems = self.b_at + b_elems
 
@@ -290,11 +291,6 @@ class Plan:
             either("span_begin", lo, 0),
             either("span_end", hi, self.blocks),
         )
-
-
-def is_few(m: Index) -> bool:
-    """Whether so few rows, and no others, expand narrow weights in registers."""
-    return isinstance(m, int) and m <= FEW_ROWS
 
 
 def possible(spec: GemmSpec, tile: GemmTile) -> bool:
