@@ -79,7 +79,8 @@ def program(kind: str, k: int, n: int, count: int) -> Any:
         inputs.append(relay.var(f"x{i}", shape=(relay.Any(), k), dtype="float32"))
         outs.append(relay.nn.dense(inputs[-1], weights(kind, q, scale)))
     body = outs[0] if count == 1 else relay.Tuple(outs)
-    return tvm_disc.build(relay.Function(inputs, body), options=tvm_disc.Options(threads=1))
+    func = relay.Function(inputs, body)
+    return tvm_disc.build(func, target=level.target(), options=tvm_disc.Options(threads=1))
 
 
 def peer(k: int, n: int, count: int) -> Any:
@@ -125,6 +126,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--peer", action="store_true")
+    level.add_option(parser)
     args = parser.parse_args()
     kinds = args.kinds.split(",")
     for k, n in LAYERS:
