@@ -28,6 +28,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def program(kind: str, k: int, n: int, count: int) -> Any:
         outs.append(relay.nn.dense(inputs[-1], weights(kind, q, scale)))
     body = outs[0] if count == 1 else relay.Tuple(outs)
     func = relay.Function(inputs, body)
-    return tvm_disc.build(func, target=level.target(), options=tvm_disc.Options(threads=1))
+    return tvm_disc.build(func, options=tvm_disc.Options(threads=1))
 
 
 def peer(k: int, n: int, count: int) -> Any:
@@ -142,7 +143,7 @@ def main() -> None:
             found: dict[str, list[float]] = {kind: [] for kind in engines}
             for _ in range(args.rounds if rows < 64 else 3):
                 for kind, engine in engines.items():
-                    found[kind].append(turn(lambda e=engine: e(*xs)))
+                    found[kind].append(turn(partial(engine, *xs)))
             base = found[kinds[0]]
             line = [f"{statistics.median(base) / count * 1e3:9.3f}"]
             for kind in list(engines)[1:]:

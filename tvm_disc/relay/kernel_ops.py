@@ -32,7 +32,8 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
 # The same bits as another type: element-wise, no kernel.
 REINTERPRET = "disc.reinterpret"
 
-# ``(numbers[K, N] - zero) * scale`` as float32; scale and zero ``[ceil(K / group), N]``, or left out.
+# ``(numbers[K, N] - zero) * scale`` as float32; scale, zero: ``[ceil(K / group), N]``, or left
+# out.
 DEQUANTIZE = "disc.dequantize"
 
 

@@ -242,8 +242,8 @@ def _cast(node: Node, given: Numbers) -> Numbers | str:
     if given.scale is not None or given.zero is not None:
         exact = node.dtype == COMPUTED
     else:
-        exact = node.dtype == held or (held in NARROW and node.dtype in ("int32", "int64", COMPUTED))
-        exact = exact or (held not in NARROW and node.dtype == COMPUTED)
+        wider = ("int32", "int64", COMPUTED) if held in NARROW else (COMPUTED,)
+        exact = node.dtype in (held, *wider)
     if not exact:
         return f"{node.told} rounds what it reads to {node.dtype}"
     # Literals that are no weights are few: they become what they are cast to.

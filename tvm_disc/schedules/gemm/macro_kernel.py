@@ -358,7 +358,8 @@ class _Emitter:
 
             if spec.narrow:
                 narrow = self.operands.narrow_ways(panel, k0, blk)
-                self._first([(c, place, self._narrow_form(way)) for c, place, way in narrow], kernel)
+                forms = [(c, place, self._narrow_form(way)) for c, place, way in narrow]
+                self._first(forms, kernel)
             else:
                 self._first([(c, place, self._form()) for c, place in views], kernel)
             j0 = panel * tile.n_r

@@ -268,8 +268,8 @@ class Operands:
         """Where a kernel leaves the rows of a narrow panel expanded, and their distance: none where
         no other kernel reads them."""
         p = self.plan
-        alone = p.blocks <= 1
-        step = self.tile.n_r * (not alone) if isinstance(alone, bool) else choice(alone, 0, self.tile.n_r)
+        n_r, alone = self.tile.n_r, p.blocks <= 1
+        step = n_r * (not alone) if isinstance(alone, bool) else choice(alone, 0, n_r)
         return tirx.address_of(self.scratch[p.b_at]), step
 
     def narrow_ways(self, panel: Expr, k0: Expr, blk: Expr) -> list[tuple[Any, Any, str]]:

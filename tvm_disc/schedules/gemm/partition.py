@@ -71,10 +71,9 @@ class GemmSpec:
     With ``quads`` a word of A and of the packed B (see :func:`pack_b_quads`) is four bytes along K,
     and one step of K adds four products.
 
-    With ``narrow`` the packed B is ``(b_packed - b_zero) * b_scale``, row k of it by row ``k / group``
-    of these, which are panels as well, or absent. Kernels expand it in
-    registers; of more than ``m_r`` rows the first ones leave a panel of a K block in scratch for the
-    others.
+    With ``narrow`` the packed B is ``(b_packed - b_zero) * b_scale``, row k of it by row
+    ``k / group`` of these, which are panels as well, or absent. Kernels expand it in registers; of
+    more than ``m_r`` rows the first ones leave a panel of a K block in scratch for the others.
 
     When ``dtype`` differs from ``acc_dtype`` (half or int8 operands) operands are converted while
     they are copied, never read in place.
