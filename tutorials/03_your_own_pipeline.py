@@ -54,6 +54,7 @@ pipeline = tvm.transform.Sequential(
     [
         propagate,
         relay_passes.DecomposeComposite(),
+        relay_passes.NarrowWeights(),
         relay_passes.Simplify(),
         relay_passes.MergeProducts(),
         relay_passes.ChannelsLast(),

@@ -57,6 +57,7 @@ from tvm_disc.relay_passes import (
     FuseDISC,
     HoistProducts,
     MergeProducts,
+    NarrowWeights,
     PropagateShapeConstraints,
     Simplify,
     WidenBFloat16,
@@ -111,6 +112,9 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
     ("bfloat16", lambda told: WidenBFloat16()),
     # Before simplification and fusion, which know core operators only.
     ("decompose", lambda told: DecomposeComposite()),
+    # After that, for it too may leave casts and scales; before simplification, which would fold
+    # weights of a byte as literals of four.
+    ("narrow-weights", lambda told: NarrowWeights()),
     # Before merging: operands that are computed twice become one value.
     ("simplify", lambda told: Simplify()),
     # Before hoisting: the gates of a recurrent cell leave their loop as one product.

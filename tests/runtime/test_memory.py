@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,51 @@ def test_kept_memory_is_bounded_and_given_back(net: Any) -> None:
     net.keep_memory(1 << 30)
     net(matrix(1000, 16))
     assert net.memory_statistics()["kept"] == kept
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc/self/statm")
+def test_trim_gives_idle_memory_back() -> None:
+    net = tvm_disc.build(mlp(hidden=512))
+    x = matrix(20_000, 16)
+    for _ in range(2):
+        held = net(x)
+    statistics, before = net.memory_statistics(), _resident_bytes()
+    idle = statistics["kept"]
+    assert idle >= 8 << 20
+    assert net.trim() >= idle
+    assert net.memory_statistics()["kept"] == 0
+    assert before - _resident_bytes() >= 0.9 * idle
+    again = net(x)
+    np.testing.assert_array_equal(again, held)
+    assert net.memory_statistics()["kept"] == idle, "what may be kept is as before"
+    assert net.trim() > 0
+    assert net.trim() == 0
+
+
+def test_trim_beside_calls() -> None:
+    net = tvm_disc.build(mlp(hidden=512))
+    inputs = [matrix(n, 16) for n in (1, 17, 300, 1000)]
+    expected = [net(x) for x in inputs]
+    stop = threading.Event()
+
+    def trim() -> None:
+        while not stop.is_set():
+            net.trim()
+
+    trimming = threading.Thread(target=trim)
+    trimming.start()
+    try:
+        for _ in range(50):
+            for x, y in zip(inputs, expected, strict=True):
+                np.testing.assert_array_equal(net(x), y)
+    finally:
+        stop.set()
+        trimming.join()
 
 
 # -- the caller's own outputs -----------------------------------------------------------------
@@ -200,6 +247,7 @@ def peak() -> int:
 
 
 LIMITED = """
+import os
 import resource
 import numpy as np
 import tvm_disc

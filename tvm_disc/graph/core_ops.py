@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from tvm_disc.relay.kernel_ops import KERNELS, REINTERPRET
+from tvm_disc.relay.kernel_ops import DEQUANTIZE, KERNELS, REINTERPRET
 
 # The type that is only a format of memory: operators compute in float32.
 BFLOAT16 = "bfloat16"
@@ -34,6 +34,9 @@ class CoreOp:
     """One row: Relax name, class, meaningful attributes, cost of an element in operations.
 
     ``weighted``: a window whose elements have weights: a convolution, and no pooling.
+    ``shifts``: 1 where it adds its second operand to its first, -1 where it takes it away.
+    ``scales``: whether it multiplies its operands. ``expands``: whether it is a matrix of weights,
+    out of the narrow numbers that it is kept in, which products do while they read them.
     """
 
     name: str
@@ -41,13 +44,13 @@ class CoreOp:
     attrs: tuple[str, ...] = ()
     cost: int = 1
     weighted: bool = False
+    shifts: int = 0
+    scales: bool = False
+    expands: bool = False
 
 
 _E, _I, _V, _R = OpClass.ELEMWISE, OpClass.INJECTIVE, OpClass.VIEW, OpClass.REDUCE
 _CHEAP = [
-    "add",
-    "subtract",
-    "multiply",
     "maximum",
     "minimum",
     "negative",
@@ -112,6 +115,9 @@ _CONV = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layo
 _AXES = ("axis", "keepdims")
 
 ROWS: tuple[CoreOp, ...] = (
+    CoreOp("relax.add", _E, shifts=1),
+    CoreOp("relax.subtract", _E, shifts=-1),
+    CoreOp("relax.multiply", _E, scales=True),
     *(CoreOp(f"relax.{n}", _E) for n in _CHEAP),
     *(CoreOp(f"relax.{n}", _E, cost=4) for n in _DIVIDE),
     *(CoreOp(f"relax.{n}", _E, cost=16) for n in _TRANSCENDENTAL),
@@ -119,6 +125,7 @@ ROWS: tuple[CoreOp, ...] = (
     CoreOp("relax.nn.relu", _E),
     CoreOp("relax.astype", _E, ("dtype",)),
     CoreOp(REINTERPRET, _E),
+    CoreOp(DEQUANTIZE, _I, ("group",), cost=4, expands=True),
     CoreOp("relax.reshape", _V),
     CoreOp("relax.expand_dims", _V, ("axis",)),
     CoreOp("relax.squeeze", _V, ("axis",)),

@@ -32,13 +32,17 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
 # The same bits as another type: element-wise, no kernel.
 REINTERPRET = "disc.reinterpret"
 
+# ``(numbers[K, N] - zero) * scale`` as float32; scale, zero: ``[ceil(K / group), N]``, or left
+# out.
+DEQUANTIZE = "disc.dequantize"
+
 
 def _infer(call: Any, _: Any) -> Any:
     return relax.TensorType(list(call.args[-1].values), call.attrs["dtype"])
 
 
 def _register() -> None:
-    for name in (*KERNELS, REINTERPRET):
+    for name in (*KERNELS, REINTERPRET, DEQUANTIZE):
         _ffi_api.RegisterOp(name, "a kernel of tvm_disc")
         op = tvm.ir.Op.get(name)
         op.set_attr("FInferType", _infer)
@@ -61,3 +65,12 @@ def reinterpret_call(x: Expr, dims: Sequence[Any], dtype: str) -> Expr:
     """The bits of ``x`` as another type."""
     given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype)
     return tvm.ir.Call(tvm.ir.Op.get(REINTERPRET), [x, relax.ShapeExpr(list(dims))], given)
+
+
+def dequantize_call(parts: Sequence[Expr], dims: Sequence[Any], group: int) -> Expr:
+    """A matrix out of ``(numbers, scale, zero)``, the last ones perhaps left out.
+
+    A row of ``scale`` and ``zero`` is for ``group`` rows of ``numbers``.
+    """
+    given = tvm.ir.make_node("ir.DictAttrs", dtype="float32", group=group)
+    return tvm.ir.Call(tvm.ir.Op.get(DEQUANTIZE), [*parts, relax.ShapeExpr(list(dims))], given)

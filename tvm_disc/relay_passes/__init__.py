@@ -8,6 +8,7 @@ from tvm_disc.relay_passes.dot_merge import MergeProducts
 from tvm_disc.relay_passes.fuse import FuseDISC
 from tvm_disc.relay_passes.hoist import HoistProducts
 from tvm_disc.relay_passes.layout import ChannelsLast
+from tvm_disc.relay_passes.narrow_weights import NarrowWeights
 from tvm_disc.relay_passes.propagate import PropagateShapeConstraints
 from tvm_disc.relay_passes.simplify import Simplify
 
@@ -17,6 +18,7 @@ __all__ = [
     "FuseDISC",
     "HoistProducts",
     "MergeProducts",
+    "NarrowWeights",
     "PropagateShapeConstraints",
     "Simplify",
     "WidenBFloat16",

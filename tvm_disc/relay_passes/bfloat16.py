@@ -17,7 +17,7 @@ from tvm.relax import op as R
 
 from tvm_disc.graph.core_ops import BFLOAT16
 from tvm_disc.relay.call_attrs import fields_of, with_dtypes
-from tvm_disc.relay.kernel_ops import REINTERPRET
+from tvm_disc.relay.kernel_ops import DEQUANTIZE, REINTERPRET
 
 Expr: TypeAlias = Any
 
@@ -31,7 +31,7 @@ MOVES = frozenset(
         "broadcast_to", "concat", "stack", "split", "strided_slice", "take", "gather_elements",
         "gather_nd", "flip", "tile", "repeat", "tril", "triu", "astype", "nn.dropout",
     )
-) | {REINTERPRET}  # fmt: skip
+) | {REINTERPRET, DEQUANTIZE}  # fmt: skip
 
 # Operators whose templates read narrow operands and add in float32.
 PRODUCTS = ("relax.matmul", "relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d")

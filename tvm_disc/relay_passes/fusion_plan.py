@@ -334,7 +334,7 @@ class _Planner(Relations):
         """Make ``node`` part of every group that reads it, if no reader loses by it."""
         cost = node.row.cost if node.row is not None else 0
         free = cost <= 1 and not any(_is_computed(x) for x in node.inputs)
-        again = free or node.cls is OpClass.VIEW or self._pure_move(node)
+        again = free or node.cls is OpClass.VIEW or self._pure_move(node) or _expands(node)
         if len(homes) > 1 and not (again or self._is_expanded(node, homes)):
             self.refused.append(WhyNot(node.told, f"{len(homes)} kernels read it"))
             return False
@@ -356,6 +356,8 @@ class _Planner(Relations):
         if group.kind == "opaque":
             return "the consumer has a kernel of its own"
         movement = node.cls is OpClass.VIEW or self._pure_move(node)
+        if group.kind == "dot" and _expands(node) and group.anchor.inputs[1] is node:
+            return None
         if group.kind in ("dot", "conv") and not movement:
             return "only index maps are evaluated while a tile is loaded"
         if group.kind == "attention":
@@ -409,6 +411,11 @@ class _Planner(Relations):
                 if leading or trailing:
                     self.homes.leave(group, node)
                     changed = True
+
+
+def _expands(node: Node) -> bool:
+    """Whether it is weights, which a product expands while it reads them."""
+    return node.row is not None and node.row.expands
 
 
 def _is_computed(node: Node) -> bool:

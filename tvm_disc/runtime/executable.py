@@ -19,7 +19,16 @@ from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
 from tvm_disc.abi.record import COUNT, ROOM
-from tvm_disc.abi.state import KEPT, MISSES, REQUESTS, RESULTS, STATE_WORDS, THREADS
+from tvm_disc.abi.state import (
+    KEPT,
+    LIMIT,
+    MISSES,
+    REQUESTS,
+    RESULT_LIMIT,
+    RESULTS,
+    STATE_WORDS,
+    THREADS,
+)
 from tvm_disc.errors import (
     ArtifactError,
     BadInput,
@@ -50,6 +59,7 @@ from tvm_disc.runtime.code import Code
 from tvm_disc.runtime.device import OnDevice, is_of_device
 from tvm_disc.runtime.explain import explanation
 from tvm_disc.runtime.forks import unlock_in_children
+from tvm_disc.runtime.heap import trim_heap
 from tvm_disc.runtime.inputs import (
     MOST,
     PLAIN_TYPES,
@@ -367,6 +377,21 @@ class Executable:
         limit = integer("limit_bytes", limit_bytes, 0, MOST)
         results = limit if results_bytes is None else results_bytes
         self._call_pool(limit, integer("results_bytes", results, 0, MOST))
+
+    def trim(self) -> int:
+        """Give memory that no call uses back to the system: idle workspaces, results that nobody
+        holds. The limits of :meth:`keep_memory` stay; the next calls ask the system again.
+
+        Calls may run meanwhile: theirs is not idle. Constants stay.
+
+        Returns:
+            How many bytes were given back.
+        """
+        words = self._state()
+        before = words[KEPT] + words[RESULTS]
+        self._call_pool(words[LIMIT], words[RESULT_LIMIT])
+        trim_heap()
+        return max(int(before - words[KEPT] - words[RESULTS]), 0)
 
     def memory_statistics(self) -> dict[str, int]:
         """Workspace ``requests`` so far, ``misses`` that went to the system, bytes ``kept``, and

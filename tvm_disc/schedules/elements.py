@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.nodes import Node, is_one, static_dim
-from tvm_disc.relay.kernel_ops import REINTERPRET
+from tvm_disc.relay.kernel_ops import DEQUANTIZE, REINTERPRET
 from tvm_disc.schedules.math import functions
 from tvm_disc.schedules.scalars import (
     BINARY,
@@ -40,6 +40,7 @@ from tvm_disc.tir.builder import (
     same_lanes,
     storage_dtype,
     stored,
+    wide,
     with_lanes,
 )
 from tvm_disc.tir.index import IndexSpace, add, mul, product
@@ -134,6 +135,17 @@ def _astype(low: ElementReader, node: Node, index: Index) -> Expr:
 def _reinterpret(low: ElementReader, node: Node, index: Index) -> Expr:
     bits = stored(low.at(node.inputs[0], index), node.inputs[0].dtype)
     return loaded(tirx.reinterpret(with_lanes(storage_dtype(node.dtype), bits), bits), node.dtype)
+
+
+def _dequantize(low: ElementReader, node: Node, index: Index) -> Expr:
+    numbers, *parts = node.inputs
+    k, j = index
+    value = cast(low.at(numbers, [k, j]), node.dtype)
+    group = tirx.floordiv(k, wide(i64(node.attrs["group"]), lanes_of(k))) if parts else k
+    scale, *zero = (low.at(x, [group, j]) for x in parts) if parts else (None,)
+    for z in zero:
+        value = value - z
+    return value if scale is None else value * scale
 
 
 def _reshape(low: ElementReader, node: Node, index: Index) -> Expr:
@@ -451,6 +463,7 @@ ELEMENTS: Mapping[str, Rule] = {
     "relax.clip": _clip,
     "relax.astype": _astype,
     REINTERPRET: _reinterpret,
+    DEQUANTIZE: _dequantize,
     "relax.reshape": _reshape,
     "relax.expand_dims": _reshape,
     "relax.squeeze": _reshape,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
@@ -33,6 +34,7 @@ from tvm_disc.schedules.gemm.narrow import FewColumns, Lines
 from tvm_disc.schedules.gemm.operands import Operands
 from tvm_disc.schedules.gemm.outer import OuterProducts
 from tvm_disc.schedules.gemm.partition import (
+    FEW_ROWS,
     Affine,
     Direct,
     GemmSpec,
@@ -314,11 +316,9 @@ class _Emitter:
         first, blocks = i_group
         kb, k0, depth = k_block
         columns = self.operands.columns(panel)
-        b_views = self.operands.b_views(g, panel, local, columns)
+        views = [] if spec.narrow else self.operands.b_views(g, panel, local, columns)
         vectors = self._bind("vectors", cdiv(columns, tile.lanes))
         direct = spec.direct if stores_direct(spec, tile) else None
-        form = self._form()
-        run = self._kernel(form)
         out_at = None
         if direct is not None:
             out_at = self._bind("out_at", direct.base(b, g) + panel * tile.n_r)
@@ -331,7 +331,8 @@ class _Emitter:
                 place = (local * tile.m_blocks + blk) * (tile.m_r * tile.n_r)
                 sum_at = self._bind("sum_at", tirx.Select(i64(p.k_blocks) > 1, place, i64(0)))
 
-            def kernel(b_at: Any) -> None:
+            def kernel(b_at: Any, form: KernelForm) -> None:
+                run = self._kernel(form)
                 a_from, lda = self._pointer(a_views, i0, k0)
                 b_buf, b_off, ldb = b_at(k0)
                 c_buf, c_off, ldc = self.scratch, sum_at, tile.n_r
@@ -343,11 +344,24 @@ class _Emitter:
                     ahead, step = self._ahead(b_off, (blk, blocks), depth)
                     at.append(tirx.address_of(b_buf[ahead]))
                     sizes.append(step)
+                groups: list[Index] = []
+                if form.scaled:
+                    parts, groups = self.operands.of_groups(panel, k0)
+                    at += parts
+                if form.keeps:
+                    kept, step = self.operands.kept()
+                    at.append(kept)
+                    groups.append(step)
                 lies = None if b_buf is self.scratch else ldb
-                sizes += [*self._masks(form, (columns, vectors), depth, lies), rows, vectors]
-                b.eval(call(run, *at, *map(i64, sizes)))
+                sizes += [*self._masks(form, (columns, vectors), depth, lies), *groups]
+                b.eval(call(run, *at, *map(i64, [*sizes, rows, vectors])))
 
-            self._first(b_views, kernel)
+            if spec.narrow:
+                narrow = self.operands.narrow_ways(panel, k0, blk)
+                forms = [(c, place, self._narrow_form(way)) for c, place, way in narrow]
+                self._first(forms, kernel)
+            else:
+                self._first([(c, place, self._form()) for c, place in views], kernel)
             j0 = panel * tile.n_r
             if direct is None:
                 with b.when(kb == i64(p.k_blocks) - 1) if not p.one_k else nullcontext():
@@ -380,11 +394,27 @@ class _Emitter:
             short=self.operands.masks_b(),
             b_dtype=kept if kept != spec.acc_dtype else "",
             quads=spec.quads,
+            scaled=spec.b_scale is not None,
+            zeros=spec.b_zero is not None,
         )
+
+    def _narrow_form(self, way: str) -> KernelForm:
+        """The form of kernels for one of ``narrow_ways``."""
+        form = self._form()
+        if way == "few":
+            return form
+        if way == "first":
+            return replace(form, ahead=False, keeps=True)
+        return KernelForm(tail=form.tail)
 
     def _kernel(self, form: KernelForm) -> Any:
         """The function of all tiles that there may be."""
         rows, vectors = self._row_counts(), self._vector_counts()
+        if self.spec.narrow and form.ahead:
+            rows = tuple(r for r in rows if r <= FEW_ROWS)
+        elif self.spec.narrow:
+            half = (self.tile.m_r + 1) // 2  # of two tiles neither is lower
+            rows = tuple(r for r in rows if r >= min(half, FEW_ROWS + 1))
         return self.kernels.dispatcher(self.tile, self.spec.acc_dtype, rows, vectors, form)
 
     def _pointer(self, views: list[tuple[Any, Place]], i: Expr, k: Expr) -> tuple[Expr, Index]:
@@ -407,15 +437,16 @@ class _Emitter:
         step = self._bind("step", cdiv(self.tile.n_r, blocks))
         return at + self.plan.k_whole * self.tile.n_r + blk * depth * step, step
 
-    def _first(self, views: list[tuple[Any, Any]], emit: Callable[[Any], None]) -> None:
-        """``emit`` the view whose condition holds; the last one has none."""
-        if len(views) == 1:
-            emit(views[0][1])
+    def _first(self, ways: list[tuple[Any, Any, KernelForm]], emit: Callable[..., None]) -> None:
+        """``emit`` the first way whose condition holds; the last one has none."""
+        (condition, *way), *rest = ways
+        if not rest:
+            emit(*way)
             return
-        with self.b.when(views[0][0]):
-            emit(views[0][1])
+        with self.b.when(condition):
+            emit(*way)
         with self.b.otherwise():
-            emit(views[1][1])
+            self._first(rest, emit)
 
     def _rows(self, r: Expr) -> Index:
         p = self.plan

@@ -110,7 +110,10 @@ class KernelForm:
     first ``whole`` steps, which may read past a row of ``b``, its last vector is masked.
     ``b_dtype``: what B is kept in, if narrower than the sums; ``uint16`` holds bits of bfloat16.
     ``quads``: A and B are words of four bytes whose products are all added; sums start from the row
-    before B's first. ``tight``: rows of a packed B are no wider than its vectors.
+    before B's first. ``tight``: rows of a packed B are no wider than its vectors. ``scaled``: B is
+    numbers of which each ``group`` rows are to be multiplied by a row of ``scale``, less a row of
+    ``zero`` with ``zeros``; sums are multiplied, once a group. ``keeps``: each row of B is also
+    stored as it is multiplied, scale and all, ``kept_step`` elements apart from ``kept`` on.
     """
 
     ahead: bool = False
@@ -119,17 +122,26 @@ class KernelForm:
     b_dtype: str = ""
     quads: bool = False
     tight: bool = False
+    scaled: bool = False
+    zeros: bool = False
+    keeps: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What a group of rows of B has beside its numbers."""
+        return ("scale",) * self.scaled + ("zero",) * self.zeros
 
     @property
     def pointers(self) -> tuple[str, ...]:
         """Pointer parameters, before the sizes."""
-        return ("a", "b", "c", "ahead") if self.ahead else ("a", "b", "c")
+        return ("a", "b", "c", *("ahead",) * self.ahead, *self.parts, *("kept",) * self.keeps)
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Size parameters."""
         names = ("k", "lda", "ldb", "ldc", "accumulate")
         more = ("ahead_step",) * self.ahead + ("tail",) * self.masks + ("whole",) * self.short
+        more += ("group",) * self.scaled + ("kept_step",) * self.keeps
         return (*names, *more)
 
     @property
@@ -172,7 +184,7 @@ class _MicroKernel:
         self.pointers = _pointers(form, dtype)
         self.params = {n: index_var(n) for n in form.sizes}
         self.k, lda, self.ldb, self.ldc, self.accumulate = list(self.params.values())[:5]
-        if form.ahead:
+        if form.ahead or form.keeps:
             # Packed; a constant leaves registers for the rows of A.
             self.ldb = i64(vectors * lanes if form.tight else tile.n_r)
         blk = self.blk = Block()
@@ -189,6 +201,9 @@ class _MicroKernel:
         # Stack vectors, not bindings: passes that simplify would copy a binding into its uses.
         self.row = [blk.alloc(f"row_{v}", lanes, dtype) for v in range(vectors)]
         self.elem = blk.alloc("elem", lanes, dtype)
+        held = vectors * (form.zeros and not form.keeps)
+        self.zero = [blk.alloc(f"zero_{v}", lanes, dtype) for v in range(held)]
+        self.group_at: Expr = i64(0)
         self.tile_index = [(i, v) for i in range(rows) for v in range(vectors)]
         self.streamed = form.ahead and not form.tight and rows <= _STREAMED_ROWS
 
@@ -196,7 +211,10 @@ class _MicroKernel:
         """The function."""
         self._begin()
         self.next_line = _next_line(self.blk, self.buffers, self.params, self.rows)
-        self._steps()
+        if self.form.scaled:
+            self._groups()
+        else:
+            self._steps(i64(0), self.k)
         self._add_old()
         self._store()
         params = [*self.pointers.values(), *self.params.values()]
@@ -214,10 +232,7 @@ class _MicroKernel:
 
     def _begin(self) -> None:
         blk, lanes = self.blk, self.lanes
-        zero = splat(const(0, self.dtype), lanes)
-        for s in range(self.splits):
-            for i, v in self.tile_index:
-                vstore(blk, self.sums[s][i][v], 0, lanes, zero)
+        self._clear()
         if self.form.quads:
             with blk.when(self.accumulate == 0):
                 for i, v in self.tile_index:
@@ -227,19 +242,61 @@ class _MicroKernel:
             for i, v in self.tile_index:
                 blk.eval(prefetch(self.c, self._at(i, v), to_write=True))
 
-    def _steps(self) -> None:
-        """All of K: as many steps at once as are unrolled, the rest, then steps of a short row."""
+    def _clear(self) -> None:
+        zero = splat(const(0, self.dtype), self.lanes)
+        for s in range(self.splits):
+            for i, v in self.tile_index:
+                vstore(self.blk, self.sums[s][i][v], 0, self.lanes, zero)
+
+    def _groups(self) -> None:
+        """All of K by groups. The sums of one are scaled as they are added to those before, so that
+        a scale costs a step nothing; where rows are kept, each row is scaled."""
+        blk, k, group = self.blk, self.k, self.params["group"]
+        totals: list[list[Buffer]] = []
+        if not self.form.keeps:
+            zero = splat(const(0, self.dtype), self.lanes)
+            for i in range(self.rows):
+                totals.append([])
+                for v in range(self.vectors):
+                    totals[i].append(blk.alloc(f"total_{i}_{v}", self.lanes, self.dtype))
+                    vstore(blk, totals[i][v], 0, self.lanes, zero)
+        with blk.loop("part", tirx.truncdiv(k + group - 1, group)) as part:
+            begin = blk.bind("begin", part * group)
+            self.group_at = blk.bind("row_at", part * self.ldb)
+            for v, held in enumerate(self.zero):
+                vstore(blk, held, 0, self.lanes, self._of_group("zero", v))
+            if totals:
+                self._clear()
+            self._steps(begin, blk.bind("depth", tirx.min(group, k - begin)))
+            for i, v in self.tile_index if totals else ():
+                total = vload(totals[i][v], 0, self.lanes)
+                total = self._all_sums(i, v) * self._of_group("scale", v) + total
+                vstore(blk, totals[i][v], 0, self.lanes, total)
+        if totals:
+            self.sums, self.splits = [totals], 1
+
+    def _of_group(self, part: str, v: int) -> Expr:
+        return vload(self.buffers[part], self.group_at + v * self.lanes, self.lanes)
+
+    def _all_sums(self, i: int, v: int) -> Expr:
+        total = self._sum(0, i, v)
+        for s in range(1, self.splits):
+            total = total + self._sum(s, i, v)
+        return total
+
+    def _steps(self, first: Expr, depth: Expr) -> None:
+        """Steps of K: as many at once as are unrolled, the rest, then steps of a short row."""
         blk, unroll = self.blk, max(self.tile.k_unroll, self.splits)
-        whole = self.params.get("whole", self.k)
+        whole = self.params.get("whole", depth)
         turns = blk.bind("turns", tirx.truncdiv(whole, i64(unroll)))
         with blk.loop("ko", turns) as ko:
             for u in range(unroll):
-                self._step(ko * unroll + u, u % self.splits)
+                self._step(first + ko * unroll + u, u % self.splits)
         if unroll > 1:
             with blk.loop("kt", whole - turns * unroll) as kt:
-                self._step(turns * unroll + kt, 0)
+                self._step(first + turns * unroll + kt, 0)
         if self.form.short:
-            with blk.loop("km", self.k - whole) as km:
+            with blk.loop("km", depth - whole) as km:
                 self._step(whole + km, 0, masked=True)
 
     def _step(self, kk: Expr, s: int, masked: bool = False) -> None:
@@ -249,12 +306,24 @@ class _MicroKernel:
             self._fetch(kk)
         at = blk.bind("at", kk * self.ldb)
         for v in range(self.vectors):
-            value = self._of_b(at + v * lanes, v, masked)
-            vstore(blk, self.row[v], 0, lanes, widened(value, self.dtype, lanes))
+            value = widened(self._of_b(at + v * lanes, v, masked), self.dtype, lanes)
+            vstore(blk, self.row[v], 0, lanes, self._centred(value, v))
+            if self.form.keeps:
+                place = kk * self.params["kept_step"] + v * lanes
+                vstore(blk, self.buffers["kept"], place, lanes, vload(self.row[v], 0, lanes))
         for i in range(self.rows):
             vstore(blk, self.elem, 0, lanes, splat(self.a[self.starts[i] + kk], lanes))
             for v in range(self.vectors):
                 vstore(blk, self.sums[s][i][v], 0, lanes, self._multiply_add(s, i, v))
+
+    def _centred(self, value: Expr, v: int) -> Expr:
+        """A vector of B less its zero, and if it is to be kept, scaled."""
+        if self.zero:
+            return value - vload(self.zero[v], 0, self.lanes)
+        if not self.form.keeps:
+            return value
+        value = value - self._of_group("zero", v) if self.form.zeros else value
+        return value * self._of_group("scale", v) if self.form.scaled else value
 
     def _fetch(self, kk: Expr) -> None:
         if self.tile.prefetch:
@@ -289,9 +358,7 @@ class _MicroKernel:
 
     def _store(self) -> None:
         for i, v in self.tile_index:
-            total = self._sum(0, i, v)
-            for s in range(1, self.splits):
-                total = total + self._sum(s, i, v)
+            total = self._all_sums(i, v)
             if self._partial(v):
                 self.blk.masked_store(self.c, self._at(i, v), total, self.mask)
             else:
@@ -416,7 +483,7 @@ class MicroKernels:
 
 def _knobs(tile: GemmTile, dtype: str, form: KernelForm) -> tuple[int | str, ...]:
     """What makes two kernels of one size different."""
-    wide = tile.n_r if form.ahead and not form.tight else 0
+    wide = tile.n_r if (form.ahead or form.keeps) and not form.tight else 0
     knobs = (dtype, tile.lanes, tile.k_unroll, tile.prefetch, wide)
     return (*knobs, *astuple(form))
 

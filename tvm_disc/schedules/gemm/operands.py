@@ -13,12 +13,15 @@ from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import (
     COPY_BLOCKS,
     COPY_PANELS,
+    FEW_ROWS,
     GemmSpec,
     Index,
     Place,
     Plan,
     cdiv,
+    choice,
     copies_a,
+    div,
     is_one,
     least,
     lies_dense,
@@ -249,6 +252,44 @@ class Operands:
             return view.buffer, base + i * view.stride + k, view.stride
 
         return [(None, in_place)] if copied is False else [(copied, copy), (None, in_place)]
+
+    def of_groups(self, panel: Expr, k0: Expr) -> tuple[list[Expr], list[Index]]:
+        """Where the scale and the zero of row ``k0`` of a narrow panel lie, and for how many rows
+        one holds."""
+        spec, n_r = self.spec, self.tile.n_r
+        parts = [x for x in (spec.b_scale, spec.b_zero) if x is not None]
+        if not parts:
+            return [], []
+        row = panel * cdiv(self.plan.k, spec.group) + div(k0, spec.group)
+        at = self.bind("group_at", row * n_r)
+        return [tirx.address_of(x[at]) for x in parts], [spec.group]
+
+    def kept(self) -> tuple[Expr, Index]:
+        """Where a kernel leaves the rows of a narrow panel expanded, and their distance: none where
+        no other kernel reads them."""
+        p = self.plan
+        n_r, alone = self.tile.n_r, p.blocks <= 1
+        step = n_r * (not alone) if isinstance(alone, bool) else choice(alone, 0, n_r)
+        return tirx.address_of(self.scratch[p.b_at]), step
+
+    def narrow_ways(self, panel: Expr, k0: Expr, blk: Expr) -> list[tuple[Any, Any, str]]:
+        """How kernels find narrow weights: (condition, place, way).
+
+        ``few``: numbers, for so few rows that sums are scaled; ``first``: numbers, which the first
+        block of a task leaves expanded; ``next``: what it has left.
+        """
+        p, n_r = self.plan, self.tile.n_r
+        [(_, numbers)] = self.b_views(i64(0), panel, i64(0), n_r)
+
+        def expanded(k: Expr) -> tuple[Buffer, Expr, Index]:
+            return self.scratch, p.b_at + (k - k0) * n_r, n_r
+
+        ways = [(p.m <= FEW_ROWS, numbers, "few"), (blk == 0, numbers, "first")]
+        ways = [w for w in ways if w[0] is not False]
+        for n, (condition, place, way) in enumerate(ways):
+            if condition is True or (way == "first" and (p.blocks <= 1) is True):
+                return [*ways[:n], (None, place, way)]
+        return [*ways, (None, expanded, "next")]
 
     def b_views(self, g: Expr, panel: Expr, local: Expr, columns: Index) -> list[tuple[Any, Any]]:
         """Where the kernels find row k of a B panel: (condition, place); the last has none."""

@@ -13,6 +13,7 @@ from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.tir.builder import Block, Buffer, Expr, i64
 
 Index = Any  # Expr or int
+FEW_ROWS = 3  # of A, whose sums over narrow weights are scaled instead of the weights
 COPY_BLOCKS, COPY_PANELS = 2, 8  # what a task must exceed, and reach, to copy long rows of A
 ROW_TASKS = 16  # tasks of one row of tiles each, where columns are not cut
 SHARED_LINE = 256  # multiply-adds that take as long as a line that two threads write
@@ -70,6 +71,10 @@ class GemmSpec:
     With ``quads`` a word of A and of the packed B (see :func:`pack_b_quads`) is four bytes along K,
     and one step of K adds four products.
 
+    With ``narrow`` the packed B is ``(b_packed - b_zero) * b_scale``, row k of it by row
+    ``k / group`` of these, which are panels as well, or absent. Kernels expand it in registers; of
+    more than ``m_r`` rows the first ones leave a panel of a K block in scratch for the others.
+
     When ``dtype`` differs from ``acc_dtype`` (half or int8 operands) operands are converted while
     they are copied, never read in place.
 
@@ -101,6 +106,10 @@ class GemmSpec:
     b_packed_batched: bool = False
     k_whole: int = 0  # of a packed B of which item g takes rows from g * k on; 0: k, for all items
     quads: bool = False
+    narrow: bool = False
+    b_scale: Buffer | None = None
+    b_zero: Buffer | None = None
+    group: int = 0
 
 
 def cdiv(x: Index, y: Index) -> Index:
@@ -195,7 +204,8 @@ class Plan:
         self.extra_rows = keep("extra_rows", m - self.base_rows * self.blocks)
         if tile.kc:
             turns = keep("turns", most(cdiv(k, tile.kc), 1))
-            self.kc = keep("kc", cdiv(per(k, turns), 8) * 8)
+            unit = spec.group if 0 < spec.group < k else 8  # K blocks begin with a scale
+            self.kc = keep("kc", cdiv(per(k, turns), unit) * unit)
             k_blocks = most(cdiv(k, most(self.kc, 1)), 1)
             if bind is not None and not isinstance(turns, int):
                 k_blocks = tirx.if_then_else(turns == 1, i64(1), k_blocks)
@@ -222,6 +232,8 @@ class Plan:
         a_elems = rows * self.block_elems if self.may_copy_a else 0
         self.b_at = keep("b_at", self.a_at + a_elems)
         b_elems = least(self.panels, self.width) * tile.n_r * k if spec.b_packed is None else 0
+        if spec.narrow and not (isinstance(m, int) and m <= FEW_ROWS):
+            b_elems = least(self.kc, k) * tile.n_r
         self.elems = self.b_at + b_elems
 
     def _width(self, spec: GemmSpec, tile: GemmTile, keep: Callable[[str, Index], Index]) -> Index:

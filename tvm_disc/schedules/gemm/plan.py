@@ -340,6 +340,7 @@ def _sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, _Strides
         known["b_packed_batched"] = True
     if isinstance(view, MatMulView):
         known["quads"] = view.quads
+        known |= {"narrow": bool(view.narrow), "group": view.rows_of_scale}
     if view.group.outputs == [view.node] and view.node.dtype == sums:
         stride = view.all_outs if isinstance(view, PixelView) else n
         known["direct"] = macro_kernel.Direct(None, _never, stride)

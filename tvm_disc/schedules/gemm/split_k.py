@@ -56,7 +56,9 @@ class PartsOfK:
         """The plan beside ``whole``; none where other cuts fill the threads."""
         spec, parts = self.spec, self.machine.threads
         literal = isinstance(spec.n, int) and isinstance(spec.k, int)
-        if parts < 2 or self.view.batch or not literal or spec.b_packed is None or spec.quads:
+        if parts < 2 or self.view.batch or not literal or spec.b_packed is None:
+            return []
+        if spec.quads or spec.narrow:
             return []
         filled = -(-spec.n // (self.tile.n_r * FINE_PANELS)) >= parts
         if filled or spec.k < parts * LEAST_DEPTH:

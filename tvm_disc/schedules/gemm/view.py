@@ -17,6 +17,9 @@ from tvm_disc.tir.index import add, product
 Expr: TypeAlias = Any
 
 
+_ROLES = ("b_packed", "b_scale", "b_zero")
+
+
 @dataclass
 class MatMulView:
     """How a matmul reads its operands and where an element of it lies."""
@@ -64,9 +67,24 @@ class MatMulView:
         lead = low.space.split(g, self.batch) if self.batch else ()
         return low.at(source, operand_index(source, list(lead), (k, j)))
 
+    @property
+    def narrow(self) -> tuple[Node, ...]:
+        """(numbers, scale, zero) of weights that are expanded while they are read, or nothing."""
+        b = self.node.inputs[1]
+        expands = b.row is not None and b.row.expands and b in self.group.nodes
+        return b.inputs if expands and all(_is_weight(self.group, x) for x in b.inputs) else ()
+
+    @property
+    def rows_of_scale(self) -> int:
+        """For how many rows of narrow weights one scale holds; 0 without scales."""
+        return int(self.node.inputs[1].attrs["group"]) if len(self.narrow) > 1 else 0
+
     def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
         """Operands that are plain constant matrices."""
         b = self.node.inputs[1]
+        if self.narrow:
+            roles = zip(_ROLES, self.narrow, strict=False)
+            return {role: (x, PanelsOfB(tile.n_r)) for role, x in roles}
         if self.quads:
             signed = self.node.inputs[0].dtype == "int8"
             return {"b_packed": (b, QuadsOfB(tile.n_r, signed))}

@@ -1,0 +1,322 @@
+"""``NarrowWeights``: weights of products stay in the narrow numbers that a model keeps them in.
+
+    before  w = permute((cast(q: i8[N, K]) - z) * s);  y = matmul(x, w)
+    after   w = dequantize(q': i8[K, N], s': f32[G, N], z': f32[G, N]);  y = matmul(x, w)
+
+A program that reads all its weights for every few rows, as a step of a decoder does, takes as long
+as memory needs to give them: of int8 a quarter of float32. Folded as literals, which the rules of
+``Simplify`` do, weights would be float32. So this pass evaluates what stands between a literal and
+a product as numbers with a zero and a scale, whatever casts, moves and operations it is
+written with, and finds for how many rows of the matrix one scale holds. A zero goes into the
+numbers where they have room for it; bfloat16 has neither zero nor scale.
+
+needs: a float32 product whose second operand is a matrix made of literals alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.axes import permutation
+from tvm_disc.graph.core_ops import BFLOAT16, OpClass
+from tvm_disc.graph.nodes import Node, const_node, static_dim
+from tvm_disc.literals import as_literal
+from tvm_disc.relay.kernel_ops import dequantize_call
+from tvm_disc.relay_passes.module_facts import solver_of
+from tvm_disc.relay_passes.rewrite import (
+    Sequence_,
+    drop_dead,
+    map_functions,
+    operand_expr,
+    rewrite_function,
+)
+from tvm_disc.shape import Solver
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+# What numbers are kept in, if narrower than what is computed with.
+BYTES = ("int8", "uint8")
+NARROW = (*BYTES, BFLOAT16)
+COMPUTED = "float32"
+# Elements of a smaller matrix are near the processor in any type.
+FEWEST = 1 << 16
+# A scale for fewer rows, or a product of fewer columns, is not worth a layout of its own.
+LEAST_GROUP = 8
+LEAST_COLUMNS = 16
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """``(stored - zero) * scale``; zero and scale have the shape of ``stored``, or are None."""
+
+    stored: Array
+    zero: Array | None = None
+    scale: Array | None = None
+
+    def moved(self, move: Any) -> Numbers:
+        """The same after a move of elements."""
+        parts = (None if x is None else move(x) for x in (self.zero, self.scale))
+        return Numbers(move(self.stored), *parts)
+
+    def real(self) -> Array:
+        """Its elements, computed."""
+        value = self.stored
+        if self.zero is not None:
+            value = value.astype(self.zero.dtype) - self.zero
+        if self.scale is not None:
+            value = value.astype(COMPUTED) * self.scale
+        return value
+
+
+def NarrowWeights(solver: Solver | None = None) -> Any:
+    """A module pass; its ``refused`` holds the last run's reasons."""
+    refused: list[WhyNot] = []
+
+    def narrow(mod: Any, ctx: Any) -> Any:
+        refused.clear()
+        known = solver_of(mod, solver)
+
+        def changed(func: Any) -> Any:
+            rule = _Products(refused)
+            made = rewrite_function(func, known, [rule], [drop_dead])
+            return made if rule.found else func
+
+        return map_functions(mod, changed)
+
+    result = tvm.transform.module_pass(narrow, opt_level=0, name="NarrowWeights")
+    result.refused = refused
+    return result
+
+
+class _Products:
+    """matmul(x, weights out of narrow literals) -> matmul(x, dequantize(literals))."""
+
+    def __init__(self, refused: list[WhyNot]) -> None:
+        self.refused, self.found = refused, False
+        self.made: dict[Node, Node] = {}
+
+    def __call__(self, out: Sequence_, node: Node) -> Node | None:
+        if node.cls is not OpClass.DOT or not comes_from_narrow(node.inputs[1]):
+            return None
+        weight = node.inputs[1]
+        if weight not in self.made or out.lookup.get(self.made[weight].var) is None:
+            made = _narrow(out, node)
+            if isinstance(made, WhyNot):
+                self.refused.append(made)
+                return None
+            self.made[weight] = made
+        self.found = True
+        args = [operand_expr(node.inputs[0]), self.made[weight].var]
+        call = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+        return out.emit(call, node.shape, node.dtype, node)
+
+
+def comes_from_narrow(node: Node) -> bool:
+    """Whether a value is computed, of literals alone, from one that is kept in narrow numbers."""
+    if node.op == "const":
+        return False
+    leaves, work, seen = [], [node], set()
+    while work:
+        n = work.pop()
+        if n.op == "const":
+            leaves.append(n)
+        elif n.row is None or not n.inputs:
+            return False
+        elif n not in seen:
+            seen.add(n)
+            work.extend(n.inputs)
+    return any(n.dtype in NARROW and not n.is_scalar_const for n in leaves)
+
+
+def _narrow(out: Sequence_, product: Node) -> Node | WhyNot:
+    """The weights of a product out of narrow numbers."""
+    weight = product.inputs[1]
+
+    def refused(reason: str) -> WhyNot:
+        return WhyNot(f"{product.told} over narrow weights", reason)
+
+    if any(x.dtype != COMPUTED for x in (*product.inputs, product)):
+        return refused(f"only products of {COMPUTED} expand weights while they read them")
+    dims = [d for d in map(static_dim, weight.shape) if d is not None]
+    if len(dims) != 2:
+        return refused("the weights are no single matrix")
+    if dims[0] * dims[1] < FEWEST:
+        return refused(f"the weights have less than {FEWEST} elements")
+    if dims[1] < LEAST_COLUMNS:
+        return refused(f"the weights have less than {LEAST_COLUMNS} columns")
+    numbers = evaluate(weight)
+    if isinstance(numbers, str):
+        return refused(numbers)
+    parts = grouped(numbers)
+    if isinstance(parts, str):
+        return refused(parts)
+    arrays, group = parts
+    kept = arrays[0].dtype.name
+    dtypes = (kept, *(COMPUTED for _ in arrays[1:]))
+    literals = [
+        const_node(as_literal(np.ascontiguousarray(a), d)).expr
+        for a, d in zip(arrays, dtypes, strict=True)
+    ]
+    return out.emit(dequantize_call(literals, weight.shape, group), weight.shape, COMPUTED, weight)
+
+
+# -- what a graph of literals computes -----------------------------------------------------------
+
+
+def evaluate(node: Node) -> Numbers | str:
+    """A value as numbers with a zero and a scale, or why it is none."""
+    if node.value is not None:
+        return Numbers(node.value)
+    found = [evaluate(x) for x in node.inputs]
+    for x in found:
+        if isinstance(x, str):
+            return x
+    return _applied(node, [x for x in found if isinstance(x, Numbers)])
+
+
+def _applied(node: Node, given: Sequence[Numbers]) -> Numbers | str:
+    row = node.row
+    assert row is not None
+    refused = f"{node.told} is no cast, move, shift or scale"
+    if len(given) == 1:
+        move = _move(node)
+        if move is not None:
+            return given[0].moved(move)
+        return _cast(node, given[0]) if node.op == "relax.astype" else refused
+    if len(given) != 2 or not (row.shifts or row.scales):
+        return refused
+    first, second = given
+    # The numbers are the larger operand; of equal ones the narrower, then the first.
+    if (row.scales or row.shifts > 0) and _rank(second) > _rank(first):
+        first, second = second, first
+    shape = [d for d in map(static_dim, node.shape) if d is not None]
+    if list(first.stored.shape) != shape:
+        return f"{node.told} repeats the weights"
+    other = np.broadcast_to(second.real(), shape)
+    return _scaled(node, first, other) if row.scales else _shifted(node, first, other)
+
+
+def _rank(x: Numbers) -> tuple[int, int]:
+    return x.stored.size, -x.stored.dtype.itemsize
+
+
+def _move(node: Node) -> Any:
+    """What moves the elements of an array as a node does; None if it does more than move."""
+    shape = [d for d in map(static_dim, node.shape) if d is not None]
+    if len(shape) != len(node.shape):
+        return None
+    if node.cls is OpClass.VIEW:
+        return lambda x: x.reshape(shape)
+    if node.op == "relax.permute_dims":
+        return lambda x: x.transpose(permutation(node))
+    if node.op == "relax.broadcast_to":
+        return lambda x: np.broadcast_to(x, shape)
+    return _slice(node) if node.op == "relax.strided_slice" else None
+
+
+def _slice(node: Node) -> Any:
+    """A slice by literal bounds."""
+    bounds = [[static_dim(x) for x in p] for p in node.prims]
+    if len(bounds) not in (3, 4) or any(x is None for p in bounds for x in p):
+        return None
+    axes, begin, end = bounds[:3]
+    steps = bounds[3] if len(bounds) == 4 else [1] * len(axes)
+    at = [slice(None)] * len(node.inputs[0].shape)
+    for axis, lo, hi, step in zip(axes, begin, end, steps, strict=True):
+        if lo is None or hi is None or step is None or min(lo, hi) < 0 or step < 1:
+            return None
+        at[axis or 0] = slice(lo, hi, step)
+    return lambda x: x[tuple(at)]
+
+
+def _cast(node: Node, given: Numbers) -> Numbers | str:
+    """A cast that loses nothing."""
+    held = given.stored.dtype.name
+    if given.scale is not None or given.zero is not None:
+        exact = node.dtype == COMPUTED
+    else:
+        wider = ("int32", "int64", COMPUTED) if held in NARROW else (COMPUTED,)
+        exact = node.dtype in (held, *wider)
+    if not exact:
+        return f"{node.told} rounds what it reads to {node.dtype}"
+    # Literals that are no weights are few: they become what they are cast to.
+    small = held not in NARROW and given.scale is None and given.zero is None
+    return replace(given, stored=given.stored.astype(node.dtype)) if small else given
+
+
+def _scaled(node: Node, first: Numbers, factor: Array) -> Numbers | str:
+    if node.dtype != COMPUTED:
+        return f"{node.told} scales in {node.dtype}"
+    factor = factor.astype(COMPUTED)
+    return replace(first, scale=factor if first.scale is None else first.scale * factor)
+
+
+def _shifted(node: Node, first: Numbers, by: Array) -> Numbers | str:
+    if first.scale is not None:
+        return f"{node.told} shifts what is scaled already"
+    if node.dtype not in ("int16", "int32", "int64", COMPUTED):
+        return f"{node.told} shifts in {node.dtype}"
+    assert node.row is not None
+    by = by.astype(node.dtype) * -node.row.shifts
+    if first.zero is not None:
+        by = first.zero + by
+    return replace(first, zero=by)
+
+
+# -- as a kernel reads it ----------------------------------------------------------------------
+
+
+def grouped(given: Numbers) -> tuple[tuple[Array, ...], int] | str:
+    """((numbers, scale, zero), rows of one scale), the last two perhaps left out."""
+    stored, zero, scale = given.stored, given.zero, given.scale
+    if stored.dtype.name not in NARROW:
+        return "the largest operand of its weights is not narrow"
+    k, n = stored.shape
+    parts = [x for x in (scale, zero) if x is not None]
+    group = gcd(*(_period(x) for x in parts)) if parts else k
+    if stored.dtype.name not in BYTES:
+        return ((stored,), k) if not parts else "weights of bfloat16 are scaled or shifted"
+    if group < min(LEAST_GROUP, k):
+        return f"a scale is for {group} rows of the matrix, fewer than {LEAST_GROUP}"
+    zero = np.zeros((1, n), "int32") if zero is None else zero[::group]
+    numbers, rest = _centred(stored, zero, group)
+    rows = -(-k // group)
+    if scale is None and rest is None:
+        return (numbers,), k
+    ones = np.ones((rows, n), COMPUTED)
+    factors = ones if scale is None else scale[::group].astype(COMPUTED)
+    last = () if rest is None else (np.broadcast_to(rest, (rows, n)).astype(COMPUTED),)
+    return (numbers, factors, *last), group
+
+
+def _period(x: Array) -> int:
+    """For how many rows one holds: all change at multiples of it only."""
+    if x.strides[0] == 0 or len(x) < 2:
+        return len(x)
+    changes = np.flatnonzero((x[1:] != x[:-1]).any(1)) + 1
+    return int(np.gcd.reduce(changes)) if len(changes) else len(x)
+
+
+def _centred(stored: Array, zero: Array, group: int) -> tuple[Array, Array | None]:
+    """Numbers of int8, and the zero that is left to take from them."""
+    if not zero.any() and stored.dtype == np.int8:
+        return stored, None
+    if (zero == np.rint(zero)).all() and np.abs(zero).max(initial=0) <= 255:
+        whole = zero.astype("int16")
+        each = np.repeat(whole, group, 0)[: len(stored)] if len(whole) > 1 else whole
+        moved = stored.astype("int16") - each
+        if moved.min() >= -128 and moved.max() <= 127:
+            return moved.astype("int8"), None
+    if stored.dtype == np.int8:
+        return stored, zero
+    return (stored.astype("int16") - 128).astype("int8"), zero.astype(COMPUTED) - 128
+
+
+__all__ = ["NARROW", "NarrowWeights", "Numbers", "comes_from_narrow", "evaluate", "grouped"]
