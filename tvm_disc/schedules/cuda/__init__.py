@@ -10,6 +10,9 @@ extremes   positions of extremes: a thread, or a block, for each
 rows       reductions and element-wise work over a row: a thread, or a block, for each row
 product    products and convolutions: tiles in shared memory, elements of them in registers
 transpose  permutations that move the last axis: tiles by way of shared memory
+scan       running sums and products: a thread, a block, or blocks for each line
+scatter    updates: a thread for each line of them, in order
+positions  positions of what is kept: parts are counted, then written behind each other
 sorting    sorted positions: a thread, or blocks, for each line
 attention  scores, softmax and weighted values of a query: a block for each
 serial     what the processor's templates do in order: a thread for each of their tasks

@@ -5,13 +5,15 @@ from __future__ import annotations
 from tvm_disc.schedules.cuda.attention import plan_query
 from tvm_disc.schedules.cuda.elements import plan_elements
 from tvm_disc.schedules.cuda.extremes import plan_extremes
+from tvm_disc.schedules.cuda.positions import plan_compact_rows
 from tvm_disc.schedules.cuda.product import plan_convolution, plan_product
 from tvm_disc.schedules.cuda.reduce import plan_contraction
 from tvm_disc.schedules.cuda.rows import plan_row
+from tvm_disc.schedules.cuda.scan import plan_scan
+from tvm_disc.schedules.cuda.scatter import plan_updates
 from tvm_disc.schedules.cuda.serial import Template, in_order
 from tvm_disc.schedules.cuda.sorting import plan_sorted
 from tvm_disc.schedules.cuda.transpose import plan_tiles
-from tvm_disc.schedules.opaque.scatter import plan_scatter
 from tvm_disc.schedules.opaque.sorting import plan_search
 from tvm_disc.schedules.opaque.table import plan_special
 
@@ -27,9 +29,11 @@ CUDA: dict[str, tuple[tuple[str, Template], ...]] = {
         ("extremes", plan_extremes),
     ),
     "opaque": (
-        ("scatter", in_order(plan_scatter)),
+        ("scatter", plan_updates),
+        ("scan", plan_scan),
         ("sort", plan_sorted),
         ("search", in_order(plan_search)),
+        ("compact", plan_compact_rows),
         ("special", in_order(plan_special)),
     ),
 }
