@@ -387,6 +387,7 @@ def with_kernels(
         for program in programs:
             program.verify = options.verify
             if device is not None:
+                program.on_device = True
                 refuse_on_device(program)
         trace.say(
             SUMMARY,
@@ -441,11 +442,6 @@ def refuse_on_device(program: Program) -> None:
         raise Unsupported(
             "target: values of data types and closures have no place on a GPU; build the program "
             "for the processor"
-        )
-    if program.heaped:
-        raise Unsupported(
-            "target: a loop over tensors has no place on a GPU yet; build the program for the "
-            "processor, or the loop's body for the GPU"
         )
 
 

@@ -18,6 +18,12 @@ from tvm_disc.relay.ops.row import OpRow, Sample
 from tvm_disc.relay.ops.table import OPS
 
 Env = Mapping[str, int]
+# The rows that compile, for whatever target, and whose meaning is known.
+COMPILED = [
+    row
+    for row in OPS.values()
+    if row.samples and row.reference is not None and (row.lower or row.value)
+]
 
 
 @dataclass
@@ -214,6 +220,36 @@ def expected(row: OpRow, sample: Sample, given: list[Any]) -> tuple[np.ndarray, 
         except (ValueError, IndexError, ZeroDivisionError, RuntimeWarning):
             return None
     return out if isinstance(out, tuple) else (out,)
+
+
+def calls(row: OpRow) -> Iterator[tuple[list[np.ndarray], list[tuple[str, np.ndarray]]]]:
+    """Inputs of a row's function, and results by what to say of them: for every size of a dim."""
+    sizes = [list(environments(s)) for s in row.samples]
+    for k in range(max(map(len, sizes))):
+        inputs: list[np.ndarray] = []
+        wanted: list[tuple[str, np.ndarray]] = []
+        for sample, choices in zip(row.samples, sizes, strict=True):
+            env = choices[min(k, len(choices) - 1)]
+            given, flat = tensors(row, sample, env, seed=k)
+            results = expected(row, sample, given)
+            if results is None:  # not defined for such dims, in NumPy as well
+                env = choices[0]
+                given, flat = tensors(row, sample, env, seed=k)
+                results = expected(row, sample, given)
+            assert results is not None
+            inputs += flat
+            wanted += [(f"{row.name} at {env}", r) for r in results]
+        yield inputs, wanted
+
+
+def check_results(out: Any, wanted: list[tuple[str, np.ndarray]]) -> None:
+    """The results of a call of a row's function are those of its reference."""
+    found = list(out) if isinstance(out, (tuple, list)) else [out]
+    assert len(found) == len(wanted)
+    for value, (where, want) in zip(found, wanted, strict=True):
+        # A program without inputs gives tensors of TVM's.
+        array = value if isinstance(value, np.ndarray) else np.from_dlpack(value)
+        assert_same(array, want, where)
 
 
 def assert_same(found: np.ndarray, wanted: np.ndarray, where: str, tol: float = 1e-4) -> None:

@@ -13,10 +13,12 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import tvm_disc.codegen.build
 from tvm_disc.codegen.cuda.nvrtc import Image
 
 HERE = Path(__file__).parent
@@ -65,8 +67,19 @@ def emulated_source(source: str) -> str:
     return "\n".join(parts)
 
 
+_sources: list[str] = []
+
+
+def sources() -> list[str]:
+    """The device code of programs that were built since the last call."""
+    found = list(_sources)
+    _sources.clear()
+    return found
+
+
 def compile_source(source: str, architectures: Sequence[int]) -> list[Image]:
     """In place of NVRTC: one image for each architecture, and a portable one."""
+    _sources.append(source)
     library = compiled("kernels", emulated_source(source), *OPTIONS)
     data = f"emulated {library}\0".encode()
     return [*(Image(a, False, data) for a in architectures), Image(architectures[0], True, data)]
@@ -82,3 +95,20 @@ def driver() -> ctypes.CDLL:
         getattr(library, f"emulated_{name}").restype = ctypes.c_uint64
     library.emulated_limit.argtypes = [ctypes.c_uint64]
     return library
+
+
+@contextmanager
+def emulated() -> Iterator[ctypes.CDLL]:
+    """Device code is made for the emulated driver, which is as new."""
+    place, before = tvm_disc.codegen.build, tvm_disc.codegen.build.compile_source
+    place.compile_source = compile_source
+    loaded = driver()
+    loaded.emulated_device(80)
+    loaded.emulated_count(1)
+    loaded.emulated_order(0)
+    try:
+        yield loaded
+    finally:
+        place.compile_source = before
+        loaded.emulated_refuse(0)
+        loaded.emulated_limit(2**64 - 1)

@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 import pytest
 
 import tvm_disc
+from tests.cuda.helpers import built, check, noise
 from tests.models import function, mlp, mlp_reference, rows
 from tvm_disc import relay
 
 SIZES = (0, 1, 7, 31, 32, 33, 300)
-ORDERS = (0, 1, 5)
-
-
-def built(module: Any) -> Any:
-    """A program for the device."""
-    return tvm_disc.build(module, target="cuda")
-
-
-def check(gpu: ctypes.CDLL, program: Any, inputs: list[np.ndarray], wanted: np.ndarray) -> None:
-    """Right, and the same to the last bit whatever the order of threads and blocks."""
-    found = []
-    for order in ORDERS:
-        gpu.emulated_order(order)
-        found.append(program(*inputs))
-    np.testing.assert_allclose(found[0], wanted, rtol=2e-5, atol=2e-6)
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0], other)
-
-
-def noise(*shape: int) -> np.ndarray:
-    """Numbers that differ from element to element."""
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
 
 
 def test_elements_and_broadcast(gpu: ctypes.CDLL) -> None:
@@ -123,3 +101,41 @@ def test_a_size_in_the_data(gpu: ctypes.CDLL) -> None:
         before = gpu.emulated_waits()
         np.testing.assert_array_equal(program(a), np.argwhere(a > 0))
         assert gpu.emulated_waits() == before + 2  # for the size, and for the result
+
+
+@pytest.mark.parametrize("axes", [[1, 0], [0, 2, 1], [2, 0, 1]])
+def test_transposes_in_tiles(gpu: ctypes.CDLL, axes: list[int]) -> None:
+    x = rows("a", "b") if len(axes) == 2 else rows("a", "b", "c")
+    program = built(function(x, relay.nn.relu(relay.transpose(x, axes))))
+    assert "transpose(side=32)" in str(program.explain())
+    for shape in ((0, 3, 4), (2, 1, 7), (2, 31, 33), (3, 32, 64), (1, 65, 130)):
+        a = noise(*shape[3 - len(axes) :])
+        check(gpu, program, [a], np.maximum(a.transpose(axes), 0))
+
+
+def test_columns(gpu: ctypes.CDLL) -> None:
+    x = rows("n", "m")
+    program = built(function(x, relay.sum(x, axis=0)))
+    for n, m in ((0, 3), (1, 1), (7, 31), (100, 33), (5000, 3), (9000, 40)):
+        check(gpu, program, [noise(n, m)], noise(n, m).sum(0, dtype="float64"))
+
+
+def test_blocks_that_share_a_sum(gpu: ctypes.CDLL) -> None:
+    x, y = rows(1, "k"), rows("k", "n", name="y")
+    program = built(function(x, y, relay.nn.matmul(x, y)))
+    for k, n in ((1, 1), (63, 5), (4096, 7), (20000, 33)):
+        a, b = noise(1, k), noise(k, n) / 64
+        check(gpu, program, [a, b], (a.astype("float64") @ b).astype("float32"))
+    assert "parts=64" in str(program.explain())
+
+
+def test_convolution_as_a_product(gpu: ctypes.CDLL) -> None:
+    x = rows("n", 8, "h", "w")
+    weight = relay.const(noise(40, 4, 3, 3))
+    attrs = {"padding": (1, 1), "strides": (2, 1), "channels": 40, "kernel_size": (3, 3)}
+    source = function(x, relay.nn.relu(relay.nn.conv2d(x, weight, groups=2, **attrs)))
+    program, plain = built(source), tvm_disc.build(source)
+    assert "convolution(m=16" in str(program.explain())
+    for n, h, w in ((1, 1, 1), (2, 9, 7), (1, 33, 20)):
+        a = noise(n, 8, h, w)
+        check(gpu, program, [a], plain(a))

@@ -99,7 +99,8 @@ def solver_of(group: Group) -> Solver:
 @dataclass
 class Body:
     """The function body a template is filling in; ``thread`` is the number of this thread among
-    those of its block, on a device, where a block shares a task."""
+    those of its block, on a device, where a block shares a task; ``round`` is which run of a pass
+    this is."""
 
     block: Block
     low: Lowering
@@ -109,3 +110,4 @@ class Body:
     lo: Expr
     hi: Expr
     thread: Expr = None
+    round: Expr = None

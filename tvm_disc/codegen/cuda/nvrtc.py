@@ -46,6 +46,16 @@ def compile_source(source: str, architectures: Sequence[int]) -> list[Image]:
     return [*images, Image(first, True, _compiled(library, source, f"compute_{first}"))]
 
 
+def is_there() -> bool:
+    """Whether it was found."""
+    return _loaded() is not None
+
+
+def compile_for(source: str, architecture: str) -> bytes:
+    """Machine code for ``sm_N``, or PTX for ``compute_N``."""
+    return _compiled(_library(), source, architecture)
+
+
 def version() -> tuple[int, int]:
     """Of the compiler, which is part of what its code depends on."""
     major, minor = ctypes.c_int(), ctypes.c_int()
@@ -133,4 +143,4 @@ def _places() -> list[str]:
     return [*found, *([system] if system else []), "libnvrtc.so.13", "libnvrtc.so.12"]
 
 
-__all__ = ["Image", "compile_source", "version"]
+__all__ = ["Image", "compile_for", "compile_source", "is_there", "version"]

@@ -251,8 +251,13 @@ class Program:
     functions: list[HostFunction] = field(default_factory=list)
     verify: bool = False  # check at the end of every call that no block is left
     boxed: bool = False  # whether it has values in blocks with reference counts
+    on_device: bool = False  # whether its tensors are
 
     @property
     def heaped(self) -> bool:
-        """Whether calls need a heap: for boxes, and for what loops carry."""
-        return self.boxed or any(isinstance(i, Loop) for i in self.region.instructions)
+        """Whether calls need a heap: for boxes, and for what loops carry.
+
+        On a device the driver's pool serves loops.
+        """
+        loops = not self.on_device and any(isinstance(i, Loop) for i in self.region.instructions)
+        return self.boxed or loops

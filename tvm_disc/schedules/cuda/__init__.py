@@ -5,9 +5,15 @@ block      statements of device code: memory of a thread, of a block, barriers
 kernel     from a group's variants to device functions and the host function that launches them
 cost       how long a plan takes, after waves of blocks and bytes moved
 elements   element-wise, broadcast and injective work: a thread for each element
-reduce     one contraction of any kind: a thread, or a block, for each element
+reduce     one contraction of any kind: a thread, several, or blocks for each element
+extremes   positions of extremes: a thread, or a block, for each
 rows       reductions and element-wise work over a row: a thread, or a block, for each row
-product    matrix products: tiles in shared memory, elements of them in registers
+product    products and convolutions: tiles in shared memory, elements of them in registers
+transpose  permutations that move the last axis: tiles by way of shared memory
+scan       running sums and products: a thread, a block, or blocks for each line
+scatter    updates: a thread for each line of them, in order
+positions  positions of what is kept: parts are counted, then written behind each other
+sorting    sorted positions: a thread, or blocks, for each line
 attention  scores, softmax and weighted values of a query: a block for each
 serial     what the processor's templates do in order: a thread for each of their tasks
 policy     which template takes a group

@@ -1,13 +1,15 @@
 """How long a plan takes on a device: DietCode's model (MLSys 2022) of waves of equal blocks.
 
-    time = launch + max(waves x time of a block alone, bytes / bandwidth)
+    time = launch + max(waves x time of a block alone, steps x pipes of a step, bytes / bandwidth)
 
-A wave is as many blocks as all multiprocessors hold at once. The constants of a multiprocessor come
+A wave is as many blocks as all multiprocessors hold at once; a step of a thread takes the pipes of
+its multiprocessor for loads or multiply-adds. The constants of a multiprocessor come
 from the vendor's figures for the card; none was measured.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -24,6 +26,8 @@ Expr: TypeAlias = Any
 # Guesses: entering a kernel, a dependent step of a thread (a load from memory and an operation),
 # and threads that a multiprocessor holds.
 LAUNCH_NS, STEP_NS, BARRIER_NS, THREADS_HELD = 3000.0, 4.0, 30.0, 2048
+# Of a multiprocessor, in lanes: 32 loads a cycle, and 64 multiply-adds, at 1.4 GHz.
+LOAD_NS, MULTIPLY_NS = 1 / 45, 1 / 90
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,16 @@ class Work:
         threads: of a block.
         steps: that a thread does one after the other.
         barriers: at which it waits.
+        memory: how much more is read than is wanted.
+        busy: nanoseconds that a step of one thread takes its multiprocessor's pipes.
     """
 
     blocks: Expr
     threads: int
     steps: Expr
     barriers: Expr | int = 0
+    memory: float = 1.0
+    busy: float = 0.0
 
 
 def moved_ns(device: Device, group: Group, points: Points, model: CostModel) -> Values:
@@ -54,8 +62,23 @@ def waves_ns(device: Device, group: Group, work: Work, points: Points, model: Co
     held = device.multiprocessors * max(1, THREADS_HELD // work.threads)
     waves = np.ceil(np.maximum(evaluate(work.blocks, points), 1) / held)
     alone = evaluate(work.steps, points) * STEP_NS + evaluate(work.barriers, points) * BARRIER_NS
-    memory = moved_ns(device, group, points, model) - LAUNCH_NS
-    return np.asarray(LAUNCH_NS + np.maximum(waves * alone, memory), np.float64)
+    memory = (moved_ns(device, group, points, model) - LAUNCH_NS) * work.memory
+    threads = evaluate(work.blocks, points) * work.threads
+    pipes = threads * evaluate(work.steps, points) * (work.busy / device.multiprocessors)
+    slowest = np.maximum(np.maximum(waves * alone, memory), pipes)
+    return np.asarray(LAUNCH_NS + slowest, np.float64)
 
 
-__all__ = ["Work", "moved_ns", "waves_ns"]
+def passes_ns(
+    device: Device,
+    group: Group,
+    passes: Sequence[tuple[Work, Expr | int]],
+    points: Points,
+    model: CostModel,
+) -> Values:
+    """Several kernels one after the other, each as often as it has rounds."""
+    times = (waves_ns(device, group, w, points, model) * evaluate(r, points) for w, r in passes)
+    return np.asarray(sum(times), np.float64)
+
+
+__all__ = ["Work", "moved_ns", "passes_ns", "waves_ns"]

@@ -1,7 +1,7 @@
 """From a group's variants to device functions, and to the host function that picks and launches.
 
-    name_k(inputs..., outputs..., scratch, dims..., tasks, blocks)     on the device
-    name(inputs..., outputs..., scratch, dims..., record)              on the host
+    name_k(inputs..., outputs..., scratch, dims..., tasks, blocks, round)  on the device
+    name(inputs..., outputs..., scratch, dims..., record)                  on the host
 
 The host function asks the tree, computes how many blocks a call needs, and launches. Device
 functions are numbered in the order in which a program makes them.
@@ -23,7 +23,7 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.cuda.block import DeviceBlock, bound_to
 from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.tree import Leaf, Tree
-from tvm_disc.schedules.dispatch.variant import Grid, Plan, Run, Variant
+from tvm_disc.schedules.dispatch.variant import Grid, Pass, Plan, Run, Variant
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
@@ -68,8 +68,7 @@ class DeviceFunction:
 def with_runs(choice: Choice) -> Choice:
     """The choice with as many threads for plans with scratch memory as there is room for."""
     runs = [
-        replace(v, run=Run(SCRATCH_THREADS)) if _uses_scratch(v.plan) else v
-        for v in choice.variants
+        replace(v, run=Run(SCRATCH_THREADS)) if _own_scratch(v.plan) else v for v in choice.variants
     ]
     return Choice(runs, choice.tree, choice.features)
 
@@ -81,13 +80,14 @@ def device_functions(
     symbols = group.symbols()
     numbers: dict[str, int] = {}
     for variant in choice.variants:
-        if variant.plan.key not in numbers:
-            number = len(machine.code)
-            name = f"k{number}_{group.name}"[:100]
+        if variant.plan.key in numbers:
+            continue
+        numbers[variant.plan.key] = len(machine.code)
+        for part in _passes(variant.plan):
+            name = f"k{len(machine.code)}_{group.name}"[:100]
             with tuned_for(machine.isa):
-                func = _device_function(group, variant, solver, symbols, space)
+                func = _device_function(group, variant.plan, part, solver, symbols, space)
             machine.code.append(DeviceFunction(name, func))
-            numbers[variant.plan.key] = number
     some = _some_element(group.outputs, solver)
     return {GlobalVar(group.name): _Driver(group, choice, symbols, numbers).function(some)}
 
@@ -106,6 +106,17 @@ def _uses_scratch(plan: Plan) -> bool:
     return not (isinstance(plan.scratch_elems, int) and plan.scratch_elems == 0)
 
 
+def _own_scratch(plan: Plan) -> bool:
+    """Whether every thread has scratch of its own."""
+    return _uses_scratch(plan) and not plan.passes
+
+
+def _passes(plan: Plan) -> tuple[Pass, ...]:
+    """What a plan launches, in order."""
+    threads = SCRATCH_THREADS if _uses_scratch(plan) else Grid().threads
+    return plan.passes or (Pass(plan.tasks, plan.emit, plan.grid or Grid(threads)),)
+
+
 def _pointers(group: Group, plan: Plan) -> tuple[list[Any], list[Any], Any]:
     ins = [pointer(f"p{i}", p.dtype) for i, p in enumerate(group.params)]
     outs = [pointer(f"o{i}", o.dtype) for i, o in enumerate(group.outputs)]
@@ -120,12 +131,16 @@ def share_bytes(plan: Plan) -> Expr:
 
 
 def _device_function(
-    group: Group, variant: Variant, solver: Solver, symbols: Sequence[Any], space: IndexSpace
+    group: Group,
+    plan: Plan,
+    part: Pass,
+    solver: Solver,
+    symbols: Sequence[Any],
+    space: IndexSpace,
 ) -> Any:
-    plan = variant.plan
-    grid = plan.grid or Grid(_threads(variant))
+    grid = part.grid
     ins, outs, scratch = _pointers(group, plan)
-    tasks, blocks = index_var("tasks"), index_var("blocks")
+    tasks, blocks, turn = index_var("tasks"), index_var("blocks"), index_var("round")
     lane, number = tirx.Var("threadIdx.x", "int32"), tirx.Var("blockIdx.x", "int32")
     block = DeviceBlock()
     low = Lowering(block, space, solver)
@@ -143,22 +158,20 @@ def _device_function(
     if not grid.shared:
         first, stride = block.bind("first", mine * grid.threads + thread), blocks * grid.threads
     temp: Buffer | None = None
-    if _uses_scratch(plan):
+    if plan.passes:
+        temp = block.declare("tmp", scratch, plan.scratch_dtype)
+    elif _uses_scratch(plan):
         at = byte_offset(scratch, first * Sizes(block).plain(share_bytes(plan)), plan.scratch_dtype)
         temp = block.declare("tmp", block.bind("own", at), plan.scratch_dtype)
     # Blocks have the same steps for all of their threads, which may wait for each other in one.
     steps = tirx.max(tirx.truncdiv(tasks - first + stride - 1, stride), i64(0))
     with low.loop("step", block.bind("steps", steps)) as step:
         task = block.bind("task", first + step * stride)
-        plan.emit(Body(block, low, buffers, outputs, temp, task, task + 1, thread))
+        part.emit(Body(block, low, buffers, outputs, temp, task, task + 1, thread, turn))
     body = bound_to(block.stmt(), lane, "threadIdx.x", tirx.IntImm("int32", grid.threads))
     body = bound_to(body, number, "blockIdx.x", tirx.Cast("int32", blocks))
-    params = [*ins, *outs, scratch, *symbols, tasks, blocks]
+    params = [*ins, *outs, scratch, *symbols, tasks, blocks, turn]
     return tirx.PrimFunc(params, body, PrimType("void"))
-
-
-def _threads(variant: Variant) -> int:
-    return SCRATCH_THREADS if _uses_scratch(variant.plan) else Grid().threads
 
 
 class _Driver:
@@ -201,23 +214,32 @@ class _Driver:
             self._launch(next(v for v in self.choice.variants if v.safe))
 
     def _launch(self, variant: Variant) -> None:
-        block, plan = self.block, variant.plan
-        grid = plan.grid or Grid(_threads(variant))
-        tasks = block.bind("tasks", Sizes(block).plain(i64(plan.tasks)))
+        first = self.numbers[variant.plan.key]
+        for k, part in enumerate(_passes(variant.plan)):
+            if part.rounds is None:
+                self._run(variant.plan, part, first + k, i64(0))
+                continue
+            rounds = self.block.bind("rounds", Sizes(self.block).plain(i64(part.rounds)))
+            with self.block.loop("round", rounds) as turn:
+                self._run(variant.plan, part, first + k, turn)
+
+    def _run(self, plan: Plan, part: Pass, number: int, turn: Expr) -> None:
+        block, grid = self.block, part.grid
+        tasks = block.bind("tasks", Sizes(block).plain(i64(part.tasks)))
         per = 1 if grid.shared else grid.threads
-        most = 1 if _uses_scratch(plan) else MOST_BLOCKS
+        most = 1 if _own_scratch(plan) else MOST_BLOCKS
         wanted = tirx.truncdiv(tasks + (per - 1), i64(per))
         blocks = block.bind("blocks", tirx.min(wanted, i64(most)))
         with block.when(tasks > 0):
             words = [*(tirx.reinterpret("int64", p) for p in (*self.ins, *self.outs, self.scratch))]
-            words += [*self.symbols, tasks, blocks]
+            words += [*self.symbols, tasks, blocks, turn]
             stack = block.stack("words", 8 * len(words), 8)
             given = block.declare("given", byte_offset(stack.data, 0, "int64"), "int64")
             for k, word in enumerate(words):
                 block.store(given, k, word)
-            number, threads = i64(self.numbers[plan.key]), i64(grid.threads)
-            count = i64(len(words))
-            block.eval(call(LAUNCH, self.record, number, blocks, threads, given.data, count))
+            threads, count = i64(grid.threads), i64(len(words))
+            launch = call(LAUNCH, self.record, i64(number), blocks, threads, given.data, count)
+            block.eval(launch)
 
 
 __all__ = ["LAUNCH", "DeviceFunction", "device_functions", "share_bytes", "with_runs"]

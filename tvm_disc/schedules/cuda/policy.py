@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from tvm_disc.schedules.cuda.attention import plan_query
 from tvm_disc.schedules.cuda.elements import plan_elements
-from tvm_disc.schedules.cuda.product import plan_product
+from tvm_disc.schedules.cuda.extremes import plan_extremes
+from tvm_disc.schedules.cuda.positions import plan_compact_rows
+from tvm_disc.schedules.cuda.product import plan_convolution, plan_product
 from tvm_disc.schedules.cuda.reduce import plan_contraction
 from tvm_disc.schedules.cuda.rows import plan_row
+from tvm_disc.schedules.cuda.scan import plan_scan
+from tvm_disc.schedules.cuda.scatter import plan_updates
 from tvm_disc.schedules.cuda.serial import Template, in_order
-from tvm_disc.schedules.loops.fallback import plan_reduce
-from tvm_disc.schedules.opaque.scatter import plan_scatter
-from tvm_disc.schedules.opaque.sorting import plan_search, plan_sort
+from tvm_disc.schedules.cuda.sorting import plan_sorted
+from tvm_disc.schedules.cuda.transpose import plan_tiles
+from tvm_disc.schedules.opaque.sorting import plan_search
 from tvm_disc.schedules.opaque.table import plan_special
-from tvm_disc.schedules.rows.template import plan_rows
 
 CUDA: dict[str, tuple[tuple[str, Template], ...]] = {
-    "loop": (("elements", plan_elements),),
-    "row": (("row", plan_row), ("row in order", in_order(plan_rows))),
+    "loop": (("transpose", plan_tiles), ("elements", plan_elements)),
+    "row": (("row", plan_row),),
     "dot": (("product", plan_product), ("contraction", plan_contraction)),
     "attention": (("attention", plan_query),),
-    "conv": (("contraction", plan_contraction),),
+    "conv": (("convolution", plan_convolution), ("contraction", plan_contraction)),
     "vendor": (),
     "reduce": (
         ("contraction", plan_contraction),
-        ("extremes", in_order(plan_reduce)),
+        ("extremes", plan_extremes),
     ),
     "opaque": (
-        ("scatter", in_order(plan_scatter)),
-        ("sort", in_order(plan_sort)),
+        ("scatter", plan_updates),
+        ("scan", plan_scan),
+        ("sort", plan_sorted),
         ("search", in_order(plan_search)),
+        ("compact", plan_compact_rows),
         ("special", in_order(plan_special)),
     ),
 }

@@ -21,9 +21,10 @@ from tvm import tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import static_dim
-from tvm_disc.schedules.conv.contraction import matmul_dims
+from tvm_disc.schedules.conv.contraction import channels_last, matmul_dims
+from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.cuda.block import DeviceBlock
-from tvm_disc.schedules.cuda.cost import Work, waves_ns
+from tvm_disc.schedules.cuda.cost import LOAD_NS, MULTIPLY_NS, Work, waves_ns
 from tvm_disc.schedules.cuda.reduce import plan_contraction
 from tvm_disc.schedules.dispatch.variant import Grid, Knobs
 from tvm_disc.schedules.elements import cast
@@ -37,6 +38,7 @@ from tvm_disc.tir.index import mul, product
 
 Expr: TypeAlias = Any
 Read: TypeAlias = Callable[[Expr, Expr], Expr]
+View: TypeAlias = MatMulView | ConvView
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,31 @@ def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] |
     return [*plans, *(_plan(view, tile, machine) for tile in tiles)]
 
 
-def _plan(view: MatMulView, tile: TileKnobs, machine: Machine) -> Plan:
+def plan_convolution(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """Tiles of an implicit product: rows are output channels, columns pixels of an image."""
+    node = group.anchor
+    if node is None or not node.op.startswith("relax.nn.conv"):
+        return WhyNot("convolution", "no convolution to anchor on")
+    weight = node.inputs[1]
+    if channels_last(node) or any(static_dim(d) in (None, 0) for d in weight.shape):
+        return WhyNot("convolution", "channels are last, or the weight's shape is not known")
+    plans = plan_contraction(group, solver, machine)
+    if isinstance(plans, WhyNot):
+        return plans
+    view = ConvView(group, node)
+    channels = static_dim(view.sizes[1])
+    tiles = [t for t in TILES if channels is not None and channels > t.m // 4]
+    return [*plans[:3], *(_plan(view, tile, machine) for tile in tiles)]
+
+
+def _plan(view: View, tile: TileKnobs, machine: Machine) -> Plan:
     assert machine.device is not None
     g, m, n, k = view.sizes
     tiles_m, tiles_n = _ceil(m, tile.m), _ceil(n, tile.n)
     tasks = mul(mul(g, tiles_m), tiles_n)
-    # A thread's own products take the multiply-add pipes longer than its loads do.
-    steps = mul(i64(k), max(1, tile.rows * tile.columns * tile.threads // 1024))
-    work = Work(tasks, tile.threads, steps, _ceil(k, tile.k) * 2)
+    multiplies, loads = tile.rows * tile.columns, tile.rows + tile.columns
+    busy = max(multiplies * MULTIPLY_NS, loads * LOAD_NS)
+    work = Work(tasks, tile.threads, i64(k), _ceil(k, tile.k) * 2, busy=busy)
     return Plan(
         tasks=tasks,
         work=product([g, m, n, k]) * 2,
@@ -97,7 +116,7 @@ def _ceil(size: Expr, step: int) -> Expr:
     return tirx.floordiv(i64(size) + (step - 1), i64(step))
 
 
-def _tile(view: MatMulView, tile: TileKnobs, body: Body) -> None:
+def _tile(view: View, tile: TileKnobs, body: Body) -> None:
     block, low = typed(DeviceBlock, body.block), body.low
     _, m, n, k = view.sizes
     m, n, k = (block.bind(name, i64(x)) for name, x in zip("mnk", (m, n, k), strict=True))
@@ -172,7 +191,7 @@ def _multiply(
 
 
 def _store(
-    view: MatMulView,
+    view: View,
     tile: TileKnobs,
     body: Body,
     sums: Buffer,

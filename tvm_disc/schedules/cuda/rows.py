@@ -14,10 +14,10 @@ from typing import Any, TypeAlias, cast
 
 from tvm import tirx
 
-from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.cuda.block import DeviceBlock
 from tvm_disc.schedules.cuda.cost import Work, waves_ns
+from tvm_disc.schedules.cuda.extremes import Best
 from tvm_disc.schedules.cuda.reduce import fold, strided
 from tvm_disc.schedules.dispatch.variant import Grid, Knobs
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -47,12 +47,10 @@ class RowKnobs(Knobs):
     together: int
 
 
-def plan_row(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+def plan_row(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
     """A thread, a warp or a block for each row, by the length of the row."""
     assert machine.device is not None
     domain, sched = row_domain(group), _recomputed(schedule_stages(group, solver))
-    if any(n.op in ARG_REDUCTIONS for n in group.nodes):
-        return WhyNot("row", "positions of extremes are found in order")
     work = RowWork(group, domain, sched, 1, [], "float32")
     rows = product([*domain.outer, *domain.tail])
     length = product(domain.inner)
@@ -116,17 +114,14 @@ class _Threads(Walk):
 
     def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
         """One pass over the row; the values of the reductions, which all threads get."""
-        accs = [_Sum(self.body, n) for n in nodes]
+        accs = [Best(self.body, n) if n.op in ARG_REDUCTIONS else _Sum(self.body, n) for n in nodes]
         if self.threads == 1:
             with self.low.loop("j", self.length) as j:
                 self.step(nodes, cast(Any, accs), stores, j)
             return [finish(n, a.value) for n, a in zip(nodes, accs, strict=True)]
         with strided(self.body, self.length, self.threads) as j:
             self.step(nodes, cast(Any, accs), stores, j)
-        return [
-            finish(n, fold(self.body, a.value, a.combine, a.dtype, self.threads))
-            for n, a in zip(nodes, accs, strict=True)
-        ]
+        return [finish(n, a.folded(self.threads)) for n, a in zip(nodes, accs, strict=True)]
 
     def finish(self) -> None:
         """Store the outputs that exist once per row, by one of the threads."""
@@ -142,7 +137,7 @@ class _Sum:
     """What one thread adds up for a reduction."""
 
     def __init__(self, body: Body, node: Node) -> None:
-        self.block = body.block
+        self.body, self.block = body, body.block
         self.dtype = accumulator(node.inputs[0].dtype)
         self.reducer = REDUCERS[node.op]
         self.combine = self.reducer.combine
@@ -157,3 +152,7 @@ class _Sum:
     def value(self) -> Expr:
         """The sum so far."""
         return self.block.bind("part", self.cell[i64(0)])
+
+    def folded(self, threads: int) -> Expr:
+        """The sum of all threads, which all of them get."""
+        return fold(self.body, self.value, self.combine, self.dtype, threads)

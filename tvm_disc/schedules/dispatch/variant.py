@@ -101,6 +101,21 @@ class Grid:
     shared: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One of several kernels that a plan on a device runs one after the other.
+
+    Attributes:
+        tasks, emit, grid: as those of a plan.
+        rounds: how often it runs; ``body.round`` counts.
+    """
+
+    tasks: Expr
+    emit: Callable[[Body], None]
+    grid: Grid = Grid()
+    rounds: Expr | None = None
+
+
 @dataclass
 class Plan:
     """A template's answer for one group and one choice of knobs.
@@ -124,6 +139,8 @@ class Plan:
         stages: the parts of a plan that is run in stages (see ``schedules/multi_stage.py``);
             ``emit``, ``cost`` and scratch are then theirs.
         grid: on a device, how its threads share the tasks; None is a thread for each.
+        passes: on a device, kernels that run one after the other on scratch that is common to
+            all of their tasks; ``emit`` and ``grid`` are then theirs.
     """
 
     tasks: Expr
@@ -148,6 +165,7 @@ class Plan:
     doubt: float = 1.0
     stages: tuple[Stage, ...] = ()
     grid: Grid | None = None
+    passes: tuple[Pass, ...] = ()
 
     @property
     def key(self) -> str:

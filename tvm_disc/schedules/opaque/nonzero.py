@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.cuda.positions import nonzero_plans
 from tvm_disc.schedules.kernel import Body, Group, Kernel, Machine, Plan, build_kernel, single
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import const, i64, index_var
@@ -26,6 +27,8 @@ def nonzero_kernels(
     # Positions depend on how many came before: one task.
     count = Plan(i64(1), i64(0), lambda body: _count(body, source))
     fill = Plan(i64(1), i64(0), lambda body: _fill(body, source, size))
+    if machine.device is not None:
+        count, fill = nonzero_plans(source, size)
     name = f"nonzero{rank}_{dtype}"
     kernels = [
         build_kernel(

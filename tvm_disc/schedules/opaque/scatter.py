@@ -32,7 +32,7 @@ def plan_scatter(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNo
         return Plan(i64(1), i64(0), lambda body: _scatter_elements(body, node))
     if node.op == "relax.scatter_nd":
         return Plan(i64(1), i64(0), lambda body: _scatter_nd(body, node))
-    if node.op in _SCANS:
+    if node.op in SCANS:
         return _scan(node)
     return WhyNot("scatter", f"{node.op} has no kernel")
 
@@ -45,8 +45,8 @@ def _scatter_elements(body: Body, node: Node) -> None:
     with low.loop("u", product(indices.shape)) as u:
         index = list(low.space.split(u, indices.shape))
         target = list(index)
-        target[axis], inside = _position(low, low.at(indices, index), data.shape[axis])
-        _update(body, node, target, low.at(updates, index), inside)
+        target[axis], inside = place_of(low, low.at(indices, index), data.shape[axis])
+        put(body, node, target, low.at(updates, index), inside)
 
 
 def _scatter_nd(body: Body, node: Node) -> None:
@@ -62,10 +62,10 @@ def _scatter_nd(body: Body, node: Node) -> None:
         index = list(low.space.split(u, updates.shape))
         target, inside = [], const(True, "bool")
         for k in range(depth):
-            at, fits = _position(low, low.at(indices, [*index[:lead], i64(k)]), data.shape[k])
+            at, fits = place_of(low, low.at(indices, [*index[:lead], i64(k)]), data.shape[k])
             target.append(at)
             inside = tirx.And(inside, fits)
-        _update(body, node, [*target, *index[lead:]], low.at(updates, index), inside)
+        put(body, node, [*target, *index[lead:]], low.at(updates, index), inside)
 
 
 def _copy_data(body: Body, node: Node) -> None:
@@ -74,14 +74,14 @@ def _copy_data(body: Body, node: Node) -> None:
         low.store(body.outputs[0], t, low.at(data, low.space.split(t, data.shape)), node.dtype)
 
 
-def _position(low: Any, where: Any, extent: Any) -> tuple[Any, Any]:
+def place_of(low: Any, where: Any, extent: Any) -> tuple[Any, Any]:
     """A position, negative ones counted from the end, and whether it is inside."""
     where = low.settle("at", cast(where, "int64"))
     row = low.settle("row", tirx.Select(where < 0, where + i64(extent), where))
     return row, tirx.And(row >= 0, row < i64(extent))
 
 
-def _update(body: Body, node: Node, target: list[Any], value: Any, inside: Any) -> None:
+def put(body: Body, node: Node, target: list[Any], value: Any, inside: Any) -> None:
     combine = _COMBINE.get(node.attrs["reduction"])
     if combine is None:
         raise Unsupported(f"{node.op}: reduction {node.attrs['reduction']!r}")
@@ -92,14 +92,14 @@ def _update(body: Body, node: Node, target: list[Any], value: Any, inside: Any) 
         low.store(out, at, combine(low.load(out, at, node.dtype), new), node.dtype)
 
 
-_SCANS: Mapping[str, tuple[int, Callable[[Any, Any], Any]]] = {
+SCANS: Mapping[str, tuple[int, Callable[[Any, Any], Any]]] = {
     "relax.cumsum": (0, lambda a, b: a + b),
     "relax.cumprod": (1, lambda a, b: a * b),
 }
 
 
 def _scan(node: Node) -> Plan:
-    identity, combine = _SCANS[node.op]
+    identity, combine = SCANS[node.op]
     source = node.inputs[0]
     axis = node.attrs["axis"]
     rank = len(source.shape)

@@ -44,7 +44,7 @@ def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     )
 
 
-def _sorts_before(dtype: str, descending: bool) -> Before:
+def sorts_before(dtype: str, descending: bool) -> Before:
     """Strict order of two elements; NaN comes last either way."""
 
     def before(a: Expr, b: Expr) -> Expr:
@@ -68,7 +68,7 @@ class _Line:
         self.body, self.low, self.block = body, body.low, body.block
         self.node, self.axis, self.head, self.length = node, axis, head, length
         self.scratch = body.scratch
-        self.before = _sorts_before(node.inputs[0].dtype, bool(node.attrs["descending"]))
+        self.before = sorts_before(node.inputs[0].dtype, bool(node.attrs["descending"]))
         self.width, self.flip = self._cell("width", 1), self._cell("flip", 0)
 
     def _cell(self, name: str, value: Expr | int) -> Buffer:

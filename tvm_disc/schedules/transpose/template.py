@@ -47,8 +47,8 @@ FEWEST_LANES = 4  # of a register that tiles are made of
 NARROW = 3  # sides up to this length are copied element by element
 
 
-def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Tasks are strips of tiles."""
+def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork | WhyNot:
+    """What a group moves, if all of its permutations and outputs agree on it."""
     moves = [n for n in group.nodes if n.op == "relax.permute_dims" and _moves_last(n)]
     if not moves:
         return WhyNot("transpose", "no permutation moves the last axis")
@@ -59,18 +59,25 @@ def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         return WhyNot("transpose", "permutations and outputs differ in shape or in what they move")
     if any(all(is_one(d) for d in domain[slice(*run)]) for pair in runs for run in pair):
         return WhyNot("transpose", "the last axis of one side is 1, between others")
-    if any(_is_short(domain[slice(*run)], solver) for pair in runs for run in pair):
+    if any(_below(m) & set(moves) for m in moves):
+        return WhyNot("transpose", "a permutation of a permutation")
+    return TransposeWork(group, moves, *runs.pop(), tuple(domain), machine)
+
+
+def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """Tasks are strips of tiles."""
+    work = find_moves(group, solver, machine)
+    if isinstance(work, WhyNot):
+        return work
+    if any(_is_short(dims, solver) for dims in (work.a_dims, work.b_dims)):
         # LLVM also needs minutes for tiles that it can prove to be nearly empty.
         return WhyNot("transpose", f"one side is at most {NARROW} long: tiles would be empty")
-    if any(m.dtype in ("bool", "float16", "bfloat16") for m in moves):
+    if any(m.dtype in ("bool", "float16", "bfloat16") for m in work.moves):
         return WhyNot("transpose", "no vector shuffles of this type")
     if not is_vectorizable(group) or uncertain_dims(group, solver):
         return WhyNot("transpose", "not every value can be computed for a vector")
-    if sum(n.row.cost for n in group.nodes if n.row and n not in moves) > UNROLLED_COST:
+    if sum(n.row.cost for n in group.nodes if n.row and n not in work.moves) > UNROLLED_COST:
         return WhyNot("transpose", "too much other work to repeat for every row of a tile")
-    if any(_below(m) & set(moves) for m in moves):
-        return WhyNot("transpose", "a permutation of a permutation")
-    work = TransposeWork(group, moves, *runs.pop(), tuple(domain), machine)
     plain = plan_loop(group, solver, machine)
 
     def emit(body: Body) -> None:

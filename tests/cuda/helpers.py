@@ -1,0 +1,33 @@
+"""Programs for the emulated GPU, and what their results are compared with."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+import tvm_disc
+
+ORDERS = (0, 1, 5)
+
+
+def built(module: Any) -> Any:
+    """A program for the device."""
+    return tvm_disc.build(module, target="cuda")
+
+
+def check(gpu: ctypes.CDLL, program: Any, inputs: list[np.ndarray], wanted: np.ndarray) -> None:
+    """Right, and the same to the last bit whatever the order of threads and blocks."""
+    found = []
+    for order in ORDERS:
+        gpu.emulated_order(order)
+        found.append(program(*inputs))
+    np.testing.assert_allclose(found[0], wanted, rtol=2e-5, atol=2e-6)
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
+def noise(*shape: int) -> np.ndarray:
+    """Numbers that differ from element to element."""
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")

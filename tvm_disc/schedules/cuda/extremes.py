@@ -1,0 +1,162 @@
+"""Positions of extremes: a thread, a warp or a block looks through what each of them is among.
+
+A thread keeps the best it has seen and where; threads compare in the order of a tree. The first of
+equal ones wins, and a NaN over every number, so that the answer is that of walking in order.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, TypeAlias
+from typing import cast as typed
+
+from tvm import tirx
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.axes import reduced_axes
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.cuda.block import DeviceBlock
+from tvm_disc.schedules.cuda.cost import Work, waves_ns
+from tvm_disc.schedules.cuda.reduce import LONG, THREADS, TOGETHER, ReduceKnobs, strided
+from tvm_disc.schedules.dispatch.variant import Grid
+from tvm_disc.schedules.elements import cast, is_float
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.loops.fallback import store_outputs
+from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS, REDUCERS, accumulator
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import i64, is_nan
+from tvm_disc.tir.index import product
+
+Expr: TypeAlias = Any
+
+NOWHERE = 1 << 62
+
+
+def plan_extremes(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """One thread, 32 or 256 for each element of the result."""
+    node = group.anchor
+    if node is None or node.op not in ARG_REDUCTIONS:
+        return WhyNot("extremes", "no positions are looked for")
+    assert machine.device is not None
+    count = product([node.inputs[0].shape[a] for a in reduced_axes(node)])
+    tasks, most = product(node.shape), static_dim(count)
+    plans = []
+    for threads in (1, *TOGETHER):
+        if threads > 1 and most is not None and most < LONG:
+            continue
+        steps = tirx.floordiv(i64(count) + (threads - 1), i64(threads))
+        alone = threads == 1
+        blocks = tirx.floordiv(tasks + (THREADS - 1), i64(THREADS)) if alone else tasks
+        work = Work(blocks, THREADS if alone else threads, steps, 0 if alone else 10)
+        plans.append(
+            Plan(
+                tasks=tasks,
+                work=product(node.inputs[0].shape) * 2,
+                emit=partial(_search, group, node, count, threads),
+                knobs=ReduceKnobs(threads),
+                grid=Grid(THREADS) if alone else Grid(threads, shared=True),
+                cost=partial(waves_ns, machine.device, group, work),
+                features=(count,),
+                notes={"positions": "a thread, or a block, for each element"},
+            )
+        )
+    return plans
+
+
+class Best:
+    """What one thread has seen of the elements among which a position is looked for."""
+
+    def __init__(self, body: Body, node: Node) -> None:
+        self.block, self.node = typed(DeviceBlock, body.block), node
+        self.thread, self.dtype = body.thread, accumulator(node.inputs[0].dtype)
+        self.best = self.block.alloc("best", 1, self.dtype)
+        self.where = self.block.alloc("where", 1, "int64")
+        # A position that no element has loses against all of them.
+        self.block.store(self.best, 0, REDUCERS[node.op].identity(self.dtype))
+        self.block.store(self.where, 0, i64(NOWHERE))
+
+    def better(self, one: tuple[Expr, Expr], two: tuple[Expr, Expr]) -> Expr:
+        """Whether the second (value, position) is to be taken over the first."""
+        (a, p), (b, q) = one, two
+        more = b > a if self.node.op == "relax.argmax" else b < a
+        better = tirx.Or(more, tirx.And(tirx.EQ(a, b), q < p))
+        if not is_float(self.dtype):
+            return better
+        number = tirx.And(tirx.EQ(a, a), tirx.Or(better, is_nan(b)))
+        return tirx.Or(number, tirx.And(tirx.And(is_nan(a), is_nan(b)), q < p))
+
+    def step(self, value: Expr, j: Expr, mask: Expr = None) -> None:
+        """Take one element more."""
+        value = self.block.bind("value", value)
+        held = self.best[i64(0)], self.where[i64(0)]
+        with self.block.when(self.better(held, (value, j))):
+            self.block.store(self.best, 0, value)
+            self.block.store(self.where, 0, j)
+
+    @property
+    def value(self) -> Expr:
+        """The position so far."""
+        return self.block.bind("found", self.where[i64(0)])
+
+    def folded(self, threads: int) -> Expr:
+        """The position that is best among those of all threads, which all of them get."""
+        block, thread = self.block, self.thread
+        values = block.shared("values", threads, self.dtype)
+        places = block.shared("places", threads, "int64")
+        block.store(values, thread, self.best[i64(0)])
+        block.store(places, thread, self.where[i64(0)])
+        block.barrier()
+        half = threads // 2
+        while half:
+            with block.when(thread < half):
+                other = block.bind("other", thread + half)
+                one, two = ((values[i], places[i]) for i in (thread, other))
+                with block.when(self.better(one, two)):
+                    block.store(values, thread, values[other])
+                    block.store(places, thread, places[other])
+            block.barrier()
+            half //= 2
+        result = block.bind("found", places[i64(0)])
+        block.barrier()  # before the memory is written again
+        return result
+
+
+def _search(group: Group, node: Node, count: Expr, threads: int, body: Body) -> None:
+    """Look, compare with the other threads, store."""
+    block, low, source = body.block, body.low, node.inputs[0]
+    axes, keep = reduced_axes(node), bool(node.attrs["keepdims"])
+    with low.scope():
+        index = list(low.space.split(body.lo, node.shape))
+        low.resolve(index)
+        best = Best(body, node)
+
+        def look(k: Expr) -> None:
+            parts = iter(low.space.split(k, [source.shape[a] for a in axes]))
+            rest = iter(i for a, i in enumerate(index) if not (keep and a in axes))
+            at = [next(parts) if a in axes else next(rest) for a in range(len(source.shape))]
+            value = cast(low.at(source, at), best.dtype)
+            low.resolve([value])
+            best.step(value, k)
+
+        if threads == 1:
+            with low.loop("k", count) as k:
+                look(k)
+            _finish(group, body, index, best.value)
+            return
+        with strided(body, block.bind("count", i64(count)), threads) as k:
+            look(k)
+        found = best.folded(threads)
+        with block.when(tirx.EQ(body.thread, i64(0))), low.scope():
+            _finish(group, body, index, found)
+
+
+def _finish(group: Group, body: Body, index: list[Expr], position: Expr) -> None:
+    low, node = body.low, group.anchor
+    assert node is not None
+    result = low.settle("arg", cast(position, node.dtype))
+    low.bind_reader(node, lambda at: result)
+    store_outputs(group, body.outputs, low, index, body.lo)
+    low.drop_reader(node)
+
+
+__all__ = ["Best", "plan_extremes"]

@@ -1,0 +1,100 @@
+"""Scatters: the data is copied by all threads, and updates go in order where they may meet.
+
+Elements of an update along the axis may hit the same place, and later ones win; those of different
+lines cannot, so that a thread takes a line. With coordinates, updates of whole slices meet, and a
+thread takes one element of every slice. Nothing is added up by atomic operations: results do not
+depend on how threads are scheduled.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.errors import Unsupported, WhyNot
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.cuda.cost import Work, passes_ns
+from tvm_disc.schedules.dispatch.variant import Grid, Pass
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.opaque.scatter import place_of, put
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import const, i64
+from tvm_disc.tir.index import product
+
+Expr: TypeAlias = Any
+
+THREADS = 64  # a block's, of those that put updates
+
+
+def plan_updates(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
+    """Copy, then put."""
+    node = group.anchor or group.nodes[-1]
+    if node.op not in ("relax.scatter_elements", "relax.scatter_nd"):
+        return WhyNot("scatter", f"{node.op} does not scatter")
+    assert machine.device is not None
+    data, indices, updates = node.inputs
+    if node.op == "relax.scatter_elements":
+        axis = int(node.attrs["axis"]) % len(data.shape)
+        lines = product([d for a, d in enumerate(indices.shape) if a != axis])
+        emit, steps = partial(_line, node, axis), i64(indices.shape[axis])
+    else:
+        lead = len(indices.shape) - 1
+        lines, steps = product(updates.shape[lead:]), i64(product(indices.shape[:lead]))
+        emit = partial(_slices, node)
+    copy = Work(tirx.floordiv(product(data.shape) + 255, i64(256)), 256, i64(1))
+    own = Work(tirx.floordiv(lines + (THREADS - 1), i64(THREADS)), THREADS, steps * 4)
+    return Plan(
+        tasks=i64(1),
+        work=product(data.shape) + product(updates.shape) * 8,
+        emit=emit,
+        cost=partial(passes_ns, machine.device, group, ((copy, 1), (own, 1))),
+        passes=(
+            Pass(product(data.shape), partial(_copied, node)),
+            Pass(lines, emit, Grid(THREADS)),
+        ),
+        notes={"updates": "a thread for each line, in order"},
+    )
+
+
+def _copied(node: Node, body: Body) -> None:
+    data, low = node.inputs[0], body.low
+    with low.scope():
+        value = low.at(data, low.space.split(body.lo, data.shape))
+        low.store(body.outputs[0], body.lo, value, node.dtype)
+
+
+def _line(node: Node, axis: int, body: Body) -> None:
+    data, indices, updates = node.inputs
+    low = body.low
+    head = list(low.space.split(body.lo, [d for a, d in enumerate(indices.shape) if a != axis]))
+    low.resolve(head)
+    with low.loop("u", indices.shape[axis]) as u:
+        index = [*head[:axis], u, *head[axis:]]
+        target = list(index)
+        target[axis], inside = place_of(low, low.at(indices, index), data.shape[axis])
+        put(body, node, target, low.at(updates, index), inside)
+
+
+def _slices(node: Node, body: Body) -> None:
+    """One element of the slice that each coordinate names."""
+    data, indices, updates = node.inputs
+    low, lead = body.low, len(indices.shape) - 1
+    depth = static_dim(indices.shape[-1])
+    if depth is None:
+        raise Unsupported("scatter_nd: the last dim of the indices must be known")
+    inner = list(low.space.split(body.lo, updates.shape[lead:]))
+    low.resolve(inner)
+    with low.loop("u", product(indices.shape[:lead])) as u:
+        outer = list(low.space.split(u, indices.shape[:lead]))
+        target: list[Expr] = []
+        inside: Expr = const(True, "bool")
+        for k in range(depth):
+            at, fits = place_of(low, low.at(indices, [*outer, i64(k)]), data.shape[k])
+            target.append(at)
+            inside = tirx.And(inside, fits)
+        put(body, node, [*target, *inner], low.at(updates, [*outer, *inner]), inside)
+
+
+__all__ = ["plan_updates"]

@@ -1,0 +1,258 @@
+"""Sorted positions of lines: a thread, or blocks, for each line.
+
+A block sorts 1024 positions in shared memory by Batcher's bitonic network (AFIPS 1968). Longer
+lines are merged, runs doubling in length from launch to launch: every position finds its place by
+a binary search in the other run, so that each of them is a thread of its own.
+
+No two positions are equal: elements that are keep their order. What lies beyond the end of a line
+comes after everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any, TypeAlias
+from typing import cast as typed
+
+from tvm import tirx
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.cuda.block import DeviceBlock
+from tvm_disc.schedules.cuda.cost import Work, passes_ns, waves_ns
+from tvm_disc.schedules.cuda.reduce import strided
+from tvm_disc.schedules.cuda.serial import in_order
+from tvm_disc.schedules.dispatch.variant import Grid, Knobs, Need, Pass
+from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.opaque.sorting import plan_sort, sorts_before
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import Buffer, i64
+from tvm_disc.tir.hoisted import Sizes
+from tvm_disc.tir.index import add, mul, product
+
+Expr: TypeAlias = Any
+
+CHUNK, THREADS = 1024, 256
+LONGEST = 40  # doublings
+
+
+@dataclass(frozen=True)
+class SortKnobs(Knobs):
+    """What sorts a line."""
+
+    by: str = "thread"
+
+
+def plan_sorted(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """A thread for each line; a block; blocks and merges."""
+    answer = in_order(plan_sort)(group, solver, machine)
+    if isinstance(answer, WhyNot):
+        return answer
+    assert machine.device is not None and isinstance(answer, Plan)
+    node = group.anchor or group.nodes[-1]
+    lines = _Lines(node)
+    rows, length = lines.rows, lines.length
+    chunks = tirx.floordiv(length + (CHUNK - 1), i64(CHUNK))
+    rounds = _doublings(length, CHUNK)
+    all_ = mul(rows, length)
+    alone = Work(tirx.floordiv(rows + 63, i64(64)), 64, length * (_doublings(length, 1) + 1) * 8)
+    network = Work(mul(rows, chunks), THREADS, i64(CHUNK // THREADS * 8), 55)
+    search = Work(tirx.floordiv(all_ + (THREADS - 1), i64(THREADS)), THREADS, i64(200))
+    ns = partial(waves_ns, machine.device, group)
+    first = replace(answer, knobs=SortKnobs(), cost=partial(ns, alone), features=(length,))
+    block = Plan(
+        tasks=rows,
+        work=answer.work,
+        emit=partial(lines.chunk, last=True),
+        knobs=SortKnobs("block"),
+        needs=(Need(f"lines of at most {CHUNK} elements", length <= CHUNK),),
+        grid=Grid(THREADS, shared=True),
+        cost=partial(ns, network),
+        features=(length,),
+        notes={"sort": "a network in shared memory; merges of longer lines"},
+    )
+    merged = Plan(
+        tasks=rows,
+        work=answer.work,
+        emit=lines.chunk,
+        knobs=SortKnobs("blocks"),
+        scratch_elems=mul(all_, 2),
+        scratch_dtype="int64",
+        cost=partial(passes_ns, machine.device, group, ((network, 1), (search, rounds + 1))),
+        features=(length,),
+        passes=(
+            Pass(mul(rows, chunks), lines.chunk, Grid(THREADS, shared=True)),
+            Pass(all_, lines.merge, rounds=rounds),
+            Pass(all_, partial(lines.result, rounds=rounds)),
+        ),
+    )
+    return [first, block, merged]
+
+
+def _doublings(length: Expr, width: int) -> Expr:
+    """How often ``width`` doubles until it is ``length``."""
+    tests = [tirx.Cast("int64", length > (width << k)) for k in range(LONGEST)]
+    return reduce(add, tests)
+
+
+class _Lines:
+    """The lines of a tensor along the sorted axis."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, source = node, node.inputs[0]
+        self.axis = int(node.attrs["axis"]) % len(source.shape)
+        self.outer = [d for a, d in enumerate(source.shape) if a != self.axis]
+        self.rows, self.length = product(self.outer), i64(source.shape[self.axis])
+        self.dtype = "int8" if source.dtype == "bool" else source.dtype
+        self.before = sorts_before(source.dtype, bool(node.attrs["descending"]))
+
+    def index(self, body: Body, row: Expr, position: Expr) -> list[Expr]:
+        """Of a position of a line in the tensor."""
+        head = list(body.low.space.split(row, self.outer))
+        return [*head[: self.axis], position, *head[self.axis :]]
+
+    def value(self, body: Body, row: Expr, position: Expr) -> Expr:
+        """An element, bound."""
+        low = body.low
+        with low.scope():
+            value = cast(low.at(self.node.inputs[0], self.index(body, row, position)), self.dtype)
+            low.resolve([value])
+            return body.block.bind("value", value)
+
+    def write(self, body: Body, row: Expr, place: Expr, position: Expr) -> None:
+        """Store a position where it belongs in the result."""
+        low, node = body.low, self.node
+        with low.scope():
+            at = low.space.join(self.index(body, row, place), node.shape)
+            low.store(body.outputs[0], at, cast(position, node.dtype), node.dtype)
+
+    def precedes(self, one: tuple[Expr, Expr], two: tuple[Expr, Expr]) -> Expr:
+        """Whether a (value, position) comes before another."""
+        (a, p), (b, q) = one, two
+        equal = tirx.And(tirx.Not(self.before(b, a)), p < q)
+        return tirx.Or(self.before(a, b), equal)
+
+    # -- in shared memory --------------------------------------------------------------------------
+
+    def chunk(self, body: Body, last: bool = False) -> None:
+        """Sort 1024 positions of a line; into the result if that is the ``last`` step."""
+        block, length = typed(DeviceBlock, body.block), self.length
+        values = block.shared("values", CHUNK, self.dtype)
+        places = block.shared("places", CHUNK, "int64")
+        chunks = block.bind("chunks", tirx.floordiv(length + (CHUNK - 1), i64(CHUNK)))
+        row = block.bind("row", body.lo if last else tirx.truncdiv(body.lo, chunks))
+        begin = i64(0) if last else block.bind("begin", (body.lo - row * chunks) * CHUNK)
+        end = block.bind("end", tirx.min(begin + CHUNK, length))
+        with strided(body, i64(CHUNK), THREADS) as k:
+            # Places beyond the end are those of nothing.
+            block.store(places, k, begin + k)
+            with block.when(begin + k < end):
+                block.store(values, k, self.value(body, row, begin + k))
+        block.barrier()
+        self._network(body, values, places, (begin, end))
+        with strided(body, end - begin, THREADS) as k:
+            if last:
+                self.write(body, row, k, block.bind("place", places[k]))
+            else:
+                assert body.scratch is not None
+                block.store(body.scratch, row * length + begin + k, places[k])
+        block.barrier()
+
+    def _network(
+        self, body: Body, values: Buffer, places: Buffer, bounds: tuple[Expr, Expr]
+    ) -> None:
+        """Batcher's, over the least power of two that holds what there is."""
+        block, (begin, end) = typed(DeviceBlock, body.block), bounds
+        cells = [block.alloc(n, 1, "int64") for n in ("size", "step", "width")]
+        size, step, width = cells
+        block.store(width, 0, i64(1))
+        with block.loop_while(width[i64(0)] < end - begin):
+            block.store(width, 0, width[i64(0)] * 2)
+        pairs = block.bind("pairs", tirx.shift_right(width[i64(0)], i64(1)))
+        block.store(size, 0, i64(2))
+        with block.loop_while(size[i64(0)] <= pairs * 2):
+            run = block.bind("run", size[i64(0)])
+            block.store(step, 0, tirx.shift_right(run, i64(1)))
+            with block.loop_while(step[i64(0)] > 0):
+                far = block.bind("far", step[i64(0)])
+                with strided(body, pairs, THREADS) as t:
+                    inner = block.bind("inner", tirx.bitwise_and(t, far - 1))
+                    one = block.bind("one", (t - inner) * 2 + inner)
+                    rising = tirx.EQ(tirx.bitwise_and(one, run), i64(0))
+                    ends = (one, block.bind("two", one + far))
+                    self._exchange(body, (values, places), ends, rising, end)
+                block.barrier()
+                block.store(step, 0, tirx.shift_right(far, i64(1)))
+            block.store(size, 0, run * 2)
+
+    def _exchange(
+        self,
+        body: Body,
+        rooms: tuple[Buffer, Buffer],
+        ends: tuple[Expr, Expr],
+        rising: Expr,
+        end: Expr,
+    ) -> None:
+        block, (values, places), (one, two) = body.block, rooms, ends
+        a, b = block.bind("a", values[one]), block.bind("b", values[two])
+        p, q = block.bind("p", places[one]), block.bind("q", places[two])
+
+        def first(x: tuple[Expr, Expr], y: tuple[Expr, Expr]) -> Expr:
+            some = tirx.Or(y[1] >= end, self.precedes(x, y))
+            return tirx.And(x[1] < end, some)
+
+        wrong = tirx.Select(rising, first((b, q), (a, p)), first((a, p), (b, q)))
+        with block.when(wrong):
+            for room, x, y in ((values, a, b), (places, p, q)):
+                block.store(room, one, y)
+                block.store(room, two, x)
+
+    # -- merges ------------------------------------------------------------------------------------
+
+    def _at(self, body: Body) -> tuple[Expr, Expr, Expr]:
+        """(row, position, elements of all rows) of a task."""
+        block = body.block
+        row = block.bind("row", tirx.truncdiv(body.lo, self.length))
+        total = block.bind("total", mul(self.rows, self.length))
+        return row, block.bind("p", body.lo - row * self.length), total
+
+    def merge(self, body: Body) -> None:
+        """Bring one position from its run to its place in the run of twice the length."""
+        block, scratch = body.block, body.scratch
+        assert scratch is not None
+        row, p, total = self._at(body)
+        flip = block.bind("flip", tirx.bitwise_and(body.round, i64(1)))
+        source = block.bind("source", flip * total + row * self.length)
+        target = block.bind("target", (1 - flip) * total + row * self.length)
+        width = block.bind("width", tirx.shift_left(i64(CHUNK), body.round))
+        start = block.bind("start", tirx.truncdiv(p, width * 2) * (width * 2))
+        middle = block.bind("middle", tirx.min(start + width, self.length))
+        end = block.bind("end", tirx.min(start + width * 2, self.length))
+        mine = block.bind("mine", scratch[source + p])
+        value = self.value(body, row, mine)
+        left = block.bind("left", p < middle)
+        first, last = (block.alloc(n, 1, "int64") for n in ("first", "last"))
+        block.store(first, 0, tirx.Select(left, middle, start))
+        block.store(last, 0, tirx.Select(left, end, middle))
+        with block.loop_while(first[i64(0)] < last[i64(0)]):
+            half = tirx.shift_right(first[i64(0)] + last[i64(0)], i64(1))
+            half = block.bind("half", half)
+            other = block.bind("other", scratch[source + half])
+            sooner = self.precedes((self.value(body, row, other), other), (value, mine))
+            with block.when(sooner):
+                block.store(first, 0, half + 1)
+            with block.otherwise():
+                block.store(last, 0, half)
+        # What of both runs comes before: of its own p - its begin, of the other first - its begin.
+        block.store(scratch, target + p + first[i64(0)] - middle, mine)
+
+    def result(self, body: Body, rounds: Expr) -> None:
+        """Write one position of what the last round has left."""
+        block = body.block
+        assert body.scratch is not None
+        row, p, total = self._at(body)
+        flip = block.bind("flip", tirx.bitwise_and(Sizes(block).plain(rounds), i64(1)))
+        place = block.bind("place", body.scratch[flip * total + row * self.length + p])
+        self.write(body, row, p, place)
