@@ -70,25 +70,25 @@ def test_layers(layer: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("layer", ["two groups a vector", "vectors and a rest", "wide groups"])
 def test_levels(layer: str, level: str) -> None:
-    """Without masks, channels that fill no vector are a product of pixels."""
+    """One group is a product of pixels but in the longest vectors."""
     function, w = layer_of(LAYERS[layer])
     target = {"kind": "llvm", "mcpu": level}
     exe = tvm_disc.build(function, passes=PASSES, target=target)
-    masks = level != "x86-64" or layer != "vectors and a rest"
-    assert ("template: channel window" in exe.explain()) == masks
+    direct = level == "x86-64-v4" or layer != "vectors and a rest"
+    assert ("template: channel window" in exe.explain()) == direct
     if level == "x86-64":
         check(exe, LAYERS[layer], w, 1e-6)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_share_rows_and_channels(threads: int) -> None:
-    """A megabyte of weights: a task is a row and a part of the channels. Sums have 1,728 terms."""
-    layer = (192, 160, 3, 1, 1, 1, 1)
+    """A megabyte of weights: a task is a row and a part of the channels. Sums have 1,152 terms."""
+    layer = (256, 256, 3, 1, 1, 2, 1)
     function, w = layer_of(layer)
     options = tvm_disc.Options(threads=threads)
     exe = tvm_disc.build(function, passes=PASSES, options=options)
     assert "template: channel window" in exe.explain()
-    check(exe, layer, w, 4e-6)
+    check(exe, layer, w, 3e-6)
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 7, 10, 16])

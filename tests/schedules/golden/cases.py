@@ -158,19 +158,14 @@ def _attention() -> Any:
     return function(q, k, v, relay.nn.batch_matmul(relay.nn.softmax(scores), v, transpose_b=False))
 
 
-def _conv(groups: int = 1, last: bool = False, given: bool = False) -> Any:
-    """3 x 3 over images of 8 channels, which lie last or before the pixels; weights may be an
-    input."""
+def _conv(groups: int = 1, last: bool = False) -> Any:
+    """3 x 3 over images of 8 channels, which lie last or before the pixels."""
     x = rows("n", 6, 6, 8) if last else rows("n", 8, 6, 6)
     sizes: dict[str, Any] = {"channels": 8, "kernel_size": (3, 3), "groups": groups}
     if not last:
         return function(x, relay.nn.conv2d(x, _weight(8, 8 // groups, 3, 3), **sizes))
-    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO" if groups == 1 else "HWOI"}
-    weight = _weight(3, 3, 8, 8) if groups == 1 else _weight(3, 3, 8, 1)
-    if given:
-        w = rows(8, 8, 3, 3, name="w")
-        layouts["kernel_layout"] = "OIHW"
-        return function(x, w, relay.nn.conv2d(x, w, **sizes, **layouts))
+    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO" if groups < 8 else "HWOI"}
+    weight = _weight(3, 3, 8 // groups, 8) if groups < 8 else _weight(3, 3, 8, 1)
     return function(x, relay.nn.conv2d(x, weight, **sizes, **layouts))
 
 
@@ -215,8 +210,8 @@ CASES = (
     Case("integers", "reduce", _integers),
     Case("attention", "attention", _attention, outline=True),
     Case("conv", "implicit gemm", _conv, outline=True),
-    Case("conv_channels_last", "pixel gemm", lambda: _conv(1, True, given=True), outline=True),
-    Case("conv_direct", "channel window", lambda: _conv(last=True), outline=True),
+    Case("conv_channels_last", "pixel gemm", lambda: _conv(last=True), outline=True),
+    Case("conv_direct", "channel window", lambda: _conv(2, last=True), outline=True),
     Case("depthwise", "window tile", lambda: _conv(groups=8), outline=True),
     Case("depthwise_channels_last", "channel window", lambda: _conv(8, last=True), outline=True),
     Case("pool", "window tile", lambda: _pool(2), outline=True),

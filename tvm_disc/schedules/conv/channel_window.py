@@ -76,7 +76,7 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
     cut = cut_of(node, lanes, machine.threads)
     taps, refused = literal_taps(node), _refusal(group, node)
     if cut is not None and not refused:
-        refused = cut.refusal(taps or [], spec.dtype, masks)
+        refused = cut.refusal(taps or [], spec.dtype, machine.lanes * 4)
     if refused or taps is None:
         return WhyNot("channel window", refused or "a window of unknown size")
     columns = _columns(static_dim(node.shape[-2]))
