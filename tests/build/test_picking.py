@@ -226,5 +226,5 @@ def test_boxes_have_four_numbers() -> None:
     most = (relay.const(np.int64(3)), relay.const(0.5), relay.const(0.0))
     found = relay.vision.all_class_non_max_suppression(boxes, scores, *most)
     executable = tvm_disc.build(relay.Function([boxes, scores], found.astuple()))
-    with pytest.raises(GuardFailed, match="'boxes' axis 2 .* must equal 4"):
+    with pytest.raises(GuardFailed, match=r"'boxes' axis 2 .* must equal 4"):
         executable(np.ones((1, 2, 3), "float32"), np.ones((1, 1, 2), "float32"))
