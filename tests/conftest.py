@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -52,3 +53,24 @@ def root() -> Path:
 def data() -> Path:
     """Recorded inputs and expected outputs."""
     return ROOT / "tests" / "data"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--guarded``: every call of a program between pages of memory that may not be touched."""
+    parser.addoption("--guarded", action="store_true", help="call programs between guard pages")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _guarded(request: pytest.FixtureRequest) -> Iterator[None]:
+    if not request.config.getoption("--guarded"):
+        yield
+        return
+    from tests.guarded import Calls
+    from tvm_disc.runtime.executable import Executable
+
+    calls = Calls(Executable.__call__)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Executable, "__call__", lambda exe, *a, **k: calls.call(exe, *a, **k))
+    yield
+    patch.undo()
+    print(f"\n{calls.count} calls between guard pages, {calls.empty} of at most one element")

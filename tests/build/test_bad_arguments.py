@@ -124,3 +124,39 @@ def test_dispatch_files(tmp_path: Any, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(BadInput, match=f"dispatch: .*trees.json: .*{message}"):
         tvm_disc.build(function(X, relay.exp(X)), options=Options(dispatch=path))
+
+
+def loop(arguments: str) -> str:
+    return (
+        '#[version = "0.0.5"]\n'
+        "def @f(%i: int32, %x: Tensor[(?), float32]) -> Tensor[(?), float32] {\n"
+        f"  if (less(%i, 1)) {{ %x }} else {{ @f({arguments}) }}\n}}\n"
+        "def @main(%i: int32, %x: Tensor[(?), float32]) { @f(%i, %x) }"
+    )
+
+
+CALLS = {
+    "one more inside": loop("subtract(%i, 1), tanh(%x), %x"),
+    "one less inside": loop("subtract(%i, 1)"),
+    "one more": loop("subtract(%i, 1), tanh(%x)").replace("@f(%i, %x) }", "@f(%i, %x, %x) }"),
+    "one less": loop("subtract(%i, 1), tanh(%x)").replace("@f(%i, %x) }", "@f(%i) }"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_of_a_loop_with_other_than_its_arguments(name: str) -> None:
+    with pytest.raises(TypeMismatch, match="f: expected 2 arguments, found"):
+        tvm_disc.build(relay.parse(CALLS[name]))
+
+
+def test_constants_that_do_not_fit_an_operator() -> None:
+    x = relay.const(np.zeros((2, 3), "float32"))
+    with pytest.raises(TypeMismatch, match="transpose"):
+        tvm_disc.build(function(relay.transpose(x, (0, 1, 2))))
+
+
+def test_padding_of_another_rank() -> None:
+    x = relay.var("x", shape=(relay.Any(), 3, 8, 8))
+    pads = (0, 0, 0, 1, 1, 1)
+    with pytest.raises(TypeMismatch, match=r"padding: expected 1, 2 or 4 numbers, found"):
+        tvm_disc.build(function(x, relay.nn.max_pool2d(x, (2, 2), padding=pads)))

@@ -199,3 +199,32 @@ def test_numbers_picked_of_a_known_shape_are_as_many_as_the_indices() -> None:
     x = relay.var("x", shape=(N,))
     executable = tvm_disc.build(relay.Function([x], relay.reshape(x, shape)))
     assert np.asarray(executable(np.zeros(8, "float32"))).shape == (4, 2)
+
+
+def test_rows_of_a_sparse_matrix_that_reach_beyond_it() -> None:
+    x, data = relay.var("x", shape=(N, N)), relay.var("data", shape=(N,))
+    columns, begins = (relay.var(n, shape=(N,), dtype="int32") for n in ("columns", "begins"))
+    executable = tvm_disc.build(
+        relay.Function(
+            [x, data, columns, begins], relay.nn.sparse_dense(x, [data, columns, begins])
+        )
+    )
+    for wide in (0, 1, 3):
+        for wild in (-(2**31), -1, 0, 2, 7, 2**31 - 1):
+            inputs = (
+                np.ones((2, wide), "float32"),
+                np.ones(3, "float32"),
+                np.array([0, wild, 2], "int32"),
+                np.array([0, 1, wild], "int32"),
+            )
+            with between_pages(*inputs) as placed:
+                assert np.asarray(executable(*placed)).shape == (2, 2)
+
+
+def test_boxes_have_four_numbers() -> None:
+    boxes, scores = relay.var("boxes", shape=(N, N, N)), relay.var("scores", shape=(N, N, N))
+    most = (relay.const(np.int64(3)), relay.const(0.5), relay.const(0.0))
+    found = relay.vision.all_class_non_max_suppression(boxes, scores, *most)
+    executable = tvm_disc.build(relay.Function([boxes, scores], found.astuple()))
+    with pytest.raises(GuardFailed, match=r"'boxes' axis 2 .* must equal 4"):
+        executable(np.ones((1, 2, 3), "float32"), np.ones((1, 1, 2), "float32"))

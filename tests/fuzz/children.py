@@ -9,6 +9,7 @@ import resource
 import select
 import signal
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,7 @@ class Child:
     answer: Any = None
     answered: bool = False
     end: str = ""
+    raised: str = ""
     _rest: bytes = b""
     _since: float = field(default_factory=time.monotonic)
     _spent: float = 0.0
@@ -66,6 +68,8 @@ class Child:
             what, value = json.loads(line)
             if what == "stage":
                 self.stage, self._since, self._spent = value, time.monotonic(), self._cpu()
+            elif what == "raised":
+                self.raised = value
             else:
                 self.answer, self.answered = value, True
 
@@ -89,6 +93,8 @@ class Child:
         if os.WIFSIGNALED(status):
             name = signal.Signals(os.WTERMSIG(status)).name
             self.end = f"{name} in {where}"
+        elif self.raised:
+            self.end = f"{self.raised} in {where}"
         else:
             self.end = f"exit {os.WEXITSTATUS(status)} in {where}"
 
@@ -111,7 +117,12 @@ def start(work: Callable[[Callable[[str], None]], Any], limits: Limits = LIMITS)
         def say(what: str, value: Any) -> None:
             os.write(write_end, json.dumps([what, value]).encode() + b"\n")
 
-        say("answer", work(lambda stage: say("stage", stage)))
+        try:
+            say("answer", work(lambda stage: say("stage", stage)))
+        except BaseException as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            say("raised", f"{type(error).__name__} of {Path(where.filename).stem}.{where.name}")
+            raise
         os._exit(0)
     finally:
         os._exit(99)

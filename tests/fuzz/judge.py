@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +13,16 @@ import numpy as np
 
 import tvm_disc
 from tests.fuzz.case import Case
-from tests.fuzz.meaning import Undefined, call, difference, stable
+from tests.fuzz.meaning import LARGEST_FLOAT, Undefined, call, difference, stable
+from tests.fuzz.odd import odd_worlds, wild_worlds
 from tests.guarded import Guarded
 from tvm_disc import relay
 from tvm_disc.errors import DiscError
 from tvm_disc.options import Options
 
 Tell = Callable[[str], None]
-ODD_CALLS = 4  # calls with a dim that is another than in any world
+# How NumPy says that operands do not fit, or that there is nothing to pick from.
+ILLEGAL = ("broadcast", "mismatch", "must match", "from an empty ax", "with size 0")
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,12 @@ def judge(case: Case, tell: Tell = lambda stage: None) -> Finding | None:
         for number, world in enumerate(case.worlds):
             tell(f"call {number}")
             _legal(exe, module, world, number % 2 == 1, case.sure)
-        for number, world in enumerate(odd_worlds(case, module)):
+        for number, world in enumerate(odd_worlds(case)):
             tell(f"odd call {number}")
             _odd(exe, module, world, case.constraints)
+        for number, world in enumerate(wild_worlds(case)):
+            tell(f"wild call {number}")
+            _wild(exe, module, world)
     except _Found as found:
         return found.finding
     return None
@@ -91,19 +95,19 @@ def shortened(error: BaseException) -> str:
     return f"{type(error).__name__}: {words[:70]}"
 
 
-def _runs(module: Any, world: Mapping[str, np.ndarray]) -> list[Any] | None:
-    """What the module gives; None where that is undefined or hangs on rounding."""
+def _runs(module: Any, world: Mapping[str, np.ndarray]) -> tuple[list[Any] | None, str]:
+    """What the module gives; None, and why, where that is undefined or hangs on rounding."""
     try:
         runs = call(module, world)
-    except Undefined:
-        return None
-    return runs if stable(runs) else None
+    except Undefined as error:
+        return None, str(error)
+    return (runs, "") if stable(runs) else (None, "")
 
 
 def _legal(
     exe: Any, module: Any, world: Mapping[str, np.ndarray], at_start: bool, sure: bool
 ) -> None:
-    runs = _runs(module, world)
+    runs, why = _runs(module, world)
     pages = Guarded()
     try:
         placed = {n: pages.array(a, at_start) for n, a in world.items()}
@@ -117,6 +121,8 @@ def _legal(
         for name, array in placed.items():
             if array.tobytes() != world[name].tobytes():
                 raise _Found("wrote to an input", f"input {name} was changed")
+        if runs is None and found is not None:
+            _refusable(why, world)
         if runs is None or found is None:
             return
         told = difference(_arrays(found), runs)
@@ -164,13 +170,56 @@ def _odd(
     if broken:
         raise _Found("accepted against a constraint", f"{broken[0]}; inputs {shapes(world)}")
     if runs is None:
-        if "broadcast" in why or "mismatch" in why or "must match" in why:
-            raise _Found("accepted an illegal call", f"{why}; inputs {shapes(world)}")
+        _refusable(why, world)
         return
     if stable(runs):
         told = difference(_arrays(found), runs)
         if told is not None:
             raise _Found("wrong result of another shape", f"{told}; inputs {shapes(world)}")
+
+
+def _refusable(why: str, world: Mapping[str, np.ndarray]) -> None:
+    """What was not refused although NumPy finds that operands do not fit."""
+    if any(words in why for words in ILLEGAL):
+        raise _Found("accepted an illegal call", f"{why}; inputs {shapes(world)}")
+
+
+def _wild(exe: Any, module: Any, world: Mapping[str, np.ndarray]) -> None:
+    """A call with contents that nobody has: refused, or what NumPy says if it says anything.
+
+    Whatever they are, nothing outside of a tensor is read, and a result is as large as it says.
+    """
+    pages = Guarded()
+    try:
+        found = _call(exe, {n: pages.array(a) for n, a in world.items()}, refuse=True)
+    finally:
+        pages.release()
+    if found is None:
+        return
+    touch(found)
+    runs, why = _runs(module, world)
+    _refusable(why, world)
+    if runs is None or not finite(runs[0]):
+        return
+    if (told := difference(_arrays(found), runs)) is not None:
+        raise _Found("wrong result of wild contents", f"{told}; inputs {shapes(world)}")
+
+
+def finite(result: Any) -> bool:
+    """Whether all of a result are numbers that can be compared."""
+    if isinstance(result, tuple | list):
+        return all(map(finite, result))
+    array = np.asarray(result)
+    return array.dtype.kind != "f" or bool((np.abs(array) < LARGEST_FLOAT).all())
+
+
+def touch(found: Any) -> None:
+    """Read the ends of all results."""
+    for array in found if isinstance(found, tuple | list) else [_arrays(found)]:
+        if isinstance(array, tuple | list):
+            touch(array)
+        elif (one := _arrays(array)).size:
+            one.item(0), one.item(-1)
 
 
 def unfit(module: Any, world: Mapping[str, np.ndarray]) -> str:
@@ -187,24 +236,6 @@ def holds(constraint: str, world: Mapping[str, np.ndarray]) -> bool:
     """Whether a constraint holds of the shapes of inputs."""
     size = lambda m: str(world[m[1]].shape[int(m[2])])  # noqa: E731
     return bool(eval(re.sub(r"([a-z]\w*)\.(\d+)", size, constraint)))
-
-
-def odd_worlds(case: Case, module: Any) -> list[dict[str, np.ndarray]]:
-    """Worlds in which one dim of one input is another."""
-    rng = random.Random(case.seed)
-    if not case.worlds:
-        return []
-    found = []
-    axes = [(n, k) for n, a in case.worlds[0].items() for k in range(a.ndim)]
-    for name, axis in rng.sample(axes, min(ODD_CALLS, len(axes))):
-        world = dict(rng.choice(case.worlds))
-        size = world[name].shape[axis]
-        if not size:
-            continue
-        other = rng.choice([s for s in (1, size + 1, max(size - 1, 1), 2 * size) if s != size])
-        index = np.arange(other) % size
-        found.append({**world, name: np.take(world[name], index, axis)})
-    return found
 
 
 def shapes(world: Mapping[str, np.ndarray]) -> str:

@@ -198,7 +198,8 @@ class Maker:
             return None
         row = self.random.choice(fitting)
         expr = rows.anyhow(self, value, row)
-        return self._taken(row, expr, undefined, -1 not in sum(value.dims, ()))
+        sure = any(s.inputs[0][-1] == value.dtype for s in row.samples)
+        return self._taken(row, expr, undefined, sure and -1 not in sum(value.dims, ()))
 
     def _slot(self, value: Value) -> rows.Slot | None:
         """A row and an argument that a value fits; every row is as likely."""
@@ -289,4 +290,6 @@ def _items(runs: list[Any] | None, k: int) -> list[Any] | None:
 
 
 def _takes(row: OpRow, dtype: str) -> bool:
-    return any(s.inputs[0][-1] == dtype for s in row.samples)
+    """Whether a sample has the element type, or another of integers for integers."""
+    kinds = {s.inputs[0][-1] for s in row.samples}
+    return dtype in kinds or ("int" in dtype and any("int" in k for k in kinds))

@@ -24,6 +24,9 @@ LARGEST_FLOAT, LARGEST_INT, MOST_ELEMENTS, STEPS = 1e6, 1 << 24, 20_000, 4000
 # Not uint64: random states fill all of its bits.
 WIDE = tuple(map(np.dtype, ("int32", "uint32", "int64")))
 
+# A recursive function may go deeper than Python does.
+UNDEFINED = (ArithmeticError, ValueError, LookupError, MemoryError, RecursionError)
+
 Env: TypeAlias = Mapping[int, Any]
 
 
@@ -89,7 +92,7 @@ def evaluate(expr: Any, env: Env, mod: Any = None, number: int = 0, seed: int = 
             return _Run(mod, number, seed).eval(expr, dict(env))
         except Undefined:
             raise
-        except (ArithmeticError, ValueError, LookupError, Warning, MemoryError) as error:
+        except (*UNDEFINED, Warning) as error:
             raise Undefined(f"{type(error).__name__}: {error}") from error
 
 

@@ -92,20 +92,36 @@ class Binding:
         self.sure = True
         self.wild = maker.flip(0.15)
         self.lifts = maker.flip(0.3)
+        self.flat = maker.flip(0.1)
         self.types: dict[str, str] = {}
+        self.sizes: dict[int, int] = {}
+        self.thin: Any = None
         self.given: dict[int, Value] = {}
 
     def vary(self) -> None:
-        """Change types and attributes now and then."""
+        """Change types, numbers of dims, ranks and attributes now and then."""
         if self.maker.flip(0.1):
             for name, others in _OTHER_TYPES.items():
                 if others and self.maker.flip():
                     self.types[name] = self.random.choice(others)
             self.sure = False
+        if self.maker.flip(0.1):
+            numbers = [d for s in self._specs() for d in s[:-1] if isinstance(d, int)]
+            if numbers:
+                self.sizes[self.random.choice(numbers)] = self.random.choice((0, 1, 1, 2, 7, 16))
+                self.sure = False
+        if self.maker.flip(0.04):
+            self.thin = self.random.choice(list(self._specs()))
+            self.sure = False
         if self.attrs_at_hand() and self.maker.flip(0.35):
             for name in self.random.sample(self.attrs_at_hand(), 1):
                 self.attrs[name] = self.other(name)
             self.sure = False
+
+    def _specs(self) -> Iterator[Any]:
+        """The specs of all tensors."""
+        for spec in self.sample.inputs:
+            yield from (spec if is_parts(spec) else [spec])
 
     def attrs_at_hand(self) -> list[str]:
         """The attributes that have a value to change."""
@@ -148,8 +164,12 @@ class Binding:
         return True
 
     def dims(self, spec: Any) -> list[Any]:
-        """The dims of a spec; numbers become symbols where the call is lifted."""
-        return [f"#{d}" if self.lifts and isinstance(d, int) and d > 1 else d for d in spec[:-1]]
+        """The dims of a spec: others where numbers are changed, symbols where the call is lifted,
+        one less of what is made thin."""
+        found = [self.sizes.get(d, d) for d in spec[:-1]]
+        if spec is self.thin:
+            del found[:1]
+        return [f"#{d}" if self.lifts and isinstance(d, int) and d > 1 else d for d in found]
 
     def dtype(self, spec: Any) -> str:
         """The element type of a spec in this call."""
@@ -199,6 +219,8 @@ class Binding:
             return tuple(self.random.choice(column) for _ in range(WORLDS))
         if symbol.startswith("#") and self.maker.flip(0.4):
             return fixed(int(symbol[1:]))
+        if self.flat and self.maker.flip(0.7):
+            return ONE
         return self.maker.some_dim()
 
     def operand(self, position: int) -> Any:
@@ -230,6 +252,8 @@ class Binding:
             parts = zip(values, spec, strict=True)
             return relay.Tuple([relay.const(np.array(v, s[-1]), s[-1]) for v, s in parts])
         items = list(values) if isinstance(values, tuple) else [values]
+        if self.wild and not isinstance(values, str):
+            items = [self._other_content(v) for v in items]
         columns = [self.size_of(v) if isinstance(v, str) else (v,) * WORLDS for v in items]
         dtype = self.dtype(spec)
         rows = [np.array(row).astype(dtype) for row in zip(*columns, strict=True)] or [
@@ -244,6 +268,12 @@ class Binding:
             value = self.maker.input(arrays)
             return value.expr
         return computed if isinstance(values, tuple) else relay.op.take(computed, relay.const(0))
+
+    def _other_content(self, value: Any) -> Any:
+        """Another number than a sample says, beyond the ends of what it is of."""
+        if not isinstance(value, int) or isinstance(value, bool) or self.maker.flip():
+            return value
+        return value + self.random.choice((-20, -9, -3, -1, 1, 2, 9))
 
     def _computed(self, columns: Sequence[Dim], dtype: str) -> Any:
         parts = []
@@ -310,7 +340,7 @@ def anyhow(maker: Maker, value: Value, row: OpRow) -> Any:
         other = partner(maker, value)
         pair = [value, other] if maker.flip() else [other, value]
         return relay.Call(relay.op.get(row.name), [v.expr for v in pair], complete_attrs(row, {}))
-    samples = [s for s in row.samples if s.inputs[0][-1] == value.dtype]
+    samples = [s for s in row.samples if s.inputs[0][-1] == value.dtype] or row.samples
     attrs = maker.random.choice(samples).attrs
     return relay.Call(relay.op.get(row.name), [expr], complete_attrs(row, attrs))
 

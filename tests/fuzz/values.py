@@ -33,7 +33,7 @@ def basic_dims(rng: random.Random) -> list[Dim]:
     """Three dims to begin with; of a tenth of all modules nothing is dynamic."""
     pick = rng.choice
     if rng.random() < 0.1:
-        return [fixed(pick((1, 2, 3, 4, 5, 8))) for _ in range(3)]
+        return [fixed(pick((0, 1, 2, 3, 4, 5, 8))) for _ in range(3)]
     worlds = [
         [pick((2, 3, 5, 7)), pick((3, 4, 5)), pick((2, 6, 7))],
         [1, pick((2, 4)), pick((1, 3))],
@@ -42,7 +42,10 @@ def basic_dims(rng: random.Random) -> list[Dim]:
         rng.sample([0, pick((1, 3)), pick((2, 4))], 3),
         [pick((2, 4, 6))] * 3,
     ]
-    return [tuple(w[k] for w in worlds) for k in range(3)]
+    dims = [tuple(w[k] for w in worlds) for k in range(3)]
+    if rng.random() < 0.06:
+        dims[2] = fixed(0)  # known to hold nothing
+    return dims
 
 
 @dataclass(eq=False)

@@ -8,11 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tvm_disc.errors import BadInput, shown
+
 _IMPORTERS: dict[str, Callable[..., Any]] = {}
 
 
 def register(name: str, importer: Callable[..., Any]) -> None:
-    """Make an importer known as ``relay.frontend.<name>``."""
+    """Make an importer known as ``relay.frontend.<name>``.
+
+    raises: BadInput for what is no name, one of the module's own, or nothing to call.
+    """
+    if not isinstance(name, str) or not name.isidentifier() or name in globals():
+        raise BadInput(f"register: expected a new name for an importer, found {shown(name)}")
+    if not callable(importer):
+        raise BadInput(f"register: expected a function of models, found {shown(importer)}")
     _IMPORTERS[name] = importer
 
 

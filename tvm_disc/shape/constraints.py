@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from tvm import tirx
 
-from tvm_disc.errors import BadInput, ParseError
+from tvm_disc.errors import BadInput, ParseError, shown
 
 _TOKEN = re.compile(
     r"\s*(?:([0-9]+)|([A-Za-z_][\w:]*(?:\.[A-Za-z_][\w:/]*)*(?:\.\d+)?)|(==|!=|<=|>=|//|[-+*%<>(),\[\]]))"
@@ -66,6 +66,10 @@ def parse_constraint(
     `resolve` maps a name, such as `s` or `ids.1`, to a dim, or None. Raises `ParseError` that
     quotes the text and points at the column.
     """
+    if not isinstance(text, str):
+        raise BadInput(f"parse_constraint: expected a text such as 'n > 1', found {shown(text)}")
+    if not callable(resolve):
+        raise BadInput(f"parse_constraint: expected a function of names, found {shown(resolve)}")
     if names is None:
         owner = getattr(resolve, "__self__", None)
         names = getattr(owner, "known_names", lambda: ())()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tvm_disc.errors import BadInput, shown
+
 from .constraints import Likely, parse_constraint
 from .solver import Solver
 
@@ -24,6 +26,13 @@ def tell(
         ParseError: a text that is no constraint, or that names no dim of these.
         ShapeConflict: a constraint that can never hold.
     """
+    if not isinstance(solver, Solver):
+        raise BadInput(f"tell: expected a Solver, found {shown(solver)}")
+    if not isinstance(dims, Mapping):
+        raise BadInput(f"tell: expected a mapping of names to dims, found {shown(dims)}")
+    for name, texts in (("constraints", constraints), ("premises", premises)):
+        if not isinstance(texts, list | tuple):
+            raise BadInput(f"tell: {name}: expected a list of texts, found {shown(texts)}")
     for text in constraints:
         fact = parse_constraint(text, dims.get, dims)
         if isinstance(fact, Likely):

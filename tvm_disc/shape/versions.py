@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from tvm_disc.errors import ShapeConflict
+from tvm_disc.errors import BadInput, ShapeConflict, shown
 
 from .facts import Wish
 from .solver import Solver
@@ -39,6 +39,10 @@ def special_version(
         read: the program under premises in the constraint language.
         general: the program without premises.
     """
+    if not callable(read):
+        raise BadInput(f"special_version: expected a function of premises, found {shown(read)}")
+    if not isinstance(getattr(general, "solver", None), Solver):
+        raise BadInput(f"special_version: expected what has a solver, found {shown(general)}")
     best: tuple[T, tuple[Wish, ...]] | None = None
     for _ in range(MAX_ROUNDS):
         known, premises = best or (general, ())

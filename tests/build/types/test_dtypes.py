@@ -145,3 +145,37 @@ def test_negative_floats_become_the_bits_of_signed_integers(given: str, wanted: 
         np.testing.assert_array_equal(
             executable(np.resize(value, n)), np.resize(expected, n), strict=True
         )
+
+
+N = relay.Any()
+REFUSED_TYPES = {
+    "cumsum": (relay.cumsum, "bool", "expected numbers, found bool"),
+    "cumprod": (relay.cumprod, "bool", "expected numbers, found bool"),
+    "softmax": (relay.nn.softmax, "uint64", "expected floats, found uint64"),
+    "fast_softmax": (relay.nn.fast_softmax, "int32", "expected floats, found int32"),
+    "log_softmax": (relay.nn.log_softmax, "bool", "expected floats, found bool"),
+    "l2_normalize": (lambda x: relay.nn.l2_normalize(x, 1e-5), "int32", "expected floats"),
+    "loss": (lambda x: relay.nn.cross_entropy_with_logits(x, x), "bool", "expected floats"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_TYPES)
+def test_types_that_an_operator_over_axes_has_no_code_for(name: str) -> None:
+    make, dtype, message = REFUSED_TYPES[name]
+    x = relay.var("x", shape=(N, N), dtype=dtype)
+    with pytest.raises(TypeMismatch, match=message):
+        tvm_disc.build(relay.Function([x], make(x)))
+
+
+def test_truth_values_are_summed_as_what_is_asked_for() -> None:
+    x = relay.var("x", shape=(N,), dtype="bool")
+    executable = tvm_disc.build(relay.Function([x], relay.cumsum(x, dtype="int32")))
+    value = np.array([True, False, True, True])
+    np.testing.assert_array_equal(executable(value), np.cumsum(value), strict=False)
+    assert executable(np.zeros(0, "bool")).dtype == "int32"
+
+
+def test_targets_of_a_loss_are_integers() -> None:
+    x, y, w = (relay.var(n, shape=s) for n, s in (("x", (N, N)), ("y", (N,)), ("w", (N,))))
+    with pytest.raises(TypeMismatch, match="expected targets of integers, found float32"):
+        tvm_disc.build(relay.Function([x, y, w], relay.nn.nll_loss(x, y, w)))

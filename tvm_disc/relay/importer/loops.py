@@ -43,6 +43,8 @@ class Loops:
         """The result of a call as a loop, None where the function has another form."""
         if id(closure.function) in self.no_loops or not is_loop(closure):
             return None
+        if len(args) != len(closure.function.params):
+            return None  # refused as a call of any function is
         if closure.function.type_params or not all(isinstance(a, Tensor) for a in args):
             return None
         made, objects = dict(self.walk.functions), self.walk.object_ops
@@ -145,7 +147,7 @@ class Loops:
                 raise NotALoop
             if result is None or any(isinstance(a, Bottom) for a in args):
                 return BOTTOM
-            if not all(isinstance(a, Tensor) for a in args):
+            if len(args) != len(func.params) or not all(isinstance(a, Tensor) for a in args):
                 raise NotALoop
             self._require_named(func, args)
             captured = [c.inner.expr for c in frame.captures.values()]

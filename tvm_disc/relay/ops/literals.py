@@ -38,7 +38,10 @@ def literal(name: str, args: Sequence[Any], attrs: Attrs, most: int) -> np.ndarr
     row = OPS[name]
     assert row.reference is not None
     with np.errstate(all="ignore"):
-        found = rule(row.reference, name, args, {**row.attrs, **attrs}, most)
+        try:
+            found = rule(row.reference, name, args, {**row.attrs, **attrs}, most)
+        except (ValueError, IndexError):  # operands that do not fit: the import rule says which
+            return None
     return found if found is not None and found.size <= most else None
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm import tirx
+
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Plan
@@ -15,7 +17,8 @@ def plan_csr_dense(node: Node) -> Plan:
     """``x @ sparse.T`` for ``x[m, k]``, or its transpose with ``transposed``.
 
     The sparse operand is data ``[blocks, rows, columns]``, the columns of blocks and where each
-    row of blocks begins.
+    row of blocks begins. Whatever these say, nothing outside of an operand is read: the last block
+    stands for those beyond it.
     """
     x, data, indices, begins = node.inputs
     _, rows, columns = data.shape
@@ -27,13 +30,18 @@ def plan_csr_dense(node: Node) -> Plan:
         with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
             i, row = low.space.split(t, outer)
             low.resolve([i, row])
-            first = low.settle("first", cast(low.at(begins, [row]), "int64"))
-            last = low.settle("last", cast(low.at(begins, [row + 1]), "int64"))
+            across = block.bind(
+                "across", tirx.floordiv(i64(x.shape[1]), tirx.max(i64(columns), i64(1)))
+            )
+            entries = block.bind("entries", tirx.Select(across > 0, i64(data.shape[0]), i64(0)))
+            first = low.settle("first", _within(low.at(begins, [row]), entries))
+            last = low.settle("last", _within(low.at(begins, [row + 1]), entries))
             with low.loop("r", rows) as r:
                 total = block.alloc("total", 1, node.dtype)
                 block.store(total, 0, const(0, node.dtype))
                 with low.loop("e", last - first, begin=first) as e:
-                    at = low.settle("at", cast(low.at(indices, [e]), "int64") * i64(columns))
+                    picked = _within(low.at(indices, [e]), across - 1)
+                    at = low.settle("at", picked * i64(columns))
                     with low.loop("c", columns) as c:
                         value = low.at(data, [e, r, c]) * low.at(x, [i, at + c])
                         block.store(total, 0, total[i64(0)] + value)
@@ -44,3 +52,8 @@ def plan_csr_dense(node: Node) -> Plan:
 
     work: Any = mul(x.shape[0], product(data.shape))
     return Plan(product(outer), work, emit)
+
+
+def _within(number: Any, most: Any) -> Any:
+    """A number that data gave, from 0 to ``most``."""
+    return tirx.max(tirx.min(cast(number, "int64"), most), i64(0))

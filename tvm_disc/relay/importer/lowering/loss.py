@@ -11,7 +11,15 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.sample import calc
 from tvm_disc.relay.importer.lowering.slice import sliced
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, number, reduction
+from tvm_disc.relay.importer.lowering.tensor import (
+    Args,
+    Attrs,
+    Rule,
+    apply,
+    number,
+    on_floats,
+    reduction,
+)
 from tvm_disc.relay.importer.lowering.transform import channels_first, permute
 from tvm_disc.relay.importer.lowering.window import (
     convolve,
@@ -66,6 +74,8 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = 1 if x.rank > 1 else 0
     if targets.rank != x.rank - 1:
         raise TypeMismatch(ctx.where(f"targets of rank {targets.rank} for rank {x.rank}"))
+    if "int" not in targets.dtype:
+        raise TypeMismatch(ctx.where(f"expected targets of integers, found {targets.dtype}"))
     ctx.require_eq(weights.dims[0], x.dims[axis], "there must be a weight for each class")
     others = [d for a, d in enumerate(x.dims) if a != axis]
     for a, (d, e) in enumerate(zip(targets.dims, others, strict=True)):
@@ -105,7 +115,7 @@ def _pool_grad(average: bool) -> Rule:
         if any(d != 1 for d in per_axis(attrs["dilation"], 2)):
             raise Unsupported(ctx.where(f"dilation {attrs['dilation']}"))
         size, strides = (steps(ctx, attrs, n, 2) for n in ("pool_size", "strides"))
-        pads = padding(attrs["padding"], 2)
+        pads = padding(ctx, attrs["padding"], 2)
         for k in range(2):
             more = pads[k] + pads[2 + k] + (strides[k] - 1 if attrs["ceil_mode"] else 0)
             count = window_extent(x.dims[2 + k], i64(size[k]), strides[k], more, 1)
@@ -143,7 +153,7 @@ def _conv2d_backward_weight(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     strides, dilation, taps = (
         steps(ctx, attrs, n, 2) for n in ("strides", "dilation", "kernel_size")
     )
-    window = (dilation, padding(attrs["padding"], 2), strides)
+    window = (dilation, padding(ctx, attrs["padding"], 2), strides)
     groups = int(attrs["groups"])
     ctx.solver.require_divides(i64(groups), x.dims[1], ctx.where("groups must divide the channels"))
     own = ctx.solver.simplify(tirx.floordiv(x.dims[1], i64(groups)))
@@ -180,8 +190,8 @@ def _fifo_buffer(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 LOWER: Mapping[str, Rule] = {
-    "nn.cross_entropy": _cross_entropy,
-    "nn.cross_entropy_with_logits": _cross_entropy_with_logits,
+    "nn.cross_entropy": on_floats(_cross_entropy),
+    "nn.cross_entropy_with_logits": on_floats(_cross_entropy_with_logits),
     "nn.nll_loss": _nll_loss,
     "nn.max_pool2d_grad": _pool_grad(False),
     "nn.avg_pool2d_grad": _pool_grad(True),

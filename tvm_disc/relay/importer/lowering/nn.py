@@ -11,7 +11,15 @@ from tvm.relax import op as R
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.slice import sliced
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, filled, unary
+from tvm_disc.relay.importer.lowering.tensor import (
+    Args,
+    Attrs,
+    Rule,
+    apply,
+    filled,
+    on_floats,
+    unary,
+)
 from tvm_disc.relay.importer.lowering.transform import permute
 from tvm_disc.relay.importer.tensor import Tensor
 
@@ -281,18 +289,18 @@ LOWER: Mapping[str, Rule] = {
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
     "nn.bias_add": _bias_add,
-    "nn.softmax": _over_axis(R.nn.softmax),
-    "nn.fast_softmax": _over_axis(R.nn.softmax),
-    "nn.log_softmax": _over_axis(R.nn.log_softmax),
-    "nn.layer_norm": _layer_norm,
-    "nn.batch_norm": _batch_norm,
-    "nn.instance_norm": _instance_norm,
-    "nn.group_norm": _group_norm,
-    "nn.l2_normalize": _l2_normalize,
+    "nn.softmax": on_floats(_over_axis(R.nn.softmax)),
+    "nn.fast_softmax": on_floats(_over_axis(R.nn.softmax)),
+    "nn.log_softmax": on_floats(_over_axis(R.nn.log_softmax)),
+    "nn.layer_norm": on_floats(_layer_norm),
+    "nn.batch_norm": on_floats(_batch_norm),
+    "nn.instance_norm": on_floats(_instance_norm),
+    "nn.group_norm": on_floats(_group_norm),
+    "nn.l2_normalize": on_floats(_l2_normalize),
     "nn.relu": unary(R.nn.relu),
     "nn.leaky_relu": _leaky_relu,
     "nn.prelu": _prelu,
-    "nn.lrn": _lrn,
+    "nn.lrn": on_floats(_lrn),
     "einsum": _einsum,
     "nn.dropout": _dropout,
 }

@@ -30,6 +30,12 @@ def _scan(build: Any) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x = args[0]
         dtype = attrs["dtype"] or x.dtype
+        if dtype == "bool":
+            raise TypeMismatch(
+                ctx.where("expected numbers, found bool; cast it first, or say dtype")
+            )
+        if x.dtype == "bool":
+            x = cast(ctx, x, dtype)
         axis = attrs["axis"]
         if axis is None:
             x, axis = ctx.reshape(x, [product(x.dims)]), 0

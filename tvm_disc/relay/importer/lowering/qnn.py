@@ -119,7 +119,7 @@ def _conv2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     kernel, plain = attrs["kernel_layout"], {**attrs, "out_dtype": _sums(ctx, attrs)}
     _check_axes(ctx, attrs, "OI")
     w = centred(ctx, w, w_zero, kernel.index("O"))
-    bare = not any(window.padding(attrs["padding"], 2))
+    bare = not any(window.padding(ctx, attrs["padding"], 2))
     channels = attrs["data_layout"].index("C")
     if bare and w.constant is not None and x_zero.constant is not None and not x_zero.rank:
         y: Tensor = window.LOWER["nn.conv2d"](ctx, [x, w], plain)

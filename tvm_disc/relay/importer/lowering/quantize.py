@@ -17,7 +17,15 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, rounded
+from tvm_disc.relay.importer.lowering.tensor import (
+    Args,
+    Attrs,
+    Rule,
+    apply,
+    cast,
+    on_floats,
+    rounded,
+)
 from tvm_disc.relay.importer.tensor import Tensor
 
 # A fixed-point factor has its point below bit 31.
@@ -362,5 +370,5 @@ LOWER: Mapping[str, Rule] = {
     "qnn.dequantize": _dequantize,
     "qnn.simulated_quantize": _simulated_quantize,
     "qnn.simulated_dequantize": _simulated_dequantize,
-    "relay.op.annotation.simulated_quantize": _annotated,
+    "relay.op.annotation.simulated_quantize": on_floats(_annotated),
 }

@@ -80,7 +80,7 @@ def _correlation(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     )
     if size % 2 == 0:
         raise TypeMismatch(ctx.where(f"kernel_size {size}: expected an odd number"))
-    pads = padding(attrs["padding"], 2)
+    pads = padding(ctx, attrs["padding"], 2)
     pairs = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
     one, other = (padded(ctx, x, pairs, ctx.scalar(0, x.dtype)) for x in (one, other))
     border = most + (size - 1) // 2
@@ -115,7 +115,7 @@ def _dilation2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     w = cast(ctx, permute(ctx, args[1], [names.index(c) for c in "IHW"]), dtype)
     ctx.require_eq(x.dims[1], w.dims[0], "input channels must fit the kernel")
     strides, gaps = (steps(ctx, attrs, n, 2) for n in ("strides", "dilations"))
-    pads = padding(attrs["padding"], 2)
+    pads = padding(ctx, attrs["padding"], 2)
     if any(pads):
         pairs = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
         x = padded(ctx, x, pairs, ctx.scalar(0, x.dtype))

@@ -219,7 +219,7 @@ def _deformed(ctx: Emitter, x: Tensor, offset: Tensor, taps: Sequence[Any], attr
     lead = [x.dims[0] * parts, *taps]
     moved = ctx.reshape(offset, [*lead, i64(2), high, wide])
     strides, gaps = (steps(ctx, attrs, n, 2) for n in ("strides", "dilation"))
-    pads = padding(attrs["padding"], 2)
+    pads = padding(ctx, attrs["padding"], 2)
     sizes = [number(ctx, d, F32) for d in x.dims[2:]]
     places, inside = [], None
     for k in range(2):

@@ -58,6 +58,16 @@ def only_on(kind: str, accepts: Callable[[str], bool], rule: Rule) -> Rule:
     return checked
 
 
+def on_floats(rule: Rule) -> Rule:
+    """A rule for floats."""
+    return only_on("floats", is_float, rule)
+
+
+def on_numbers(rule: Rule) -> Rule:
+    """A rule for numbers: no truth values."""
+    return only_on("numbers", lambda dtype: dtype != "bool", rule)
+
+
 def apply(ctx: Emitter, build: Callable[..., Any], *args: Tensor, dtype: str = "") -> Tensor:
     """An element-wise operator on operands that are broadcast against each other."""
     exprs, dims = ctx.operands(args)
@@ -368,14 +378,6 @@ _ARITHMETIC = "divide floor_divide floor_mod mod power subtract".split()
 _COMPARE = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
 
 
-def _on_floats(rule: Rule) -> Rule:
-    return only_on("floats", is_float, rule)
-
-
-def _on_numbers(rule: Rule) -> Rule:
-    return only_on("numbers", lambda dtype: dtype != "bool", rule)
-
-
 def _on_truths(rule: Rule) -> Rule:
     return only_on("truth values", lambda dtype: dtype == "bool", rule)
 
@@ -390,10 +392,10 @@ def _on_integers(rule: Rule) -> Rule:
 
 LOWER: Mapping[str, Rule] = {
     **{name: unary(getattr(R, name)) for name in _UNARY},
-    **{name: _on_floats(unary(getattr(R, name))) for name in _REAL},
-    **{name: _on_numbers(unary(getattr(R, name))) for name in ("negative", "sign")},
+    **{name: on_floats(unary(getattr(R, name))) for name in _REAL},
+    **{name: on_numbers(unary(getattr(R, name))) for name in ("negative", "sign")},
     **{name: binary(getattr(R, name)) for name in _BINARY},
-    **{name: _on_numbers(binary(getattr(R, name))) for name in _ARITHMETIC},
+    **{name: on_numbers(binary(getattr(R, name))) for name in _ARITHMETIC},
     **{
         f"bitwise_{name}": _on_bits(binary(getattr(R, f"bitwise_{name}")))
         for name in ("and", "or", "xor")
@@ -407,18 +409,18 @@ LOWER: Mapping[str, Rule] = {
     **{name: _on_integers(binary(getattr(R, name))) for name in ("left_shift", "right_shift")},
     **{name: binary(getattr(R, name), "bool") for name in _COMPARE},
     **{name: unary(getattr(R, name), "bool") for name in ("isnan", "isinf", "isfinite")},
-    "trunc_divide": _on_numbers(_trunc_divide),
+    "trunc_divide": on_numbers(_trunc_divide),
     "round": _round,
-    "trunc_mod": _on_numbers(binary(R.mod)),
-    "fast_exp": _on_floats(unary(R.exp)),
-    "fast_erf": _on_floats(unary(R.erf)),
-    "fast_tanh": _on_floats(unary(R.tanh)),
-    "log2": _on_floats(_log_base(2.0)),
-    "log10": _on_floats(_log_base(10.0)),
+    "trunc_mod": on_numbers(binary(R.mod)),
+    "fast_exp": on_floats(unary(R.exp)),
+    "fast_erf": on_floats(unary(R.erf)),
+    "fast_tanh": on_floats(unary(R.tanh)),
+    "log2": on_floats(_log_base(2.0)),
+    "log10": on_floats(_log_base(10.0)),
     "where": _where,
     "cast": _cast,
     "cast_like": _cast_like,
-    "clip": _on_numbers(_clip),
+    "clip": on_numbers(_clip),
     "copy": identity,
     "annotation.stop_fusion": identity,
     "annotation.checkpoint": identity,

@@ -117,7 +117,7 @@ def _by_phases(
     """Where no axis has both a stride and a dilation."""
     rank, groups = x.rank - 2, int(attrs["groups"])
     strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
-    pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
+    pads, more = padding(ctx, attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
     sizes = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
     reach = [dilation[d] * (sizes[d] - 1) + 1 for d in range(rank)]
     axes = [
@@ -173,7 +173,7 @@ def _spread(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs
     between its elements."""
     rank, groups = x.rank - 2, int(attrs["groups"])
     strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
-    pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
+    pads, more = padding(ctx, attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
     taps = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
     reach = [dilation[d] * (taps[d] - 1) for d in range(rank)]
     before = [reach[d] - pads[d] for d in range(rank)]
@@ -190,7 +190,7 @@ def _whole(ctx: Emitter, build: Callable[..., Any], x: Tensor, w: Tensor, attrs:
     """:func:`_spread` by a kernel of unknown size: of the whole result the padding is cut."""
     rank, groups = x.rank - 2, int(attrs["groups"])
     strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
-    pads, more = padding(attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
+    pads, more = padding(ctx, attrs["padding"], rank), per_axis(attrs["output_padding"], rank)
     zero = ctx.scalar(0, x.dtype)
     reach = [(w.dims[2 + d] - 1) * dilation[d] for d in range(rank)]
     borders = [(i64(0), i64(0))] * 2 + [(r, r + e) for r, e in zip(reach, more, strict=True)]

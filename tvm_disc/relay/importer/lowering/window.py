@@ -48,9 +48,12 @@ def steps(ctx: Emitter, attrs: Attrs, name: str, rank: int) -> list[int]:
     return items
 
 
-def padding(value: Any, rank: int) -> list[int]:
+def padding(ctx: Emitter, value: Any, rank: int) -> list[int]:
     """(before..., after...) from Relay's one, ``rank`` or ``2 * rank`` numbers."""
     items = per_axis(value, rank)
+    if len(items) not in (rank, 2 * rank):
+        message = f"padding: expected 1, {rank} or {2 * rank} numbers, found {value}"
+        raise TypeMismatch(ctx.where(message))
     return items * 2 if len(items) == rank else items
 
 
@@ -76,7 +79,7 @@ def _conv(build: Callable[..., Any], rank: int) -> Rule:
         wanted, out = f"NC{SPATIAL[rank]}", attrs["out_layout"]
         x, restore = channels_first(ctx, args[0], attrs["data_layout"], wanted, out)
         w = kernel_first(ctx, args[1], attrs["kernel_layout"], f"OI{SPATIAL[rank]}")
-        pads = padding(attrs["padding"], rank)
+        pads = padding(ctx, attrs["padding"], rank)
         strides, dilation = (steps(ctx, attrs, n, rank) for n in ("strides", "dilation"))
         return restore(convolve(ctx, build, x, w, attrs, (strides, pads, dilation)))
 
@@ -177,7 +180,7 @@ def _pool(build: Callable[..., Any], rank: int) -> Rule:
         x, restore = channels_first(ctx, args[0], attrs["layout"], layout, attrs["out_layout"])
         names = ("pool_size", "strides", "dilation")
         size, strides, dilation = (steps(ctx, attrs, n, rank) for n in names)
-        pads = padding(attrs["padding"], rank)
+        pads = padding(ctx, attrs["padding"], rank)
         ceil, average = bool(attrs["ceil_mode"]), "count_include_pad" in attrs
         if average and not is_float(x.dtype) and x.dtype not in ("int32", "int64"):
             raise Unsupported(ctx.where(f"an average of {x.dtype}"))

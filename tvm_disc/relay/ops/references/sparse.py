@@ -53,6 +53,10 @@ def sparse_fill_empty_rows(
 def _dense(data: Array, indices: Array, begins: Array, width: int) -> Array:
     blocks = data if data.ndim == 3 else data.reshape(-1, 1, 1)
     _, high, wide = blocks.shape
+    if indices.size and not (0 <= indices.min() and (indices.max() + 1) * wide <= width):
+        raise ValueError("blocks outside of the matrix")
+    if begins.min() < 0 or begins.max() > len(indices):
+        raise ValueError("row pointers outside of the entries")
     out = np.zeros(((len(begins) - 1) * high, width), data.dtype)
     for r in range(len(begins) - 1):
         for e in range(begins[r], begins[r + 1]):
