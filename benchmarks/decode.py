@@ -6,7 +6,7 @@
     python benchmarks/decode.py host FOLDER                 # microseconds beside the kernels
 
 `gpt2` (124 million weights) and `llama` (12 layers, 768 wide, 12 heads over 4 of keys and values,
-rotary embeddings, RMS norm) of random weights, as PyTorch exports them to ONNX: ids, a mask, the keys
+rotary embeddings, RMS norm) of random weights, as PyTorch exports them to ONNX: ids, a mask, keys
 and values of every layer and sequence so far in, scores and the grown cache out. `tiny` is GPT-2
 of 12 layers, 32 wide, of which most time is not spent in kernels. Engines and tables are those of
 ``full_models.py``.
