@@ -13,7 +13,7 @@ KEPT_BLOCKS = 16
 # Results: bytes of them that are kept at most and now, and the one that is to go next.
 RESULT_LIMIT, RESULTS, NEXT_RESULT = 21, 22, 23
 RESULT_ENTRIES = BLOCKS + 2 * KEPT_BLOCKS
-KEPT_RESULTS = 16
+KEPT_RESULTS = 64  # a step of a decoder has two for each layer
 STATE_WORDS = RESULT_ENTRIES + 2 * KEPT_RESULTS
 # Of programs for a device: whether it is open, its context, the program's module and functions
 # there, where the constants are, what frees a result, and the driver's functions.

@@ -2,7 +2,7 @@
 
     scores  = matmul(Q, K^T)
     masked  = any element-wise chain over the scores (scale, bias, masks)
-    weights = softmax(masked), as core operators over the last axis
+    weights = softmax(masked), as core operators over the last axis, perhaps with zeros for NaN
     result  = matmul(weights, V)
 
 The parts are found by what the nodes compute and from where, whatever the front end: views that
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import reduced_axes
@@ -38,6 +40,8 @@ class Attention:
         chain: the nodes after ``scores`` up to ``masked``, in program order.
         softmax: the nodes of the softmax, the maximum first.
         views: the views between the softmax and ``result``, and roundings to bfloat16.
+        guard: what makes weights that are NaN zeros, as PyTorch's exporter writes attention: rows
+            that see no key give zeros. Empty where nothing does.
         result: the matmul of weights and values.
     """
 
@@ -47,20 +51,26 @@ class Attention:
     softmax: tuple[Node, ...]
     views: tuple[Node, ...]
     result: Node
+    guard: tuple[Node, ...] = ()
 
     def nodes(self) -> list[Node]:
         """Every part, in program order."""
-        parts = (self.scores, *self.chain, *self.softmax, *self.views, self.result)
+        parts = (self.scores, *self.chain, *self.softmax, *self.guard, *self.views, self.result)
         return sorted(dict.fromkeys(parts), key=lambda n: n.index)
 
 
 def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
     """The attention that ends in matmul ``result``; None if it multiplies no softmax."""
     views: list[Node] = []
+    guard: tuple[Node, ...] = ()
     weights = result.inputs[0]
-    while weights.cls is OpClass.VIEW or _rounds(weights):
-        views.append(weights)
-        weights = weights.inputs[0]
+    while weights.cls is OpClass.VIEW or _rounds(weights) or (not guard and _guards(weights)):
+        if _guards(weights):
+            guard = (weights.inputs[0], weights)
+            weights = weights.inputs[2]
+        else:
+            views.append(weights)
+            weights = weights.inputs[0]
     softmax = _softmax(weights)
     if softmax is None:
         return None
@@ -69,7 +79,7 @@ def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
     if isinstance(path, str):
         return WhyNot(f"{result.told} as attention", path)
     scores, chain = path
-    found = Attention(scores, masked, tuple(chain), softmax, tuple(views), result)
+    found = Attention(scores, masked, tuple(chain), softmax, tuple(views), result, guard)
     reason = _refusal(found, solver)
     return found if reason is None else WhyNot(f"{result.told} as attention", reason)
 
@@ -77,6 +87,15 @@ def find_attention(result: Node, solver: Solver) -> Attention | WhyNot | None:
 def _rounds(node: Node) -> bool:
     """Whether a node only rounds to bfloat16, which the weights inside a kernel need not be."""
     return node.op == "relax.astype" and node.dtype == BFLOAT16
+
+
+def _guards(node: Node) -> bool:
+    """``where(isnan(x), 0, x)``."""
+    if node.op != "relax.where" or node.inputs[0].op != "relax.isnan":
+        return False
+    test, zero, x = node.inputs
+    same = test.inputs[0] is x and len(x.shape) == len(node.shape)
+    return same and zero.is_scalar_const and not np.any(zero.value)
 
 
 def _softmax(weights: Node) -> tuple[Node, ...] | None:
@@ -152,7 +171,8 @@ def same_matrix(source: Node, node: Node, solver: Solver) -> bool:
 
 def _refusal(found: Attention, solver: Solver) -> str | None:
     parts = found.nodes()
-    kinds = {n.dtype for n in parts if n.dtype != BFLOAT16 or n is found.result}
+    typed = [n for n in parts if n not in found.guard[:1]]
+    kinds = {n.dtype for n in typed if n.dtype != BFLOAT16 or n is found.result}
     if kinds != {found.result.dtype} or not kinds <= set(DTYPES):
         return f"its parts are not all of one dtype out of {', '.join(DTYPES)}"
     if any(len(x.shape) < 2 for m in (found.scores, found.result) for x in m.inputs):

@@ -174,6 +174,40 @@ def _in_place_of(node: Node, tensors: Sequence[Any]) -> list[Any]:
     return [next(left) if is_tensor(a.ty) else a for a in node.expr.args]
 
 
+def _scale_of_first(out: Sequence_, node: Node) -> Node | None:
+    """matmul(x, y * s) -> matmul(x * s, y) for a scalar s, seen through views and permutations.
+
+    Of attention over a cache the keys are many and the queries few, and keys that are not
+    multiplied are read where they lie.
+    """
+    if node.cls is not OpClass.DOT or node.dtype not in ("float32", "float64"):
+        return None
+    moves, scaled = [], node.inputs[1]
+    while scaled.cls is OpClass.VIEW or scaled.op == "relax.permute_dims":
+        moves.append(scaled)
+        scaled = scaled.inputs[0]
+    if (
+        scaled.row is None
+        or not scaled.row.scales
+        or {x.dtype for x in node.inputs} != {node.dtype}
+    ):
+        return None
+    factor = next((x for x in scaled.inputs if x.is_scalar_const and not x.shape), None)
+    source = next((x for x in scaled.inputs if x is not factor), None)
+    if factor is None or source is None or source.value is not None:
+        return None
+    for move in reversed(moves):
+        args = [operand_expr(source), *move.expr.args[1:]]
+        call = tvm.ir.Call(move.expr.op, args, move.expr.attrs, move.expr.ty_args)
+        source = out.emit(call, move.shape, move.dtype, move)
+    first = node.inputs[0]
+    product = tvm.ir.Call(scaled.expr.op, [operand_expr(first), factor.expr])
+    queries = out.emit(product, first.shape, first.dtype, first)
+    args = [queries.var, operand_expr(source)]
+    call = tvm.ir.Call(node.expr.op, args, node.expr.attrs, node.expr.ty_args)
+    return out.emit(call, node.shape, node.dtype, node)
+
+
 # -- literals ----------------------------------------------------------------------------------
 
 
@@ -207,6 +241,7 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("reshape(reshape(x)) -> reshape(x)", _view_of_view),
     ("permute(permute(x)) -> permute(x)", _permute_of_permute),
     ("permute of ones -> reshape", _permute_ones),
+    ("matmul(x, y * s) -> matmul(x * s, y)", _scale_of_first),
     ("op(reshape(y), c) -> reshape(op(y, c))", _bias_before_view),
     ("op(reshape(x), reshape(y)) -> reshape(op(x, y))", _op_before_view),
 )

@@ -95,7 +95,7 @@ def attention_cuts(group: Group, solver: Solver) -> list[Cut]:
     found = find_attention(group.anchor, solver)
     if not isinstance(found, Attention):
         return []
-    weights = found.softmax[-1]
+    weights = [*found.softmax, *found.guard][-1]
     return [
         Cut("dot", (found.masked,), found.scores),
         Cut("row", (weights,)),

@@ -50,6 +50,10 @@ ONE_REFERENCE = 1 << 32 | 1
 KEPT_BYTES = 128 << 10
 # A tensor may be taken for a result that is smaller by this share of the result.
 SLACK = 4
+# A new tensor has room for a result that is larger by this share: a cache that grows by a row in
+# every step of a decoder finds room in the memory of the step before. Pages that nobody writes are
+# no memory yet.
+HEADROOM = 16
 # From this size on the page faults of a new tensor take longer than most kernels that fill it.
 HUGE_BYTES = 4 << 20
 PAGE_BYTES, MADV_HUGEPAGE = 4096, 14
@@ -78,11 +82,13 @@ def _new_tensor() -> Any:
         with block.when(tirx.NE(out[i64(0)], i64(0))):
             _reshape(block, out[i64(0)], dims, ndim)
     with block.when(tirx.EQ(out[i64(0)], i64(0))):
+        more = tirx.Select(kept, tirx.truncdiv(size, i64(HEADROOM)), i64(0))
+        room = block.bind("room", tirx.min(size + more, tirx.max(size, state[i64(RESULT_LIMIT)])))
         with block.when(kept):
-            _make_room(block, state, size)
-        _make(block, state, (kind, dims, ndim, size), out)
+            _make_room(block, state, room)
+        _make(block, state, (kind, dims, ndim, room), out)
         with block.when(tirx.And(kept, tirx.NE(out[i64(0)], i64(0)))):
-            _keep(block, state, out[i64(0)], size)
+            _keep(block, state, out[i64(0)], room)
     return prim_func([state_ptr, kind, dims_ptr, ndim, size, out_ptr], block.stmt())
 
 

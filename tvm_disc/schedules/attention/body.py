@@ -18,7 +18,7 @@ from tvm_disc.schedules.gemm.pack import cast, copy_contiguous, transpose_into
 from tvm_disc.schedules.gemm.partition import cdiv, div, least, most
 from tvm_disc.schedules.gemm.tile import GemmTile
 from tvm_disc.schedules.kernel import Body
-from tvm_disc.tir.builder import Buffer, call, const, first_lanes, i64, lanes_of
+from tvm_disc.tir.builder import Buffer, call, const, first_lanes, i64, is_nan, lanes_of
 
 Expr: TypeAlias = Any
 Index: TypeAlias = Any
@@ -352,6 +352,9 @@ class AttentionBody:
             peak, total = self.scratch[i64(z.max_at + r)], self.scratch[i64(z.sum_at + r)]
             lowest, nothing = (tirx.FloatImm(self.spec.dtype, float(x)) for x in ("-inf", "nan"))
             share = tirx.if_then_else(peak <= lowest, nothing, one / total)
+            if self.found.guard:
+                share = b.bind("share", share)
+                share = tirx.Select(is_nan(share), const(0, self.spec.dtype), share)
             # Without keys the product is zero, not zero by zero.
             scale = b.bind("scale", tirx.if_then_else(i64(z.n) > 0, share, one))
             i = self._bind("i", i0 + r)

@@ -19,8 +19,10 @@ from tvm_disc.schedules.rows.accumulate import fold
 from tvm_disc.tir.builder import (
     Block,
     const,
+    dtype_of,
     first_lanes,
     i64,
+    is_nan,
     lane_index,
     lanes_of,
     ramp,
@@ -78,6 +80,9 @@ class SoftmaxRows:
     A row's values become ``exp(x - max)``, not yet divided: the sums are kept beside, and the
     result is divided instead. Where every key so far is masked by minus infinity the maximum
     counts as 0, so that later keys are not lost; a row that ends so is 0 / 0.
+
+    Where NaN is to count as zero, values that are NaN become zeros, and their sums stay NaN: the
+    weights of such a row are all NaN, and it is multiplied by zero in the end.
     """
 
     def __init__(
@@ -113,6 +118,7 @@ class SoftmaxRows:
             with b.otherwise():
                 factor = b.bind("factor", weight(b, before, shift, self.spec.dtype))
                 b.store(scratch, z.sum_at + r, scratch[z.sum_at + r] * factor + total)
+                factor = b.bind("factor", self._number(factor))
                 at = bind_opaque(b, "o", z.o_at + r * z.o_row)
                 with b.loop("v", div(z.o_row, self.lanes)) as v:
                     old = vload(scratch, at + v * self.lanes, self.lanes)
@@ -171,12 +177,18 @@ class SoftmaxRows:
             value = weight(b, x, shift, dtype)
             if mask is not None:
                 value = b.bind("p", tirx.Select(mask, value, splat(zero, width)))
-            vstore(b, scratch, row + at, width, value)
+            vstore(b, scratch, row + at, width, self._number(value))
             acc, lane = cells[width], lane_index(width)
             b.store(acc, lane, acc[lane] + value)
 
         self._spans(keys, step)
         return self._fold(cells, lambda x, y: x + y)
+
+    def _number(self, value: Expr) -> Expr:
+        """Zero for what is NaN, where attention has a guard against it."""
+        if not self.found.guard:
+            return value
+        return tirx.Select(is_nan(value), const(0, dtype_of(value)), value)
 
     def _cells(self, name: str, width: int, value: Expr) -> Any:
         cells = self.b.alloc(name, width, self.spec.dtype)
