@@ -3,9 +3,9 @@
     python -m benchmarks.cuda_bandwidth [--target "cuda -arch=sm_90"] [--mib 1,32,256] [--torch]
 
 A program per operator serves every size. A time is that of as many calls as take 50 ms, one after
-the other in one stream, ended by reading one element of the last result, so that it is the device's
-and not the caller's; the median of the rounds, in turns with the others. ``copy`` is the
-driver's from one place of the device to another, which moves as many bytes; with ``--torch``, PyTorch's ``clone`` and
+the other in one stream, ended by reading one number behind them, so that it is the device's and not
+the caller's; the median of the rounds, in turns with the others. ``copy`` is the driver's from one
+place of the device to another, which moves as many bytes; with ``--torch``, PyTorch's ``clone`` and
 ``torch.compile(dynamic=True)`` of the same operator run on the same tensors. Without a GPU it says
 so and ends with 2.
 """
@@ -77,8 +77,9 @@ def seconds(call: Timed, finish: Callable[[Any], Any]) -> float:
 def contestants(exe: Any, rows: int, peer: Any) -> dict[str, tuple[Timed, Callable[[Any], Any]]]:
     """Our program, and PyTorch's, on tensors of the device."""
     host = np.random.default_rng(0).standard_normal((rows, COLUMNS)).astype("float32")
-    there = exe._main.sent(host)
-    found = {"disc": (lambda: exe(there), lambda out: exe._main.fetched(out))}
+    there, last = exe._main.sent(host), exe._main.sent(np.zeros(1, "float32"))
+    # Reading anything waits for all that is before it in the stream.
+    found = {"disc": (lambda: exe(there), lambda out: exe._main.fetched(last))}
     if peer is not None:
         import torch
 
