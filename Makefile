@@ -67,6 +67,13 @@ emulate: $(VENV)/.test ## Run recorded models for aarch64 and levels of x86-64 i
 .PHONY: test-cuda
 test-cuda: $(VENV)/.test $(VENV)/.cuda ## Compile programs for GPUs with NVRTC; run them where there is one
 	$(PY) -m pytest $(PYTEST_FLAGS) tests/cuda
+	@if nvidia-smi -L >/dev/null 2>&1; then set -e; \
+	  $(PY) -m tests.cuda.on_gpu; \
+	  for tool in memcheck racecheck; do \
+	    compute-sanitizer --error-exitcode 1 --tool $$tool $(PY) -m tests.cuda.on_gpu --match models/bert; \
+	  done; \
+	  $(PY) -m benchmarks.cuda_bandwidth; $(PY) -m benchmarks.cuda_launch; \
+	else echo "no GPU: programs ran in the emulator only"; fi
 
 .PHONY: relay-vm
 relay-vm: ## Create .venv-relay, TVM's last release with Relay, for tutorials 4 and 5

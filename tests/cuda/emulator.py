@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -35,18 +36,41 @@ def folder() -> Path:
     return found
 
 
+def _key(*texts: str) -> str:
+    return hashlib.blake2b("\0".join(texts).encode(), digest_size=12).hexdigest()
+
+
+def _gxx(*arguments: str) -> None:
+    done = subprocess.run(["g++", *arguments], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr[:4000]
+
+
+@cache
+def _words() -> Path:
+    """A folder with ``words.h`` as the compiler has read it, which takes longer than a kernel."""
+    text = (HERE / "words.h").read_text()
+    found = folder() / f"words_{_key(text, *OPTIONS)}"
+    if not found.exists():
+        made = found.with_name(f"{found.name}_{os.getpid()}")
+        made.mkdir(exist_ok=True)
+        (made / "words.h").write_text(text)
+        _gxx(*OPTIONS, "-x", "c++-header", str(made / "words.h"), "-o", str(made / "words.h.gch"))
+        try:
+            made.rename(found)
+        except OSError:  # another process was first
+            shutil.rmtree(made)
+    return found
+
+
 def compiled(name: str, source: str, *options: str) -> Path:
     """A shared library of C++ code, made once."""
-    text = "\0".join((source, *options, (HERE / "words.h").read_text()))
-    key = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    key = _key(source, *options, (HERE / "words.h").read_text())
     library = folder() / f"{name}_{key}.so"
     if not library.exists():
         file = folder() / f"{name}_{key}_{os.getpid()}.cc"
         made = file.with_suffix(".so")
         file.write_text(source)
-        command = ["g++", *options, str(file), "-I", str(HERE), "-o", str(made)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert not done.returncode, done.stderr[:4000]
+        _gxx(*options, str(file), "-I", str(_words()), "-o", str(made))
         made.replace(library)
         file.unlink()
     return library

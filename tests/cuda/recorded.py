@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tvm
 
+from tests.build.cases import assert_same
 from tests.models import load
 from tvm_disc import relay
 
@@ -64,6 +65,16 @@ class Recorded:
             own = {k.partition(mark)[2]: v for k, v in arrays.items() if k.startswith(case + mark)}
             results = [k for k in own if k.startswith("out") or k == "y"]
             yield [own[k] for k in own if k not in results], [own[k] for k in results]
+
+
+def compare(recorded: Recorded, program: Any, most: int) -> None:
+    """The smallest calls give what was recorded."""
+    for inputs, wanted in recorded.calls()[:most]:
+        out = program(*inputs)
+        found = out if isinstance(out, tuple) else (out,)
+        assert len(found) == len(wanted)
+        for value, want in zip(found, wanted, strict=True):
+            assert_same(value, want, recorded.name, recorded.tolerance)
 
 
 def _images(arrays: dict[str, np.ndarray]) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 import tvm_disc
-from tests.build.cases import assert_same
 from tests.cuda import emulator
-from tests.cuda.recorded import DATA, RECORDED, Recorded
+from tests.cuda.recorded import DATA, RECORDED, Recorded, compare
 from tvm_disc.codegen.cuda import nvrtc
 
-MOST_CALLS = 3
+MOST_CALLS = 2
 ORDERS = (0, 1)
 ARCHITECTURES = (80, 90)
 
@@ -33,12 +32,7 @@ def test_recorded_results(recorded: Recorded, gpu: ctypes.CDLL) -> None:
     program, _ = built(recorded)
     for order in ORDERS:
         gpu.emulated_order(order)
-        for inputs, wanted in recorded.calls()[:MOST_CALLS]:
-            out = program(*inputs)
-            found = out if isinstance(out, tuple) else (out,)
-            assert len(found) == len(wanted)
-            for value, want in zip(found, wanted, strict=True):
-                assert_same(value, want, recorded.name, recorded.tolerance)
+        compare(recorded, program, MOST_CALLS)
 
 
 @pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed: tvm_disc[cuda]")

@@ -53,7 +53,7 @@ from tvm_disc.codegen.host.memory import (
     state_of,
     words,
 )
-from tvm_disc.codegen.host.overlap import failed
+from tvm_disc.codegen.host.overlap import fail_function
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.results import MANAGED_WORDS
 from tvm_disc.schedules.cuda.kernel import LAUNCH
@@ -62,6 +62,7 @@ from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
 Expr: TypeAlias = Any
 
 COPY, READ, WAIT = (GlobalVar(f"tvm_disc_device_{n}") for n in ("copy", "read", "wait"))
+LEFT = GlobalVar("tvm_disc_device_left")
 MOST_WORDS = 256  # arguments of a device function
 
 
@@ -78,6 +79,8 @@ def launch_functions(slot: Any) -> dict[Any, Any]:
         DROP: _drop(),
         TENSOR: _tensor(),
         GlobalVar(RELEASE_NAME): _release(),
+        # Of this unit of code: a name that another one has can be called only once in it.
+        LEFT: fail_function(LEFT),
         GlobalVar(UPLOAD): _upload(slot),
         GlobalVar(DOWNLOAD): _download(slot),
     }
@@ -316,7 +319,7 @@ def _upload(slot: Any) -> Any:
     block.eval(call(TENSOR, state.data, kind, _at(block, dims).data, ndim, size, made.data))
     with block.when(tirx.EQ(made[i64(0)], i64(0))):
         raise_error(block, "MemoryError", ["out of memory on the GPU"])
-        block.eval(failed(args))
+        block.eval(_left(args))
     with block.when(size > 0):
         sent = driver(state, "cuMemcpyHtoDAsync_v2", made[i64(1)], source, size, stream(block))
         block.eval(sent)
@@ -332,11 +335,17 @@ def _upload(slot: Any) -> Any:
     return func.with_attr("global_symbol", f"__tvm_ffi_{UPLOAD}")
 
 
+def _left(args: Any) -> Expr:
+    """A call that fails: the caller returns with the error that is raised already."""
+    return O.call_cpacked(str(LEFT.name_hint), args)
+
+
 def _open_or_fail(block: Block, state: Buffer, args: Any) -> None:
+    """Open the device; else the caller leaves with the error that is raised."""
     out = block.alloc("opened", 1, "int64")
     block.eval(call(OPEN, state.data, out.data))
     with block.when(tirx.NE(out[i64(0)], i64(0))):
-        block.eval(failed(args))
+        block.eval(_left(args))
 
 
 def _download(slot: Any) -> Any:
@@ -355,7 +364,7 @@ def _download(slot: Any) -> Any:
             raise_error(
                 block, ERROR, ["a kernel failed on the GPU: status ", digits(block, status)]
             )
-            block.eval(failed(args.handle))
+            block.eval(_left(args.handle))
 
     return packed(DOWNLOAD, emit)
 

@@ -67,13 +67,13 @@ define linkonce_odr i32 @disc.failed(ptr %s, ptr %a, i32 %n, ptr %r) {
 """)
 
 
-def fail_function() -> Any:
+def fail_function(name: Any = FAIL) -> Any:
     """The packed function ``()`` that fails, with the error that is raised already."""
 
     def emit(block: Block, args: Arguments) -> None:
         block.eval(O.call_cpacked("disc.failed", args.handle))
 
-    return packed(str(FAIL.name_hint), emit)
+    return packed(str(name.name_hint), emit)
 
 
 def failed(null: Expr) -> Expr:

@@ -1,0 +1,96 @@
+# %% [markdown]
+# # Compile on a laptop, run on a GPU
+#
+# A program for an NVIDIA GPU is compiled where there is neither a GPU nor a driver: TVM generates
+# CUDA C, NVIDIA's run-time compiler (`pip install 'tvm_disc[cuda]'`) makes machine code of it, and
+# all of it lies in one library beside the compiled host program. The machine with the GPU needs
+# TVM's runtime and NVIDIA's driver. This tutorial goes as far as the machine can that it runs on.
+
+# %%
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import tvm_disc
+from tvm_disc import relay
+from tvm_disc.errors import DeviceError, Unsupported
+
+# %% [markdown]
+# The model is that of any other target: dims that are not known, and no word of a device.
+
+# %%
+rng = np.random.default_rng(0)
+weight = (rng.standard_normal((512, 64)) / 8).astype("float32")
+x = relay.var("x", shape=(relay.Any("rows"), 64), dtype="float32")
+model = relay.Function([x], relay.nn.softmax(relay.nn.dense(x, relay.const(weight))))
+
+# %% [markdown]
+# `target="cuda"` means machine code for `sm_80` and `sm_90`, and portable code (PTX) for newer
+# GPUs; others are named, as in `"cuda -arch=sm_86,sm_89"`.
+
+# %%
+try:
+    exe = tvm_disc.build(model, target="cuda -arch=sm_80,sm_90")
+except Unsupported as error:
+    print(f"stops here: {error}")
+    raise SystemExit(0) from None
+print(exe)
+
+# %% [markdown]
+# ```text
+# <tvm_disc program (x: float32[rows, 64]) -> (float32[rows, 512])>
+# ```
+#
+# Kernels have variants, and a tree picks one for each call, as on a processor. Here a product of
+# few rows is computed element by element, and one of many in tiles.
+
+# %%
+text = str(exe.explain())
+print(text[text.index("dot_") :])
+
+# %% [markdown]
+# ```text
+# dot_...
+# ...
+#       template: product
+# ...
+# ```
+#
+# What is saved has the code of all architectures. The device picks its own when the program is
+# first called; one that has no code is named, with the target that would serve it.
+
+# %%
+folder = tempfile.TemporaryDirectory()
+library = Path(folder.name) / "layer.so"
+exe.save(library)
+print(f"saved {library.name}")
+
+# %% [markdown]
+# ```text
+# saved layer.so
+# ```
+#
+# On the machine with the GPU, `tvm_disc.load` takes the file; NumPy arrays are copied there and
+# results back. Tensors of the device are taken as they are (DLPack), a call goes to PyTorch's
+# current stream and waits for nothing:
+#
+# ```python
+# import torch, tvm_ffi
+# exe = tvm_disc.load("layer.so")
+# x = torch.randn(1000, 64, device="cuda")
+# with tvm_ffi.use_torch_stream():
+#     y = torch.from_dlpack(exe(x))
+# ```
+
+# %%
+loaded = tvm_disc.load(library)
+rows = rng.standard_normal((1000, 64)).astype("float32")
+try:
+    found = loaded(rows)
+except DeviceError as error:
+    print(f"stops here: {error}")
+else:
+    wanted = np.exp(rows @ weight.T)
+    wanted /= wanted.sum(-1, keepdims=True)
+    print("largest difference:", float(np.abs(found - wanted).max()))
