@@ -21,7 +21,7 @@ from tvm import DataType, tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import channels_last, contraction, geometry, spatial
-from tvm_disc.schedules.conv.window_tile import const_of, is_lanewise, literal_taps
+from tvm_disc.schedules.conv.window_tile import const_of, literal_taps, outside_window
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.gemm.partition import has_masks
@@ -107,11 +107,7 @@ def _refusal(group: Group, node: Node) -> str | None:
     sums = contraction(node).dtype
     if (data.dtype, sums) not in (_MAXIMA if "max" in node.op else _TYPES):
         return f"sums of {data.dtype} in {sums}"
-    if data not in group.params:
-        return "an input that is computed on the way"
-    if any(n is not node and not is_lanewise(n) for n in group.nodes):
-        return "an epilogue that moves elements"
-    return None
+    return outside_window(group, node)
 
 
 def _columns(width: int | None) -> int:
