@@ -166,9 +166,7 @@ def bench_weights(tuned: Tuned, target: Any, peak: Run, grid: Grid, rounds: int)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         spent = time.process_time() - start
         w = rng.standard_normal((k, n)).astype("float32")
-        panels = pack_constant(PanelsOfB(tile.n_r), w)
-        b = aligned(panels.size, "float32")
-        b[:] = panels.ravel()
+        b = packed(w, tile)
         print(f"# K={k} N={n}: build {spent:.2f} s of CPU")
         binds = {"ort": onnx_peer([None, k], w), "ov": openvino_peer([None, k], w),
                  "torch": torch_peer(w)}  # fmt: skip
@@ -187,6 +185,14 @@ def bench_weights(tuned: Tuned, target: Any, peak: Run, grid: Grid, rounds: int)
             report(f"{k}x{n} M={m}", (1, m, k, n), point)
 
 
+def packed(w: np.ndarray, tile: macro_kernel.GemmTile) -> np.ndarray:
+    """Weights as the kernels read them."""
+    panels = pack_constant(PanelsOfB(tile.n_r), w)
+    b = aligned(panels.size, "float32")
+    b[:] = panels.ravel()
+    return b
+
+
 def bench_share(tuned: Tuned, target: Any, peak: Run, sweeps: int, pause_s: float) -> None:
     """The share of the FMA peak at large sizes, in several sweeps over all of them."""
     rng = np.random.default_rng(0)
@@ -195,9 +201,7 @@ def bench_share(tuned: Tuned, target: Any, peak: Run, sweeps: int, pause_s: floa
         tile = tuned(n)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         w = rng.standard_normal((k, n)).astype("float32")
-        panels = pack_constant(PanelsOfB(tile.n_r), w)
-        b = aligned(panels.size, "float32")
-        b[:] = panels.ravel()
+        b = packed(w, tile)
         listed = [16 * t for t in LENGTHS] if (k, n) in DIETCODE else []
         for m in sorted({m for m in ROWS + listed if m >= LARGE[0]}):
             a, c = aligned(m * k, "float32"), aligned(m * n, "float32")
@@ -298,10 +302,8 @@ def bench_gemv(tuned: Tuned, target: Any, quick: bool) -> None:
         tile = tuned(n)
         gemm = Gemm(("a", "b", "c"), weights(n, k, tile), target, tile)
         w = rng.standard_normal((k, n)).astype("float32")
-        panels = pack_constant(PanelsOfB(tile.n_r), w)
-        b = aligned(panels.size, "float32")
-        b[:] = panels.ravel()
-        dst = aligned(panels.size, "float32")
+        b = packed(w, tile)
+        dst = aligned(b.size, "float32")
         a = aligned(k, "float32")
         c = aligned(n, "float32")
         run = gemm.runner({"a": a, "b": b, "c": c}, m=1)

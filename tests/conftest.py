@@ -44,6 +44,17 @@ def model(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small program, compiled and saved once; nobody writes to it."""
+    import tvm_disc
+    from tests.models import mlp  # imports TVM
+
+    path = tmp_path_factory.mktemp("saved") / "mlp.so"
+    tvm_disc.build(mlp()).save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""
     return ROOT

@@ -122,13 +122,7 @@ def _bytes(text: str) -> int:
 
 def _tune_arguments(tune: argparse.ArgumentParser) -> None:
     _model_arguments(tune, "Relay text or JSON, an ONNX file or an exported program")
-    tune.add_argument(
-        "--dims",
-        action="append",
-        default=[],
-        metavar="b=1,8 or s=1..512",
-        help="the values of a dim, or a range; repeat for more",
-    )
+    bench.add_dims(tune, "the values of a dim, or a range; repeat for more")
     tune.add_argument("--log", type=Path, metavar="FILE", help="shapes that a program has seen")
     tune.add_argument("--points", type=_positive, default=POINTS, help="shapes to measure")
     tune.add_argument("--budget", type=float, metavar="SECONDS", help="stop after this time")

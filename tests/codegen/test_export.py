@@ -28,13 +28,6 @@ assert not [m for m in sys.modules if m.startswith(("tvm_disc", "tvm.relax"))]
 """
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("saved") / "mlp.so"
-    tvm_disc.build(mlp()).save(path)
-    return path
-
-
 def test_runs_with_the_runtime_alone(saved: Path, tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((64, 16)).astype("float32")
     np.save(tmp_path / "x.npy", x)

@@ -42,13 +42,6 @@ def program(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run_program"
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("saved") / "mlp.so"
-    tvm_disc.build(mlp()).save(path)
-    return path
-
-
 def test_runs_every_shape(program: Path, saved: Path) -> None:
     done = run(program, saved, 16, 1, 7, 64, 1000, 0)
     assert done.returncode == 0, done.stderr

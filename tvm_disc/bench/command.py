@@ -30,6 +30,13 @@ READS: Mapping[str, tuple[str, ...]] = {
 """The files that a peer reads; others read what we read."""
 
 
+def add_dims(parser: argparse.ArgumentParser, text: str) -> None:
+    """The argument for values of dims."""
+    parser.add_argument(
+        "--dims", action="append", default=[], metavar="b=1,8 or s=1..512", help=text
+    )
+
+
 def add(
     commands: Any,
     model_arguments: Callable[[argparse.ArgumentParser, str], None],
@@ -39,13 +46,7 @@ def add(
     """Put the command among the others, whose model, dims and compilation it shares."""
     bench = commands.add_parser("bench", help="time a model beside other engines, over many shapes")
     model_arguments(bench, "an ONNX file, an exported PyTorch program (.pt2), Relay text or JSON")
-    bench.add_argument(
-        "--dims",
-        action="append",
-        default=[],
-        metavar="b=1,8 or s=1..512",
-        help="the values of a dim, or a range to take some of; repeat for more",
-    )
+    add_dims(bench, "the values of a dim, or a range to take some of; repeat for more")
     bench.add_argument("--points", type=int, default=6, metavar="N", help="values of a range")
     bench.add_argument(
         "--values",
@@ -261,4 +262,4 @@ def _busy() -> dict[str, str]:
     return {"note": told}
 
 
-__all__ = ["add", "bench_model"]
+__all__ = ["add", "add_dims", "bench_model"]

@@ -263,15 +263,18 @@ class Executable:
         if out is not None:
             raise BadInput("out: a program that takes or returns data types allocates its results")
         check_arguments(self._names, args)
-        try:
-            result = self._main(*args)
-        except ArtifactError:
-            raise
-        except Exception as error:
-            result = self._recover(args, (), error)
+        result = self._called(args, ())
         assert self._codec is not None
         convert = converter(args[0] if args else np.empty(0))
         return self._codec.rebuild(result, convert)
+
+    def _called(self, args: Sequence[Array], outputs: Sequence[Array]) -> Any:
+        try:
+            return self._main(*args, *outputs)
+        except ArtifactError:
+            raise
+        except Exception as error:
+            return self._recover(args, outputs, error)
 
     def _general(self, args: tuple[Array, ...]) -> Any:
         """A call with any kind of tensor."""
@@ -301,12 +304,7 @@ class Executable:
         check_arguments(self._names, args)
         for k, tensor in enumerate(outputs):
             check_writable(k, tensor)
-        try:
-            self._main(*args, *outputs)
-        except ArtifactError:
-            raise
-        except Exception as error:
-            self._recover(args, outputs, error)
+        self._called(args, outputs)
         return out
 
     @property

@@ -12,7 +12,6 @@ symbolic dims, scratch memory, which variant runs and on how many threads) is co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeAlias
@@ -23,6 +22,7 @@ from tvm import tirx
 from tvm.ir import GlobalVar
 
 from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
 from tvm_disc.schedules.cuda.kernel import device_functions, with_runs
 from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
@@ -39,7 +39,6 @@ from tvm_disc.tir.builder import (
     call,
     i64,
     index_var,
-    pointer,
     prim_func,
     storage_dtype,
 )
@@ -140,23 +139,9 @@ def _functions(
                 with tuned_for(machine.isa):
                     funcs[gv] = _body_function(part.group, part.plan, solver, symbols)
     entry = GlobalVar(group.name)
-    some = _some_element(group.outputs, solver)
+    some = some_element(group.outputs, solver)
     funcs[entry] = _Driver(group, choice, symbols, bodies).function(some)
     return entry, funcs
-
-
-def _some_element(outputs: Sequence[Node], solver: Solver) -> Expr | None:
-    """Whether any result has an element, None if that is known.
-
-    Loops around an empty one would run for as long as its other dims are.
-    """
-    tests: list[Expr] = []
-    for node in outputs:
-        open_dims = [d for d in node.shape if not solver.known_le(1, d)]
-        if not open_dims:
-            return None
-        tests.append(reduce(tirx.And, [i64(d) > 0 for d in dict.fromkeys(open_dims)]))
-    return reduce(tirx.Or, tests)
 
 
 def _parts(group: Group, plan: Plan) -> tuple[Stage, ...]:
@@ -242,18 +227,8 @@ def _covers(large: Expr, small: Expr, solver: Solver | None) -> bool:
     return bool(solver.known_le(small, large))
 
 
-def _uses_scratch(plan: Plan) -> bool:
-    return not (isinstance(plan.scratch_elems, int) and plan.scratch_elems == 0)
-
-
 def _bytes(dtype: str) -> int:
     return max(1, int(tvm.DataType(dtype).bits) // 8)
-
-
-def _pointers(group: Group, plan: Plan) -> tuple[list[Any], list[Any], Any]:
-    ins = [pointer(f"p{i}", plan.packed_dtypes.get(p, p.dtype)) for i, p in enumerate(group.params)]
-    outs = [pointer(f"o{i}", o.dtype) for i, o in enumerate(group.outputs)]
-    return ins, outs, pointer("scratch", plan.scratch_dtype)
 
 
 def _fresh(symbols: Sequence[Any]) -> list[Any]:
@@ -271,7 +246,7 @@ def index_space(solver: Solver) -> IndexSpace:
 
 
 def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[Any]) -> Any:
-    ins, outs, scratch = _pointers(group, plan)
+    ins, outs, scratch = pointers(group, plan)
     lo, hi = index_var("lo"), index_var("hi")
     block = Block()
     low = Lowering(block, index_space(solver), solver)
@@ -284,7 +259,7 @@ def _body_function(group: Group, plan: Plan, solver: Solver, symbols: Sequence[A
         block.declare(f"y{i}", ptr, node.dtype)
         for i, (node, ptr) in enumerate(zip(group.outputs, outs, strict=True))
     ]
-    temp = block.declare("tmp", scratch, plan.scratch_dtype) if _uses_scratch(plan) else None
+    temp = block.declare("tmp", scratch, plan.scratch_dtype) if uses_scratch(plan) else None
     plan.emit(Body(block, low, buffers, outputs, temp, lo, hi))
     # The body mentions the module's symbols: they are its parameters under the same variables.
     func = prim_func([*ins, *outs, scratch, *symbols, lo, hi], block.stmt())
@@ -302,38 +277,15 @@ class _Driver:
         bodies: dict[str, Any],
     ) -> None:
         self.group, self.choice, self.symbols, self.bodies = group, choice, symbols, bodies
-        self.ins, self.outs, self.scratch = _pointers(group, choice.variants[0].plan)
+        self.ins, self.outs, self.scratch = pointers(group, choice.variants[0].plan)
         self.threads = index_var("threads")
         self.block = Block()
 
     def function(self, some: Expr) -> Any:
         """The kernel's entry, which does nothing unless ``some`` element is to be computed."""
-        with nullcontext() if some is None else self.block.when(Sizes(self.block).plain(some)):
-            self._tree(self.choice.tree)
+        emit_choice(self.block, self.choice, some, self._run)
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.threads]
         return prim_func(params, self.block.stmt())
-
-    def _tree(self, tree: Tree) -> None:
-        if isinstance(tree, Leaf):
-            self._guarded(self.choice.variants[tree.variant])
-            return
-        asked = Sizes(self.block).plain(i64(self.choice.features[tree.feature][0]))
-        with self.block.when(asked < tree.at):
-            self._tree(tree.below)
-        with self.block.otherwise():
-            self._tree(tree.rest)
-
-    def _guarded(self, variant: Variant) -> None:
-        """The variant if its needs are met, else the first that has none."""
-        if variant.safe:
-            self._run(variant)
-            return
-        needs = [need.cond for need in variant.plan.needs]
-        met = Sizes(self.block).plain(tirx.all(*needs) if len(needs) > 1 else needs[0])
-        with self.block.when(met):
-            self._run(variant)
-        with self.block.otherwise():
-            self._run(next(v for v in self.choice.variants if v.safe))
 
     def _run(self, variant: Variant) -> None:
         places, room = self._places(variant.plan)
@@ -357,7 +309,7 @@ class _Driver:
 
         def run(number: Expr, lo: Expr, hi: Expr) -> None:
             skip = room
-            if _uses_scratch(plan) and number is not None:
+            if uses_scratch(plan) and number is not None:
                 share = add(each * _bytes(plan.scratch_dtype), GAP_BYTES)
                 skip = add(room, number * share)
             temp = byte_offset(self.scratch, skip, plan.scratch_dtype)

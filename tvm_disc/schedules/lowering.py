@@ -184,6 +184,16 @@ class Lowering:
             self._resolved.pop()
 
     @contextmanager
+    def inside(self, block: Block) -> Iterator[None]:
+        """A scope that is written into another block."""
+        outer, self.block = self.block, block
+        try:
+            with self.scope():
+                yield
+        finally:
+            self.block = outer
+
+    @contextmanager
     def guarded(self) -> Iterator[None]:
         """Evaluate under a condition: nothing may be hoisted out."""
         self._guards += 1

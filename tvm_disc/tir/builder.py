@@ -452,9 +452,44 @@ class Block:
 
 
 def _seq(stmts: Sequence[Stmt]) -> Stmt:
+    stmts = [taken for stmt in stmts for taken in _reached(stmt)]
     if not stmts:
         return S.Evaluate(tirx.IntImm("int32", 0))
     return stmts[0] if len(stmts) == 1 else S.SeqStmt(list(stmts))
+
+
+def _reached(stmt: Stmt) -> list[Stmt]:
+    """What runs of a statement: of a branch on what is known, the side that is taken.
+
+    Such conditions come of facts: a kernel for at least eight columns has no way for fewer.
+    """
+    if isinstance(stmt, S.For) and isinstance(stmt.extent, tirx.IntImm) and stmt.extent.value < 1:
+        return []
+    if not isinstance(stmt, S.IfThenElse):
+        return [stmt]
+    cond = settled(stmt.condition)
+    if not isinstance(cond, tirx.IntImm):
+        same = cond.same_as(stmt.condition)
+        return [stmt if same else S.IfThenElse(cond, stmt.then_case, stmt.else_case)]
+    side = stmt.then_case if cond.value else stmt.else_case
+    if side is None:
+        return []
+    return list(side.seq) if isinstance(side, S.SeqStmt) else [side]
+
+
+def settled(cond: Expr) -> Expr:
+    """A condition without the sides of "and" and "or" that are known; a literal if it is."""
+    if isinstance(cond, tirx.Not):
+        inner = settled(cond.a)
+        return tirx.IntImm("bool", not inner.value) if isinstance(inner, tirx.IntImm) else cond
+    if not isinstance(cond, tirx.And | tirx.Or):
+        return cond
+    decides = isinstance(cond, tirx.Or)  # the value of a side that is the value of the whole
+    left, right = settled(cond.a), settled(cond.b)
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, tirx.IntImm):
+            return side if bool(side.value) == decides else other
+    return cond if left.same_as(cond.a) and right.same_as(cond.b) else type(cond)(left, right)
 
 
 def call(func: Any, *args: Any) -> Expr:

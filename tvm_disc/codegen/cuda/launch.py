@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from tvm import tirx
-from tvm.ir import GlobalVar, PointerType, PrimType
+from tvm.ir import GlobalVar, PrimType
 from tvm.tirx import op as O
 
 from tvm_disc.abi.entries import DOWNLOAD, UPLOAD
@@ -37,7 +37,6 @@ from tvm_disc.codegen.host.abi import (
     ANY_VALUE,
     CUDA,
     TENSOR_OBJECT,
-    as_pointer,
     i32,
     static_cell,
     void_pointer,
@@ -55,7 +54,7 @@ from tvm_disc.codegen.host.memory import (
 )
 from tvm_disc.codegen.host.overlap import fail_function
 from tvm_disc.codegen.host.packed import Arguments, packed
-from tvm_disc.codegen.host.results import MANAGED_WORDS
+from tvm_disc.codegen.host.results import MANAGED_WORDS, manage, words_at
 from tvm_disc.schedules.cuda.kernel import LAUNCH
 from tvm_disc.tir.builder import Block, Buffer, call, i64, prim_func
 
@@ -96,11 +95,6 @@ def _state(block: Block, pointer: Any) -> Buffer:
     return block.declare("s", pointer, "int64")
 
 
-def _at(block: Block, address: Expr) -> Buffer:
-    kind = PointerType(PrimType("int64"), "global")
-    return block.declare("words", block.bind("words", tirx.reinterpret(kind, address)), "int64")
-
-
 def _refuse(block: Block, out: tuple[Buffer, int], status: Expr, what: str) -> None:
     with block.when(tirx.NE(status, i64(0))):
         raise_error(
@@ -117,13 +111,13 @@ def _launch() -> Any:
     number, blocks, threads, count = (tirx.Var(n, "int64") for n in names)
     given = words("given")
     block = Block()
-    record = _at(block, address)
-    state = _at(block, record[i64(0)])
+    record = words_at(block, address)
+    state = words_at(block, record[i64(0)])
     place = block.stack("places", 8 * MOST_WORDS, 8)
-    places = _at(block, bits_of(place.data))
+    places = words_at(block, bits_of(place.data))
     with block.loop("k", count) as k:
         block.store(places, k, bits_of(given) + k * 8)
-    functions = _at(block, state[i64(FUNCTIONS)])
+    functions = words_at(block, state[i64(FUNCTIONS)])
     code = block.bind("function", functions[number])
     one = i64(1)
     status = driver(
@@ -267,25 +261,10 @@ def _tensor() -> Any:
         base = block.bind(
             "base", bits_of(block.bind("got", O.call_extern("handle", "malloc", total)))
         )
-        managed = _at(block, base)
-        shape = block.bind("shape", base + 8 * MANAGED_WORDS)
         owner, code = bits_of(state_ptr), state[i64(RELEASE)]
-        fields = (1, owner, code, 0, data[i64(0)], CUDA | DEVICE_NUMBER << 32, kind, shape, 0, 0)
-        for k, value in enumerate(fields):
-            block.store(managed, k, i64(value))
-        with block.loop("axis", ndim) as axis:
-            block.store(managed, i64(MANAGED_WORDS) + axis, dims[axis])
-        block.store(out, 1, data[i64(0)])
-        status = O.call_extern(
-            "int32",
-            "TVMFFITensorFromDLPackVersioned",
-            as_pointer(base),
-            i32(0),
-            i32(0),
-            out.data,
-        )
-        with block.when(tirx.NE(block.bind("status", status), i32(0))):
-            block.store(out, 0, i64(0))
+        memory = (owner, code, data[i64(0)], CUDA | DEVICE_NUMBER << 32)
+        manage(block, base, memory, (kind, dims, ndim), out)
+        with block.when(tirx.EQ(out[i64(0)], i64(0))):
             block.eval(driver(state, "cuMemFreeAsync", data[i64(0)], stream(block)))
             block.eval(release(base))
     return prim_func([state_ptr, kind, dims_ptr, ndim, size, out_ptr], block.stmt())
@@ -295,8 +274,8 @@ def _release() -> Any:
     """``(managed tensor)``: what frees a result, called by whoever lets go of it last."""
     managed = tirx.Var("managed", void_pointer())
     block = Block()
-    fields = _at(block, bits_of(managed))
-    state = _at(block, fields[i64(1)])
+    fields = words_at(block, bits_of(managed))
+    state = words_at(block, fields[i64(1)])
     block.eval(driver(state, "cuCtxSetCurrent", state[i64(CONTEXT)]))
     block.eval(driver(state, "cuMemFreeAsync", fields[i64(4)], stream(block)))
     block.eval(release(bits_of(managed)))
@@ -316,7 +295,7 @@ def _upload(slot: Any) -> Any:
     state = state_of(block, static_cell(block, slot))
     _open_or_fail(block, state, args)
     made = block.alloc("made", 2, "int64")
-    block.eval(call(TENSOR, state.data, kind, _at(block, dims).data, ndim, size, made.data))
+    block.eval(call(TENSOR, state.data, kind, words_at(block, dims).data, ndim, size, made.data))
     with block.when(tirx.EQ(made[i64(0)], i64(0))):
         raise_error(block, "MemoryError", ["out of memory on the GPU"])
         block.eval(_left(args))

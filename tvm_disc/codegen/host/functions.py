@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tvm import tirx
-from tvm.ir import GlobalVar, PrimType, StringImm
-from tvm.tirx import op as O
+from tvm.ir import GlobalVar, StringImm
 from tvm.tirx import stmt as S
 
-from tvm_disc.codegen.host.abi import ANY_VALUE, as_pointer, i32, void_pointer
+from tvm_disc.codegen.host.abi import as_pointer, i32, void_pointer
 from tvm_disc.codegen.host.emission import Emission
+from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.profile import kernel_numbers
 from tvm_disc.codegen.host.regions import Regions
 from tvm_disc.codegen.objects.code import DISPATCH, RAISE, Errors, ObjectCode, address_on_stack
@@ -131,14 +131,11 @@ def _dispatch(names: Mapping[HostFunction, Any]) -> Any:
 
 def raise_function(errors: Errors) -> Any:
     """The packed function ``(code)``: raise the error of that code."""
-    names = ("self_handle", "args")
-    self_handle, args = (tirx.Var(n, void_pointer()) for n in names)
-    result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
-    block = Block()
-    code = block.bind("code", O.tvm_struct_get(args, i32(0), i32(ANY_VALUE), "int64"))
-    for number, kind, message in errors.rows:
-        block.add(S.AssertStmt(tirx.NE(code, i64(number)), StringImm(kind), [StringImm(message)]))
-    block.ret(i32(0))
-    func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
-    func = func.with_attr("calling_conv", 1)
-    return func.with_attr("global_symbol", f"__tvm_ffi_{RAISE.name_hint}")
+
+    def emit(block: Block, args: Arguments) -> None:
+        code = block.bind("code", args.integer(0))
+        for number, kind, message in errors.rows:
+            holds = tirx.NE(code, i64(number))
+            block.add(S.AssertStmt(holds, StringImm(kind), [StringImm(message)]))
+
+    return packed(str(RAISE.name_hint), emit)

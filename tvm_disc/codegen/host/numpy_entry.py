@@ -45,6 +45,7 @@ from tvm_disc.codegen.host.abi import (
     i32,
     void_pointer,
 )
+from tvm_disc.codegen.host.packed import Entry
 from tvm_disc.codegen.plan.program import Program
 from tvm_disc.tir.builder import Block, Buffer, call, i64
 
@@ -65,14 +66,13 @@ def takes_numpy(program: Program) -> bool:
 
 def direct_entry(program: Program, main: Any) -> Any:
     """The entry as a packed function; ``main`` is the program's function."""
-    self_handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
-    result, count = tirx.Var("result", void_pointer()), tirx.Var("num_args", "int32")
-    block = Block()
+    entry = Entry()
+    block, result = entry.block, entry.result
     dtypes = [
         *(dtype for _, _, dtype in program.signature.inputs),
         *(value.dtype for value in program.outputs),
     ]
-    layout, inputs, outputs = (block.bind("at", _argument(args, k)) for k in range(3))
+    layout, inputs, outputs = (block.bind("at", _argument(entry.args, k)) for k in range(3))
     kind, begin = (block.bind("field", _word(layout, offset)) for offset in (ARRAY_TYPE, ITEMS))
     counts = len(program.signature.inputs), len(program.outputs)
     arrays = tirx.And(
@@ -87,10 +87,8 @@ def direct_entry(program: Program, main: Any) -> Any:
             for items, length in zip((inputs, outputs), counts, strict=True)
             for k in range(length)
         ]
-        _call_on_arrays(block, main, [self_handle, kind, objects, dtypes, result])
-    block.ret(i32(0))
-    func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
-    return func.with_attr("calling_conv", 1).with_attr("global_symbol", f"__tvm_ffi_{DIRECT}")
+        _call_on_arrays(block, main, [entry.self_handle, kind, objects, dtypes, result])
+    return entry.function(DIRECT)
 
 
 def _argument(args: Expr, k: int) -> Expr:

@@ -51,18 +51,31 @@ class Arguments:
         return byte_offset(first, 0, dtype)
 
 
+class Entry:
+    """A function in TVM's packed calling convention, being written."""
+
+    def __init__(self) -> None:
+        names = ("self_handle", "args", "result")
+        self.self_handle, self.args, self.result = (tirx.Var(n, void_pointer()) for n in names)
+        self.count, self.block = tirx.Var("num_args", "int32"), Block()
+
+    def function(self, name: str) -> Any:
+        """The function by the name under which it is called, when it has been written."""
+        self.block.ret(i32(0))
+        params = [self.self_handle, self.args, self.count, self.result]
+        func = tirx.PrimFunc(params, self.block.stmt(), PrimType("int32"))
+        func = func.with_attr("calling_conv", 1)
+        return func.with_attr("global_symbol", f"__tvm_ffi_{name}")
+
+
 def packed(name: str, emit: Callable[[Block, Arguments], Any]) -> Any:
     """The packed function ``name``; ``emit`` gives the integer it returns, or None."""
-    self_handle, args = (tirx.Var(n, void_pointer()) for n in ("self_handle", "args"))
-    count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
-    block = Block()
-    value = emit(block, Arguments(block, args))
+    entry = Entry()
+    block, result = entry.block, entry.result
+    value = emit(block, Arguments(block, entry.args))
     kind = 0 if value is None else INTEGER
     block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_TYPE), i32(kind)))
     block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_PADDING), i32(0)))
     if value is not None:
         block.eval(O.tvm_struct_set(result, i32(0), i32(ANY_VALUE), value))
-    block.ret(i32(0))
-    func = tirx.PrimFunc([self_handle, args, count, result], block.stmt(), PrimType("int32"))
-    func = func.with_attr("calling_conv", 1)
-    return func.with_attr("global_symbol", f"__tvm_ffi_{name}")
+    return entry.function(name)

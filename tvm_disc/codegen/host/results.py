@@ -105,29 +105,43 @@ def _make(block: Block, state: Buffer, wanted: tuple[Any, ...], out: Buffer) -> 
             block.store(raw, 0, bits_of(block.bind("again", allocate(total))))
     with block.when(tirx.NE(raw[i64(0)], i64(0))):
         base = block.bind("base", raw[i64(0)])
-        managed = _at(block, base)
         data = block.bind("data", aligned(base + ndim * 8 + 8 * MANAGED_WORDS))
         if sys.platform == "linux":
             with block.when(size >= HUGE_BYTES):
                 block.eval(_prefer_huge_pages(base, total))
-        shape = block.bind("shape", base + 8 * MANAGED_WORDS)
-        fields = (1, 0, state[i64(FREE)], 0, data, 1, kind, shape, 0, 0)
-        for k, value in enumerate(fields):
-            block.store(managed, k, i64(value))
-        with block.loop("axis", ndim) as axis:
-            block.store(managed, i64(MANAGED_WORDS) + axis, dims[axis])
-        block.store(out, 1, data)
-        status = O.call_extern(
-            "int32",
-            "TVMFFITensorFromDLPackVersioned",
-            as_pointer(base),
-            i32(0),
-            i32(0),
-            out.data,
-        )
-        with block.when(tirx.NE(block.bind("status", status), i32(0))):
-            block.store(out, 0, i64(0))
+        manage(block, base, (0, state[i64(FREE)], data, 1), (kind, dims, ndim), out)
+        with block.when(tirx.EQ(out[i64(0)], i64(0))):
             block.eval(release(base))
+
+
+def manage(
+    block: Block,
+    base: Expr,
+    memory: tuple[Any, ...],
+    kind: tuple[Expr, Buffer, Expr],
+    out: Buffer,
+) -> None:
+    """The tensor of a managed tensor that is written to ``base``, where it has room for its shape.
+
+    Args:
+        memory: (owner, what releases it, data, device), a word each.
+        kind: (type and rank as they lie in memory, dims, rank).
+        out: gets (tensor or 0, data).
+    """
+    owner, freed_by, data, device = memory
+    dtype, dims, ndim = kind
+    managed, shape = words_at(block, base), block.bind("shape", base + 8 * MANAGED_WORDS)
+    fields = (1, owner, freed_by, 0, data, device, dtype, shape, 0, 0)
+    for k, value in enumerate(fields):
+        block.store(managed, k, i64(value))
+    with block.loop("axis", ndim) as axis:
+        block.store(managed, i64(MANAGED_WORDS) + axis, dims[axis])
+    block.store(out, 1, data)
+    status = O.call_extern(
+        "int32", "TVMFFITensorFromDLPackVersioned", as_pointer(base), i32(0), i32(0), out.data
+    )
+    with block.when(tirx.NE(block.bind("status", status), i32(0))):
+        block.store(out, 0, i64(0))
 
 
 def _prefer_huge_pages(address: Expr, size_bytes: Expr) -> Expr:
@@ -137,7 +151,7 @@ def _prefer_huge_pages(address: Expr, size_bytes: Expr) -> Expr:
     return O.call_extern("int32", "madvise", as_pointer(begin), count, i32(MADV_HUGEPAGE))
 
 
-def _at(block: Block, address: Expr) -> Buffer:
+def words_at(block: Block, address: Expr) -> Buffer:
     """The words at an address."""
     kind = PointerType(PrimType("int64"), "global")
     return block.declare("words", block.bind("words", tirx.reinterpret(kind, address)), "int64")
@@ -153,7 +167,7 @@ def _idle(block: Block, tensor: Expr) -> Expr:
     Nobody else can take a reference then. The count is read without a barrier: whatever is written
     into the tensor depends on it, and a processor does not write on a guess.
     """
-    return tirx.EQ(_at(block, tensor)[i64(REFERENCES)], i64(ONE_REFERENCE))
+    return tirx.EQ(words_at(block, tensor)[i64(REFERENCES)], i64(ONE_REFERENCE))
 
 
 def _reuse(block: Block, state: Buffer, wanted: tuple[Expr, Expr], out: Buffer) -> None:
@@ -167,13 +181,13 @@ def _reuse(block: Block, state: Buffer, wanted: tuple[Expr, Expr], out: Buffer) 
         found = block.bind("found", state[_entry(k) + 1])
         # An empty entry has no room at all.
         with block.when(tirx.And(found >= size, found < room[i64(0)])):
-            same = tirx.EQ(_at(block, tensor)[i64(KIND)], kind)
+            same = tirx.EQ(words_at(block, tensor)[i64(KIND)], kind)
             with block.when(tirx.And(same, _idle(block, tensor))):
                 block.store(room, 0, found)
                 block.store(out, 0, tensor)
     with block.when(tirx.NE(out[i64(0)], i64(0))):
         block.eval(_count(out[i64(0)], "IncRef"))
-        block.store(out, 1, _at(block, out[i64(0)])[i64(DATA)])
+        block.store(out, 1, words_at(block, out[i64(0)])[i64(DATA)])
     lock(block, state.data, "unlock")
 
 
@@ -182,8 +196,8 @@ def _count(tensor: Expr, verb: str) -> Expr:
 
 
 def _reshape(block: Block, tensor: Expr, dims: Buffer, ndim: Expr) -> None:
-    fields = _at(block, tensor)
-    shape, strides = _at(block, fields[i64(SHAPE)]), _at(block, fields[i64(STRIDES)])
+    fields = words_at(block, tensor)
+    shape, strides = words_at(block, fields[i64(SHAPE)]), words_at(block, fields[i64(STRIDES)])
     step = block.alloc("step", 1, "int64")
     block.store(step, 0, i64(1))
     with block.loop("k", ndim) as k:

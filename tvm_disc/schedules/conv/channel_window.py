@@ -29,7 +29,7 @@ from tvm_disc.schedules.conv.channel_groups import (
     cut_of,
 )
 from tvm_disc.schedules.conv.contraction import channels_last, contraction, geometry, spatial
-from tvm_disc.schedules.conv.window_tile import const_of, is_lanewise, literal_taps
+from tvm_disc.schedules.conv.window_tile import const_of, literal_taps, outside_window
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast
 from tvm_disc.schedules.gemm.partition import has_masks
@@ -120,11 +120,7 @@ def _refusal(group: Group, node: Node) -> str | None:
     sums = contraction(node).dtype
     if (data.dtype, sums) not in (_MAXIMA if "max" in node.op else _TYPES):
         return f"sums of {data.dtype} in {sums}"
-    if data not in group.params:
-        return "an input that is computed on the way"
-    if any(n is not node and not is_lanewise(n) for n in group.nodes):
-        return "an epilogue that moves elements"
-    return None
+    return outside_window(group, node)
 
 
 def _columns(width: int | None) -> int:

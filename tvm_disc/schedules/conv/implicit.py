@@ -7,12 +7,13 @@ with the convolution's stride, the rest is zero, and no pixel costs a division o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.graph.nodes import Node
+from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import geometry
 from tvm_disc.schedules.conv.fill import can_fill, literal_dims
 from tvm_disc.schedules.conv.macro_kernel import ConvWeights
@@ -20,7 +21,7 @@ from tvm_disc.schedules.conv.window import valid_range
 from tvm_disc.schedules.conv.zones import lead_taps
 from tvm_disc.schedules.gemm.layouts import RowsOfA
 from tvm_disc.schedules.gemm.pack import cast
-from tvm_disc.schedules.kernel import Group
+from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Packing
@@ -48,9 +49,28 @@ class ConvView:
         return batch, channels, pixels, product(weight.shape[1:])
 
     @property
+    def row_stride(self) -> Any:
+        return self.sizes[2]
+
+    @property
     def groups(self) -> int:
         """Groups of channels."""
         return int(self.node.attrs["groups"])
+
+    def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
+        return {"a_packed_batched": True, "a_period": self.groups} if self.groups > 1 else {}
+
+    def copies(self, body: Body) -> dict[str, Callable[..., None]]:
+        def fill(block: Block, *args: Any) -> None:
+            with body.low.inside(block):
+                self.fill(body.low, block, *(i64(a) if isinstance(a, int) else a for a in args))
+
+        return {"fill_b": fill}
+
+    def starts_aligned(self, lanes: int) -> bool:
+        """Panels that images share start anywhere in an image, unless rows are whole vectors."""
+        row = static_dim(self.node.shape[-1])
+        return row is not None and row % lanes == 0
 
     def _split(self, g: Expr, channel: Expr, per_group: Any) -> tuple[Expr, Expr]:
         """Image and channel of a channel of batch item ``g``."""

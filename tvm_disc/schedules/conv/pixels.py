@@ -10,7 +10,7 @@ What lies outside the image is zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -22,7 +22,7 @@ from tvm_disc.schedules.conv.contraction import geometry
 from tvm_disc.schedules.gemm.layouts import PanelsOfB
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous
-from tvm_disc.schedules.kernel import Group
+from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Array, Form, Packing
 from tvm_disc.tir.builder import Block, Buffer, const, i64
@@ -80,6 +80,21 @@ class PixelView:
     def sizes(self) -> tuple[Any, Any, Any, Any]:
         rows = product(self.node.shape[:-1])
         return i64(self.groups), rows, i64(self.outs), i64(math.prod(self.taps) * self.channels)
+
+    @property
+    def row_stride(self) -> Any:
+        return self.all_outs
+
+    def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
+        batched = self.groups > 1 and "b_packed" in packed
+        return {"b_packed_batched": True} if batched else {}
+
+    def copies(self, body: Body) -> dict[str, Callable[..., None]]:
+        data = body.buffers.get(self.node.inputs[0])
+        return {} if data is None else {"fill_a": RowPieces(self, data).fill}
+
+    def starts_aligned(self, lanes: int) -> bool:
+        return True
 
     def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> list[Expr]:
         """The output index of element (g, i, j)."""

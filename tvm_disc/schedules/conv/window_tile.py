@@ -88,7 +88,12 @@ def _refusal(group: Group, node: Node, machine: Machine) -> str | None:
     sums = node.dtype if summed else data.dtype
     if (data.dtype, sums) not in _TYPES or not has_masks(machine.lanes * 4, data.dtype):
         return f"no masked vectors of {data.dtype}"
-    if data not in group.params:
+    return outside_window(group, node)
+
+
+def outside_window(group: Group, node: Node) -> str | None:
+    """Why kernels that write a window out cannot serve what is fused around it."""
+    if node.inputs[0] not in group.params:
         return "an input that is computed on the way"
     if any(n is not node and not is_lanewise(n) for n in group.nodes):
         return "an epilogue that moves elements"

@@ -10,9 +10,7 @@ functions are numbered in the order in which a program makes them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, TypeAlias
 
 import tvm
@@ -20,9 +18,9 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
 from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
 from tvm_disc.schedules.cuda.block import DeviceBlock, bound_to
 from tvm_disc.schedules.dispatch.choose import Choice
-from tvm_disc.schedules.dispatch.tree import Leaf, Tree
 from tvm_disc.schedules.dispatch.variant import Grid, Pass, Plan, Run, Variant
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering
@@ -34,7 +32,6 @@ from tvm_disc.tir.builder import (
     call,
     i64,
     index_var,
-    pointer,
     prim_func,
 )
 from tvm_disc.tir.hoisted import Sizes
@@ -88,39 +85,19 @@ def device_functions(
             with tuned_for(machine.isa):
                 func = _device_function(group, variant.plan, part, solver, symbols, space)
             machine.code.append(DeviceFunction(name, func))
-    some = _some_element(group.outputs, solver)
+    some = some_element(group.outputs, solver)
     return {GlobalVar(group.name): _Driver(group, choice, symbols, numbers).function(some)}
-
-
-def _some_element(outputs: Sequence[Node], solver: Solver) -> Expr | None:
-    tests: list[Expr] = []
-    for node in outputs:
-        dims = [d for d in node.shape if not solver.known_le(1, d)]
-        if not dims:
-            return None
-        tests.append(reduce(tirx.And, [i64(d) > 0 for d in dict.fromkeys(dims)]))
-    return reduce(tirx.Or, tests)
-
-
-def _uses_scratch(plan: Plan) -> bool:
-    return not (isinstance(plan.scratch_elems, int) and plan.scratch_elems == 0)
 
 
 def _own_scratch(plan: Plan) -> bool:
     """Whether every thread has scratch of its own."""
-    return _uses_scratch(plan) and not plan.passes
+    return uses_scratch(plan) and not plan.passes
 
 
 def _passes(plan: Plan) -> tuple[Pass, ...]:
     """What a plan launches, in order."""
-    threads = SCRATCH_THREADS if _uses_scratch(plan) else Grid().threads
+    threads = SCRATCH_THREADS if uses_scratch(plan) else Grid().threads
     return plan.passes or (Pass(plan.tasks, plan.emit, plan.grid or Grid(threads)),)
-
-
-def _pointers(group: Group, plan: Plan) -> tuple[list[Any], list[Any], Any]:
-    ins = [pointer(f"p{i}", p.dtype) for i, p in enumerate(group.params)]
-    outs = [pointer(f"o{i}", o.dtype) for i, o in enumerate(group.outputs)]
-    return ins, outs, pointer("scratch", plan.scratch_dtype)
 
 
 def share_bytes(plan: Plan) -> Expr:
@@ -139,7 +116,7 @@ def _device_function(
     space: IndexSpace,
 ) -> Any:
     grid = part.grid
-    ins, outs, scratch = _pointers(group, plan)
+    ins, outs, scratch = pointers(group, plan)
     tasks, blocks, turn = index_var("tasks"), index_var("blocks"), index_var("round")
     lane, number = tirx.Var("threadIdx.x", "int32"), tirx.Var("blockIdx.x", "int32")
     block = DeviceBlock()
@@ -160,7 +137,7 @@ def _device_function(
     temp: Buffer | None = None
     if plan.passes:
         temp = block.declare("tmp", scratch, plan.scratch_dtype)
-    elif _uses_scratch(plan):
+    elif uses_scratch(plan):
         at = byte_offset(scratch, first * Sizes(block).plain(share_bytes(plan)), plan.scratch_dtype)
         temp = block.declare("tmp", block.bind("own", at), plan.scratch_dtype)
     # Blocks have the same steps for all of their threads, which may wait for each other in one.
@@ -181,37 +158,15 @@ class _Driver:
         self, group: Group, choice: Choice, symbols: Sequence[Any], numbers: dict[str, int]
     ) -> None:
         self.group, self.choice, self.symbols, self.numbers = group, choice, symbols, numbers
-        self.ins, self.outs, self.scratch = _pointers(group, choice.variants[0].plan)
+        self.ins, self.outs, self.scratch = pointers(group, choice.variants[0].plan)
         self.record = index_var("record")
         self.block = Block()
 
     def function(self, some: Expr) -> Any:
         """The kernel's entry, which launches nothing unless ``some`` element is wanted."""
-        with nullcontext() if some is None else self.block.when(Sizes(self.block).plain(some)):
-            self._tree(self.choice.tree)
+        emit_choice(self.block, self.choice, some, self._launch)
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.record]
         return prim_func(params, self.block.stmt())
-
-    def _tree(self, tree: Tree) -> None:
-        if isinstance(tree, Leaf):
-            self._guarded(self.choice.variants[tree.variant])
-            return
-        asked = Sizes(self.block).plain(i64(self.choice.features[tree.feature][0]))
-        with self.block.when(asked < tree.at):
-            self._tree(tree.below)
-        with self.block.otherwise():
-            self._tree(tree.rest)
-
-    def _guarded(self, variant: Variant) -> None:
-        if variant.safe:
-            self._launch(variant)
-            return
-        needs = [need.cond for need in variant.plan.needs]
-        met = Sizes(self.block).plain(tirx.all(*needs) if len(needs) > 1 else needs[0])
-        with self.block.when(met):
-            self._launch(variant)
-        with self.block.otherwise():
-            self._launch(next(v for v in self.choice.variants if v.safe))
 
     def _launch(self, variant: Variant) -> None:
         first = self.numbers[variant.plan.key]

@@ -7,11 +7,8 @@ from typing import Any, TypeAlias
 
 from tvm import tirx
 
-from tvm_disc.graph.nodes import static_dim
-from tvm_disc.schedules.conv.implicit import ConvView
-from tvm_disc.schedules.conv.pixels import PixelView
 from tvm_disc.schedules.elements import cast
-from tvm_disc.schedules.gemm.view import MatMulView
+from tvm_disc.schedules.gemm.view import View
 from tvm_disc.schedules.kernel import Body
 from tvm_disc.schedules.loops.fallback import column_ranges, store_outputs, whole_vectors
 from tvm_disc.schedules.rows.template import LANEWISE, LANEWISE_MOVES
@@ -23,7 +20,7 @@ Expr: TypeAlias = Any
 class Epilogue:
     """Stores an element, or neighbours along j, of the anchor through the fused consumers."""
 
-    def __init__(self, view: MatMulView | ConvView | PixelView, body: Body) -> None:
+    def __init__(self, view: View, body: Body) -> None:
         self.view, self.body, self.low = view, body, body.low
         self.group = view.group
         self.lanewise = all(
@@ -55,24 +52,17 @@ class Epilogue:
 
     def _columns(self, j0: Expr, lanes: int) -> Expr | None:
         """The columns from ``j0`` on; None if a vector may not have them."""
-        if isinstance(self.view, ConvView):
-            # Panels that images share start anywhere in an image, unless rows are whole vectors.
-            row = static_dim(self.view.node.shape[-1])
-            if row is None or row % lanes:
-                cut = any(column_ranges(self.group, node) for node in self.group.outputs)
-                return None if cut else tirx.Ramp(j0, i64(1), lanes)
+        if not self.view.starts_aligned(lanes):
+            cut = any(column_ranges(self.group, node) for node in self.group.outputs)
+            return None if cut else tirx.Ramp(j0, i64(1), lanes)
         # Panels start at multiples of the vector width, which head splits rely on.
         return self.low.space.aligned(j0, lanes)
 
     def _store(self, block: Block, g: Expr, i: Expr, j: Expr, value: Expr) -> None:
         low, anchor = self.low, self.view.node
-        outer, low.block = low.block, block
-        try:
-            with low.scope():
-                total = block.bind("total", cast(value, anchor.dtype))
-                low.bind_reader(anchor, lambda at: total)
-                index = self.view.index(low, g, i, j)
-                store_outputs(self.group, self.body.outputs, low, index, self.view.flat(g, i, j))
-                low.drop_reader(anchor)
-        finally:
-            low.block = outer
+        with low.inside(block):
+            total = block.bind("total", cast(value, anchor.dtype))
+            low.bind_reader(anchor, lambda at: total)
+            index = self.view.index(low, g, i, j)
+            store_outputs(self.group, self.body.outputs, low, index, self.view.flat(g, i, j))
+            low.drop_reader(anchor)

@@ -7,7 +7,7 @@ Constant operands are packed once, at compile time, whatever the dynamic sizes a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -19,14 +19,14 @@ from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import channels_last, matmul_dims
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.conv.macro_kernel import ConvBody, ConvCut, ConvOperands, ConvShape
-from tvm_disc.schedules.conv.pixels import PixelView, RowPieces
+from tvm_disc.schedules.conv.pixels import PixelView
 from tvm_disc.schedules.gemm import macro_kernel
 from tvm_disc.schedules.gemm.cost import gemm_ns
 from tvm_disc.schedules.gemm.epilogue import Epilogue
 from tvm_disc.schedules.gemm.partition import has_masks
 from tvm_disc.schedules.gemm.space import GemmKnobs, doubt, tiles
 from tvm_disc.schedules.gemm.split_k import PartsOfK
-from tvm_disc.schedules.gemm.view import MatMulView
+from tvm_disc.schedules.gemm.view import MatMulView, View
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
 from tvm_disc.schedules.lowering import Lowering
@@ -36,9 +36,6 @@ from tvm_disc.tir.builder import Block, i64, index_var
 from tvm_disc.tir.index import IndexSpace, product
 
 Expr: TypeAlias = Any
-
-
-View: TypeAlias = MatMulView | ConvView | PixelView
 
 
 def _size(dim: Any) -> Any:
@@ -64,7 +61,8 @@ def plan_dot(group: Group, solver: Solver, machine: Machine) -> list[Plan] | Why
         # One matrix for every batch: the batch dims are more rows.
         batch, m = (), product([*batch, m])
     view = MatMulView(group, node, batch, m, n, k, machine.isa.quads)
-    return _gemm_plans(group, view, solver, machine)
+    plans = _gemm_plans(group, view, solver, machine)
+    return plans + _parts_of_k(view, plans[0], _tiles(view, machine)[0], solver, machine)
 
 
 # Of any two of them the products are added in int32.
@@ -185,17 +183,17 @@ def plan_pixels(group: Group, solver: Solver, machine: Machine) -> list[Plan] | 
 
 
 def _gemm_plans(group: Group, view: View, solver: Solver, machine: Machine) -> list[Plan]:
-    width = _size(view.sizes[2])
-    known = width if isinstance(width, int) else None
-    found = tiles(machine.isa, _dtypes(view)[0], known)
+    found = _tiles(view, machine)
     packed = bool(view.packed(found[0]))
-    plans = [
+    return [
         _gemm_plan(group, view, tile, doubt(tile, found[0], packed), solver, machine)
         for tile in found
     ]
-    if isinstance(view, MatMulView):
-        plans += _parts_of_k(view, plans[0], found[0], solver, machine)
-    return plans
+
+
+def _tiles(view: View, machine: Machine) -> Sequence[macro_kernel.GemmTile]:
+    """The tiles to choose from, the best guess first."""
+    return tiles(machine.isa, _dtypes(view)[0], static_dim(view.sizes[2]))
 
 
 def _parts_of_k(
@@ -334,16 +332,9 @@ def _sizes_only(view: View, packed: dict[str, Any], in_place: dict[str, _Strides
     )
     affine = {n: macro_kernel.Affine(s, _never, s.stride, s.k_stride) for n, s in in_place.items()}
     known: dict[str, Any] = {**affine, **dict.fromkeys(packed, True)}
-    if isinstance(view, ConvView) and view.groups > 1:
-        known |= {"a_packed_batched": True, "a_period": view.groups}
-    if isinstance(view, PixelView) and view.groups > 1 and "b_packed" in packed:
-        known["b_packed_batched"] = True
-    if isinstance(view, MatMulView):
-        known["quads"] = view.quads
-        known |= {"narrow": bool(view.narrow), "group": view.rows_of_scale}
+    known |= view.traits(packed)
     if view.group.outputs == [view.node] and view.node.dtype == sums:
-        stride = view.all_outs if isinstance(view, PixelView) else n
-        known["direct"] = macro_kernel.Direct(None, _never, stride)
+        known["direct"] = macro_kernel.Direct(None, _never, _size(view.row_stride))
     return replace(spec, **known)
 
 
@@ -362,14 +353,10 @@ def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: A
         def base(block: Block, g: Expr) -> Expr:
             at = view.a_at if name == "a_affine" else lambda w, x, j, k: view.b_at(w, x, k, j)
             zero = i64(0)
-            outer, low.block = low.block, block
-            try:
-                with low.scope():
-                    found = low.locate(lambda: at(low, i64(g), zero, zero))
-                    assert found is not None
-                    return low.settle("base", found[1])
-            finally:
-                low.block = outer
+            with low.inside(block):
+                found = low.locate(lambda: at(low, i64(g), zero, zero))
+                assert found is not None
+                return low.settle("base", found[1])
 
         return base
 
@@ -381,10 +368,7 @@ def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: A
         if affine is not None:
             buffer = body.buffers[affine.buffer.node]
             forms[name] = macro_kernel.Affine(buffer, base_of(name), affine.stride, affine.k_stride)
-    if isinstance(view, ConvView):
-        forms["fill_b"] = _filler(low, view.fill)
-    if isinstance(view, PixelView) and view.node.inputs[0] in body.buffers:
-        forms["fill_a"] = RowPieces(view, body.buffers[view.node.inputs[0]]).fill
+    forms |= view.copies(body)
     epilogue = Epilogue(view, body)
     if spec.direct is not None:
         forms["direct"] = macro_kernel.Direct(body.outputs[0], start_of, spec.direct.stride)
@@ -398,25 +382,9 @@ def _operands(view: View, body: Body, spec: Any, packed: dict[str, Any], tile: A
     )
 
 
-def _filler(low: Lowering, fill_in: Callable[..., None]) -> Callable[..., None]:
-    def fill(block: Block, *args: Any) -> None:
-        outer, low.block = low.block, block
-        try:
-            with low.scope():
-                fill_in(low, block, *(i64(a) if isinstance(a, int) else a for a in args))
-        finally:
-            low.block = outer
-
-    return fill
-
-
 def _evaluate(low: Lowering, block: Block, make: Callable[[], Expr]) -> Expr:
     """Evaluate in the block that the GEMM is filling in at the moment."""
-    outer, low.block = low.block, block
-    try:
-        with low.scope():
-            value = make()
-            low.resolve([value])
-            return value
-    finally:
-        low.block = outer
+    with low.inside(block):
+        value = make()
+        low.resolve([value])
+        return value

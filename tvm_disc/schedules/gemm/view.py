@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import operand_index
 from tvm_disc.schedules.gemm.layouts import PanelsOfB, QuadsOfB
-from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.packing import Packing
 from tvm_disc.tir.builder import i64
@@ -18,6 +19,48 @@ Expr: TypeAlias = Any
 
 
 _ROLES = ("b_packed", "b_scale", "b_zero")
+
+
+class View(Protocol):
+    """What is multiplied: a product, or a convolution as one, and where its elements lie.
+
+    Rows ``i`` of A and columns ``j`` of B are those of the product; ``g`` counts its batch.
+    """
+
+    group: Group
+    node: Node
+
+    @property
+    def sizes(self) -> tuple[Any, Any, Any, Any]:
+        """Batch, m, n, k."""
+
+    @property
+    def row_stride(self) -> Any:
+        """Elements of the result from a row to the next."""
+
+    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
+        """The output index of element (g, i, j)."""
+
+    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
+        """Row-major position of element (g, i, j)."""
+
+    def a_at(self, low: Lowering, g: Expr, i: Expr, k: Expr) -> Expr:
+        """Element (i, k) of A."""
+
+    def b_at(self, low: Lowering, g: Expr, k: Expr, j: Expr) -> Expr:
+        """Element (k, j) of B."""
+
+    def packed(self, tile: Any) -> dict[str, tuple[Node, Packing]]:
+        """Constant operands by the role of their packed form."""
+
+    def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
+        """Fields of the specification that depend on no element: how packed operands lie."""
+
+    def copies(self, body: Body) -> dict[str, Callable[..., None]]:
+        """What fills panels better than element by element, by its field of the specification."""
+
+    def starts_aligned(self, lanes: int) -> bool:
+        """Whether vectors of the result start at multiples of their length in its rows."""
 
 
 @dataclass
@@ -35,6 +78,10 @@ class MatMulView:
     @property
     def sizes(self) -> tuple[Any, Any, Any, Any]:
         return product(self.batch), self.m, self.n, self.k
+
+    @property
+    def row_stride(self) -> Any:
+        return self.n
 
     @property
     def quads(self) -> bool:
@@ -91,6 +138,16 @@ class MatMulView:
         if self._packs():
             return {"b_packed": (b, PanelsOfB(tile.n_r))}
         return {}
+
+    def traits(self, packed: dict[str, Any]) -> dict[str, Any]:
+        narrow = {"narrow": bool(self.narrow), "group": self.rows_of_scale}
+        return {"quads": self.quads, **narrow}
+
+    def copies(self, body: Body) -> dict[str, Callable[..., None]]:
+        return {}
+
+    def starts_aligned(self, lanes: int) -> bool:
+        return True
 
 
 def _is_weight(group: Group, node: Node) -> bool:

@@ -96,16 +96,22 @@ def _attention(n: Node) -> list[Any]:
         key, value = (n.concat([p, x], 2) for p, x in zip(past, (key, value), strict=True))
     if n.wants(1):
         present = n.stack([key, value], 0)
-    found = scores(n, Heads(query, key, value), default_scale(n, query, n.attr("scale")))
+    return [_attended(n, Heads(query, key, value), mask=n.get(3)), present]
+
+
+def _attended(n: Node, heads: Heads, mask: Expr | None) -> Expr:
+    """The values, weighted by what each query sees of the keys; input 5 is added to the scores."""
+    query, key, value = heads.query, heads.key, heads.value
+    found = scores(n, heads, default_scale(n, query, n.attr("scale")))
     if n.get(5) is not None:
         found = n.add(found, n[5])
-    if n.get(3) is not None:
-        found = _masked(n, found, n[3], n.size(key, 2))
+    if mask is not None:
+        found = _masked(n, found, mask, n.size(key, 2))
     if n.attr("unidirectional", 0):
         rows, columns = n.size(query, 2), n.size(key, 2)
         before = n.scalar(n.dim("subtract", columns, rows))
         found = hidden(n, found, causal(n, rows, columns, before))
-    return [joined_heads(n, weighted(n, found, value)), present]
+    return joined_heads(n, weighted(n, found, value))
 
 
 def _masked(n: Node, found: Expr, mask: Expr, columns: Dim) -> Expr:
@@ -142,16 +148,7 @@ def _multi_head(n: Node) -> list[Any]:
     key, value = (split_heads(n, x, heads) if n.rank(x) == 3 else x for x in (key, value))
     if n.get(6) is not None:
         key, value = (n.concat([p, x], 2) for p, x in ((n[6], key), (n[7], value)))
-    found = scores(n, Heads(query, key, value), default_scale(n, query, n.attr("scale")))
-    if n.get(5) is not None:
-        found = n.add(found, n[5])
-    if n.get(4) is not None:
-        found = _masked(n, found, n[4], n.size(key, 2))
-    if n.attr("unidirectional", 0):
-        rows, columns = n.size(query, 2), n.size(key, 2)
-        before = n.scalar(n.dim("subtract", columns, rows))
-        found = hidden(n, found, causal(n, rows, columns, before))
-    return [joined_heads(n, weighted(n, found, value)), key, value]
+    return [_attended(n, Heads(query, key, value), mask=n.get(4)), key, value]
 
 
 @row("GroupQueryAttention", domain=MICROSOFT)
