@@ -82,6 +82,7 @@ def place_of(low: Any, where: Any, extent: Any) -> tuple[Any, Any]:
 
 
 def put(body: Body, node: Node, target: list[Any], value: Any, inside: Any) -> None:
+    """Combine a place of the result with a new value, if it is inside."""
     combine = _COMBINE.get(node.attrs["reduction"])
     if combine is None:
         raise Unsupported(f"{node.op}: reduction {node.attrs['reduction']!r}")
