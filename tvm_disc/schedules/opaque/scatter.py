@@ -82,7 +82,7 @@ def place_of(low: Any, where: Any, extent: Any) -> tuple[Any, Any]:
 
 
 def put(body: Body, node: Node, target: list[Any], value: Any, inside: Any) -> None:
-    """Store ``value`` at ``target`` of the result, combined as ``reduction`` says."""
+    """Combine a place of the result with a new value, if it is inside."""
     combine = _COMBINE.get(node.attrs["reduction"])
     if combine is None:
         raise Unsupported(f"{node.op}: reduction {node.attrs['reduction']!r}")
