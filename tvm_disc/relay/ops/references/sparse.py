@@ -53,7 +53,7 @@ def sparse_fill_empty_rows(
 def _dense(data: Array, indices: Array, begins: Array, width: int) -> Array:
     blocks = data if data.ndim == 3 else data.reshape(-1, 1, 1)
     _, high, wide = blocks.shape
-    if indices.size and not (0 <= indices.min() and (indices.max() + 1) * wide <= width):
+    if indices.size and not (indices.min() >= 0 and (indices.max() + 1) * wide <= width):
         raise ValueError("blocks outside of the matrix")
     if begins.min() < 0 or begins.max() > len(indices):
         raise ValueError("row pointers outside of the entries")
