@@ -49,7 +49,7 @@ def test_what_was_found_is_found_no_more(name: str) -> None:
 def test_every_operator_with_samples_takes_part() -> None:
     used: set[str] = set()
     for row in rows.ROWS:
-        for seed in range(40):
+        for seed in range(160):
             maker = Maker(seed, [row])
             if maker.row_step() is not None:
                 used.add(row.name)
