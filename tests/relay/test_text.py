@@ -174,7 +174,10 @@ REFUSALS = {
         r"C has 1 field\(s\), the pattern 2",
     ),
     "pattern": (HEADER + "def @main(%l: int32) { match (%l) { D => { 1 }, } }", "constructor 'D'"),
-    "overflow": (HEADER + "def @main() { 3000000000 }", "does not fit int32; write 3000000000i64"),
+    "overflow": (
+        HEADER + "def @main() { 3000000000i32 }",
+        "does not fit int32; write 3000000000i64",
+    ),
     "value": (HEADER + "def @main(%x: int32) { cast(%x, dtype=;) }", "expected an attribute value"),
     "ref": (HEADER + "def @main(%x: int32) { ref_write(%x) }", "ref_write takes 2 operand"),
     "json": (HEADER + "def @main() { 1 }\n#[metadata]\n{", "in #.metadata.: .*not JSON"),

@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tvm_disc.errors import refusing
 from tvm_disc.executors.evaluate import Executor, create_executor
 from tvm_disc.executors.factory import build
 from tvm_disc.executors.graph import load_module
+from tvm_disc.executors.programs import as_relay_module
 from tvm_disc.executors.vm import VMExecutor
+from tvm_disc.relay import transform
 from tvm_disc.relay.analysis.binding import bind_params_by_name
+from tvm_disc.relay.expr import Function
+from tvm_disc.relay.module import IRModule
+
+
+@refusing
+def optimize(mod: Any, target: Any = None, params: Any = None) -> tuple[IRModule, Any]:
+    """The module after the passes of Relay that a ``PassContext`` enables, and the parameters.
+
+    What the compiler itself does comes after them: build the module as it was.
+    """
+    module = IRModule.from_expr(mod) if isinstance(mod, Function) else as_relay_module(mod)
+    if params:
+        module = module.with_main(bind_params_by_name(module["main"], params))
+    steps = [
+        transform.RemoveUnusedFunctions(),
+        transform.SimplifyInference(),
+        transform.EliminateCommonSubexpr(),
+        transform.CombineParallelConv2D(3),
+        transform.CombineParallelDense(3),
+        transform.CombineParallelBatchMatmul(3),
+        transform.FoldConstant(),
+        transform.FoldScaleAxis(),
+        transform.SimplifyExpr(),
+        transform.CanonicalizeCast(),
+        transform.CanonicalizeOps(),
+        transform.FlattenAtrousConv(),
+        transform.FastMath(),
+        transform.FoldConstant(),
+    ]
+    return transform.Sequential(steps)(module), params
+
 
 __all__ = [
     "Executor",
@@ -15,4 +51,5 @@ __all__ = [
     "build",
     "create_executor",
     "load_module",
+    "optimize",
 ]

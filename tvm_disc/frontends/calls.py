@@ -36,7 +36,7 @@ _PLACE: ContextVar[ast.Span | None] = ContextVar("place", default=None)
 @contextmanager
 def placed(source: str) -> Iterator[None]:
     """Calls made inside come from here: messages about them say so."""
-    token = _PLACE.set(ast.Span(source))
+    token = _PLACE.set(ast.Span.at(source))
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ from importlib import import_module as _import_module
 from typing import Any as _Anything
 
 from tvm_disc.abi.values import ConstructorValue, from_list, to_list
+from tvm_disc.errors import Unsupported as _Unsupported
 from tvm_disc.relay.analysis.binding import bind
 from tvm_disc.relay.analysis.hashing import structural_hash
 from tvm_disc.relay.json.reader import load_json
@@ -20,6 +21,7 @@ from tvm_disc.relay.text.printer import astext, pretty_print
 
 from . import analysis, builder, dyn, expr, frontend, image, loops, nn, op, prelude, qnn, vision
 from . import types as ty
+from .api import adt, base, places
 from .builder import ScopeBuilder, const, var
 from .convert import to_relax
 from .expr import (
@@ -42,6 +44,7 @@ from .expr import (
     RefCreate,
     RefRead,
     RefWrite,
+    SourceName,
     Span,
     Tuple,
     TupleGetItem,
@@ -116,6 +119,7 @@ __all__ = [
     "RefWrite",
     "ScopeBuilder",
     "ShapeVar",
+    "SourceName",
     "Span",
     "TensorType",
     "Tuple",
@@ -132,9 +136,11 @@ __all__ = [
     "TypeVar",
     "TypeVisitor",
     "Var",
+    "adt",
     "analysis",
     "assert_structural_equal",
     "astext",
+    "base",
     "bind",
     "builder",
     "const",
@@ -174,6 +180,8 @@ __all__ = [
 # Modules that few programs use, and what needs the compiler and lies above this room: imported when
 # they are first asked for.
 _LAZY = {
+    "build_config": "tvm_disc.relay.transform:build_config",
+    "optimize": "tvm_disc.executors.build_module:optimize",
     "testing": "tvm_disc.relay.testing",
     "backend": "tvm_disc.executors.backend",
     "build": "tvm_disc.executors:build",
@@ -185,10 +193,29 @@ _LAZY = {
 }
 
 
+places.register()
+
+# Whole parts of Relay that are not here, and why.
+_REFUSED = {
+    "collage": "it places parts of a program with several compilers; there is one here",
+    "data_dep_optimization": (
+        "it replaces dense weights by sparse ones, for kernels that are not here; programs with "
+        "relay.nn.sparse_dense compile"
+    ),
+    "quantize": (
+        "quantise the model where it was trained; quantised operators (relay.qnn) compile"
+    ),
+}
+
+
 def __getattr__(name: str) -> _Anything:
     """The builder function of an operator, ``relay.add``, or what runs programs, ``relay.vm``."""
     if name in _LAZY:
         place, _, member = _LAZY[name].partition(":")
         module = _import_module(place)
         return getattr(module, member) if member else module
+    if name in places.PLACES:
+        return _import_module(f"tvm_disc.relay.{name}")
+    if name in _REFUSED:
+        raise _Unsupported(f"relay.{name}: {_REFUSED[name]}")
     return getattr(op, name)

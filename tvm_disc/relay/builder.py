@@ -70,8 +70,8 @@ def var(
 
 
 @refusing
-def const(value: Any, dtype: str | None = None) -> Constant:
-    """A constant from a number, list or array.
+def const(value: Any, dtype: str | TensorType | None = None) -> Constant:
+    """A constant from a number, list or array; ``dtype`` may be the type of a tensor.
 
     As in Relay, int64 becomes int32 and float64 becomes float32 unless ``dtype`` says otherwise.
     """
@@ -87,7 +87,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     if dtype is None and narrow is None:
         return Constant(array)
     try:
-        made = array.astype(dtype or narrow)
+        made = array.astype(dtype.dtype if isinstance(dtype, TensorType) else dtype or narrow)
     except (TypeError, ValueError, RecursionError):
         raise BadNode(
             f"a constant has an element type such as float32, found {shown(dtype)}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -74,12 +75,42 @@ TEXT: list[Callable[[Expr, bool], str]] = []
 
 
 @dataclass(frozen=True)
-class Span:
-    """Where an expression came from: a source file, or a layer name of the imported model."""
+class SourceName:
+    """The name of a source: a file, or a layer of the imported model."""
 
-    source: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where an expression came from: a place in a source, from a line and column to another."""
+
+    source_name: SourceName | None
     line: int = 0
+    end_line: int = 0
     column: int = 0
+    end_column: int = 0
+
+    def __post_init__(self) -> None:
+        name: object = self.source_name
+        if isinstance(name, str):
+            object.__setattr__(self, "source_name", SourceName(name))
+        elif name is not None and not isinstance(name, SourceName):
+            raise BadNode(f"Span: expected a relay.SourceName, found {shown(name)}")
+
+    @classmethod
+    def at(cls, source: str, line: int = 0, column: int = 0) -> Span:
+        """One place of a source."""
+        return cls(SourceName(source), line, line, column, column)
+
+    @property
+    def source(self) -> str:
+        """The name of the source as text."""
+        return "" if self.source_name is None else self.source_name.name
+
+    def same_as(self, other: object) -> bool:
+        """Whether this is the same object."""
+        return self is other
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}:{self.column}"
@@ -176,20 +207,40 @@ class Id:
 
     name_hint: str
 
+    def same_as(self, other: object) -> bool:
+        """Whether this is the same name."""
+        return self == other
+
 
 @dataclass(eq=False)
 class GlobalVar(Expr):
     """The name of a module-level function."""
 
     name_hint: str
+    type_annot: Type | None = None
     span: Span | None = None
+
+    def __post_init__(self) -> None:
+        self._checked_type = self.type_annot
+
+
+# What is registered of an operator by its name; the registry, which knows it, puts itself here.
+ENTRIES: list[Callable[[str], Any]] = []
 
 
 @dataclass(eq=False)
 class Op(Expr):
-    """A primitive operator; get it with ``relay.op.get(name)``, one object per name."""
+    """A primitive operator; get it with ``relay.op.get(name)``, one object per name.
+
+    It has what is registered of it as members: ``num_inputs``, ``get_attr``, ``add_type_rel`` ...
+    """
 
     name: str
+
+    def __getattr__(self, key: str) -> Any:
+        if key.startswith("_") or key == "name" or not ENTRIES:
+            raise AttributeError(f"an operator has no {key!r}")
+        return getattr(ENTRIES[0](self.name), key)
 
 
 @cache
@@ -515,3 +566,10 @@ def _not_an_expr(value: object) -> BadNode:
     if isinstance(value, (int, float, np.ndarray, np.generic)):
         return BadNode(f'convert "{value}" with `const` first')
     return BadNode(f"expected a Relay expression, found {type(value).__name__} {shown(value)}")
+
+
+def __getattr__(name: str) -> Any:
+    """``relay.expr.const`` and others that Relay kept with the nodes, and which lie above them."""
+    if name in ("const", "var", "bind"):
+        return getattr(import_module(__package__), name)
+    raise AttributeError(name)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BadNode, UnknownName, Unsupported, refusing, shown
+from .api import registry
 from .builder import call, const, op_function
 from .expr import Call, Constant, Expr, ExprLike, Op, Tuple, TupleWrapper, as_expr, get_op
 from .ops.refused import REFUSED_FUNCTIONS
@@ -28,6 +29,7 @@ _GROUPS = {
     "dyn": ".dyn",
     "image": ".image",
     "nn": ".nn",
+    "op": ".api.registry",
     "random": ".api.random",
     "vision": ".vision",
 }
@@ -69,6 +71,8 @@ def member(space: str, name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
+    if name in registry.__all__:  # relay.op.register is relay.op.op.register
+        return getattr(registry, name)
     if name in OPS:
         return function(name)
     if name in _GROUPS:  # relay.op.nn is relay.nn

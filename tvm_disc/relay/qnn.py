@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
 from ..errors import refusing
@@ -17,8 +18,10 @@ SQNN_DTYPE_TO_CODE = {"disable": 0, "int8": 1, "uint8": 2, "int32": 3}
 def __getattr__(name: str) -> Any:
     if name == "get_pad_tuple2d":
         return operators.nn.get_pad_tuple2d
-    if name == "op":  # relay.qnn.op is relay.qnn
+    if name in ("op", "qnn"):  # relay.qnn.op and relay.qnn.op.qnn are relay.qnn
         return sys.modules[__name__]
+    if name == "transform":
+        return import_module(".api.qnn_transform", __package__)
     return operators.member("qnn", name)
 
 

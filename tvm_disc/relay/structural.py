@@ -133,6 +133,8 @@ class _Comparer:
         leaf = _LEAVES.get(type(a))
         if leaf:
             return leaf(self, a, b)
+        if isinstance(a, Tuple) and not a.fields:  # a constant, as Relay has it
+            return isinstance(b, Tuple) and not b.fields
         if not isinstance(a, TupleGetItem):  # of which Relay keeps no sharing
             if id(a) in self.nodes or id(b) in self.nodes_back:
                 return self.nodes.get(id(a)) == id(b) and self.nodes_back.get(id(b)) == id(a)

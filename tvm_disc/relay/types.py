@@ -200,6 +200,10 @@ def is_dtype(name: object) -> bool:
     return isinstance(name, str) and _DTYPE.fullmatch(name) is not None
 
 
+# What TVM reads names of types without a width as.
+_DTYPES = {"float": "float32", "int": "int32", "uint": "uint32"}
+
+
 @dataclass(frozen=True, eq=False)
 class TensorType(Type):
     """``Tensor[(d0, d1), dtype]``; a rank-0 tensor prints as its dtype."""
@@ -213,6 +217,7 @@ class TensorType(Type):
             raise BadNode(f"a shape is a sequence of dimensions, found {shown(shape)}")
         object.__setattr__(self, "shape", tuple(as_dim(d) for d in shape))
         dtype = shown(self.dtype) if isinstance(self.dtype, list | dict) else str(self.dtype)
+        dtype = _DTYPES.get(dtype, dtype)
         if not is_dtype(dtype):
             found = shown(dtype)
             raise BadNode(f"expected an element type such as float32 or int64, found {found}")
@@ -443,7 +448,7 @@ def same_type(
         return False
     if isinstance(a, TypeVar) and isinstance(b, TypeVar):
         return _same_var(a, b, renamed or {}, free)
-    if isinstance(a, GlobalTypeVar | IncompleteType):
+    if isinstance(a, GlobalTypeVar):
         return a is b or free(a, b)
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         same = a.dtype == b.dtype and len(a.shape) == len(b.shape)
@@ -451,7 +456,9 @@ def same_type(
     if isinstance(a, TypeData) and isinstance(b, TypeData):
         return _same_data(a, b, free)
     if isinstance(a, FuncType) and isinstance(b, FuncType):
-        if len(a.type_params) != len(b.type_params):
+        if [p.kind for p in a.type_params] != [p.kind for p in b.type_params]:
+            return False
+        if len(a.type_constraints) != len(b.type_constraints):
             return False
         renamed = {**(renamed or {}), **dict(zip(a.type_params, b.type_params, strict=True))}
     if isinstance(a, TypeRelation) and isinstance(b, TypeRelation):
@@ -460,9 +467,14 @@ def same_type(
     if isinstance(a, TypeCall) and isinstance(b, TypeCall):
         if not same_type(a.func, b.func, renamed, free):
             return False
+    elif isinstance(a, IncompleteType):
+        # Known to equal nothing but itself, unless whole programs are compared.
+        return a is b or (free is not _spelled_alike and free(a, b))
     elif not isinstance(a, TupleType | FuncType | RefType):
         return a is b
     left, right = type_children(a), type_children(b)
+    if isinstance(a, FuncType) and isinstance(b, FuncType):
+        left, right = (*left, *a.type_constraints), (*right, *b.type_constraints)
     return len(left) == len(right) and all(
         same_type(x, y, renamed, free) for x, y in zip(left, right, strict=True)
     )

@@ -23,6 +23,7 @@ from tvm_disc.relay.expr import (
     PatternConstructor,
     PatternTuple,
     PatternVar,
+    Tuple,
     TupleGetItem,
     Var,
 )
@@ -95,6 +96,9 @@ class _Writer:
         leaf = _LEAVES.get(type(node))
         if leaf is not None:
             leaf(self, node)
+            return
+        if isinstance(node, Tuple) and not node.fields:  # a constant, as Relay has it
+            self.put("unit")
             return
         if not isinstance(node, TupleGetItem):
             if id(node) in self.nodes:

@@ -42,6 +42,8 @@ class OperatorTypes:
         Raises:
             TypeMismatch, ShapeConflict, Unsupported: with the call, its operands and its place.
         """
+        if row.relation is not None:  # it may be any function, and change
+            return _result(row, types, call)
         key = (
             row.name,
             tuple(map(repr, types)),
@@ -66,6 +68,11 @@ def _result(row: OpRow, types: Sequence[rt.Type], call: ast.Call) -> rt.Type:
     ctx.span, ctx.operator = call.span, row.name
     symbols: dict[Any, Any] = {}
     inputs = Inputs(ctx, symbols)
+    if row.relation is not None:
+        made = row.relation(types, call.attrs)
+        if not isinstance(made, rt.Type):
+            raise TypeMismatch(f"{row.name}: its relation gave {made!r}, and no type")
+        return made
     try:
         args = [_operand(ctx, inputs, t, a) for t, a in zip(types, call.args, strict=True)]
         check_operands(ctx, row, args)

@@ -115,7 +115,8 @@ def _constructor(get: Get, raw: Raw) -> ex.Constructor:
 
 
 def _span(get: Get, raw: Raw) -> ex.Span:
-    return ex.Span(get("source_name") or "", int(raw["line"]), int(raw["column"]))
+    places = (int(raw[key]) for key in ("line", "end_line", "column", "end_column"))
+    return ex.Span(get("source_name"), *places)
 
 
 def _dim_op(op: str) -> Callable[[Get, Raw], ty.DimOp]:

@@ -26,7 +26,7 @@ class Ref(int):
     """The number of a node, as a field holds it."""
 
 
-def save_json(value: IRModule | ex.Expr | ty.Type) -> str:
+def save_json(value: IRModule | ex.Expr | ty.Type | ex.Span) -> str:
     """A module, an expression or a type as JSON, which ``relay.load_json`` and TVM 0.19 read.
 
     Floats are exact, which Relay's text keeps to six digits only.
@@ -34,7 +34,7 @@ def save_json(value: IRModule | ex.Expr | ty.Type) -> str:
     Raises:
         BadNode: it is nothing of Relay.
     """
-    if not isinstance(value, IRModule | ex.Expr | ty.Type):
+    if not isinstance(value, IRModule | ex.Expr | ty.Type | ex.Span):
         found = type(value).__name__
         raise BadNode(f"save_json: expected a relay module, expression or type, found {found}")
     writer = _Writer()
@@ -83,6 +83,8 @@ class _Writer:
             return self.type(value)
         if isinstance(value, ty.DimExpr):
             return self.dim(value)
+        if isinstance(value, ex.Span):
+            return self.span(value)
         if isinstance(value, str):
             return self.once(("text", value), lambda: self.text("runtime.String", value))
         if isinstance(value, bool | int | np.integer):
@@ -165,15 +167,20 @@ class _Writer:
                 self.known[id(node)] = self.add(key, **fields, **rest)
         return self.known[id(root)]
 
+    def source(self, source: ex.SourceName) -> Ref:
+        """The node of the name of a source."""
+        return self.once(("source", source.name), lambda: self.text("SourceName", source.name))
+
     def span(self, span: ex.Span | None) -> Ref:
         """The node of a place in a source."""
         if span is None:
             return Ref(0)
 
         def make() -> Ref:
-            name = self.once(("source", span.source), lambda: self.text("SourceName", span.source))
+            source = span.source_name
+            name = self.source(source) if source is not None else 0
             place = {"line": span.line, "column": span.column}
-            ends = {"end_line": span.line, "end_column": span.column}
+            ends = {"end_line": span.end_line, "end_column": span.end_column}
             return self.add("Span", source_name=name, **place, **ends)
 
         return self.once(("span", span), make)

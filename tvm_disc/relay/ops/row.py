@@ -11,6 +11,7 @@ AttrDefault = Any
 LowerRule = Callable[..., Any]
 ValueRule = Callable[..., Any]
 OperandRule = Callable[..., Any]
+RelationRule = Callable[..., Any]
 Reference = Callable[..., Any]
 
 
@@ -75,7 +76,8 @@ class OpRow:
     Python functions take them; ``REQUIRED`` where there is none.  ``relay_dynamic`` is False
     where real Relay has no shape function and so cannot run the operator on dynamic shapes.
     ``reference(*arrays, **attrs)`` is the NumPy meaning, given every attribute.  ``operands``
-    tells what the other operands say about the type of one that has none.
+    tells what the other operands say about the type of one that has none; ``relation`` gives the
+    type of the result where a user's operator has no import rule that would.
     """
 
     name: str
@@ -88,6 +90,7 @@ class OpRow:
     reference: Reference | None = None
     samples: tuple[Sample, ...] = ()
     operands: OperandRule | None = None
+    relation: RelationRule | None = None
 
     @property
     def compares(self) -> bool:
@@ -105,3 +108,7 @@ class OpRow:
     def tuple_args(self) -> tuple[bool, ...]:
         """For each argument, whether it is a tuple of tensors."""
         return tuple(name.startswith("*") for name in self.args)
+
+
+# Operators that users registered, by name.
+USER_ROWS: dict[str, OpRow] = {}

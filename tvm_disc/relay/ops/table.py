@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -31,7 +32,7 @@ from tvm_disc.relay.ops import (
 from tvm_disc.relay.ops.derived import packed
 from tvm_disc.relay.ops.vision import detection, image, region, sampling
 
-from .row import OpRow
+from .row import USER_ROWS, OpRow
 
 FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     tensor.ROWS,
@@ -70,7 +71,7 @@ def _with_rules(row: OpRow) -> OpRow:
 def _build() -> Mapping[str, OpRow]:
     rows = {row.name: _with_rules(row) for family in FAMILIES for row in family}
     assert len(rows) == sum(map(len, FAMILIES)), "an operator has two rows"
-    return MappingProxyType(rows)
+    return MappingProxyType(ChainMap(USER_ROWS, rows))
 
 
 OPS: Mapping[str, OpRow] = _build()

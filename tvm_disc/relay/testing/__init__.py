@@ -15,7 +15,7 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.prelude import Prelude
 from tvm_disc.relay.visit import post_order
 
-from . import dqn, init, layers, lstm, mlp, mobilenet, nat, resnet, squeezenet, vgg
+from . import dqn, init, layers, lstm, mlp, mobilenet, nat, resnet, squeezenet, temp_op_attr, vgg
 from .init import create_workload
 from .nat import count, make_nat_expr, make_nat_value
 
@@ -24,9 +24,7 @@ REFUSED = {
     "check_grad": "there are no gradients; take them in the framework that trains",
     "gradient": "there are no gradients; take them in the framework that trains",
     "py_converter": "programs run as native code; relay.create_executor evaluates expressions",
-    "run_as_python": "programs run as native code; relay.create_executor evaluates expressions",
     "to_python": "programs run as native code; relay.create_executor evaluates expressions",
-    "temp_op_attr": "an operator is one row of a table, which nothing changes while it is used",
     **dict.fromkeys(
         ("dcgan", "densenet", "inception_v3", "resnet_3d", "synthetic", "yolo_detection"),
         "this network is not shipped; relay.frontend.from_onnx and from_pytorch read models",
@@ -50,6 +48,12 @@ def run_opt_pass(
         Prelude(mod)
     main = opt_pass(mod)["main"]
     return main if isinstance(expr, Function) else main.body
+
+
+def run_as_python(expr: Expr, mod: IRModule | None = None, target: Any = None) -> Any:
+    """The value of an expression; Relay ran it as Python, here it is a native program."""
+    executors = import_module("tvm_disc.executors")
+    return executors.create_executor("debug", mod=mod).evaluate(expr)
 
 
 def count_ops(expr: Expr) -> dict[str, int]:
@@ -100,8 +104,10 @@ __all__ = [
     "nat",
     "rand",
     "resnet",
+    "run_as_python",
     "run_infer_type",
     "run_opt_pass",
     "squeezenet",
+    "temp_op_attr",
     "vgg",
 ]

@@ -24,7 +24,7 @@ _TOKEN = re.compile(
   | (?P<global>@{_ID})
   | (?P<float>(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|inf)f(?:16|32|64)?(?!\w)
       |\d+(?:\.\d*(?:[eE][+-]?\d+)?|[eE][+-]?\d+)(?!\w))
-  | (?P<int>\d+(?:[iu](?:8|16|32|64))?(?!\w))
+  | (?P<int>\d+(?:[iu](?:8|16|32|64)?)?(?!\w))
   | (?P<proj>\.[0-9]+)
   | (?P<name>[A-Za-z_]{_ID.replace("+", "*")}(?:\.[A-Za-z_]{_ID.replace("+", "*")})*)
   | (?P<punct>->|=>|==|!=|<=|>=|[-+*/<>=(){{}}\[\],;:?.!])
@@ -136,7 +136,7 @@ def _skip_comment(source: Source, start: int, end: int) -> int:
             break
     span = _SPAN.search(source.text, start, pos - 2)
     if span and source.tokens:
-        where = Span(span[1], int(span[2]), int(span[3]))
+        where = Span.at(span[1], int(span[2]), int(span[3]))
         source.spans.setdefault(len(source.tokens) - 1, where)
     return pos
 

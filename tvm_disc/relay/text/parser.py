@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from tvm_disc.errors import ParseError
+from tvm_disc.errors import BadNode, ParseError, shown
 from tvm_disc.relay import types as ty
 from tvm_disc.relay.expr import (
     Attrs,
@@ -57,18 +57,36 @@ _BINARY = {
 MetaTable = dict[str, list[Any]]
 
 
-def parse(text: str, init_meta_table: MetaTable | None = None) -> IRModule:
+def parse(
+    source: str,
+    source_name: str = "from_string",
+    init_module: IRModule | None = None,
+    init_meta_table: MetaTable | None = None,
+) -> IRModule:
     """A module from its text, which starts with ``#[version = "0.0.5"]``.
 
-    ``init_meta_table`` supplies ``meta[Key][k]`` objects for text printed without metadata.
+    ``source_name`` is what errors call the text. ``init_module`` has types and functions that the
+    text may use, and the result has them, too; ``init_meta_table`` supplies ``meta[Key][k]``
+    objects for text printed without metadata.
     raises: ParseError with line:column, the line, what was expected and what was found.
     """
-    parser = Parser(tokenize(text, need_header=True), init_meta_table)
-    with _guard(parser):
-        return parser.module()
+    if not isinstance(source_name, str):
+        raise BadNode(f"parse: source_name is a text, found {shown(source_name)}")
+    if init_module is not None and not isinstance(init_module, IRModule):
+        raise BadNode(f"parse: init_module is a relay.IRModule, found {shown(init_module)}")
+    parser = Parser(tokenize(source, need_header=True), init_meta_table, init_module)
+    try:
+        with _guard(parser):
+            return parser.module()
+    except ParseError as error:
+        if source_name == "from_string":
+            raise
+        raise ParseError(f"{source_name}: {error}") from None
 
 
-fromtext = parse
+def fromtext(data: str, source_name: str = "from_string") -> IRModule:
+    """``parse`` of a text alone."""
+    return parse(data, source_name)
 
 
 def parse_expr(text: str, init_meta_table: MetaTable | None = None) -> Expr:
@@ -95,14 +113,19 @@ class Parser(TypeParser):
     ``graph`` holds the ``%0``-style bindings per block, ``locals`` the variables per block.
     """
 
-    def __init__(self, source: Source, table: MetaTable | None) -> None:
+    def __init__(
+        self, source: Source, table: MetaTable | None, base: IRModule | None = None
+    ) -> None:
         super().__init__(source, table)
-        self.mod = IRModule()
+        self.mod = IRModule() if base is None else base.copy()
         self.type_scopes = [{}]
         self.types: dict[str, ty.GlobalTypeVar] = {}
         self.locals: list[dict[str, Var]] = [{}]
         self.graph: list[dict[str, Expr]] = [{}]
         self.globals: dict[str, tuple[GlobalVar, Token]] = {}
+        if base is not None:
+            self.types.update((d.header.name, d.header) for d in base.type_definitions.values())
+            self.globals.update((g.name_hint, (g, self.tokens[0])) for g in base.functions)
 
     # -- definitions
 
@@ -197,6 +220,8 @@ class Parser(TypeParser):
             while not self.accept("}"):
                 self.next()
         annotation = self.parse_type() if self.accept(":") else None
+        if isinstance(annotation, ty.IncompleteType):  # ``_`` says no more than nothing does
+            annotation = None
         var = Var(name, annotation, self._span())
         self.locals[-1][name] = var
         return var

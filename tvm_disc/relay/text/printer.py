@@ -81,7 +81,10 @@ def astext(
     """
     if isinstance(value, ty.Type):
         return pretty_print(value)
-    return f'#[version = "{VERSION}"]\n{_printed(value, show_meta_data, annotate)}'
+    text = _printed(value, show_meta_data, annotate)
+    if isinstance(value, Expr):
+        text = text.removesuffix("\n")  # only the text of a module ends its last line
+    return f'#[version = "{VERSION}"]\n{text}'
 
 
 def pretty_print(value: Printable | Expr | ty.Type) -> str:

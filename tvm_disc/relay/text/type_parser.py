@@ -15,7 +15,7 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.text.lexer import Token
 from tvm_disc.relay.text.token_stream import TokenStream
 
-_INT = re.compile(r"(-?\d+)(?:([iu])(\d+))?$")
+_INT = re.compile(r"(-?\d+)(?:([iu])(\d*))?$")
 _FLOAT = re.compile(r"(-?[^f]+|-?inf)(?:f(\d*))?$")
 
 
@@ -205,11 +205,18 @@ class TypeParser(TokenStream):
             kind = {"i": "int", "u": "uint", None: "int"}[match[2]]
             dtype = np.dtype(f"{kind}{match[3] or 32}")
             value = int(match[1])
+            if match[2] is None and match[3] is None and not -(2**31) <= value < 2**31:
+                dtype = np.dtype("int64")  # as Relay reads a number without a type
             if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
                 self.fail(f"{value} does not fit {dtype}; write {value}i64", token)
             return np.asarray(value, dtype)
         text, _, bits = token.text.rpartition("f") if "inf" not in token.text else _inf(token)
-        return np.asarray(float(text or bits), f"float{bits if text and bits else 32}")
+        value_read = float(text or bits)
+        made = np.asarray(value_read, f"float{bits if text and bits else 32}")
+        most = np.finfo(made.dtype).max  # its own shortest text may be a little larger than it is
+        if "inf" not in token.text and abs(value_read) > max(float(most), float(str(most))):
+            self.fail(f"{text or bits} does not fit {made.dtype}", token)
+        return made
 
     def attr_number(self, token: Token) -> int | float:
         """The value of a number token inside attributes: unbounded int, or double."""

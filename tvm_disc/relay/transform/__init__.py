@@ -17,6 +17,7 @@ from .manager import (
     module_pass,
 )
 from .passes import (
+    AnnotateSpans,
     BackwardFoldScaleAxis,
     CanonicalizeCast,
     CanonicalizeOps,
@@ -61,6 +62,7 @@ from .refused import (
 
 __all__ = [
     "REFUSED",
+    "AnnotateSpans",
     "BackwardFoldScaleAxis",
     "CanonicalizeCast",
     "CanonicalizeOps",

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..dataflow_pattern.known_types import KnownTypes
-from ..expr import Expr, Function, as_expr
+from ..expr import Constructor, Expr, Function, GlobalVar, Var, as_expr
+from ..inference.infer import infer_type
 from ..module import IRModule
 from ..types import Type
+from ..visit import post_order
 from .arithmetic import canonicalize_cast, canonicalize_ops, div_to_mul, fast_math
 from .combine_parallel import combine_parallel
 from .dynamic_to_static import dynamic_to_static
@@ -58,6 +60,11 @@ def _all(name: str, level: int, change: Change) -> Pass:
 def InferType() -> Pass:
     """The types of all functions, spelled out."""
     return _module("InferType", 0, infer_types)
+
+
+def AnnotateSpans() -> Pass:
+    """The module as it is: expressions have the places of the source that they were read from."""
+    return _module("AnnotateSpans", 0, lambda mod: mod)
 
 
 def ToANormalForm() -> Pass:
@@ -253,8 +260,17 @@ def FoldConstantExpr(expr: Expr, mod: IRModule, fold_qnn: bool = False) -> Expr:
 
 
 def InferTypeLocal(expr: Expr) -> Type | None:
-    """The type of one expression; None if it cannot be told without the module."""
-    return KnownTypes(as_expr(expr)).of(expr)
+    """The type of one expression, which has it then; None if it cannot be told without the module.
+
+    Raises:
+        TypeMismatch: the expression has no type.
+    """
+    whole = as_expr(expr)
+    bare = isinstance(whole, Var) and whole.type_annotation is None
+    if bare or any(isinstance(e, GlobalVar | Constructor) for e in post_order(whole)):
+        return KnownTypes(whole).of(whole)
+    whole._checked_type = infer_type(whole).checked_type
+    return whole._checked_type
 
 
 def ToANormalFormExpr(e: Expr) -> Expr:

@@ -30,7 +30,6 @@ _TEMPLATES = (
 
 REFUSED: Mapping[str, str] = {
     "AlterOpLayout": _TEMPLATES,
-    "AnnotateSpans": "expressions have the places of their source when they are parsed",
     "AnnotateTarget": _EXTERNAL,
     "BatchingOps": "use CombineParallelConv2D, CombineParallelDense and CombineParallelBatchMatmul",
     "CapturePostDfsIndexInSpans": _EXTERNAL,

@@ -1,0 +1,27 @@
+"""``relay.adt``: the nodes of data types and of matching."""
+
+from __future__ import annotations
+
+from tvm_disc.relay.expr import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+)
+from tvm_disc.relay.types import TypeData
+
+__all__ = [
+    "Clause",
+    "Constructor",
+    "Match",
+    "Pattern",
+    "PatternConstructor",
+    "PatternTuple",
+    "PatternVar",
+    "PatternWildcard",
+    "TypeData",
+]

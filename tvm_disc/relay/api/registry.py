@@ -1,0 +1,282 @@
+"""``relay.op.op``: what is registered of operators, and operators that users register.
+
+A user's operator has a type, from one of Relay's relations or from a function of types, and
+passes and printers treat it by its fusion class. It has no kernel: compiling it is refused by name.
+Attributes that told Relay how to compile an operator are refused when they are registered, since
+they would be of no effect; all others are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tvm_disc.errors import BadNode, UnknownName, Unsupported, refusing, shown
+from tvm_disc.relay.api.levels import LEVEL_OF
+from tvm_disc.relay.expr import ENTRIES, Call, Op, Var, get_op
+from tvm_disc.relay.inference.operators import OperatorTypes
+from tvm_disc.relay.ops.row import USER_ROWS, OpRow, Pattern
+from tvm_disc.relay.ops.table import OPS
+from tvm_disc.relay.types import TensorType, Type
+
+_KERNELS = "kernels are written by the compiler; build(kernels=...) takes your own"
+_REWRITES = "rewrite the module with relay.dataflow_pattern or a function_pass before it is built"
+# Attributes that told Relay how to compile or change an operator: they would be of no effect.
+REFUSED_ATTRIBUTES: Mapping[str, str] = {
+    "FGradient": "there are no gradients",
+    "FPrimalGradient": "there are no gradients",
+    "FShapeFunc": "shapes are computed by the program itself; there are no shape functions",
+    "FTVMAlterOpLayout": _REWRITES,
+    "FTVMCompute": _KERNELS,
+    "FTVMConvertOpLayout": _REWRITES,
+    "FTVMFakeQuantizationToInteger": _REWRITES,
+    "FTVMLegalize": _REWRITES,
+    "FTVMQnnCanonicalize": _REWRITES,
+    "FTVMQnnLegalize": _REWRITES,
+    "FTVMSchedule": _KERNELS,
+    "FTVMStrategy": _KERNELS,
+    "FInferCorrectLayout": _REWRITES,
+    "FTVMMixedPrecisionConversionType": (
+        "relay.transform.ToMixedPrecision(ops=...) takes what is to be converted"
+    ),
+}
+
+
+class OpPattern:
+    """Fusion classes, as Relay numbers them."""
+
+    ELEMWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    COMM_REDUCE = 3
+    OUT_ELEMWISE_FUSABLE = 4
+    TUPLE = 7
+    OPAQUE = 8
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One operand, as it was described."""
+
+    name: str
+    type_info: str
+    description: str
+
+
+@dataclass
+class Entry:
+    """What is registered of one operator."""
+
+    name: str
+    description: str = ""
+    support_level: int = 10
+    attrs_type_key: str = ""
+    num_inputs: int = 0
+    arguments: list[Argument] = field(default_factory=list)
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def get_attr(self, attr_name: str) -> Any:
+        """A registered attribute; None if there is none."""
+        return self.attributes.get(attr_name)
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether an attribute is registered."""
+        return attr_name in self.attributes
+
+    def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """Register an attribute."""
+        register_op_attr(self.name, attr_name, value, plevel)
+
+    def reset_attr(self, attr_name: str) -> None:
+        """Take an attribute back."""
+        self.attributes.pop(attr_name, None)
+
+    def add_argument(self, name: str, type: str, description: str) -> None:
+        """Describe one more operand."""
+        self.arguments.append(Argument(name, type, description))
+        self._renew()
+
+    def set_num_inputs(self, n: int) -> None:
+        """How many operands the operator takes."""
+        if not isinstance(n, int) or not 0 <= n < 1000:
+            raise BadNode(f"{self.name}: expected a number of inputs, found {shown(n)}")
+        self.num_inputs = n
+        self._renew()
+
+    def set_support_level(self, level: int) -> None:
+        """How well the operator is supported."""
+        self.support_level = level
+
+    def set_attrs_type_key(self, key: str) -> None:
+        """The class of its attributes; here all attributes are a mapping."""
+        self.attrs_type_key = key
+
+    def add_type_rel(self, rel_name: str, type_rel_func: Callable[..., Any] | None = None) -> None:
+        """The type of the result: one of Relay's relations, or a function of operands' types."""
+        if type_rel_func is None and rel_name not in RELATIONS:
+            known = ", ".join(RELATIONS)
+            raise BadNode(
+                f"{self.name}: expected a type relation ({known}) or a function of types, "
+                f"found {shown(rel_name)}"
+            )
+        rule = RELATIONS[rel_name] if type_rel_func is None else type_rel_func
+        USER_ROWS[self._own().name] = replace(self._own(), relation=rule)
+
+    def _own(self) -> OpRow:
+        """The row of a user's operator; those of Relay are not changed."""
+        if self.name not in USER_ROWS:
+            raise BadNode(f"{self.name} is an operator of Relay's, which stays as it is")
+        return USER_ROWS[self.name]
+
+    def _renew(self) -> None:
+        names = [a.name for a in self.arguments][: self.num_inputs]
+        names += [f"data_{k}" for k in range(len(names), self.num_inputs)]
+        USER_ROWS[self.name] = replace(self._own(), args=tuple(names))
+
+
+def _as(name: str) -> Callable[..., Type]:
+    """A relation that is that of one of Relay's operators."""
+
+    def relation(types: Sequence[Type], attrs: Any) -> Type:
+        operands = [Var("operand", t) for t in types]
+        return OperatorTypes().result(OPS[name], types, Call(get_op(name), operands))
+
+    return relation
+
+
+def _identity(types: Sequence[Type], attrs: Any) -> Type:
+    return types[0]
+
+
+def _truth(types: Sequence[Type], attrs: Any) -> Type:
+    data = types[0]
+    if not isinstance(data, TensorType):
+        raise BadNode(f"expected a tensor, found {data}")
+    return TensorType(data.shape, "bool")
+
+
+RELATIONS: Mapping[str, Callable[..., Any]] = {
+    "Broadcast": _as("add"),
+    "BroadcastComp": _as("less"),
+    "Identity": _identity,
+    "IdentityComp": _truth,
+}
+
+_ENTRIES: dict[str, Entry] = {}
+
+
+def _entry(name: str) -> Entry:
+    if name not in _ENTRIES:
+        row = OPS[name]
+        told = {"TOpPattern": int(row.pattern), "TOpIsStateful": False}
+        arguments = [Argument(a.lstrip("*"), "Tensor", "") for a in row.args]
+        level = LEVEL_OF.get(name, 10)
+        _ENTRIES[name] = Entry(name, "", level, "", len(row.args), arguments, told)
+    return _ENTRIES[name]
+
+
+ENTRIES[:] = [_entry]
+
+
+def get(op_name: str) -> Op:
+    """The operator of that name; UnknownName, a KeyError, if there is none."""
+    if not isinstance(op_name, str) or op_name not in OPS:
+        raise UnknownName(f"no operator {shown(op_name)}")
+    return get_op(op_name)
+
+
+@refusing
+def register(op_name: str, describe: str = "") -> None:
+    """An operator of the user's own; what it is follows by ``relay.op.get(op_name)``."""
+    if not isinstance(op_name, str) or not op_name:
+        raise BadNode(f"register: expected the name of an operator, found {shown(op_name)}")
+    if op_name in OPS:
+        raise BadNode(f"register: operator {op_name} is registered before")
+    USER_ROWS[op_name] = OpRow(op_name, (), {}, Pattern.OPAQUE, False)
+    _entry(op_name).description = describe
+
+
+def unregister(op_name: str) -> None:
+    """Forget an operator of the user's own."""
+    USER_ROWS.pop(op_name, None)
+    _ENTRIES.pop(op_name, None)
+
+
+@refusing
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
+    """An attribute of an operator; without a value, a decorator of one.
+
+    Raises:
+        Unsupported: the attribute told Relay how to compile the operator.
+    """
+    if attr_key in REFUSED_ATTRIBUTES:
+        raise Unsupported(f"{op_name}: {attr_key}: {REFUSED_ATTRIBUTES[attr_key]}")
+    entry = ENTRIES[0](get(op_name).name)
+
+    def keep(given: Any) -> Any:
+        entry.attributes[attr_key] = given
+        return given
+
+    return keep if value is None else keep(value)
+
+
+@refusing
+def register_pattern(op_name: str, pattern: int, level: int = 10) -> Any:
+    """The fusion class of a user's operator."""
+    entry = _entry(get(op_name).name)
+    if pattern == OpPattern.TUPLE or pattern not in {int(p) for p in Pattern}:
+        raise BadNode(f"{op_name}: expected a class of OpPattern, found {shown(pattern)}")
+    USER_ROWS[op_name] = replace(entry._own(), pattern=Pattern(pattern))
+    return register_op_attr(op_name, "TOpPattern", pattern, level)
+
+
+@refusing
+def register_stateful(op_name: str, stateful: bool, level: int = 10) -> Any:
+    """Whether calls of a user's operator have effects: only those without are taken."""
+    if stateful:
+        raise Unsupported(
+            f"{op_name}: calls are computed once for all that use them; none may have effects"
+        )
+    return register_op_attr(op_name, "TOpIsStateful", stateful, level)
+
+
+def _refused(attr_key: str) -> Callable[..., Any]:
+    def use(op_name: str, *given: Any, **options: Any) -> Any:
+        raise Unsupported(f"{op_name}: {attr_key}: {REFUSED_ATTRIBUTES[attr_key]}")
+
+    return use
+
+
+register_alter_op_layout = _refused("FTVMAlterOpLayout")
+register_compute = _refused("FTVMCompute")
+register_convert_op_layout = _refused("FTVMConvertOpLayout")
+register_fake_quantization_to_integer = _refused("FTVMFakeQuantizationToInteger")
+register_gradient = _refused("FPrimalGradient")
+register_infer_correct_layout = _refused("FInferCorrectLayout")
+register_legalize = _refused("FTVMLegalize")
+register_mixed_precision_conversion = _refused("FTVMMixedPrecisionConversionType")
+register_schedule = _refused("FTVMSchedule")
+register_shape_func = _refused("FShapeFunc")
+register_strategy = _refused("FTVMStrategy")
+
+__all__ = [
+    "OpPattern",
+    "get",
+    "register",
+    "register_alter_op_layout",
+    "register_compute",
+    "register_convert_op_layout",
+    "register_fake_quantization_to_integer",
+    "register_gradient",
+    "register_infer_correct_layout",
+    "register_legalize",
+    "register_mixed_precision_conversion",
+    "register_op_attr",
+    "register_pattern",
+    "register_schedule",
+    "register_shape_func",
+    "register_stateful",
+    "register_strategy",
+    "unregister",
+]
