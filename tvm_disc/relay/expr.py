@@ -80,6 +80,10 @@ class SourceName:
 
     name: str
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise BadNode(f"SourceName: expected a text, found {shown(self.name)}")
+
 
 @dataclass(frozen=True)
 class Span:
