@@ -132,3 +132,14 @@ def test_type_checkers_see_what_the_table_says(root: Path) -> None:
 def test_an_unknown_name() -> None:
     with pytest.raises(AttributeError, match="module 'tvm_disc' has no attribute 'compiled'"):
         tvm_disc.compiled  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["from_onnx", "from_pytorch"])
+def test_importers_are_found_by_the_first_who_asks(name: str) -> None:
+    """Nothing else of the compiler has been loaded before."""
+    code = f"from tvm_disc import relay; print(relay.frontend.{name}.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == name, done.stderr
+    code = "from tvm_disc import relay; relay.frontend.from_caffe"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "no importer 'from_caffe'; there are from_onnx, from_pytorch" in done.stderr

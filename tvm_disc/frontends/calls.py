@@ -29,6 +29,7 @@ T = TypeVar("T")  # a tensor of the front end
 D = TypeVar("D")  # a dim of the front end; int is one
 
 MOST = (1 << 63) - 1  # beyond any dim
+_WEIGHTS = 1 << 16  # bytes that are more than a table of shape arithmetic
 
 _PLACE: ContextVar[ast.Span | None] = ContextVar("place", default=None)
 
@@ -297,11 +298,13 @@ class Calls(ABC, Generic[T, D]):
         return self.apply("where", cond, *self.pair(a, b))
 
     def cast(self, x: T, dtype: str) -> T:
-        """``x`` as ``dtype``; a constant at once."""
+        """``x`` as ``dtype``; a constant at once, but for bytes that may be weights to stay so."""
         if self.dtype(x) == dtype:
             return x
         expr = self.expr(x)
         known = expr.data if isinstance(expr, ast.Constant) else None
+        if known is not None and known.dtype.itemsize == 1 and known.size >= _WEIGHTS:
+            known = None
         made = op("cast", expr, dtype=dtype) if known is None else const(known, dtype)
         return self.made(made, lambda: self.sizes(x), dtype=dtype)
 

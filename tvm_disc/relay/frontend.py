@@ -1,11 +1,13 @@
 """``relay.frontend``: importers of other frameworks' models, as Relay had them.
 
-The importers live in a room of their own, which registers them here.
+The importers live in a room of their own, which registers them here; it is loaded when one of them
+is first asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from tvm_disc.errors import BadInput, shown
@@ -26,6 +28,8 @@ def register(name: str, importer: Callable[..., Any]) -> None:
 
 
 def __getattr__(name: str) -> Any:
+    if name not in _IMPORTERS and not name.startswith("_"):
+        import_module("tvm_disc.frontends")
     if name in _IMPORTERS:
         return _IMPORTERS[name]
     raise AttributeError(f"no importer {name!r}; there are {', '.join(sorted(_IMPORTERS))}")

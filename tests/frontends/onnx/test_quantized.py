@@ -121,3 +121,49 @@ def test_what_does_not_fit_is_refused(made: Any, kind: Any, words: str) -> None:
     used = {k: v for k, v in stored.items() if k in made.input}
     with pytest.raises(kind, match=words):
         build(model([made], {"x": (F32, ["n", 2])}, **used))
+
+
+@pytest.mark.parametrize("block", [0, 32])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_weights_of_products_stay_bytes(dtype: str, block: int) -> None:
+    """One row of such a product reads a quarter of the memory: nothing may expand them before."""
+    rng, rows, columns = np.random.default_rng(0), 256, 320
+    low = 0 if dtype == "uint8" else -127
+    q = rng.integers(low, low + 255, (rows, columns)).astype(dtype)
+    scales = rng.uniform(0.01, 0.1, (rows // block, columns) if block else columns)
+    zeros = rng.integers(low + 100, low + 120, scales.shape).astype(dtype)
+    made = model(
+        [node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0 if block else 1, block_size=block),
+         node("MatMul", ["x", "w"], ["y"])],
+        {"x": (F32, ["m", rows])}, opset=21, q=q, s=scales.astype("float32"), z=zeros,
+    )  # fmt: skip
+    assert "b_scale" in build(made).explain()
+    wide = [np.repeat(x, block, 0) if block else x for x in (zeros.astype("float64"), scales)]
+    weights = (q - wide[0]) * wide[1].astype("float32")
+    cases = [[normal(m, rows)] for m in (1, 2, 5, 16, 33)]
+    same(made, *cases, want=lambda x: x @ weights, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("given", [False, True])
+def test_weights_of_few_bits_stay_bytes(bits: int, given: bool) -> None:
+    rng, rows, columns, block = np.random.default_rng(1), 256, 320, 32
+    q = rng.integers(0, 1 << bits, (columns, rows // block, block)).astype("uint8")
+    zeros = rng.integers(0, 1 << bits, q.shape[:2]).astype("uint8")
+    scales = rng.uniform(0.01, 0.1, q.shape[:2]).astype("float32")
+
+    def packed(x: np.ndarray) -> np.ndarray:
+        return x if bits == 8 else x[..., ::2] | (x[..., 1::2] << 4)
+
+    more = {"z": packed(zeros).reshape(-1)} if given else {}
+    made = model(
+        [node("MatMulNBits", ["x", "q", "s", *more], ["y"], domain="com.microsoft", K=rows,
+              N=columns, bits=bits, block_size=block)],
+        {"x": (F32, ["m", rows])}, domains={"com.microsoft": 1}, q=packed(q),
+        s=scales.reshape(-1), **more,
+    )  # fmt: skip
+    assert "b_scale" in build(made).explain()
+    origin = zeros.astype("float64") if given else np.full(zeros.shape, 1 << (bits - 1))
+    weights = ((q - origin[..., None]) * scales[..., None]).reshape(columns, rows)
+    cases = [[normal(m, rows)] for m in (1, 2, 5, 16, 33)]
+    same(made, *cases, want=lambda x: x @ weights.T, rtol=1e-4, atol=1e-3)

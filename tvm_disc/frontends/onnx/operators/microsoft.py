@@ -214,8 +214,16 @@ def _matmul_bits(n: Node) -> Expr:
         raise Unsupported("g_idx")
     if bits not in (2, 4, 8):
         raise Unsupported(f"bits: expected 2, 4 or 8, found {bits}")
-    weight = unpacked(packed, scales, zeros, (bits, block, outer, inner))
-    made = op("nn.dense", n[0], const(weight.astype(n.dtype(n[0]))), units=None)
+    numbers, origin, factor = unpacked(packed, scales, zeros, (bits, block, outer, inner))
+    if n.dtype(n[0]) == "float32" and inner % block == 0:
+        # As numbers and scales, so that a row reads bytes; what that is worth is not known here.
+        wide = n.sub(n.cast(const(numbers), "float32"), const(origin[:, :, None]))
+        real = n.reshape(n.mul(wide, const(factor[:, :, None])), [outer, inner])
+    else:
+        weight = (numbers.astype("float32") - origin[:, :, None]) * factor[:, :, None]
+        weight = weight.reshape(outer, -1)[:, :inner]
+        real = const(np.ascontiguousarray(weight).astype(n.dtype(n[0])))
+    made = op("nn.dense", n[0], real, units=None)
     return made if n.get(5) is None else n.add(made, n[5])
 
 
@@ -224,20 +232,20 @@ def unpacked(
     scales: np.ndarray,
     zeros: np.ndarray | None,
     form: tuple[int, int, int, int],
-) -> np.ndarray:
-    """Weights ``[outer, inner]`` from blocks of numbers of a few bits, lowest bits first."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers ``[outer, blocks, block]`` of a few bits, lowest bits first, in bytes; the zero and
+    the scale of each block, ``[outer, blocks]``."""
     bits, block, outer, inner = form
     count = -(-inner // block)
-    numbers = _spread(packed.reshape(outer, count, -1), bits)[:, :, :block].astype("float32")
+    numbers = _spread(packed.reshape(outer, count, -1), bits)[:, :, :block]
     if zeros is None:
         origin: np.ndarray = np.full((outer, count), 1 << (bits - 1), "float32")
     elif zeros.dtype.kind == "f":
         origin = zeros.reshape(outer, count).astype("float32")
     else:
         origin = _spread(zeros.reshape(outer, -1), bits)[:, :count].astype("float32")
-    factor = scales.reshape(outer, count, 1).astype("float32")
-    real = (numbers - origin[:, :, None]) * factor
-    return np.ascontiguousarray(real.reshape(outer, count * block)[:, :inner])
+    factor = scales.reshape(outer, count).astype("float32")
+    return np.ascontiguousarray(numbers), origin, factor
 
 
 def _spread(x: np.ndarray, bits: int) -> np.ndarray:
