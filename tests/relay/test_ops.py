@@ -144,7 +144,11 @@ def test_reference_gives_the_expected_shape(row: Any, sample: Any, sizes: Any) -
     inputs = make_inputs(sample, env)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        out = row.reference(*inputs, **complete_attrs(row, sample.attrs))
+        try:
+            out = row.reference(*inputs, **complete_attrs(row, sample.attrs))
+        except ValueError as error:  # pointers into other operands, which are drawn at random here
+            assert "outside of the" in str(error)
+            pytest.skip(str(error))
     many = isinstance(out, tuple)
     assert many == bool(sample.out and isinstance(sample.out[0], tuple))
     results, shapes = (out, sample.out) if many else ((out,), (sample.out,))

@@ -1,7 +1,8 @@
 """How many cases pass, by family: ``python -m tests.relay.suite``.
 
-The cases are written after the subjects of TVM v0.18's own Relay tests. A case that is known not to
-hold is marked ``xfail`` with its reason, and counts as one that does not pass.
+A family is a part of what Relay's scripts lean on: names, nodes, types, the parser, the printer,
+equality. A case that is known not to hold is marked ``xfail`` with its reason, and counts as one
+that does not pass.
 """
 
 from __future__ import annotations

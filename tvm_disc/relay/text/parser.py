@@ -74,14 +74,14 @@ def parse(
         raise BadNode(f"parse: source_name is a text, found {shown(source_name)}")
     if init_module is not None and not isinstance(init_module, IRModule):
         raise BadNode(f"parse: init_module is a relay.IRModule, found {shown(init_module)}")
-    parser = Parser(tokenize(source, need_header=True), init_meta_table, init_module)
     try:
+        parser = Parser(tokenize(source, need_header=True), init_meta_table, init_module)
         with _guard(parser):
             return parser.module()
     except ParseError as error:
         if source_name == "from_string":
             raise
-        raise ParseError(f"{source_name}: {error}") from None
+        raise type(error)(error.message, error.line, error.column, source_name) from None
 
 
 def fromtext(data: str, source_name: str = "from_string") -> IRModule:
@@ -218,6 +218,8 @@ class Parser(TypeParser):
         name = self.expect_kind("local", "a variable like %x").text[1:]
         if self.accept("{"):  # device annotations
             while not self.accept("}"):
+                if self.token.kind == "end":
+                    self.fail("expected } after the annotations of a variable")
                 self.next()
         annotation = self.parse_type() if self.accept(":") else None
         if isinstance(annotation, ty.IncompleteType):  # ``_`` says no more than nothing does

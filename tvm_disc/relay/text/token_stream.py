@@ -21,14 +21,16 @@ class Metadata:
 
     def get(self, key: str, index: int) -> Any:
         """The object ``meta[key][index]``; ParseError naming what there is otherwise."""
-        if key in self._table and index < len(self._table[key]):
-            return self._table[key][index]
-        entries = self._sections.get(key)
-        if entries is None or self._graph is None:
+        given, entries = self._table.get(key, ()), self._sections.get(key, ())
+        if key not in self._table and (key not in self._sections or self._graph is None):
             known = sorted({*self._sections, *self._table})
             raise ParseError(f"no metadata section {key}; there are {known}")
-        if index >= len(entries):
-            raise ParseError(f"meta[{key}][{index}] does not exist; {key} has {len(entries)}")
+        if not 0 <= index < max(len(given), len(entries)):
+            size = max(len(given), len(entries))
+            raise ParseError(f"meta[{key}][{index}] does not exist; {key} has {size}")
+        if index < len(given):
+            return given[index]
+        assert self._graph is not None
         found = self._graph.decode(entries[index])
         return finish(found, self._graph) if isinstance(found, Expr) else found
 
@@ -106,6 +108,8 @@ class TokenStream:
         self.expect("[", "and an index after the metadata section")
         index = self.expect_kind("int", "a metadata index")
         self.expect("]")
+        if not index.text.isdecimal():
+            self.fail(f"expected a metadata index, found {index.text!r}", index)
         try:
             return self.metadata.get(key, int(index.text))
         except ParseError as error:

@@ -69,8 +69,10 @@ class TypeParser(TokenStream):
         if ty.is_dtype(name):
             return ty.scalar_type(name)
         if name == "Ref" and self.at("["):
-            (value,) = self._type_args()
-            return ty.RefType(value)
+            values = self._type_args()
+            if len(values) != 1:
+                self.fail(f"expected one type in a reference, found {len(values)}", token)
+            return ty.RefType(values[0])
         if name == "ref" and self.accept("("):
             value = self.parse_type()
             self.expect(")", "after the type in the reference")
@@ -212,7 +214,8 @@ class TypeParser(TokenStream):
             return np.asarray(value, dtype)
         text, _, bits = token.text.rpartition("f") if "inf" not in token.text else _inf(token)
         value_read = float(text or bits)
-        made = np.asarray(value_read, f"float{bits if text and bits else 32}")
+        with np.errstate(over="ignore"):  # what does not fit is refused below
+            made = np.asarray(value_read, f"float{bits if text and bits else 32}")
         most = np.finfo(made.dtype).max  # its own shortest text may be a little larger than it is
         if "inf" not in token.text and abs(value_read) > max(float(most), float(str(most))):
             self.fail(f"{text or bits} does not fit {made.dtype}", token)

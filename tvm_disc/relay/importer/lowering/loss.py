@@ -71,6 +71,9 @@ def _same_shape(ctx: Emitter, x: Tensor, y: Tensor) -> None:
 def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """The weighted negative prediction of each target class; nothing for the ignored class."""
     x, targets, weights = args
+    kind = attrs["reduction"]
+    if kind not in ("none", "sum", "mean"):
+        raise TypeMismatch(ctx.where(f"reduction {kind!r}"))
     axis = 1 if x.rank > 1 else 0
     if targets.rank != x.rank - 1:
         raise TypeMismatch(ctx.where(f"targets of rank {targets.rank} for rank {x.rank}"))
@@ -91,9 +94,6 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     scale = apply(ctx, R.where, counted, scale, zero)
     loss = apply(ctx, R.where, counted, calc(ctx, R.multiply, found, scale), zero)
     loss = apply(ctx, R.negative, loss)
-    kind = attrs["reduction"]
-    if kind not in ("none", "sum", "mean"):
-        raise TypeMismatch(ctx.where(f"reduction {kind!r}"))
     if kind == "none" or x.rank == 1:
         return calc(ctx, R.divide, loss, scale) if kind == "mean" else loss
     total = _sum(ctx, loss)

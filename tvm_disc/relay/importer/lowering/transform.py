@@ -192,6 +192,9 @@ def _batch_flatten(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _transpose(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, axes = args[0], attrs["axes"]
     order = list(reversed(range(x.rank))) if not axes else [ctx.axis(a, x.rank) for a in axes]
+    if sorted(order) != list(range(x.rank)):
+        found = list(axes)
+        raise TypeMismatch(ctx.where(f"axes: expected each of {x.rank} axes once, found {found}"))
     return permute(ctx, x, order)
 
 
