@@ -135,7 +135,8 @@ COUNTED: dict[str, tuple[Callable[[], Any], str, str]] = {
     ),
     "three products of batches": (
         lambda: t.CombineParallelBatchMatmul(3),
-        "(nn.batch_matmul(%q, %x, transpose_b=True), nn.batch_matmul(%q, %y, transpose_b=True), nn.batch_matmul(%q, exp(%x), transpose_b=True))",
+        "(nn.batch_matmul(%q, %x, transpose_b=True), nn.batch_matmul(%q, %y, transpose_b=True), "
+        "nn.batch_matmul(%q, exp(%x), transpose_b=True))",
         "concatenate 1 exp 1 nn.batch_matmul 1 strided_slice 3",
     ),
     "what is legal": (t.Legalize, "exp(%x)", "exp 1"),

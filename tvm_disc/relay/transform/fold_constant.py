@@ -15,11 +15,8 @@ from ..types import TensorType, TupleType, Type
 from .rules import attrs_of, row_of
 from .substitute import substituted
 
-
 # Tensors of one value: the constant would be larger than the call, too.
-FILLED = frozenset(
-    "zeros_like ones_like full_like full dyn.full dyn.zeros dyn.ones".split()
-)
+FILLED = frozenset("zeros_like ones_like full_like full dyn.full dyn.zeros dyn.ones".split())
 
 
 def fold_constant(expr: Expr, fold_qnn: bool = False) -> Expr:
