@@ -121,7 +121,9 @@ def test_few_pixels_are_summed_directly() -> None:
     """One kernel holds both ways, and weights in both layouts."""
     function, w = layer(256, 256)
     target = {"kind": "llvm", "mcpu": "x86-64-v4"}
-    exe = tvm_disc.build(function, target=target, passes=PASSES, options=tvm_disc.Options(threads=1))
+    exe = tvm_disc.build(
+        function, target=target, passes=PASSES, options=tvm_disc.Options(threads=1)
+    )
     assert "template: winograd, channel window beside winograd" in exe.explain()
     run_on("x86-64-v4")
     check(exe, w, 2e-6, [(1, 1, 1), (1, 2, 2), (2, 3, 3), (1, 5, 4), (1, 14, 14), (0, 2, 2)])
