@@ -26,7 +26,7 @@ _SHORT = ("float", "int", "uint", "bool")
 # The least that numbers of windows, blocks and groups may be. TVM keeps them in 32 bits.
 _MOST = 2**31 - 1
 _LEAST = {"padding": -_MOST, "output_padding": 0}
-_COUNTS = "block_size deformable_groups dilation groups kernel_size num_groups pool_size strides tile_size"
+_COUNTS = "block_size deformable_groups dilation groups kernel_size num_groups pool_size strides"
 _LEAST.update(dict.fromkeys(_COUNTS.split(), 1))
 
 
