@@ -160,6 +160,8 @@ def counted(ctx: Emitter, x: Tensor, axis: int, size: int, what: str) -> Tensor:
 def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) -> Tensor:
     """``data`` at coordinates that stand along the last axis of ``picks``."""
     depth = ctx.static(picks.dims[-1], "the number of coordinates")
+    if not 0 <= batch < picks.rank:
+        raise TypeMismatch(ctx.where(f"batch_dims {batch} for indices of rank {picks.rank - 1}"))
     if batch + depth > data.rank:
         raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {data.rank - batch}"))
     for a in range(batch):

@@ -212,10 +212,17 @@ def _dropout(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     return x, filled(ctx, x.dims, ctx.scalar(1, x.dtype), x.dtype)
 
 
+MOST_NEIGHBOURS = 255  # each is an operator of its own
+
+
 def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """``x / (bias + alpha / size * sum of the neighbours' squares) ** beta``."""
     x, size = args[0], int(attrs["size"])
-    axis, reach = ctx.axis(attrs["axis"], args[0].rank), int(attrs["size"]) // 2
+    axis = ctx.axis(attrs["axis"], x.rank)
+    if not 1 <= size <= MOST_NEIGHBOURS:
+        what = f"a window of {size} entries: from 1 to {MOST_NEIGHBOURS} can be added up"
+        raise Unsupported(ctx.where(what))
+    reach = size // 2
     widths = [w for a in range(x.rank) for w in ((reach, reach) if a == axis else (0, 0))]
     dims = [d + 2 * reach if a == axis else d for a, d in enumerate(x.dims)]
     square = apply(ctx, R.multiply, x, x)

@@ -160,10 +160,15 @@ def _span(begin: int, end: int | None, rank: int) -> tuple[int, int]:
     return begin + rank if begin < 0 else begin, end + rank if end < 0 else end
 
 
+MOST_AXES = 64
+
+
 def _expand_dims(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, axis = args[0], attrs["axis"]
-    axis = axis + x.rank + 1 if axis < 0 else axis
-    dims = [*x.dims[:axis], *([i64(1)] * attrs["num_newaxis"]), *x.dims[axis:]]
+    axis, count = ctx.axis(axis, x.rank + 1), attrs["num_newaxis"]
+    if not 0 <= count <= MOST_AXES:
+        raise TypeMismatch(ctx.where(f"expected 0 to {MOST_AXES} new axes, found {count}"))
+    dims = [*x.dims[:axis], *([i64(1)] * count), *x.dims[axis:]]
     return ctx.reshape(x, dims)
 
 
@@ -269,10 +274,16 @@ def _stack(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return _concatenate(ctx, [rows], {"axis": axis})
 
 
+MOST_PARTS = 4096  # each is an operator of its own
+
+
 def _split(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     x, axis = args[0], ctx.axis(attrs["axis"], args[0].rank)
     sections = attrs["indices_or_sections"]
     dim = x.dims[axis]
+    count = sections if isinstance(sections, int) else len(sections)
+    if count > MOST_PARTS or (isinstance(sections, int) and count < 1):
+        raise Unsupported(ctx.where(f"{count} parts: from 1 to {MOST_PARTS} are possible"))
     if isinstance(sections, int):
         ctx.solver.require_divides(i64(sections), dim, ctx.where(f"axis {axis} is split evenly"))
         size = ctx.solver.simplify(tirx.floordiv(dim, i64(sections)))
@@ -306,10 +317,17 @@ def _tile(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if not all(is_number(r) for r in reps):
         return _tile_symbolic(ctx, x, reps)
     rank = max(len(reps), x.rank)
-    reps = [1] * (rank - len(reps)) + [int(r) for r in reps]
+    reps = [1] * (rank - len(reps)) + [_times(ctx, r) for r in reps]
     dims = [i64(1)] * (rank - x.rank) + list(x.dims)
     call = R.tile(ctx.expr(x), reps)
     return ctx.emit(call, [d * r for d, r in zip(dims, reps, strict=True)], x.dtype)
+
+
+def _times(ctx: Emitter, count: Any) -> int:
+    """How often something is repeated."""
+    if count < 0:
+        raise TypeMismatch(ctx.where(f"expected repetitions, found {count}"))
+    return int(count)
 
 
 def _tile_symbolic(ctx: Emitter, x: Tensor, reps: list[Any]) -> Tensor:
@@ -324,7 +342,7 @@ def _tile_symbolic(ctx: Emitter, x: Tensor, reps: list[Any]) -> Tensor:
 
 
 def _repeat(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    x, times = args[0], int(attrs["repeats"])
+    x, times = args[0], _times(ctx, attrs["repeats"])
     if attrs["axis"] is None:
         x, axis = ctx.reshape(x, [product(x.dims)]), 0
     else:

@@ -340,7 +340,10 @@ def _mirror_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     mode = {"SYMMETRIC": "symmetric", "REFLECT": "reflect"}.get(attrs["mode"])
     if mode is None:
         raise Unsupported(ctx.where(f"mode {attrs['mode']}"))
-    return _mirrored(ctx, args[0], [tuple(p) for p in attrs["pad_width"]], mode)
+    pairs = [tuple(p) for p in attrs["pad_width"]]
+    if any(len(p) != 2 or min(p) < 0 for p in pairs):
+        raise TypeMismatch(ctx.where(f"expected two widths from 0 on an axis, found {pairs}"))
+    return _mirrored(ctx, args[0], pairs, mode)
 
 
 def _mirrored(ctx: Emitter, x: Tensor, pairs: Sequence[Any], mode: str) -> Tensor:

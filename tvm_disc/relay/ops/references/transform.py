@@ -143,6 +143,8 @@ def take(x: Array, indices: Array, *, axis: int | None, batch_dims: int, mode: s
     axis %= x.ndim
     size = x.shape[axis]
     index = indices.astype(np.int64)
+    if mode == "fast":
+        index = np.where(index < 0, index + size, index)
     index = index % size if mode == "wrap" else np.clip(index, 0, size - 1)
     if not batch_dims:
         return np.take(x, index, axis)
