@@ -158,6 +158,11 @@ class Emitter:
     def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
         """Bind ``call`` to a fresh variable of a tensor type."""
         ty = relax.TensorType([self.simplify(d) for d in dims], dtype)
+        for axis, dim in enumerate(ty.shape.values):
+            if isinstance(dim, tirx.IntImm) and dim.value < 0:
+                raise TypeMismatch(
+                    self.where(f"axis {axis} of the result would have size {dim.value}")
+                )
         self._require_room(ty.shape.values)
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
 

@@ -16,6 +16,7 @@ from typing import Any
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
+from tvm_disc.relay.analysis.matches import pattern_text, unmatched_cases
 from tvm_disc.relay.inference.operators import OperatorTypes
 from tvm_disc.relay.inference.unify import (
     Unknown,
@@ -355,6 +356,11 @@ class _Walk:
             yield from self._pattern(clause.lhs, self.of(node.data), node)
             yield clause.rhs
             out = unify(out, self.of(clause.rhs), self.at(node, "the clauses of a match"))
+        if node.complete and (missing := unmatched_cases(node, self.mod)):
+            cases = ", ".join(map(pattern_text, missing))
+            raise TypeMismatch(
+                f"{self.at(node, 'a match')}: no clause takes {cases}; add one, or write match?"
+            )
         self._give(node, out)
 
     def _pattern(self, pattern: ast.Pattern, ty: rt.Type, node: ast.Match) -> Visit:
