@@ -110,8 +110,9 @@ class Binding:
             if numbers:
                 self.sizes[self.random.choice(numbers)] = self.random.choice((0, 1, 1, 2, 7, 16))
                 self.sure = False
-        if self.maker.flip(0.04):
-            self.thin = self.random.choice(list(self._specs()))
+        specs = list(self._specs())
+        if specs and self.maker.flip(0.04):
+            self.thin = self.random.choice(specs)
             self.sure = False
         if self.attrs_at_hand() and self.maker.flip(0.35):
             for name in self.random.sample(self.attrs_at_hand(), 1):
