@@ -25,6 +25,16 @@ MADE: dict[str, tuple[Any, dict[str, int], int]] = {
         {"nn.conv2d": 3, "nn.bias_add": 5, "nn.relu": 4, "nn.dense": 2},
         10,
     ),
+    "dcgan": (
+        lambda: testing.dcgan.get_workload(2, ngf=4),
+        {"nn.dense": 1, "nn.conv2d_transpose": 4, "nn.batch_norm": 3, "nn.relu": 4, "tanh": 1},
+        17,
+    ),
+    "densenet": (
+        lambda: testing.densenet.get_workload(121, 10, 1, (3, 32, 32)),
+        {"nn.conv2d": 120, "nn.batch_norm": 121, "concatenate": 58, "nn.avg_pool2d": 3},
+        606,
+    ),
     "resnet": (
         lambda: testing.resnet.get_workload(),
         {"nn.conv2d": 21, "nn.batch_norm": 19, "nn.relu": 18, "add": 8, "nn.max_pool2d": 1},
@@ -57,6 +67,21 @@ def test_operators_and_weights(name: str) -> None:
     names = [p.name_hint for p in mod["main"].params]
     assert names[0] == "data" and set(names[1:]) == set(params)
     assert relay.structural_equal(relay.parse(mod.astext()), mod)
+
+
+@pytest.mark.parametrize(
+    ("make", "result"),
+    [
+        (lambda: testing.dcgan.get_workload(relay.Any(), ngf=4), "Tensor[(?, 3, 64, 64), float32]"),
+        (
+            lambda: testing.densenet.get_workload(121, 10, relay.Any(), (3, 32, 32)),
+            "Tensor[(?, 10), float32]",
+        ),
+    ],
+)
+def test_results_of_any_batch(make: Any, result: str) -> None:
+    typed = relay.transform.InferType()(make()[0])
+    assert str(typed["main"].ret_type) == result
 
 
 def test_a_network_of_any_batch_runs() -> None:
@@ -111,6 +136,9 @@ def test_what_is_not_here_says_why(name: str) -> None:
         (lambda: testing.resnet.get_workload(num_layers=19), "18, 34, 50, 101, 152, 200, 269"),
         (lambda: testing.resnet.get_workload(1, 10, 19, (3, 32, 32)), "6 n \\+ 2 layers, found 19"),
         (lambda: testing.resnet.get_workload(layout="NHWC"), "layout NCHW, found 'NHWC'"),
+        (lambda: testing.densenet.get_workload(120), "121, 161, 169, 201 layers, found 120"),
+        (lambda: testing.dcgan.get_workload(1, oshape=(3, 32, 32)), "images of 64 x 64, found"),
+        (lambda: testing.dcgan.get_workload(1, layout="NHWC"), "layout NCHW, found 'NHWC'"),
         (lambda: testing.vgg.get_workload(1, num_layers=12), "11, 13, 16, 19 layers, found 12"),
         (lambda: testing.squeezenet.get_workload(version="2"), "1.0 or 1.1, found '2'"),
         (

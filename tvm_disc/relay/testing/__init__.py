@@ -15,7 +15,21 @@ from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.prelude import Prelude
 from tvm_disc.relay.visit import post_order
 
-from . import dqn, init, layers, lstm, mlp, mobilenet, nat, resnet, squeezenet, temp_op_attr, vgg
+from . import (
+    dcgan,
+    densenet,
+    dqn,
+    init,
+    layers,
+    lstm,
+    mlp,
+    mobilenet,
+    nat,
+    resnet,
+    squeezenet,
+    temp_op_attr,
+    vgg,
+)
 from .init import create_workload
 from .nat import count, make_nat_expr, make_nat_value
 
@@ -26,7 +40,7 @@ REFUSED = {
     "py_converter": "programs run as native code; relay.create_executor evaluates expressions",
     "to_python": "programs run as native code; relay.create_executor evaluates expressions",
     **dict.fromkeys(
-        ("dcgan", "densenet", "inception_v3", "resnet_3d", "synthetic", "yolo_detection"),
+        ("inception_v3", "resnet_3d", "synthetic", "yolo_detection"),
         "this network is not shipped; relay.frontend.from_onnx and from_pytorch read models",
     ),
 }
@@ -92,6 +106,8 @@ __all__ = [
     "count_ops",
     "create_workload",
     "ctx_list",
+    "dcgan",
+    "densenet",
     "dqn",
     "enabled_targets",
     "init",
