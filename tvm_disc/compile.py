@@ -426,6 +426,7 @@ def machine_of(target: Any, options: Options) -> Machine:
         own_threads=has_threads(target),
         memory=memory_for(processor),
         templates=own_templates(options.templates),
+        winograd=options.winograd,
     )
 
 
