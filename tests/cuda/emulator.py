@@ -87,6 +87,7 @@ def emulated_source(source: str) -> str:
         types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in params.split(", ")]
         given = ", ".join(f"*({t}*)args[{i}]" for i, t in enumerate(types))
         parts.append(f'extern "C" void run_{name}(void** args) {{ {name}({given}); }}')
+        parts.append(f'extern "C" int params_{name} = {len(types)};')
         parts.append(f'extern "C" bool barriers_{name} = {"true" if barriers else "false"};')
     return "\n".join(parts)
 
@@ -115,7 +116,7 @@ def driver() -> ctypes.CDLL:
     source = (HERE / "driver.cc").read_text()
     options = ("-O1", "-std=c++17", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1")
     library = ctypes.CDLL(str(compiled("driver", source, *options)), mode=ctypes.RTLD_GLOBAL)
-    for name in ("live", "launches", "waits", "copies"):
+    for name in ("live", "launches", "waits", "copies", "calls", "handles"):
         getattr(library, f"emulated_{name}").restype = ctypes.c_uint64
     library.emulated_limit.argtypes = [ctypes.c_uint64]
     return library
@@ -135,4 +136,5 @@ def emulated() -> Iterator[ctypes.CDLL]:
     finally:
         place.compile_source = before
         loaded.emulated_refuse(0)
+        loaded.emulated_fail(b"", 0)
         loaded.emulated_limit(2**64 - 1)

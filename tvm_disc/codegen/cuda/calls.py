@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.ir import StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.abi.state import CALLS, DRIVER_CALLS
+from tvm_disc.abi.state import CALLS, DRIVER_CALLS, GRAPH_CALLS
 from tvm_disc.codegen.host.abi import void_pointer
 from tvm_disc.tir.builder import Block, Buffer, i64
 from tvm_disc.tir.imports import provide
@@ -20,6 +20,7 @@ from tvm_disc.tir.imports import provide
 Expr: TypeAlias = Any
 
 FEW, MANY = 5, 11
+_NAMES = DRIVER_CALLS + GRAPH_CALLS
 RELEASE_NAME = "tvm_disc_release_result"
 
 
@@ -52,7 +53,7 @@ def driver(state: Buffer, name: str, *args: Expr | int) -> Expr:
     count = FEW if len(args) <= FEW else MANY
     given = [i64(a) for a in args]
     given += [i64(0)] * (count - len(given))
-    code = state[i64(CALLS + DRIVER_CALLS.index(name))]
+    code = state[i64(CALLS + _NAMES.index(name))]
     return O.call_extern("int64", f"disc.driver{count}", code, *given)
 
 

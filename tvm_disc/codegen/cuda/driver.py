@@ -19,6 +19,7 @@ from tvm_disc.abi.state import (
     DEVICE_CONSTANTS,
     DRIVER_CALLS,
     FUNCTIONS,
+    GRAPH_CALLS,
     LIMIT,
     MODULE,
     OPENED,
@@ -52,9 +53,13 @@ DEVICE_NUMBER = 0
 provide(RELEASE_TEXT)
 
 
-def open_functions(placed: Placed) -> dict[Any, Any]:
-    """The functions that open the device for one program's code."""
-    return {OPEN: _open(), OPEN_LOCKED: _open_locked(placed), FIND: _find()}
+def open_functions(placed: Placed, graphs: bool) -> dict[Any, Any]:
+    """The functions that open the device for one program's code.
+
+    Args:
+        graphs: whether the program keeps CUDA graphs, for which the driver must be newer.
+    """
+    return {OPEN: _open(), OPEN_LOCKED: _open_locked(placed), FIND: _find(graphs)}
 
 
 def leave(block: Block, out: Buffer) -> None:
@@ -95,7 +100,7 @@ def _failed(block: Block, out: Buffer, status: Expr, name: str) -> None:
         leave(block, out)
 
 
-def _find() -> Any:
+def _find(graphs: bool) -> Any:
     """``find(state, out)``: the addresses of the driver's functions."""
     block, params, state, out = _begin()
     library = O.call_extern("handle", "dlopen", StringImm(LIBRARY), i32(_NOW | _GLOBAL))
@@ -110,14 +115,16 @@ def _find() -> Any:
             ],
         )
         leave(block, out)
-    for k, name in enumerate(DRIVER_CALLS):
+    named = (*DRIVER_CALLS, *(GRAPH_CALLS if graphs else ()))
+    for k, name in enumerate(named):
         found = O.call_extern("handle", "dlsym", handle, StringImm(name))
         code = block.bind("code", bits_of(block.bind("found", found)))
+        newer = "11.2" if k < len(DRIVER_CALLS) else "11.4"
         with block.when(tirx.EQ(code, i64(0))):
             raise_error(
                 block,
                 ERROR,
-                [f"the GPU's driver is too old: it has no {name}; CUDA 11.2 or newer has"],
+                [f"the GPU's driver is too old: it has no {name}; CUDA {newer} or newer has"],
             )
             leave(block, out)
         block.store(state, CALLS + k, code)

@@ -126,6 +126,11 @@ def _import(
             importer.ctx.literals = literals
             made = importer.run(mod["main"], params)
             return Imported(made, solver, external=importer.external)
+        except RecursionError as error:
+            raise Unsupported(
+                "functions need ever new versions of each other, or call each other too deeply; "
+                "annotate their parameters so that one version serves every call"
+            ) from error
         except Wider as wider:
             for place, dims in wider.found.items():
                 wide[place] = joined(wide.get(place, dims), dims)

@@ -132,6 +132,8 @@ def _non_max_suppression(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
     _boxes_of(ctx, data)
     batch, size = data.dims[:2]
     ctx.require_eq(valid.dims[0], batch, "there must be one count for each batch entry")
+    for a in range(2):
+        ctx.require_eq(indices.dims[a], data.dims[a], "there must be one index for each box")
     score = column(ctx, data, int(attrs["score_index"]))
     line = ctx.reshape(iota(ctx, size), [i64(1), size])
     most = apply(ctx, R.minimum, cast(ctx, valid, "int64"), number(ctx, size, "int64"))
