@@ -257,8 +257,9 @@ def _compiled(
     """The program of a graph, kept under the name of its build if that has one."""
     global compilations
     with ExitStack() as begun:
+        say = partial(trace.say, SUMMARY)
         # LLVM is at the first kernels while the last ones are made.
-        compiling = [begun.enter_context(Compiling(t, store)) for t in targets]
+        compiling = [begun.enter_context(Compiling(t, store, say)) for t in targets]
         fronts = [
             with_kernels(graph, t, options, trace, device, c)
             for t, c in zip(targets, compiling, strict=True)
@@ -268,7 +269,7 @@ def _compiled(
             emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
             trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
             for program in emitted:
-                trace.show("program.tir.py", program.module)
+                trace.show("program.tir.py", program)
         keeping = begun.enter_context(Keeping(store, key, constants))
         with trace.stage("machine code"):
             levels = [

@@ -107,16 +107,17 @@ uint64_t emulated_launches() { return launches; }
 uint64_t emulated_waits() { return waits; }
 uint64_t emulated_copies() { return copies; }
 
-int cuInit(unsigned) { return 0; }
+int cuInit(unsigned) { FAILS; return 0; }
 int cuDeviceGetCount(int* count) { *count = devices; return devices ? 0 : 100; }
 int cuDeviceGetName(char* name, int size, int) { snprintf(name, size, "Emulated GPU"); return 0; }
 int cuDeviceGetAttribute(int* value, int which, int) {
   *value = which == 75 ? capability / 10 : which == 76 ? capability % 10 : 0;
   return 0;
 }
-int cuDevicePrimaryCtxRetain(void** context, int) { *context = (void*)&rooms; return 0; }
+int cuDevicePrimaryCtxRetain(void** context, int) { FAILS; *context = (void*)&rooms; return 0; }
 int cuCtxSetCurrent(void* context) { return context == (void*)&rooms ? 0 : 201; }
 int cuModuleLoadData(void** module, const char* image) {
+  FAILS;
   if (strncmp(image, "emulated ", 9)) return 200;
   void* library = dlopen(image + 9, RTLD_NOW | RTLD_LOCAL);
   if (!library) { fprintf(stderr, "emulator: %s\n", dlerror()); return 200; }
@@ -124,6 +125,7 @@ int cuModuleLoadData(void** module, const char* image) {
   return 0;
 }
 int cuModuleGetFunction(void** function, Module* module, const char* name) {
+  FAILS;
   std::string run = std::string("run_") + name, barriers = std::string("barriers_") + name;
   Run found = (Run)dlsym(module->library, run.c_str());
   if (!found) return 500;
@@ -347,7 +349,7 @@ int cuGraphLaunch(Executable* executable, void* stream) {
   executable->known = streams[stream];
   return 0;
 }
-int cuDeviceGetDefaultMemPool(void** pool, int) { *pool = (void*)&live; return 0; }
+int cuDeviceGetDefaultMemPool(void** pool, int) { FAILS; *pool = (void*)&live; return 0; }
 int cuMemPoolSetAttribute(void* pool, int which, void*) { return which == 4 ? 0 : 1; }
 int cuMemPoolTrimTo(void*, size_t) { return 0; }
 // NVRTC asks for it where it finds a driver.

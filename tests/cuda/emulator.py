@@ -62,18 +62,29 @@ def _words() -> Path:
     return found
 
 
+def made(
+    name: str,
+    ending: str,
+    source: str,
+    options: Sequence[str],
+    libraries: Sequence[str] = (),
+    also: str = "",
+) -> Path:
+    """A file of machine code of C++, made once; ``also`` is what else it is made of."""
+    found = folder() / f"{name}_{_key(source, *options, also)}{ending}"
+    if not found.exists():
+        file = found.with_name(f"{found.name}_{os.getpid()}.cc")
+        new = file.with_suffix(".new")
+        file.write_text(source)
+        _gxx(*options, str(file), "-o", str(new), *libraries)
+        new.replace(found)
+        file.unlink()
+    return found
+
+
 def compiled(name: str, source: str, *options: str) -> Path:
     """A shared library of C++ code, made once."""
-    key = _key(source, *options, (HERE / "words.h").read_text())
-    library = folder() / f"{name}_{key}.so"
-    if not library.exists():
-        file = folder() / f"{name}_{key}_{os.getpid()}.cc"
-        made = file.with_suffix(".so")
-        file.write_text(source)
-        _gxx(*options, str(file), "-I", str(_words()), "-o", str(made))
-        made.replace(library)
-        file.unlink()
-    return library
+    return made(name, ".so", source, [*options, "-I", str(_words())])
 
 
 def emulated_source(source: str) -> str:

@@ -228,6 +228,11 @@ def product(dims: Dims) -> Expr:
     return total
 
 
+def ceil_div(a: Expr, b: Expr) -> Expr:
+    """``a / b`` rounded up, of numbers that are not negative."""
+    return tirx.floordiv(a + (b - 1), i64(b))
+
+
 def mul(a: Expr, b: Expr) -> Expr:
     """``a * b``, folding literal ones and zeros."""
     x, y = _literal(a), _literal(b)

@@ -286,3 +286,22 @@ def test_boxes_have_indices_of_their_own() -> None:
     exe = built(suppressed, ((ANY, ANY, 6), "float32"), ((ANY,), "int32"), ((ANY, ANY), "int32"))
     with pytest.raises(GuardFailed, match=r"input 'x2' axis 1 \(x2_1\) must equal input 'x0'"):
         exe(array(2, 0, 6), np.zeros(2, "int32"), np.zeros((2, 33), "int32"))
+
+
+def test_boxes_have_the_columns_that_attributes_name() -> None:
+    boxes = ((ANY, ANY, ANY), "float32")
+    counts = built(
+        lambda x: relay.vision.get_valid_counts(x, relay.const(0.5), id_index=9)[0], boxes
+    )
+    with pytest.raises(GuardFailed, match="10 must be at most input 'x0' axis 2"):
+        counts(array(2, 3, 6))
+    assert counts(array(2, 3, 10)).shape == (2,)
+
+    def suppressed(x: Any, n: Any, i: Any) -> Any:
+        limits = (relay.const(5, "int32"), relay.const(0.5))
+        where = {"coord_start": 3, "score_index": 0, "id_index": -1}
+        return relay.vision.non_max_suppression(x, n, i, *limits, return_indices=False, **where)
+
+    exe = built(suppressed, boxes, ((ANY,), "int32"), ((ANY, ANY), "int32"))
+    with pytest.raises(GuardFailed, match="7 must be at most input 'x0' axis 2"):
+        exe(array(2, 3, 6), np.full(2, 3, "int32"), np.zeros((2, 3), "int32"))

@@ -65,15 +65,18 @@ def test_channels(ins: int, outs: int) -> None:
 
 
 def test_errors_are_those_of_plain_sums() -> None:
-    """512 channels, 4608 terms: minimal filtering adds fewer numbers one after the other."""
+    """512 channels: fewer numbers are added one after the other than in a sum over 4608 terms."""
     function, w = layer(512, 64)
     filtered = tvm_disc.build(function, passes=PASSES, options=options())
     direct = tvm_disc.build(function, passes=PASSES, options=tvm_disc.Options(winograd=0))
     assert "template: winograd" not in direct.explain()
     a = data((1, 14, 14), 512)
     expected = conv(a, w, 1, windows(a, 3, 1, 1, 1, 0.0))
-    errors = [np.abs(exe(a) - expected).max() for exe in (filtered, direct)]
-    assert errors[0] <= errors[1]
+    few, many = (
+        np.abs(exe(a) - expected).max() / np.abs(expected).max() for exe in (filtered, direct)
+    )
+    assert few <= BOUNDS[2]
+    assert few <= 2 * many
 
 
 @pytest.mark.parametrize("padding", [0, 2])

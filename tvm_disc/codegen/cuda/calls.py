@@ -21,6 +21,7 @@ Expr: TypeAlias = Any
 
 FEW, MANY = 5, 11
 _NAMES = DRIVER_CALLS + GRAPH_CALLS
+ERROR, OUT_OF_MEMORY = "DeviceError", 2
 RELEASE_NAME = "tvm_disc_release_result"
 
 
@@ -79,6 +80,15 @@ def raise_error(block: Block, kind: str, parts: list[Expr | str]) -> None:
     block.eval(call)
 
 
+def raise_status(block: Block, what: str, status: Expr) -> None:
+    """Raise what a status of the driver means to the user, who wanted ``what``."""
+    with block.when(tirx.EQ(status, i64(OUT_OF_MEMORY))):
+        raise_error(block, "MemoryError", [f"out of memory on the GPU, to {what}"])
+    with block.otherwise():
+        said = f"the GPU's driver could not {what}: status "
+        raise_error(block, ERROR, [said, digits(block, status)])
+
+
 def digits(block: Block, number: Expr) -> Expr:
     """The address of a number from 0 to 999 as text."""
     cell = block.alloc("digits", 1, "int64")
@@ -101,11 +111,13 @@ def digits(block: Block, number: Expr) -> Expr:
 
 
 __all__ = [
+    "ERROR",
     "RELEASE_NAME",
     "RELEASE_TEXT",
     "cell_address",
     "digits",
     "driver",
     "raise_error",
+    "raise_status",
     "text_address",
 ]

@@ -26,11 +26,13 @@ from tvm_disc.abi.state import (
     RELEASE,
 )
 from tvm_disc.codegen.cuda.calls import (
+    ERROR,
     RELEASE_TEXT,
     cell_address,
     digits,
     driver,
     raise_error,
+    raise_status,
     text_address,
 )
 from tvm_disc.codegen.cuda.image import Placed
@@ -42,7 +44,6 @@ from tvm_disc.tir.imports import provide
 Expr: TypeAlias = Any
 
 OPEN, OPEN_LOCKED, FIND = (GlobalVar(f"tvm_disc_{n}") for n in ("open", "open_locked", "find"))
-ERROR = "DeviceError"
 LIBRARY = "libcuda.so.1"
 _NOW, _GLOBAL = 2, 0x100
 _MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
@@ -94,9 +95,7 @@ def _open() -> Any:
 def _failed(block: Block, out: Buffer, status: Expr, name: str) -> None:
     """Leave with an error where the driver has one."""
     with block.when(tirx.NE(status, i64(0))):
-        raise_error(
-            block, ERROR, [f"the GPU's driver failed in {name} with status ", digits(block, status)]
-        )
+        raise_status(block, f"open the device with {name}", status)
         leave(block, out)
 
 
@@ -153,7 +152,9 @@ def _open_locked(placed: Placed) -> Any:
     step("cuDevicePrimaryCtxRetain", cell_address(cell), i64(DEVICE_NUMBER))
     block.store(state, CONTEXT, cell[i64(0)])
     step("cuCtxSetCurrent", state[i64(CONTEXT)])
-    _load(step, placed, cell)
+    # What an earlier try has made before it failed is there.
+    with block.when(tirx.EQ(state[i64(FUNCTIONS)], i64(0))):
+        _load(step, placed, cell)
     _constants(step, placed, cell)
     _pool(step, cell)
     block.store(state, RELEASE, O.call_extern("int64", "disc.release_code"))
@@ -229,7 +230,6 @@ def _functions(step: _Steps, names: Sequence[str], cell: Buffer) -> None:
     block, state = step.block, step.state
     size = tirx.Cast("uint64", i64(8 * max(1, len(names))))
     table = block.bind("table", O.call_extern("handle", "malloc", size))
-    block.store(state, FUNCTIONS, bits_of(table))
     functions = block.declare("functions", _as_words(block, bits_of(table)), "int64")
     for k, name in enumerate(names):
         step(
@@ -239,6 +239,7 @@ def _functions(step: _Steps, names: Sequence[str], cell: Buffer) -> None:
             text_address(name),
         )
         block.store(functions, k, cell[i64(0)])
+    block.store(state, FUNCTIONS, bits_of(table))
 
 
 def _as_words(block: Block, address: Expr) -> Expr:
@@ -249,8 +250,9 @@ def _as_words(block: Block, address: Expr) -> Expr:
 def _constants(step: _Steps, placed: Placed, cell: Buffer) -> None:
     block, state = step.block, step.state
     size = max(64, placed.constants_bytes)
-    step("cuMemAlloc_v2", cell_address(cell), i64(size))
-    block.store(state, DEVICE_CONSTANTS, cell[i64(0)])
+    with block.when(tirx.EQ(state[i64(DEVICE_CONSTANTS)], i64(0))):
+        step("cuMemAlloc_v2", cell_address(cell), i64(size))
+        block.store(state, DEVICE_CONSTANTS, cell[i64(0)])
     if placed.constants_bytes:
         step(
             "cuMemcpyHtoD_v2",
@@ -269,4 +271,4 @@ def _pool(step: _Steps, cell: Buffer) -> None:
     step("cuMemPoolSetAttribute", cell[i64(0)], i64(_THRESHOLD), cell_address(limit))
 
 
-__all__ = ["ERROR", "LIBRARY", "OPEN", "open_functions"]
+__all__ = ["LIBRARY", "OPEN", "open_functions"]

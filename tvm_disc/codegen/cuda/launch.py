@@ -26,11 +26,11 @@ from tvm_disc.abi.state import (
 from tvm_disc.codegen.cuda.calls import (
     RELEASE_NAME,
     cell_address,
-    digits,
     driver,
     raise_error,
+    raise_status,
 )
-from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER, ERROR, OPEN
+from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER, OPEN
 from tvm_disc.codegen.cuda.graphs import DROP_GRAPHS, GRAPH, NODE, Graphs, graph_functions
 from tvm_disc.codegen.cuda.stream import refuse, stream
 from tvm_disc.codegen.host.abi import (
@@ -39,6 +39,7 @@ from tvm_disc.codegen.host.abi import (
     ANY_VALUE,
     CUDA,
     TENSOR_OBJECT,
+    as_pointer,
     i32,
     static_cell,
     void_pointer,
@@ -294,7 +295,12 @@ def _upload(slot: Any) -> Any:
         block.eval(_left(args))
     with block.when(size > 0):
         sent = driver(state, "cuMemcpyHtoDAsync_v2", made[i64(1)], source, size, stream(block))
-        block.eval(sent)
+        status = block.bind("status", sent)
+        with block.when(tirx.NE(status, i64(0))):
+            raise_status(block, "copy an input to the device", status)
+            tensor = as_pointer(made[i64(0)])
+            block.eval(O.call_extern("int32", "TVMFFIObjectDecRef", tensor))
+            block.eval(_left(args))
     for field, value in (
         (ANY_TYPE, i32(TENSOR_OBJECT)),
         (ANY_PADDING, i32(0)),
@@ -333,9 +339,7 @@ def _download(slot: Any) -> Any:
             block.eval(driver(state, "cuMemcpyDtoHAsync_v2", to, source, size, now))
         status = block.bind("status", driver(state, "cuStreamSynchronize", now))
         with block.when(tirx.NE(status, i64(0))):
-            raise_error(
-                block, ERROR, ["a kernel failed on the GPU: status ", digits(block, status)]
-            )
+            raise_status(block, "finish the kernels of a call", status)
             block.eval(_left(args.handle))
 
     return packed(DOWNLOAD, emit)

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 from tvm import tirx
 from tvm.tirx import op as O
 
-from tvm_disc.codegen.cuda.calls import digits, raise_error
-from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER, ERROR
+from tvm_disc.codegen.cuda.calls import raise_status
+from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER
 from tvm_disc.codegen.host.abi import CUDA, i32
 from tvm_disc.codegen.host.memory import bits_of
 from tvm_disc.tir.builder import Block, Buffer, i64
@@ -25,9 +25,7 @@ def stream(block: Block) -> Expr:
 def refuse(block: Block, out: tuple[Buffer, int], status: Expr, what: str) -> None:
     """Return with an error where a status is none of success; the word ``out`` is 1 then."""
     with block.when(tirx.NE(status, i64(0))):
-        raise_error(
-            block, ERROR, [f"the GPU's driver could not {what}: status ", digits(block, status)]
-        )
+        raise_status(block, what, status)
         block.store(out[0], out[1], i64(1))
         block.ret(i32(0))
 

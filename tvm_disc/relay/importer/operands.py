@@ -23,11 +23,14 @@ _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeErro
 # Attributes that name an element type, and how they leave it to the operands.
 _TYPES, _NONE = {"dtype", "out_dtype", "pack_dtype"}, (None, "", "None")
 _SHORT = ("float", "int", "uint", "bool")
-# The least that numbers of windows, blocks and groups may be. TVM keeps them in 32 bits.
+# The operators of windows, images and boxes, whose numbers TVM keeps in 32 bits, and which of
+# them are counts.
+_WINDOWS = ("nn.", "qnn.", "dyn.nn.", "image.", "vision.", "stft")
 _MOST = 2**31 - 1
-_LEAST = {"padding": -_MOST, "output_padding": 0}
-_COUNTS = "block_size deformable_groups dilation groups kernel_size num_groups pool_size strides"
-_LEAST.update(dict.fromkeys(_COUNTS.split(), 1))
+_COUNTS = frozenset(
+    "block_size deformable_groups dilation groups hop_length kernel_size n_fft num_groups "
+    "pool_size pooled_size stride1 stride2 strides".split()
+)
 
 
 def check_attrs(ctx: Emitter, row: OpRow, attrs: Mapping[str, Any]) -> None:
@@ -43,12 +46,12 @@ def check_attrs(ctx: Emitter, row: OpRow, attrs: Mapping[str, Any]) -> None:
         if not isinstance(given, str) or given not in DTYPES.union(_SHORT):
             types = f"{name}: expected an element type such as float32, found {given!r}"
             raise TypeMismatch(ctx.where(types))
-    if row.name.startswith(("nn.", "qnn.", "dyn.nn.")):
-        for name in sorted(_LEAST.keys() & attrs.keys()):
-            for number in _integers(attrs[name]):
-                if not _LEAST[name] <= number <= _MOST:
-                    fit = f"{name}: expected {_LEAST[name]} to {_MOST}, found {number}"
-                    raise TypeMismatch(ctx.where(fit))
+    for name in sorted(attrs) if row.name.startswith(_WINDOWS) else ():
+        least = 1 if name in _COUNTS else 0 if name == "output_padding" else -_MOST
+        for number in _integers(attrs[name]):
+            if not least <= number <= _MOST:
+                fit = f"{name}: expected {least} to {_MOST}, found {number}"
+                raise TypeMismatch(ctx.where(fit))
 
 
 def _integers(given: Any) -> list[int]:

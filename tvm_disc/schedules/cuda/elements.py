@@ -132,9 +132,8 @@ class _Vectors:
     @property
     def needs(self) -> tuple[Need, ...]:
         """What must hold where this runs."""
-        sizes = [*self.facts, *([self.inner] if self.split else [])]
         same = [Need(f"{d} == {t}", tirx.EQ(i64(d), i64(t))) for d, t in self.unsure.values()]
-        return (*same, *(multiple_need(s, self.lanes) for s in distinct(sizes)), ALIGNED)
+        return (*same, *(multiple_need(s, self.lanes) for s in self.facts), ALIGNED)
 
     def _dry(self) -> bool:
         """Whether a row needs no division, and most of it is read together; finds the facts."""
@@ -150,8 +149,9 @@ class _Vectors:
             self._values(low, outer, add(begin, lanes.lane), add(flat, lanes.lane))
         if any(low.space.depends_on(v, lanes.lane) for v in low.defined):
             return False
-        self.facts = distinct(lanes.wanted)
-        return lanes.together >= lanes.single
+        edge = lanes.facts(i64(self.inner)) if self.split else []
+        self.facts = distinct([*lanes.wanted, *(edge or ())])
+        return edge is not None and lanes.together >= lanes.single
 
     def _values(self, low: Lowering, outer: Sequence[Expr], j: Expr, flat: Expr) -> list[Expr]:
         index = [*outer, *low.space.split(j, self.domain[self.split :])]
@@ -183,8 +183,7 @@ class _Vectors:
                 outer = list(low.space.split(r, self.domain[: self.split]))
                 low.resolve(outer)
             symbols = self.group.symbols()
-            whole = [*self.facts, self.inner] if self.split else self.facts
-            lanes = Lanes(low, self.lanes, whole, [flat, j], symbols)
+            lanes = Lanes(low, self.lanes, self.facts, [flat, j], symbols)
             cells = [block.alloc("out", self.lanes, str(b.dtype)) for b in body.outputs]
             with lanes.reading(body.buffers):
                 for k, lane in enumerate(lanes.each()):

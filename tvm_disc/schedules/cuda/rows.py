@@ -52,15 +52,13 @@ from tvm_disc.tir.index import IndexSpace, add, mul, product
 
 Expr: TypeAlias = Any
 
-# Threads of a row; alone, a thread has a row and a block many.
-TOGETHER = (1, 32, 256)
+# A thread alone has a row, and a block many.
 ALONE = 128
 # A guess: how much more is read where neighbouring threads have rows of their own.
 APART = 2.0
 HELD = 4  # accesses of a thread to an operand whose row is in registers
 MOST_HELD = 3  # operands and values
-PARTS = 32
-LONG = 8192  # elements of a row from which on blocks may share one
+SHORT, LONG = 64, 8192  # rows that are no work for a block, and those that are some for several
 
 
 @dataclass(frozen=True)
@@ -74,18 +72,13 @@ class RowKnobs(Knobs):
     parts: int = 1
 
 
+ALL = (RowKnobs(32), RowKnobs(1), RowKnobs(256), RowKnobs(256, parts=32))
+
+
 def plan_row(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
     """A thread, a warp, a block or blocks for each row, by the length of the row."""
     rows = _Rows(group, solver, machine)
-    known = static_dim(rows.length)
-    plans = [
-        rows.plan(RowKnobs(threads))
-        for threads in sorted(TOGETHER, key=lambda t: t != 32)
-        if known is None or threads <= 32 or known > 64
-    ]
-    if (known is None or known >= LONG) and rows.can_share:
-        plans.append(rows.plan(RowKnobs(256, parts=PARTS)))
-    return plans
+    return [rows.plan(knobs) for knobs in ALL if rows.fits(knobs)]
 
 
 class _Rows:
@@ -116,6 +109,13 @@ class _Rows:
         """Operands and results with an element for each of the domain."""
         own = (*self.group.params, *self.group.outputs)
         return self.work.as_large(own, self.solver) or [self.group.outputs[0]]
+
+    def fits(self, knobs: RowKnobs) -> bool:
+        """Whether rows may be long enough."""
+        known = static_dim(self.length)
+        if knobs.parts > 1:
+            return self.can_share and (known is None or known >= LONG)
+        return known is None or knobs.together <= 32 or known > SHORT
 
     def plan(self, knobs: RowKnobs) -> Plan:
         """A plan that rests on nothing, with the wider ones that may take its place."""
