@@ -38,7 +38,8 @@ relay.qnn.op.add relay.qnn.op.conv2d relay.qnn.op.dense relay.qnn.op.quantize
 relay.qnn.transform.CanonicalizeOps relay.qnn.transform.Legalize relay.scope_builder.ScopeBuilder
 relay.testing.count_ops relay.testing.create_workload relay.testing.rand
 relay.testing.run_as_python relay.testing.run_infer_type relay.testing.run_opt_pass
-relay.testing.temp_op_attr.TempOpAttr relay.testing.lstm.get_workload relay.testing.dcgan.get_workload
+relay.testing.temp_op_attr.TempOpAttr relay.testing.lstm.get_workload
+relay.testing.dcgan.get_workload
 relay.testing.densenet.get_workload
 relay.testing.mlp.get_workload relay.testing.mobilenet.get_workload
 relay.testing.resnet.get_workload relay.testing.squeezenet.get_workload

@@ -80,11 +80,12 @@ def _of_dims(
     if row.value is None:
         return None
     try:
-        return row.value(ctx, args, attrs)
+        found: np.ndarray | None = row.value(ctx, args, attrs)
     except DiscError:
         raise
     except (ValueError, IndexError):
         return None
+    return found
 
 
 def _of_numbers(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> np.ndarray | None:
