@@ -436,7 +436,7 @@ def device_machine(device: Device, options: Options) -> Machine:
     trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
     isa = Isa(lanes_f32=1, registers=255, fma=True, device=True)
     templates = own_templates(options.templates)
-    return Machine(isa, 1, trees=trees, templates=templates, device=device)
+    return Machine(isa, 1, trees=trees, templates=templates, device=device, tf32=options.tf32)
 
 
 def refuse_on_device(program: Program) -> None:

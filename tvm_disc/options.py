@@ -64,6 +64,8 @@ class Options:
         cuda_graphs: of a program for a GPU, how many CUDA graphs it keeps at most: one for each set
             of input dims, whose kernels are launched as one; the one that was used last the longest
             ago makes room for another. 0 keeps none.
+        tf32: of a program for a GPU, whether the library of products that is found there may round
+            operands of float32 to ten bits, for its tensor cores; False keeps float32.
         load: generate the machine code within ``build`` where the target is this machine; False
             leaves that to the first call, which a program that is only saved does not need.
         level: of a program for several targets, the one to run, such as ``x86-64-v2``; None takes
@@ -91,6 +93,7 @@ class Options:
     templates: Sequence[tuple[str, Callable[..., Any]]] = field(default=(), metadata=_CODE)
     winograd: int = field(default=2, metadata=_CODE)
     cuda_graphs: int = field(default=0, metadata=_CODE)
+    tf32: bool = field(default=False, metadata=_CODE)
     load: bool = True
     level: str | None = None
     time_limit: float | None = None
@@ -116,7 +119,7 @@ class Options:
             raise BadOption(f"cuda_graphs: expected 0 .. {MOST_GRAPHS}, found {self.cuda_graphs}")
         _seconds("time_limit", self.time_limit)
         object.__setattr__(self, "templates", _templates(self.templates))
-        for name in ("fuse", "versions", "verify", "load"):
+        for name in ("fuse", "versions", "verify", "load", "tf32"):
             if not isinstance(getattr(self, name), bool):
                 found = shown(getattr(self, name))
                 raise BadOption(f"{name}: expected True or False, found {found}")

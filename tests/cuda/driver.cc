@@ -100,6 +100,12 @@ void emulated_order(int number) { order = number; }
 void emulated_limit(uint64_t bytes) { limit = bytes; }
 void emulated_refuse(int status) { refused = status; }
 void emulated_fail(const char* name, int status) { failing = name; failure = status; }
+// For libraries that run on the device.
+void emulated_open(bool open) { Open(open); }
+void emulated_uses(void* stream, const uint64_t* addresses, int count) {
+  HELD;
+  Uses(stream, std::vector<uint64_t>(addresses, addresses + count));
+}
 uint64_t emulated_calls() { return calls; }
 uint64_t emulated_handles() { return handles.size(); }
 uint64_t emulated_live() { return live; }

@@ -72,6 +72,12 @@ def test_a_saved_library(gpu: ctypes.CDLL, source: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded(X), program(X))
 
 
+def test_one_unit_of_code(source: Any) -> None:
+    options = tvm_disc.Options(cache=False)
+    program = tvm_disc.build(source, target="cuda", options=options)
+    np.testing.assert_allclose(program(X), mlp_reference(X), rtol=1e-5)
+
+
 def test_a_profile_waits_for_each_kernel(gpu: ctypes.CDLL, source: Any) -> None:
     program = built(source)
     assert program.profile(program._main.sent(X)).total_ns

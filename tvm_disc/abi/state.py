@@ -62,7 +62,20 @@ GRAPH_CALLS = (
 GRAPHS = CALLS + len(DRIVER_CALLS) + len(GRAPH_CALLS)
 GRAPH_USES, GRAPHS_MADE, GRAPHS_EVICTED, GRAPH_UPDATES = (GRAPHS + 1 + k for k in range(4))
 GRAPH_MUTEX = GRAPHS + 5
-DEVICE_STATE_WORDS = GRAPH_MUTEX + MUTEX_WORDS
+# A library of products: what is called of it, where that is, and its handle or 0.
+LIBRARY_CALLS = (
+    "cublasLtCreate",
+    "cublasLtMatmulDescCreate",
+    "cublasLtMatmulDescSetAttribute",
+    "cublasLtMatmulDescDestroy",
+    "cublasLtMatrixLayoutCreate",
+    "cublasLtMatrixLayoutSetAttribute",
+    "cublasLtMatrixLayoutDestroy",
+    "cublasLtMatmul",
+)
+LIBRARY_HANDLE = GRAPH_MUTEX + MUTEX_WORDS
+LIBRARY_CODES = LIBRARY_HANDLE + 1
+DEVICE_STATE_WORDS = LIBRARY_CODES + len(LIBRARY_CALLS)
 GRAPH_STATISTICS = {
     "graph_calls": GRAPH_USES,
     "graphs_made": GRAPHS_MADE,

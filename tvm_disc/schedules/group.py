@@ -34,6 +34,7 @@ class Machine:
         memory: how its memory wants to be walked.
         templates: a user's own, (name, template) by kind of group, asked before ours.
         device: what runs the kernels, if not the processor.
+        tf32: whether a library on the device may round operands of products to ten bits.
         code: the functions of the program that run there.
         winograd: outputs a side of a tile of convolutions by minimal filtering; 0 for none.
     """
@@ -48,6 +49,7 @@ class Machine:
     memory: Memory = field(default_factory=Memory)
     templates: Mapping[str, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
     device: Device | None = None
+    tf32: bool = False
     code: list[Any] = field(default_factory=list)
     winograd: int = 2
 

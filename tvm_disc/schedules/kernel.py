@@ -23,7 +23,7 @@ from tvm.ir import GlobalVar
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
-from tvm_disc.schedules.cuda.kernel import device_functions, with_runs
+from tvm_disc.schedules.cuda.kernel import Ahead, device_functions, with_runs
 from tvm_disc.schedules.dispatch.choose import Choice
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
 from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Stage, Variant
@@ -106,12 +106,22 @@ def single(plan: Plan) -> Choice:
     return Choice([Variant(plan, SERIAL)], Leaf(0))
 
 
-def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine) -> Kernel:
-    """Turn the variants that were kept into TIR functions."""
+def build_kernel(
+    group: Group,
+    choice: Choice,
+    solver: Solver,
+    machine: Machine,
+    ahead: Ahead | None = None,
+) -> Kernel:
+    """Turn the variants that were kept into TIR functions.
+
+    Args:
+        ahead: what a kernel on a device tries before its variants.
+    """
     symbols = group.symbols()
     if machine.device is not None:
         choice = with_runs(choice)
-        funcs = device_functions(group, choice, solver, machine, index_space(solver))
+        funcs = device_functions(group, choice, solver, machine, index_space(solver), ahead)
         entry, emit = next(iter(funcs)), lambda: funcs
     else:
         entry = GlobalVar(group.name)

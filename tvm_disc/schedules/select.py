@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 from tvm_disc.errors import BadOption, Unsupported, WhyNot
@@ -13,6 +14,12 @@ from tvm_disc.schedules.conv.channel_window import plan_channel_window
 from tvm_disc.schedules.conv.window import plan_window
 from tvm_disc.schedules.conv.window_tile import plan_window_tile
 from tvm_disc.schedules.conv.winograd import winograd_plans
+from tvm_disc.schedules.cuda.library import (
+    SUBJECT,
+    LibraryProduct,
+    emit_product,
+    library_product,
+)
 from tvm_disc.schedules.cuda.policy import CUDA
 from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
@@ -206,8 +213,16 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
     """The kernel of the first template that accepts the group."""
     space = variant_space(group, solver, machine)
     choice = _choose(group, space.variants, solver, machine)
-    kernel = build_kernel(group, choice, solver, machine)
-    kernel.notes = _notes(choice, space)
+    notes = _notes(choice, space)
+    ahead = None
+    if machine.device is not None and group.kind == "dot":
+        library = library_product(group, solver, machine)
+        if isinstance(library, LibraryProduct):
+            ahead, notes[SUBJECT] = partial(emit_product, library), library.note
+        else:
+            notes[f"not {library.subject}"] = library.reason
+    kernel = build_kernel(group, choice, solver, machine, ahead)
+    kernel.notes = notes
     return kernel
 
 

@@ -7,6 +7,9 @@ nvrtc      CUDA C as machine code, by NVIDIA's run-time compiler
 image      machine code of several architectures as bytes behind the program's constants
 calls      calls of the driver's functions by address, as imported LLVM code
 driver     opening the device: the driver, the code, the constants
+stream     the caller's stream, and what of it failed
+graphs     CUDA graphs of a call's launches, one for each set of dims
+library    products by cuBLASLt, where it is found
 launch     what a call does on the device: launches, memory, copies, new tensors
 ========== =====================================================================================
 

@@ -19,7 +19,7 @@ from tvm_disc.tir.imports import provide
 
 Expr: TypeAlias = Any
 
-FEW, MANY = 5, 11
+SIZES = (5, 11, 16)  # of lists of arguments
 _NAMES = DRIVER_CALLS + GRAPH_CALLS
 ERROR, OUT_OF_MEMORY = "DeviceError", 2
 RELEASE_NAME = "tvm_disc_release_result"
@@ -37,8 +37,8 @@ define linkonce_odr i64 @disc.driver{count}(i64 %f, {params}) {{
 """
 
 
-provide(_text(FEW))
-provide(_text(MANY))
+for _size in SIZES:
+    provide(_text(_size))
 # Its address is taken where it is defined, in the support code of a program.
 RELEASE_TEXT = f"""
 declare i32 @{RELEASE_NAME}(ptr)
@@ -51,10 +51,14 @@ define linkonce_odr i64 @disc.release_code() {{
 
 def driver(state: Buffer, name: str, *args: Expr | int) -> Expr:
     """A call of the driver's function; its status, 0 if all went well."""
-    count = FEW if len(args) <= FEW else MANY
+    return call_code(state[i64(CALLS + _NAMES.index(name))], *args)
+
+
+def call_code(code: Expr, *args: Expr | int) -> Expr:
+    """A call of a function by its address; its status."""
+    count = next(size for size in SIZES if len(args) <= size)
     given = [i64(a) for a in args]
     given += [i64(0)] * (count - len(given))
-    code = state[i64(CALLS + _NAMES.index(name))]
     return O.call_extern("int64", f"disc.driver{count}", code, *given)
 
 
@@ -114,6 +118,7 @@ __all__ = [
     "ERROR",
     "RELEASE_NAME",
     "RELEASE_TEXT",
+    "call_code",
     "cell_address",
     "digits",
     "driver",

@@ -43,7 +43,9 @@ from tvm_disc.tir.imports import provide
 
 Expr: TypeAlias = Any
 
-OPEN, OPEN_LOCKED, FIND = (GlobalVar(f"tvm_disc_{n}") for n in ("open", "open_locked", "find"))
+OPEN, OPEN_LOCKED, FIND, FIND_LIBRARY = (
+    GlobalVar(f"tvm_disc_{n}") for n in ("open", "open_locked", "find", "find_library")
+)
 LIBRARY = "libcuda.so.1"
 _NOW, _GLOBAL = 2, 0x100
 _MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
@@ -157,6 +159,7 @@ def _open_locked(placed: Placed) -> Any:
         _load(step, placed, cell)
     _constants(step, placed, cell)
     _pool(step, cell)
+    block.eval(call(FIND_LIBRARY, params[0]))
     block.store(state, RELEASE, O.call_extern("int64", "disc.release_code"))
     block.store(state, OPENED, i64(1))
     return prim_func(list(params), block.stmt())
@@ -271,4 +274,4 @@ def _pool(step: _Steps, cell: Buffer) -> None:
     step("cuMemPoolSetAttribute", cell[i64(0)], i64(_THRESHOLD), cell_address(limit))
 
 
-__all__ = ["LIBRARY", "OPEN", "open_functions"]
+__all__ = ["FIND_LIBRARY", "LIBRARY", "OPEN", "open_functions"]

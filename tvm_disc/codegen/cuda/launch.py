@@ -32,6 +32,7 @@ from tvm_disc.codegen.cuda.calls import (
 )
 from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER, OPEN
 from tvm_disc.codegen.cuda.graphs import DROP_GRAPHS, GRAPH, NODE, Graphs, graph_functions
+from tvm_disc.codegen.cuda.library import library_functions
 from tvm_disc.codegen.cuda.stream import refuse, stream
 from tvm_disc.codegen.host.abi import (
     ANY_PADDING,
@@ -55,6 +56,7 @@ from tvm_disc.codegen.host.memory import (
     state_of,
     words,
 )
+from tvm_disc.codegen.host.overlap import LEFT as LEFT_CODE
 from tvm_disc.codegen.host.overlap import fail_function
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.results import MANAGED_WORDS, manage, words_at
@@ -73,6 +75,7 @@ def launch_functions(slot: Any, graphs: Graphs | None) -> dict[Any, Any]:
     kept = graph_functions(graphs) if graphs is not None else {}
     return {
         **kept,
+        **library_functions(),
         LAUNCH: _launch(graphs is not None),
         COPY: _copy(),
         READ: _read(),
@@ -84,7 +87,7 @@ def launch_functions(slot: Any, graphs: Graphs | None) -> dict[Any, Any]:
         TENSOR: _tensor(),
         GlobalVar(RELEASE_NAME): _release(),
         # Of this unit of code: a name that another one has can be called only once in it.
-        LEFT: fail_function(LEFT),
+        LEFT: fail_function(LEFT, LEFT_CODE),
         GlobalVar(UPLOAD): _upload(slot),
         GlobalVar(DOWNLOAD): _download(slot),
     }

@@ -60,18 +60,21 @@ def overlap_function(inputs: Sequence[str], outputs: int) -> Any:
 
 
 # TIR knows no other way to return an error than an assertion, which would raise one of its own.
-provide("""
-define linkonce_odr i32 @disc.failed(ptr %s, ptr %a, i32 %n, ptr %r) {
+# One unit of code can call such a function by its name only once.
+FAILED, LEFT = "disc.failed", "disc.left"
+for _name in (FAILED, LEFT):
+    provide(f"""
+define linkonce_odr i32 @{_name}(ptr %s, ptr %a, i32 %n, ptr %r) {{
   ret i32 -1
-}
+}}
 """)
 
 
-def fail_function(name: Any = FAIL) -> Any:
+def fail_function(name: Any = FAIL, code: str = FAILED) -> Any:
     """The packed function ``()`` that fails, with the error that is raised already."""
 
     def emit(block: Block, args: Arguments) -> None:
-        block.eval(O.call_cpacked("disc.failed", args.handle))
+        block.eval(O.call_cpacked(code, args.handle))
 
     return packed(str(name.name_hint), emit)
 

@@ -9,7 +9,8 @@ functions are numbered in the order in which a program makes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeAlias
@@ -42,6 +43,8 @@ from tvm_disc.tir.index import IndexSpace, add, mul
 from tvm_disc.tir.llvm_ops import tuned_for
 
 Expr: TypeAlias = Any
+# (block, lowering with operands bound, pointers, record of the call) to whether all is done.
+Ahead: TypeAlias = Callable[[Block, Lowering, Mapping[Node, Any], Any], Any]
 
 # (record, number of the function, blocks, threads, arguments, their count). The record of a call
 # has the program's state, and whether something has failed.
@@ -77,9 +80,18 @@ def with_runs(choice: Choice) -> Choice:
 
 
 def device_functions(
-    group: Group, choice: Choice, solver: Solver, machine: Machine, space: IndexSpace
+    group: Group,
+    choice: Choice,
+    solver: Solver,
+    machine: Machine,
+    space: IndexSpace,
+    ahead: Ahead | None = None,
 ) -> dict[Any, Any]:
-    """The host function of a kernel; its device functions are added to the machine's code."""
+    """The host function of a kernel; its device functions are added to the machine's code.
+
+    Args:
+        ahead: what is tried before the tree is asked, if anything.
+    """
     symbols = group.symbols()
     numbers: dict[str, int] = {}
     for plan in (p for v in choice.variants for p in _widths(v.plan)):
@@ -92,7 +104,12 @@ def device_functions(
                 func = _device_function(group, plan, part, solver, symbols, space)
             machine.code.append(DeviceFunction(name, func))
     some = some_element(group.outputs, solver)
-    return {GlobalVar(group.name): _Driver(group, choice, numbers, solver, machine).function(some)}
+    driver = _Driver(group, choice, numbers, solver, machine)
+    if ahead is None:
+        driver.launches(some)
+    else:
+        driver.tried(ahead, space, some)
+    return {GlobalVar(group.name): driver.function()}
 
 
 def _widths(plan: Plan) -> Iterator[Plan]:
@@ -184,9 +201,25 @@ class _Driver:
         self.record = index_var("record")
         self.block = Block()
 
-    def function(self, some: Expr) -> Any:
-        """The kernel's entry, which launches nothing unless ``some`` element is wanted."""
+    def launches(self, some: Expr | None) -> None:
+        """What the tree says, unless no element is wanted."""
         emit_choice(self.block, self.choice, some, self._launch)
+
+    def tried(self, ahead: Ahead, space: IndexSpace, some: Expr | None) -> None:
+        """The same, unless another way has done it."""
+        pointers = dict(zip(self.group.params, self.ins, strict=True))
+        pointers |= dict(zip(self.group.outputs, self.outs, strict=True))
+        with nullcontext() if some is None else self.block.when(Sizes(self.block).plain(some)):
+            low = Lowering(self.block, space, self.solver)
+            for param in self.group.params:
+                buffer = self.block.declare("x", pointers[param], param.dtype)
+                low.bind_buffer(param, buffer)
+            taken = ahead(self.block, low, pointers, self.record)
+            with self.block.when(tirx.Not(taken)):
+                self.launches(None)
+
+    def function(self) -> Any:
+        """The kernel's entry."""
         params = [*self.ins, *self.outs, self.scratch, *self.symbols, self.record]
         return prim_func(params, self.block.stmt())
 
@@ -259,4 +292,4 @@ class _Driver:
             block.eval(launch)
 
 
-__all__ = ["LAUNCH", "DeviceFunction", "device_functions", "share_bytes", "with_runs"]
+__all__ = ["LAUNCH", "Ahead", "DeviceFunction", "device_functions", "share_bytes", "with_runs"]

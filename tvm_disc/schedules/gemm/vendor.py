@@ -50,18 +50,18 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
         return WhyNot(FAMILY, f"BLAS has no such product of {node.dtype}")
     if node.inputs[1] in group.constants:
         return WhyNot(FAMILY, "a constant weight is packed")
-    view = _view(group)
-    ats = _operands(view)
+    view = product_view(group)
+    ats = operands_of(view)
     places = [strides_of(group, solver, at) for at in ats]
     if any(p is None or not (is_one(p.stride) or is_one(p.k_stride)) for p in places):
         return WhyNot(FAMILY, "an operand that is no matrix in memory")
     batch, m, n, k = (i64(x) for x in view.sizes)
     cond = tirx.NE(tirx.call_extern("int32", f"disc.vendor.{letter}.found"), _int32(0))
-    for size in (m, n, k, *(_leading(p) for p in places)):
+    for size in (m, n, k, *(leading(p) for p in places)):
         if not isinstance(size, tirx.IntImm):
             cond = tirx.And(cond, size <= i64(_LARGEST))
     for place, outer in zip(places, (m, n), strict=True):
-        cond = tirx.And(cond, _apart(place, outer, k))
+        cond = tirx.And(cond, apart(place, outer, k))
 
     def emit(body: Body) -> None:
         _emit(view, body, places, letter)
@@ -79,7 +79,8 @@ def plan_vendor(group: Group, solver: Solver) -> Plan | WhyNot:
     )
 
 
-def _view(group: Group) -> MatMulView:
+def product_view(group: Group) -> MatMulView:
+    """The product, with the batch among the rows where all of it has one weight."""
     assert group.anchor is not None
     batch, m, n, k = matmul_dims(group.anchor)
     if batch and len(group.anchor.inputs[1].shape) == 2:
@@ -87,28 +88,28 @@ def _view(group: Group) -> MatMulView:
     return MatMulView(group, group.anchor, batch, m, n, k)
 
 
-def _operands(view: MatMulView) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
+def operands_of(view: MatMulView) -> tuple[Callable[..., Expr], Callable[..., Expr]]:
     """A and B as functions of (low, g, outer, k)."""
     return view.a_at, lambda low, g, j, k: view.b_at(low, g, k, j)
 
 
-def _leading(place: Any) -> Expr:
+def leading(place: Any) -> Expr:
     """The distance of vectors that lie dense: along K if the operand is dense along K."""
     return i64(place.stride if is_one(place.k_stride) else place.k_stride)
 
 
-def _dense(place: Any, outer: Expr, k: Expr) -> tuple[Expr, Expr]:
+def dense(place: Any, outer: Expr, k: Expr) -> tuple[Expr, Expr]:
     """(length, number) of an operand's dense vectors."""
     return (k, outer) if is_one(place.k_stride) else (outer, k)
 
 
-def _apart(place: Any, outer: Expr, k: Expr) -> Expr:
+def apart(place: Any, outer: Expr, k: Expr) -> Expr:
     """Whether vectors do not overlap; BLAS refuses, and prints, a distance below their length.
 
     The stride of a dim of 1 says nothing, that of a broadcast dim is 0.
     """
-    length, number = _dense(place, outer, k)
-    return _ANALYZER.simplify(tirx.Or(number <= i64(1), length <= _leading(place)))
+    length, number = dense(place, outer, k)
+    return _ANALYZER.simplify(tirx.Or(number <= i64(1), length <= leading(place)))
 
 
 def _int32(value: int) -> Expr:
@@ -120,7 +121,7 @@ def _emit(view: MatMulView, body: Body, places: Any, letter: str) -> None:
     _, m, n, k = (i64(x) for x in view.sizes)
     with body.low.loop("g", body.hi - body.lo, begin=body.lo) as g:
         flags, matrices = [], []
-        for operand, (place, at) in enumerate(zip(places, _operands(view), strict=True)):
+        for operand, (place, at) in enumerate(zip(places, operands_of(view), strict=True)):
             found = body.low.locate(partial(at, body.low, g, zero, zero))
             assert found is not None
             base = body.low.settle("base", found[1])
@@ -128,8 +129,8 @@ def _emit(view: MatMulView, body: Body, places: Any, letter: str) -> None:
             rows = is_one(place.k_stride) == (operand == 0)
             flags.append(_int32(_NO_TRANS if rows else _TRANS))
             address = tirx.address_of(body.buffers[place.node][base])
-            length, _ = _dense(place, (m, n)[operand], k)
-            matrices += [address, tirx.max(_leading(place), tirx.max(length, i64(1)))]
+            length, _ = dense(place, (m, n)[operand], k)
+            matrices += [address, tirx.max(leading(place), tirx.max(length, i64(1)))]
         out = tirx.address_of(body.outputs[0][view.flat(g, zero, zero)])
         operands = [*flags, m, n, k, *matrices, out, tirx.max(n, i64(1))]
         call = tirx.Evaluate(tirx.call_extern("int32", f"disc.vendor.{letter}.gemm", *operands))

@@ -1,0 +1,173 @@
+"""Matrix products by cuBLASLt, which a program looks for when it opens its device.
+
+Where it is found, products that are large enough go there before the tree is asked; where it is
+not, or has no kernel for one, the tree's own kernels run as if it had never been asked for. It is
+offered for float32, batched by equal steps, with a bias on the columns. Sums are added in float32;
+the tensor cores' TF32, which rounds operands to ten bits, is an option of the build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar
+
+from tvm_disc.errors import WhyNot
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.gemm.partition import is_one
+from tvm_disc.schedules.gemm.plan import strides_of
+from tvm_disc.schedules.gemm.vendor import apart, dense, leading, operands_of, product_view
+from tvm_disc.schedules.gemm.view import MatMulView
+from tvm_disc.schedules.group import Group, Machine
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.shape import Solver
+from tvm_disc.target.device import Device
+from tvm_disc.tir.builder import Block, Buffer, call, i64
+
+Expr: TypeAlias = Any
+
+SUBJECT = "cublasLt"
+# (record, description, out): ``out`` is 1 if the library has taken the product.
+PRODUCT = GlobalVar("tvm_disc_library_product")
+# The words of a description. The library's matrices are columns first, so that it is told of the
+# transposed product: its first operand is our second.
+(
+    TRANS_FIRST, TRANS_SECOND, ROWS, COLUMNS, DEPTH, BATCH, EPILOGUE, BIAS, COMPUTE,
+    FIRST, SECOND, RESULT,
+) = (*range(9), 9, 12, 15)  # fmt: skip
+ADDRESS, LEADING, STEP = range(3)  # of an operand
+WORDS = 18
+NO_EPILOGUE, ADD_BIAS = 1, 4
+FLOAT32, TF32 = 68, 77  # how sums are computed
+# Guesses: what parts of the arithmetic peak the library and our own tiles reach, and what a call of
+# the library costs beyond a launch.
+THEIRS, OURS, CALL_NS = 0.8, 0.4, 2000.0
+
+
+@dataclass(frozen=True)
+class LibraryProduct:
+    """A group that the library may compute.
+
+    Attributes:
+        places: how its operands lie.
+        bias: what is added to each row, if anything.
+        smallest: multiply-adds that are worth a call.
+        tf32: whether operands may be rounded to ten bits.
+    """
+
+    group: Group
+    view: MatMulView
+    places: tuple[Any, Any]
+    bias: Node | None
+    smallest: int
+    tf32: bool
+
+    @property
+    def note(self) -> str:
+        """For ``explain``."""
+        also = " and the bias" if self.bias is not None else ""
+        kind = " in TF32" if self.tf32 else ""
+        return f"the product{also}{kind} from m*n*k = {self.smallest} on, where it is found"
+
+
+def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryProduct | WhyNot:
+    """What the library may compute of a group."""
+    node = group.anchor
+    if node is None or node.op != "relax.matmul" or machine.device is None:
+        return WhyNot(SUBJECT, "no matrix product")
+    if node.dtype != "float32" or any(
+        x.dtype != "float32" or len(x.shape) < 2 for x in node.inputs
+    ):
+        return WhyNot(SUBJECT, "only products of float32 matrices are handed over")
+    bias = _bias(group, node)
+    if group.outputs != [node] and bias is None:
+        return WhyNot(SUBJECT, "more than a product and a bias on its columns")
+    view = product_view(group)
+    if len(view.batch) > 1:
+        return WhyNot(SUBJECT, "a batch of several dims")
+    first, second = (strides_of(group, solver, at) for at in operands_of(view))
+    if first is None or second is None or not (is_one(second.stride) or is_one(second.k_stride)):
+        return WhyNot(SUBJECT, "an operand that is no matrix in memory")
+    if not is_one(first.k_stride):
+        return WhyNot(SUBJECT, "the first operand lies along its columns")
+    smallest = worth_a_call(machine.device)
+    return LibraryProduct(group, view, (first, second), bias, smallest, machine.tf32)
+
+
+def worth_a_call(device: Device) -> int:
+    """Multiply-adds from which the library gains more than its call costs."""
+    return int(CALL_NS * device.f32_gflops / (2 * (1 / OURS - 1 / THEIRS)))
+
+
+def _bias(group: Group, node: Node) -> Node | None:
+    """What is added to every row of the product, if that is all that follows it."""
+    [out] = group.outputs if len(group.outputs) == 1 else [None]
+    if out is None or out.op != "relax.add" or len(group.nodes) != 2 or node not in out.inputs:
+        return None
+    bias = next((x for x in out.inputs if x is not node), None)
+    if bias is None or bias not in group.params or bias.dtype != "float32":
+        return None
+    *lead, last = bias.shape if bias.shape else (0,)
+    one_row = all(static_dim(d) == 1 for d in lead) and len(bias.shape) <= len(node.shape)
+    same = static_dim(last) is not None and static_dim(last) == static_dim(node.shape[-1])
+    return bias if one_row and same else None
+
+
+def emit_product(
+    given: LibraryProduct, block: Block, low: Lowering, pointers: Mapping[Node, Any], record: Expr
+) -> Expr:
+    """Hand a product over; whether it was taken.
+
+    Args:
+        low: where the group's operands are bound.
+        pointers: where operands and results lie.
+    """
+    view, zero = given.view, i64(0)
+    batch, m, n, k = (block.bind(name, i64(x)) for name, x in zip("gmnk", view.sizes, strict=True))
+    out = block.alloc("taken", 1, "int64")
+    block.store(out, 0, zero)
+    fits = [batch * m * n * k >= given.smallest]
+    fits += [apart(p, outer, k) for p, outer in zip(given.places, (m, n), strict=True)]
+    with block.when(tirx.all(*fits)):
+        told = block.alloc("told", WORDS, "int64")
+        for operand, (place, at) in enumerate(zip(given.places, operands_of(view), strict=True)):
+            # The rows of our second operand are columns of its matrix.
+            rows = is_one(place.k_stride) == (operand == 0)
+            base, following = (_offset(low, partial(at, low, i64(g), zero, zero)) for g in (0, 1))
+            length, _ = dense(place, (m, n)[operand], k)
+            lead = tirx.max(leading(place), tirx.max(length, i64(1)))
+            first = _bits(pointers[place.node]) + base * 4
+            _operand(block, told, (SECOND, FIRST)[operand], (first, lead, following - base))
+            block.store(told, (TRANS_SECOND, TRANS_FIRST)[operand], i64(int(not rows)))
+        result = _bits(pointers[given.group.outputs[0]])
+        _operand(block, told, RESULT, (result, n, m * n))
+        bias = zero if given.bias is None else _bits(pointers[given.bias])
+        epilogue = NO_EPILOGUE if given.bias is None else ADD_BIAS
+        words = {ROWS: n, COLUMNS: m, DEPTH: k, BATCH: batch, EPILOGUE: epilogue, BIAS: bias,
+                 COMPUTE: TF32 if given.tf32 else FLOAT32}  # fmt: skip
+        for word, value in words.items():
+            block.store(told, word, i64(value))
+        block.eval(call(PRODUCT, record, told.data, out.data))
+    return tirx.NE(out[zero], zero)
+
+
+def _operand(block: Block, told: Buffer, at: int, words: tuple[Expr, Expr, Expr]) -> None:
+    for k, word in enumerate(words):
+        block.store(told, at + k, i64(word))
+
+
+def _offset(low: Lowering, at: Any) -> Expr:
+    found = low.locate(at)
+    assert found is not None
+    return low.settle("base", found[1])
+
+
+def _bits(pointer: Any) -> Expr:
+    return tirx.reinterpret("int64", pointer)
+
+
+__all__ = ["PRODUCT", "LibraryProduct", "emit_product", "library_product"]
