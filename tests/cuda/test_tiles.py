@@ -51,23 +51,20 @@ def _are_tiles(code: dict[str, str], tile: TileKnobs) -> None:
 
 
 def test_products_of_a_batch(gpu: ctypes.CDLL) -> None:
-    """Operands that broadcast, and a first one that lies the other way."""
+    """With a first operand that lies the other way."""
     x, y = rows("b", "k", "m"), rows("b", "k", "n", name="y")
-    z = rows("k", "n", name="z")
     both = relay.nn.batch_matmul(x, y, transpose_a=True, transpose_b=False)
     with only_tile(TILES[2]):
         program, code = made(function(x, y, relay.nn.relu(both)))
         assert sum("float4*)(cell" in text for text in code.values()) == 1
-        one, _ = made(function(x, z, relay.matmul(relay.transpose(x, [0, 2, 1]), z)))
     for b, m, n, k in ((1, 1, 1, 1), (2, 36, 40, 20), (3, 33, 31, 17)):
-        a, c, d = noise(b, k, m), noise(b, k, n) / 8, noise(k, n) / 8
+        a, c = noise(b, k, m), noise(b, k, n) / 8
         turned = a.transpose(0, 2, 1).astype("f8")
         check_all(gpu, program, [a, c], [np.maximum(turned @ c, 0)], 5e-5)
-        check_all(gpu, one, [a, d], [turned @ d], 5e-5)
 
 
 def test_operands_that_are_computed(gpu: ctypes.CDLL) -> None:
-    """Half precision, with 32 bits for sums, and operands that lie by other words."""
+    """Half precision, with 32 bits for sums: eight elements to an access."""
     x, y = rows("m", "k", dtype="float16"), rows("k", "n", name="y", dtype="float16")
     with only_tile(TILES[0]):
         program, code = made(function(x, y, relay.nn.matmul(x, y)))

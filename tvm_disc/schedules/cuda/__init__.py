@@ -4,11 +4,17 @@
 block      statements of device code: memory of a thread, of a block, barriers
 kernel     from a group's variants to device functions and the host function that launches them
 cost       how long a plan takes, after waves of blocks and bytes moved
-elements   element-wise, broadcast and injective work: a thread for each element
+vector     neighbours by one access of 16 bytes, and the facts that this rests on
+elements   element-wise, broadcast and injective work: a thread for each element, or neighbours
 reduce     one contraction of any kind: a thread, several, or blocks for each element
+epilogue   from the sums of an anchor to results, several at once
 extremes   positions of extremes: a thread, or a block, for each
-rows       reductions and element-wise work over a row: a thread, or a block, for each row
-product    products and convolutions: tiles in shared memory, elements of them in registers
+rows       reductions and element-wise work over a row: a thread, a block, or blocks for each row
+pairs      what a thread adds up along a row: sums, and two that rest on one another
+product    products and convolutions: which tiles, and how operands are copied
+tile       a tile: slices in shared memory, sums in registers
+views      what tiles multiply: products, and convolutions as implicit ones
+window     pools and depthwise convolutions: a thread for a strip of pixels
 transpose  permutations that move the last axis: tiles by way of shared memory
 scan       running sums and products: a thread, a block, or blocks for each line
 scatter    updates: a thread for each line of them, in order

@@ -238,7 +238,7 @@ class _Lines:
         block.store(last, 0, tirx.Select(left, end, middle))
         with block.loop_while(first[i64(0)] < last[i64(0)]):
             half = tirx.shift_right(first[i64(0)] + last[i64(0)], i64(1))
-            half = block.bind("half", half)
+            half = block.bind("middle", half)
             other = block.bind("other", scratch[source + half])
             sooner = self.precedes((self.value(body, row, other), other), (value, mine))
             with block.when(sooner):

@@ -264,7 +264,7 @@ class _Tile:
             self._each(lambda copy: copy.put(i64(0)))
         block.barrier()
         with low.loop("slice", self.count) as number:
-            half = block.bind("half", tirx.bitwise_and(number, i64(1)))
+            half = block.bind("current", tirx.bitwise_and(number, i64(1)))
             more = number + 1 < self.count
             with block.when(more), low.scope():
                 self._each(lambda copy: copy.fetch((self.first + number + 1) * knobs.k))

@@ -1,0 +1,93 @@
+void __launch_bounds__(256) k1_dot_matmul_0(float* p0, float* p1, float* o0, float* scratch, int64_t k, int64_t n, int64_t tasks, int64_t blocks, int64_t round) {
+  int64_t thread = ((int64_t)((int)threadIdx.x));
+  int64_t block = ((int64_t)((int)blockIdx.x));
+  int64_t steps = max(((((tasks - block) + blocks) - 1) / blocks), 0);
+  for (int64_t step = 0; step < steps; ++step) {
+    int64_t task = (block + (step * blocks));
+    int64_t number = (thread / 32);
+    int64_t flat = (((task * 32) + (thread - (number * 32))) * 4);
+    int64_t share = max(k, 0);
+    float acc_ptr[4];
+    acc_ptr[0] = 0.000000e+00;
+    acc_ptr[1] = 0.000000e+00;
+    acc_ptr[2] = 0.000000e+00;
+    acc_ptr[3] = 0.000000e+00;
+    if (flat < n) {
+      int64_t mine = (max(((share - number) + 7), 0) / 8);
+      for (int64_t s = 0; s < mine; ++s) {
+        int64_t j = ((s * 8) + number);
+        int64_t lane0 = 0;
+        int64_t lane1 = 1;
+        int64_t lane2 = 2;
+        int64_t lane3 = 3;
+        float p0_1 = p0[j];
+        float cell_ptr[4];
+        int64_t begin = ((j * n) + (flat + 0));
+        int64_t part = (begin >> 2);
+        *(float4*)(cell_ptr + 0) = *(float4*)(p1 + (part * 4));
+        float p1_1 = cell_ptr[0];
+        acc_ptr[0] = (acc_ptr[0] + (p0_1 * p1_1));
+        float p1_2 = cell_ptr[1];
+        acc_ptr[1] = (acc_ptr[1] + (p0_1 * p1_2));
+        float p1_3 = cell_ptr[2];
+        acc_ptr[2] = (acc_ptr[2] + (p0_1 * p1_3));
+        float p1_4 = cell_ptr[3];
+        acc_ptr[3] = (acc_ptr[3] + (p0_1 * p1_4));
+      }
+    }
+    float mine_1 = acc_ptr[0];
+    float mine_2 = acc_ptr[1];
+    float mine_3 = acc_ptr[2];
+    float mine_4 = acc_ptr[3];
+    __shared__ float parts_ptr[256];
+    __shared__ float parts_ptr_1[256];
+    __shared__ float parts_ptr_2[256];
+    __shared__ float parts_ptr_3[256];
+    parts_ptr[thread] = mine_1;
+    parts_ptr_1[thread] = mine_2;
+    parts_ptr_2[thread] = mine_3;
+    parts_ptr_3[thread] = mine_4;
+    __syncthreads();
+    int64_t place = (thread % 32);
+    float whole_ptr[1];
+    float whole_ptr_1[1];
+    float whole_ptr_2[1];
+    float whole_ptr_3[1];
+    whole_ptr[0] = parts_ptr[place];
+    whole_ptr_1[0] = parts_ptr_1[place];
+    whole_ptr_2[0] = parts_ptr_2[place];
+    whole_ptr_3[0] = parts_ptr_3[place];
+    for (int64_t other = 1; other < 8; ++other) {
+      float theirs = parts_ptr[(place + (other * 32))];
+      float theirs_1 = parts_ptr_1[(place + (other * 32))];
+      float theirs_2 = parts_ptr_2[(place + (other * 32))];
+      float theirs_3 = parts_ptr_3[(place + (other * 32))];
+      float mine_5 = whole_ptr[0];
+      float mine_6 = whole_ptr_1[0];
+      float mine_7 = whole_ptr_2[0];
+      float mine_8 = whole_ptr_3[0];
+      whole_ptr[0] = (mine_5 + theirs);
+      whole_ptr_1[0] = (mine_6 + theirs_1);
+      whole_ptr_2[0] = (mine_7 + theirs_2);
+      whole_ptr_3[0] = (mine_8 + theirs_3);
+    }
+    float whole = whole_ptr[0];
+    float whole_1 = whole_ptr_1[0];
+    float whole_2 = whole_ptr_2[0];
+    float whole_3 = whole_ptr_3[0];
+    __syncthreads();
+    if ((number == 0) && (flat < n)) {
+      int64_t lane0_1 = 0;
+      int64_t lane1_1 = 1;
+      int64_t lane2_1 = 2;
+      int64_t lane3_1 = 3;
+      float out_ptr[4];
+      out_ptr[0] = whole;
+      out_ptr[1] = whole_1;
+      out_ptr[2] = whole_2;
+      out_ptr[3] = whole_3;
+      int64_t part_1 = (flat >> 2);
+      *(float4*)(o0 + (part_1 * 4)) = *(float4*)(out_ptr + 0);
+    }
+  }
+}
