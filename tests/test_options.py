@@ -91,8 +91,8 @@ def test_cache_key_holds_exactly_what_changes_code() -> None:
         ("records", None),
         ("dispatch", None),
         ("templates", ()),
-        ("cuda_graphs", 0),
         ("winograd", 2),
+        ("cuda_graphs", 0),
     )
     assert Options(debug=5, dump_dir="x", verify=True).cache_key() == key
     assert Options(fuse=False).cache_key() != key
