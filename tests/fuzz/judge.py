@@ -57,14 +57,21 @@ def judge(case: Case, tell: Tell = lambda stage: None) -> Finding | None:
         module = case.module
         exe = _built(case, module)
         for number, world in enumerate(case.worlds):
+            tell(f"NumPy of call {number}")
+            answer = _meant(module, world)
             tell(f"call {number}")
-            _legal(exe, module, world, number % 2 == 1, case.sure)
+            _legal(exe, answer, world, number % 2 == 1, case.sure)
         for number, world in enumerate(odd_worlds(case)):
+            tell(f"NumPy of odd call {number}")
+            answer = _meant(module, world)
             tell(f"odd call {number}")
-            _odd(exe, module, world, case.constraints)
+            _odd(exe, answer, world, unfit(module, world), case.constraints)
         for number, world in enumerate(wild_worlds(case)):
             tell(f"wild call {number}")
-            _wild(exe, module, world)
+            found = _guarded(exe, world)
+            tell(f"NumPy of wild call {number}")
+            if found is not None:
+                _wild(found, _meant(module, world), world)
     except _Found as found:
         return found.finding
     return None
@@ -95,19 +102,30 @@ def shortened(error: BaseException) -> str:
     return f"{type(error).__name__}: {words[:70]}"
 
 
-def _runs(module: Any, world: Mapping[str, np.ndarray]) -> tuple[list[Any] | None, str]:
-    """What the module gives; None, and why, where that is undefined or hangs on rounding."""
+@dataclass(frozen=True)
+class _Answer:
+    """What a module gives in every run, or ``why`` NumPy gives nothing."""
+
+    runs: list[Any] | None
+    why: str = ""
+
+    @property
+    def certain(self) -> list[Any] | None:
+        """The runs, if they do not hang on rounding."""
+        return self.runs if self.runs is not None and stable(self.runs) else None
+
+
+def _meant(module: Any, world: Mapping[str, np.ndarray]) -> _Answer:
     try:
-        runs = call(module, world)
+        return _Answer(call(module, world))
     except Undefined as error:
-        return None, str(error)
-    return (runs, "") if stable(runs) else (None, "")
+        return _Answer(None, str(error))
 
 
 def _legal(
-    exe: Any, module: Any, world: Mapping[str, np.ndarray], at_start: bool, sure: bool
+    exe: Any, answer: _Answer, world: Mapping[str, np.ndarray], at_start: bool, sure: bool
 ) -> None:
-    runs, why = _runs(module, world)
+    runs = answer.certain
     pages = Guarded()
     try:
         placed = {n: pages.array(a, at_start) for n, a in world.items()}
@@ -122,7 +140,7 @@ def _legal(
             if array.tobytes() != world[name].tobytes():
                 raise _Found("wrote to an input", f"input {name} was changed")
         if runs is None and found is not None:
-            _refusable(why, world)
+            _refusable(answer.why, world)
         if runs is None or found is None:
             return
         told = difference(_arrays(found), runs)
@@ -147,33 +165,34 @@ def _call(exe: Any, inputs: Mapping[str, np.ndarray], refuse: bool, **more: Any)
         raise _Found(f"call raised {place(error)}", str(error)[:500]) from error
 
 
-def _odd(
-    exe: Any, module: Any, world: Mapping[str, np.ndarray], constraints: Sequence[str]
-) -> None:
-    """A call that may be illegal: refused, or what NumPy says."""
-    runs, why = None, ""
-    try:
-        runs = call(module, world)
-    except Undefined as error:
-        why = str(error)
+def _guarded(exe: Any, world: Mapping[str, np.ndarray]) -> Any:
+    """The result of a call that may be refused, None if it is."""
     pages = Guarded()
     try:
-        found = _call(exe, {n: pages.array(a) for n, a in world.items()}, refuse=True)
+        return _call(exe, {n: pages.array(a) for n, a in world.items()}, refuse=True)
     finally:
         pages.release()
+
+
+def _odd(
+    exe: Any,
+    answer: _Answer,
+    world: Mapping[str, np.ndarray],
+    static: str,
+    constraints: Sequence[str],
+) -> None:
+    """A call that may be illegal: refused, or what NumPy says."""
+    found = _guarded(exe, world)
     if found is None:
         return
-    static = unfit(module, world)
     if static:
         raise _Found("accepted another dim", f"{static}; inputs {shapes(world)}")
     broken = [c for c in constraints if not holds(c, world)]
     if broken:
         raise _Found("accepted against a constraint", f"{broken[0]}; inputs {shapes(world)}")
-    if runs is None:
-        _refusable(why, world)
-        return
-    if stable(runs):
-        told = difference(_arrays(found), runs)
+    _refusable(answer.why, world)
+    if answer.certain is not None:
+        told = difference(_arrays(found), answer.certain)
         if told is not None:
             raise _Found("wrong result of another shape", f"{told}; inputs {shapes(world)}")
 
@@ -184,21 +203,14 @@ def _refusable(why: str, world: Mapping[str, np.ndarray]) -> None:
         raise _Found("accepted an illegal call", f"{why}; inputs {shapes(world)}")
 
 
-def _wild(exe: Any, module: Any, world: Mapping[str, np.ndarray]) -> None:
-    """A call with contents that nobody has: refused, or what NumPy says if it says anything.
+def _wild(found: Any, answer: _Answer, world: Mapping[str, np.ndarray]) -> None:
+    """The results of a call with contents that nobody has: what NumPy says if it says anything.
 
     Whatever they are, nothing outside of a tensor is read, and a result is as large as it says.
     """
-    pages = Guarded()
-    try:
-        found = _call(exe, {n: pages.array(a) for n, a in world.items()}, refuse=True)
-    finally:
-        pages.release()
-    if found is None:
-        return
     touch(found)
-    runs, why = _runs(module, world)
-    _refusable(why, world)
+    _refusable(answer.why, world)
+    runs = answer.certain
     if runs is None or not finite(runs[0]):
         return
     if (told := difference(_arrays(found), runs)) is not None:

@@ -53,27 +53,30 @@ AS_TVM = (
     "    return tvm_ffi.structural_map(body, (",
     "    return body\n    tvm_ffi.structural_map(body, (",
 )
+# Neither the importer nor the launch of a kernel asks whether an axis has elements.
+ANY_AXIS = (
+    (
+        "relay/importer/context.py",
+        "        if any(self.literal(d) == 0 for d in wanted):\n            return\n",
+        "        return\n",
+    ),
+    (
+        "codegen/plan/picks.py",
+        "            if solver.known_le(i64(1), dim):\n                continue\n",
+        "            continue\n",
+    ),
+)
 PICKS = ("take", "gather", "gather_nd", "adv_index", "argmax")
 MUTANTS = (
     Mutant(
         "an empty axis is read",
-        (
-            (
-                "relay/importer/context.py",
-                "        if any(self.literal(d) == 0 for d in wanted):\n            return\n",
-                "        return\n",
-            ),
-        ),
+        ANY_AXIS,
         PICKS,
     ),
     Mutant(
         "a position modulo an empty axis traps",
         (
-            (
-                "relay/importer/context.py",
-                "        if any(self.literal(d) == 0 for d in wanted):\n            return\n",
-                "        return\n",
-            ),
+            *ANY_AXIS,
             (
                 "schedules/elements.py",
                 "return division.floor_mod(position, extent)",

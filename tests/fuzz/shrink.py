@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,18 +14,21 @@ from tests.fuzz.meaning import Undefined, evaluate
 from tvm_disc import relay
 
 Fails = Callable[[Case], bool]
-ATTEMPTS = 120
+ATTEMPTS, SECONDS = 120, 60.0
 
 
-def smallest(case: Case, fails: Fails, attempts: int = ATTEMPTS) -> Case:
-    """The least case that was found within so many attempts."""
-    left = attempts
+def smallest(case: Case, fails: Fails, attempts: int = ATTEMPTS, seconds: float = SECONDS) -> Case:
+    """The least case that was found within so many attempts, and in about so much time.
+
+    A case that hangs takes its whole limit in every attempt that fails alike.
+    """
+    left, end = attempts, time.monotonic() + seconds
     again = True
-    while again and left > 0:
+    while again:
         again = False
         for candidate in candidates(case):
-            if left <= 0:
-                break
+            if left <= 0 or time.monotonic() > end:
+                return case
             left -= 1
             if fails(candidate):
                 case, again = candidate, True

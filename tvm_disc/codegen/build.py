@@ -14,6 +14,7 @@ from tvm.tirx import op as O
 from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
 from tvm_disc.abi.state import LIMIT, RESULT_LIMIT
 from tvm_disc.codegen.cuda.driver import open_functions
+from tvm_disc.codegen.cuda.graphs import Graphs
 from tvm_disc.codegen.cuda.image import Placed, with_images
 from tvm_disc.codegen.cuda.launch import launch_functions
 from tvm_disc.codegen.cuda.nvrtc import compile_source
@@ -21,6 +22,7 @@ from tvm_disc.codegen.cuda.source import device_source
 from tvm_disc.codegen.host.abi import STATE_SLOT, static_cell, void_pointer
 from tvm_disc.codegen.host.entry import HostEmitter
 from tvm_disc.codegen.host.functions import object_functions, raise_function
+from tvm_disc.codegen.host.graph import key_dims
 from tvm_disc.codegen.host.memory import TRIM, memory_functions, new_state, state_of
 from tvm_disc.codegen.host.numpy_entry import direct_entry, takes_numpy
 from tvm_disc.codegen.host.overlap import FAIL, OVERLAP, fail_function, overlap_function
@@ -104,8 +106,16 @@ def _emit(
     entry = {**inlined, **_entry(versions, machine, own)}
     support = _support(machine.threads)
     if placed is not None:
-        support = {**support, **launch_functions(SLOT), **open_functions(placed)}
+        graphs = graphs_of(versions)
+        opened = open_functions(placed, graphs is not None)
+        support = {**support, **launch_functions(SLOT, graphs), **opened}
     return Emitted(entry, support, list(kernels.values()), machine.micro.functions, known)
+
+
+def graphs_of(versions: Sequence[Program]) -> Graphs | None:
+    """The CUDA graphs that a program keeps, each known by the version and its dims."""
+    most = max(program.graphs for program in versions)
+    return Graphs(most, 1 + len(key_dims(versions[-1].signature))) if most else None
 
 
 def is_small(kernel: Kernel) -> bool:

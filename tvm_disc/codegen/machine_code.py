@@ -319,7 +319,8 @@ def _linked(objects: Sequence[bytes], called: Sequence[str]) -> Module | None:
         if make(command, library) is not None:
             return None
         try:
-            module = tvm.runtime.load_module(str(library))
+            # TVM would keep it for as long as the process runs; functions of it hold it.
+            module = tvm_ffi.load_module(library, keep_module_alive=False)
             return module if all(map(module.implements_function, called)) else None
         except (OSError, RuntimeError):  # a place from which no code may be run
             return None

@@ -205,7 +205,7 @@ def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
         variant = choice.variants[tree.variant]
         if variant.safe:
             return _most(group, [variant], solver)
-        instead = next(v for v in choice.variants if v.safe)
+        instead = choice.instead(variant)
         either = _most(group, [variant, instead], solver)
         conds = [need.cond for need in variant.plan.needs if need.assumed is None]
         if not conds:

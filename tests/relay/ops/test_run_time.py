@@ -228,3 +228,80 @@ def test_a_whole_default_for_sparse_floats() -> None:
 def test_refusals(build: Any, types: Any, message: str) -> None:
     with pytest.raises(TypeMismatch, match=message):
         built(build, *types)
+
+
+@pytest.mark.parametrize(
+    ("build", "types", "shapes", "message"),
+    [
+        (
+            lambda g, x: relay.nn.max_pool2d_grad(g, x, (2, 2), (2, 2)),
+            (data(4), data(4)),
+            ((2, 1, 1, 1), (1, 1, 2, 2)),
+            r"input 'x0' axis 0 \(x0_0\) must equal input 'x1' axis 0",
+        ),
+        (
+            lambda g, x: relay.nn.avg_pool2d_grad(g, x, (2, 2), (2, 2)),
+            (data(4), data(4)),
+            ((1, 3, 1, 1), (1, 0, 2, 2)),
+            r"input 'x0' axis 1 \(x0_1\) must equal input 'x1' axis 1",
+        ),
+    ],
+)
+def test_gradients_are_of_the_image(
+    build: Callable[..., Any], types: Any, shapes: Any, message: str
+) -> None:
+    exe = built(build, *types)
+    with pytest.raises(GuardFailed, match=message):
+        exe(*(array(*s) for s in shapes))
+
+
+def test_the_first_that_is_not_a_number_takes_the_gradient() -> None:
+    exe = built(lambda g, x: relay.nn.max_pool2d_grad(g, x, (2, 2), (2, 2)), data(4), data(4))
+    image = np.array([[1, np.nan, 5, 7], [np.nan, 3, 7, -np.inf]], "float32").reshape(1, 1, 2, 4)
+    want = np.array([[0, 2, 0, 3], [0, 0, 0, 0]], "float32").reshape(1, 1, 2, 4)
+    check(exe, want, np.array([2, 3], "float32").reshape(1, 1, 1, 2), image)
+
+
+def test_the_last_point_of_a_crop_is_the_end_of_its_box() -> None:
+    exe = built(
+        lambda x, b, p: relay.image.crop_and_resize(
+            x, b, p, (7, 3), method="bilinear", extrapolation_value=-9.0, layout="NCHW"
+        ),
+        data(4),
+        ((ANY, 4), "float32"),
+        ((ANY,), "int32"),
+    )
+    image = np.arange(13, dtype="float32").reshape(1, 1, 13, 1).repeat(2, 3)
+    firsts = np.linspace(0, 1, 101).astype("float32")
+    boxes = np.stack([firsts, firsts * 0, np.ones_like(firsts), firsts * 0 + 1], 1)
+    found = exe(image, boxes, np.zeros(len(boxes), "int32"))
+    assert (found[:, 0, -1] == 12).all()
+
+
+def test_boxes_have_indices_of_their_own() -> None:
+    def suppressed(x: Any, n: Any, i: Any) -> Any:
+        limits = (relay.const(5, "int32"), relay.const(0.5))
+        return relay.vision.non_max_suppression(x, n, i, *limits, return_indices=False)
+
+    exe = built(suppressed, ((ANY, ANY, 6), "float32"), ((ANY,), "int32"), ((ANY, ANY), "int32"))
+    with pytest.raises(GuardFailed, match=r"input 'x2' axis 1 \(x2_1\) must equal input 'x0'"):
+        exe(array(2, 0, 6), np.zeros(2, "int32"), np.zeros((2, 33), "int32"))
+
+
+def test_boxes_have_the_columns_that_attributes_name() -> None:
+    boxes = ((ANY, ANY, ANY), "float32")
+    counts = built(
+        lambda x: relay.vision.get_valid_counts(x, relay.const(0.5), id_index=9)[0], boxes
+    )
+    with pytest.raises(GuardFailed, match="10 must be at most input 'x0' axis 2"):
+        counts(array(2, 3, 6))
+    assert counts(array(2, 3, 10)).shape == (2,)
+
+    def suppressed(x: Any, n: Any, i: Any) -> Any:
+        limits = (relay.const(5, "int32"), relay.const(0.5))
+        where = {"coord_start": 3, "score_index": 0, "id_index": -1}
+        return relay.vision.non_max_suppression(x, n, i, *limits, return_indices=False, **where)
+
+    exe = built(suppressed, boxes, ((ANY,), "int32"), ((ANY, ANY), "int32"))
+    with pytest.raises(GuardFailed, match="7 must be at most input 'x0' axis 2"):
+        exe(array(2, 3, 6), np.full(2, 3, "int32"), np.zeros((2, 3), "int32"))

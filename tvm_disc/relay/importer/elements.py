@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import DiscError, Unsupported
 from tvm_disc.relay.importer.context import Dim, Emitter, i64
 from tvm_disc.relay.importer.lowering.tensor import filled
 from tvm_disc.relay.importer.lowering.transform import broadcast_dims_to
-from tvm_disc.relay.importer.operands import lowered
+from tvm_disc.relay.importer.operands import check_attrs, lowered
 from tvm_disc.relay.importer.positions import bounds, counted, same_everywhere
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import MAX_VALUE_ELEMENTS, is_number, objects, value_of
@@ -47,6 +47,7 @@ def applied(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, A
         Unsupported: the operator has no rule.
         TypeMismatch: the rule has no answer for operands or attributes like these.
     """
+    check_attrs(ctx, row, attrs)
     value = shape_value(ctx, row, args, attrs)
     if value is not None:
         return value
@@ -60,12 +61,30 @@ def shape_value(
 ) -> Tensor | None:
     """The result of a call on shape values, if its elements are known now."""
     value = _of_numbers(row, args, attrs)
-    if value is None and row.value is not None:
-        value = row.value(ctx, args, attrs)
+    if value is None:
+        value = _of_dims(ctx, row, args, attrs)
     if value is None or value.size > MAX_VALUE_ELEMENTS:
         return None
     dims = tuple(i64(int(d)) for d in value.shape)
     return Tensor(dims, _dtype_of_value(row, args, attrs), value=value)
+
+
+def _of_dims(
+    ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]
+) -> np.ndarray | None:
+    """What the row's rule says of shape values.
+
+    NumPy refuses attributes that do not fit, without a place; the rule of tensors says what is
+    wrong.
+    """
+    if row.value is None:
+        return None
+    try:
+        return row.value(ctx, args, attrs)
+    except DiscError:
+        raise
+    except (ValueError, IndexError):
+        return None
 
 
 def _of_numbers(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -> np.ndarray | None:

@@ -12,14 +12,8 @@ from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import Emitter, i64
-from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.tensor import DTYPES, Tensor
 from tvm_disc.shape import Solver, tell
-
-# What a caller can give: element types that arrays have.
-_DTYPES = frozenset(
-    ["bool", "bfloat16", *(f"float{b}" for b in (16, 32, 64))]
-    + [f"{sign}int{b}" for sign in ("", "u") for b in (8, 16, 32, 64)]
-)
 
 DIM_OPS: Mapping[str, Any] = {
     "Add": lambda a, b: a + b,
@@ -88,7 +82,7 @@ class Inputs:
                 f"input '{param.name_hint}': expected a tensor type, found {ty}; "
                 "an input is a tensor, a tuple or a data type"
             )
-        if ty.dtype not in _DTYPES:
+        if ty.dtype not in DTYPES:
             raise Unsupported(
                 f"input '{param.name_hint}': expected bools or numbers of 8 to 64 bits, "
                 f"found {ty.dtype}"

@@ -5,16 +5,60 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import tvm
+
 from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.context import Emitter
-from tvm_disc.relay.importer.tensor import Tensor
+from tvm_disc.relay.importer.tensor import DTYPES, Tensor
 from tvm_disc.relay.ops.row import OpRow
 
 # Arguments that hold positions. `one_hot` compares its indices, and those may be anything.
 _POSITIONS = ("indices", "sparse_indices", "sparse_indptr", "box_indices", "*indices")
 _COMPARED = ("one_hot", "dyn.one_hot", "vision.non_max_suppression")
 # What a rule raises that was written for operands of other ranks or attributes of other types.
+# Of TVM's own, those alone that a zero among the attributes causes: others are defects.
 _UNFIT = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+
+
+# Attributes that name an element type, and how they leave it to the operands.
+_TYPES, _NONE = {"dtype", "out_dtype", "pack_dtype"}, (None, "", "None")
+_SHORT = ("float", "int", "uint", "bool")
+# The operators of windows, images and boxes, whose numbers TVM keeps in 32 bits, and which of
+# them are counts.
+_WINDOWS = ("nn.", "qnn.", "dyn.nn.", "image.", "vision.", "stft")
+_MOST = 2**31 - 1
+_COUNTS = frozenset(
+    "block_size deformable_groups dilation groups hop_length kernel_size n_fft num_groups "
+    "pool_size pooled_size stride1 stride2 strides".split()
+)
+
+
+def check_attrs(ctx: Emitter, row: OpRow, attrs: Mapping[str, Any]) -> None:
+    """Refuse element types that no array has, and windows that cannot be.
+
+    Raises:
+        TypeMismatch: with the operator, the attribute and what it says.
+    """
+    for name in sorted(_TYPES & attrs.keys()):
+        given = attrs[name]
+        if given in _NONE and row.attrs.get(name) in _NONE:
+            continue
+        if not isinstance(given, str) or given not in DTYPES.union(_SHORT):
+            types = f"{name}: expected an element type such as float32, found {given!r}"
+            raise TypeMismatch(ctx.where(types))
+    for name in sorted(attrs) if row.name.startswith(_WINDOWS) else ():
+        least = 1 if name in _COUNTS else 0 if name == "output_padding" else -_MOST
+        for number in _integers(attrs[name]):
+            if not least <= number <= _MOST:
+                fit = f"{name}: expected {least} to {_MOST}, found {number}"
+                raise TypeMismatch(ctx.where(fit))
+
+
+def _integers(given: Any) -> list[int]:
+    """The whole numbers of an attribute."""
+    if isinstance(given, list | tuple):
+        return [n for part in given for n in _integers(part)]
+    return [given] if isinstance(given, int) else []
 
 
 def check_operands(ctx: Emitter, row: OpRow, args: Sequence[Any]) -> None:
@@ -56,7 +100,9 @@ def lowered(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, A
     assert row.lower is not None
     try:
         return row.lower(ctx, args, attrs)
-    except _UNFIT as error:
+    except (*_UNFIT, tvm.error.InternalError) as error:
+        if isinstance(error, tvm.error.InternalError) and "Divide by zero" not in str(error):
+            raise
         types = ", ".join(_shown(a) for a in args)
         given = ", ".join(f"{k}={str(v)[:40]}" for k, v in attrs.items())
         raise TypeMismatch(

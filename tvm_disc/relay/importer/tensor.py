@@ -11,6 +11,12 @@ import numpy as np
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.importer.kinds import Kind
 
+# What a caller can give and take: element types that arrays have.
+DTYPES = frozenset(
+    ["bool", "bfloat16", *(f"float{b}" for b in (16, 32, 64))]
+    + [f"{sign}int{b}" for sign in ("", "u") for b in (8, 16, 32, 64)]
+)
+
 Expr: TypeAlias = Any
 Dim: TypeAlias = Any  # int64 PrimExpr
 

@@ -122,9 +122,7 @@ def _arrayed(fn: Callable[[np.ndarray, Attrs], np.ndarray]) -> ValueRule:
 
 
 def _expand_dims(x: np.ndarray, attrs: Attrs) -> np.ndarray:
-    axis = attrs["axis"]
-    rank = x.ndim + 1
-    axis = axis + rank if axis < 0 else axis
+    axis = range(x.ndim + 1)[attrs["axis"]]
     ones = (1,) * int(attrs["num_newaxis"])
     return x.reshape(x.shape[:axis] + ones + x.shape[axis:])
 
@@ -200,7 +198,7 @@ def _gather(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None
     data, picks = value_of(args[0]), value_of(args[1])
     if data is None or picks is None or picks.ndim != data.ndim:
         return None
-    axis = (attrs["axis"] or 0) % data.ndim
+    axis = range(data.ndim)[attrs["axis"] or 0]
     if not _inside(picks, data.shape[axis]):
         return None
     cut = tuple(slice(None) if a == axis else slice(n) for a, n in enumerate(picks.shape))
@@ -260,7 +258,7 @@ def _fold(meaning: Callable[[Expr, Expr], Expr], of_nothing: int | None = None) 
 
     def rule(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
         value = value_of(args[0])
-        if value is None or value.ndim > 1 or attrs["exclude"]:
+        if value is None or value.ndim > 1 or attrs["exclude"] or not _whole(value, attrs["axis"]):
             return None
         items = list(value.reshape(-1))
         if not items and of_nothing is None:
@@ -272,6 +270,11 @@ def _fold(meaning: Callable[[Expr, Expr], Expr], of_nothing: int | None = None) 
         return objects([total], (1,) if reduced else ())
 
     return rule
+
+
+def _whole(value: np.ndarray, axes: Any) -> bool:
+    """Whether axes to fold are those of a vector, each once."""
+    return axes is None or all(-value.ndim <= a < value.ndim for a in np.atleast_1d(axes))
 
 
 def _cast(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
@@ -293,7 +296,7 @@ def _cast(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
 
 def _scatter_elements(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     data, picks, updates = (value_of(a) for a in args[:3])
-    if data is None or picks is None or updates is None or data.ndim != 1:
+    if data is None or picks is None or updates is None or data.ndim != 1 or picks.ndim != 1:
         return None
     if attrs["reduction"] != "update" or not _inside(picks, len(data)):
         return None
@@ -311,7 +314,11 @@ def _full(fill: int | None) -> ValueRule:
             given = value_of(dyn[0])
             shape = None if given is None else tuple(given)
         dtype = attrs.get("dtype") or (args[0].dtype if args else "float32")
-        if shape is None or not dtype.startswith("int") or not all(is_number(d) for d in shape):
+        if (
+            shape is None
+            or not dtype.startswith("int")
+            or not all(is_number(d) and d >= 0 for d in shape)
+        ):
             return None
         if int(np.prod(shape, dtype=np.int64)) > MAX_VALUE_ELEMENTS:
             return None

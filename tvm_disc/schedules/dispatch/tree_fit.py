@@ -64,6 +64,9 @@ def keep(loss: Values, safe: npt.NDArray[np.bool_], limits: Limits) -> list[int]
     return chosen
 
 
+MOST = 2**63 - 1
+
+
 def grow(loss: Values, features: Values, limits: Limits) -> Tree:
     """The tree over ``features`` (points x features) for a loss table (points x variants)."""
     order = np.argsort(features, axis=0, kind="stable")
@@ -89,6 +92,8 @@ def _grow(
     below, rest = (
         _grow(loss, features, _rows(order, goes == side), depth - 1, gain) for side in (True, False)
     )
+    # What is beyond 64 bits no program asks: at such sizes there are no arrays.
+    at = min(max(at, -MOST), MOST)
     return below if below == rest else Split(feature, at, below, rest)
 
 

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
-from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.elements import cast, is_float
 from tvm_disc.schedules.kernel import Body, Plan
-from tvm_disc.tir.builder import const, i64
+from tvm_disc.tir.builder import const, i64, is_nan
 from tvm_disc.tir.index import mul, product
 
 Expr: TypeAlias = Any
@@ -82,7 +82,11 @@ class _Plane:
         with low.loop("h", h1 - h0, begin=h0) as h, low.loop("w", w1 - w0, begin=w0) as w:
             value = low.settle("value", low.at(self.x, [*self.head, h, w]))
             at = low.settle("at", low.space.join([*self.head, h, w], self.x.shape))
-            with block.when(tirx.Or(where[i64(0)] < 0, value > best[i64(0)])):
+            old = best[i64(0)]
+            larger = value > old
+            if is_float(self.dtype):  # the first that is not a number is the largest
+                larger = tirx.And(tirx.Or(larger, is_nan(value)), tirx.EQ(old, old))
+            with block.when(tirx.Or(where[i64(0)] < 0, larger)):
                 block.store(best, 0, value)
                 block.store(where, 0, at)
         with block.when(where[i64(0)] >= 0), low.scope():

@@ -24,11 +24,18 @@ from tvm_disc.relay.kernel_ops import kernel_call
 LARGEST = np.iinfo(np.int64).max
 
 
+def has_columns(ctx: Emitter, x: Tensor, first: int, count: int) -> None:
+    """Require so many values of each box from one on."""
+    size = ctx.literal(x.dims[-1])
+    if first < 0 or (size is not None and first + count > size):
+        raise TypeMismatch(ctx.where(f"column {first} of boxes of {x.dims[-1]} values"))
+    what = ctx.where(f"boxes must have {first + count} values")
+    ctx.solver.require_le(i64(first + count), x.dims[-1], what)
+
+
 def column(ctx: Emitter, x: Tensor, k: int) -> Tensor:
     """Element ``k`` of the last axis."""
-    size = ctx.literal(x.dims[-1])
-    if k < 0 or (size is not None and k >= size):
-        raise TypeMismatch(ctx.where(f"column {k} of boxes of {x.dims[-1]} values"))
+    has_columns(ctx, x, k, 1)
     part = sliced(ctx, x, {x.rank - 1: (i64(k), i64(1), 1)})
     return ctx.reshape(part, x.dims[:-1])
 
@@ -132,6 +139,8 @@ def _non_max_suppression(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
     _boxes_of(ctx, data)
     batch, size = data.dims[:2]
     ctx.require_eq(valid.dims[0], batch, "there must be one count for each batch entry")
+    for a in range(2):
+        ctx.require_eq(indices.dims[a], data.dims[a], "there must be one index for each box")
     score = column(ctx, data, int(attrs["score_index"]))
     line = ctx.reshape(iota(ctx, size), [i64(1), size])
     most = apply(ctx, R.minimum, cast(ctx, valid, "int64"), number(ctx, size, "int64"))
@@ -140,6 +149,7 @@ def _non_max_suppression(ctx: Emitter, args: Args, attrs: Attrs) -> Any:
     if int(attrs["top_k"]) > 0:
         most = apply(ctx, R.minimum, most, ctx.scalar(int(attrs["top_k"]), "int64"))
     kind, start = int(attrs["id_index"]), int(attrs["coord_start"])
+    has_columns(ctx, data, start, 4)
     corners = sliced(ctx, data, {2: (i64(start), i64(4), 1)})
     lists = [ctx.reshape(x, [batch, i64(1), size]) for x in (score, by_score)]
     lists.append(ctx.reshape(apply(ctx, R.maximum, most, ctx.scalar(0, "int64")), [batch, i64(1)]))

@@ -79,7 +79,8 @@ def _one_row(ctx: Emitter, data: Tensor, axis: int, position: int, dims: list[An
 
 def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Tensor:
     """Each batch entry of ``data`` is read at its own positions."""
-    batch = ctx.axis(attrs["batch_dims"], picks.rank + 1)
+    given = int(attrs["batch_dims"])
+    batch = ctx.axis(given + picks.rank if given < 0 else given, picks.rank + 1)
     if attrs["axis"] is None:
         raise Unsupported(ctx.where("batch_dims without an axis"))
     axis = ctx.axis(attrs["axis"], data.rank)
@@ -160,6 +161,8 @@ def counted(ctx: Emitter, x: Tensor, axis: int, size: int, what: str) -> Tensor:
 def at_coordinates(ctx: Emitter, data: Tensor, picks: Tensor, batch: int = 0) -> Tensor:
     """``data`` at coordinates that stand along the last axis of ``picks``."""
     depth = ctx.static(picks.dims[-1], "the number of coordinates")
+    if not 0 <= batch < picks.rank:
+        raise TypeMismatch(ctx.where(f"batch_dims {batch} for indices of rank {picks.rank - 1}"))
     if batch + depth > data.rank:
         raise TypeMismatch(ctx.where(f"{depth} coordinates for rank {data.rank - batch}"))
     for a in range(batch):

@@ -116,6 +116,8 @@ def _pool_grad(average: bool) -> Rule:
             raise Unsupported(ctx.where(f"dilation {attrs['dilation']}"))
         size, strides = (steps(ctx, attrs, n, 2) for n in ("pool_size", "strides"))
         pads = padding(ctx, attrs["padding"], 2)
+        for a, what in enumerate(("batch", "channels")):
+            ctx.require_eq(given.dims[a], x.dims[a], f"the {what} of gradient and data must agree")
         for k in range(2):
             more = pads[k] + pads[2 + k] + (strides[k] - 1 if attrs["ceil_mode"] else 0)
             count = window_extent(x.dims[2 + k], i64(size[k]), strides[k], more, 1)

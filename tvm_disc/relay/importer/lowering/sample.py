@@ -178,6 +178,9 @@ def _crop_places(
         place = calc(
             ctx, R.add, calc(ctx, R.multiply, first, span), calc(ctx, R.multiply, scale, line)
         )
+        # The last point is the box's own end, not a bit beyond it.
+        end = calc(ctx, R.multiply, last, span)
+        place = apply(ctx, R.where, _is(ctx, R.less, line, n - 1), place, end)
     else:
         middle = calc(ctx, R.multiply, calc(ctx, R.add, first, last), 0.5)
         place = calc(ctx, R.multiply, middle, span)

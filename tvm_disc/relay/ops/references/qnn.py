@@ -52,8 +52,13 @@ def fixed_point(factor: float) -> tuple[int, int]:
     return (whole if factor > 0 else -whole), shift
 
 
+WIDEST = 1 << 12  # bits of a number: shifts out of data may be by 2**31
+
+
 def shifted_product(x: Any, significand: int, left: int, right: int, upward: bool = True) -> int:
     """``x * 2**left * significand / 2**(31 + right)``, rounded; halves up or away from zero."""
+    if not (0 <= left < WIDEST and 0 <= right < WIDEST):
+        raise ValueError(f"shifts by {left} and {right}")
     value = Fraction(int(x) * 2**left * significand, 2 ** (31 + right))
     if upward:
         return math.floor(value + Fraction(1, 2))

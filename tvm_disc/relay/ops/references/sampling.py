@@ -110,6 +110,7 @@ def crop_and_resize(
     if 0 in x.shape[2:] or (x.shape[0] == 0 and len(picks)):
         raise ValueError("no image")
     out = np.zeros((len(picks), x.shape[1], *crop_size), np.float32)
+    picks = np.clip(picks, 0, len(x) - 1)
     for n, i, j in np.ndindex(len(picks), *crop_size):
         taps, beyond = [], False
         for axis, k in enumerate((i, j)):
@@ -117,6 +118,7 @@ def crop_and_resize(
             first, last = boxes[n, axis], boxes[n, axis + 2]
             scale = span * (last - first) / max(count - 1, 1)
             place = first * span + scale * k if count > 1 else (first + last) * 0.5 * span
+            place = last * span if 0 < k == count - 1 else place  # whatever the step's last bit
             beyond = beyond or place < 0 or place > span
             place = min(max(place, 0), span)
             if method == "nearest_neighbor":

@@ -80,6 +80,8 @@ def sparse_add(x: Array, data: Array, indices: Array, begins: Array) -> Array:
 
 def sparse_transpose(data: Array, indices: Array, begins: Array) -> tuple[Array, Array, Array]:
     """A square sparse matrix by columns."""
+    if begins[-1] != len(indices) or max(indices, default=-1) >= len(begins) - 1:
+        raise ValueError("entries outside of the matrix")
     row = np.searchsorted(begins[1:], np.arange(len(indices)), side="right")
     by_column = np.argsort(indices, kind="stable")
     counts = np.bincount(indices, minlength=len(begins) - 1)

@@ -1,0 +1,91 @@
+"""Attributes that an operator cannot have: refused by the importer, with the operator and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tvm_disc import relay
+from tvm_disc.compile import import_versions
+from tvm_disc.errors import ShapeConflict, TypeMismatch, Unsupported
+
+X = relay.var("x", shape=(relay.Any(), 3))
+IMAGE = relay.var("image", shape=(relay.Any(),) * 4)
+KERNEL = relay.var("kernel", shape=(4, 4, 3, 3))
+SIZES = relay.shape_of(X)  # [?, 3], known to the importer
+
+
+def numbers(*values: Any) -> Any:
+    return relay.const(list(values), "int32")
+
+
+def imported(expr: Any) -> None:
+    module = relay.IRModule.from_expr(relay.Function(relay.free_vars(expr), expr))
+    import_versions(module, None, (), False)
+
+
+OF_SIZES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: relay.transpose(SIZES, (1, 0)), "axis 1 is out of range for rank 1"),
+    (lambda: relay.squeeze(SIZES, [0]), "2 must equal 1"),
+    (lambda: relay.squeeze(SIZES, [1]), "axis 1 is out of range"),
+    (lambda: relay.expand_dims(SIZES, 4), "axis 4 is out of range for rank 2"),
+    (lambda: relay.concatenate([SIZES, numbers([1, 2])], 0), "ranks .1, 2."),
+    (lambda: relay.concatenate([SIZES, SIZES], 1), "axis 1 is out of range"),
+    (lambda: relay.stack([SIZES, numbers(1, 2, 3)], 0), "2 must equal 3"),
+    (lambda: relay.take(SIZES, relay.const(0), axis=3), "axis 3 is out of range"),
+    (lambda: relay.gather(SIZES, 2, numbers(0)), "axis 2 is out of range"),
+    (lambda: relay.add(SIZES, numbers(1, 2, 3)), "2 must equal 3"),
+    (lambda: relay.less(SIZES, numbers(1, 2, 3)), "2 must equal 3"),
+    (lambda: relay.prod(SIZES, axis=4), "axis 4 is out of range"),
+    (lambda: relay.scatter_elements(SIZES, numbers([0]), numbers(1)), "indices of rank 1"),
+    (lambda: relay.scatter_elements(SIZES, numbers(0, 1), numbers(1)), "1 must equal 2"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), OF_SIZES)
+def test_sizes_are_refused_as_other_tensors_are(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeMismatch, ShapeConflict), match=message):
+        imported(make())
+
+
+OF_TENSORS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: relay.expand_dims(X, 4), "axis 4 is out of range for rank 3"),
+    (lambda: relay.expand_dims(X, 0, 1 << 31), "expected 0 to 64 new axes"),
+    (lambda: relay.tile(X, (-1, 1)), "expected repetitions, found -1"),
+    (lambda: relay.repeat(X, -2, axis=0), "expected repetitions, found -2"),
+    (lambda: relay.full(relay.const(1.0), (-3,), "float32"), "axis 0 .* would have size -3"),
+    (lambda: relay.split(X, 1 << 31, axis=0)[0], "2147483648 parts: from 1 to 4096"),
+    (lambda: relay.nn.lrn(IMAGE, size=1 << 20), "a window of 1048576 entries: from 1 to 255"),
+    (lambda: relay.nn.lrn(IMAGE, size=0), "a window of 0 entries"),
+    (lambda: relay.cast(X, "foo"), "dtype: expected an element type .*found 'foo'"),
+    (lambda: relay.cast(X, "int4"), "dtype: expected an element type .*found 'int4'"),
+    (lambda: relay.cast(X, ""), "dtype: expected an element type .*found ''"),
+    (lambda: relay.shape_of(X, "foo"), "dtype: expected an element type .*found 'foo'"),
+    (lambda: relay.gather_nd(X, numbers([0]), batch_dims=-1), "batch_dims -1"),
+    (lambda: relay.nn.mirror_pad(X, pad_width=((0,), (1, 1))), "two widths"),
+    (lambda: relay.nn.depth_to_space(IMAGE, 0), "block_size: expected 1 to 2147483647, found 0"),
+    (lambda: relay.nn.conv2d(IMAGE, KERNEL, groups=0), "groups: expected 1 to .* found 0"),
+    (lambda: relay.nn.conv2d(IMAGE, KERNEL, groups=1 << 31), "groups: .* found 2147483648"),
+    (
+        lambda: relay.nn.conv2d(IMAGE, KERNEL, strides=(1 << 40, 1)),
+        "strides: .* found 1099511627776",
+    ),
+    (lambda: relay.stft(relay.reshape(X, (-1,)), 1 << 31, 2, 8), "n_fft: .* found 2147483648"),
+    (lambda: relay.nn.max_pool2d(IMAGE, pool_size=(0, 2)), "pool_size: .* found 0"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), OF_TENSORS)
+def test_what_an_attribute_cannot_be(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeMismatch, Unsupported), match=message):
+        imported(make())
+
+
+def test_attributes_at_the_border_of_what_they_can_be() -> None:
+    imported(relay.nn.lrn(IMAGE, size=1))
+    imported(relay.expand_dims(X, -3, 2))
+    imported(relay.tile(X, (0, 1)))
+    imported(relay.split(X, 3, axis=1)[2])
+    imported(relay.cast(X, "float"))
