@@ -139,7 +139,7 @@ def begin_kernel(compiling: Compiling, machine: Machine, kernel: Kernel) -> None
     if kernel.symbol is None:
         unit = unit_of_kernel(kernel.funcs, machine.micro.functions)
         compiling.begin(unit)
-        if making is not None and unit.alone:
+        if making is not None and unit.alone and len(unit.outside) == 1:
             compiling.tell(making, unit)
 
 

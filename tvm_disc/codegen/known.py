@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import tvm
@@ -23,6 +23,9 @@ from tvm_disc.schedules.dispatch.tree import features, to_json
 from tvm_disc.schedules.gemm.vendor import FAMILY
 from tvm_disc.schedules.kernel import Kernel, Machine
 from tvm_disc.tir.builder import index_var
+
+# What the choice tells, what kernels share, and what keeps a kernel from being known at all.
+_OTHERS = ("records", "trees", "micro", "templates", "device", "code")
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def making_of(kernel: Kernel, machine: Machine) -> str | None:
         return None
     if machine.templates or any(v.plan.family == FAMILY for v in kernel.choice.variants):
         return None
-    asked = (machine.isa, machine.threads, machine.own_threads, machine.memory)
+    asked = [(f.name, getattr(machine, f.name)) for f in fields(machine) if f.name not in _OTHERS]
     function, symbols = kernel.function
     names = {symbol: index_var(f"d{k}") for k, symbol in enumerate(symbols)}
     parts = (

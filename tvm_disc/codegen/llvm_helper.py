@@ -2,8 +2,8 @@
 
 TVM sets options of LLVM's for the whole process, so that one process compiles in one thread. A
 module travels as JSON of lowered TIR, and its object, the same as this process would make, comes
-back. The process is started with pipes alone, not as a fork; it has a session of its own, so that an
-interrupt reaches only us, who end it.
+back. The process is started with pipes alone, not as a fork; it has a session of its own, so that
+an interrupt reaches only us, who end it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Helper:
             write(source, told)
             made = sink.read(1) == MADE
             found = read(sink)
-        except (OSError, ValueError):  # it is gone, or was closed
+        except (OSError, ValueError, OverflowError, MemoryError):  # gone, or no such process
             return None
         return found if made else None
 

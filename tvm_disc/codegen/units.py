@@ -89,9 +89,7 @@ def shared_units(shared: Functions) -> list[Unit]:
 class _Names:
     """The names of functions in objects: of kernels by their content, of all others their own."""
 
-    def __init__(
-        self, parts: Iterable[Functions], known: Mapping[Any, str] | None = None
-    ) -> None:
+    def __init__(self, parts: Iterable[Functions], known: Mapping[Any, str] | None = None) -> None:
         self._functions = {gv: f for part in parts for gv, f in part.items()}
         self._known: dict[Any, str] = dict(known or {})
 
@@ -120,7 +118,7 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 def _content(func: Function, names: _Names) -> tuple[str, int]:
-    """A digest of a function, with the names that others have in objects; and its length as JSON."""
+    """A digest of a function, with the names others have in objects; and its length as JSON."""
     return _digest_of(func, tuple((gv, names.of(gv)) for gv in _callees(func)))
 
 

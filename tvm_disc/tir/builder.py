@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,10 +44,16 @@ def i64(value: int | Expr) -> Expr:
     for int32: a choice between them would not fit any function of ours, as only LLVM would say.
     """
     if isinstance(value, int):
-        return tirx.IntImm(INDEX, value)
+        return _index(int(value))
     if element_dtype(value) != INDEX:
         raise TypeError(f"a size or an index must be {INDEX}, found {dtype_of(value)}: {value}")
     return value
+
+
+@lru_cache(maxsize=4096)
+def _index(value: int) -> Expr:
+    """One literal for all uses of a number: a third of what TIR consists of are such."""
+    return tirx.IntImm(INDEX, value)
 
 
 def const(value: float | int | bool, dtype: str) -> Expr:
@@ -230,11 +237,16 @@ def scalar_var(name: str, dtype: str) -> Var:
     return tirx.Var(name, dtype)
 
 
+def _flat(elems: int, dtype: str, name: str, **more: Any) -> Buffer:
+    """A buffer of so many elements in a row: TVM's description of a layout would say no more."""
+    return tirx.decl_buffer((i64(elems),), dtype, name=name, layout=None, **more)
+
+
 def view(name: str, data: Expr, dtype: str) -> Buffer:
     """A flat, element-aligned buffer over ``data``; it must still be declared in a block."""
     dtype = storage_dtype(dtype)
     align = max(1, tvm.DataType(dtype).bits // 8)
-    return tirx.decl_buffer((i64(UNBOUNDED),), dtype, name=name, data=data, data_alignment=align)
+    return _flat(UNBOUNDED, dtype, name, data=data, data_alignment=align)
 
 
 def contains_let(expr: Expr) -> bool:
@@ -358,14 +370,14 @@ class Block:
         size_bytes = elems * max(1, tvm.DataType(dtype).bits // 8)
         if size_bytes > STACK_LIMIT_BYTES:
             raise ValueError(f"{name}: {size_bytes} bytes do not fit the stack budget")
-        buf = tirx.decl_buffer((i64(elems),), dtype, name=name)
+        buf = _flat(elems, dtype, name)
         self.add(S.AllocBuffer(buf))
         return buf
 
     def stack(self, name: str, size_bytes: int, align: int) -> Buffer:
         """Bytes on the stack; TVM would turn an allocation of this size into a request."""
         kept = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
-        buf = tirx.decl_buffer((i64(size_bytes),), "int8", name=name, data_alignment=align)
+        buf = _flat(size_bytes, "int8", name, data_alignment=align)
         self.add(S.AllocBuffer(buf, kept))
         return buf
 

@@ -1,6 +1,6 @@
 """TIR as pseudo-code: TVMScript without what every line of it repeats.
 
-    before: at = T.alloc_buffer((T.int64(1),), "int64")
+    before: at = T.alloc_buffer((T.int64(1),), "int64", layout=None)
             at[T.int64(0)] = lo * T.int64(4)
             at_1: T.let[T.int64] = at[T.int64(0)]
             y0[at_1:at_1 + T.int64(8)] = x0[T.Ramp(at_1, T.int64(1), 8)] + T.Broadcast(c, 8)
@@ -31,7 +31,9 @@ _CALL = re.compile(r"T\.\w+\(")
 _SCALAR = re.compile(r"T\.(?:u?int\d+|float\d+|bool)\((\"?-?[\w.+-]+\"?)\)")
 _UNSAID = re.compile(r" *(T\.func_attr|return 0|\w+ = T\.decl)")
 _LET = re.compile(r"^( *)(\w+): T\.let\[[^=]*\] = (.*)$")
-_BUFFER = re.compile(r"^ *(\w+) = T\.alloc_buffer\(\(([^)]*),\)(?:, (\"\w+\"))?\)$")
+_BUFFER = re.compile(
+    r"^ *(\w+) = T\.alloc_buffer\(\(([^)]*),\)(?:, (\"\w+\"))?(?:, layout=None)?\)$"
+)
 _SEEN = re.compile(r" *(for |if |else:|while |[\w.]+\(|(y\d+|tmp)\[)")
 _SLICE = re.compile(r"\[([^\[\]:]+):(?:\1 \+ )?(\d+)(?::(\d+))?\]")
 

@@ -75,7 +75,7 @@ def test_no_division_for_each_element() -> None:
     [
         ("x: T.let[T.int64] = lo * T.int64(4)", "x = lo * 4"),
         (
-            'at = T.alloc_buffer((T.int64(1),), "int64")\n'
+            'at = T.alloc_buffer((T.int64(1),), "int64", layout=None)\n'
             "at[T.int64(0)] = lo + T.int64(1)\n"
             "at_1: T.let[T.int64] = at[T.int64(0)]",
             "at_1 := lo + 1",

@@ -57,7 +57,7 @@ _LATENCY_SUMS = 8
 
 def ramp(base: Expr | int, lanes: int) -> Expr:
     """Indices ``base .. base + lanes``; the plain index when ``lanes`` is 1."""
-    return i64(base) if lanes == 1 else tirx.Ramp(i64(base), tirx.IntImm("int64", 1), lanes)
+    return i64(base) if lanes == 1 else tirx.Ramp(i64(base), i64(1), lanes)
 
 
 def vload(buf: Buffer, base: Expr | int, lanes: int) -> Expr:
