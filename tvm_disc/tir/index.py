@@ -146,10 +146,6 @@ class IndexSpace:
             offset == 0 or self._same(part.dims[offset], dim)
         )
 
-    def is_placeholder(self, var: Any) -> bool:
-        """Whether ``var`` is a part of a split."""
-        return var in self._parts
-
     def unresolved(self, exprs: Sequence[Expr]) -> list[Any]:
         """The placeholders that remain in expressions, outer origins first."""
         found: dict[Any, None] = {}
