@@ -32,7 +32,7 @@ from tvm_disc.schedules.gemm.inner import InnerProducts
 from tvm_disc.schedules.gemm.macro_kernel import _Emitter
 from tvm_disc.schedules.gemm.narrow import FewColumns, Lines
 from tvm_disc.schedules.gemm.outer import OuterProducts
-from tvm_disc.schedules.gemm.partition import Plan
+from tvm_disc.schedules.gemm.partition import GemmPartition
 from tvm_disc.schedules.loops.template import _Loop
 from tvm_disc.schedules.rows import template as rows_template
 from tvm_disc.schedules.rows.groups import RowGroups
@@ -154,8 +154,8 @@ PLACES = [
         Way("panels", _TILES, (256, 256, 256)),
     ]),
     Place("gemm/partition.py", _matmul(False), _two, [
-        Way("by rows", [_always(Plan, "_by_rows", YES)], (300, 300, 8)),
-        Way("by groups", [_always(Plan, "_by_rows", None)], (256, 256, 256)),
+        Way("by rows", [_always(GemmPartition, "_by_rows", YES)], (300, 300, 8)),
+        Way("by groups", [_always(GemmPartition, "_by_rows", None)], (256, 256, 256)),
     ]),
     Place("rows/groups.py", _softmax, lambda n, m: [(n, m)], [
         *(Way(f"{k} registers", [(RowGroups, "emit", _at_once(k))], (64, 16 * k)) for k in WIDTHS),

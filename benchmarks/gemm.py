@@ -49,7 +49,7 @@ from tvm_disc.schedules.gemm.layouts import PanelsOfB
 from tvm_disc.schedules.gemm.micro_kernel import ramp
 from tvm_disc.schedules.packing import pack_constant
 from tvm_disc.tir.builder import Block, index_var, pointer, prim_func
-from tvm_disc.tuning.gauge import multiply_adds, sums
+from tvm_disc.tuning.core_contention import multiply_adds, sums
 
 LAYERS = [
     (768, 768),

@@ -22,13 +22,6 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
     return tuple(sorted(a % rank for a in axes))
 
 
-def is_trailing(node: Node) -> bool:
-    """Whether the reduced axes are the last ones, literal-one dims aside."""
-    shape, axes = node.inputs[0].shape, reduced_axes(node)
-    kept = [i for i, d in enumerate(shape) if i not in axes and not is_one(d)]
-    return not axes or not kept or max(kept) < min(axes)
-
-
 def is_contiguous(node: Node) -> bool:
     """Whether the reduced axes are neighbours, literal-one dims between them aside."""
     shape, axes = node.inputs[0].shape, reduced_axes(node)

@@ -26,7 +26,6 @@ from .convert import Converter
 from .explain import blame, describe, reasons
 from .facts import Fact, Guard, Wish
 from .hard import ask_z3
-from .laws import nonzero
 from .normal import norm, norm_cond
 from .printing import show, show_shape
 from .products import Joins, broadcast, group_dims
@@ -125,10 +124,6 @@ class Solver:
         conds += [] if hi is None else [cond_ge((-p).plus(hi))]
         text = f"{lo} <= " * (lo is not None) + show(e) + f" <= {hi}" * (hi is not None)
         self._add("range", text, why, cond_all(*conds))
-
-    def assume_divides(self, k: Dim, e: Dim, why: str) -> None:
-        """`k` divides `e`."""
-        self._add("divides", f"{show(e)} % {show(k)} == 0", why, self._divides(k, e))
 
     def assume_same_elements(
         self, shape_a: Sequence[Dim], shape_b: Sequence[Dim], why: str
@@ -282,12 +277,6 @@ class Solver:
     def key(self, e: Dim) -> Poly:
         """The normal form: dims of one key are proved equal."""
         return self.norm(self._p(e))
-
-    def simplify_cond(self, cond: Any) -> Any:
-        """The canonical condition, decided where facts decide it."""
-        c = norm_cond(self._state, self._convert.cond(cond))
-        answer = prove(self._state, c)
-        return self._convert.cond_expr(c if answer is None else Cond(str(answer).lower(), ()))
 
     def norm(self, p: Poly) -> Poly:
         """The normal form of a canonical polynomial under the facts."""
@@ -456,10 +445,6 @@ class Solver:
     def steps(self) -> int:
         """Proof steps so far: a measure of work that does not depend on the machine."""
         return self._state.steps
-
-    def is_zero_free(self, e: Dim) -> bool:
-        """Whether `e != 0` follows without case analysis; cheaper than `known_nonzero`."""
-        return nonzero(self._state, self.key(e))
 
     def _p(self, e: Dim) -> Poly:
         return self._convert.poly(e)

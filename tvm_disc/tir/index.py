@@ -146,10 +146,6 @@ class IndexSpace:
             offset == 0 or self._same(part.dims[offset], dim)
         )
 
-    def is_placeholder(self, var: Any) -> bool:
-        """Whether ``var`` is a part of a split."""
-        return var in self._parts
-
     def last_part(self, var: Any) -> tuple[Expr, Expr] | None:
         """(index, dim) of a placeholder that is an index modulo the last dim of a split."""
         part = self._parts.get(var)

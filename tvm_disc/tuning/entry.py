@@ -29,7 +29,7 @@ from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.kernel import Kernel, build_kernel
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import Block, call
-from tvm_disc.tuning.gauge import NAME, Gauge, gauge_function
+from tvm_disc.tuning.core_contention import NAME, Gauge, gauge_function
 
 Expr: TypeAlias = Any
 

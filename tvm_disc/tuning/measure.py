@@ -19,8 +19,8 @@ from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.gemm.vendor import calls_vendor
 from tvm_disc.schedules.packing import Packing, pack_constant
 from tvm_disc.tir.builder import i64, storage_dtype
+from tvm_disc.tuning.core_contention import CROWDED, STOLEN, Host, Wait
 from tvm_disc.tuning.entry import Bench, has_workers, require_machine, use_workers
-from tvm_disc.tuning.gauge import CROWDED, STOLEN, Host, Wait
 
 Expr: TypeAlias = Any
 

@@ -33,9 +33,9 @@ from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
 from tvm_disc.tuning.entry import build_bench, require_machine
 from tvm_disc.tuning.measure import Effort, Session, Timing, disturbance, local_session, may_run
+from tvm_disc.tuning.outliers import surprising
 from tvm_disc.tuning.remote import Fleet, Remote
 from tvm_disc.tuning.shapes import Shapes, Weights, check_shapes, program_points
-from tvm_disc.tuning.surprise import surprising
 
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]

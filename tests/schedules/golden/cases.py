@@ -117,7 +117,7 @@ def _transpose() -> Any:
 
 
 def _interleave() -> Any:
-    x = rows(2, "n")
+    x = rows(3, "n")
     return function(x, relay.transpose(x))
 
 
@@ -202,7 +202,7 @@ def _pool_grad() -> Any:
     return function(x, grad, relay.nn.max_pool2d_grad(grad, x, **sizes))
 
 
-CASES = (
+CASES: tuple[Case, ...] = (
     Case("relu", "loop", _relu),
     Case("broadcast", "loop", _broadcast, outline=True),
     Case("joined", "loop", _joined),

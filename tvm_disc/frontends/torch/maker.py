@@ -163,11 +163,6 @@ class Maker(Calls[Value, Dim]):
         """One of several results."""
         return Value(TupleGetItem(expr, index), dtype, tuple(dims))
 
-    def tensor_dtype(self, value: Any) -> str:
-        """The element type of a number, or of a symbolic one, as a tensor."""
-        kinds = {"SymInt": "int64", "SymBool": "bool", "SymFloat": "float64"}
-        return kinds.get(type(value).__name__) or self.tensor(value).dtype
-
     def common(self, *values: Any, kind: str = "DEFAULT") -> str:
         """The element type that PyTorch computes in, after its rules of type promotion."""
         return self._promoted(values, kind)[0]

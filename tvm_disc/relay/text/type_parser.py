@@ -16,7 +16,6 @@ from tvm_disc.relay.text.lexer import Token
 from tvm_disc.relay.text.token_stream import TokenStream
 
 _INT = re.compile(r"(-?\d+)(?:([iu])(\d*))?$")
-_FLOAT = re.compile(r"(-?[^f]+|-?inf)(?:f(\d*))?$")
 
 
 class TypeParser(TokenStream):

@@ -10,7 +10,7 @@ from tvm import tirx
 
 from tvm_disc.graph.attention import Attention
 from tvm_disc.schedules.attention.mask_skip import FEWEST_QUERIES, HiddenKeys, spread
-from tvm_disc.schedules.attention.sizes import AttentionSpec, AttentionTile, Sizes
+from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, AttentionTile
 from tvm_disc.schedules.attention.softmax import SoftmaxRows
 from tvm_disc.schedules.gemm.inner import inner_kernel, tile_rows
 from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, bind_opaque, splat, vload, vstore
@@ -55,7 +55,7 @@ class AttentionBody:
         self.low, self.b, self.scratch = body.low, body.block, body.scratch
         self.kernels, self.store = kernels, store
         self.queries, self.keys, self.values = operands
-        self.sizes = Sizes(spec, tile, self._bind)
+        self.sizes = AttentionSizes(spec, tile, self._bind)
         self.rows = SoftmaxRows(spec, tile, found, body, self.sizes)
         # Of narrow scores, which may overflow, no bound is known.
         factor = spread(found) if found.scores.dtype == spec.dtype else None

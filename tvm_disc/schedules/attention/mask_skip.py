@@ -21,7 +21,7 @@ from tvm import tirx
 from tvm_disc.graph.attention import Attention
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
-from tvm_disc.schedules.attention.sizes import AttentionSpec, AttentionTile, Sizes
+from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, AttentionTile
 from tvm_disc.schedules.attention.softmax import UNROLLED_VECTORS
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload
 from tvm_disc.schedules.gemm.partition import cdiv, div, least
@@ -91,7 +91,7 @@ class HiddenKeys:
         tile: AttentionTile,
         found: Attention,
         body: Body,
-        sizes: Sizes,
+        sizes: AttentionSizes,
         factor: float,
     ) -> None:
         assert body.scratch is not None

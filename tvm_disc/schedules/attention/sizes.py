@@ -1,4 +1,4 @@
-"""Sizes of an attention: its blocks, and where everything lies in a task's scratch."""
+"""AttentionSizes of an attention: its blocks, and where everything lies in a task's scratch."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AttentionSpec:
     staged: bool = False
 
 
-class Sizes:
+class AttentionSizes:
     """Blocks and scratch offsets in elements; ``bind`` names what is not constant."""
 
     def __init__(

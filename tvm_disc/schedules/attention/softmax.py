@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.graph.attention import Attention
-from tvm_disc.schedules.attention.sizes import AttentionSpec, AttentionTile, Sizes
+from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, AttentionTile
 from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, splat, vload, vstore
 from tvm_disc.schedules.gemm.partition import div
@@ -86,7 +86,12 @@ class SoftmaxRows:
     """
 
     def __init__(
-        self, spec: AttentionSpec, tile: AttentionTile, found: Attention, body: Body, sizes: Sizes
+        self,
+        spec: AttentionSpec,
+        tile: AttentionTile,
+        found: Attention,
+        body: Body,
+        sizes: AttentionSizes,
     ) -> None:
         self.spec, self.tile, self.found, self.body, self.sizes = spec, tile, found, body, sizes
         assert body.scratch is not None

@@ -27,7 +27,7 @@ from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.attention.body import AttentionBody, Operand
 from tvm_disc.schedules.attention.cost import attention_ns
 from tvm_disc.schedules.attention.mask_skip import spread
-from tvm_disc.schedules.attention.sizes import AttentionSpec, Sizes, attention_tile
+from tvm_disc.schedules.attention.sizes import AttentionSizes, AttentionSpec, attention_tile
 from tvm_disc.schedules.conv.contraction import matmul_dims
 from tvm_disc.schedules.dispatch.variant import Knobs
 from tvm_disc.schedules.gemm.epilogue import Epilogue
@@ -77,7 +77,7 @@ def plan_attention(group: Group, solver: Solver, machine: Machine) -> Plan | Why
         store = Epilogue(values, body)
         AttentionBody(spec, tile, found, body, machine.micro, operands, store).emit()
 
-    sizes = Sizes(spec, tile)
+    sizes = AttentionSizes(spec, tile)
     scores = i64(batch) * i64(m) * i64(n)
     return Plan(
         tasks=i64(sizes.tasks(batch)),

@@ -18,9 +18,9 @@ from tvm_disc.schedules.gemm.micro_kernel import MicroKernels, splat, vload, vst
 from tvm_disc.schedules.gemm.partition import (
     Affine,
     Direct,
+    GemmPartition,
     GemmSpec,
     Index,
-    Plan,
     cdiv,
     inner_cost,
     is_one,
@@ -176,7 +176,7 @@ class Way:
     b: Block
     bind: Bind
     spec: GemmSpec
-    plan: Plan
+    plan: GemmPartition
     tile: GemmTile
     kernels: MicroKernels
 

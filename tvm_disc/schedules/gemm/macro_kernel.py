@@ -37,11 +37,11 @@ from tvm_disc.schedules.gemm.partition import (
     FEW_ROWS,
     Affine,
     Direct,
+    GemmPartition,
     GemmSpec,
     Index,
     Place,
-    Plan,
-    Span,
+    TaskSpan,
     cdiv,
     cheap_div,
     div,
@@ -77,12 +77,12 @@ __all__ = [
 
 def gemm_tasks(spec: GemmSpec, tile: GemmTile) -> Index:
     """Number of independent tasks; neighbours share a group of B panels."""
-    return Plan(spec, tile).tasks(known(spec.batch))
+    return GemmPartition(spec, tile).tasks(known(spec.batch))
 
 
 def gemm_scratch_elems(spec: GemmSpec, tile: GemmTile) -> Index:
     """Elements of ``acc_dtype`` that one running :func:`gemm_body` needs (sums, copies)."""
-    return Plan(spec, tile).elems
+    return GemmPartition(spec, tile).elems
 
 
 def gemm_body(
@@ -110,9 +110,9 @@ class _Emitter:
     ) -> None:
         self.spec, self.tile, self.kernels, self.scratch = spec, tile, kernels, scratch
         self.b = Block()
-        self._take(Plan(spec, tile))
+        self._take(GemmPartition(spec, tile))
 
-    def _take(self, plan: Plan) -> None:
+    def _take(self, plan: GemmPartition) -> None:
         self.plan = plan
         self.operands = Operands(self.b, self._bind, self.spec, plan, self.tile, self.scratch)
 
@@ -126,7 +126,7 @@ class _Emitter:
             with b.when(small), b.loop("g", i64(hi) - i64(lo), i64(lo)) as g:
                 self._small(g)
         with b.otherwise() if small is not None else nullcontext():
-            self._take(Plan(self.spec, self.tile, self._bind))
+            self._take(GemmPartition(self.spec, self.tile, self._bind))
             self._all_tasks(lo, hi)
         return b.stmt()
 
@@ -275,7 +275,7 @@ class _Emitter:
                 self._panel(g, (panel, local), (first, blocks), a_views, (kb, k0, depth))
 
     @contextmanager
-    def _tasks(self, span: Span) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+    def _tasks(self, span: TaskSpan) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
         """A loop over tasks; (g, gn, gm) are counted: a division costs as much as a small tile."""
         b, p, lo, hi = self.b, self.plan, span.lo, span.hi
         names = ("g", "gn", "gm")

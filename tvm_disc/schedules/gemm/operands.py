@@ -15,10 +15,10 @@ from tvm_disc.schedules.gemm.partition import (
     COPY_PANELS,
     FEW_ROWS,
     Affine,
+    GemmPartition,
     GemmSpec,
     Index,
     Place,
-    Plan,
     cdiv,
     choice,
     copies_a,
@@ -39,7 +39,7 @@ class Operands:
     b: Block
     bind: Callable[[str, Index], Index]
     spec: GemmSpec
-    plan: Plan
+    plan: GemmPartition
     tile: GemmTile
     scratch: Buffer
 

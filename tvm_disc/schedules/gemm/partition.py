@@ -166,7 +166,7 @@ def known(x: Index) -> Index:
 
 
 @dataclass(frozen=True)
-class Span:
+class TaskSpan:
     """The tasks ``[lo, hi)`` of a range, and the row tiles ``[begin, end)`` that they are of."""
 
     lo: Expr
@@ -177,7 +177,7 @@ class Span:
     end: Index
 
 
-class Plan:
+class GemmPartition:
     """Sizes of the task space and of the scratch; ``bind`` names what is not constant."""
 
     def __init__(
@@ -271,10 +271,10 @@ class Plan:
         groups = batch * self.groups_m * self.groups_n
         return groups if self.by_rows is None else choice(self.by_rows, self.blocks, groups)
 
-    def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Index], Index]) -> Span:
+    def span(self, lo: Expr, hi: Expr, bind: Callable[[str, Index], Index]) -> TaskSpan:
         """What a body does of the tasks ``[lo, hi)``: rows of tiles are put together again."""
         if self.by_rows is None:
-            return Span(lo, hi, self.groups_m, self.per_m, None, self.blocks)
+            return TaskSpan(lo, hi, self.groups_m, self.per_m, None, self.blocks)
         rows = self.by_rows
         groups = bind("groups", cheap_cdiv(hi - lo, self.m_blocks))
         per = cheap_cdiv(hi - lo, most(groups, 1))
@@ -282,7 +282,7 @@ class Plan:
         def either(name: str, here: Index, there: Index) -> Index:
             return bind(name, choice(rows, here, there))
 
-        return Span(
+        return TaskSpan(
             either("first_task", 0, lo),
             either("end_task", groups * self.groups_n, hi),
             either("span_groups", groups, self.groups_m),

@@ -94,7 +94,7 @@ class Panels:
         for span in self.spans(body, None):
             span.finish()
 
-    def spans(self, body: Body, height: Expr | None) -> Iterator[Span]:
+    def spans(self, body: Body, height: Expr | None) -> Iterator[ColumnSpan]:
         """The body's panels with their totals, inside a loop over them: of all rows, or of pieces
         of ``height`` rows, panels of one piece after another."""
         block, low, domain = body.block, body.low, self.work.domain
@@ -111,7 +111,7 @@ class Panels:
             left = rows if height is None else tirx.min(rows - top, height)
             some = block.number("some", left)
             end = block.number("end", tirx.min(begin + panel, size))
-            span = Span(self, body, low.space.split(o, domain.outer), piece, begin, end)
+            span = ColumnSpan(self, body, low.space.split(o, domain.outer), piece, begin, end)
             span.clear()
             with low.loop("c", tirx.truncdiv(some + (ROWS - 1), i64(ROWS))) as c:
                 count = block.bind("count", tirx.min(some - c * ROWS, i64(ROWS)))
@@ -152,7 +152,7 @@ def _compensated(node: Node) -> bool:
 
 
 @dataclass
-class Span:
+class ColumnSpan:
     """The columns ``[begin, end)`` of one outer index, of piece ``piece`` of all."""
 
     panels: Panels
@@ -247,4 +247,4 @@ def _corrected(total: Expr, error: Expr) -> Expr:
     return tirx.Select(tirx.abs(total) <= largest, total + error, total)
 
 
-__all__ = ["PANEL", "ROWS", "Panels", "Span", "takes_panels"]
+__all__ = ["PANEL", "ROWS", "ColumnSpan", "Panels", "takes_panels"]

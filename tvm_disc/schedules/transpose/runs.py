@@ -41,7 +41,7 @@ class Side(NamedTuple):
     tiles: Expr
 
 
-class Span(NamedTuple):
+class TileSpan(NamedTuple):
     """``count`` tiles from ``first`` on."""
 
     first: Expr
@@ -146,7 +146,7 @@ class TileRuns:
             count_a = block.number("count", tirx.min(a.tiles - first_a, across))
             count_b = block.number("count", tirx.min(b.tiles - first_b, along))
             outer = low.space.split(o, work.outer_dims())
-            self._pieces(outer, Span(first_a, count_a), Span(first_b, count_b))
+            self._pieces(outer, TileSpan(first_a, count_a), TileSpan(first_b, count_b))
         if self.may_stream:
             block.eval(fence())
 
@@ -179,10 +179,10 @@ class TileRuns:
             most = tirx.max(most, i64(0))
         return self.body.block.number("at", tirx.min(at, most))
 
-    def _pieces(self, outer: Sequence[Expr], a: Span, b: Span) -> None:
+    def _pieces(self, outer: Sequence[Expr], a: TileSpan, b: TileSpan) -> None:
         """A run in three pieces: the first and the last tile may lie on those beside them."""
         block, low = self.body.block, self.body.low
-        side, tiles = Side(*self._chosen(self.a, self.b)), Span(*self._chosen(a, b))
+        side, tiles = Side(*self._chosen(self.a, self.b)), TileSpan(*self._chosen(a, b))
         line = self._chosen((b.first,), (a.first,))[0]
         there = self._inside(line, Side(*self._chosen(self.b, self.a)))
         begin = block.number("begin", tirx.max(tiles.first, tirx.min(side.before, i64(1))))

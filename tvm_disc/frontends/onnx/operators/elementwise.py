@@ -54,7 +54,6 @@ _BINARY = {
     "Sub": "subtract",
     "Xor": "logical_xor",
 }
-_HALVES = ("float16", "bfloat16")
 
 
 def _unary(name: str) -> Convert:

@@ -11,7 +11,7 @@ import pytest
 from tests.models import mlp
 from tvm_disc.options import Options
 from tvm_disc.schedules.dispatch.cost import cost_table
-from tvm_disc.tuning.surprise import MOST, surprise, surprising
+from tvm_disc.tuning.outliers import MOST, surprise, surprising
 
 tuning: Any = sys.modules["tvm_disc.tuning.tune"]
 

@@ -13,8 +13,8 @@ from tvm.ir import GlobalVar
 from tvm_disc.codegen.machine_code import compile_tir
 from tvm_disc.codegen.target import resolve_target
 from tvm_disc.target.isa import isa_of
-from tvm_disc.tuning import gauge
-from tvm_disc.tuning.gauge import CROWDED, NAME, Gauge, Host, Wait, gauge_function, sums
+from tvm_disc.tuning import core_contention
+from tvm_disc.tuning.core_contention import CROWDED, NAME, Gauge, Host, Wait, gauge_function, sums
 
 TARGET = resolve_target(None)
 ISA = isa_of(TARGET)
@@ -56,7 +56,7 @@ class Script:
 
 @pytest.fixture(autouse=True)
 def short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gauge, "POLL_S", 1e-4)
+    monkeypatch.setattr(core_contention, "POLL_S", 1e-4)
 
 
 def test_rounds_wait_for_cores() -> None:
@@ -93,7 +93,7 @@ class Ticks:
 
 @pytest.fixture
 def ticks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ticks:
-    monkeypatch.setattr(gauge, "WINDOW_S", 0.0)
+    monkeypatch.setattr(core_contention, "WINDOW_S", 0.0)
     return Ticks(tmp_path / "stat")
 
 
@@ -109,7 +109,7 @@ def test_what_a_host_takes_is_a_share_of_what_was_used(ticks: Ticks) -> None:
 def test_rounds_wait_for_the_host(ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
     wait = Wait(None, 60.0, Host(ticks.path))
     naps = iter([(10, 10), (20, 0)])
-    monkeypatch.setattr(gauge.time, "sleep", lambda _: ticks.add(*next(naps)))
+    monkeypatch.setattr(core_contention.time, "sleep", lambda _: ticks.add(*next(naps)))
     ticks.add(10, 10)
     wait.until_calm()
     assert next(naps, None) is None and wait.waited_s > 0
