@@ -65,7 +65,7 @@ class Outputs(nn.Module):
 
 
 class Pixels(nn.Module):
-    """A vision model over (b, 3, h, w)."""
+    """A model of transformers over pixels (b, 3, h, w)."""
 
     def __init__(self, model: nn.Module, **named: Any) -> None:
         super().__init__()

@@ -181,6 +181,18 @@ def _rows(make_body: str, shapes: Sequence[Shape] = ()) -> Program:
     return Program(make, list(shapes) or usual, lambda n, m: _floats((n, m)))
 
 
+def _bias(shapes: Sequence[Shape]) -> Program:
+    """Rows that a vector of unknown length is added to."""
+
+    def make() -> Any:
+        from tvm_disc import relay
+
+        x, bias = _input("x", "n", "m"), _input("bias", "m")
+        return relay.Function([x, bias], relay.nn.relu(relay.add(x, bias)))
+
+    return Program(make, shapes, lambda n, m: _floats((n, m), (m,)))
+
+
 def _small() -> Any:
     from tvm_disc import relay
 
@@ -222,6 +234,8 @@ def _encoder(layers: int, width: int, heads: int) -> Program:
 SQUARE = [(n, n, n) for n in (8, 31, 64, 127, 256)]
 FLAT = [(1, 512, 512), (5, 300, 64), (64, 3, 200), (200, 64, 5), (33, 1000, 16)]
 TINY = [(1, 1, 1), (2, 3, 4), (4, 8, 16), (7, 5, 3), (16, 16, 16)]
+TURNED = [(2, 1000), (1000, 3), (31, 33), (512, 512), (7, 4096), (1, 300), (300, 5), (4000, 6)]
+TURNED += [(4, 4000), (4000, 9), (12, 300), (300, 17), (3, 3), (64, 64), (2000, 1000)]
 BATCHES = [(12, n, n, 64) for n in (1, 9, 32, 64, 128)] + [(100, 3, 4, 5), (1, 64, 64, 64)]
 GROUPS: dict[str, dict[str, Program]] = {
     "products": {
@@ -249,7 +263,8 @@ GROUPS: dict[str, dict[str, Program]] = {
         "matmul, small": _matmul(TINY),
         "batch_matmul": _batched(BATCHES, transposed=False),
         "batch_matmul, transposed": _batched(BATCHES, transposed=True),
-        "transpose": _rows("transpose", [(2, 1000), (1000, 3), (31, 33), (512, 512), (7, 4096)]),
+        "transpose": _rows("transpose", TURNED),
+        "bias": _bias([(n, m) for n in (7, 100, 4000) for m in (1, 3, 5, 7, 12, 64)]),
         "relu": _rows("relu", [(1, 1), (3, 5), (100, 100), (1000, 1000)]),
     },
     "models": {

@@ -34,21 +34,25 @@ def leaves(value):
     )
 
 
-def main(model: Path, inputs: Path, rounds: int) -> None:
-    mod = tvm.relay.parse(model.read_text(encoding="utf-8"))
+def arrays_of(mod, arrays, case):
+    """What ``main`` takes in a case: an array for each of its parameters."""
     names = [p.name_hint for p in mod["main"].params]
+    return [tvm.nd.array(arrays[f"{case}.{name}"]) for name in names]
+
+
+def main(model: Path, inputs: Path, rounds: int, arguments=arrays_of) -> None:
+    """Time every case; ``arguments(mod, arrays, case)`` makes what ``main`` takes."""
+    mod = tvm.relay.parse(model.read_text(encoding="utf-8"))
     start = time.perf_counter()
     with tvm.transform.PassContext(opt_level=3):
-        cpu = tvm.target.codegen.llvm_get_system_cpu()
+        cpu = tvm.target.codegen.llvm_get_system_cpu()  # this LLVM does not know "native"
         library = relay.vm.compile(mod, target=f"llvm -mcpu={cpu}")
     report = {"compile_s": time.perf_counter() - start, "seconds": {}}
     vm = VirtualMachine(library, tvm.cpu())
     outputs = {}
     with np.load(inputs) as arrays:
-        cases = list(dict.fromkeys(key.partition(".")[0] for key in arrays.files))
-        for case in cases:
-            args = [tvm.nd.array(arrays[f"{case}.{name}"]) for name in names]
-            vm.set_input("main", *args)
+        for case in dict.fromkeys(key.partition(".")[0] for key in arrays.files):
+            vm.set_input("main", *arguments(mod, arrays, case))
             for i, leaf in enumerate(leaves(vm.run())):
                 outputs[f"{case}.{i}"] = leaf
             times = []

@@ -76,6 +76,12 @@ def test_refuses_a_bad_field() -> None:
         Options(threads=-2)
 
 
+@pytest.mark.parametrize("value", [1, 3, -2, 6])
+def test_refuses_a_tile_that_there_is_no_filter_for(value: int) -> None:
+    with pytest.raises(BadOption, match=f"winograd: expected 0, 2 or 4, found {value}"):
+        Options(winograd=value)
+
+
 def test_cache_key_holds_exactly_what_changes_code() -> None:
     key = Options().cache_key()
     assert key == (
@@ -85,6 +91,8 @@ def test_cache_key_holds_exactly_what_changes_code() -> None:
         ("records", None),
         ("dispatch", None),
         ("templates", ()),
+        ("cuda_graphs", 0),
+        ("winograd", 2),
     )
     assert Options(debug=5, dump_dir="x", verify=True).cache_key() == key
     assert Options(fuse=False).cache_key() != key

@@ -18,7 +18,7 @@ import tvm
 
 from tvm_disc.codegen.machine_code import context_text
 from tvm_disc.codegen.target import runs_here
-from tvm_disc.digests import digest_of_file
+from tvm_disc.digests import digest_of_file, digest_of_package
 from tvm_disc.frontends.detect import files_of
 from tvm_disc.options import Options
 from tvm_disc.target.processor import processor_of
@@ -68,7 +68,7 @@ def build_key(
     machines = [(str(t), repr(processor_of(t, here=runs_here(t)))) for t in targets]
     absent = [path is None for path in given]
     compiled = [(name, value) for name, value in options.cache_key() if name not in _FILES]
-    parts = [_FORMAT, _versions(), _compiler(), context, machines, Path(files[0]).suffix]
+    parts = [_FORMAT, _versions(), digest_of_package(), context, machines, Path(files[0]).suffix]
     parts += [contents, absent, tuple(constraints), compiled, *told]
     return hashlib.blake2b(repr(parts).encode(), digest_size=20).hexdigest()
 
@@ -89,17 +89,6 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = ""
     return found
-
-
-@cache
-def _compiler() -> str:
-    """A digest of this package."""
-    found = hashlib.sha256()
-    package = Path(__file__).parent
-    for path in sorted(package.rglob("*")):
-        if path.suffix in (".py", ".json"):
-            found.update(f"{path.relative_to(package)}\0".encode() + path.read_bytes())
-    return found.hexdigest()
 
 
 __all__ = ["build_key"]

@@ -22,6 +22,7 @@ from tvm_disc.codegen.export import export
 from tvm_disc.codegen.kept import Keeping, Kept, kept
 from tvm_disc.codegen.machine_code import Compiling, compile_program
 from tvm_disc.codegen.manifest import describe
+from tvm_disc.codegen.plan.capture import keep_graphs
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower import lower_program
 from tvm_disc.codegen.plan.program import Program
@@ -38,7 +39,7 @@ from tvm_disc.codegen.threads.module import home_of_process
 from tvm_disc.codegen.units import Emitted
 from tvm_disc.deadline import entered, within
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
-from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
+from tvm_disc.errors import BadInput, BadOption, TypeMismatch, Unsupported
 from tvm_disc.frontends import exported, read_model
 from tvm_disc.options import Options
 from tvm_disc.processor import cores
@@ -197,6 +198,8 @@ def _build(
     trace = Trace(options.debug, options.dump_dir)
     device, target = split_target(target)
     targets = resolve_targets(target)
+    if device is None and options.cuda_graphs:
+        raise BadOption('cuda_graphs: expected target="cuda", found a program for a processor')
     if device is not None and len(targets) > 1:
         raise Unsupported("target: a program for a GPU has one host, found a list of several")
     number = number_of([level_of(t) for t in targets], options.level)
@@ -254,8 +257,9 @@ def _compiled(
     """The program of a graph, kept under the name of its build if that has one."""
     global compilations
     with ExitStack() as begun:
+        say = partial(trace.say, SUMMARY)
         # LLVM is at the first kernels while the last ones are made.
-        compiling = [begun.enter_context(Compiling(t, store)) for t in targets]
+        compiling = [begun.enter_context(Compiling(t, store, say)) for t in targets]
         fronts = [
             with_kernels(graph, t, options, trace, device, c)
             for t, c in zip(targets, compiling, strict=True)
@@ -265,7 +269,7 @@ def _compiled(
             emitted, constants = emit_levels([(f.programs, f.machine) for f in fronts])
             trace.say(SUMMARY, f"constants: {constants.nbytes} bytes")
             for program in emitted:
-                trace.show("program.tir.py", program.module)
+                trace.show("program.tir.py", program)
         keeping = begun.enter_context(Keeping(store, key, constants))
         with trace.stage("machine code"):
             levels = [
@@ -389,6 +393,8 @@ def with_kernels(
             if device is not None:
                 program.on_device = True
                 refuse_on_device(program)
+                if options.cuda_graphs:
+                    keep_graphs(program, options.cuda_graphs)
         trace.say(
             SUMMARY,
             f"kernels: {len(library.kernels())}, calls in the program: "
@@ -421,6 +427,7 @@ def machine_of(target: Any, options: Options) -> Machine:
         own_threads=has_threads(target),
         memory=memory_for(processor),
         templates=own_templates(options.templates),
+        winograd=options.winograd,
     )
 
 

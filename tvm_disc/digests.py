@@ -1,4 +1,4 @@
-"""Digests of what may be hundreds of megabytes, on all cores."""
+"""Digests of what may be hundreds of megabytes, on all cores, and of this package."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import hashlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 from .processor import cores
 
-__all__ = ["digest_of_bytes", "digest_of_file"]
+__all__ = ["digest_of_bytes", "digest_of_file", "digest_of_package"]
 
 _PIECE_BYTES = 8 << 20
 
@@ -34,6 +35,22 @@ def digest_of_file(path: Path) -> bytes:
             os.fstat(handle).st_size,
             lambda at: hashlib.sha256(os.pread(handle, _PIECE_BYTES, at)).digest(),
         )
+
+
+@cache
+def digest_of_package() -> str:
+    """Of every file of this package that decides what code a build makes."""
+    found = hashlib.sha256()
+    package = os.path.dirname(__file__)
+    for folder, below, files in os.walk(package):
+        below.sort()
+        for name in sorted(files):
+            if name.endswith((".py", ".json")):
+                path = os.path.join(folder, name)
+                with open(path, "rb", buffering=0) as file:
+                    text = file.read()
+                found.update(f"{os.path.relpath(path, package)}\0{len(text)}\0".encode() + text)
+    return found.hexdigest()
 
 
 def _of_pieces(size: int, digest: Callable[[int], bytes]) -> bytes:

@@ -29,6 +29,7 @@ __all__ = ["ENVIRONMENT", "Options", "file_path"]
 MAX_DEBUG = 5
 POINTS = 32  # shapes of a program that ``tune`` measures
 MOST_THREADS = 1 << 16
+MOST_GRAPHS = 1024
 MOST_SECONDS = 10**6  # more than a thread can wait for on every system
 
 
@@ -57,6 +58,12 @@ class Options:
             of the same group use them as they are.
         templates: kernel templates of your own, each with the kind of group that it is for, such as
             ``[("loop", mine)]``; they are asked in this order, before ours (tutorials/09).
+        winograd: outputs a side of a tile of 3x3 convolutions by minimal filtering, where that is
+            faster: 2, whose errors are those of plain sums; 4, which takes fewer products and has
+            errors some ten times as large; 0 for none (docs/conv.md).
+        cuda_graphs: of a program for a GPU, how many CUDA graphs it keeps at most: one for each set
+            of input dims, whose kernels are launched as one; the one that was used last the longest
+            ago makes room for another. 0 keeps none.
         load: generate the machine code within ``build`` where the target is this machine; False
             leaves that to the first call, which a program that is only saved does not need.
         level: of a program for several targets, the one to run, such as ``x86-64-v2``; None takes
@@ -82,6 +89,8 @@ class Options:
     records: str | Path | None = field(default=None, metadata={**_CODE, **_env("DISC_RECORDS")})
     dispatch: str | Path | None = field(default=None, metadata=_CODE)
     templates: Sequence[tuple[str, Callable[..., Any]]] = field(default=(), metadata=_CODE)
+    winograd: int = field(default=2, metadata=_CODE)
+    cuda_graphs: int = field(default=0, metadata=_CODE)
     load: bool = True
     level: str | None = None
     time_limit: float | None = None
@@ -99,6 +108,12 @@ class Options:
         _integer("debug", self.debug)
         if not 0 <= self.debug <= MAX_DEBUG:
             raise BadOption(f"debug: expected 0 .. {MAX_DEBUG}, found {self.debug}")
+        _integer("winograd", self.winograd)
+        if self.winograd not in (0, 2, 4):
+            raise BadOption(f"winograd: expected 0, 2 or 4, found {self.winograd}")
+        _integer("cuda_graphs", self.cuda_graphs)
+        if not 0 <= self.cuda_graphs <= MOST_GRAPHS:
+            raise BadOption(f"cuda_graphs: expected 0 .. {MOST_GRAPHS}, found {self.cuda_graphs}")
         _seconds("time_limit", self.time_limit)
         object.__setattr__(self, "templates", _templates(self.templates))
         for name in ("fuse", "versions", "verify", "load"):

@@ -16,6 +16,7 @@ from torchvision.models.efficientnet import MBConvConfig
 from torchvision.models.mobilenetv3 import InvertedResidualConfig
 from torchvision.models.regnet import BlockParams
 
+from benchmarks.export_models import Pixels
 from benchmarks.zoo.encoders import Masked
 from benchmarks.zoo.row import floats, ids, mask, row
 
@@ -25,17 +26,6 @@ SMALL = {
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
     "image_size": 32, "patch_size": 8,
 }  # fmt: skip
-
-
-class Pixels(nn.Module):
-    """A model of transformers over pixels."""
-
-    def __init__(self, model: nn.Module, **named: Any) -> None:
-        super().__init__()
-        self.model, self.named = model, named
-
-    def forward(self, pixels: Any) -> Any:
-        return self.model(pixels, **self.named)[0]
 
 
 def fixed(name: str, make: Callable[[], nn.Module], size: int = 32) -> None:

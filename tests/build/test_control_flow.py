@@ -313,7 +313,11 @@ def test_wrong_values_are_refused_by_name(value: Any, message: str) -> None:
     ("text", "error", "message"),
     [
         ("def @main(%l: List[float32]) { add(%l, 1f) }", TypeMismatch, "argument 0: .*List"),
-        ("def @main(%x: float32) { Cons(%x, %x) }", TypeMismatch, "field 1 of Cons: expected List"),
+        (
+            "def @main(%x: float32) { Cons(%x, %x) }",
+            TypeMismatch,
+            "field 1 of Cons at .*: expected List",
+        ),
         ("def @main(%x: float32) { %x(%x) }", TypeMismatch, "a call of float32"),
         ("def @main(%x: float32) { ref_read(%x) }", TypeMismatch, "expected a reference"),
         (

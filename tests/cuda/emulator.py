@@ -62,18 +62,29 @@ def _words() -> Path:
     return found
 
 
+def made(
+    name: str,
+    ending: str,
+    source: str,
+    options: Sequence[str],
+    libraries: Sequence[str] = (),
+    also: str = "",
+) -> Path:
+    """A file of machine code of C++, made once; ``also`` is what else it is made of."""
+    found = folder() / f"{name}_{_key(source, *options, also)}{ending}"
+    if not found.exists():
+        file = found.with_name(f"{found.name}_{os.getpid()}.cc")
+        new = file.with_suffix(".new")
+        file.write_text(source)
+        _gxx(*options, str(file), "-o", str(new), *libraries)
+        new.replace(found)
+        file.unlink()
+    return found
+
+
 def compiled(name: str, source: str, *options: str) -> Path:
     """A shared library of C++ code, made once."""
-    key = _key(source, *options, (HERE / "words.h").read_text())
-    library = folder() / f"{name}_{key}.so"
-    if not library.exists():
-        file = folder() / f"{name}_{key}_{os.getpid()}.cc"
-        made = file.with_suffix(".so")
-        file.write_text(source)
-        _gxx(*options, str(file), "-I", str(_words()), "-o", str(made))
-        made.replace(library)
-        file.unlink()
-    return library
+    return made(name, ".so", source, [*options, "-I", str(_words())])
 
 
 def emulated_source(source: str) -> str:
@@ -87,6 +98,7 @@ def emulated_source(source: str) -> str:
         types = [p.rsplit(" ", 1)[0].replace("__restrict__", "") for p in params.split(", ")]
         given = ", ".join(f"*({t}*)args[{i}]" for i, t in enumerate(types))
         parts.append(f'extern "C" void run_{name}(void** args) {{ {name}({given}); }}')
+        parts.append(f'extern "C" int params_{name} = {len(types)};')
         parts.append(f'extern "C" bool barriers_{name} = {"true" if barriers else "false"};')
     return "\n".join(parts)
 
@@ -115,7 +127,7 @@ def driver() -> ctypes.CDLL:
     source = (HERE / "driver.cc").read_text()
     options = ("-O1", "-std=c++17", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1")
     library = ctypes.CDLL(str(compiled("driver", source, *options)), mode=ctypes.RTLD_GLOBAL)
-    for name in ("live", "launches", "waits", "copies"):
+    for name in ("live", "launches", "waits", "copies", "calls", "handles"):
         getattr(library, f"emulated_{name}").restype = ctypes.c_uint64
     library.emulated_limit.argtypes = [ctypes.c_uint64]
     return library
@@ -135,4 +147,5 @@ def emulated() -> Iterator[ctypes.CDLL]:
     finally:
         place.compile_source = before
         loaded.emulated_refuse(0)
+        loaded.emulated_fail(b"", 0)
         loaded.emulated_limit(2**64 - 1)

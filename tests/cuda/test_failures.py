@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tvm_disc
 from tests.cuda.helpers import built
-from tests.models import load, mlp
+from tests.models import load, mlp, mlp_reference
 from tests.relay.helpers import DATA
 from tvm_disc.codegen.cuda import nvrtc
-from tvm_disc.errors import DeviceError, Unsupported
+from tvm_disc.codegen.host.abi import TENSOR_HEADER_BYTES
+from tvm_disc.errors import BadInput, DeviceError, Unsupported
 
 WITHOUT_DRIVER = """
 import tempfile
@@ -95,3 +98,59 @@ def test_an_architecture_that_nvrtc_does_not_know(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(nvrtc, "_known", lambda library: (75, 80))
     with pytest.raises(Unsupported, match="this NVRTC has no code for sm_90; it has sm_75, sm_80"):
         built(mlp())
+
+
+OPENING = ("cuInit", "cuDevicePrimaryCtxRetain", "cuModuleLoadData", "cuModuleGetFunction",
+           "cuMemAlloc_v2", "cuMemcpyHtoD_v2", "cuDeviceGetDefaultMemPool")  # fmt: skip
+
+
+def test_every_step_of_opening_may_fail(gpu: ctypes.CDLL, tmp_path: Path) -> None:
+    """Each is told; the next call opens the device, and finds what was made already."""
+    built(mlp()).save(tmp_path / "saved.so")
+    x = np.linspace(-1, 1, 48, dtype="float32").reshape(3, 16)
+    for call in OPENING:
+        # A file of its own: the system loads one only once.
+        program = tvm_disc.load(shutil.copy(tmp_path / "saved.so", tmp_path / f"{call}.so"))
+        live = gpu.emulated_live()
+        gpu.emulated_fail(call.encode(), 46)
+        for _ in range(2):
+            with pytest.raises(DeviceError, match=f"{call.partition('_')[0]}: status 46"):
+                program(x)
+        gpu.emulated_fail(call.encode(), 2)
+        with pytest.raises(MemoryError):
+            program(x)
+        gpu.emulated_fail(b"", 0)
+        np.testing.assert_allclose(program(x), mlp_reference(x), rtol=1e-5)
+        assert gpu.emulated_live() - live < 5000  # the constants, once
+
+
+def test_a_copy_that_fails(gpu: ctypes.CDLL) -> None:
+    program = built(mlp())
+    x = np.linspace(-1, 1, 48, dtype="float32").reshape(3, 16)
+    program(x)
+    live = gpu.emulated_live()
+    for call, said in (
+        ("cuMemcpyHtoDAsync_v2", "could not copy an input to the device: status 719"),
+        ("cuStreamSynchronize", "could not finish the kernels of a call: status 719"),
+    ):
+        gpu.emulated_fail(call.encode(), 719)
+        with pytest.raises(DeviceError, match=said):
+            program(x)
+        assert gpu.emulated_live() == live
+    gpu.emulated_fail(b"", 0)
+    np.testing.assert_allclose(program(x), mlp_reference(x), rtol=1e-5)
+
+
+def test_a_tensor_of_another_device(gpu: ctypes.CDLL) -> None:
+    program = built(mlp())
+    x = np.linspace(-1, 1, 48, dtype="float32").reshape(3, 16)
+    program(x)
+    there = program._main.sent(x)
+    # A tensor object, then DLPack's: data, and the device's type and number.
+    number = ctypes.c_int32.from_address(there.__chandle__() + TENSOR_HEADER_BYTES + 12)
+    number.value = 1
+    with pytest.raises(BadInput, match="input 'x': expected a tensor on GPU 0, where the program"):
+        program(there)
+    number.value = 0
+    found = program._main.fetched(program(there)).numpy()
+    np.testing.assert_allclose(found, mlp_reference(x), rtol=1e-5)

@@ -135,7 +135,7 @@ def test_convolution_as_a_product(gpu: ctypes.CDLL) -> None:
     attrs = {"padding": (1, 1), "strides": (2, 1), "channels": 40, "kernel_size": (3, 3)}
     source = function(x, relay.nn.relu(relay.nn.conv2d(x, weight, groups=2, **attrs)))
     program, plain = built(source), tvm_disc.build(source)
-    assert "convolution(m=16" in str(program.explain())
+    assert "convolution(m=" in str(program.explain())
     for n, h, w in ((1, 1, 1), (2, 9, 7), (1, 33, 20)):
         a = noise(n, 8, h, w)
         check(gpu, program, [a], plain(a))

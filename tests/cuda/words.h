@@ -19,6 +19,14 @@
 #define DISC_DEVICE static inline
 struct Dim { int x, y, z; };
 static Dim threadIdx, blockIdx;
+// An access that does not begin at a multiple of its size is a fault, as on a GPU.
+#define WIDE(name, T, n) struct __attribute__((aligned(sizeof(T) * n), may_alias)) name { T at[n]; }
+WIDE(float2, float, 2); WIDE(float4, float, 4); WIDE(double2, double, 2);
+WIDE(int2, int, 2); WIDE(int4, int, 4); WIDE(uint2, unsigned, 2); WIDE(uint4, unsigned, 4);
+WIDE(longlong2, long long, 2); WIDE(ulonglong2, unsigned long long, 2);
+WIDE(char2, signed char, 2); WIDE(uchar2, unsigned char, 2); WIDE(uchar4, unsigned char, 4);
+WIDE(short2, short, 2); WIDE(short4, short, 4); WIDE(ushort2, unsigned short, 2);
+WIDE(ushort4, unsigned short, 4);
 struct half {
   _Float16 value;
   half() {}

@@ -224,15 +224,18 @@ def test_a_gather_at_other_positions_stays_one() -> None:
     assert np.array_equal(run(after, x, i, j), x[i, j])
 
 
+def condition_and_rows() -> tuple[Any, Any, Any]:
+    """A builder, and parameters of a function with branches: a bool, and ``float32[n, 4]``."""
+    x = relax.Var("x", relax.TensorType([tirx.Var("n", "int64"), 4], "float32"))
+    return relax.BlockBuilder(), relax.Var("c", relax.TensorType([], "bool")), x
+
+
 def test_control_flow_and_calls_are_walked() -> None:
-    n = tirx.Var("n", "int64")
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
-    c = relax.Var("c", relax.TensorType([], "bool"))
+    bb, c, x = condition_and_rows()
     with bb.function("main", [c, x]):
         branches = []
         for op in (R.nn.relu, R.negative):
-            v = relax.Var("v", relax.TensorType([n, 4], "float32"))
+            v = relax.Var("v", x.ty)
             call = bb.normalize(op(x))
             branches.append(relax.SeqExpr([relax.BindingBlock([relax.VarBinding(v, call)])], v))
         out = bb.emit(relax.If(c, *branches))
@@ -249,14 +252,11 @@ def test_a_row_is_asked_for_only_where_every_call_reads_it() -> None:
     after = propagate(module([["n", 4]], lambda bb, s, x: R.take(x, row, 0)))
     assert "take" not in operators(after)
     assert [str(g.cond) for g in propagate.solver.guards] == ["T.int64(1) <= n"]
-    n = tirx.Var("n", "int64")
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType([n, 4], "float32"))
-    c = relax.Var("c", relax.TensorType([], "bool"))
+    bb, c, x = condition_and_rows()
     with bb.function("main", [c, x]):
         branches = []
         for axis in (0, 1):
-            v = relax.Var("v", relax.TensorType([4] if axis == 0 else [n], "float32"))
+            v = relax.Var("v", relax.TensorType([x.ty.shape.values[1 - axis]], "float32"))
             call = bb.normalize(R.take(x, row, axis))
             total = relax.Var("t", relax.TensorType([], "float32"))
             made = [(v, call), (total, bb.normalize(R.sum(v)))]

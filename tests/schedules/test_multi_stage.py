@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
+from tests.schedules.variants import bench_of, results
 from tvm_disc import Options, relay
 from tvm_disc.compile import prepare
 from tvm_disc.debug import Trace
@@ -21,9 +22,6 @@ from tvm_disc.schedules.multi_stage import staged_plans
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
 from tvm_disc.target.isa import Isa
-from tvm_disc.tuning.entry import Bench, build_bench
-from tvm_disc.tuning.measure import local_session
-from tvm_disc.tuning.tune import tasks_of
 
 
 def var(name: str, *dims: Any) -> Any:
@@ -40,27 +38,6 @@ def attention() -> Any:
 def softmax() -> Any:
     x = var("x", "m", "n")
     return relay.Function([x], relay.nn.softmax(x))
-
-
-def bench_of(source: Any) -> Bench:
-    front = prepare(source, None, None, (), Options(threads=2), Trace(0, None))
-    [task] = tasks_of(front, (), False)
-    [bench] = build_bench([(task.group, task.variants)], Solver(), front.machine, front.target)
-    return bench
-
-
-def results(bench: Bench, dims: tuple[int, ...]) -> dict[str, np.ndarray]:
-    """What every variant leaves, by its text."""
-    points = {s: np.float64(d) for s, d in zip(bench.group.symbols(), dims, strict=True)}
-    tensors = local_session(bench).arguments(points)
-    found = {}
-    for k, name in enumerate(bench.names):
-        args = tensors(k)
-        out = args[len(bench.group.params)]
-        out.copyfrom(np.full(out.shape, np.nan, out.dtype))
-        bench.module[name](*args, *dims)
-        found[str(bench.variants[k])] = out.numpy()
-    return found
 
 
 @pytest.mark.parametrize(

@@ -43,4 +43,29 @@ DRIVER_CALLS = (
     "cuMemPoolSetAttribute",
     "cuMemPoolTrimTo",
 )
-DEVICE_STATE_WORDS = CALLS + len(DRIVER_CALLS)
+# More of them, of programs that keep CUDA graphs.
+GRAPH_CALLS = (
+    "cuGraphCreate",
+    "cuGraphDestroy",
+    "cuGraphAddKernelNode",
+    "cuGraphAddEventRecordNode",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphExecKernelNodeSetParams",
+    "cuGraphExecDestroy",
+    "cuGraphLaunch",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuStreamWaitEvent",
+)
+# The graphs of such a program: where they are, how many calls asked for one, how many had to be
+# made, how many gave way to another, and nodes that got other arguments.
+GRAPHS = CALLS + len(DRIVER_CALLS) + len(GRAPH_CALLS)
+GRAPH_USES, GRAPHS_MADE, GRAPHS_EVICTED, GRAPH_UPDATES = (GRAPHS + 1 + k for k in range(4))
+GRAPH_MUTEX = GRAPHS + 5
+DEVICE_STATE_WORDS = GRAPH_MUTEX + MUTEX_WORDS
+GRAPH_STATISTICS = {
+    "graph_calls": GRAPH_USES,
+    "graphs_made": GRAPHS_MADE,
+    "graphs_evicted": GRAPHS_EVICTED,
+    "graph_updates": GRAPH_UPDATES,
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tvm.tirx import op as O
 from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
 from tvm_disc.abi.state import LIMIT, RESULT_LIMIT
 from tvm_disc.codegen.cuda.driver import open_functions
+from tvm_disc.codegen.cuda.graphs import Graphs
 from tvm_disc.codegen.cuda.image import Placed, with_images
 from tvm_disc.codegen.cuda.launch import launch_functions
 from tvm_disc.codegen.cuda.nvrtc import compile_source
@@ -21,12 +22,14 @@ from tvm_disc.codegen.cuda.source import device_source
 from tvm_disc.codegen.host.abi import STATE_SLOT, static_cell, void_pointer
 from tvm_disc.codegen.host.entry import HostEmitter
 from tvm_disc.codegen.host.functions import object_functions, raise_function
+from tvm_disc.codegen.host.graph import key_dims
 from tvm_disc.codegen.host.memory import TRIM, memory_functions, new_state, state_of
 from tvm_disc.codegen.host.numpy_entry import direct_entry, takes_numpy
 from tvm_disc.codegen.host.overlap import FAIL, OVERLAP, fail_function, overlap_function
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.profile import profile_functions
 from tvm_disc.codegen.host.results import result_functions
+from tvm_disc.codegen.known import making_of
 from tvm_disc.codegen.machine_code import Compiling
 from tvm_disc.codegen.objects.code import RAISE, Errors
 from tvm_disc.codegen.plan.memory import plan_region
@@ -88,6 +91,7 @@ def _emit(
 ) -> Emitted:
     """The functions; ``own`` is where each version finds its constants."""
     kernels: dict[str, Any] = {}  # versions share kernels
+    known: dict[Any, Any] = {}
     inlined: dict[Any, Any] = {}
     for program in versions:
         for region in (program.region, *(f.region for f in program.functions)):
@@ -95,13 +99,23 @@ def _emit(
         for kernel in program.kernels:
             if is_small(kernel):
                 inlined.update(kernel.funcs)
+            elif kernel.symbol is not None:
+                known[kernel.entry] = (kernel.symbol, partial(getattr, kernel, "funcs"))
             else:
                 kernels[kernel.name] = kernel.funcs
     entry = {**inlined, **_entry(versions, machine, own)}
     support = _support(machine.threads)
     if placed is not None:
-        support = {**support, **launch_functions(SLOT), **open_functions(placed)}
-    return Emitted(entry, support, list(kernels.values()), machine.micro.functions)
+        graphs = graphs_of(versions)
+        opened = open_functions(placed, graphs is not None)
+        support = {**support, **launch_functions(SLOT, graphs), **opened}
+    return Emitted(entry, support, list(kernels.values()), machine.micro.functions, known)
+
+
+def graphs_of(versions: Sequence[Program]) -> Graphs | None:
+    """The CUDA graphs that a program keeps, each known by the version and its dims."""
+    most = max(program.graphs for program in versions)
+    return Graphs(most, 1 + len(key_dims(versions[-1].signature))) if most else None
 
 
 def is_small(kernel: Kernel) -> bool:
@@ -116,9 +130,17 @@ def is_small(kernel: Kernel) -> bool:
 
 
 def begin_kernel(compiling: Compiling, machine: Machine, kernel: Kernel) -> None:
-    """Have LLVM at a kernel while the next ones are made."""
-    if not is_small(kernel):
-        compiling.begin(unit_of_kernel(kernel.funcs, machine.micro.functions))
+    """Have LLVM at a kernel while the next ones are made, unless its code is there."""
+    if is_small(kernel):
+        return
+    making = None if compiling.idle else making_of(kernel, machine)
+    if making is not None:
+        kernel.symbol = compiling.known(making)
+    if kernel.symbol is None:
+        unit = unit_of_kernel(kernel.funcs, machine.micro.functions)
+        compiling.begin(unit)
+        if making is not None and unit.alone:
+            compiling.tell(making, unit)
 
 
 def begin_shared(compiling: Compiling, machine: Machine) -> None:

@@ -8,19 +8,23 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 import tvm
 import tvm_ffi
 from tvm.tirx import transform as T
 
+from tvm_disc.codegen.known import Known
 from tvm_disc.codegen.linker import make
+from tvm_disc.codegen.llvm_helper import Helper
 from tvm_disc.codegen.units import Emitted, Unit
 from tvm_disc.deadline import stack_of_builds
+from tvm_disc.processor import cores
 from tvm_disc.store import Store
 from tvm_disc.tir.llvm_ops import link
 
@@ -31,6 +35,8 @@ _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
 # Of what this file does with TIR: objects that an older one made are not taken for its own.
 _FORMAT = 1
+# From so much TIR on, as JSON, which takes LLVM a second, a process beside us is worth its start.
+HELPED_BYTES = 3 << 20
 _PACKED = "__tvm_ffi_"  # how symbols of packed functions begin
 # Whoever links here, and how it is told that a library's functions call each other directly.
 _DIRECT = ("-Bsymbolic", "-z", "now", "-z", "noexecstack")
@@ -96,23 +102,36 @@ def compile_program(
         else:
             for unit in emitted.units:
                 compiling.begin(unit)
-            objects = [compiling.finished(unit) for unit in emitted.units]
+            objects = compiling.finished(emitted)
         return MachineCode(target, objects, _called(emitted), lambda: emitted)
 
 
 class Compiling:
-    """Units on their way to objects, on a thread of LLVM's while the rest of a program is made.
+    """Units on their way to objects, by LLVM here and, of a large program, in a process beside us,
+    while the rest of the program is made.
 
     Lowering stays with the caller, since it runs in Python; LLVM does not. Without a store nothing
     is begun: the program is compiled as a whole.
+
+    Args:
+        say: is told why there is no other process, if there should be one.
     """
 
-    def __init__(self, target: Any, store: Store | None) -> None:
-        self._target, self._told = target, context_text()
+    def __init__(
+        self, target: Any, store: Store | None, say: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self._target, self._told, self._say = target, context_text(), say
         self._store = None if self._told is None else store
         self._objects: dict[str, Future[bytes]] = {}
+        self._units: dict[str, str] = {}  # of kernels whose code is there, by their symbols
         self._context = tvm.transform.PassContext.current()
-        self._worker = ThreadPoolExecutor(1, "tvm_disc LLVM")
+        # A thread for each of those that compile: LLVM here, which is None, and in a helper.
+        self._workers = ThreadPoolExecutor(2, "tvm_disc LLVM")
+        self._free: SimpleQueue[Helper | None] = SimpleQueue()
+        self._free.put(None)
+        self._helper: Helper | None = None
+        self._size = 0  # of what LLVM was given
+        self._ended = False
 
     @property
     def idle(self) -> bool:
@@ -121,36 +140,87 @@ class Compiling:
 
     def begin(self, unit: Unit) -> None:
         """Have this object made, unless it is there or on its way."""
-        if self._store is None or (key := self._key(unit)) in self._objects:
+        key = self._key_of(unit.key)
+        if self._store is None or self._is_begun(self._store, key):
             return
-        found = self._store.get(key)
-        if found is None:
-            lowered = lower_unit(unit, self._target)
-            with stack_of_builds():  # of the thread that this may start
-                self._objects[key] = self._worker.submit(self._made, self._store, key, lowered)
-        else:
+        lowered = lower_unit(unit, self._target)
+        with stack_of_builds():  # of the thread that this may start
+            self._objects[key] = self._workers.submit(self._made, self._store, key, lowered)
+        self._help(unit.size)
+
+    def known(self, making: str) -> str | None:
+        """The name under which a kernel is called whose code is there, by what it is made from."""
+        if self._store is None:
+            return None
+        known = Known.of(self._store.get(self._key_of(making)))
+        if known is None or not self._is_begun(self._store, self._key_of(known.unit)):
+            return None
+        self._units[known.symbol] = known.unit
+        return known.symbol
+
+    def tell(self, making: str, unit: Unit) -> None:
+        """Whoever makes the same kernel again is to find this unit, of one function for others."""
+        if self._store is not None:
+            [symbol] = unit.outside
+            self._store.put(self._key_of(making), Known(symbol, unit.key).to_bytes())
+
+    def finished(self, emitted: Emitted) -> list[bytes]:
+        """The objects of a program, when they are there. raises: what making one raised."""
+        units = [unit.key for unit in emitted.units]
+        units += [self._units[symbol] for symbol, _ in emitted.known.values()]
+        return [self._objects[self._key_of(unit)].result() for unit in dict.fromkeys(units)]
+
+    def _is_begun(self, store: Store, key: str) -> bool:
+        """Whether an object is there or on its way."""
+        if key not in self._objects and (found := store.get(key)) is not None:
             self._objects[key] = Future()
             self._objects[key].set_result(found)
+        return key in self._objects
 
-    def finished(self, unit: Unit) -> bytes:
-        """The object, when it is there. raises: what making it raised."""
-        return self._objects[self._key(unit)].result()
-
-    def _key(self, unit: Unit) -> str:
-        return _key(unit, self._target, self._told or "")
+    def _key_of(self, text: str) -> str:
+        return _key(text, self._target, self._told or "")
 
     def __enter__(self) -> Compiling:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Begin nothing more; what LLVM is at goes on to its end, and is kept."""
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        """Begin nothing more; what LLVM is at here goes on to its end, and is kept."""
+        self._ended = True
+        self._workers.shutdown(wait=False, cancel_futures=True)
+        if self._helper is not None:
+            self._helper.close()
+
+    def _help(self, size: int) -> None:
+        """Once there is enough to compile, have a process beside us compile as well."""
+        enough = self._size < HELPED_BYTES <= self._size + size
+        self._size += size
+        if not enough or cores() == 1 or self._context.config:
+            return
+        try:
+            self._helper = Helper(self._target)
+        except OSError as error:
+            self._say(f"LLVM runs in one thread: no process can be started beside it ({error})")
+        else:
+            self._free.put(self._helper)
 
     def _made(self, store: Store, key: str, lowered: Module) -> bytes:
-        with self._context:  # which belongs to a thread
-            found = _object_of(lowered, self._target)
+        helper = self._free.get()
+        try:
+            found = self._compiled(helper, lowered)
+        finally:
+            self._free.put(helper)
         store.put(key, found)
         return found
+
+    def _compiled(self, helper: Helper | None, lowered: Module) -> bytes:
+        """The object of a module, made here or, as long as it can, by a helper."""
+        found = None if helper is None or self._ended else helper.object_of(lowered)
+        if found is not None:
+            return found
+        if self._ended:
+            raise CancelledError
+        with self._context:  # which belongs to a thread
+            return _object_of(lowered, self._target)
 
 
 def compile_tir(mod: Module, target: Any) -> Module:
@@ -195,10 +265,10 @@ def _object_of(lowered: Module, target: Any) -> bytes:
         return _object(_generated(lowered, target))
 
 
-def _key(unit: Unit, target: Any, context: str) -> str:
-    """What an object depends on."""
+def _key(made_from: str, target: Any, context: str) -> str:
+    """What an object depends on beside what it is made from."""
     versions = (str(_FORMAT), tvm.__version__, tvm_ffi.__version__)
-    told = (*versions, str(target), context, unit.key)
+    told = (*versions, str(target), context, made_from)
     return hashlib.blake2b("\0".join(told).encode(), digest_size=20).hexdigest()
 
 

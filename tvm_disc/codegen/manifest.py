@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm_disc.codegen.host.abi import plain_dim
 from tvm_disc.codegen.host.numpy_entry import takes_numpy
+from tvm_disc.codegen.plan.capture import waits
 from tvm_disc.codegen.plan.formula import readable_formula, under, workspace_formula
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.outline import memory_outline, outline
@@ -35,6 +36,8 @@ def describe(
         "results": [([readable_formula(d) for d in v.shape], v.dtype) for v in general.outputs],
         "direct": takes_numpy(general) and library.machine.device is None,
         "device": described_device(library.machine),
+        "graphs": max(program.graphs for program in programs),
+        "device_notes": device_notes(programs) if library.machine.device is not None else [],
         "launches": program_launches(program),
         "calls": outline(program),
         "memory": memory_outline(program),
@@ -71,6 +74,17 @@ def described_device(machine: Machine) -> dict[str, Any] | None:
         return None
     names = [f"sm_{a}" for a in machine.device.architectures]
     return {"kind": machine.device.kind, "architectures": names}
+
+
+def device_notes(programs: Sequence[Program]) -> list[str]:
+    """Lines of ``explain`` on a device's calls: what waits for it, and its CUDA graphs."""
+    waited = dict.fromkeys(line for program in programs for line in waits(program))
+    notes = list(waited) or ["a call waits for nothing"]
+    most = max(program.graphs for program in programs)
+    refused = dict.fromkeys(str(p.no_graphs) for p in programs if p.no_graphs is not None)
+    if most:
+        notes.append(f"CUDA graphs: up to {most}, one for each set of input dims")
+    return notes + list(refused)
 
 
 __all__ = ["describe"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Any, TypeAlias
@@ -35,25 +35,34 @@ class Emitted:
         support: memory, results and the like, the same for every program.
         kernels: the functions of each kernel.
         shared: what several kernels call: the register-tile functions.
+        known: makes the functions of kernels whose object is there, by the name that their entry
+            has in it.
     """
 
     entry: Functions
     support: Functions
     kernels: Sequence[Functions]
     shared: Functions
+    known: Mapping[Any, tuple[str, Callable[[], Functions]]] = field(default_factory=dict)
 
     @property
     def module(self) -> Any:
         """The whole as one module."""
+        known = [make() for _, make in self.known.values()]  # may need more of what is shared
         functions = dict(self.shared)
-        for part in (self.entry, self.support, *self.kernels):
+        for part in (self.entry, self.support, *self.kernels, *known):
             functions.update(part)
         return tvm.IRModule(functions)
 
+    def script(self) -> str:
+        """The whole as text."""
+        return str(self.module.script())
+
     @cached_property
     def units(self) -> list[Unit]:
-        """The program in units, no two of them equal."""
-        names = _Names([self.shared, *self.kernels])
+        """The program in units, no two of them equal; without those that are there."""
+        known = {gv: symbol for gv, (symbol, _) in self.known.items()}
+        names = _Names([self.shared, *self.kernels], known)
         parts = [*self.kernels, self.support, self.entry]
         called = _called_from_outside([*_connected(self.shared), *parts])
         units = shared_units(self.shared)
@@ -80,9 +89,11 @@ def shared_units(shared: Functions) -> list[Unit]:
 class _Names:
     """The names of functions in objects: of kernels by their content, of all others their own."""
 
-    def __init__(self, parts: Iterable[Functions]) -> None:
+    def __init__(
+        self, parts: Iterable[Functions], known: Mapping[Any, str] | None = None
+    ) -> None:
         self._functions = {gv: f for part in parts for gv, f in part.items()}
-        self._known: dict[Any, str] = {}
+        self._known: dict[Any, str] = dict(known or {})
 
     def tells(self, gv: Any) -> bool:
         """Whether a function's name says all of it."""
@@ -90,13 +101,13 @@ class _Names:
 
     def of(self, gv: Any) -> str:
         """The name of a function; kernels do not call each other in circles."""
-        if not self.tells(gv):
-            return str(gv.name_hint)
         if gv not in self._known:
+            if not self.tells(gv):
+                return str(gv.name_hint)
             stem = str(gv.name_hint)
             while (shorter := _NUMBER.sub("", stem)) != stem:
                 stem = shorter
-            self._known[gv] = f"{stem}_{_content(self._functions[gv], self)}"
+            self._known[gv] = f"{stem}_{_content(self._functions[gv], self)[0]}"
         return self._known[gv]
 
 
@@ -108,16 +119,17 @@ def _digest(texts: Iterable[str]) -> str:
     return found.hexdigest()
 
 
-def _content(func: Function, names: _Names) -> str:
-    """A digest of a function, with the names that others have in objects."""
+def _content(func: Function, names: _Names) -> tuple[str, int]:
+    """A digest of a function, with the names that others have in objects; and its length as JSON."""
     return _digest_of(func, tuple((gv, names.of(gv)) for gv in _callees(func)))
 
 
 @lru_cache(maxsize=512)
-def _digest_of(func: Function, callees: tuple[tuple[Any, str], ...]) -> str:
+def _digest_of(func: Function, callees: tuple[tuple[Any, str], ...]) -> tuple[str, int]:
     """:func:`_content`, once for what programs of a process share."""
     names = dict(callees)
-    return _digest([tvm.ir.save_json(_calling(func, lambda gv: _extern(names[gv])))])
+    text = tvm.ir.save_json(_calling(func, lambda gv: _extern(names[gv])))
+    return _digest([text]), len(text)
 
 
 def _extern(name: str) -> Callable[[Any], Any]:
@@ -177,14 +189,19 @@ class Unit:
 
     Attributes:
         outside: the names of those that other units call.
+        alone: whether it calls no other unit.
+        size: bytes of its TIR as JSON, by which the time that LLVM takes can be told.
         key: equal keys are equal units: a digest of the functions.
     """
 
     def __init__(self, part: Functions, called: Iterable[Any], names: _Names) -> None:
         self._part, self._names = part, names
         self.outside = frozenset(names.of(gv) for gv in called)
+        self.alone = all(gv in part for f in part.values() for gv in _callees(f))
         # A name of a kernel tells all of it.
-        told = {names.of(g): "" if names.tells(g) else _content(f, names) for g, f in part.items()}
+        contents = {gv: _content(f, names) for gv, f in part.items()}
+        self.size = sum(size for _, size in contents.values())
+        told = {names.of(g): "" if names.tells(g) else c for g, (c, _) in contents.items()}
         self.key = _digest([*chain(*sorted(told.items())), *sorted(self.outside)])
 
     @property

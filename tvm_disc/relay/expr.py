@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadNode, named_of, parts_of, shown
+from .text.short import bounded, brief
 from .types import FuncType, GlobalTypeVar, IncompleteType, Type, TypeVar
 
 AttrValue = Any
@@ -87,13 +88,18 @@ class SourceName:
 
 @dataclass(frozen=True)
 class Span:
-    """Where an expression came from: a place in a source, from a line and column to another."""
+    """Where an expression came from: a place in a source, from a line and column to another.
+
+    ``implied`` is one in the text that was parsed: messages name it, and what is written of the
+    program, text or JSON, does not repeat it.
+    """
 
     source_name: SourceName | None
     line: int = 0
     end_line: int = 0
     column: int = 0
     end_column: int = 0
+    implied: bool = field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         name: object = self.source_name
@@ -147,6 +153,8 @@ class Expr:
     def __str__(self) -> str:
         return self.astext(show_meta_data=False)
 
+    __repr__ = bounded
+
     def same_as(self, other: object) -> bool:
         """Whether this is the same node."""
         return self is other
@@ -191,7 +199,7 @@ class Expr:
     __rsub__ = __rmul__ = __rtruediv__ = __radd__
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Var(Expr):
     """A local variable; ``type_annotation`` is None when it is left to inference."""
 
@@ -216,7 +224,7 @@ class Id:
         return self == other
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GlobalVar(Expr):
     """The name of a module-level function."""
 
@@ -232,7 +240,7 @@ class GlobalVar(Expr):
 ENTRIES: list[Callable[[str], Any]] = []
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Op(Expr):
     """A primitive operator; get it with ``relay.op.get(name)``, one object per name.
 
@@ -253,7 +261,7 @@ def get_op(name: str) -> Op:
     return Op(name)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Constructor(Expr):
     """A constructor of a data type; ``tag`` is its position in the definition."""
 
@@ -268,7 +276,7 @@ class Constructor(Expr):
         self.inputs = parts_of("Constructor: inputs", self.inputs)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Constant(Expr):
     """A tensor known at compile time."""
 
@@ -285,7 +293,7 @@ class Constant(Expr):
             raise BadNode(f"a constant holds numbers or bools, found {shown(data)}") from None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Call(Expr):
     """``op(args, attrs)``: ``op`` is an Op, GlobalVar, Constructor or any function value."""
 
@@ -310,7 +318,7 @@ class Call(Expr):
         self.span = span
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Function(Expr):
     """``fn [A](params) -> ret_type { body }``; ``attrs`` are function attributes."""
 
@@ -367,7 +375,7 @@ class Function(Expr):
         return FuncType(args, self.ret_type or IncompleteType(), self.type_params)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Let(Expr):
     """``let var = value; body``; ``var`` is visible in ``value`` (recursion)."""
 
@@ -382,7 +390,7 @@ class Let(Expr):
         self.value, self.body = as_expr(self.value), as_expr(self.body)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class If(Expr):
     """``if (cond) { true_branch } else { false_branch }``; ``cond`` is a bool scalar."""
 
@@ -397,7 +405,7 @@ class If(Expr):
         self.false_branch = as_expr(self.false_branch)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Tuple(Expr):
     """``(a, b)``; supports ``len``, indexing and iteration over its fields."""
 
@@ -420,7 +428,7 @@ class Tuple(Expr):
         return iter(self.fields)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TupleGetItem(Expr):
     """``tuple_value.index``."""
 
@@ -437,7 +445,7 @@ class TupleGetItem(Expr):
             raise BadNode(f"a tuple index cannot be negative, found {self.index}")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RefCreate(Expr):
     """``ref(value)``."""
 
@@ -445,7 +453,7 @@ class RefCreate(Expr):
     span: Span | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RefRead(Expr):
     """``ref_read(ref)``."""
 
@@ -453,7 +461,7 @@ class RefRead(Expr):
     span: Span | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class RefWrite(Expr):
     """``ref_write(ref, value)``."""
 
@@ -465,20 +473,22 @@ class RefWrite(Expr):
 class Pattern:
     """What a match clause accepts."""
 
+    __repr__ = bounded
 
-@dataclass(eq=False)
+
+@dataclass(eq=False, repr=False)
 class PatternWildcard(Pattern):
     """``_``: anything."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PatternVar(Pattern):
     """``%x``: anything, bound to ``var``."""
 
     var: Var
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PatternConstructor(Pattern):
     """``Cons(p0, p1)``: that constructor, its fields matched in turn."""
 
@@ -489,7 +499,7 @@ class PatternConstructor(Pattern):
         self.patterns = parts_of("PatternConstructor: patterns", self.patterns or ())
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PatternTuple(Pattern):
     """``(p0, p1)``."""
 
@@ -499,18 +509,20 @@ class PatternTuple(Pattern):
         self.patterns = parts_of("PatternTuple: patterns", self.patterns)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Clause:
     """One ``pattern => expression`` of a match."""
 
     lhs: Pattern
     rhs: Expr
 
+    __repr__ = bounded
+
     def __post_init__(self) -> None:
         self.rhs = as_expr(self.rhs)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Match(Expr):
     """``match (data) {clauses}``; ``match?`` when not ``complete`` (may fall through)."""
 
@@ -547,7 +559,7 @@ class TupleWrapper:
         return (self[i] for i in range(self.size))
 
     def __repr__(self) -> str:
-        return f"TupleWrapper({self.tuple_value!r}, {self.size})"
+        return f"TupleWrapper({brief(self.tuple_value)}, {self.size})"
 
 
 ExprLike = Expr | TupleWrapper

@@ -425,6 +425,12 @@ def sparse_fill_empty_rows(
 
 
 @refusing
+def trilu(data: ExprLike, k: Any, upper: bool = True) -> Call:
+    """The part of matrices above diagonal ``k``, or below it: a number or an expression."""
+    return call("trilu", (data, k if is_expr(k) else const(k, "int64")), upper=upper)
+
+
+@refusing
 def unique(data: ExprLike, is_sorted: bool = True, return_counts: bool = False) -> TupleWrapper:
     """(values, first positions, inverse, number), and counts if asked."""
     out = call("unique", (data,), sorted=is_sorted, return_counts=return_counts)

@@ -20,13 +20,14 @@ from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
 from tvm_disc.abi.record import COUNT, ROOM
 from tvm_disc.abi.state import (
+    DEVICE_STATE_WORDS,
+    GRAPH_STATISTICS,
     KEPT,
     LIMIT,
     MISSES,
     REQUESTS,
     RESULT_LIMIT,
     RESULTS,
-    STATE_WORDS,
     THREADS,
 )
 from tvm_disc.errors import (
@@ -393,9 +394,13 @@ class Executable:
 
     def memory_statistics(self) -> dict[str, int]:
         """Workspace ``requests`` so far, ``misses`` that went to the system, bytes ``kept``, and
-        bytes of ``results`` that are kept as soon as nobody holds them."""
+        bytes of ``results`` that are kept as soon as nobody holds them. With ``cuda_graphs`` also
+        ``graph_calls`` so far, ``graphs_made``, ``graphs_evicted``, and ``graph_updates`` of nodes.
+        """
         words = self._state()
         found = {"requests": REQUESTS, "misses": MISSES, "kept": KEPT, "results": RESULTS}
+        if self._manifest.get("graphs"):
+            found |= GRAPH_STATISTICS
         return {name: words[at] for name, at in found.items()}
 
     @property
@@ -412,7 +417,7 @@ class Executable:
         words[THREADS] = count
 
     def _state(self) -> ctypes.Array[ctypes.c_int64]:
-        return (ctypes.c_int64 * STATE_WORDS).from_address(self._call_pool(-1, -1))
+        return (ctypes.c_int64 * DEVICE_STATE_WORDS).from_address(self._call_pool(-1, -1))
 
     def _call_pool(self, limit: int, results: int) -> int:
         # Asked for once: in the child of a fork, the runtime's own lock may be held by nobody.

@@ -25,6 +25,8 @@ def explanation(
     lines = [f"{len(launches)} kernel calls, {len(kernels)} kernels", *levels, ""]
     lines += [*summary(manifest, dims), ""]
     lines += _versions(manifest)
+    if manifest.get("device_notes"):
+        lines += ["on the device", *(f"  {note}" for note in manifest["device_notes"]), ""]
     lines += [f"workspace bytes: {manifest['workspace_bytes']}", ""]
     for k in kernels:
         lines.append(f"  {k['name']} ({k['kind']}, called {counts[k['name']]} times)")

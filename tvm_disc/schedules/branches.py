@@ -46,7 +46,7 @@ def emit_choice(
             branches(tree.rest)
 
     def guarded(variant: Variant) -> None:
-        """The variant if its needs are met, else the first that has none."""
+        """The variant if its needs are met, else one that has none."""
         if variant.safe:
             run(variant)
             return
@@ -55,7 +55,7 @@ def emit_choice(
         with block.when(met):
             run(variant)
         with block.otherwise():
-            run(next(v for v in choice.variants if v.safe))
+            run(choice.instead(variant))
 
     with nullcontext() if some is None else block.when(Sizes(block).plain(some)):
         branches(choice.tree)

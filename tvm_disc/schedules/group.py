@@ -35,6 +35,7 @@ class Machine:
         templates: a user's own, (name, template) by kind of group, asked before ours.
         device: what runs the kernels, if not the processor.
         code: the functions of the program that run there.
+        winograd: outputs a side of a tile of convolutions by minimal filtering; 0 for none.
     """
 
     isa: Isa
@@ -48,6 +49,7 @@ class Machine:
     templates: Mapping[str, tuple[tuple[str, Any], ...]] = field(default_factory=dict)
     device: Device | None = None
     code: list[Any] = field(default_factory=list)
+    winograd: int = 2
 
     @property
     def lanes(self) -> int:

@@ -11,9 +11,9 @@ symbolic dims, scratch memory, which variant runs and on how many threads) is co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, partial, reduce
 from typing import Any, TypeAlias
 
 import tvm
@@ -62,7 +62,7 @@ class Kernel:
 
     Attributes:
         entry: the driver to call with pointers, scratch and symbols.
-        funcs: every TIR function of the kernel.
+        emit: makes every TIR function of the kernel.
         symbols: the group's symbolic dims, in argument order.
         scratch_bytes: bytes of scratch for one call, an expression over ``symbols``.
         nodes: what the kernel computes.
@@ -70,13 +70,15 @@ class Kernel:
         notes: what ``explain`` says about the kernel.
         choice: its variants and the tree that picks one.
         group: what it was made of.
+        function: the Relax function of the group, and its symbols as that declares them.
+        symbol: the name of its entry in an object that is there already, and so need not be made.
     """
 
     name: str
     kind: str
     nodes: list[Node]
     entry: Any
-    funcs: dict[Any, Any]
+    emit: Callable[[], dict[Any, Any]]
     params: list[Node]
     outputs: list[Node]
     symbols: list[Any]
@@ -85,6 +87,13 @@ class Kernel:
     notes: dict[str, str] = field(default_factory=dict)
     choice: Choice | None = None
     group: Group | None = None
+    function: tuple[Any, list[Any]] | None = None
+    symbol: str | None = None
+
+    @cached_property
+    def funcs(self) -> dict[Any, Any]:
+        """Every TIR function of the kernel."""
+        return self.emit()
 
     @property
     def parallel(self) -> bool:
@@ -103,16 +112,17 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
     if machine.device is not None:
         choice = with_runs(choice)
         funcs = device_functions(group, choice, solver, machine, index_space(solver))
-        entry = next(iter(funcs))
+        entry, emit = next(iter(funcs)), lambda: funcs
     else:
-        entry, funcs = _functions(group, choice, solver, machine)
+        entry = GlobalVar(group.name)
+        emit = partial(_functions, entry, group, choice, solver, machine)
     plan = choice.variants[0].plan
     return Kernel(
         group.name,
         group.kind,
         group.nodes,
         entry,
-        funcs,
+        emit,
         group.params,
         group.outputs,
         symbols,
@@ -125,9 +135,9 @@ def build_kernel(group: Group, choice: Choice, solver: Solver, machine: Machine)
 
 
 def _functions(
-    group: Group, choice: Choice, solver: Solver, machine: Machine
-) -> tuple[Any, dict[Any, Any]]:
-    """The driver of a kernel on the processor, and every function of it."""
+    entry: Any, group: Group, choice: Choice, solver: Solver, machine: Machine
+) -> dict[Any, Any]:
+    """Every function of a kernel on the processor; ``entry`` is its driver."""
     symbols = group.symbols()
     funcs: dict[Any, Any] = {}
     bodies: dict[str, Any] = {}
@@ -138,10 +148,9 @@ def _functions(
                 bodies[key] = gv = GlobalVar(name)
                 with tuned_for(machine.isa):
                     funcs[gv] = _body_function(part.group, part.plan, solver, symbols)
-    entry = GlobalVar(group.name)
     some = some_element(group.outputs, solver)
     funcs[entry] = _Driver(group, choice, symbols, bodies).function(some)
-    return entry, funcs
+    return funcs
 
 
 def _parts(group: Group, plan: Plan) -> tuple[Stage, ...]:
@@ -196,7 +205,7 @@ def _scratch_bytes(group: Group, choice: Choice, solver: Solver) -> Expr:
         variant = choice.variants[tree.variant]
         if variant.safe:
             return _most(group, [variant], solver)
-        instead = next(v for v in choice.variants if v.safe)
+        instead = choice.instead(variant)
         either = _most(group, [variant, instead], solver)
         conds = [need.cond for need in variant.plan.needs if need.assumed is None]
         if not conds:

@@ -164,24 +164,22 @@ def _is_nan(x: Expr) -> Expr:
 
 def maximum(a: Expr, b: Expr) -> Expr:
     """NumPy's rule: a NaN in either operand wins."""
-    if element_dtype(a) == "bool":
-        return tirx.Or(a, b)
-    if not is_float(dtype_of(a)):
-        return tirx.max(a, b)
-    if is_literal_number(b):
-        return tirx.Select(b > a, b, a)
-    return tirx.Select(is_number(a), tirx.Select(a > b, a, b), a)
+    return _extreme(a, b, tirx.Or, tirx.max, lambda x, y: x > y)
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
     """NumPy's rule: a NaN in either operand wins."""
+    return _extreme(a, b, tirx.And, tirx.min, lambda x, y: x < y)
+
+
+def _extreme(a: Expr, b: Expr, of_truths: Binary, of_integers: Binary, beats: Binary) -> Expr:
     if element_dtype(a) == "bool":
-        return tirx.And(a, b)
+        return of_truths(a, b)
     if not is_float(dtype_of(a)):
-        return tirx.min(a, b)
+        return of_integers(a, b)
     if is_literal_number(b):
-        return tirx.Select(b < a, b, a)
-    return tirx.Select(is_number(a), tirx.Select(a < b, a, b), a)
+        return tirx.Select(beats(b, a), b, a)
+    return tirx.Select(is_number(a), tirx.Select(beats(a, b), a, b), a)
 
 
 def is_literal_number(x: Expr) -> bool:

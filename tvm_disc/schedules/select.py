@@ -12,6 +12,7 @@ from tvm_disc.schedules.attention.template import plan_attention
 from tvm_disc.schedules.conv.channel_window import plan_channel_window
 from tvm_disc.schedules.conv.window import plan_window
 from tvm_disc.schedules.conv.window_tile import plan_window_tile
+from tvm_disc.schedules.conv.winograd import winograd_plans
 from tvm_disc.schedules.cuda.policy import CUDA
 from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
@@ -131,18 +132,30 @@ def variant_space(group: Group, solver: Solver, machine: Machine) -> Space:
         plans = answer if isinstance(answer, list) else [answer]
         plans = [_complete(p, name, group) for p in plans]
         if machine.device is None:
-            plans += _of_processor(group, solver, machine)
+            beside = _of_processor(group, plans, solver, machine)
+            refused += [b for b in beside if isinstance(b, WhyNot)]
+            plans += [b for b in beside if not isinstance(b, WhyNot)]
         kept, never = feasible(plans, solver)
         return Space(variants_of(kept, machine), [*refused, *never])
     reasons = "; ".join(str(w) for w in refused)
     raise Unsupported(f"{group.name}: no template takes this group ({reasons})")
 
 
-def _of_processor(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """The ways beside a template's: in stages, and by a library that is found at run time."""
-    plans = staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
-    vendor = plan_vendor(group, solver) if group.kind == "dot" else None
-    return [*plans, *([_complete(vendor, FAMILY, group)] if isinstance(vendor, Plan) else [])]
+def _of_processor(
+    group: Group, plans: Sequence[Plan], solver: Solver, machine: Machine
+) -> list[Plan | WhyNot]:
+    """The ways beside a template's ``plans``: in stages, by minimal filtering, and by a library
+    that is found at run time."""
+    found: list[Plan | WhyNot] = []
+    found += staged_plans(group, solver, machine, lambda p: _part_plan(p, solver, machine))
+    if group.kind == "conv":
+        made = winograd_plans(group, plans, machine)
+        found += (
+            [made] if isinstance(made, WhyNot) else [_complete(p, p.family, group) for p in made]
+        )
+    if group.kind == "dot" and isinstance(vendor := plan_vendor(group, solver), Plan):
+        found.append(_complete(vendor, FAMILY, group))
+    return found
 
 
 def _templates(group: Group, solver: Solver, machine: Machine) -> tuple[tuple[str, Template], ...]:

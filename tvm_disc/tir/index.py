@@ -150,6 +150,13 @@ class IndexSpace:
         """Whether ``var`` is a part of a split."""
         return var in self._parts
 
+    def last_part(self, var: Any) -> tuple[Expr, Expr] | None:
+        """(index, dim) of a placeholder that is an index modulo the last dim of a split."""
+        part = self._parts.get(var)
+        if part is None or part.position + 1 != len(part.dims):
+            return None
+        return part.origin, part.dims[-1]
+
     def unresolved(self, exprs: Sequence[Expr]) -> list[Any]:
         """The placeholders that remain in expressions, outer origins first."""
         found: dict[Any, None] = {}
@@ -219,6 +226,11 @@ def product(dims: Dims) -> Expr:
     for d in dims:
         total = mul(total, d)
     return total
+
+
+def ceil_div(a: Expr, b: Expr) -> Expr:
+    """``a / b`` rounded up, of numbers that are not negative."""
+    return tirx.floordiv(a + (b - 1), i64(b))
 
 
 def mul(a: Expr, b: Expr) -> Expr:

@@ -188,6 +188,11 @@ REFUSED = {
     "references": ("def @f() { ref_write(1) }", "ref_write takes 2 operand(s), found 1"),
     "a reference's type": ("def @f(%x: ref(int32, int8)) { %x }", "expected ')' after the type"),
     "attributes": ("def @f(%x: int32, a=) { %x }", "expected"),
+    "an attribute twice": (
+        "def @f() { nn.softmax(1f, axis=0, axis=1) }",
+        "2:35: attribute axis is given twice",
+    ),
+    "twice of a function": ("def @f(Tag=1, Tag=1) { 1 }", "2:15: attribute Tag is given twice"),
     "an attribute": ("def @f() { nn.relu(1f, axis=1) }", "nn.relu has no attribute 'axis'"),
     "a table": ("def @f() { meta[relay.Constant][2] }", "no metadata section relay.Constant"),
 }

@@ -43,7 +43,8 @@ relay.testing.mlp.get_workload relay.testing.mobilenet.get_workload
 relay.testing.resnet.get_workload relay.testing.squeezenet.get_workload
 relay.testing.vgg.get_workload relay.transform.AnnotateSpans relay.transform.CanonicalizeCast
 relay.transform.CombineParallelBatchMatmul relay.transform.CombineParallelConv2D
-relay.transform.CombineParallelDense relay.transform.DeadCodeElimination
+relay.transform.CombineParallelDense relay.transform.ConvertLayout
+relay.transform.Legalize relay.transform.DeadCodeElimination
 relay.transform.DefuseOps relay.transform.DivToMul relay.transform.DynamicToStatic
 relay.transform.EliminateCommonSubexpr relay.transform.EtaExpand relay.transform.FastMath
 relay.transform.FlattenAtrousConv relay.transform.FoldConstant
@@ -68,9 +69,9 @@ relay.testing.synthetic relay.testing.to_python relay.testing.yolo_detection
 REFUSED_WHEN_USED = """
 relay.op.register_alter_op_layout relay.op.register_compute relay.op.register_legalize
 relay.op.register_shape_func relay.op.register_strategy relay.transform.AlterOpLayout
-relay.transform.AnnotateTarget relay.transform.ConvertLayout relay.transform.Defunctionalization
+relay.transform.AnnotateTarget relay.transform.Defunctionalization
 relay.transform.FakeQuantizationToInteger relay.transform.FirstOrderGradient
-relay.transform.FlexibleShapeDispatch relay.transform.LazyGradientInit relay.transform.Legalize
+relay.transform.FlexibleShapeDispatch relay.transform.LazyGradientInit
 relay.transform.ManifestAlloc relay.transform.MergeCompilerRegions
 relay.transform.PartialEvaluate relay.transform.PartitionGraph relay.transform.PlanDevices
 relay.transform.SplitArgs relay.transform.ToCPS relay.transform.gradient

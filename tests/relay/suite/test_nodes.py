@@ -86,6 +86,26 @@ def test_every_kind_of_node_is_kept_by_json_and_printed(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NODES)
+def test_what_is_shown_of_a_node_names_its_kind(kind: str) -> None:
+    node = NODES[kind]()
+    assert repr(node).startswith(f"{type(node).__name__}(")
+
+
+def test_what_is_shown_of_a_program_has_a_bound() -> None:
+    shared = chain = leaf("deep", 2)
+    for _ in range(40):
+        shared = relay.mod(shared, shared)
+    for _ in range(20_000):
+        chain = relay.exp(chain)
+    wide = relay.Tuple([relay.const(np.zeros(10**6))] * 500)
+    pattern = relay.dataflow_pattern.wildcard()
+    pattern.redirect_to(relay.dataflow_pattern.is_op("exp")(pattern) | pattern)
+    assert all(len(repr(x)) < 2_000 for x in (shared, chain, wide, pattern))
+    assert repr(relay.const([2, 5])) == "Constant(data=array([2, 5], int32))"
+    assert "mod" in repr(shared) and "array of float32[1000000]), Const" in repr(wide)
+
+
+@pytest.mark.parametrize("kind", NODES)
 def test_a_node_is_itself_only(kind: str) -> None:
     node, other = NODES[kind](), NODES[kind]()
     assert node.same_as(node) and node == node and node.span is None

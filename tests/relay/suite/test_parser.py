@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tvm_disc import relay
-from tvm_disc.errors import ParseError
+from tvm_disc.errors import ParseError, TypeMismatch
 
 HEAD = '#[version = "0.0.5"]\n'
 FOREST = """
@@ -395,6 +395,45 @@ def test_the_place_in_a_named_text() -> None:
 def test_a_comment_may_say_where_an_expression_is_from(place: str) -> None:
     call = relay.parse_expr(f"tanh(8f /* span=arg:1:1 */) /* ty=float32 span={place} */")
     assert (str(call.span), str(call.args[0].span)) == (place, "arg:1:1")
+
+
+PLACES = {
+    "a call": ("{\n  tanh(1f)\n}", relay.Call, "2:3 2:11"),
+    "operators": ("  (2f * 3f) + 4f", relay.Call, "1:4 1:11, 1:3 1:17"),
+    "a binding": ("%0 = tanh(1f);\nexp(%0)", relay.Call, "1:6 1:14, 2:1 2:8"),
+    "lets": ("let %a = 1;\nlet %b = 2;\n%b", relay.Let, "2:1 3:3, 1:1 3:3"),
+    "variables": ("fn (%a: int8,\n %bc) { 1 }", relay.Var, "1:5 1:7, 2:2 2:5"),
+    "a function": ("  fn (%a: int8) -> int8 { %a }", relay.Function, "1:3 1:31"),
+    "numbers": ("(-3, 2.5f,\nTrue)", relay.Constant, "1:2 1:4, 1:6 1:10, 2:1 2:5"),
+    "a tuple": ("(1,\n2)", relay.Tuple, "1:1 2:3"),
+    "items": ("((1, 2), 3).0\n.1", relay.TupleGetItem, "1:1 1:14, 1:1 2:3"),
+    "a branch": ("if (True) { 1 } else {\n2 }", relay.If, "1:1 2:4"),
+    "cells": ("ref_read(ref(1))", relay.RefCreate, "1:10 1:16"),
+    "a match": ("match? (1) { _ => 2 }", relay.Match, "1:1 1:22"),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_expressions_know_their_place_in_the_text(case: str) -> None:
+    """From a line and column to another, which are written neither as text nor in JSON."""
+    text, kind, places = PLACES[case]
+    expr = relay.parse_expr(text)
+    spans = [n.span for n in relay.post_order(expr) if isinstance(n, kind)]
+    found = [f"{s.line}:{s.column} {s.end_line}:{s.end_column}" for s in spans if s is not None]
+    assert ", ".join(found) == places and {s.source for s in spans if s} == {"from_string"}
+    assert "span" not in expr.astext() and "from_string" not in relay.save_json(expr)
+
+
+def test_the_place_of_an_error_is_in_a_named_text() -> None:
+    mod = relay.parse(HEAD + "def @main(%p: Tensor[(2), float32]) {\n  add(%p, 1) }", "wood.relay")
+    with pytest.raises(TypeMismatch, match=r"add.* at wood.relay:3:3"):
+        relay.transform.InferType()(mod)
+
+
+def test_objects_of_the_caller_get_no_place() -> None:
+    given = relay.const([1, 2])
+    found = relay.parse_expr("tanh(meta[relay.Constant][0])", {"relay.Constant": [given]})
+    assert found.args[0] is given and given.span is None
 
 
 def test_annotations_that_never_end() -> None:

@@ -331,6 +331,14 @@ def test_modules_are_in_order_of_names_types_first() -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["extern type Seed", "extern type Sack[S, T]", "type Void { }"])
+def test_a_type_without_constructors_is_extern(text: str) -> None:
+    mod = relay.parse(f'#[version = "0.0.5"]\n{text}\ndef @f(%p: int8) {{ %p }}')
+    expected = text.removesuffix(" { }") if text.startswith("extern") else "extern type Void"
+    assert lines(mod)[0] == expected and lines(mod)[-3].startswith("def @f")
+    assert relay.structural_equal(relay.parse(mod.astext()), mod)
+
+
 def test_metadata_may_be_left_out() -> None:
     mod = relay.IRModule.from_expr(relay.mod(M, relay.const(np.full((6, 1), 3.0, "float32"))))
     whole, short = mod.astext(), str(mod)

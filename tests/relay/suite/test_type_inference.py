@@ -138,22 +138,22 @@ MISFITS = rows(r"""
 %a: Tensor[(4, 3), int8] | subtract(%a, 1) | in subtract\(.*int8.*, int32\)
 %a: Tensor[(4, 3), int8] | less(%a, (%a, %a)) | operand .rhs.: expected a tensor, found a tuple
 %a: Tensor[(4, 3), int8] | sqrt(%a, %a) | sqrt: expected 1 operands \(.*\), found 2
-%a: Tensor[(4, 3), int8] | sum(%a, axis=[2]) | sum: axis 2 is out of range for rank 2
-%a: Tensor[(4, 3), int8] | transpose(%a, axes=[0, 2]) | transpose: axis 2 is out of range
+%a: Tensor[(4, 3), int8] | sum(%a, axis=[2]) | sum at .*: axis 2 is out of range for rank 2
+%a: Tensor[(4, 3), int8] | transpose(%a, axes=[0, 2]) | transpose at .*: axis 2 is out of range
 %a: Tensor[(4, 3), int8] | reshape(%a, newshape=[5, -1]) | in reshape\(%a
 %a: Tensor[(4, 3), int8], %b: Tensor[(4, 2), int8] | concatenate((%a, %b)) | 3 must equal 2
-%i: int16 | let %q: int32 = %i; %q | '%q': expected int32, found int16; in .* int32 and int16
+%i: int16 | let %q: int32 = %i; %q | '%q' at .*: expected int32, found int16; in .* int32 and int16
 %i: int16 | if (%i) { 1 } else { 2 } | expected bool, found int16
 %i: int16, %t: (bool, int8) | if (%t.0) { %i } else { %t } | expected int16, found \(bool, int8\)
 %t: (bool, int8) | %t.2 | field 2 of something that is \(bool, int8\)
 %i: int16 | %i.0 | field 0 of something that is int16
-%i: int16 | ref_read(%i) | ref_read: .*ref\(_\)
+%i: int16 | ref_read(%i) | ref_read at .*: .*ref\(_\)
 %i: int16, %t: (bool,) | ref_write(ref(%i), %t) | expected int16, found \(bool,\)
 %i: int16 | %i(%i) | a call of something that is int16
-%x: int8 | Fork(Leaf(%x), Leaf(True)) | argument 1 of Fork: expected int8, found bool
+%x: int8 | Fork(Leaf(%x), Leaf(True)) | argument 1 of Fork at .*: expected int8, found bool
 %x: int8 | Fork(%x) | Fork: expected 2 arguments, found 1
-%x: int8 | match? (%x) { Leaf(%v) => { %v }, } | expected int8, found Tree
-%x: Tree[int8] | match? (%x) { Left(_) => { 1 }, } | expected Tree\[int8\], found Either
+%x: int8 | match? (%x) { Leaf(%v) => { %v }, } | expected Tree\[_\], found int8
+%x: Tree[int8] | match? (%x) { Left(_) => { 1 }, } | expected Either\[_, _\], found Tree\[int8\]
 %x: Tree[int8] | match? (%x) { Leaf(%v) => { %v }, _ => { () }, } | expected int8, found \(\)
 %x: int8 | match? (Right(%x)) { Left(%v) => { %v }, } | unable to infer the type of a Match
 %x | %x(%x) | a type would contain itself
@@ -221,8 +221,9 @@ def test_a_function_of_unknown_dims_at_a_call(dim: int | None) -> None:
     """The function keeps its own dims, whatever those of the argument are."""
     v, w = relay.var("v", tensor((None,))), relay.var("w", tensor((dim,)))
     call = relay.Function([v], relay.exp(v))(w)
-    assert of(relay.Function([w], call)) == relay.FuncType([tensor((dim,))], tensor((None,)))
-    assert call.op.params[0].checked_type == tensor((None,))
+    made = relay.testing.run_infer_type(relay.Function([w], call))
+    assert made.checked_type == relay.FuncType([tensor((dim,))], tensor((None,)))
+    assert made.body.op.params[0].checked_type == tensor((None,))
 
 
 def test_a_parameter_without_annotation_gets_one() -> None:
@@ -264,10 +265,10 @@ def test_a_loop_that_makes_its_data_longer() -> None:
 
 
 HEADERS = rows(r"""
-def @f(%x: int8) { %x } | @f(1i16) | argument 0 of f: expected int8, found int16
+def @f(%x: int8) { %x } | @f(1i16) | argument 0 of f at from_string:2:39: expected int8, found int16
 def @f(%x: int8) { %x } | @f() | f: expected 1 arguments, found 0
 def @f(%x: int8) -> int16 { %x } | 1 | expected int16, found int8
-def @f[S](%x: S, %y: S) { 1 } | @f(True, 2) | argument 1 of f: expected bool, found int32
+def @f[S](%x: S, %y: S) { 1 } | @f(True, 2) | argument 1 of f at .*: expected bool, found int32
 def @f[S](%x: S) -> S { 1f } | @f(2f) | expected S, found float32
 """)
 

@@ -40,8 +40,8 @@ CASES = {
             "1f); if (%c) { add(%0, %1) } else { %1 } }"
         ),
         (
-            "def @main(%x: Tensor[(2), float32], %c: bool) { %0 = exp(%x); let %x_0 = "
-            "add(%0, 1f); if (%c) { add(%0, %x_0) } else { %x_0 } }"
+            "def @main(%x: Tensor[(2), float32], %c: bool) { let %z = exp(%x); let %x_0 = "
+            "add(%z, 1f); if (%c) { add(%z, %x_0) } else { %x_0 } }"
         ),
     ),
     "A2": (

@@ -169,6 +169,13 @@ def _conv(groups: int = 1, last: bool = False) -> Any:
     return function(x, relay.nn.conv2d(x, weight, **sizes, **layouts))
 
 
+def _winograd() -> Any:
+    x = rows("n", 6, 6, 16)
+    layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+    sizes: dict[str, Any] = {"channels": 16, "kernel_size": (3, 3), "padding": (1, 1)}
+    return function(x, relay.nn.conv2d(x, _weight(3, 3, 16, 16), **sizes, **layouts))
+
+
 def _pool(stride: int) -> Any:
     x = rows("n", 4, 8, 8)
     return function(x, relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(stride, stride)))
@@ -212,6 +219,7 @@ CASES = (
     Case("conv", "implicit gemm", _conv, outline=True),
     Case("conv_channels_last", "pixel gemm", lambda: _conv(last=True), outline=True),
     Case("conv_direct", "channel window", lambda: _conv(2, last=True), outline=True),
+    Case("winograd", "winograd", _winograd, outline=True),
     Case("depthwise", "window tile", lambda: _conv(groups=8), outline=True),
     Case("depthwise_channels_last", "channel window", lambda: _conv(8, last=True), outline=True),
     Case("pool", "window tile", lambda: _pool(2), outline=True),

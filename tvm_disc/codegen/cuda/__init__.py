@@ -6,7 +6,6 @@ source     device functions as CUDA C
 nvrtc      CUDA C as machine code, by NVIDIA's run-time compiler
 image      machine code of several architectures as bytes behind the program's constants
 calls      calls of the driver's functions by address, as imported LLVM code
-state      the words of a program's state that concern the device
 driver     opening the device: the driver, the code, the constants
 launch     what a call does on the device: launches, memory, copies, new tensors
 ========== =====================================================================================

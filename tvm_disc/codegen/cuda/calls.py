@@ -12,7 +12,7 @@ from tvm import tirx
 from tvm.ir import StringImm
 from tvm.tirx import op as O
 
-from tvm_disc.abi.state import CALLS, DRIVER_CALLS
+from tvm_disc.abi.state import CALLS, DRIVER_CALLS, GRAPH_CALLS
 from tvm_disc.codegen.host.abi import void_pointer
 from tvm_disc.tir.builder import Block, Buffer, i64
 from tvm_disc.tir.imports import provide
@@ -20,6 +20,8 @@ from tvm_disc.tir.imports import provide
 Expr: TypeAlias = Any
 
 FEW, MANY = 5, 11
+_NAMES = DRIVER_CALLS + GRAPH_CALLS
+ERROR, OUT_OF_MEMORY = "DeviceError", 2
 RELEASE_NAME = "tvm_disc_release_result"
 
 
@@ -52,7 +54,7 @@ def driver(state: Buffer, name: str, *args: Expr | int) -> Expr:
     count = FEW if len(args) <= FEW else MANY
     given = [i64(a) for a in args]
     given += [i64(0)] * (count - len(given))
-    code = state[i64(CALLS + DRIVER_CALLS.index(name))]
+    code = state[i64(CALLS + _NAMES.index(name))]
     return O.call_extern("int64", f"disc.driver{count}", code, *given)
 
 
@@ -78,6 +80,15 @@ def raise_error(block: Block, kind: str, parts: list[Expr | str]) -> None:
     block.eval(call)
 
 
+def raise_status(block: Block, what: str, status: Expr) -> None:
+    """Raise what a status of the driver means to the user, who wanted ``what``."""
+    with block.when(tirx.EQ(status, i64(OUT_OF_MEMORY))):
+        raise_error(block, "MemoryError", [f"out of memory on the GPU, to {what}"])
+    with block.otherwise():
+        said = f"the GPU's driver could not {what}: status "
+        raise_error(block, ERROR, [said, digits(block, status)])
+
+
 def digits(block: Block, number: Expr) -> Expr:
     """The address of a number from 0 to 999 as text."""
     cell = block.alloc("digits", 1, "int64")
@@ -100,11 +111,13 @@ def digits(block: Block, number: Expr) -> Expr:
 
 
 __all__ = [
+    "ERROR",
     "RELEASE_NAME",
     "RELEASE_TEXT",
     "cell_address",
     "digits",
     "driver",
     "raise_error",
+    "raise_status",
     "text_address",
 ]

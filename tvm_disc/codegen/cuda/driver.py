@@ -19,17 +19,20 @@ from tvm_disc.abi.state import (
     DEVICE_CONSTANTS,
     DRIVER_CALLS,
     FUNCTIONS,
+    GRAPH_CALLS,
     LIMIT,
     MODULE,
     OPENED,
     RELEASE,
 )
 from tvm_disc.codegen.cuda.calls import (
+    ERROR,
     RELEASE_TEXT,
     cell_address,
     digits,
     driver,
     raise_error,
+    raise_status,
     text_address,
 )
 from tvm_disc.codegen.cuda.image import Placed
@@ -41,7 +44,6 @@ from tvm_disc.tir.imports import provide
 Expr: TypeAlias = Any
 
 OPEN, OPEN_LOCKED, FIND = (GlobalVar(f"tvm_disc_{n}") for n in ("open", "open_locked", "find"))
-ERROR = "DeviceError"
 LIBRARY = "libcuda.so.1"
 _NOW, _GLOBAL = 2, 0x100
 _MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
@@ -52,9 +54,13 @@ DEVICE_NUMBER = 0
 provide(RELEASE_TEXT)
 
 
-def open_functions(placed: Placed) -> dict[Any, Any]:
-    """The functions that open the device for one program's code."""
-    return {OPEN: _open(), OPEN_LOCKED: _open_locked(placed), FIND: _find()}
+def open_functions(placed: Placed, graphs: bool) -> dict[Any, Any]:
+    """The functions that open the device for one program's code.
+
+    Args:
+        graphs: whether the program keeps CUDA graphs, for which the driver must be newer.
+    """
+    return {OPEN: _open(), OPEN_LOCKED: _open_locked(placed), FIND: _find(graphs)}
 
 
 def leave(block: Block, out: Buffer) -> None:
@@ -89,13 +95,11 @@ def _open() -> Any:
 def _failed(block: Block, out: Buffer, status: Expr, name: str) -> None:
     """Leave with an error where the driver has one."""
     with block.when(tirx.NE(status, i64(0))):
-        raise_error(
-            block, ERROR, [f"the GPU's driver failed in {name} with status ", digits(block, status)]
-        )
+        raise_status(block, f"open the device with {name}", status)
         leave(block, out)
 
 
-def _find() -> Any:
+def _find(graphs: bool) -> Any:
     """``find(state, out)``: the addresses of the driver's functions."""
     block, params, state, out = _begin()
     library = O.call_extern("handle", "dlopen", StringImm(LIBRARY), i32(_NOW | _GLOBAL))
@@ -110,14 +114,16 @@ def _find() -> Any:
             ],
         )
         leave(block, out)
-    for k, name in enumerate(DRIVER_CALLS):
+    named = (*DRIVER_CALLS, *(GRAPH_CALLS if graphs else ()))
+    for k, name in enumerate(named):
         found = O.call_extern("handle", "dlsym", handle, StringImm(name))
         code = block.bind("code", bits_of(block.bind("found", found)))
+        newer = "11.2" if k < len(DRIVER_CALLS) else "11.4"
         with block.when(tirx.EQ(code, i64(0))):
             raise_error(
                 block,
                 ERROR,
-                [f"the GPU's driver is too old: it has no {name}; CUDA 11.2 or newer has"],
+                [f"the GPU's driver is too old: it has no {name}; CUDA {newer} or newer has"],
             )
             leave(block, out)
         block.store(state, CALLS + k, code)
@@ -146,7 +152,9 @@ def _open_locked(placed: Placed) -> Any:
     step("cuDevicePrimaryCtxRetain", cell_address(cell), i64(DEVICE_NUMBER))
     block.store(state, CONTEXT, cell[i64(0)])
     step("cuCtxSetCurrent", state[i64(CONTEXT)])
-    _load(step, placed, cell)
+    # What an earlier try has made before it failed is there.
+    with block.when(tirx.EQ(state[i64(FUNCTIONS)], i64(0))):
+        _load(step, placed, cell)
     _constants(step, placed, cell)
     _pool(step, cell)
     block.store(state, RELEASE, O.call_extern("int64", "disc.release_code"))
@@ -222,7 +230,6 @@ def _functions(step: _Steps, names: Sequence[str], cell: Buffer) -> None:
     block, state = step.block, step.state
     size = tirx.Cast("uint64", i64(8 * max(1, len(names))))
     table = block.bind("table", O.call_extern("handle", "malloc", size))
-    block.store(state, FUNCTIONS, bits_of(table))
     functions = block.declare("functions", _as_words(block, bits_of(table)), "int64")
     for k, name in enumerate(names):
         step(
@@ -232,6 +239,7 @@ def _functions(step: _Steps, names: Sequence[str], cell: Buffer) -> None:
             text_address(name),
         )
         block.store(functions, k, cell[i64(0)])
+    block.store(state, FUNCTIONS, bits_of(table))
 
 
 def _as_words(block: Block, address: Expr) -> Expr:
@@ -242,8 +250,9 @@ def _as_words(block: Block, address: Expr) -> Expr:
 def _constants(step: _Steps, placed: Placed, cell: Buffer) -> None:
     block, state = step.block, step.state
     size = max(64, placed.constants_bytes)
-    step("cuMemAlloc_v2", cell_address(cell), i64(size))
-    block.store(state, DEVICE_CONSTANTS, cell[i64(0)])
+    with block.when(tirx.EQ(state[i64(DEVICE_CONSTANTS)], i64(0))):
+        step("cuMemAlloc_v2", cell_address(cell), i64(size))
+        block.store(state, DEVICE_CONSTANTS, cell[i64(0)])
     if placed.constants_bytes:
         step(
             "cuMemcpyHtoD_v2",
@@ -262,4 +271,4 @@ def _pool(step: _Steps, cell: Buffer) -> None:
     step("cuMemPoolSetAttribute", cell[i64(0)], i64(_THRESHOLD), cell_address(limit))
 
 
-__all__ = ["ERROR", "LIBRARY", "OPEN", "open_functions"]
+__all__ = ["LIBRARY", "OPEN", "open_functions"]

@@ -26,17 +26,20 @@ from tvm_disc.abi.state import (
 from tvm_disc.codegen.cuda.calls import (
     RELEASE_NAME,
     cell_address,
-    digits,
     driver,
     raise_error,
+    raise_status,
 )
-from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER, ERROR, OPEN
+from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER, OPEN
+from tvm_disc.codegen.cuda.graphs import DROP_GRAPHS, GRAPH, NODE, Graphs, graph_functions
+from tvm_disc.codegen.cuda.stream import refuse, stream
 from tvm_disc.codegen.host.abi import (
     ANY_PADDING,
     ANY_TYPE,
     ANY_VALUE,
     CUDA,
     TENSOR_OBJECT,
+    as_pointer,
     i32,
     static_cell,
     void_pointer,
@@ -65,16 +68,18 @@ LEFT = GlobalVar("tvm_disc_device_left")
 MOST_WORDS = 256  # arguments of a device function
 
 
-def launch_functions(slot: Any) -> dict[Any, Any]:
+def launch_functions(slot: Any, graphs: Graphs | None) -> dict[Any, Any]:
     """The private functions of a call, and the packed ones around it."""
+    kept = graph_functions(graphs) if graphs is not None else {}
     return {
-        LAUNCH: _launch(),
+        **kept,
+        LAUNCH: _launch(graphs is not None),
         COPY: _copy(),
         READ: _read(),
         WAIT: _wait(),
         TAKE: _take(),
         GIVE: _give(),
-        TRIM: _trim(),
+        TRIM: _trim(graphs is not None),
         DROP: _drop(),
         TENSOR: _tensor(),
         GlobalVar(RELEASE_NAME): _release(),
@@ -85,27 +90,15 @@ def launch_functions(slot: Any) -> dict[Any, Any]:
     }
 
 
-def stream(block: Block) -> Expr:
-    """The stream of this thread's caller."""
-    found = O.call_extern("handle", "TVMFFIEnvGetStream", i32(CUDA), i32(DEVICE_NUMBER))
-    return block.bind("stream", bits_of(block.bind("stream", found)))
-
-
 def _state(block: Block, pointer: Any) -> Buffer:
     return block.declare("s", pointer, "int64")
 
 
-def _refuse(block: Block, out: tuple[Buffer, int], status: Expr, what: str) -> None:
-    with block.when(tirx.NE(status, i64(0))):
-        raise_error(
-            block, ERROR, [f"the GPU's driver could not {what}: status ", digits(block, status)]
-        )
-        block.store(out[0], out[1], i64(1))
-        block.ret(i32(0))
+def _launch(graphs: bool) -> Any:
+    """``launch(record, number, blocks, threads, words, count)``: a function of the device.
 
-
-def _launch() -> Any:
-    """``launch(record, number, blocks, threads, words, count)``: a function of the device."""
+    In a call that has a graph it is a node of that.
+    """
     address = tirx.Var("record", "int64")
     names = ("number", "blocks", "threads", "count")
     number, blocks, threads, count = (tirx.Var(n, "int64") for n in names)
@@ -113,12 +106,16 @@ def _launch() -> Any:
     block = Block()
     record = words_at(block, address)
     state = words_at(block, record[i64(0)])
+    functions = words_at(block, state[i64(FUNCTIONS)])
+    code = block.bind("function", functions[number])
+    if graphs:
+        with block.when(tirx.NE(record[i64(GRAPH)], i64(0))):
+            block.eval(call(NODE, address, code, blocks, threads, given, count))
+            block.ret(i32(0))
     place = block.stack("places", 8 * MOST_WORDS, 8)
     places = words_at(block, bits_of(place.data))
     with block.loop("k", count) as k:
         block.store(places, k, bits_of(given) + k * 8)
-    functions = words_at(block, state[i64(FUNCTIONS)])
-    code = block.bind("function", functions[number])
     one = i64(1)
     status = driver(
         state,
@@ -135,7 +132,7 @@ def _launch() -> Any:
         bits_of(place.data),
         i64(0),
     )
-    _refuse(block, (record, 1), block.bind("status", status), "launch a kernel")
+    refuse(block, (record, 1), block.bind("status", status), "launch a kernel")
     return prim_func([address, number, blocks, threads, given, count], block.stmt())
 
 
@@ -148,14 +145,14 @@ def _copy() -> Any:
     block.store(out, 0, i64(0))
     with block.when(size > 0):
         status = driver(state, "cuMemcpyDtoDAsync_v2", to, source, size, stream(block))
-        _refuse(block, (out, 0), block.bind("status", status), "copy on the device")
+        refuse(block, (out, 0), block.bind("status", status), "copy on the device")
     return prim_func([state_ptr, to, source, size, out_ptr], block.stmt())
 
 
 def _read() -> Any:
-    """``read(state, address, size, out)``: up to eight bytes, once the device has them.
+    """``read(state, address, size, out)``: a few bytes, once the device has them.
 
-    ``out`` has them, and 1 where that failed.
+    They lie behind the first word of ``out``, which is 1 where that failed.
     """
     state_ptr, out = words("state"), words("out")
     address, size = (tirx.Var(n, "int64") for n in ("address", "size"))
@@ -163,17 +160,12 @@ def _read() -> Any:
     state = _state(block, state_ptr)
     cell = block.declare("o", out, "int64")
     block.store(cell, 0, i64(0))
-    block.store(cell, 1, i64(0))
+    block.store(cell, 1, i64(0))  # the last of the bytes may be part of a word
     now = stream(block)
-    status = driver(state, "cuMemcpyDtoHAsync_v2", bits_of(out), address, size, now)
-    _refuse(block, (cell, 1), block.bind("status", status), "read a size or a condition")
-    status = driver(state, "cuStreamSynchronize", now)
-    _refuse(
-        block,
-        (cell, 1),
-        block.bind("status", status),
-        "finish the kernels before a size or condition",
-    )
+    status = driver(state, "cuMemcpyDtoHAsync_v2", bits_of(out) + 8, address, size, now)
+    refuse(block, (cell, 0), block.bind("status", status), "read a size or a condition")
+    status = block.bind("status", driver(state, "cuStreamSynchronize", now))
+    refuse(block, (cell, 0), status, "finish the kernels before a size or condition")
     return prim_func([state_ptr, address, size, out], block.stmt())
 
 
@@ -224,12 +216,14 @@ def _give() -> Any:
     return prim_func([state_ptr, address], block.stmt())
 
 
-def _trim() -> Any:
-    """``trim(state)``: the driver's pool keeps no more than the program's limit."""
+def _trim(graphs: bool) -> Any:
+    """``trim(state)``: no graphs, and the driver's pool keeps no more than the program's limit."""
     state_ptr = words("state")
     block = Block()
     state = _state(block, state_ptr)
     with block.when(tirx.NE(state[i64(OPENED)], i64(0))):
+        if graphs:
+            block.eval(call(DROP_GRAPHS, state.data))
         pool = block.alloc("pool", 1, "int64")
         where = cell_address(pool)
         asked = driver(state, "cuDeviceGetDefaultMemPool", where, i64(DEVICE_NUMBER))
@@ -301,7 +295,12 @@ def _upload(slot: Any) -> Any:
         block.eval(_left(args))
     with block.when(size > 0):
         sent = driver(state, "cuMemcpyHtoDAsync_v2", made[i64(1)], source, size, stream(block))
-        block.eval(sent)
+        status = block.bind("status", sent)
+        with block.when(tirx.NE(status, i64(0))):
+            raise_status(block, "copy an input to the device", status)
+            tensor = as_pointer(made[i64(0)])
+            block.eval(O.call_extern("int32", "TVMFFIObjectDecRef", tensor))
+            block.eval(_left(args))
     for field, value in (
         (ANY_TYPE, i32(TENSOR_OBJECT)),
         (ANY_PADDING, i32(0)),
@@ -340,9 +339,7 @@ def _download(slot: Any) -> Any:
             block.eval(driver(state, "cuMemcpyDtoHAsync_v2", to, source, size, now))
         status = block.bind("status", driver(state, "cuStreamSynchronize", now))
         with block.when(tirx.NE(status, i64(0))):
-            raise_error(
-                block, ERROR, ["a kernel failed on the GPU: status ", digits(block, status)]
-            )
+            raise_status(block, "finish the kernels of a call", status)
             block.eval(_left(args.handle))
 
     return packed(DOWNLOAD, emit)

@@ -126,6 +126,7 @@ struct half {
   if (DISC_TRAPS(T, b)) return (T)0; \
   T r = (T)(a % b); \
   return (T)(r + ((r != 0 && (a ^ b) < (T)0) ? b : (T)0)); }
+DISC_DEVICE half __float2half_rn(float x) { return half(x); }
 DISC_DEVICE float disc_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DISC_DEVICE double disc_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 DISC_DEVICE float disc_silu(float x) { return x / (1.0f + expf(-x)); }

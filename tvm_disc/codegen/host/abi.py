@@ -13,7 +13,8 @@ from tvm_disc.tir.builder import Block, Buffer, call, i64, storage_dtype
 Expr: TypeAlias = Any
 
 # Fields of the runtime's structs, as tvm_struct_get numbers them (TVMStructFieldKind).
-DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET, DEVICE_TYPE = 1, 2, 3, 4, 5, 6, 7, 8, 10
+DATA, SHAPE, STRIDES, NDIM, CODE, BITS, LANES, BYTE_OFFSET = range(1, 9)
+DEVICE_ID, DEVICE_TYPE = 9, 10
 ANY_TYPE, ANY_PADDING, ANY_VALUE, INT64_ELEM = 13, 14, 15, 17
 TENSOR_OBJECT, TENSOR_HEADER_BYTES = 70, 24
 INTEGER, DL_TENSOR = 1, 7

@@ -66,6 +66,7 @@ class Emission:
         counted: whether this call is one among which threads are shared, if it asks at all.
         profile: address of the record of a timed call, or 0.
         device: whether tensors, and the kernels that read them, are on a device.
+        graph: whether the call has a CUDA graph that it has not launched yet, if it has one at all.
         fail: leaves with the error that was raised, with nothing left allocated.
         record: of such a call, for its launches: the state, and whether one has failed.
     """
@@ -83,6 +84,7 @@ class Emission:
         self.profile: Expr = None
         self.device = False
         self.record: Any = None
+        self.graph = False
         self.fail: Callable[[], None] = _nowhere
 
     def count_call(self, change: int) -> None:

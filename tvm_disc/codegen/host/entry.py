@@ -19,6 +19,7 @@ from tvm_disc.abi.entries import ENTRY
 from tvm_disc.abi.record import WHOLE_CALL
 from tvm_disc.abi.state import CONSTANTS, DEVICE_CONSTANTS
 from tvm_disc.codegen.cuda.driver import OPEN
+from tvm_disc.codegen.cuda.graphs import RECORD_WORDS
 from tvm_disc.codegen.host.abi import (
     ANY_TYPE,
     ANY_VALUE,
@@ -31,6 +32,7 @@ from tvm_disc.codegen.host.abi import (
     void_pointer,
 )
 from tvm_disc.codegen.host.emission import Emission
+from tvm_disc.codegen.host.graph import CallGraph, key_dims
 from tvm_disc.codegen.host.memory import state_of
 from tvm_disc.codegen.host.outputs import CallerTensors
 from tvm_disc.codegen.host.overlap import failed
@@ -38,7 +40,7 @@ from tvm_disc.codegen.host.profile import kernel_numbers
 from tvm_disc.codegen.host.regions import Regions
 from tvm_disc.codegen.objects.code import Errors, ObjectCode, raised
 from tvm_disc.codegen.objects.heap import Reg
-from tvm_disc.codegen.plan.program import AllocOutput, HostFunction, Program
+from tvm_disc.codegen.plan.program import AllocOutput, Copy, HostFunction, Program
 from tvm_disc.codegen.threads.glue import install_launch
 from tvm_disc.tir.builder import call, i64
 from tvm_disc.tir.index import product
@@ -72,6 +74,7 @@ class HostEmitter:
         self.host.device, self.host.fail = device, self.fail
         self.tensors = CallerTensors(self.host, self, program)
         self.regions = Regions(self.host, self)
+        self.memory = self.regions.memory
         self.regions.emitters[AllocOutput] = self.tensors.alloc_output
         self.objects = ObjectCode(self.host, self.regions, self, functions, errors)
         self.versions = versions
@@ -110,14 +113,17 @@ class HostEmitter:
 
     def _serve(self, program: Program, offsets: Sequence[int]) -> None:
         self.tensors.program, self.host.offsets = program, offsets
+        self.regions.memory = self.memory
         self._load_state()
         self.tensors.prepare()
         with self.host.timed(i64(WHOLE_CALL)):
             if program.heaped:
                 self.objects.start_heap()
+            if program.graphs:
+                self._begin_graph(program)
             self.regions.open_region(program.region)
             self._begin(program)
-            self.regions.run(program.region)
+            self._run(program)
             self.host.count_call(-1)
             self.host.counted = None
             self.regions.close_region()
@@ -127,6 +133,22 @@ class HostEmitter:
         self.block.ret(i32(0))
         # What the next version refuses at its entry has nothing of this one to give back.
         self.host.outputs, self.tensors.allocated = {}, []
+
+    def _begin_graph(self, program: Program) -> None:
+        """Which version it is, and the dims of its inputs, are all that its launches depend on."""
+        dims = [self.tensors.input_dims[k][axis] for k, axis in key_dims(program.signature)]
+        version = [p for p, _ in self.versions].index(program)
+        self.graph = self.regions.memory = CallGraph(self.host, self)
+        self.graph.begin([i64(version), *dims])
+
+    def _run(self, program: Program) -> None:
+        """The program, whose graph is launched as soon as it has all kernels."""
+        for step in program.region.instructions:
+            if self.host.graph and isinstance(step, Copy):
+                self.graph.end()
+            self.regions.instruction(step)
+        if self.host.graph:
+            self.graph.end()
 
     def _begin(self, program: Program) -> None:
         """Count the call, if the program splits kernels and the call is not over at once."""
@@ -150,7 +172,7 @@ class HostEmitter:
 
     def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
         """Stop unless ``cond`` holds, with nothing left allocated."""
-        held = self.regions.workspaces or self.tensors.allocated
+        held = self.regions.workspaces or self.tensors.allocated or self.host.graph
         if not held and self.host.counted is None:
             self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
             return
@@ -175,6 +197,8 @@ class HostEmitter:
             self.regions.give_back()
         else:
             self.objects.release_heap()
+        if self.host.graph:
+            self.graph.leave()
         if self.tensors.allocated:
             self.tensors.abandon()
         self.host.count_call(-1)
@@ -246,9 +270,10 @@ class HostEmitter:
         self.host.state = state.data
         place = DEVICE_CONSTANTS if self.host.device else CONSTANTS
         if self.host.device:
-            record = self.host.record = self.block.alloc("record", 2, "int64")
+            record = self.host.record = self.block.alloc("record", RECORD_WORDS, "int64")
             self.block.store(record, 0, tirx.reinterpret("int64", state.data))
-            self.block.store(record, 1, i64(0))
+            for word in range(1, RECORD_WORDS):
+                self.block.store(record, word, i64(0))
             opened = self.block.alloc("opened", 1, "int64")
             self.block.eval(call(OPEN, state.data, opened.data))
             with self.block.when(tirx.NE(opened[i64(0)], i64(0))):

@@ -20,6 +20,7 @@ from tvm_disc.abi.state import (
     CONSTANTS,
     DEVICE_STATE_WORDS,
     FREE,
+    GRAPH_MUTEX,
     HOME,
     KEPT,
     KEPT_BLOCKS,
@@ -96,8 +97,9 @@ def new_state(block: Block, slot: Any, constants: Expr, home: Expr, threads: int
         made = O.call_extern("handle", "calloc", words, tirx.Cast("uint64", i64(8)))
         block.store(cell, 0, bits_of(block.bind("made", made)))
         state = state_of(block, cell)
-        mutex = _address(state.data, MUTEX)
-        block.eval(O.call_extern("int32", "pthread_mutex_init", mutex, as_pointer(i64(0))))
+        for word in (MUTEX, GRAPH_MUTEX):
+            mutex = _address(state.data, word)
+            block.eval(O.call_extern("int32", "pthread_mutex_init", mutex, as_pointer(i64(0))))
         block.store(state, LIMIT, i64(DEFAULT_LIMIT_BYTES))
         block.store(state, RESULT_LIMIT, i64(DEFAULT_RESULT_BYTES))
         block.store(state, THREADS, i64(threads))

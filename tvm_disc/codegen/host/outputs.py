@@ -12,6 +12,7 @@ from tvm import tirx
 from tvm.ir import PointerType, PrimType, StringImm
 from tvm.tirx import op as O
 
+from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER
 from tvm_disc.codegen.host.abi import (
     ANY_PADDING,
     ANY_TYPE,
@@ -22,6 +23,7 @@ from tvm_disc.codegen.host.abi import (
     CPU,
     CUDA,
     DATA,
+    DEVICE_ID,
     DEVICE_TYPE,
     DL_TENSOR,
     INT64_ELEM,
@@ -100,6 +102,12 @@ class CallerTensors:
             tirx.EQ(self._field(handle, DEVICE_TYPE, "int32"), i32(place)),
             f"{where}: expected a tensor on the {name}",
         )
+        if self.host.device:
+            number = self._field(handle, DEVICE_ID, "int32")
+            self.exits.check(
+                tirx.EQ(number, i32(DEVICE_NUMBER)),
+                f"{where}: expected a tensor on GPU {DEVICE_NUMBER}, where the program runs",
+            )
 
     def dims(self, handle: Expr, rank: int) -> list[Expr]:
         """The dims of a tensor."""

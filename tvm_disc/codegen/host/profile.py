@@ -112,16 +112,17 @@ def variant_number(kernel: Kernel) -> Expr:
     choice = kernel.choice
     if choice is None:
         return i64(0)
-    safe = next((k for k, v in enumerate(choice.variants) if v.safe), 0)
 
     def number(tree: Any) -> Expr:
         if not isinstance(tree, Leaf):
             asked = i64(choice.features[tree.feature][0]) < tree.at
             return tirx.Select(asked, number(tree.below), number(tree.rest))
-        needs = [need.cond for need in choice.variants[tree.variant].plan.needs]
-        if not needs:
+        variant = choice.variants[tree.variant]
+        if variant.safe:
             return i64(tree.variant)
-        return tirx.Select(reduce(tirx.And, needs), i64(tree.variant), i64(safe))
+        needs = reduce(tirx.And, [need.cond for need in variant.plan.needs])
+        instead = choice.variants.index(choice.instead(variant))
+        return tirx.Select(needs, i64(tree.variant), i64(instead))
 
     return number(choice.tree)
 

@@ -26,7 +26,7 @@ from tvm_disc.codegen.plan.program import (
     Launch,
     Loop,
     Outcome,
-    ReadDim,
+    ReadDims,
     Region,
     Storage,
     Value,
@@ -72,7 +72,7 @@ class Regions:
             Define: self._define,
             Guard: self._guard,
             Copy: self._copy,
-            ReadDim: self._read_dim,
+            ReadDims: self._read_dims,
             If: self._if,
             Loop: self._loop,
         }
@@ -188,21 +188,24 @@ class Regions:
     def _guard(self, instruction: Guard) -> None:
         self.exits.check(instruction.cond, instruction.message)
 
-    def _read_dim(self, instruction: ReadDim) -> None:
-        if self.host.device:
-            found = self._from_device(instruction.source, 8, 8 * instruction.index)
-            self.block.define(instruction.var, found)
+    def _read_dims(self, instruction: ReadDims) -> None:
+        if not instruction.vars:
             return
-        source = self.block.declare("dim", self.typed(instruction.source, "int64"), "int64")
-        self.block.define(instruction.var, source[i64(instruction.index)])
+        if self.host.device:
+            source = self._from_device(instruction.source, 8 * len(instruction.vars))
+        else:
+            source = self.block.declare("dim", self.typed(instruction.source, "int64"), "int64")
+        for k, var in enumerate(instruction.vars):
+            self.block.define(var, source[i64(k)])
 
-    def _from_device(self, storage: Storage, size_bytes: int, offset_bytes: int = 0) -> Expr:
-        """A number in the memory of the device, once the kernels before it are done."""
-        cell = self.block.alloc("read", 2, "int64")
-        at = tirx.reinterpret("int64", self.place(storage)) + offset_bytes
-        self.block.eval(call(READ, self.host.state, at, i64(size_bytes), cell.data))
-        self._unless_failed(cell[i64(1)])
-        return self.block.bind("number", cell[i64(0)])
+    def _from_device(self, storage: Storage, size_bytes: int) -> Buffer:
+        """The first bytes of a storage of the device, once the kernels before it are done."""
+        read = self.block.alloc("read", 1 + -(-size_bytes // 8), "int64")
+        at = tirx.reinterpret("int64", self.place(storage))
+        self.block.eval(call(READ, self.host.state, at, i64(size_bytes), read.data))
+        self._unless_failed(read[i64(0)])
+        first = byte_offset(read.data, 8, "int64")
+        return self.block.declare("numbers", self.block.bind("numbers", first), "int64")
 
     def _unless_failed(self, status: Expr) -> None:
         """Leave with the error that a call has raised, if it has."""
@@ -302,7 +305,8 @@ class Regions:
     def condition(self, storage: Storage) -> Expr:
         """Whether a boolean in memory holds."""
         if self.host.device:
-            return tirx.NE(self._from_device(storage, 1), i64(0))
+            taken = tirx.NE(self._from_device(storage, 1)[i64(0)], i64(0))
+            return self.block.bind("taken", taken)
         buffer = self.block.declare("cond", self.typed(storage, "bool"), "bool")
         return self.block.bind("taken", tirx.NE(buffer[i64(0)], tirx.IntImm("int8", 0)))
 

@@ -7,7 +7,7 @@ with a reference of their own. :mod:`ownership` inserts ``Dup`` and ``Drop`` acc
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from tvm_disc.codegen.plan.program import Box, HostFunction, Instruction, Region, Storage, Value
 
@@ -16,35 +16,46 @@ Expr: TypeAlias = Any
 
 @dataclass(eq=False)
 class BoxInstruction(Instruction):
-    """Base of the instructions on boxes."""
+    """Base of the instructions on boxes.
+
+    Attributes:
+        TAKES, SEES, MAKES: the fields whose boxes it consumes, uses and makes.
+    """
+
+    TAKES: ClassVar[tuple[str, ...]] = ()
+    SEES: ClassVar[tuple[str, ...]] = ()
+    MAKES: ClassVar[tuple[str, ...]] = ()
 
     @property
     def consumed(self) -> list[Box]:
         """Boxes whose reference it takes."""
-        return []
+        return self._boxes(self.TAKES)
 
     @property
     def used(self) -> list[Box]:
         """Boxes it looks at."""
-        return []
+        return self._boxes(self.SEES)
 
     @property
     def made(self) -> list[Box]:
         """Boxes it defines."""
-        return []
+        return self._boxes(self.MAKES)
+
+    def _boxes(self, names: tuple[str, ...]) -> list[Box]:
+        values = (getattr(self, name) for name in names)
+        found = [x if isinstance(x, list) else [x] for x in values]
+        return [box for boxes in found for box in boxes if isinstance(box, Box)]
 
 
 @dataclass(eq=False)
 class Unbox(BoxInstruction):
     """Look into a box that holds a tensor; symbols in ``binds`` get its dims."""
 
+    SEES: ClassVar = ("box",)
+
     value: Value
     box: Box
     binds: list[Any]  # one symbol per dim, or None
-
-    @property
-    def used(self) -> list[Box]:
-        return [self.box]
 
 
 @dataclass(eq=False)
@@ -52,17 +63,12 @@ class View(BoxInstruction):
     """Box a tensor that lies elsewhere: in ``owner``, which is kept alive, or in memory that
     outlives the call."""
 
+    TAKES: ClassVar = ("owner",)
+    MAKES: ClassVar = ("target",)
+
     target: Box
     value: Value
     owner: Box | None
-
-    @property
-    def consumed(self) -> list[Box]:
-        return [] if self.owner is None else [self.owner]
-
-    @property
-    def made(self) -> list[Box]:
-        return [self.target]
 
     def reads(self) -> list[Storage]:
         return [self.value.storage]
@@ -72,12 +78,10 @@ class View(BoxInstruction):
 class BoxCopy(BoxInstruction):
     """Box a copy of a tensor."""
 
+    MAKES: ClassVar = ("target",)
+
     target: Box
     value: Value
-
-    @property
-    def made(self) -> list[Box]:
-        return [self.target]
 
     def reads(self) -> list[Storage]:
         return [self.value.storage]
@@ -87,67 +91,47 @@ class BoxCopy(BoxInstruction):
 class MakeNode(BoxInstruction):
     """A node with a tag and fields; without fields it is a number, not a block."""
 
+    TAKES: ClassVar = ("fields",)
+    MAKES: ClassVar = ("target",)
+
     target: Box
     tag: int
     fields: list[Box]
-
-    @property
-    def consumed(self) -> list[Box]:
-        return self.fields
-
-    @property
-    def made(self) -> list[Box]:
-        return [self.target]
 
 
 @dataclass(eq=False)
 class MakeClosure(BoxInstruction):
     """A function and what it captures."""
 
+    TAKES: ClassVar = ("captures",)
+    MAKES: ClassVar = ("target",)
+
     target: Box
     function: HostFunction
     captures: list[Box]
-
-    @property
-    def consumed(self) -> list[Box]:
-        return self.captures
-
-    @property
-    def made(self) -> list[Box]:
-        return [self.target]
 
 
 @dataclass(eq=False)
 class GetField(BoxInstruction):
     """A field of a node, or the content of a reference."""
 
+    SEES: ClassVar = ("source",)
+    MAKES: ClassVar = ("target",)
+
     target: Box
     source: Box
     index: int
-
-    @property
-    def used(self) -> list[Box]:
-        return [self.source]
-
-    @property
-    def made(self) -> list[Box]:
-        return [self.target]
 
 
 @dataclass(eq=False)
 class SetField(BoxInstruction):
     """Replace the content of a reference."""
 
+    TAKES: ClassVar = ("value",)
+    SEES: ClassVar = ("source",)
+
     source: Box
     value: Box
-
-    @property
-    def consumed(self) -> list[Box]:
-        return [self.value]
-
-    @property
-    def used(self) -> list[Box]:
-        return [self.source]
 
 
 @dataclass(eq=False)
@@ -187,18 +171,13 @@ class Choose(BoxInstruction):
 class Invoke(BoxInstruction):
     """Call a function, or a closure; ``last`` calls replace the caller."""
 
+    TAKES: ClassVar = ("args", "callee")
+    MAKES: ClassVar = ("results",)
+
     callee: HostFunction | Box
     args: list[Box]
     results: list[Box]
     last: bool = False
-
-    @property
-    def consumed(self) -> list[Box]:
-        return [*self.args, self.callee] if isinstance(self.callee, Box) else self.args
-
-    @property
-    def made(self) -> list[Box]:
-        return self.results
 
 
 def last_calls(region: Region) -> list[Invoke]:
@@ -211,11 +190,9 @@ def last_calls(region: Region) -> list[Invoke]:
 class Return(BoxInstruction):
     """Give the results to the caller."""
 
-    boxes: list[Box]
+    TAKES: ClassVar = ("boxes",)
 
-    @property
-    def consumed(self) -> list[Box]:
-        return self.boxes
+    boxes: list[Box]
 
 
 @dataclass(eq=False)
@@ -229,13 +206,11 @@ class Fail(BoxInstruction):
 class Decode(BoxInstruction):
     """Build an input from its flat form."""
 
+    MAKES: ClassVar = ("target",)
+
     target: Box
     codes: Value
     blob: Value
-
-    @property
-    def made(self) -> list[Box]:
-        return [self.target]
 
     def reads(self) -> list[Storage]:
         return [self.codes.storage, self.blob.storage]
@@ -245,26 +220,22 @@ class Decode(BoxInstruction):
 class Measure(BoxInstruction):
     """Bind how long the flat form of a result is: words of codes, bytes of tensors."""
 
+    SEES: ClassVar = ("source",)
+
     source: Box
     words: Any
     blob_bytes: Any
-
-    @property
-    def used(self) -> list[Box]:
-        return [self.source]
 
 
 @dataclass(eq=False)
 class Encode(BoxInstruction):
     """Write the flat form of the result that was measured last."""
 
+    SEES: ClassVar = ("source",)
+
     source: Box
     codes: Value
     blob: Value
-
-    @property
-    def used(self) -> list[Box]:
-        return [self.source]
 
 
 @dataclass(eq=False)

@@ -135,6 +135,7 @@ class KernelLibrary:
         count = len(self._by_var) + 1
         at(f"kernel {group.name!r} of {', '.join(_operators(group))}", (count, self.expected))
         kernel = make_kernel(group, solver_of(group), self.machine)
+        kernel.function = (func, declared)
         self._add(kernel, declared)
         self._by_hash.setdefault(key, []).append((func, kernel))
         self._by_var[gv] = kernel

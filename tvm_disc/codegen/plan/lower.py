@@ -34,7 +34,7 @@ from tvm_disc.codegen.plan.program import (
     Loop,
     Outcome,
     Program,
-    ReadDim,
+    ReadDims,
     Region,
     Signature,
     Storage,
@@ -236,13 +236,15 @@ class _Lowerer:
 
     def _read_numbers(self, value: Any, ty: Any) -> Any:
         """The elements of a tensor as dims."""
-        for k, declared in enumerate(ty.values):
+        numbers = []
+        for declared in ty.values:
             fresh = isinstance(declared, tirx.Var) and declared not in self.here.defined
-            number = declared if fresh else tirx.Var("number", "int64")
-            self.here.defined.add(number)
-            self.here.add(ReadDim(number, value.storage, k))
+            numbers.append(declared if fresh else tirx.Var("number", "int64"))
+            self.here.defined.add(numbers[-1])
+        self.here.add(ReadDims(numbers, value.storage))
+        for number, declared in zip(numbers, ty.values, strict=True):
             self.here.add(Guard(number >= 0, "a size in the data is negative"))
-            if not fresh:
+            if number is not declared:
                 cond = tirx.EQ(number, i64(declared))
                 self.here.add(Guard(cond, f"expected {declared}"))
         self.here.settle_guards()
@@ -336,7 +338,7 @@ class _Lowerer:
         total = self._temp((i64(1),), "int64", "count")
         self._emit_launch(count, [source], [total], symbols)
         size = tirx.Var("nonzero", "int64")
-        self.here.add(ReadDim(size, total.storage))
+        self.here.add(ReadDims([size], total.storage))
         self.here.defined.add(size)
         self.here.settle_guards()
         value = self._owned((i64(len(source.shape)), size), "int64", "positions")

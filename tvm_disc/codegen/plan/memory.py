@@ -23,7 +23,7 @@ from tvm_disc.codegen.plan.program import (
     Launch,
     Loop,
     Outcome,
-    ReadDim,
+    ReadDims,
     Region,
     Slot,
     Storage,
@@ -156,7 +156,7 @@ def touched(instruction: Instruction) -> list[Storage]:
         found += [instruction.scratch] if instruction.scratch is not None else []
     elif isinstance(instruction, Copy):
         found += [instruction.source, instruction.target]
-    elif isinstance(instruction, ReadDim):
+    elif isinstance(instruction, ReadDims):
         found.append(instruction.source)
     elif isinstance(instruction, If):
         found.append(instruction.cond)

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any, TypeAlias
 
 from tvm_disc.codegen.plan.constants import Constant
+from tvm_disc.errors import WhyNot
 from tvm_disc.schedules.kernel import Kernel
 
 Expr: TypeAlias = Any
@@ -122,12 +123,14 @@ class Copy(Instruction):
 
 
 @dataclass(eq=False)
-class ReadDim(Instruction):
-    """Bind a symbolic dim to an int64 in a storage (a size computed by a kernel)."""
+class ReadDims(Instruction):
+    """Bind symbolic dims to the first int64s in a storage (sizes computed by a kernel).
 
-    var: Any
+    Of a device that is one copy, and one wait, for all of them.
+    """
+
+    vars: list[Any]
     source: Storage
-    index: int = 0
 
 
 @dataclass(eq=False)
@@ -252,6 +255,8 @@ class Program:
     verify: bool = False  # check at the end of every call that no block is left
     boxed: bool = False  # whether it has values in blocks with reference counts
     on_device: bool = False  # whether its tensors are
+    graphs: int = 0  # how many CUDA graphs of its calls are kept
+    no_graphs: WhyNot | None = None  # why none are, though they were asked for
 
     @property
     def heaped(self) -> bool:

@@ -44,8 +44,10 @@ def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
     return found
 
 
-def count_layers(expr: Expr, valid_ops: Sequence[str]) -> int:
-    """How many calls of ``valid_ops`` lie on the longest way through an expression."""
+def count_layers(expr: Expr | IRModule, valid_ops: Sequence[str]) -> int:
+    """How many calls of ``valid_ops`` lie on the longest way through an expression, or through
+    ``main`` of a module."""
+    expr = expr["main"] if isinstance(expr, IRModule) else expr
     valid_ops = parts_of("count_layers: valid_ops", valid_ops)
     depth: dict[int, int] = {}
     last = 0

@@ -25,6 +25,16 @@ class Fit(Enum):
     SOME = auto()  # the class must be taken apart
 
 
+def pattern_text(pattern: Pattern) -> str:
+    """A pattern as Relay's text has it."""
+    if isinstance(pattern, PatternConstructor):
+        inner = ", ".join(map(pattern_text, pattern.patterns))
+        return f"{pattern.constructor.name_hint}({inner})" if inner else pattern.constructor.name_hint
+    if isinstance(pattern, PatternTuple):
+        return f"({', '.join(map(pattern_text, pattern.patterns))})"
+    return f"%{pattern.var.name_hint}" if isinstance(pattern, PatternVar) else "_"
+
+
 def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
     """Patterns of the values that no clause of a match takes; none if it is complete.
 

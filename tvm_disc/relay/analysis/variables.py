@@ -26,10 +26,15 @@ def free_vars(expr: Expr) -> list[Var]:
 
 
 def bound_vars(expr: Expr | Pattern) -> list[Var]:
-    """Variables that something in an expression or a pattern binds."""
+    """Variables that something in an expression or a pattern binds, outer ones first."""
     if isinstance(expr, Pattern):
         return list(pattern_vars(expr))
-    return _once(v for node in post_order(as_expr(expr)) for v in binders(node))
+    order = post_order(as_expr(expr))
+    bound = {id(v) for node in order for v in binders(node)}
+    patterns = [v for node in order if isinstance(node, Match) for v in binders(node)]
+    inside = {id(v) for v in patterns}
+    plain = [v for v in order if isinstance(v, Var) and id(v) in bound - inside]
+    return _once([*plain, *patterns])
 
 
 def all_vars(expr: Expr) -> list[Var]:
@@ -112,6 +117,8 @@ def check_kind(t: ty.Type, mod: IRModule | None = None) -> ty.TypeKind:
     Raises:
         BadNode: a part of it is of another kind than its place takes.
     """
+    if not isinstance(t, ty.Type):
+        raise BadNode(f"check_kind: expected a Relay type, found {shown(t)}")
     if isinstance(t, ty.TypeVar | ty.GlobalTypeVar | ty.IncompleteType):
         return ty.TypeKind(t.kind)
     if isinstance(t, ty.TypeRelation):

@@ -16,6 +16,7 @@ from ..expr import Call, Constant, Expr, Function, If, Let, Op, Tuple, TupleGetI
 from ..ops.row import REQUIRED
 from ..ops.table import OPS
 from ..structural import structural_equal
+from ..text.short import bounded
 from ..types import TensorType, Type, is_dtype
 from .matcher import Matcher
 from .rewriter import partition_expr
@@ -26,6 +27,8 @@ COMMUTATIVE = frozenset(["add", "multiply"])
 
 class DFPattern:
     """Base class: ``p(args)`` is a call, ``p | q`` an alternative, arithmetic the operator's."""
+
+    __repr__ = bounded
 
     def __call__(self, *args: Any) -> CallPattern:
         if len(args) == 1 and args[0] is None:
@@ -123,7 +126,7 @@ def _patterns(what: str, values: object) -> tuple[DFPattern, ...]:
     return tuple(_pattern(what, value) for value in values)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ExprPattern(DFPattern):
     """Structurally equal to ``expr``."""
 
@@ -139,7 +142,7 @@ class ExprPattern(DFPattern):
         return True
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class VarPattern(DFPattern):
     """A variable, of that name unless it is empty."""
 
@@ -149,7 +152,7 @@ class VarPattern(DFPattern):
         return isinstance(expr, Var) and self.name_hint in ("", expr.name_hint)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConstantPattern(DFPattern):
     """A constant."""
 
@@ -160,7 +163,7 @@ class ConstantPattern(DFPattern):
         return True
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class WildcardPattern(DFPattern):
     """Anything; or, once told, what another pattern describes, which may contain this one."""
 
@@ -177,7 +180,7 @@ class WildcardPattern(DFPattern):
         return () if self.pattern is None else (self.pattern,)
 
 
-@dataclass(eq=False, init=False)
+@dataclass(eq=False, init=False, repr=False)
 class CallPattern(DFPattern):
     """A call; ``args`` None means any arguments."""
 
@@ -211,7 +214,7 @@ class CallPattern(DFPattern):
         return found.args if self.args is None and isinstance(found, Call) else ()
 
 
-@dataclass(eq=False, init=False)
+@dataclass(eq=False, init=False, repr=False)
 class FunctionPattern(DFPattern):
     """A function; ``params`` None means any parameters."""
 
@@ -236,7 +239,7 @@ class FunctionPattern(DFPattern):
         return _all_parts(self)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class IfPattern(DFPattern):
     """A branch."""
 
@@ -256,7 +259,7 @@ class IfPattern(DFPattern):
         return (self.cond, self.true_branch, self.false_branch)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LetPattern(DFPattern):
     """A binding."""
 
@@ -276,7 +279,7 @@ class LetPattern(DFPattern):
         return (self.var, self.value, self.body)
 
 
-@dataclass(eq=False, init=False)
+@dataclass(eq=False, init=False, repr=False)
 class TuplePattern(DFPattern):
     """A tuple; ``fields`` None means any."""
 
@@ -297,7 +300,7 @@ class TuplePattern(DFPattern):
         return found.fields if self.fields is None and isinstance(found, Tuple) else ()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TupleGetItemPattern(DFPattern):
     """An item of a tuple; ``index`` None means any."""
 
@@ -316,7 +319,7 @@ class TupleGetItemPattern(DFPattern):
         return (self.tuple_value,)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AltPattern(DFPattern):
     """One of two; the left one is tried first."""
 
@@ -336,7 +339,7 @@ class AltPattern(DFPattern):
         return self.left.keeps_constants() or self.right.keeps_constants()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TypePattern(DFPattern):
     """A pattern of a type."""
 
@@ -352,7 +355,7 @@ class TypePattern(DFPattern):
         return (self.pattern,)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DataTypePattern(DFPattern):
     """A pattern of an element type."""
 
@@ -366,7 +369,7 @@ class DataTypePattern(DFPattern):
         return (self.pattern,)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ShapePattern(DFPattern):
     """A pattern of a shape."""
 
@@ -383,7 +386,7 @@ class ShapePattern(DFPattern):
         return (self.pattern,)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AttrPattern(DFPattern):
     """A pattern with attributes."""
 
@@ -405,7 +408,7 @@ class AttrPattern(DFPattern):
         return (self.pattern,)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DominatorPattern(DFPattern):
     """All that flows into ``child`` comes from ``parent``, through ``path`` alone."""
 

@@ -10,10 +10,13 @@ from tvm_disc.errors import BadNode
 from ..expr import Call, Expr, Function, as_expr
 from ..expr_functor import rewrite_post_order
 from ..structural import structural_equal
+from ..visit import post_order
 from .groups import PARTITIONED, find_groups
 from .matcher import Pattern
 
 MOST_REWRITES = 100
+MOST_GROWTH = 100  # times as many nodes as at first
+SMALL = 10_000  # nodes
 
 
 class Callback(Protocol):
@@ -49,12 +52,13 @@ def partition_expr(
 def rewrite_expr(callbacks: Sequence[Callback], expr: Expr) -> Expr:
     """``expr`` rewritten until no callback changes it any more."""
     before, count = None, 0
+    largest = max(SMALL, MOST_GROWTH * len(post_order(expr)))
     while before is None or not (expr is before or structural_equal(before, expr)):
         before = expr
         for callback in callbacks:
-            if count == MOST_REWRITES:
+            if count == MOST_REWRITES or (count and len(post_order(expr)) > largest):
                 raise BadNode(
-                    f"rewrite: the program still changes after {MOST_REWRITES} rewrites; a "
+                    f"rewrite: the program still changes after {count} rewrites; a "
                     "callback that undoes another, or matches its own result, sets rewrite_once"
                 )
             expr = _rewrite_once(callback, expr)

@@ -97,7 +97,8 @@ class Emitter:
 
     def where(self, what: str) -> str:
         """``what`` with the operator and its source name, for messages."""
-        source = f" at {self.span.source}" if self.span is not None else ""
+        place = self.span
+        source = "" if place is None else f" at {place if place.implied else place.source}"
         return f"{self.operator}{source}: {what}"
 
     def require_eq(self, a: Dim, b: Dim, what: str) -> None:
@@ -200,7 +201,7 @@ class Emitter:
         return (self.operator or "v").replace(".", "_")
 
     def _span(self) -> Any:
-        if self.span is None:
+        if self.span is None or self.span.implied:
             return None
         source = tvm.ir.SourceName(self.span.source)
         line, column = self.span.line, self.span.column

@@ -69,6 +69,18 @@ class Widened(Exception):
         self.entry, self.wanted = entry, args
 
 
+def check_arguments(walk: ModuleWalk, closure: Closure, args: Sequence[Any], call: Any) -> None:
+    """Whether a call gives a function what it takes.
+
+    Raises:
+        TypeMismatch: by the place of the call.
+    """
+    wanted = len(closure.function.params)
+    if len(args) != wanted:
+        text = f"{closure.name}: expected {wanted} arguments, found {len(args)}"
+        raise TypeMismatch(walk.at(call, text))
+
+
 class Functions:
     """Makes and calls functions."""
 
@@ -109,13 +121,7 @@ class Functions:
 
     def _specialised_args(self, closure: Closure, args: Sequence[Any], node: Any) -> list[Any]:
         func = closure.function
-        if len(args) != len(func.params):
-            raise TypeMismatch(
-                self.walk.at(
-                    node,
-                    f"{closure.name}: expected {len(func.params)} arguments, found {len(args)}",
-                )
-            )
+        check_arguments(self.walk, closure, args, node)
         scope = self.typed_scope(closure, node)
         found = []
         for p, value in zip(func.params, args, strict=True):

@@ -25,7 +25,7 @@ from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.elements import applied
 from tvm_disc.relay.importer.external import Describer, External
 from tvm_disc.relay.importer.forms import Forms
-from tvm_disc.relay.importer.functions import MAX_DEPTH, Functions
+from tvm_disc.relay.importer.functions import MAX_DEPTH, Functions, check_arguments
 from tvm_disc.relay.importer.inputs import Inputs, declare
 from tvm_disc.relay.importer.kinds import Hole, Kind, Kinds, TupleKind, WideKey, Wider, joined
 from tvm_disc.relay.importer.loops import Loops
@@ -126,6 +126,11 @@ def _import(
             importer.ctx.literals = literals
             made = importer.run(mod["main"], params)
             return Imported(made, solver, external=importer.external)
+        except RecursionError as error:
+            raise Unsupported(
+                "functions need ever new versions of each other, or call each other too deeply; "
+                "annotate their parameters so that one version serves every call"
+            ) from error
         except Wider as wider:
             for place, dims in wider.found.items():
                 wide[place] = joined(wide.get(place, dims), dims)
@@ -366,13 +371,7 @@ class _Importer:
 
     def _inline(self, closure: Closure, args: list[Any], call: Any) -> Any:
         func = closure.function
-        if len(args) != len(func.params):
-            raise TypeMismatch(
-                self.walk.at(
-                    call,
-                    f"{closure.name}: expected {len(func.params)} arguments, found {len(args)}",
-                )
-            )
+        check_arguments(self.walk, closure, args, call)
         if len(self.inlined) >= MAX_INLINED or self.inlined.count(func) >= MAX_DEPTH:
             raise Unsupported(
                 self.walk.at(

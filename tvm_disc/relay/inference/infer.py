@@ -9,12 +9,14 @@ with each of its uses, so what was computed from it is computed again until noth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
+from tvm_disc.relay.analysis.matches import pattern_text, unmatched_cases
 from tvm_disc.relay.inference.operators import OperatorTypes
 from tvm_disc.relay.inference.unify import (
     Unknown,
@@ -30,16 +32,20 @@ from tvm_disc.relay.inference.unify import (
 )
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.ops.table import OPS
-from tvm_disc.relay.visit import free_vars, rebuilt
+from tvm_disc.relay.visit import free_vars, rebuilt, with_children
 
 Visit = Iterator[ast.Expr]
+
+# One object each, wherever they stand.
+_SINGLE = (ast.Op, ast.Constructor, ast.GlobalVar)
 
 
 def infer_types(mod: IRModule) -> IRModule:
     """The module with the type of every expression in its ``checked_type``.
 
-    Parameters, bound variables and results get the annotations that they lack. Expressions that
-    need no new annotation are those of ``mod``.
+    Parameters, bound variables and results get the annotations that they lack. The expressions of
+    ``mod`` stay as they are: what has that type already is kept, and everything else is copied,
+    but for operators, constructors and the names of functions, which are one object each.
 
     Raises:
         TypeMismatch, ShapeConflict, Unsupported: with the expression, the dims and the place.
@@ -328,16 +334,20 @@ class _Walk:
 
     def _read(self, node: ast.RefRead) -> Visit:
         yield node.ref
-        inner = Unknown()
-        unify(self.of(node.ref), rt.RefType(inner), self.at(node, "ref_read"))
-        self._give(node, inner)
+        self._give(node, self._inside(node.ref, self.at(node, "ref_read")))
 
     def _write(self, node: ast.RefWrite) -> Visit:
         yield node.ref
         yield node.value
-        whole = rt.RefType(self.of(node.value))
-        unify(self.of(node.ref), whole, self.at(node, "ref_write"))
+        what = self.at(node, "ref_write")
+        unify(self._inside(node.ref, what), self.of(node.value), what)
         self._give(node, rt.TupleType(()))
+
+    def _inside(self, ref: ast.Expr, what: str) -> rt.Type:
+        """What a reference holds."""
+        inner = Unknown()
+        unify(rt.RefType(inner), self.of(ref), what)
+        return inner
 
     def _match(self, node: ast.Match) -> Visit:
         yield node.data
@@ -346,6 +356,11 @@ class _Walk:
             yield from self._pattern(clause.lhs, self.of(node.data), node)
             yield clause.rhs
             out = unify(out, self.of(clause.rhs), self.at(node, "the clauses of a match"))
+        if node.complete and (missing := unmatched_cases(node, self.mod)):
+            cases = ", ".join(map(pattern_text, missing))
+            raise TypeMismatch(
+                f"{self.at(node, 'a match')}: no clause takes {cases}; add one, or write match?"
+            )
         self._give(node, out)
 
     def _pattern(self, pattern: ast.Pattern, ty: rt.Type, node: ast.Match) -> Visit:
@@ -356,7 +371,7 @@ class _Walk:
             self.types[id(pattern.var)] = unify(self.of(pattern.var), ty, what)
         elif isinstance(pattern, ast.PatternTuple):
             fields: tuple[rt.Type, ...] = tuple(Unknown() for _ in pattern.patterns)
-            unify(ty, rt.TupleType(fields), what)
+            unify(rt.TupleType(fields), ty, what)
             for p, t in zip(pattern.patterns, fields, strict=True):
                 yield from self._pattern(p, t, node)
         elif isinstance(pattern, ast.PatternConstructor):
@@ -370,7 +385,7 @@ class _Walk:
                     f"{what}: {ctor.name_hint} has {len(func.arg_types)} fields, "
                     f"found {len(pattern.patterns)} patterns"
                 )
-            unify(ty, func.ret_type, what)
+            unify(func.ret_type, ty, what)
             for p, t in zip(pattern.patterns, func.arg_types, strict=True):
                 yield from self._pattern(p, t, node)
 
@@ -468,7 +483,8 @@ class _Walk:
         roots = list(self.mod.functions.values())
         made = rebuilt(roots, lambda e, parts: self._typed(e, parts, final))
         for key, node in self.nodes.items():
-            made.get(key, node)._checked_type = final[key]
+            if isinstance(node, _SINGLE):
+                node._checked_type = final[key]
         typed = self.mod.copy()
         for gv, func in self.mod.functions.items():
             new = made[id(func)]
@@ -478,10 +494,24 @@ class _Walk:
         return typed
 
     def _typed(self, node: ast.Expr, parts: Any, final: Mapping[int, rt.Type]) -> ast.Expr | None:
-        """A variable, function or call with the annotation that it lacks."""
+        """An expression with its type, and the annotation that it lacks."""
         ty = final.get(id(node))
+        if ty is None or isinstance(node, _SINGLE):
+            return None
         if isinstance(node, ast.Var):
             return self._typed_var(node, final)
+        made = self._annotated(node, parts, ty, final) or with_children(node, parts)
+        if made is node:
+            if node._checked_type == ty:
+                return node
+            made = copy(node)
+        made._checked_type = ty
+        return made
+
+    def _annotated(
+        self, node: ast.Expr, parts: Any, ty: rt.Type, final: Mapping[int, rt.Type]
+    ) -> ast.Expr | None:
+        """A match, function or call with the annotations that it lacks, if there are such."""
         if isinstance(node, ast.Match):
             data, *rhs = parts
             clauses = [
@@ -502,11 +532,13 @@ class _Walk:
         return None
 
     def _typed_var(self, var: ast.Var, final: Mapping[int, rt.Type]) -> ast.Var:
+        """One variable for all uses of another; itself where nothing is to be added."""
         ty = final.get(id(var))
-        if ty is None or not _is_open(var.type_annotation):
+        if ty is None or var._checked_type == ty:
             return var
         if id(var) not in self.renewed:
-            self.renewed[id(var)] = ast.Var(var.name_hint, ty, var.span)
+            annotation = ty if _is_open(var.type_annotation) else var.type_annotation
+            self.renewed[id(var)] = ast.Var(var.name_hint, annotation, var.span)
             self.renewed[id(var)]._checked_type = ty
         return self.renewed[id(var)]
 

@@ -81,7 +81,8 @@ def _result(row: OpRow, types: Sequence[rt.Type], call: ast.Call) -> rt.Type:
         operands = ", ".join(
             f"{_named(a)}{shown(t)}" for a, t in zip(call.args, types, strict=True)
         )
-        where = f" at {call.span}" if call.span is not None else ""
+        place = "" if call.span is None else f" at {call.span}"
+        where = place if place not in str(error) else ""
         raise type(error)(f"{error}; in {row.name}({operands}){where}") from error
     return _type(ctx, made, _names(types, symbols))
 

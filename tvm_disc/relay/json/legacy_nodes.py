@@ -116,7 +116,8 @@ def _constructor(get: Get, raw: Raw) -> ex.Constructor:
 
 def _span(get: Get, raw: Raw) -> ex.Span:
     places = (int(raw[key]) for key in ("line", "end_line", "column", "end_column"))
-    return ex.Span(get("source_name"), *places)
+    line, end_line, column, end_column = places
+    return ex.Span(get("source_name"), line, end_line, column, end_column)
 
 
 def _dim_op(op: str) -> Callable[[Get, Raw], ty.DimOp]:

@@ -173,7 +173,7 @@ class _Writer:
 
     def span(self, span: ex.Span | None) -> Ref:
         """The node of a place in a source."""
-        if span is None:
+        if span is None or span.implied:
             return Ref(0)
 
         def make() -> Ref:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm_disc.errors import BadNode, Unsupported, shown
 from tvm_disc.relay.expr import GlobalVar
+from tvm_disc.relay.inference.infer import infer_types
 from tvm_disc.relay.module import IRModule, register_standard_library
 from tvm_disc.relay.prelude.library import STANDARD
 from tvm_disc.relay.text.parser import parse
@@ -14,7 +15,7 @@ from tvm_disc.relay.text.parser import parse
 
 @cache
 def standard(path: str) -> IRModule:
-    """A module of the standard library, by the name of its file.
+    """A module of the standard library, with types, by the name of its file.
 
     Raises:
         Unsupported: it is none of ours.
@@ -25,7 +26,7 @@ def standard(path: str) -> IRModule:
             f"the standard library has {known}, found {path!r}; define what you need in the "
             "module, or parse a module printed with it"
         )
-    return parse(STANDARD[path])
+    return infer_types(parse(STANDARD[path]))
 
 
 class Prelude:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tvm_disc.errors import BadNode, ParseError
-from tvm_disc.relay.expr import Span
+from tvm_disc.relay.expr import SourceName, Span
 
 VERSION = "0.0.5"
 
@@ -58,6 +58,13 @@ class Source:
     metadata: str = ""
     metadata_pos: int = 0
     lines: list[int] = field(default_factory=list)
+    name: SourceName = field(default_factory=lambda: SourceName("from_string"))
+
+    def span(self, begin: Token, last: Token) -> Span:
+        """The place of what stands from one token to another; columns are 1-based."""
+        line, column = self.position(begin.pos)
+        end_line, end_column = self.position(last.pos + len(last.text))
+        return Span(self.name, line, end_line, column, end_column, implied=True)
 
     def position(self, pos: int) -> tuple[int, int]:
         """1-based line and column of an offset."""
@@ -75,11 +82,11 @@ class Source:
         return ParseError(f"{message}\n  | {excerpt}\n  | {' ' * mark}^", line, column)
 
 
-def tokenize(text: str, need_header: bool) -> Source:
+def tokenize(text: str, need_header: bool, name: str = "from_string") -> Source:
     """Cut ``text`` into tokens; ParseError on a missing or wrong version and bad characters."""
     if not isinstance(text, str):
         raise BadNode(f"expected Relay text, found {type(text).__name__}")
-    source = Source(text)
+    source = Source(text, name=SourceName(name))
     source.lines = [0, *(m.end() for m in re.finditer("\n", text))]
     pos = _header(source, need_header)
     end = len(text)

@@ -75,7 +75,8 @@ def parse(
     if init_module is not None and not isinstance(init_module, IRModule):
         raise BadNode(f"parse: init_module is a relay.IRModule, found {shown(init_module)}")
     try:
-        parser = Parser(tokenize(source, need_header=True), init_meta_table, init_module)
+        found = tokenize(source, need_header=True, name=source_name)
+        parser = Parser(found, init_meta_table, init_module)
         with _guard(parser):
             return parser.module()
     except ParseError as error:
@@ -123,6 +124,7 @@ class Parser(TypeParser):
         self.locals: list[dict[str, Var]] = [{}]
         self.graph: list[dict[str, Expr]] = [{}]
         self.globals: dict[str, tuple[GlobalVar, Token]] = {}
+        self.foreign: set[int] = set()  # objects of the metadata, which have no place in the text
         if base is not None:
             self.types.update((d.header.name, d.header) for d in base.type_definitions.values())
             self.globals.update((g.name_hint, (g, self.tokens[0])) for g in base.functions)
@@ -167,12 +169,12 @@ class Parser(TypeParser):
         return starts
 
     def _func_def(self) -> None:
-        self.expect("def")
+        start = self.expect("def")
         token = self.expect_kind("global", "the name of a function, like @main")
         name = token.text[1:]
         if name in self.mod:
             self.fail(f"function @{name} is defined twice", token)
-        func = self._function()
+        func = self._spanned(self._function(), start)
         self.mod[self._global_var(token)] = func
         if self.token.kind != "end" and self.token.text not in ("def", "type", "extern"):
             self.fail("expected a definition or the end of the text")
@@ -206,7 +208,7 @@ class Parser(TypeParser):
                 if any(p.name_hint == params[-1].name_hint for p in params[:-1]):
                     self.fail(f"parameter {token.text} is defined twice", token)
             elif self.token.kind in ("name", "string"):
-                attrs.update([self._attr()])
+                self._attr_into(attrs)
             else:
                 self.fail("expected a parameter like %x: type, or an attribute")
             if not self.at(")"):
@@ -215,7 +217,8 @@ class Parser(TypeParser):
 
     def _binder(self) -> Var:
         """``%x: type``, entered into the innermost scope."""
-        name = self.expect_kind("local", "a variable like %x").text[1:]
+        token = self.expect_kind("local", "a variable like %x")
+        name = token.text[1:]
         if self.accept("{"):  # device annotations
             while not self.accept("}"):
                 if self.token.kind == "end":
@@ -224,14 +227,17 @@ class Parser(TypeParser):
         annotation = self.parse_type() if self.accept(":") else None
         if isinstance(annotation, ty.IncompleteType):  # ``_`` says no more than nothing does
             annotation = None
-        var = Var(name, annotation, self._span())
+        var = Var(name, annotation, self._span() or self.source.span(token, token))
         self.locals[-1][name] = var
         return var
 
-    def _attr(self) -> tuple[str, Any]:
-        key = self.next().text.strip('"')
+    def _attr_into(self, attrs: Attrs) -> None:
+        token = self.next()
+        key = token.text.strip('"')
+        if key in attrs:
+            self.fail(f"attribute {key} is given twice", token)
         self.expect("=", f"after attribute {key}")
-        return key, self.attr_value()
+        attrs[key] = self.attr_value()
 
     # -- expressions
 
@@ -257,22 +263,23 @@ class Parser(TypeParser):
 
     def _sequence(self) -> Expr:
         """Bindings, then a value; the lets are folded up at the end."""
-        lets: list[tuple[Var, Expr]] = []
+        lets: list[tuple[Var, Expr, Token]] = []
         while True:
+            start = self.token
             if self.accept("free_var"):
                 self._binder()
                 self.expect(";", "after free_var")
             elif self.token.kind == "graph" and self.peek().text == "=":
                 self._graph_binding()
             elif self.at("let"):
-                lets.append(self._let())
+                lets.append((*self._let(), start))
             else:
                 value = self._binop()
                 if not self.accept(";"):
                     break
-                lets.append((Var(""), value))
-        for var, bound in reversed(lets):
-            value = Let(var, bound, value)
+                lets.append((Var(""), value, start))
+        for var, bound, start in reversed(lets):
+            value = Let(var, bound, value, self._place(start))
         return value
 
     def _graph_binding(self) -> None:
@@ -293,6 +300,7 @@ class Parser(TypeParser):
         return var, value
 
     def _binop(self, floor: int = 0) -> Expr:
+        start = self.token
         lhs = self._call()
         while self.token.kind == "punct" and self.token.text in _BINARY:
             level, name = _BINARY[self.token.text]
@@ -300,7 +308,7 @@ class Parser(TypeParser):
                 break
             self.next()
             rhs = self._binop(level + 1)
-            lhs = self._spanned(Call(get_op(name), (lhs, rhs)))
+            lhs = self._spanned(Call(get_op(name), (lhs, rhs)), start)
         return lhs
 
     def _call(self) -> Expr:
@@ -308,10 +316,10 @@ class Parser(TypeParser):
         expr = self._atom()
         called = False
         while self.at("("):
-            expr = self._projections(self._spanned(self._arguments(expr, start)))
+            expr = self._projections(self._spanned(self._arguments(expr, start), start), start)
             called = True
         if isinstance(expr, Constructor) and not called and not expr.inputs:
-            expr = self._spanned(Call(expr, ()))
+            expr = self._spanned(Call(expr, ()), start)
         return expr
 
     def _arguments(self, func: Expr, start: Token) -> Call:
@@ -320,7 +328,7 @@ class Parser(TypeParser):
         attrs: Attrs = {}
         while not self.accept(")"):
             if self.token.kind == "name" and self.peek().text == "=":
-                attrs.update([self._attr()])
+                self._attr_into(attrs)
             else:
                 value = self._argument()
                 if isinstance(value, Expr):
@@ -342,20 +350,22 @@ class Parser(TypeParser):
                 found = self.meta_ref()
                 if isinstance(found, LegacyAttrs):
                     return found
-                return self._spanned(self._meta_expr(found, token))
+                return self._spanned(self._meta_expr(found, token), token)
         return self._binop()
 
     def _meta_expr(self, found: Any, token: Token) -> Expr:
         if not isinstance(found, Expr):
             self.fail(f"expected an expression, found {type(found).__name__}", token)
+        self.foreign.add(id(found))
         return found
 
     def _atom(self) -> Expr:
-        return self._projections(self._spanned(self._primary()))
+        start = self.token
+        return self._projections(self._spanned(self._primary(), start), start)
 
-    def _projections(self, expr: Expr) -> Expr:
+    def _projections(self, expr: Expr, start: Token) -> Expr:
         while self.token.kind == "proj":
-            expr = self._spanned(TupleGetItem(expr, int(self.next().text[1:])))
+            expr = self._spanned(TupleGetItem(expr, int(self.next().text[1:])), start)
         return expr
 
     def _primary(self) -> Expr:
@@ -455,11 +465,12 @@ class Parser(TypeParser):
     def _match(self) -> Expr:
         self.expect("match")
         complete = not self.accept("?")
+        start = self.token
         data = self._atom()
         while self.at("("):  # @f(%x), and any expression in parentheses before it
-            data = self._projections(self._spanned(self._arguments(data, self.token)))
+            data = self._projections(self._spanned(self._arguments(data, self.token), start), start)
         if isinstance(data, Constructor) and not data.inputs:
-            data = self._spanned(Call(data, ()))
+            data = self._spanned(Call(data, ()), start)
         self.expect("{", "before the clauses of match")
         clauses: list[Clause] = []
         while not self.accept("}"):
@@ -509,12 +520,19 @@ class Parser(TypeParser):
     def _span(self) -> Span | None:
         return self.source.spans.get(self.index - 1)
 
-    def _spanned(self, expr: E) -> E:
-        """Attach the span of the comment right after ``expr``, unless it has one already."""
-        span = self._span()
-        named = isinstance(expr, (Var, GlobalVar, Op, Constructor))
-        if span is not None and not named and expr.span is None:
-            expr.span = span
+    def _place(self, start: Token) -> Span:
+        return self.source.span(start, self.tokens[self.index - 1])
+
+    def _spanned(self, expr: E, start: Token) -> E:
+        """``expr`` with the span of the comment right after it, or else its place in the text,
+        where it was first met."""
+        if isinstance(expr, (Var, GlobalVar, Op, Constructor)):
+            return expr
+        told = self._span()
+        if told is not None and (expr.span is None or expr.span.implied):
+            expr.span = told
+        elif expr.span is None and id(expr) not in self.foreign:
+            expr.span = self._place(start)
         return expr
 
 

@@ -189,6 +189,8 @@ class _Printer:
 
     def type_data(self, data: ty.TypeData) -> str:
         params = f"[{', '.join(v.name for v in data.type_vars)}]" if data.type_vars else ""
+        if not data.constructors:
+            return f"extern type {data.header.name}{params}\n"
         lines = [f"type {data.header.name}{params} {{"]
         for sig in data.constructors:
             inputs = f"({', '.join(map(self.type, sig.inputs))})" if sig.inputs else ""
@@ -391,7 +393,7 @@ class _Printer:
         found = getattr(node, "_checked_type", None) if isinstance(node, _TYPED) else None
         words = [] if found is None else [f"ty={self.type(found)}"]
         span = node.span
-        if span is not None and "*/" not in span.source and "/*" not in span.source:
+        if span is not None and not span.implied and not re.search(r"/\*|\*/", span.source):
             words.append(f"span={span}")
         return f" /* {' '.join(words)} */" if words else ""
 

@@ -81,13 +81,17 @@ class TypeParser(TokenStream):
         return None
 
     def _type_args(self) -> tuple[ty.Type, ...]:
-        args: list[ty.Type] = []
-        if self.accept("["):
-            while not self.accept("]"):
-                args.append(self.parse_type())
-                if not self.at("]"):
-                    self.expect(",", "between type arguments")
-        return tuple(args)
+        return self._types("[", "]", "between type arguments")
+
+    def _types(self, begin: str, end: str, between: str) -> tuple[ty.Type, ...]:
+        """Types in brackets; none where there are no brackets."""
+        found: list[ty.Type] = []
+        if self.accept(begin):
+            while not self.accept(end):
+                found.append(self.parse_type())
+                if not self.at(end):
+                    self.expect(",", between)
+        return tuple(found)
 
     def _tuple_type(self) -> ty.Type:
         self.expect("(")
@@ -189,13 +193,7 @@ class TypeParser(TokenStream):
 
     def _constructor_sig(self) -> ty.ConstructorSig:
         name = self.expect_kind("name", "the name of a constructor").text
-        inputs: list[ty.Type] = []
-        if self.accept("("):
-            while not self.accept(")"):
-                inputs.append(self.parse_type())
-                if not self.at(")"):
-                    self.expect(",", "between field types")
-        return ty.ConstructorSig(name, tuple(inputs))
+        return ty.ConstructorSig(name, self._types("(", ")", "between field types"))
 
     # -- literals and attribute values
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from .convert_layout import LayoutConfig
 from .manager import (
     FunctionPass,
     Pass,
@@ -24,6 +25,7 @@ from .passes import (
     CombineParallelBatchMatmul,
     CombineParallelConv2D,
     CombineParallelDense,
+    ConvertLayout,
     DeadCodeElimination,
     DefuseOps,
     DivToMul,
@@ -42,6 +44,7 @@ from .passes import (
     InferTypeLocal,
     Inline,
     LambdaLift,
+    Legalize,
     MergeComposite,
     RemoveUnusedFunctions,
     SimplifyExpr,
@@ -69,6 +72,7 @@ __all__ = [
     "CombineParallelBatchMatmul",
     "CombineParallelConv2D",
     "CombineParallelDense",
+    "ConvertLayout",
     "DeadCodeElimination",
     "DefuseOps",
     "DivToMul",
@@ -88,6 +92,8 @@ __all__ = [
     "InferTypeLocal",
     "Inline",
     "LambdaLift",
+    "LayoutConfig",
+    "Legalize",
     "MergeComposite",
     "Pass",
     "PassContext",

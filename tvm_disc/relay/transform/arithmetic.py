@@ -92,7 +92,9 @@ def _widens(cast: Expr, types: KnownTypes) -> bool:
 def _is_read_apart(graph: Graph, cast: Expr) -> bool:
     users = graph.users[cast]
     rows = [row_of(user) for user in users]
-    return len(users) > 1 and all(r is not None and r.pattern <= Pattern.BROADCAST for r in rows)
+    return len(set(users)) > 1 and all(
+        r is not None and r.pattern <= Pattern.BROADCAST for r in rows
+    )
 
 
 def _copy(cast: Expr) -> Expr:

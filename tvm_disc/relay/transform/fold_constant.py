@@ -15,6 +15,9 @@ from ..types import TensorType, TupleType, Type
 from .rules import attrs_of, row_of
 from .substitute import substituted
 
+# Tensors of one value: the constant would be larger than the call, too.
+FILLED = frozenset("zeros_like ones_like full_like full dyn.full dyn.zeros dyn.ones".split())
+
 
 def fold_constant(expr: Expr, fold_qnn: bool = False) -> Expr:
     """``expr`` with every call replaced by its value whose operands are constants."""
@@ -46,8 +49,10 @@ def _fold_once(expr: Expr, fold_qnn: bool) -> tuple[Expr, dict[Var, Expr]]:
 
 def _folded(before: Call, made: Call, types: KnownTypes, fold_qnn: bool) -> Expr | None:
     row = row_of(made)
-    # What has no operand is not folded: the constant would be larger than the call.
-    if row is None or not made.args or (row.name.startswith("qnn.") and not fold_qnn):
+    # What has no operand is not folded, either.
+    if row is None or not made.args or row.name in FILLED:
+        return None
+    if row.name.startswith("qnn.") and not fold_qnn:
         return None
     if row.name in ("shape_of", "ndarray_size"):
         known = types.value(before)

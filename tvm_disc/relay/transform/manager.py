@@ -206,6 +206,8 @@ def build_config(
 
 def _run(pass_: Any, mod: Any) -> Any:
     """Run any pass; who comes with a Relay module goes with one, unless it was translated."""
+    if not isinstance(mod, IRModule | tvm.IRModule):
+        raise BadNode(f"the pass {pass_.info.name}: expected a module, found {shown(mod)}")
     made = _ffi_transform_api.RunPass(pass_, mod)
     source = carried_by(made) if isinstance(mod, IRModule) else None
     return made if source is None else source

@@ -24,10 +24,14 @@ UNNAMED = (Var, GlobalVar, Op, Constructor)
 
 
 class Scope:
-    """A body in which results get names: of a function, a branch, a clause, a let."""
+    """A body in which results get names: of a function, a branch, a clause, a let.
 
-    def __init__(self, parent: Scope | None) -> None:
+    ``block`` is the one that all lets of a chain stand in.
+    """
+
+    def __init__(self, parent: Scope | None, of_let: bool = False) -> None:
         self.parent = parent
+        self.block: Scope = parent.block if parent is not None and of_let else self
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.bindings: list[tuple[Var, Expr]] = []
 
@@ -72,7 +76,7 @@ class _Scopes:
                 self.users[part] = self.users.get(part, 0) + 1
                 where = scope
                 if _opens(node, position):
-                    where = Scope(scope)
+                    where = Scope(scope, isinstance(node, Let))
                     bodies.append(where)
                 self._used(part, where)
 
@@ -82,9 +86,8 @@ class _Scopes:
         self._at.setdefault(part, set()).add(where)
 
     def lifted(self, node: Expr) -> bool:
-        """Whether a node is used in several bodies, none of which is around the others."""
-        uses = self._at.get(node, set())
-        return len(uses) > 1 and self.of[node] not in uses
+        """Whether a node is used in several blocks."""
+        return len({scope.block for scope in self._at.get(node, ())}) > 1
 
 
 def _bound(root: Expr, named: Callable[[Expr, _Scopes], bool]) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..dataflow_pattern.known_types import KnownTypes
@@ -13,6 +13,7 @@ from ..types import Type
 from ..visit import post_order
 from .arithmetic import canonicalize_cast, canonicalize_ops, div_to_mul, fast_math
 from .combine_parallel import combine_parallel
+from .convert_layout import check_layouts, convert_layout
 from .dynamic_to_static import dynamic_to_static
 from .fold_constant import fold_constant, fold_constant_function
 from .functions import eta_expand, inline_globals, remove_unused_functions
@@ -232,6 +233,20 @@ def FoldScaleAxis() -> Any:
 def FoldExplicitPadding() -> FunctionPass:
     """A padding by zeros becomes that of the convolution behind it."""
     return _each("FoldExplicitPadding", 0, fold_explicit_padding)
+
+
+def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> FunctionPass:
+    """Convolutions and pooling over images in other layouts, and what follows them.
+
+    ``{"nn.conv2d": ["NHWC", "default"]}`` has the layouts of data and weights by operator.
+    """
+    desired = check_layouts(desired_layouts)
+    return _each("ConvertLayout", 3, lambda func: convert_layout(func, desired))
+
+
+def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
+    """The module with its types: every operator is legal, and none has a legalization."""
+    return _module("Legalize", 1, infer_types)
 
 
 def FlattenAtrousConv() -> FunctionPass:

@@ -11,10 +11,6 @@ _EXTERNAL = (
     "it prepares functions for a code generator outside of TVM, and programs are compiled by "
     "this compiler alone; MergeComposite and dataflow_pattern.partition gather operators"
 )
-_LAYOUT = (
-    "the compiler chooses layouts itself: images lie channels last between convolutions where "
-    "that gains; build the program as it is"
-)
 _MEMORY = (
     "memory is planned by the compiler, for all shapes at once, and no program holds allocations"
 )
@@ -25,7 +21,8 @@ _DEVICES = (
 )
 _CLOSURES = "the compiler compiles closures as they are; build the program without the pass"
 _TEMPLATES = (
-    "it asks the templates of Relay's own kernels, which are not here; tvm_disc.tune tunes kernels"
+    "it asks the templates of Relay's kernels, which are not here; the compiler chooses layouts "
+    "itself, ConvertLayout converts to one that is asked for, and tvm_disc.tune tunes kernels"
 )
 
 REFUSED: Mapping[str, str] = {
@@ -37,7 +34,6 @@ REFUSED: Mapping[str, str] = {
     "CollagePartition": _EXTERNAL,
     "Conv2dToSparse": _SPARSE,
     "Conv2dToSparse2": _SPARSE,
-    "ConvertLayout": _LAYOUT,
     "Defunctionalization": _CLOSURES,
     "DenseToSparse": _SPARSE,
     "FakeQuantizationToInteger": (
@@ -46,9 +42,7 @@ REFUSED: Mapping[str, str] = {
     "FirstOrderGradient": _GRADIENT,
     "FlexibleShapeDispatch": "a program serves every shape: make the dims relay.Any()",
     "InlineCompilerFunctionsBoundTo": _EXTERNAL,
-    "LayoutConfig": _LAYOUT,
     "LazyGradientInit": _GRADIENT,
-    "Legalize": _TEMPLATES,
     "ManifestAlloc": _MEMORY,
     "ManifestLifetimes": _MEMORY,
     "MarkCompilerFunctionsAsExtern": _EXTERNAL,

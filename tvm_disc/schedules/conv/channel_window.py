@@ -29,6 +29,7 @@ from tvm_disc.schedules.conv.channel_groups import (
     cut_of,
 )
 from tvm_disc.schedules.conv.contraction import channels_last, contraction, geometry, spatial
+from tvm_disc.schedules.conv.cost import DirectSums
 from tvm_disc.schedules.conv.window_tile import const_of, literal_taps, outside_window
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast
@@ -87,16 +88,24 @@ def plan_channel_window(group: Group, solver: Solver, machine: Machine) -> Plan 
         emitter.run(machine.memory.ask_bytes)
 
     sums = i64(product([*node.shape, *spec.extents]))
+    cost = None if cut is None else _sums(node, cut, taps, columns).ns
     weights = GroupVectors(cut, spec.dtype) if cut else ChannelVectors(lanes, spec.dtype)
 
     return Plan(
         tasks=product(node.shape[:-2]) * (cut.blocks if cut else 1),
         work=tirx.floordiv(sums, 2) if cut else sums * 2,
         emit=emit,
+        cost=cost,
         packed=dict.fromkeys(packed, weights),
         packed_dtypes=dict.fromkeys(packed, spec.dtype),
         notes={"tile": f"{columns} columns of {lanes} channels"},
     )
+
+
+def _sums(node: Node, cut: GroupCut, taps: Sequence[int], columns: int) -> DirectSums:
+    vectors, window = cut.vectors, geometry(node, len(taps))
+    read = 4 * math.prod(taps) * vectors * cut.lanes * cut.members
+    return DirectSums(node.shape[:-1], taps, window, vectors, cut.members, columns, read)
 
 
 # Of what is read, and of the sums in registers.

@@ -19,6 +19,7 @@ from tvm import tirx
 
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import geometry
+from tvm_disc.schedules.conv.places import PlaceCounter
 from tvm_disc.schedules.gemm.layouts import PanelsOfB
 from tvm_disc.schedules.gemm.micro_kernel import bind_opaque, vload, vstore
 from tvm_disc.schedules.gemm.pack import cast, copy_contiguous
@@ -172,29 +173,12 @@ class RowPieces:
         offset, row distance, dtype, lanes)."""
         row0, rows = i_rows
         places = self.view.node.shape[1:-1]
-        cells = [block.alloc(f"place{d}", 1, "int64") for d in range(len(places) + 1)]
-        rest = bind_opaque(block, "rest", row0)
-        for cell, size in zip(cells[:0:-1], reversed(places), strict=True):
-            safe = tirx.max(i64(size), i64(1))
-            above = bind_opaque(block, "above", tirx.truncdiv(rest, safe))
-            block.store(cell, 0, rest - above * safe)
-            rest = above
-        block.store(cells[0], 0, rest)
+        counter = PlaceCounter(block, row0, places)
         with block.loop("i", rows) as i:
-            image, *at = (bind_opaque(block, "at", cell[i64(0)]) for cell in cells)
+            image, *at = counter.here()
             to = bind_opaque(block, "to", target[1] + i * target[2])
             self._row(block, g, (image, at), k_block, (target[0], to, *target[3:]))
-            self._advance(block, cells, places)
-
-    def _advance(self, block: Block, cells: Sequence[Buffer], places: Sequence[Any]) -> None:
-        """The next pixel's place."""
-        carry: Expr = i64(1)
-        for cell, size in zip(cells[:0:-1], reversed(places), strict=True):
-            moved = bind_opaque(block, "moved", cell[i64(0)] + carry)
-            wraps = bind_opaque(block, "wraps", tirx.Select(moved >= i64(size), i64(1), i64(0)))
-            block.store(cell, 0, tirx.Select(wraps > 0, i64(0), moved))
-            carry = wraps
-        block.store(cells[0], 0, cells[0][i64(0)] + carry)
+            counter.advance()
 
     def _row(
         self,

@@ -1,40 +1,197 @@
-"""Element-wise, broadcast and injective work: a thread computes one element of every output."""
+"""Element-wise, broadcast and injective work.
+
+    single   a thread computes one element of every output
+    lanes    a thread computes neighbours, with accesses of 16 bytes
+
+Neighbours lie in one row of the longest suffix of dims in which no read needs a division: a thread
+divides once, for all of them. Without dims before it, rows end where the domain does, and the last
+thread takes what is left one by one; else rows must be multiples of the neighbours.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, TypeAlias
 
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.cuda.block import DeviceBlock
 from tvm_disc.schedules.cuda.cost import moved_ns
-from tvm_disc.schedules.dispatch.variant import Grid
+from tvm_disc.schedules.cuda.vector import (
+    ALIGNED,
+    MOST_FACTS,
+    Lanes,
+    distinct,
+    lanes_of_nodes,
+    multiple_need,
+    stand_in,
+)
+from tvm_disc.schedules.dispatch.variant import Grid, Knobs, Need
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.loops.template import uncertain_dims
+from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
-from tvm_disc.tir.index import product
+from tvm_disc.tir.builder import i64, index_var
+from tvm_disc.tir.index import IndexSpace, add, mul, product
+
+Expr: TypeAlias = Any
 
 THREADS = 256
 
 
+@dataclass(frozen=True)
+class ElementKnobs(Knobs):
+    """Elements of a thread."""
+
+    lanes: int = 1
+
+
 def plan_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
+    """A thread for each element, or for neighbours where facts allow it."""
+    single = single_elements(group, solver, machine)
+    vectors = _Vectors.of(group, solver)
+    if vectors is None:
+        return single
+    lanes = vectors.lanes
+    together = replace(
+        single,
+        tasks=tirx.floordiv(product(vectors.domain) + (lanes - 1), i64(lanes)),
+        emit=vectors.emit,
+        knobs=ElementKnobs(lanes),
+        needs=vectors.needs,
+    )
+    facts = ", ".join(n.text for n in vectors.needs)
+    return replace(single, wide=together, notes={**single.notes, "lanes": f"{lanes} if {facts}"})
+
+
+def single_elements(group: Group, solver: Solver, machine: Machine) -> Plan:
     """A thread for each element of the domain, neighbours next to each other."""
     domain = tuple(group.outputs[0].shape)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
     assert machine.device is not None
-
-    def emit(body: Body) -> None:
-        low = body.low
-        with low.scope():
-            index, values = low.space.split(body.lo, domain), []
-            for node in group.outputs:
-                same = solver.known_same_shape(node.shape, domain)
-                at = index if same else low.space.split(body.lo, node.shape)
-                values.append(low.at(node, at))
-            for node, buffer, value in zip(group.outputs, body.outputs, values, strict=True):
-                low.store(buffer, body.lo, value, node.dtype)
-
     return Plan(
         tasks=product(domain),
         work=product(domain) * cost,
-        emit=emit,
+        emit=lambda body: _single(group, domain, body, body.lo),
+        knobs=ElementKnobs(),
         grid=Grid(THREADS),
         cost=partial(moved_ns, machine.device, group),
         notes={"threads": f"one for each element, {THREADS} a block"},
     )
+
+
+def _single(group: Group, domain: Sequence[Any], body: Body, flat: Expr) -> None:
+    low = body.low
+    with low.scope():
+        values = _values(low, group.outputs, domain, low.space.split(flat, domain), flat)
+        for node, buffer, value in zip(group.outputs, body.outputs, values, strict=True):
+            low.store(buffer, flat, value, node.dtype)
+
+
+def _values(
+    low: Lowering, outputs: Sequence[Node], domain: Sequence[Any], index: Sequence[Expr], flat: Expr
+) -> list[Expr]:
+    """Every output's element of the domain's."""
+    same = (low.solver.known_same_shape(n.shape, domain) for n in outputs)
+    return [
+        low.at(n, index if s else low.space.split(flat, n.shape))
+        for n, s in zip(outputs, same, strict=True)
+    ]
+
+
+class _Vectors:
+    """A group whose threads take neighbours, along dims ``split`` and on."""
+
+    def __init__(self, group: Group, solver: Solver) -> None:
+        self.group, self.solver = group, solver
+        self.domain = tuple(group.outputs[0].shape)
+        own = [n for n in (*group.params, *group.outputs) if n.shape]
+        self.lanes = lanes_of_nodes([*own, *group.outputs], len(group.nodes))
+        self.unsure = uncertain_dims(group, solver)
+        self.split, self.facts = 0, list[Expr]()
+
+    @classmethod
+    def of(cls, group: Group, solver: Solver) -> _Vectors | None:
+        """None where little of what is read lies next to each other."""
+        made = cls(group, solver)
+        for split in range(max(len(made.domain), 1)):
+            made.split, made.facts = split, []
+            if made._dry():
+                return made if len(made.needs) <= MOST_FACTS + 1 else None
+        return None
+
+    @property
+    def inner(self) -> Expr:
+        """Elements of a row."""
+        return product(self.domain[self.split :])
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What must hold where this runs."""
+        same = [Need(f"{d} == {t}", tirx.EQ(i64(d), i64(t))) for d, t in self.unsure.values()]
+        return (*same, *(multiple_need(s, self.lanes) for s in self.facts), ALIGNED)
+
+    def _dry(self) -> bool:
+        """Whether a row needs no division, and most of it is read together; finds the facts."""
+        low = Lowering(
+            DeviceBlock(), IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b))), self.solver
+        )
+        buffers = {n: stand_in(n) for n in self.group.params}
+        begin = index_var("j")
+        lanes = Lanes(low, self.lanes, begins=[begin], symbols=self.group.symbols())
+        outer = low.space.split(index_var("r"), self.domain[: self.split])
+        flat = add(mul(index_var("r"), self.inner), begin) if self.split else begin
+        with lanes.reading(buffers), low.without_broadcast(self.unsure):
+            self._values(low, outer, add(begin, lanes.lane), add(flat, lanes.lane))
+        if any(low.space.depends_on(v, lanes.lane) for v in low.defined):
+            return False
+        edge = lanes.facts(i64(self.inner)) if self.split else []
+        self.facts = distinct([*lanes.wanted, *(edge or ())])
+        return edge is not None and lanes.together >= lanes.single
+
+    def _values(self, low: Lowering, outer: Sequence[Expr], j: Expr, flat: Expr) -> list[Expr]:
+        index = [*outer, *low.space.split(j, self.domain[self.split :])]
+        return _values(low, self.group.outputs, self.domain, index, flat)
+
+    def emit(self, body: Body) -> None:
+        """The neighbours of one thread."""
+        block, flat = body.block, body.block.bind("flat", body.lo * self.lanes)
+        if self.split or self.solver.known_divides(self.lanes, self.inner):
+            self._together(body, flat)
+            return
+        total = block.bind("total", self.inner)
+        with block.when(flat + self.lanes <= total):
+            self._together(body, flat)
+        with block.otherwise(), body.low.loop("rest", total - flat) as rest:
+            unsure = self.unsure
+            with body.low.without_broadcast(unsure) if unsure else nullcontext():
+                _single(self.group, self.domain, body, block.bind("at", flat + rest))
+
+    def _together(self, body: Body, flat: Expr) -> None:
+        block, low = body.block, body.low
+        with low.scope(), low.without_broadcast(self.unsure):
+            j, outer = flat, list[Expr]()
+            if self.split:
+                # One division for all neighbours, in 32 bits where the domain allows it.
+                r, _ = low.space.split(flat, (product(self.domain[: self.split]), self.inner))
+                low.resolve([r])
+                j = block.bind("j", flat - mul(r, self.inner))
+                outer = list(low.space.split(r, self.domain[: self.split]))
+                low.resolve(outer)
+            symbols = self.group.symbols()
+            lanes = Lanes(low, self.lanes, self.facts, [flat, j], symbols)
+            cells = [block.alloc("out", self.lanes, str(b.dtype)) for b in body.outputs]
+            with lanes.reading(body.buffers):
+                for k, lane in enumerate(lanes.each()):
+                    values = self._values(low, outer, add(j, lane), add(flat, lane))
+                    for node, cell, value in zip(self.group.outputs, cells, values, strict=True):
+                        low.store(cell, i64(k), value, node.dtype)
+            for cell, buffer in zip(cells, body.outputs, strict=True):
+                lanes.copy(buffer, flat, cell, i64(0))
+
+
+__all__ = ["THREADS", "plan_elements", "single_elements"]

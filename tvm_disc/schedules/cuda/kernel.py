@@ -9,8 +9,9 @@ functions are numbered in the order in which a program makes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, TypeAlias
 
 import tvm
@@ -20,8 +21,10 @@ from tvm.ir import GlobalVar, PrimType
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
 from tvm_disc.schedules.cuda.block import DeviceBlock, bound_to
+from tvm_disc.schedules.cuda.cost import THREADS_HELD
+from tvm_disc.schedules.cuda.vector import ACCESS_BYTES, Aligned
 from tvm_disc.schedules.dispatch.choose import Choice
-from tvm_disc.schedules.dispatch.variant import Grid, Pass, Plan, Run, Variant
+from tvm_disc.schedules.dispatch.variant import Grid, Need, Pass, Plan, Run, Variant
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
@@ -44,6 +47,9 @@ Expr: TypeAlias = Any
 # has the program's state, and whether something has failed.
 LAUNCH = GlobalVar("tvm_disc_launch_kernel")
 MOST_BLOCKS = 1 << 20
+# Blocks of single tasks that are launched for each that the device holds; threads take tasks in
+# turn, a grid apart, beyond that.
+WAVES = 8
 # Threads that do tasks which need scratch memory of their own.
 SCRATCH_THREADS = 64
 GAP_BYTES = 256
@@ -76,17 +82,25 @@ def device_functions(
     """The host function of a kernel; its device functions are added to the machine's code."""
     symbols = group.symbols()
     numbers: dict[str, int] = {}
-    for variant in choice.variants:
-        if variant.plan.key in numbers:
+    for plan in (p for v in choice.variants for p in _widths(v.plan)):
+        if plan.key in numbers:
             continue
-        numbers[variant.plan.key] = len(machine.code)
-        for part in _passes(variant.plan):
+        numbers[plan.key] = len(machine.code)
+        for part in _passes(plan):
             name = f"k{len(machine.code)}_{group.name}"[:100]
             with tuned_for(machine.isa):
-                func = _device_function(group, variant.plan, part, solver, symbols, space)
+                func = _device_function(group, plan, part, solver, symbols, space)
             machine.code.append(DeviceFunction(name, func))
     some = some_element(group.outputs, solver)
-    return {GlobalVar(group.name): _Driver(group, choice, symbols, numbers).function(some)}
+    return {GlobalVar(group.name): _Driver(group, choice, numbers, solver, machine).function(some)}
+
+
+def _widths(plan: Plan) -> Iterator[Plan]:
+    """A plan, and those that may take its place."""
+    at: Plan | None = plan
+    while at is not None:
+        yield at
+        at = at.wide
 
 
 def _own_scratch(plan: Plan) -> bool:
@@ -155,9 +169,17 @@ class _Driver:
     """Emits the host function that asks the tree's questions and launches the variant."""
 
     def __init__(
-        self, group: Group, choice: Choice, symbols: Sequence[Any], numbers: dict[str, int]
+        self,
+        group: Group,
+        choice: Choice,
+        numbers: dict[str, int],
+        solver: Solver,
+        machine: Machine,
     ) -> None:
-        self.group, self.choice, self.symbols, self.numbers = group, choice, symbols, numbers
+        assert machine.device is not None
+        self.device = machine.device
+        self.group, self.choice, self.numbers, self.solver = group, choice, numbers, solver
+        self.symbols = group.symbols()
         self.ins, self.outs, self.scratch = pointers(group, choice.variants[0].plan)
         self.record = index_var("record")
         self.block = Block()
@@ -169,20 +191,60 @@ class _Driver:
         return prim_func(params, self.block.stmt())
 
     def _launch(self, variant: Variant) -> None:
-        first = self.numbers[variant.plan.key]
-        for k, part in enumerate(_passes(variant.plan)):
+        """A variant's plan, or the widest one whose needs are met."""
+        self._launch_widest(variant.plan)
+
+    def _launch_widest(self, plan: Plan) -> None:
+        met = None if plan.wide is None else self._met(plan.wide.needs)
+        if plan.wide is None or met is None:
+            self._launch_plan(plan)
+            return
+        with self.block.when(met):
+            self._launch_widest(plan.wide)
+        with self.block.otherwise():
+            self._launch_plan(plan)
+
+    def _met(self, needs: Sequence[Need]) -> Expr | None:
+        """The test of what is not proved of needs; None if they are never met."""
+        tests: list[Expr] = []
+        for need in needs:
+            proved = need.proved(self.solver)
+            if proved is False:
+                return None
+            if isinstance(need, Aligned):
+                tests.append(self._aligned())
+            elif proved is None:
+                tests.append(Sizes(self.block).plain(need.cond))
+        return reduce(tirx.And, tests, tirx.const(True, "bool"))
+
+    def _aligned(self) -> Expr:
+        """Whether operands and results begin at multiples of an access."""
+        words = (tirx.reinterpret("int64", p) for p in (*self.ins, *self.outs))
+        bits = reduce(tirx.bitwise_or, words)
+        return tirx.EQ(tirx.bitwise_and(bits, i64(ACCESS_BYTES - 1)), i64(0))
+
+    def _launch_plan(self, plan: Plan) -> None:
+        first = self.numbers[plan.key]
+        for k, part in enumerate(_passes(plan)):
             if part.rounds is None:
-                self._run(variant.plan, part, first + k, i64(0))
+                self._run(plan, part, first + k, i64(0))
                 continue
             rounds = self.block.bind("rounds", Sizes(self.block).plain(i64(part.rounds)))
             with self.block.loop("round", rounds) as turn:
-                self._run(variant.plan, part, first + k, turn)
+                self._run(plan, part, first + k, turn)
+
+    def _most_blocks(self, grid: Grid) -> int:
+        """Blocks of one launch; what is more is done in turns."""
+        if grid.shared:
+            return MOST_BLOCKS
+        held = self.device.multiprocessors * max(1, THREADS_HELD // grid.threads)
+        return WAVES * held
 
     def _run(self, plan: Plan, part: Pass, number: int, turn: Expr) -> None:
         block, grid = self.block, part.grid
         tasks = block.bind("tasks", Sizes(block).plain(i64(part.tasks)))
         per = 1 if grid.shared else grid.threads
-        most = 1 if _own_scratch(plan) else MOST_BLOCKS
+        most = 1 if _own_scratch(plan) else self._most_blocks(grid)
         wanted = tirx.truncdiv(tasks + (per - 1), i64(per))
         blocks = block.bind("blocks", tirx.min(wanted, i64(most)))
         with block.when(tasks > 0):

@@ -14,6 +14,7 @@ from tvm_disc.schedules.cuda.scatter import plan_updates
 from tvm_disc.schedules.cuda.serial import Template, in_order
 from tvm_disc.schedules.cuda.sorting import plan_sorted
 from tvm_disc.schedules.cuda.transpose import plan_tiles
+from tvm_disc.schedules.cuda.window import plan_window
 from tvm_disc.schedules.opaque.sorting import plan_search
 from tvm_disc.schedules.opaque.table import plan_special
 
@@ -22,7 +23,11 @@ CUDA: dict[str, tuple[tuple[str, Template], ...]] = {
     "row": (("row", plan_row),),
     "dot": (("product", plan_product), ("contraction", plan_contraction)),
     "attention": (("attention", plan_query),),
-    "conv": (("convolution", plan_convolution), ("contraction", plan_contraction)),
+    "conv": (
+        ("window", plan_window),
+        ("convolution", plan_convolution),
+        ("contraction", plan_contraction),
+    ),
     "vendor": (),
     "reduce": (
         ("contraction", plan_contraction),

@@ -1,63 +1,65 @@
-"""Matrix products: a block computes a tile of the result from tiles of the operands.
+"""Plans of tiles for matrix products and convolutions: which sizes, and how operands are copied.
 
-    for each slice of k:
-        threads of the block copy BM x BK of A and BK x BN of B into shared memory
-        every thread multiplies, with RM x RN sums in registers
-
-Both operands are read through the operators fused before them, and what lies beyond an edge is
-read as 0. Sums leave through the operators that follow.
+An operand is copied along k or along its other dim, whichever its neighbours in memory lie along:
+a plain A along k, a plain B along n, transposed ones the other way. With several elements at once
+(``wide``) a plan rests on dims that are multiples, and on operands that begin at multiples of 16
+bytes; the first plans rest on nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
-from typing import cast as typed
-
-from tvm import tirx
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import static_dim
-from tvm_disc.schedules.conv.contraction import channels_last, matmul_dims
+from tvm_disc.schedules.conv.contraction import channels_last, contraction, matmul_dims
 from tvm_disc.schedules.conv.implicit import ConvView
 from tvm_disc.schedules.cuda.block import DeviceBlock
-from tvm_disc.schedules.cuda.cost import LOAD_NS, MULTIPLY_NS, Work, waves_ns
-from tvm_disc.schedules.cuda.reduce import plan_contraction
-from tvm_disc.schedules.dispatch.variant import Grid, Knobs
-from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.cuda.cost import LOAD_NS, MULTIPLY_NS, STEP_NS, Work, passes_ns
+from tvm_disc.schedules.cuda.epilogue import plain_epilogue
+from tvm_disc.schedules.cuda.reduce import THREADS, ReduceKnobs, add_parts, plan_contraction
+from tvm_disc.schedules.cuda.tile import (
+    Side,
+    TileKnobs,
+    TilePlan,
+    ceil_div,
+    operand,
+)
+from tvm_disc.schedules.cuda.vector import (
+    ALIGNED,
+    MOST_FACTS,
+    Lanes,
+    distinct,
+    item_bytes,
+    lanes_of_operand,
+    multiple_need,
+    stand_in,
+)
+from tvm_disc.schedules.cuda.views import ChannelsLast, Plain, TileView
+from tvm_disc.schedules.dispatch.variant import Grid, Need, Pass
 from tvm_disc.schedules.gemm.view import MatMulView
-from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
-from tvm_disc.schedules.loops.fallback import store_outputs
+from tvm_disc.schedules.kernel import Group, Machine, Plan
 from tvm_disc.schedules.loops.reducers import accumulator
+from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, const, i64
-from tvm_disc.tir.index import mul, product
+from tvm_disc.tir.builder import i64, index_var
+from tvm_disc.tir.index import IndexSpace, mul, product
 
 Expr: TypeAlias = Any
-Read: TypeAlias = Callable[[Expr, Expr], Expr]
-View: TypeAlias = MatMulView | ConvView
 
-
-@dataclass(frozen=True)
-class TileKnobs(Knobs):
-    """A tile of the result, a slice of k, and what of it a thread has."""
-
-    m: int
-    n: int
-    k: int
-    rows: int
-    columns: int
-
-    @property
-    def threads(self) -> int:
-        """Of a block."""
-        return self.m // self.rows * (self.n // self.columns)
-
-
-TILES = (TileKnobs(64, 64, 16, 4, 4), TileKnobs(16, 64, 16, 2, 4))
+TILES = (
+    TileKnobs(64, 64, 16, 4, 4),
+    TileKnobs(16, 64, 16, 2, 4),
+    TileKnobs(32, 32, 16, 4, 4),
+    TileKnobs(128, 64, 16, 8, 8),
+    TileKnobs(64, 64, 16, 4, 4, parts=8),
+    TileKnobs(16, 64, 16, 2, 4, parts=8),
+)
+SPLIT_FROM = 512  # of k: shorter sums are not shared
 
 
 def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
@@ -68,146 +70,148 @@ def plan_product(group: Group, solver: Solver, machine: Machine) -> list[Plan] |
     batch, m, n, k = matmul_dims(node)
     if min(len(x.shape) for x in node.inputs) < 2:
         return WhyNot("product", "an operand is a vector")
-    view = MatMulView(group, node, batch, m, n, k)
+    tiles = _Tiles(Plain(MatMulView(group, node, batch, m, n, k)), solver, machine)
     plans = plan_contraction(group, solver, machine)
     assert isinstance(plans, list)
     size = static_dim(m)
-    tiles = [t for t in TILES if size is None or size > t.m // 4]
-    return [*plans, *(_plan(view, tile, machine) for tile in tiles)]
+    return [*plans, *tiles.plans([t for t in TILES if size is None or size > t.m // 4])]
 
 
 def plan_convolution(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
-    """Tiles of an implicit product: rows are output channels, columns pixels of an image."""
+    """Tiles of an implicit product: channels of the result by pixels, in the order of memory."""
     node = group.anchor
     if node is None or not node.op.startswith("relax.nn.conv"):
         return WhyNot("convolution", "no convolution to anchor on")
-    weight = node.inputs[1]
-    if channels_last(node) or any(static_dim(d) in (None, 0) for d in weight.shape):
-        return WhyNot("convolution", "channels are last, or the weight's shape is not known")
+    weight, last = node.inputs[1], channels_last(node)
+    if any(static_dim(d) in (None, 0) for d in weight.shape):
+        return WhyNot("convolution", "the weight's shape is not known")
     plans = plan_contraction(group, solver, machine)
     if isinstance(plans, WhyNot):
         return plans
-    view = ConvView(group, node)
-    channels = static_dim(view.sizes[1])
-    tiles = [t for t in TILES if channels is not None and channels > t.m // 4]
-    return [*plans[:3], *(_plan(view, tile, machine) for tile in tiles)]
+    tiled: TileView = ChannelsLast(group, node) if last else Plain(ConvView(group, node))
+    tiles = _Tiles(tiled, solver, machine)
+    channels = static_dim(tiled.sizes[2 if last else 1]) or 0
+    fit = [t for t in TILES if channels > (t.n if last else t.m) // 4]
+    return [*plans[:3], *tiles.plans(fit)]
 
 
-def _plan(view: View, tile: TileKnobs, machine: Machine) -> Plan:
-    assert machine.device is not None
-    g, m, n, k = view.sizes
-    tiles_m, tiles_n = _ceil(m, tile.m), _ceil(n, tile.n)
-    tasks = mul(mul(g, tiles_m), tiles_n)
-    multiplies, loads = tile.rows * tile.columns, tile.rows + tile.columns
-    busy = max(multiplies * MULTIPLY_NS, loads * LOAD_NS)
-    work = Work(tasks, tile.threads, i64(k), _ceil(k, tile.k) * 2, busy=busy)
-    return Plan(
-        tasks=tasks,
-        work=product([g, m, n, k]) * 2,
-        emit=partial(_tile, view, tile),
-        knobs=tile,
-        grid=Grid(tile.threads, shared=True),
-        cost=partial(waves_ns, machine.device, view.group, work),
-        features=(i64(m), i64(n), i64(k), mul(m, n)),
-    )
+class _Tiles:
+    """The plans for one product."""
 
+    def __init__(self, tiled: TileView, solver: Solver, machine: Machine) -> None:
+        assert machine.device is not None
+        self.view, self.solver, self.device = tiled, solver, machine.device
+        self.group, self.node = tiled.group, tiled.node
+        self.dtype = accumulator(self.node.dtype)
+        self.a, facts_a = self._side(True)
+        self.b, facts_b = self._side(False)
+        self.facts = distinct([*facts_a, *facts_b])
 
-def _ceil(size: Expr, step: int) -> Expr:
-    return tirx.floordiv(i64(size) + (step - 1), i64(step))
-
-
-def _tile(view: View, tile: TileKnobs, body: Body) -> None:
-    block, low = typed(DeviceBlock, body.block), body.low
-    _, m, n, k = view.sizes
-    m, n, k = (block.bind(name, i64(x)) for name, x in zip("mnk", (m, n, k), strict=True))
-    dtype = accumulator(view.node.dtype)
-    down, across = (block.bind("tiles", _ceil(x, t)) for x, t in ((m, tile.m), (n, tile.n)))
-    along = tirx.truncdiv(body.lo, across)
-    j0 = block.bind("j0", (body.lo - along * across) * tile.n)
-    g = block.bind("g", tirx.truncdiv(along, down))
-    i0 = block.bind("i0", (along - g * down) * tile.m)
-    width = tile.n // tile.columns
-    row = block.bind("row", tirx.truncdiv(body.thread, i64(width)))
-    column = block.bind("column", body.thread - row * width)
-    a = block.shared("a", tile.m * tile.k, dtype)
-    b = block.shared("b", tile.k * tile.n, dtype)
-    sums = block.alloc("sums", tile.rows * tile.columns, dtype)
-    for s in range(tile.rows * tile.columns):
-        block.store(sums, s, const(0, dtype))
-    with low.loop("slice", _ceil(k, tile.k)) as part:
-        k0 = block.bind("k0", part * tile.k)
-
-        def of_a(r: Expr, c: Expr) -> Expr:
-            i, kk = i0 + r, k0 + c
-            return _inside(body, [i < m, kk < k], lambda: view.a_at(low, g, i, kk), dtype)
-
-        def of_b(r: Expr, c: Expr) -> Expr:
-            kk, j = k0 + r, j0 + c
-            return _inside(body, [kk < k, j < n], lambda: view.b_at(low, g, kk, j), dtype)
-
-        _copy(body, a, (tile.m, tile.k), tile.threads, of_a)
-        _copy(body, b, (tile.k, tile.n), tile.threads, of_b)
-        block.barrier()
-        _multiply(body, tile, (a, b, sums), row, column)
-        block.barrier()
-    _store(view, tile, body, sums, (g, i0, j0), (m, n), (row, column))
-
-
-def _inside(body: Body, tests: list[Expr], read: Callable[[], Expr], dtype: str) -> Expr:
-    """An operand's element, or 0 beyond its edge."""
-    with body.low.guarded():
-        value = cast(read(), dtype)
-    return tirx.if_then_else(tirx.all(*tests), value, const(0, dtype))
-
-
-def _copy(body: Body, room: Buffer, shape: tuple[int, int], threads: int, read: Read) -> None:
-    """Fill shared memory: neighbouring threads take neighbouring columns."""
-    rows, columns = shape
-    with body.low.loop("copy", rows * columns // threads) as step:
-        at = body.block.bind("at", step * threads + body.thread)
-        r = body.block.bind("r", tirx.truncdiv(at, i64(columns)))
-        c = body.block.bind("c", at - r * columns)
-        value = read(r, c)
-        body.low.resolve([value])
-        body.block.store(room, at, value)
-
-
-def _multiply(
-    body: Body, tile: TileKnobs, arrays: tuple[Buffer, Buffer, Buffer], row: Expr, column: Expr
-) -> None:
-    block, (a, b, sums) = body.block, arrays
-    width = tile.n // tile.columns
-    with body.low.loop("kk", tile.k) as kk:
-        left = [
-            block.bind(f"l{r}", a[(row * tile.rows + r) * tile.k + kk]) for r in range(tile.rows)
+    def plans(self, tiles: Sequence[TileKnobs]) -> list[Plan]:
+        """A plan for each size that fits shared memory."""
+        depth = static_dim(self.view.sizes[3])
+        room = self.device.shared_bytes // item_bytes(self.dtype)
+        return [
+            self._with_wide(t)
+            for t in tiles
+            if 2 * t.k * (t.m + t.n) <= room
+            and (t.parts == 1 or depth is None or depth >= SPLIT_FROM)
         ]
-        right = [
-            block.bind(f"r{c}", b[kk * tile.n + c * width + column]) for c in range(tile.columns)
-        ]
-        for r, x in enumerate(left):
-            for c, y in enumerate(right):
-                s = i64(r * tile.columns + c)
-                block.store(sums, s, sums[s] + x * y)
 
+    def _with_wide(self, tile: TileKnobs) -> Plan:
+        """A plan that rests on nothing, and one that takes its place where the facts hold."""
+        plan = self._plan(tile)
+        if max(self.a.lanes, self.b.lanes) == 1 or len(self.facts) > MOST_FACTS:
+            return plan
+        wide = self._plan(replace(tile, wide=True))
+        facts = ", ".join(n.text for n in wide.needs)
+        return replace(plan, wide=wide, notes={**plan.notes, "lanes": f"several if {facts}"})
 
-def _store(
-    view: View,
-    tile: TileKnobs,
-    body: Body,
-    sums: Buffer,
-    origin: tuple[Expr, Expr, Expr],
-    sizes: tuple[Expr, Expr],
-    place: tuple[Expr, Expr],
-) -> None:
-    block, low, anchor = body.block, body.low, view.node
-    (g, i0, j0), (m, n), (row, column) = origin, sizes, place
-    width = tile.n // tile.columns
-    with low.loop("rr", tile.rows) as r, low.loop("cc", tile.columns) as c:
-        i = block.bind("i", i0 + row * tile.rows + r)
-        j = block.bind("j", j0 + c * width + column)
-        with block.when(tirx.And(i < m, j < n)), low.scope():
-            total = low.settle("total", cast(sums[r * tile.columns + c], anchor.dtype))
-            low.bind_reader(anchor, lambda at: total)
-            index = view.index(low, g, i, j)
-            store_outputs(view.group, body.outputs, low, index, view.flat(g, i, j))
-            low.drop_reader(anchor)
+    def _side(self, first: bool) -> tuple[Side, list[Expr]]:
+        """How an operand is best copied, and the facts that this rests on."""
+        lanes = lanes_of_operand(self.group, self.node.inputs[0 if first else 1])
+        for along_k in (first, not first):
+            side = Side(first, along_k, lanes)
+            facts = self._facts(side) if lanes > 1 else None
+            if facts is not None:
+                return side, facts
+        return Side(first, first, 1), []
+
+    def _facts(self, side: Side) -> list[Expr] | None:
+        """The sizes that must be multiples if neighbours are copied together; None if they are
+        not neighbours."""
+        if side.along_k and not self.view.along_k(side.lanes):
+            return None
+        low = Lowering(
+            DeviceBlock(), IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b))), self.solver
+        )
+        at, kk = index_var("at"), index_var("kk")
+        symbols = self.group.symbols()
+        lanes = Lanes(low, side.lanes, (), [at, kk], symbols, self.view.packed)
+        with lanes.reading({n: stand_in(n) for n in self.group.params}):
+            low.resolve([operand(self.view, low, side, index_var("g"), (at, kk), lanes.lane)])
+        _, m, n, k = self.view.sizes
+        edge = lanes.facts(i64(k if side.along_k else (m if side.first else n)))
+        if lanes.single or not lanes.together or edge is None:
+            return None
+        return [*lanes.wanted, *edge]
+
+    def _wide_store(self, tile: TileKnobs) -> list[Expr] | None:
+        """The facts for results to be stored together; None if they cannot be."""
+        if not tile.wide or tile.parts > 1 or not plain_epilogue(self.group, self.solver):
+            return None
+        n = i64(self.view.sizes[2])
+        if self.solver.known_divides(4, n):
+            return []
+        already = [*self.facts]
+        return [n] if static_dim(n) is None and len(distinct([*already, n])) <= MOST_FACTS else None
+
+    def _plan(self, tile: TileKnobs) -> Plan:
+        g, m, n, k = self.view.sizes
+        a, b, facts = self.a, self.b, list(self.facts)
+        if not tile.wide:
+            a, b, facts = replace(a, lanes=1), replace(b, lanes=1), []
+        stored = self._wide_store(tile)
+        facts = distinct([*facts, *(stored or [])])
+        made = TilePlan(self.view, tile, a, b, facts, stored is not None)
+        tiles = mul(mul(g, ceil_div(m, tile.m)), ceil_div(n, tile.n))
+        tasks, total = mul(tiles, tile.parts), product([g, m, n])
+        grid = Grid(tile.threads, shared=True)
+        passes: tuple[Pass, ...] = ()
+        works = [(self._work(tile, tasks), 1)]
+        if tile.parts > 1:
+            rest = ReduceKnobs(parts=tile.parts)
+            emit = partial(add_parts, self.group, contraction(self.node), rest)
+            passes = (Pass(tasks, made.emit, grid), Pass(total, emit))
+            works.append((Work(ceil_div(total, THREADS), THREADS, i64(tile.parts)), 1))
+        return Plan(
+            tasks=tasks,
+            work=product([g, m, n, k]) * 2,
+            emit=made.emit,
+            scratch_elems=mul(total, tile.parts) if passes else 0,
+            scratch_dtype=self.dtype if passes else "float32",
+            packed=self.view.packed,
+            layout="taps first" if self.view.packed else "",
+            knobs=tile,
+            needs=self._needs(made),
+            grid=grid,
+            cost=partial(passes_ns, self.device, self.group, tuple(works)),
+            features=(i64(m), i64(n), i64(k), mul(m, n)),
+            passes=passes,
+        )
+
+    def _needs(self, made: TilePlan) -> tuple[Need, ...]:
+        if not made.tile.wide:
+            return ()
+        lanes = max(made.a.lanes, made.b.lanes, 4)
+        return (*(multiple_need(f, lanes) for f in made.facts), ALIGNED)
+
+    def _work(self, tile: TileKnobs, tasks: Expr) -> Work:
+        k = self.view.sizes[3]
+        multiplies, loads = tile.rows * tile.columns, (tile.rows + tile.columns) / 4
+        copied = 2 * (tile.m + tile.n) / tile.threads
+        busy = multiplies * MULTIPLY_NS + (loads + copied) * LOAD_NS
+        slices = ceil_div(ceil_div(k, tile.k), tile.parts)
+        # A block that has a multiprocessor for itself still waits for its pipes.
+        each = max(tile.k, round(tile.k * tile.threads * busy / STEP_NS))
+        return Work(tasks, tile.threads, slices * each, slices, busy=busy * tile.k / each)

@@ -6,13 +6,15 @@ operators that follow:
     together   threads that share an element, next to each other: neighbours along what is added
     columns    elements of a block next to each other, where neighbours are along the result
     parts      blocks that share an element; a second kernel adds up what they have
+    lanes      neighbours that a thread takes at once: of what is added where several threads share
+               an element, else of the result
 
 Sums are added in a fixed order: results do not change between calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,14 +28,25 @@ from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.conv.contraction import Contraction, contraction
 from tvm_disc.schedules.cuda.block import DeviceBlock
-from tvm_disc.schedules.cuda.cost import LOAD_NS, Work, passes_ns, waves_ns
-from tvm_disc.schedules.dispatch.variant import Grid, Knobs, Pass
+from tvm_disc.schedules.cuda.cost import LOAD_NS, Work, passes_ns
+from tvm_disc.schedules.cuda.epilogue import plain_epilogue, store_lanes
+from tvm_disc.schedules.cuda.vector import (
+    ALIGNED,
+    MOST_FACTS,
+    Lanes,
+    distinct,
+    lanes_of_operand,
+    multiple_need,
+    stand_in,
+)
+from tvm_disc.schedules.dispatch.variant import Grid, Knobs, Need, Pass
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.fallback import store_outputs
 from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS
+from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import i64
-from tvm_disc.tir.index import mul, product
+from tvm_disc.tir.builder import Buffer, i64, index_var
+from tvm_disc.tir.index import IndexSpace, add, mul, product
 
 Expr: TypeAlias = Any
 
@@ -48,14 +61,22 @@ SPREAD = 8.0
 
 @dataclass(frozen=True)
 class ReduceKnobs(Knobs):
-    """Threads for one element, elements of a block, and blocks for one element."""
+    """Threads for one element, elements of a block, blocks for one element, and neighbours that
+    a thread takes at once."""
 
     together: int = 1
     columns: int = 1
     parts: int = 1
+    lanes: int = 1
+
+    @property
+    def along_result(self) -> bool:
+        """Whether the neighbours are elements of the result, or of what is added up."""
+        return self.together == 1 or self.columns > 1
 
 
-SHARED = (
+ALL = (
+    ReduceKnobs(),
     *(ReduceKnobs(threads) for threads in TOGETHER),
     ReduceKnobs(8, columns=32),
     ReduceKnobs(256, parts=PARTS),
@@ -68,31 +89,99 @@ def plan_contraction(group: Group, solver: Solver, machine: Machine) -> list[Pla
     anchor = group.anchor
     if anchor is None or anchor.op in ARG_REDUCTIONS:
         return WhyNot("contraction", "positions of extremes are not added up")
-    assert machine.device is not None
-    spec = contraction(anchor)
-    tasks, count = product(anchor.shape), product(spec.extents)
-    along, across = _spread(anchor)
-    blocks = tirx.floordiv(tasks + (THREADS - 1), i64(THREADS))
-    alone = Work(blocks, THREADS, count, memory=along, busy=_busy(anchor))
-    plans = [
-        Plan(
+    made = _Contractions(group, anchor, solver, machine)
+    most = static_dim(product(made.spec.extents))
+    return [
+        made.plan(knobs)
+        for knobs in ALL
+        if most is None or most >= (LONG if knobs.parts == 1 else LONGER) or knobs.together == 1
+    ]
+
+
+class _Contractions:
+    """The plans of one group."""
+
+    def __init__(self, group: Group, anchor: Node, solver: Solver, machine: Machine) -> None:
+        assert machine.device is not None
+        self.group, self.anchor, self.solver = group, anchor, solver
+        self.device, self.spec = machine.device, contraction(anchor)
+        self.lanes = lanes_of_operand(group, anchor)
+        self.facts = {along: self._facts(along) for along in (True, False)}
+        self.plain = plain_epilogue(group, solver)
+
+    def plan(self, knobs: ReduceKnobs) -> Plan:
+        """A plan that rests on nothing, with one that takes neighbours at once in its place."""
+        plan = self._plan(knobs, ())
+        facts = self.facts[knobs.along_result]
+        if facts is None or (knobs.along_result and knobs.parts == 1 and not self.plain):
+            return plan
+        needs = (*(multiple_need(f, self.lanes) for f in facts), ALIGNED)
+        wide = self._plan(replace(knobs, lanes=self.lanes), needs)
+        notes = {"lanes": f"{self.lanes} if {', '.join(n.text for n in needs)}", **plan.notes}
+        return replace(plan, wide=wide, notes=notes)
+
+    def _facts(self, along_result: bool) -> list[Expr] | None:
+        """The sizes that must be multiples for neighbours; None if they are read one by one."""
+        dims = self.anchor.shape if along_result else self.spec.extents
+        if not dims:
+            return None
+        space = IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b)))
+        low = Lowering(DeviceBlock(), space, self.solver)
+        at = index_var("at")
+        lanes = Lanes(low, self.lanes, (), [at], self.group.symbols())
+        index = [index_var(f"o{d}") for d in range(len(self.anchor.shape))]
+        k = [index_var(f"k{d}") for d in range(len(self.spec.extents))]
+        (index if along_result else k)[-1] = add(at, lanes.lane)
+        with lanes.reading({n: stand_in(n) for n in self.group.params}):
+            low.resolve([self.spec.element(low, index, k)])
+        if any(low.space.depends_on(v, lanes.lane) for v in low.defined):
+            return None
+        edge = lanes.facts(i64(dims[-1]))
+        few = not lanes.together or lanes.together < lanes.single
+        facts = distinct([*lanes.wanted, *(edge or ())])
+        return None if few or edge is None or len(facts) > MOST_FACTS else facts
+
+    def _plan(self, knobs: ReduceKnobs, needs: tuple[Need, ...]) -> Plan:
+        spec, anchor = self.spec, self.anchor
+        count, total = product(spec.extents), product(anchor.shape)
+        of_result = knobs.lanes if knobs.along_result else 1
+        of_sum = knobs.lanes // of_result
+        elements = _ceil(total, of_result)
+        emit = partial(_Sum(self, knobs).emit)
+        passes: tuple[Pass, ...] = ()
+        if knobs.together == 1:
+            tasks, grid, blocks = elements, Grid(THREADS), _ceil(elements, THREADS)
+        else:
+            tasks = blocks = mul(_ceil(elements, knobs.columns), knobs.parts)
+            grid = Grid(knobs.together * knobs.columns, shared=True)
+        along, across = _spread(anchor)
+        memory = across if knobs.together > 1 and knobs.columns == 1 else along
+        steps = _ceil(count, knobs.together * knobs.parts * of_sum)
+        barriers = 0 if knobs.together == 1 else 3
+        busy = _busy(anchor)
+        works = [(Work(blocks, grid.threads, steps, barriers, memory, busy), 1)]
+        if knobs.parts > 1:
+            works.append((Work(_ceil(total, THREADS), THREADS, i64(knobs.parts)), 1))
+            rest = partial(add_parts, self.group, spec, knobs)
+            passes = (Pass(tasks, emit, grid), Pass(total, rest))
+        return Plan(
             tasks=tasks,
             work=product([*anchor.shape, *spec.extents]) * 2,
-            emit=partial(_alone, group, spec),
-            knobs=ReduceKnobs(),
-            grid=Grid(THREADS),
-            cost=partial(waves_ns, machine.device, group, alone),
-            features=(count, tasks),
+            emit=emit,
+            scratch_elems=mul(total, knobs.parts) if passes else 0,
+            scratch_dtype=spec.dtype if passes else "float32",
+            knobs=knobs,
+            needs=needs,
+            grid=grid,
+            cost=partial(passes_ns, self.device, self.group, tuple(works)),
+            features=(count, total),
+            passes=passes,
             notes={"sums": "a thread, a block, or blocks for each element"},
         )
-    ]
-    most = static_dim(count)
-    for knobs in SHARED:
-        least = LONG if knobs.parts == 1 else LONGER
-        if most is None or most >= least:
-            memory = across if knobs.columns == 1 else along
-            plans.append(_shared_plan(group, spec, knobs, machine, memory))
-    return plans
+
+
+def _ceil(size: Expr, step: int) -> Expr:
+    return i64(size) if step == 1 else tirx.floordiv(i64(size) + (step - 1), i64(step))
 
 
 def _spread(anchor: Node) -> tuple[float, float]:
@@ -112,97 +201,125 @@ def _busy(anchor: Node) -> float:
     return LOAD_NS if anchor.cls is OpClass.REDUCE else 2 * LOAD_NS
 
 
-def _shared_plan(
-    group: Group, spec: Contraction, knobs: ReduceKnobs, machine: Machine, memory: float
-) -> Plan:
-    anchor, count = group.anchor, product(spec.extents)
-    assert anchor is not None and machine.device is not None
-    total, threads = product(anchor.shape), knobs.together * knobs.columns
-    tiles = tirx.floordiv(total + (knobs.columns - 1), i64(knobs.columns))
-    apart = knobs.together * knobs.parts
-    steps = tirx.floordiv(count + (apart - 1), i64(apart))
-    tasks = mul(tiles, knobs.parts)
-    barriers = knobs.together.bit_length()
-    own = Work(tasks, threads, steps, barriers, memory, _busy(anchor))
-    works = [(own, 1)]
-    passes: tuple[Pass, ...] = ()
-    emit = partial(_together, group, spec, knobs)
-    grid = Grid(threads, shared=True)
-    if knobs.parts > 1:
-        rest = tirx.floordiv(total + (THREADS - 1), i64(THREADS))
-        works.append((Work(rest, THREADS, i64(knobs.parts)), 1))
-        passes = (Pass(tasks, emit, grid), Pass(total, partial(_rest, group, spec, knobs)))
-    return Plan(
-        tasks=tasks,
-        work=product([*anchor.shape, *spec.extents]) * 2,
-        emit=emit,
-        scratch_elems=mul(total, knobs.parts) if passes else 0,
-        scratch_dtype=spec.dtype if passes else "float32",
-        knobs=knobs,
-        grid=grid,
-        cost=partial(passes_ns, machine.device, group, tuple(works)),
-        features=(count, total),
-        passes=passes,
-    )
+class _Sum:
+    """What one thread adds up: for an element, for neighbours of the result, or a share of one."""
 
+    def __init__(self, of: _Contractions, knobs: ReduceKnobs) -> None:
+        self.of, self.knobs = of, knobs
+        self.group, self.spec, self.anchor = of.group, of.spec, of.anchor
+        self.wide = knobs.lanes if knobs.along_result else 1
 
-def _alone(group: Group, spec: Contraction, body: Body) -> None:
-    assert group.anchor is not None
-    block, low = body.block, body.low
-    with low.scope():
-        index = list(low.space.split(body.lo, group.anchor.shape))
-        acc = block.alloc("acc", 1, spec.dtype)
-        block.store(acc, 0, spec.reducer.identity(spec.dtype))
+    def emit(self, body: Body) -> None:
+        """The task of a thread, or of a block."""
+        with body.low.scope():
+            if self.knobs.together == 1:
+                self._alone(body)
+            else:
+                self._together(body)
+
+    def _alone(self, body: Body) -> None:
+        flat = body.block.bind("flat", mul(body.lo, self.wide))
+        index = list(body.low.space.split(flat, self.anchor.shape))
+        body.low.resolve(index)
+        acc = self._accumulators(body)
         with ExitStack() as stack:
             k = [
-                i64(0) if static_dim(e) == 1 else stack.enter_context(low.loop(f"k{d}", e))
-                for d, e in enumerate(spec.extents)
+                i64(0) if static_dim(e) == 1 else stack.enter_context(body.low.loop(f"k{d}", e))
+                for d, e in enumerate(self.spec.extents)
             ]
-            value = spec.element(low, index, k)
-            low.resolve([value])
-            block.store(acc, 0, spec.reducer.combine(acc[i64(0)], value))
-        finish(group, spec, body, index, block.bind("sum", acc[i64(0)]))
+            self._add(body, acc, index, k)
+        values = [body.block.bind("sum", acc[i64(v)]) for v in range(self.wide)]
+        self._finish(body, index, values, flat)
 
-
-def _together(group: Group, spec: Contraction, knobs: ReduceKnobs, body: Body) -> None:
-    assert group.anchor is not None
-    block, low, columns = body.block, body.low, knobs.columns
-    total = block.bind("elements", product(group.anchor.shape))
-    count = block.bind("count", product(spec.extents))
-    part, tile = i64(0), body.lo
-    if knobs.parts > 1:
-        tiles = block.bind("tiles", tirx.truncdiv(total + (columns - 1), i64(columns)))
-        part = block.bind("part", tirx.truncdiv(body.lo, tiles))
-        tile = block.bind("tile", body.lo - part * tiles)
-    number = block.bind("number", tirx.truncdiv(body.thread, i64(columns)))
-    flat = block.bind("flat", tile * columns + (body.thread - number * columns))
-    share = tirx.truncdiv(count + (knobs.parts - 1), i64(knobs.parts))
-    begin = block.bind("begin", part * share)
-    mine = block.bind("share", tirx.max(tirx.min(count - begin, share), i64(0)))
-    with low.scope():
-        acc = block.alloc("acc", 1, spec.dtype)
-        block.store(acc, 0, spec.reducer.identity(spec.dtype))
+    def _together(self, body: Body) -> None:
+        block, low, knobs = body.block, body.low, self.knobs
+        columns = knobs.columns
+        total = block.bind("elements", product(self.anchor.shape))
+        part, tile = i64(0), body.lo
+        if knobs.parts > 1:
+            tiles = block.bind("tiles", _ceil(total, columns * self.wide))
+            part = block.bind("part", tirx.truncdiv(body.lo, tiles))
+            tile = block.bind("tile", body.lo - part * tiles)
+        number = block.bind("number", tirx.truncdiv(body.thread, i64(columns)))
+        column = tile * columns + (body.thread - number * columns)
+        flat = block.bind("flat", mul(column, self.wide))
+        of_sum = knobs.lanes // self.wide
+        # In steps of a thread, each of as many neighbours of what is added up.
+        count = block.bind("count", tirx.truncdiv(product(self.spec.extents), i64(of_sum)))
+        share = tirx.truncdiv(count + (knobs.parts - 1), i64(knobs.parts))
+        begin = block.bind("begin", part * share)
+        mine = block.bind("share", tirx.max(tirx.min(count - begin, share), i64(0)))
+        acc = self._accumulators(body)
         inside = flat < total
         with block.when(inside) if columns > 1 else nullcontext(), low.scope():
-            index = list(low.space.split(flat, group.anchor.shape))
+            index = list(low.space.split(flat, self.anchor.shape))
             low.resolve(index)
             with strided(replace(body, thread=number), mine, knobs.together) as j:
-                k = list(low.space.split(begin + j, spec.extents))
-                value = spec.element(low, index, k)
-                low.resolve([value])
-                block.store(acc, 0, spec.reducer.combine(acc[i64(0)], value))
-        whole = fold(body, acc[i64(0)], spec.reducer.combine, spec.dtype, knobs.together, columns)
+                k = list(low.space.split(mul(begin + j, of_sum), self.spec.extents))
+                low.resolve(k)
+                self._add(body, acc, index, k)
+        values = [block.bind("mine", acc[i64(v)]) for v in range(self.wide)]
+        whole = fold_all(body, values, self._combine, self.spec.dtype, knobs.together, columns)
         with block.when(tirx.And(tirx.EQ(number, i64(0)), inside)), low.scope():
             if knobs.parts > 1:
                 assert body.scratch is not None
-                block.store(body.scratch, part * total + flat, whole)
+                for v, value in enumerate(whole):
+                    block.store(body.scratch, part * total + (flat + v), value)
                 return
-            index = list(low.space.split(flat, group.anchor.shape))
+            index = list(low.space.split(flat, self.anchor.shape))
             low.resolve(index)
-            finish(group, spec, replace(body, lo=flat), index, whole)
+            self._finish(body, index, whole, flat)
+
+    def _combine(self, a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:
+        return [self.spec.reducer.combine(x, y) for x, y in zip(a, b, strict=True)]
+
+    def _accumulators(self, body: Body) -> Buffer:
+        acc = body.block.alloc("acc", self.wide, self.spec.dtype)
+        for v in range(self.wide):
+            body.block.store(acc, v, self.spec.reducer.identity(self.spec.dtype))
+        return acc
+
+    def _lanes(self, body: Body, begins: Sequence[Expr]) -> Lanes:
+        facts = self.of.facts[self.knobs.along_result] or ()
+        return Lanes(body.low, self.knobs.lanes, facts, begins, self.group.symbols())
+
+    def _add(self, body: Body, acc: Buffer, index: Sequence[Expr], k: Sequence[Expr]) -> None:
+        """One step: an element, or as many as there are lanes."""
+        low, reducer, along = body.low, self.spec.reducer, self.knobs.along_result
+        if self.knobs.lanes == 1:
+            value = self.spec.element(low, index, k)
+            low.resolve([value])
+            body.block.store(acc, 0, reducer.combine(acc[i64(0)], value))
+            return
+        last = body.block.bind("last", index[-1] if along else k[-1])
+        with low.scope():
+            lanes = self._lanes(body, [last])
+            with lanes.reading(body.buffers):
+                for number, lane in enumerate(lanes.each()):
+                    at = [*(index if along else k)[:-1], add(last, lane)]
+                    value = self.spec.element(low, *((at, k) if along else (index, at)))
+                    low.resolve([value])
+                    cell = i64(number if along else 0)
+                    body.block.store(acc, cell, reducer.combine(acc[cell], value))
+
+    def _finish(self, body: Body, index: list[Expr], values: Sequence[Expr], flat: Expr) -> None:
+        """Store the anchor's elements through its consumers."""
+        if self.wide == 1:
+            finish(self.group, self.spec, replace(body, lo=flat), index, values[0])
+            return
+        last = body.block.bind("last", index[-1])
+        lanes = self._lanes(body, [last, flat])
+
+        def place(lane: Expr) -> Sequence[Expr]:
+            return [*index[:-1], add(last, lane)]
+
+        def total(number: int, at: Sequence[Expr]) -> Expr:
+            return self.spec.finish(body.low, at, values[number])
+
+        store_lanes(self.group, body, lanes, place, total, flat)
 
 
-def _rest(group: Group, spec: Contraction, knobs: ReduceKnobs, body: Body) -> None:
+def add_parts(group: Group, spec: Contraction, knobs: Any, body: Body) -> None:
     """Add up what the blocks of one element have."""
     assert group.anchor is not None and body.scratch is not None
     block, low = body.block, body.low
@@ -254,26 +371,58 @@ def fold(
     threads: int,
     apart: int = 1,
 ) -> Expr:
-    """What the threads of a block have, combined in the order of a tree; all of them get it.
+    """What the threads of a block have, combined in a fixed order; all of them get it.
 
     With ``apart``, so many neighbours have values of their own, each with ``threads`` to combine.
     """
+    (whole,) = fold_all(body, (value,), lambda a, b: (combine(a[0], b[0]),), dtype, threads, apart)
+    return whole
+
+
+NEAR = 16  # values that every thread combines by itself
+
+
+def fold_all(
+    body: Body,
+    values: Sequence[Expr],
+    combine: Callable[[Sequence[Expr], Sequence[Expr]], Sequence[Expr]],
+    dtype: str,
+    threads: int,
+    apart: int = 1,
+) -> list[Expr]:
+    """:func:`fold` of several values that are combined with one another.
+
+    Sixteen threads combine what the others have, then all threads what those have: three barriers,
+    whatever the size of the block.
+    """
     block = cast(DeviceBlock, body.block)
-    room = block.shared("parts", threads * apart, dtype)
-    block.store(room, body.thread, value)
+    rooms = [block.shared("parts", threads * apart, dtype) for _ in values]
+    for room, value in zip(rooms, values, strict=True):
+        block.store(room, body.thread, value)
     block.barrier()
-    half = threads // 2
-    while half:
-        with block.when(body.thread < half * apart):
-            mine = block.bind("mine", room[body.thread])
-            other = block.bind("other", room[body.thread + half * apart])
-            block.store(room, body.thread, combine(mine, other))
+
+    def chain(place: Expr, count: int, stride: int) -> list[Expr]:
+        cells = [block.alloc("whole", 1, dtype) for _ in rooms]
+        for cell, room in zip(cells, rooms, strict=True):
+            block.store(cell, 0, room[place])
+        with body.low.loop("other", count - 1, begin=1) as k:
+            theirs = [block.bind("theirs", room[place + k * stride]) for room in rooms]
+            mine = [block.bind("mine", cell[i64(0)]) for cell in cells]
+            for cell, result in zip(cells, combine(mine, theirs), strict=True):
+                block.store(cell, 0, result)
+        return [block.bind("whole", cell[i64(0)]) for cell in cells]
+
+    left = min(threads, NEAR)
+    if threads > NEAR:
+        with block.when(body.thread < NEAR * apart), body.low.scope():
+            sums = chain(body.thread, threads // NEAR, NEAR * apart)
+            for room, value in zip(rooms, sums, strict=True):
+                block.store(room, body.thread, value)
         block.barrier()
-        half //= 2
-    place = i64(0) if apart == 1 else tirx.truncmod(body.thread, i64(apart))
-    result = block.bind("all", room[place])
+    place = i64(0) if apart == 1 else block.bind("place", tirx.truncmod(body.thread, i64(apart)))
+    found = chain(place, left, apart)
     block.barrier()  # before the memory is written again
-    return result
+    return found
 
 
-__all__ = ["finish", "fold", "plan_contraction", "strided"]
+__all__ = ["ReduceKnobs", "add_parts", "finish", "fold", "fold_all", "plan_contraction", "strided"]

@@ -18,7 +18,7 @@ from tvm import tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.schedules.cuda.block import DeviceBlock
 from tvm_disc.schedules.cuda.cost import Work, waves_ns
-from tvm_disc.schedules.cuda.elements import THREADS, plan_elements
+from tvm_disc.schedules.cuda.elements import THREADS, single_elements
 from tvm_disc.schedules.cuda.reduce import SPREAD
 from tvm_disc.schedules.dispatch.variant import Grid, Knobs
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
@@ -50,7 +50,7 @@ def plan_tiles(group: Group, solver: Solver, machine: Machine) -> list[Plan] | W
     size = sum(bytes_of(m.dtype) for m in work.moves)
     if size * SIDE * (SIDE + 1) > machine.device.shared_bytes:
         return WhyNot("transpose", "the tiles of all permutations do not fit shared memory")
-    plain = plan_elements(group, solver, machine)
+    plain = single_elements(group, solver, machine)
     elements = product(work.domain)
     a, b = _tiles(work)
     tasks = mul(product(work.outer_dims()), mul(a, b))

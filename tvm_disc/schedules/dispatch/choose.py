@@ -38,7 +38,7 @@ class Choice:
     """The variants a kernel keeps and the tree that picks among them.
 
     Attributes:
-        variants: kept; the first safe one serves where another's needs are not met.
+        variants: kept; a safe one serves where another's needs are not met (:meth:`instead`).
         tree: over ``features``, by number; its leaves are numbers of ``variants``.
         features: (expression, text).
     """
@@ -46,6 +46,12 @@ class Choice:
     variants: list[Variant]
     tree: Tree
     features: list[tuple[Expr, str]] = field(default_factory=list)
+
+    def instead(self, variant: Variant) -> Variant:
+        """What runs where the needs of ``variant`` are not met: the first safe one, on as many
+        threads where there is one."""
+        safe = [v for v in self.variants if v.safe]
+        return next((v for v in safe if v.run == variant.run), safe[0])
 
     def text(self) -> str:
         """The tree as nested questions."""

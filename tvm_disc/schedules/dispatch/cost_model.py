@@ -1,4 +1,4 @@
-"""What a machine takes for the pieces of a kernel: the constants of the analytical model."""
+"""Coefficients of the analytical model, and what was measured of a machine's memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ TURN_TILES = 32
 
 @dataclass(frozen=True)
 class CostModel:
-    """Nanoseconds and cycles of one machine.
+    """Coefficients of one machine, of the dimension that their names say.
+
+    They are fitted together to measured times, so that none need be what the machine takes for
+    that alone: a cycle of the fit is no cycle of the clock.
 
     Attributes:
         op_ns, byte_ns: one plain operation of vector code, one byte that it moves.

@@ -141,6 +141,8 @@ class Plan:
         grid: on a device, how its threads share the tasks; None is a thread for each.
         passes: on a device, kernels that run one after the other on scratch that is common to
             all of their tasks; ``emit`` and ``grid`` are then theirs.
+        wide: on a device, the same work with wider accesses, which a launch takes instead where
+            its ``needs`` are met; in all else than tasks and code as this plan.
     """
 
     tasks: Expr
@@ -166,6 +168,7 @@ class Plan:
     stages: tuple[Stage, ...] = ()
     grid: Grid | None = None
     passes: tuple[Pass, ...] = ()
+    wide: Plan | None = None
 
     @property
     def key(self) -> str:

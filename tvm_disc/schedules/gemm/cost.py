@@ -112,7 +112,8 @@ def _instead(
 ) -> Values | float:
     """What few rows or columns take, where tiles are not used for them, over what tiles would.
 
-    Of the columns ``rest`` are no part of tiles. Kernels ask the same conditions.
+    Of the columns ``rest`` are no part of tiles. The conditions are the very expressions that
+    kernels ask, evaluated at the points: nothing here repeats them.
     """
     m, n, k = sizes
     parts = (n - rest, rest)

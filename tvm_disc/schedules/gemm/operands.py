@@ -14,6 +14,7 @@ from tvm_disc.schedules.gemm.partition import (
     COPY_BLOCKS,
     COPY_PANELS,
     FEW_ROWS,
+    Affine,
     GemmSpec,
     Index,
     Place,
@@ -127,20 +128,21 @@ class Operands:
                     b.store(self.scratch, row + columns + z, const(0, dtype))
 
     def _load_b(self, g: Expr, k: Expr, j: Expr) -> Expr:
-        view = self.spec.b_affine
-        if view is not None:
-            return view.buffer[view.base(self.b, g) + j * view.stride + k * view.k_stride]
+        if self.spec.b_affine is not None:
+            return self._at(self.spec.b_affine, g, j, k)
         if self.spec.load_b is None:
             raise ValueError("GemmSpec: B is given in no form")
         return self.spec.load_b(self.b, g, k, j)
 
     def _load_a(self, g: Expr, i: Expr, k: Expr) -> Expr:
-        view = self.spec.a_affine
-        if view is not None:
-            return view.buffer[view.base(self.b, g) + i * view.stride + k * view.k_stride]
+        if self.spec.a_affine is not None:
+            return self._at(self.spec.a_affine, g, i, k)
         if self.spec.load_a is None:
             raise ValueError("GemmSpec: A is given in no form")
         return self.spec.load_a(self.b, g, i, k)
+
+    def _at(self, view: Affine, g: Expr, outer: Expr, k: Expr) -> Expr:
+        return view.buffer[view.base(self.b, g) + outer * view.stride + k * view.k_stride]
 
     def copy_a(self, g: Expr, i_rows: tuple[Expr, Expr], k_block: tuple[Expr, Expr]) -> None:
         """Copy a K block of the task's rows of A to scratch, row by row along K."""

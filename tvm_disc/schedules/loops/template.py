@@ -2,8 +2,9 @@
 
 The domain is flattened as far as every read allows: fully when all reads are contiguous, else
 into rows of the longest suffix of dims that needs no division in the inner loop. Loops are
-written as vectors, the last one masked; rows of a few elements are walked across, one row in
-every lane. What cannot be evaluated for a vector (guarded reads) is left to LLVM's vectoriser.
+written as vectors, the last one masked; in a plan of its own, for rows of a few elements, a row
+lies in every lane. What cannot be evaluated for a vector (guarded reads) is left to LLVM's
+vectoriser.
 
 An operand whose dims may or may not be 1 is read at ``i * (n != 1)``. The nest is written twice
 then, and the one for equal dims, where nothing is broadcast, has plain indices.
@@ -11,8 +12,9 @@ then, and the one for equal dims, where nothing is broadcast, has plain indices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import tvm
@@ -20,13 +22,15 @@ from tvm import tirx
 
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.schedules.dispatch.choose import moved_bytes
+from tvm_disc.schedules.dispatch.variant import Need
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.joined import JoinedColumns, of_rows
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.rows.template import is_vectorizable
+from tvm_disc.schedules.rows.template import PASSES_OF_STEP, AcrossKnobs, is_vectorizable
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import Block, Buffer, first_lanes, i64, index_var, pointer, ramp, view
-from tvm_disc.tir.index import IndexSpace, add, mul, product
+from tvm_disc.tir.index import IndexSpace, add, ceil_div, mul, product
 from tvm_disc.tir.non_temporal import PastCaches, far_elems
 from tvm_disc.tir.vector_split import Vectors, to_next_line
 
@@ -34,22 +38,36 @@ Expr: TypeAlias = Any
 
 BLOCK_ELEMS = 4096  # a task of a long row
 MANY_ROWS = 16  # rows for each thread that are tasks enough
-SMALL_ROW = 8
+ACROSS_OPS = 30  # plain operations that an element takes more where each lane has a row
 AHEAD = 1024  # elements from a step to the one whose lines it asks for
 CHEAP = 4  # operations for an element: less time than memory takes
 UNROLLED_BYTES = 16  # of each lane: four vectors of 32 bits
 
 
-def plan_loop(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """One pass over the domain of the group's outputs."""
+def plan_loop(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
+    """One pass over the domain of the group's outputs: along rows, or across short ones."""
     loop = _Loop(group, solver, machine)
     cost = sum(n.row.cost for n in group.nodes if n.row is not None)
-    return Plan(
+    along = Plan(
         tasks=loop.tasks(),
         work=product(loop.domain) * cost,
         emit=loop.emit,
+        steps=loop.steps(),
         notes=loop.notes(),
     )
+    if not loop.walks_across():
+        return [along]
+    blocks = ceil_div(loop.rows, machine.lanes)
+    across = Plan(
+        tasks=blocks,
+        work=product(loop.domain) * (cost + ACROSS_OPS),
+        emit=loop.emit_across,
+        knobs=AcrossKnobs(machine.lanes),
+        needs=(Need(f"there are {machine.lanes} rows", i64(loop.rows) >= machine.lanes),),
+        features=(i64(loop.inner),),
+        moved=moved_bytes(group) * 2,  # lines of cache are met several times, in pieces
+    )
+    return [along, across]
 
 
 def _unrolled(group: Group) -> int:
@@ -103,35 +121,48 @@ class _Loop:
         """Rows, or blocks of rows when there are few."""
         return mul(self.rows, self._blocks())
 
+    def steps(self) -> Expr | int:
+        """What rows take for themselves, in steps of the analytical model."""
+        if self.split == 0:
+            return 0
+        return ceil_div(self.tasks(), PASSES_OF_STEP)
+
     def _blocks(self) -> Expr:
-        blocks = tirx.floordiv(self.inner + (BLOCK_ELEMS - 1), i64(BLOCK_ELEMS))
+        blocks = ceil_div(self.inner, BLOCK_ELEMS)
         if self.split == 0:
             return blocks
         many = i64(self.rows) >= MANY_ROWS * self.threads
         return tirx.Select(many, i64(1), tirx.max(blocks, i64(1)))
 
     def emit(self, body: Body) -> None:
-        """Tasks ``[lo, hi)``, in the version that fits the dims."""
+        """Tasks ``[lo, hi)`` along rows."""
+        self._versions(body, self._along)
+
+    def emit_across(self, body: Body) -> None:
+        """Blocks ``[lo, hi)`` of rows, one in every lane."""
+        self._versions(body, self._across)
+
+    def _versions(self, body: Body, walk: Callable[[Body, bool], None]) -> None:
+        """The walk in the version that fits the dims."""
         if not self.unsure:
-            self._tasks(body, self.split)
+            walk(body, self.vector)
             return
         equal: Expr = None
         for dim, target in self.unsure.values():
             test = tirx.EQ(i64(dim), i64(target))
             equal = test if equal is None else tirx.And(equal, test)
         with body.block.when(equal), body.low.scope(), body.low.without_broadcast(self.unsure):
-            self._tasks(body, self.split)
+            walk(body, self.vector)
         with body.block.otherwise(), body.low.scope():
             # Strides of 0 or 1 that are known at run time only: nothing to write vectors for.
-            self._tasks(body, self.split, False)
+            walk(body, False)
 
-    def _tasks(self, body: Body, split: int, vector: bool | None = None) -> None:
-        vector = self.vector if vector is None else vector
+    def _along(self, body: Body, vector: bool) -> None:
         low = body.low
         self.lined = vector and self._may_lie_anywhere(body)
-        past = self._past_caches(body, split) if vector else None
+        past = self._past_caches(body, self.split) if vector else None
         low.past = past
-        self._nest(body, split, vector)
+        self._nest(body, self.split, vector)
         low.past = None
         if past is not None:
             past.end()
@@ -173,13 +204,7 @@ class _Loop:
             return
         blocks = block.bind("blocks", self._blocks())
         with block.when(tirx.EQ(blocks, i64(1))), low.scope():
-            if vector and self._walks_across():
-                with block.when(tirx.And(inner < SMALL_ROW, body.hi - body.lo >= self.lanes)):
-                    self._across(body, inner)
-                with block.otherwise():
-                    self._each_row(body, inner, vector)
-            else:
-                self._each_row(body, inner, vector)
+            self._each_row(body, inner, vector)
         with block.otherwise(), low.scope(), low.loop("t", body.hi - body.lo, begin=body.lo) as t:
             r = block.bind("r", tirx.floordiv(t, blocks))
             begin = block.bind("begin", (t - r * blocks) * BLOCK_ELEMS)
@@ -193,16 +218,21 @@ class _Loop:
             base = body.block.bind("base", mul(r, inner))
             self._run(body, outer, base, i64(0), inner, vector)
 
-    def _across(self, body: Body, inner: Expr) -> None:
+    def _across(self, body: Body, vector: bool) -> None:
         block, low, lanes = body.block, body.low, self.lanes
-        count = tirx.floordiv(body.hi - body.lo + (lanes - 1), i64(lanes))
-        with low.loop("t", count) as t:
+        inner = block.bind("inner", self.inner)
+        rows = block.bind("rows", i64(self.rows))
+        if not vector:
+            begin, end = body.lo * lanes, tirx.min(body.hi * lanes, rows)
+            self._each_row(replace(body, lo=begin, hi=end), inner, vector)
+            return
+        with low.loop("t", body.hi - body.lo, begin=body.lo) as t:
             # The last block overlaps the one before.
-            first = block.bind("first", tirx.min(body.lo + t * lanes, body.hi - lanes))
-            rows = ramp(first, lanes)
-            outer = low.space.split(rows, self.domain[: self.split])
+            first = block.bind("first", tirx.min(t * lanes, rows - lanes))
+            at = ramp(first, lanes)
+            outer = low.space.split(at, self.domain[: self.split])
             with low.loop("j", inner) as j:
-                self._store(low, body.outputs, outer, add(mul(rows, inner), j), j)
+                self._store(low, body.outputs, outer, add(mul(at, inner), j), j)
 
     def _run(
         self, body: Body, outer: Sequence[Expr], base: Expr, begin: Expr, end: Expr, vector: bool
@@ -294,8 +324,12 @@ class _Loop:
                 return split
         return max(rank - 1, 0)
 
-    def _walks_across(self) -> bool:
-        """Whether a vector of rows needs no division."""
+    def walks_across(self) -> bool:
+        """Whether rows may be short, and a vector of them needs no division."""
+        if self.split == 0 or self.by_parts or not self.vector:
+            return False
+        if self.solver.known_le(self.lanes, self.inner):
+            return False
         low, outputs = self._dry()
         rows = ramp(index_var("r"), self.lanes)
         outer = low.space.split(rows, self.domain[: self.split])

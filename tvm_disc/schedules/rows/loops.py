@@ -25,6 +25,7 @@ from tvm_disc.schedules.rows.accumulate import BLOCK, Accumulator, make_accumula
 from tvm_disc.schedules.rows.stages import RowShape, Schedule, bytes_of
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import (
+    STACK_LIMIT_BYTES,
     Buffer,
     byte_offset,
     either,
@@ -43,7 +44,6 @@ Expr: TypeAlias = Any
 UNROLLED_VECTORS = 4  # independent accumulators hide the latency of the addition
 MOST_ROWS = 8
 GROUP_ELEMS = 4096  # of all rows of a group, read and written: they stay in half of a near cache
-SMALL_ROW = 8  # rows of fewer elements are walked across
 WRITE_AHEAD = 512  # elements from a store to the one whose line is asked for
 SCALAR_BLOCK = 64  # steps of one lane before the compensated level
 
@@ -77,6 +77,10 @@ class RowWork:
         outputs = [n for n in self.group.outputs if n not in sched.kept and not sched.per_row[n]]
         return [n for n in (*sched.kept, *outputs) if sched.stage[n] == stage]
 
+    def passes(self) -> int:
+        """Loops along a row."""
+        return sum(bool(self.reductions(s) or self.stores(s)) for s in range(self.sched.stages))
+
     def stores_first(self, stage: int) -> bool:
         """Whether a stage is the first that stores."""
         return bool(self.stores(stage)) and not any(self.stores(s) for s in range(stage))
@@ -100,6 +104,11 @@ class RowWork:
 def rows_of_group(work: RowWork) -> int:
     """Most rows of a group: the lanes of a register hold a value of each."""
     return min(MOST_ROWS, work.lanes)
+
+
+def most_across(lanes: int, node: Node) -> int:
+    """Elements of a row in every lane of which a kept value fits the stack."""
+    return STACK_LIMIT_BYTES // (lanes * bytes_of(node.dtype))
 
 
 def group_scratch(work: RowWork, length: Expr) -> Expr:
@@ -425,7 +434,8 @@ class Across(Walk):
     """One short row per lane; kept values lie on the stack, a vector for each position."""
 
     def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
-        return self.block.alloc("short", SMALL_ROW * self.width, storage_dtype(node.dtype)), i64(0)
+        most = most_across(self.work.lanes, node)
+        return self.block.alloc("short", most * self.width, storage_dtype(node.dtype)), i64(0)
 
     def keep_at(self, j: Expr) -> Expr:
         return tirx.Ramp(j * self.width, i64(1), self.width)
@@ -453,7 +463,6 @@ def _constant(value: Expr) -> Reader:
 
 
 __all__ = [
-    "SMALL_ROW",
     "UNROLLED_VECTORS",
     "Across",
     "Along",
@@ -461,4 +470,5 @@ __all__ = [
     "RowWork",
     "Single",
     "Walk",
+    "most_across",
 ]

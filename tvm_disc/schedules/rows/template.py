@@ -17,25 +17,26 @@ from tvm import tirx
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.dispatch.choose import moved_bytes
+from tvm_disc.schedules.dispatch.variant import Knobs, Need
 from tvm_disc.schedules.elements import is_float
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.rows.groups import RowGroups
 from tvm_disc.schedules.rows.loops import (
-    SMALL_ROW,
     UNROLLED_VECTORS,
     Across,
     Column,
     RowWork,
     Single,
     group_scratch,
+    most_across,
 )
 from tvm_disc.schedules.rows.panels import Panels, takes_panels
 from tvm_disc.schedules.rows.short import short_widths
 from tvm_disc.schedules.rows.stages import RowShape, bytes_of, row_domain, schedule_stages
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import (
-    STACK_LIMIT_BYTES,
     Block,
     Buffer,
     first_lanes,
@@ -46,7 +47,7 @@ from tvm_disc.tir.builder import (
     ramp,
     view,
 )
-from tvm_disc.tir.index import IndexSpace, at_least_one, mul, product
+from tvm_disc.tir.index import IndexSpace, at_least_one, ceil_div, mul, product
 from tvm_disc.tir.llvm_ops import streams
 from tvm_disc.tir.non_temporal import far_elems
 
@@ -74,51 +75,30 @@ _COMPARISONS = (
     "relax.greater_equal",
 )
 
-SHORT = 8  # shorter rows take less than a row's time
+PASSES_OF_STEP = 4  # loops along a short row that take what the model calls entering a row
+ACROSS_OPS = 16  # plain operations that an element takes more where each lane has a row
 
 
-def plan_rows(group: Group, solver: Solver, machine: Machine) -> Plan:
-    """One task per row, or per block of neighbouring columns."""
+@dataclass(frozen=True)
+class AcrossKnobs(Knobs):
+    """Rows that are computed at once, one in every lane."""
+
+    rows_at_once: int
+
+
+def plan_rows(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
+    """One task per row, per block of short rows, or per block of neighbouring columns."""
     sched = schedule_stages(group, solver)
     spare = [n for n in sched.kept if sched.storage[n] is None]
     dtype = "float64" if any(bytes_of(n.dtype) == 8 for n in spare) else "float32"
-    domain = row_domain(group)
-    work = RowWork(group, domain, sched, machine.lanes, spare, dtype)
+    work = RowWork(group, row_domain(group), sched, machine.lanes, spare, dtype)
     far = far_elems(machine.memory.far_bytes, work.streams(solver))
     rows = _Rows(replace(work, lent=_lent(work, machine, far), far=far), solver)
-    cost = sum(n.row.cost for n in group.nodes if n.row is not None)
-    width = machine.lanes * UNROLLED_VECTORS
-    length, steps = product(domain.inner), 0
-    if domain.tail and rows.vectorizable() and takes_panels(rows.work):
-        panels = Panels(rows.work, machine.threads)
-        tasks, emit, walk = panels.tasks(), panels.emit, "panels of columns"
-        scratch = i64(panels.scratch_elems())
-    elif domain.tail:
-        tasks = mul(product(domain.outer), rows.column_blocks(width))
-        scratch, emit = mul(mul(length, len(spare)), width), rows.emit_columns
-        walk = "columns"
-    else:
-        tasks, emit = product(domain.outer), rows.emit_rows
-        each = group_scratch(rows.work, length)
-        scratch = mul(each, len(spare))
-        if rows.work.lent:
-            large = i64(product(domain.full)) >= far
-            scratch = scratch + tirx.Select(large, each * len(rows.work.lent), i64(0))
-        walk = "rows, small ones across" if rows.small_rows() else "rows"
-        steps = tirx.floordiv(tasks * tirx.min(i64(length), i64(SHORT)) + (SHORT - 1), i64(SHORT))
-    return Plan(
-        tasks=tasks,
-        work=product(domain.full) * cost,
-        emit=emit,
-        scratch_elems=scratch if spare or rows.work.lent or walk.startswith("panels") else 0,
-        scratch_dtype=dtype,
-        steps=steps,
-        notes={
-            "stages": str(sched.stages),
-            "kept": ", ".join(n.name for n in sched.kept) or "-",
-            "walk": walk if rows.vectorizable() else f"{walk}, one element at a time",
-        },
-    )
+    if work.domain.tail and rows.vectorizable() and takes_panels(work):
+        return [rows.panels(machine.threads)]
+    if work.domain.tail:
+        return [rows.columns()]
+    return [rows.along(), *([rows.across()] if rows.may_be_short() else [])]
 
 
 def _lent(work: RowWork, machine: Machine, far: int) -> list[Node]:
@@ -163,36 +143,96 @@ class _Rows:
         """Whether every value can be computed for a vector of positions, some past the end."""
         return is_vectorizable(self.group)
 
-    def small_rows(self) -> bool:
-        """Whether short rows can be walked across: one row per lane, without vector divisions."""
-        if not self.vectorizable() or any(
-            SMALL_ROW * self.work.lanes * bytes_of(n.dtype) > STACK_LIMIT_BYTES
-            for n in self.work.sched.kept
-        ):
+    # -- plans ---------------------------------------------------------------------------------
+
+    def _plan(self, tasks: Expr, emit: Callable[[Body], None], walk: str, ops: int = 0) -> Plan:
+        """Of so many tasks, and ``ops`` more for an element than what is computed."""
+        cost = ops + sum(n.row.cost for n in self.group.nodes if n.row is not None)
+        kept = self.work.sched.kept
+        return Plan(
+            tasks=tasks,
+            work=product(self.domain.full) * cost,
+            emit=emit,
+            scratch_dtype=self.work.scratch_dtype,
+            notes={
+                "stages": str(self.work.sched.stages),
+                "kept": ", ".join(n.name for n in kept) or "-",
+                "walk": walk if self.vectorizable() else f"{walk}, one element at a time",
+            },
+        )
+
+    def along(self) -> Plan:
+        """Rows one after the other, in groups."""
+        work, domain = self.work, self.domain
+        length, tasks = product(domain.inner), product(domain.outer)
+        each = group_scratch(work, length)
+        scratch = mul(each, len(work.spare))
+        if work.lent:
+            large = i64(product(domain.full)) >= work.far
+            scratch = scratch + tirx.Select(large, each * len(work.lent), i64(0))
+        return replace(
+            self._plan(tasks, self.emit_rows, "rows"),
+            scratch_elems=scratch if work.spare or work.lent else 0,
+            steps=ceil_div(tasks * work.passes(), PASSES_OF_STEP),
+        )
+
+    def across(self) -> Plan:
+        """Blocks of rows, one in every lane; what is kept of a row must lie on the stack."""
+        lanes, count = self.work.lanes, i64(product(self.domain.outer))
+        length, most = i64(product(self.domain.inner)), self.most_across()
+        needs = (
+            Need(f"there are {lanes} rows", count >= lanes),
+            Need(f"they have at most {most} elements", length <= most),
+        )
+        blocks = ceil_div(count, lanes)
+        return replace(
+            self._plan(blocks, self.emit_across, "rows, short ones across", ACROSS_OPS),
+            knobs=AcrossKnobs(lanes),
+            needs=needs,
+            features=(length,),
+            moved=moved_bytes(self.group) * 2,  # lines of cache are met several times, in pieces
+        )
+
+    def most_across(self) -> int:
+        """Elements of the longest row of a lane: no more than a vector along it would hold."""
+        lanes = self.work.lanes
+        return min([lanes, *(most_across(lanes, n) for n in self.work.sched.kept)])
+
+    def panels(self, threads: int) -> Plan:
+        """Panels of columns."""
+        panels = Panels(self.work, threads)
+        plan = self._plan(panels.tasks(), panels.emit, "panels of columns")
+        return replace(plan, scratch_elems=i64(panels.scratch_elems()))
+
+    def columns(self) -> Plan:
+        """Blocks of neighbouring columns."""
+        spare, width = self.work.spare, self.work.lanes * UNROLLED_VECTORS
+        tasks = mul(product(self.domain.outer), self.column_blocks(width))
+        scratch = mul(mul(product(self.domain.inner), len(spare)), width)
+        plan = self._plan(tasks, self.emit_columns, "columns")
+        return replace(plan, scratch_elems=scratch if spare or self.work.lent else 0)
+
+    # -- code ----------------------------------------------------------------------------------
+
+    def may_be_short(self) -> bool:
+        """Whether rows may be short, and be walked across without vector divisions."""
+        length = product(self.domain.inner)
+        if not self.vectorizable() or self.solver.known_lt(self.most_across(), length):
             return False
         body = _dry_body(self.group, self.solver)
         self._across(body, index_var("r"))
         return not any(lanes_of(v) > 1 for v in body.low.defined)
 
+    def emit_across(self, body: Body) -> None:
+        """Blocks ``[lo, hi)`` of rows."""
+        block, lanes = body.block, self.work.lanes
+        rows = block.bind("rows", i64(product(self.domain.outer)))
+        with body.low.loop("t", body.hi - body.lo, begin=body.lo) as t:
+            # The last block overlaps the one before: rows may be computed twice.
+            self._across(body, block.bind("first", tirx.min(t * lanes, rows - lanes)))
+
     def emit_rows(self, body: Body) -> None:
         """Rows ``[lo, hi)``."""
-        block, count = body.block, body.hi - body.lo
-        lanes = self.work.lanes
-        if not self.small_rows():
-            self._each_row(body)
-            return
-        few = product(self.domain.inner) < SMALL_ROW
-        with (
-            block.when(tirx.And(few, count >= lanes)),
-            body.low.loop("t", tirx.floordiv(count + (lanes - 1), i64(lanes))) as t,
-        ):
-            # The last block overlaps the one before: rows may be computed twice.
-            first = tirx.min(body.lo + t * lanes, body.hi - lanes)
-            self._across(body, block.bind("first", first))
-        with block.otherwise():
-            self._each_row(body)
-
-    def _each_row(self, body: Body) -> None:
         if self.vectorizable():
             short = short_widths(self.work, self.solver)
             RowGroups(self.work, body, self.values_at_once()).emit(short)
@@ -218,7 +258,7 @@ class _Rows:
 
     def column_blocks(self, width: int) -> Expr:
         """Blocks of ``width`` columns in the tail."""
-        return tirx.floordiv(product(self.domain.tail) + (width - 1), i64(width))
+        return ceil_div(product(self.domain.tail), width)
 
     def emit_columns(self, body: Body) -> None:
         """Blocks ``[lo, hi)`` of columns; the last of each outer index is masked."""
@@ -239,7 +279,7 @@ class _Rows:
                 self._column(body, outer, begin, width)
             with (
                 block.otherwise(),
-                low.loop("p", tirx.floordiv(size - begin + (lanes - 1), i64(lanes))) as p,
+                low.loop("p", ceil_div(size - begin, lanes)) as p,
             ):
                 start = block.bind("start", begin + p * lanes)
                 with low.masked(first_lanes(block.bind("rest", size - start), lanes)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import tvm
@@ -48,6 +48,21 @@ class Span(NamedTuple):
     count: Expr
 
 
+def moved_kinds(work: TransposeWork) -> set[str]:
+    """The types of what is moved and of the results."""
+    return {n.dtype for n in (*work.group.outputs, *work.moves)}
+
+
+def fill_lines(kinds: Iterable[str]) -> bool:
+    """Whether tiles can be as wide as a line of cache."""
+    return all(tvm.DataType(k).bits == 32 for k in kinds)
+
+
+def tile_side(work: TransposeWork, lanes: int) -> int:
+    """Elements of a side of a tile: a register of so many lanes, or a line if that is more."""
+    return max(lanes, LINE_BYTES // 4) if fill_lines(moved_kinds(work)) else lanes
+
+
 class TileRuns:
     """Tiles of whole registers, in runs along the operand's rows, or if these are longer and the
     machine wants that, the result's. A tile is as wide as a line, or as a register if that is more.
@@ -66,9 +81,8 @@ class TileRuns:
         block = body.block
         size_a = block.number("na", product(work.a_dims))
         size_b = block.number("nb", product(work.b_dims))
-        kinds = {n.dtype for n in (*work.group.outputs, *work.moves)}
-        self.lines = all(tvm.DataType(k).bits == 32 for k in kinds)
-        self.side = max(self.lanes, LINE_BYTES // 4) if self.lines else self.lanes
+        kinds = moved_kinds(work)
+        self.lines, self.side = fill_lines(kinds), tile_side(work, lanes)
         # Streaming needs registers of float32 that fill a line.
         fills = self.side == self.lanes and has_native(self.side)
         self.may_stream = kinds == {"float32"} and fills

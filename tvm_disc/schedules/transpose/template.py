@@ -9,8 +9,10 @@ last tile of a row overlaps the one before, so that nothing is masked. Tiles go 
 the operand's rows or the result's, as the machine's memory wants it
 (``Memory`` of the cost model): squares would touch a page with nearly every line.
 A large result is streamed past the caches: its lines would be read only to be overwritten, and rows
-a power of two apart would evict one another. Where a side is shorter than a register, halves of
-them do; where it is shorter still, small tiles are masked.
+a power of two apart would evict one another.
+
+Tiles of whole registers, of halves of them, small tiles with masks, and the loops of the *loop*
+template, element by element, are plans: how long the shorter side is decides between them.
 
     out[.., a, .., b] = in[.., b, .., a]      A: dims of a, contiguous in the operand
                                               B: dims of b, contiguous in the result
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tvm import tirx
@@ -27,16 +30,17 @@ from tvm import tirx
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.schedules.dispatch.variant import Knobs, Need
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.kernel import Plan
 from tvm_disc.schedules.loops.template import plan_loop, uncertain_dims
 from tvm_disc.schedules.rows.template import is_vectorizable
-from tvm_disc.schedules.transpose.runs import TileRuns
+from tvm_disc.schedules.transpose.runs import TileRuns, tile_side
 from tvm_disc.schedules.transpose.tiles import transposed
-from tvm_disc.schedules.transpose.work import TransposeWork, part_of
+from tvm_disc.schedules.transpose.work import TransposeWork
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import first_lanes, i64, ramp
-from tvm_disc.tir.index import mul, product
+from tvm_disc.tir.index import ceil_div, product
 
 Expr: TypeAlias = Any
 
@@ -44,7 +48,9 @@ STRIP_TILES = 8  # tiles side by side: whole cache lines of the operand in any a
 STRIP_LENGTH = 64  # tiles one after another in a task
 UNROLLED_COST = 6  # operations per element that may appear once for each row of a tile
 FEWEST_LANES = 4  # of a register that tiles are made of
-NARROW = 3  # sides up to this length are copied element by element
+# What moving four bytes takes, in plain operations: read or written far apart, in a masked tile,
+# and in a tile of n rows, where the last is to be divided by n.
+FAR_OPS, MASKED_OPS, TILE_OPS, SHUFFLE_OPS = 24, 15, 6, 32
 
 
 def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork | WhyNot:
@@ -64,38 +70,78 @@ def find_moves(group: Group, solver: Solver, machine: Machine) -> TransposeWork 
     return TransposeWork(group, moves, *runs.pop(), tuple(domain), machine)
 
 
-def plan_transpose(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
-    """Tasks are strips of tiles."""
+@dataclass(frozen=True)
+class TransposeKnobs(Knobs):
+    """How elements move (``"masked tiles"``, ``"tiles"``), and rows of a tile; those of a loop have
+    that one's knobs."""
+
+    walk: str
+    side: int
+
+
+def plan_transpose(group: Group, solver: Solver, machine: Machine) -> list[Plan] | WhyNot:
+    """Element by element, in small masked tiles, or in tiles of half or of whole registers."""
     work = find_moves(group, solver, machine)
     if isinstance(work, WhyNot):
         return work
-    if any(_is_short(dims, solver) for dims in (work.a_dims, work.b_dims)):
+    if any(solver.known_lt(s, FEWEST_LANES) for s in work.sides()):
         # LLVM also needs minutes for tiles that it can prove to be nearly empty.
-        return WhyNot("transpose", f"one side is at most {NARROW} long: tiles would be empty")
+        return WhyNot("transpose", f"one side is shorter than {FEWEST_LANES}: no tile is filled")
     if any(m.dtype in ("bool", "float16", "bfloat16") for m in work.moves):
         return WhyNot("transpose", "no vector shuffles of this type")
     if not is_vectorizable(group) or uncertain_dims(group, solver):
         return WhyNot("transpose", "not every value can be computed for a vector")
-    if sum(n.row.cost for n in group.nodes if n.row and n not in work.moves) > UNROLLED_COST:
+    if work.cost() > UNROLLED_COST:
         return WhyNot("transpose", "too much other work to repeat for every row of a tile")
-    plain = plan_loop(group, solver, machine)
+    elements = [
+        replace(
+            plan,
+            work=_work(work, product(work.domain), FAR_OPS),
+            steps=plan.tasks,
+            moved=work.moved_twice(),
+            features=(*plan.features, work.shorter()),
+        )
+        for plan in plan_loop(group, solver, machine)
+    ]
+    widths = [n for n in (machine.lanes, machine.lanes // 2) if n >= FEWEST_LANES]
+    return [*elements, *(_tile_plan(work, n) for n in widths), _masked_plan(work)]
+
+
+def _tile_plan(work: TransposeWork, lanes: int) -> Plan:
+    """Tiles of registers of so many lanes, which the shorter side must fill."""
 
     def emit(body: Body) -> None:
-        with body.block.when(work.shorter() <= NARROW), body.low.scope():
-            plain.emit(part_of(body, work.tasks(), plain.tasks))
-        with body.block.otherwise(), body.low.scope():
-            _emit_tiles(work, body)
+        TileRuns(work, body, lanes).emit()
 
+    side = tile_side(work, lanes)
+    covered = [tirx.min(s, i64(side)) * ceil_div(s, side) for s in work.sides()]
+    whole_lines = side == lanes
     return Plan(
         tasks=work.tasks(),
-        work=plain.work,
+        work=_work(work, product([*work.outer_dims(), *covered]), TILE_OPS + SHUFFLE_OPS // lanes),
         emit=emit,
-        notes={"tiles": f"{machine.lanes} x {machine.lanes} in registers"},
+        knobs=TransposeKnobs("tiles", lanes),
+        needs=(Need(f"both sides have {lanes} elements", work.shorter() >= lanes),),
+        moved=0 if whole_lines else work.moved_twice(),
+        notes={"tiles": f"{lanes} x {lanes} in registers"},
     )
 
 
-def _is_short(dims: Sequence[Any], solver: Solver) -> bool:
-    return bool(solver.known_le(product(dims), i64(NARROW)))
+def _masked_plan(work: TransposeWork) -> Plan:
+    strips = _Strips(work)
+    covered = [ceil_div(s, strips.side) * strips.side for s in work.sides()]
+    return Plan(
+        tasks=strips.count(),
+        work=_work(work, product([*work.outer_dims(), *covered]), MASKED_OPS),
+        emit=strips.emit,
+        knobs=TransposeKnobs("masked tiles", strips.side),
+        moved=work.moved_twice(),
+    )
+
+
+def _work(work: TransposeWork, elems: Expr, ops: int) -> Expr:
+    """Plain operations for so many elements, each of which is computed and moved."""
+    return elems * (ops * work.words() + work.cost())
 
 
 def _moves_last(node: Node) -> bool:
@@ -128,27 +174,6 @@ def _below(node: Node) -> set[Node]:
     return seen
 
 
-def _emit_tiles(work: TransposeWork, body: Body) -> None:
-    """Tasks ``[lo, hi)`` by the widest registers that the shorter side fills; by masked tiles where
-    it does not fill half of one."""
-    lanes, solver = work.machine.lanes, body.low.solver
-    widths = [n for n in (lanes, lanes // 2) if n >= FEWEST_LANES]
-    sides = [i64(product(dims)) for dims in (work.a_dims, work.b_dims)]
-    # No code for what is known to be too short.
-    may_fill = [n for n in widths if not any(solver.known_le(s, i64(n - 1)) for s in sides)]
-    _emit_widest(work, body, may_fill)
-
-
-def _emit_widest(work: TransposeWork, body: Body, widths: Sequence[int]) -> None:
-    if not widths:
-        _Strips(work).emit(body)
-        return
-    with body.block.when(work.shorter() >= widths[0]), body.low.scope():
-        TileRuns(work, body, widths[0]).emit()
-    with body.block.otherwise(), body.low.scope():
-        _emit_widest(work, body, widths[1:])
-
-
 class _Strips:
     """Tiles with masks, of half a register."""
 
@@ -158,15 +183,17 @@ class _Strips:
     def _counts(self) -> tuple[Expr, Expr]:
         wide, long = self.side * STRIP_TILES, self.side * STRIP_LENGTH
         return (
-            tirx.floordiv(product(self.work.a_dims) + (wide - 1), i64(wide)),
-            tirx.floordiv(product(self.work.b_dims) + (long - 1), i64(long)),
+            ceil_div(product(self.work.a_dims), wide),
+            ceil_div(product(self.work.b_dims), long),
         )
 
+    def count(self) -> Expr:
+        """Strips in all."""
+        return product([*self.work.outer_dims(), *self._counts()])
+
     def emit(self, body: Body) -> None:
-        """The body's share of the strips."""
+        """Strips ``[lo, hi)``."""
         work, side = self.work, self.side
-        strips = mul(product(work.outer_dims()), mul(*self._counts()))
-        body = part_of(body, work.tasks(), strips)
         block, low = body.block, body.low
         across, along = (
             block.bind(n, e) for n, e in zip(("sa", "sb"), self._counts(), strict=True)
@@ -182,9 +209,9 @@ class _Strips:
             outer = low.space.split(o, work.outer_dims())
             end_a = tirx.min(size_a - first_a, i64(side * STRIP_TILES))
             end_b = tirx.min(size_b - first_b, i64(side * STRIP_LENGTH))
-            with low.loop("tb", tirx.floordiv(end_b + (side - 1), i64(side))) as tb:
+            with low.loop("tb", ceil_div(end_b, side)) as tb:
                 b = block.bind("b", first_b + tb * side)
-                with low.loop("ta", tirx.floordiv(end_a + (side - 1), i64(side))) as ta:
+                with low.loop("ta", ceil_div(end_a, side)) as ta:
                     a = block.bind("a", first_a + ta * side)
                     rest_a, rest_b = block.bind("ra", size_a - a), block.bind("rb", size_b - b)
                     self._tile(body, outer, a, b, (rest_a, rest_b))

@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 from tvm import tirx
 
 from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.dispatch.choose import moved_bytes
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.schedules.lowering import Reader
+from tvm_disc.schedules.rows.stages import bytes_of
 from tvm_disc.tir.builder import i64
-from tvm_disc.tir.index import product
+from tvm_disc.tir.index import ceil_div, product
 
 Expr: TypeAlias = Any
 
@@ -39,9 +41,25 @@ class TransposeWork:
         inside = {*range(*self.a_run), *range(*self.b_run)}
         self.outer_axes = [k for k in range(len(self.domain)) if k not in inside]
 
+    def sides(self) -> tuple[Expr, Expr]:
+        """Elements of the operand's innermost run, and of the result's."""
+        return product(self.a_dims), product(self.b_dims)
+
     def shorter(self) -> Expr:
         """The length of the shorter side."""
-        return tirx.min(product(self.a_dims), product(self.b_dims))
+        return tirx.min(*self.sides())
+
+    def words(self) -> int:
+        """Of four bytes, in the widest element that is moved."""
+        return max(max(bytes_of(m.dtype) // 4, 1) for m in self.moves)
+
+    def moved_twice(self) -> Expr:
+        """Bytes moved where lines of cache are met several times, in pieces."""
+        return moved_bytes(self.group) * 2
+
+    def cost(self) -> int:
+        """Plain operations of an element beside moving it."""
+        return sum(n.row.cost for n in self.group.nodes if n.row and n not in self.moves)
 
     def outer_dims(self) -> list[Any]:
         """Those that neither run has."""
@@ -49,7 +67,7 @@ class TransposeWork:
 
     def tasks(self) -> Expr:
         """Shares of the elements; every kind of tile has its own tasks."""
-        return tirx.floordiv(product(self.domain) + (SHARE_ELEMS - 1), i64(SHARE_ELEMS))
+        return ceil_div(product(self.domain), SHARE_ELEMS)
 
     def index(self, body: Body, outer: Sequence[Expr], a: Expr, b: Expr) -> list[Expr]:
         """Of the result."""

@@ -35,7 +35,7 @@ class Sampling:
     method: str
     mode: str
     rounding: str = ""
-    alpha: float = -0.75
+    alpha: float = -0.5
     exclude: bool = False
 
 
@@ -44,8 +44,9 @@ def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x: Tensor = args[0]
     layout = attrs["layout"]
     sizes = ctx.size_arg(args[1], "the size") if len(args) > 1 else attrs["size"]
-    if attrs["out_dtype"] not in ("", x.dtype):
-        raise Unsupported(ctx.where(f"out_dtype {attrs['out_dtype']}"))
+    dtype = attrs["out_dtype"] or x.dtype
+    if attrs["method"] != "nearest_neighbor" and not is_float(x.dtype):
+        x = cast(ctx, x, F32)
     axes = spatial_axes(ctx, layout, "".join(a for a in "DHW" if a in layout))
     how = Sampling(
         attrs["method"],
@@ -63,7 +64,7 @@ def _resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
             x = _cropped_axis(ctx, x, axis, ctx.dim(size), how, ends, outside)
         else:
             x = resize_axis(ctx, x, axis, ctx.dim(size), how)
-    return x
+    return cast(ctx, x, dtype)
 
 
 def _region(ctx: Emitter, args: Args, attrs: Attrs, rank: int) -> list[Tensor]:

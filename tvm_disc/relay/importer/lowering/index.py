@@ -79,7 +79,8 @@ def _one_row(ctx: Emitter, data: Tensor, axis: int, position: int, dims: list[An
 
 def _take_batched(ctx: Emitter, data: Tensor, picks: Tensor, attrs: Attrs) -> Tensor:
     """Each batch entry of ``data`` is read at its own positions."""
-    batch = ctx.axis(attrs["batch_dims"], picks.rank + 1)
+    given = int(attrs["batch_dims"])
+    batch = ctx.axis(given + picks.rank if given < 0 else given, picks.rank + 1)
     if attrs["axis"] is None:
         raise Unsupported(ctx.where("batch_dims without an axis"))
     axis = ctx.axis(attrs["axis"], data.rank)

@@ -10,6 +10,7 @@ from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
+from tvm_disc.relay.importer.lowering.index import rows
 from tvm_disc.relay.importer.lowering.slice import sliced
 from tvm_disc.relay.importer.lowering.tensor import (
     Args,
@@ -17,6 +18,8 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Rule,
     apply,
     filled,
+    iota,
+    number,
     on_floats,
     unary,
 )
@@ -238,23 +241,81 @@ def _lrn(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _einsum(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Operands are contracted from left to right."""
-    parts = list(args[0])
-    left, arrow, out = attrs["equation"].replace(" ", "").partition("->")
-    labels = left.split(",")
-    if "." in left or not arrow:
-        raise Unsupported(ctx.where("an equation with '...' or without '->'"))
-    for part, names in zip(parts, labels, strict=True):
-        if len(set(names)) != len(names):
-            raise Unsupported(ctx.where(f"a diagonal: {names!r} repeats an index"))
-        if len(names) != part.rank:
-            raise TypeMismatch(ctx.where(f"{names!r} for an operand of rank {part.rank}"))
-    ctx.same_dtype(parts)
+    ctx.same_dtype(list(args[0]))
+    parts, labels, out = _labelled(ctx, list(args[0]), attrs["equation"].replace(" ", ""))
     current, have = parts[0], labels[0]
     for k in range(1, len(parts)):
         later = set(out).union(*labels[k + 1 :])
         current, have = _contract(ctx, current, have, parts[k], labels[k], later)
     current, have = _summed(ctx, current, have, set(out))
     return permute(ctx, current, [have.index(c) for c in out])
+
+
+def _labelled(
+    ctx: Emitter, parts: list[Tensor], equation: str
+) -> tuple[list[Tensor], list[str], str]:
+    """The operands, one letter per axis of each, and the letters of the result.
+
+    Axes of ``...`` have digits, counted from the back; of an axis that an operand names twice the
+    diagonal is taken; an equation without ``->`` gives what is named once, in order.
+    """
+    left, arrow, out = equation.partition("->")
+    labels = left.split(",")
+    if len(labels) != len(parts):
+        raise TypeMismatch(ctx.where(f"{len(labels)} operands in {equation!r}, found {len(parts)}"))
+    spare = [p.rank - len(n.replace("...", "")) if "..." in n else 0 for p, n in zip(parts, labels, strict=True)]
+    labels = [n.replace("...", _digits(k)) for n, k in zip(labels, spare, strict=True)]
+    if not arrow:
+        every = "".join(labels)
+        named = (c for c in sorted(set(every)) if c.isalpha() and every.count(c) == 1)
+        out = "..." + "".join(named)
+    out = out.replace("...", _digits(max(spare)))
+    for k, (part, names) in enumerate(zip(parts, labels, strict=True)):
+        if len(names) != part.rank:
+            raise TypeMismatch(ctx.where(f"{names!r} for an operand of rank {part.rank}"))
+        parts[k], labels[k] = _diagonal(ctx, *_without_ones(ctx, part, names, labels, parts))
+    unknown = set(out) - set("".join(labels))
+    if unknown or len(set(out)) != len(out):
+        raise TypeMismatch(ctx.where(f"the result {out!r} of {equation!r}"))
+    return parts, labels, out
+
+
+def _digits(count: int) -> str:
+    return "".join(map(str, range(max(count, 0))[::-1]))
+
+
+def _without_ones(
+    ctx: Emitter, x: Tensor, names: str, labels: list[str], parts: list[Tensor]
+) -> tuple[Tensor, str]:
+    """An axis of ``...`` that is 1 here and long elsewhere is left out: it is broadcast."""
+
+    def broadcast(axis: int, name: str) -> bool:
+        if not name.isdigit() or ctx.literal(x.dims[axis]) != 1:
+            return False
+        pairs = zip(labels, parts, strict=True)
+        return any(name in n and ctx.literal(p.dims[n.index(name)]) != 1 for n, p in pairs)
+
+    kept = [a for a, name in enumerate(names) if not broadcast(a, name)]
+    if len(kept) == x.rank:
+        return x, names
+    return ctx.reshape(x, [x.dims[a] for a in kept]), "".join(names[a] for a in kept)
+
+
+def _diagonal(ctx: Emitter, x: Tensor, names: str) -> tuple[Tensor, str]:
+    """Axes of the same name as one, which is first."""
+    for name in names:
+        while names.count(name) > 1:
+            first = names.index(name)
+            second = names.index(name, first + 1)
+            ctx.require_eq(x.dims[first], x.dims[second], f"index {name!r}")
+            rest = [a for a in range(x.rank) if a not in (first, second)]
+            size = x.dims[first]
+            moved = permute(ctx, x, [first, second, *rest])
+            flat = ctx.reshape(moved, [size * size, *moved.dims[2:]])
+            step = number(ctx, ctx.solver.simplify(size + 1), "int64")
+            x = rows(ctx, flat, apply(ctx, R.multiply, iota(ctx, size), step), 0)
+            names = name + "".join(names[a] for a in rest)
+    return x, names
 
 
 def _summed(ctx: Emitter, x: Tensor, names: str, wanted: set[str]) -> tuple[Tensor, str]:

@@ -457,45 +457,51 @@ def channels_first(
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """``x`` with its axes in the order ``wanted``, and how to bring a result into ``layout``, or
     into ``out`` if that is another one."""
-    plain = _without_blocks(ctx, x, layout, wanted)
+    plain = without_blocks(ctx, x, layout, wanted)
     return plain, lambda y: _with_blocks(ctx, y, wanted, out or layout)
 
 
-def _without_blocks(ctx: Emitter, x: Tensor, layout: str, wanted: str) -> Tensor:
+def without_blocks(ctx: Emitter, x: Tensor, layout: str, wanted: str, of: str = "data") -> Tensor:
+    """``x`` with its axes in the order ``wanted``, each joined with its blocks, such as ``4c``."""
     axes = axes_of(layout)
-    blocks = [a for a in axes if not a.isalpha()]
     if sorted("".join(axes)) != sorted(layout) or len(axes) != x.rank:
-        raise Unsupported(ctx.where(f"data layout {layout} of rank {x.rank}"))
-    if sorted(a for a in axes if a.isalpha()) != sorted(wanted) or len(blocks) > 1:
-        raise Unsupported(ctx.where(f"data layout {layout}"))
-    if blocks:
-        place = axes.index(blocks[0])
-        ctx.require_eq(x.dims[place], i64(int(blocks[0][:-1])), f"the block {blocks[0]}")
-    order = []
-    for axis in wanted:
-        order.append(axes.index(axis))
-        order += [axes.index(b) for b in blocks if b[-1].upper() == axis]
-    moved = permute(ctx, x, order)
+        raise Unsupported(ctx.where(f"{of} layout {layout} of rank {x.rank}"))
+    blocks = _blocks(ctx, axes, wanted, f"{of} layout {layout}")
+    for block in blocks.values():
+        ctx.require_eq(x.dims[axes.index(block)], i64(int(block[:-1])), f"the block {block}")
+    groups = [[a, blocks[a]] if a in blocks else [a] for a in wanted]
+    flat = [a for group in groups for a in group]
+    moved = permute(ctx, x, [axes.index(a) for a in flat])
     if not blocks:
         return moved
-    where = wanted.index(blocks[0][-1].upper())
-    joined = moved.dims[where] * moved.dims[where + 1]
-    return ctx.reshape(moved, [*moved.dims[:where], joined, *moved.dims[where + 2 :]])
+    dims = dict(zip(flat, moved.dims, strict=True))
+    return ctx.reshape(moved, [product([dims[a] for a in group]) for group in groups])
+
+
+def _blocks(ctx: Emitter, axes: Sequence[str], wanted: str, of: str) -> dict[str, str]:
+    """The block of each axis that has one."""
+    blocks = {a[-1].upper(): a for a in axes if not a.isalpha()}
+    several = len(blocks) < sum(not a.isalpha() for a in axes)
+    if several or sorted(a for a in axes if a.isalpha()) != sorted(wanted):
+        raise Unsupported(ctx.where(of))
+    return blocks
 
 
 def _with_blocks(ctx: Emitter, y: Tensor, wanted: str, layout: str) -> Tensor:
     axes = axes_of(layout)
-    blocks = [a for a in axes if not a.isalpha()]
-    if sorted(a for a in axes if a.isalpha()) != sorted(wanted) or len(blocks) > 1:
-        raise Unsupported(ctx.where(f"out_layout {layout}"))
-    have = list(wanted)
-    if blocks:
-        where, size = wanted.index(blocks[0][-1].upper()), int(blocks[0][:-1])
-        dim = y.dims[where]
-        ctx.solver.require_divides(i64(size), dim, ctx.where(f"the block {blocks[0]}"))
-        outer = ctx.solver.simplify(tirx.floordiv(dim, i64(size)))
-        y = ctx.reshape(y, [*y.dims[:where], outer, i64(size), *y.dims[where + 1 :]])
-        have.insert(where + 1, blocks[0])
+    blocks = _blocks(ctx, axes, wanted, f"out_layout {layout}")
+    have: list[str] = []
+    dims: list[Any] = []
+    for axis, dim in zip(wanted, y.dims, strict=True):
+        have.append(axis)
+        if axis not in blocks:
+            dims.append(dim)
+            continue
+        size = i64(int(blocks[axis][:-1]))
+        ctx.solver.require_divides(size, dim, ctx.where(f"the block {blocks[axis]}"))
+        have.append(blocks[axis])
+        dims += [ctx.solver.simplify(tirx.floordiv(dim, size)), size]
+    y = ctx.reshape(y, dims) if blocks else y
     return permute(ctx, y, [have.index(a) for a in axes])
 
 

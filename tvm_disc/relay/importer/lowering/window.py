@@ -26,7 +26,11 @@ from tvm_disc.relay.importer.lowering.tensor import (
     is_float,
     number,
 )
-from tvm_disc.relay.importer.lowering.transform import channels_first, permute, spatial_axes
+from tvm_disc.relay.importer.lowering.transform import (
+    channels_first,
+    spatial_axes,
+    without_blocks,
+)
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number, value_of
 
@@ -145,9 +149,7 @@ def relaid(ctx: Emitter, x: Tensor, layout: str, out: str, wanted: str) -> Tenso
 
 def kernel_first(ctx: Emitter, w: Tensor, layout: str, wanted: str) -> Tensor:
     """The weights in the wanted layout."""
-    if sorted(layout) != sorted(wanted):
-        raise Unsupported(ctx.where(f"kernel layout {layout}"))
-    return permute(ctx, w, [layout.index(c) for c in wanted])
+    return without_blocks(ctx, w, layout, wanted, "kernel")
 
 
 def dilate(ctx: Emitter, x: Tensor, strides: Sequence[int], fill: Tensor) -> Tensor:
@@ -182,8 +184,9 @@ def _pool(build: Callable[..., Any], rank: int) -> Rule:
         size, strides, dilation = (steps(ctx, attrs, n, rank) for n in names)
         pads = padding(ctx, attrs["padding"], rank)
         ceil, average = bool(attrs["ceil_mode"]), "count_include_pad" in attrs
-        if average and not is_float(x.dtype) and x.dtype not in ("int32", "int64"):
-            raise Unsupported(ctx.where(f"an average of {x.dtype}"))
+        dtype = x.dtype
+        if average and not is_float(dtype) and dtype not in ("int32", "int64"):
+            x = cast(ctx, x, "int32" if dtype in ("bool", "int8", "uint8", "int16") else "int64")
         spatial = []
         for d in range(rank):
             total = pads[d] + pads[d + rank]
@@ -192,7 +195,7 @@ def _pool(build: Callable[..., Any], rank: int) -> Rule:
             spatial.append(_windows(ctx, x.dims[2 + d], kernel, strides[d], total, dilation[d]))
         extra = {"count_include_pad": bool(attrs["count_include_pad"])} if average else {}
         call = build(ctx.expr(x), size, strides, pads, dilation, ceil, layout=layout, **extra)
-        return restore(ctx.emit(call, [*x.dims[:2], *spatial], x.dtype))
+        return restore(cast(ctx, ctx.emit(call, [*x.dims[:2], *spatial], x.dtype), dtype))
 
     return rule
 

@@ -28,8 +28,11 @@ def _places(length: int, size: int, mode: str) -> Array:
         return place * ((source - one) / np.maximum(target - one, one))
     if mode == "asymmetric":
         return place * (source / target)
-    if mode == "half_pixel":
-        return (place + HALF) * (source / target) - HALF
+    if mode in ("half_pixel", "pytorch_half_pixel"):
+        middle = (place + HALF) * (source / target) - HALF
+        return middle if mode == "half_pixel" or size > 1 else place * 0
+    if mode == "tf_half_pixel_for_nn":
+        return (place + HALF) * (source / target)
     raise ValueError(mode)
 
 
@@ -42,20 +45,48 @@ _NEAREST: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def resized(x: Array, axis: int, size: int, method: str, mode: str, rounding: str) -> Array:
-    """One axis sampled at ``size`` places, nearest or linear."""
+def resized(
+    x: Array,
+    axis: int,
+    size: int,
+    method: str,
+    mode: str,
+    rounding: str,
+    alpha: float = -0.5,
+    exclude: int = 0,
+) -> Array:
+    """One axis sampled at ``size`` places: the nearest element, or two or four of them weighed."""
     length = x.shape[axis]
     at = _places(length, size, mode)
     if method == "nearest_neighbor":
         default = "round" if mode == "align_corners" else "floor"
         pick = _NEAREST[rounding or default](at).astype(int)
         return np.take(x, np.clip(pick, 0, length - 1), axis)
-    if method != "linear":
+    low = np.floor(at).astype(int)
+    part = (at - low).astype("float32")
+    if method == "linear":
+        weights = np.stack([1 - part, part])
+        places = low + np.arange(2)[:, None]
+    elif method == "cubic":
+        places = low + np.arange(-1, 3)[:, None]
+        weights = _keys(np.abs(at - places), alpha)
+        if exclude:
+            weights = np.where((places < 0) | (places >= length), 0, weights)
+            weights = weights / weights.sum(0)
+    else:
         raise ValueError(method)
-    low = np.floor(at)
-    part = (at - low).reshape([-1 if a == axis else 1 for a in range(x.ndim)]).astype(x.dtype)
-    first, second = (np.clip(low.astype(int) + k, 0, length - 1) for k in (0, 1))
-    return np.take(x, first, axis) * (1 - part) + np.take(x, second, axis) * part
+    dtype = x.dtype if x.dtype.kind == "f" else np.dtype("float32")
+    along = [-1 if a == axis else 1 for a in range(x.ndim)]
+    taps = zip(np.clip(places, 0, length - 1), weights.astype(dtype), strict=True)
+    return sum(np.take(x, place, axis) * weight.reshape(along) for place, weight in taps)
+
+
+def _keys(distance: Array, alpha: float) -> Array:
+    """Keys' weight of an element at a distance (IEEE Trans. ASSP 29, 1981)."""
+    d = distance
+    near = (alpha + 2) * d**3 - (alpha + 3) * d**2 + 1
+    far = alpha * (d**3 - 5 * d**2 + 8 * d - 4)
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
 
 def resize(
@@ -67,13 +98,18 @@ def resize(
     method: str,
     coordinate_transformation_mode: str,
     rounding_method: str,
+    cubic_alpha: float,
+    cubic_exclude: int,
+    out_dtype: str,
     **_: Any,
 ) -> Array:
     """Every spatial axis resized, one after the other."""
     axes = [a for a, c in enumerate(layout) if c not in "NC"]
+    dtype = out_dtype or x.dtype
+    how = (method, coordinate_transformation_mode, rounding_method, cubic_alpha, cubic_exclude)
     for axis, length in zip(axes, size, strict=True):
-        x = resized(x, axis, length, method, coordinate_transformation_mode, rounding_method)
-    return x
+        x = resized(x, axis, length, *how)
+    return x.astype(dtype)
 
 
 def dyn_resize(x: Array, size: Array, roi: Array, /, **attrs: Any) -> Array:
@@ -83,7 +119,7 @@ def dyn_resize(x: Array, size: Array, roi: Array, /, **attrs: Any) -> Array:
 
 def upsampling(x: Array, /, *, layout: str, method: str, **attrs: Any) -> Array:
     """Images made larger by a factor per axis; whole factors repeat where the nearest is taken."""
-    method = "linear" if method in ("bilinear", "trilinear") else method
+    method = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}.get(method, method)
     corners = "align_corners" if attrs.get("align_corners") else "asymmetric"
     mode = attrs.get("coordinate_transformation_mode") or corners
     for name, scale in attrs.items():

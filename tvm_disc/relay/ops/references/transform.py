@@ -148,7 +148,7 @@ def take(x: Array, indices: Array, *, axis: int | None, batch_dims: int, mode: s
     index = index % size if mode == "wrap" else np.clip(index, 0, size - 1)
     if not batch_dims:
         return np.take(x, index, axis)
-    batch = batch_dims % index.ndim
+    batch = batch_dims + index.ndim if batch_dims < 0 else batch_dims
     lead = x.shape[:batch]
     rows = [np.take(x[b], index[b], axis - batch) for b in np.ndindex(*lead)]
     return np.stack(rows).reshape(*lead, *rows[0].shape)

@@ -1,0 +1,87 @@
+"""The ways of loops, rows and transposes as variants: all compute the same, and who may run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tests.models import function, rows
+from tests.schedules.variants import bench_of, results
+from tvm_disc import Options, relay
+from tvm_disc.codegen.target import resolve_target
+from tvm_disc.target.isa import isa_of
+
+LANES = isa_of(resolve_target()).lanes_f32
+SIZES = (1, 3, LANES - 1, LANES, 37)
+
+
+def transpose(m: Any = "m") -> Any:
+    x = rows("n", m)
+    return function(x, relay.transpose(relay.nn.relu(x)))
+
+
+def bias(m: Any = "m") -> Any:
+    x, b = rows("n", m), rows(m, name="b")
+    return relay.Function([x, b], relay.add(relay.nn.relu(x), b))
+
+
+def softmax(m: Any = "m") -> Any:
+    x = rows("n", m)
+    return function(x, relay.nn.softmax(x))
+
+
+def total(m: Any = "m") -> Any:
+    x = rows("n", m)
+    return function(x, relay.sum(x, axis=1))
+
+
+def ways(found: dict[str, Any]) -> set[str]:
+    """The texts of variants without the number of threads."""
+    return {text.split("),")[0] for text in found}
+
+
+@pytest.mark.parametrize(("source", "count"), [(transpose, 5), (bias, 2), (softmax, 2), (total, 2)])
+def test_every_way_computes_the_same(source: Callable[[], Any], count: int) -> None:
+    bench = bench_of(source())
+    met: set[str] = set()
+    for n in SIZES:
+        for m in SIZES:
+            found = results(bench, (n, m))
+            met |= {way for way in ways(found) if not way.startswith("stages")}
+            first, *others = found.values()
+            assert np.isfinite(first).all()
+            for other in others:
+                np.testing.assert_allclose(other, first, rtol=2e-5, atol=1e-6)
+    assert len(met) == count - (source is transpose and LANES < 8)
+
+
+@pytest.mark.parametrize("source", [transpose, bias, softmax, total])
+def test_a_way_runs_where_its_needs_are_met(source: Callable[[], Any]) -> None:
+    """Short rows in lanes need as many rows as there are lanes; tiles, sides that fill them."""
+    bench = bench_of(source())
+    turn = slice(None, None, -1 if source is transpose else 1)  # rows of the result
+    few, many = (ways(results(bench, (n, 2)[turn])) for n in (LANES - 1, LANES))
+    assert any("rows_at_once" in way for way in many - few)
+    assert not any("walk=tiles" in way for way in many)
+    long = ways(results(bench, (LANES, 2 * LANES)))
+    assert any("walk=tiles" in way for way in long) == (source is transpose)
+
+
+def explained(source: Any) -> str:
+    return tvm_disc.build(source, options=Options(cache=False, threads=1)).explain()
+
+
+@pytest.mark.parametrize("source", [bias, softmax, total])
+def test_rows_that_no_lane_should_hold(source: Callable[..., Any]) -> None:
+    assert "rows_at_once" in explained(source("m"))
+    assert "rows_at_once" not in explained(source(64))
+
+
+def test_sides_that_fill_no_tile() -> None:
+    assert "not transpose: one side is shorter than 4: no tile is filled" in explained(transpose(3))
+    assert f"never: both sides have {LANES} elements" in explained(transpose(LANES - 1))
+    assert "never" not in explained(transpose(LANES))

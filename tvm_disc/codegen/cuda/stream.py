@@ -1,0 +1,33 @@
+"""The stream of a call, and calls of the driver that may fail on it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.cuda.calls import raise_status
+from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER
+from tvm_disc.codegen.host.abi import CUDA, i32
+from tvm_disc.codegen.host.memory import bits_of
+from tvm_disc.tir.builder import Block, Buffer, i64
+
+Expr: TypeAlias = Any
+
+
+def stream(block: Block) -> Expr:
+    """The stream of this thread's caller."""
+    found = O.call_extern("handle", "TVMFFIEnvGetStream", i32(CUDA), i32(DEVICE_NUMBER))
+    return block.bind("stream", bits_of(block.bind("stream", found)))
+
+
+def refuse(block: Block, out: tuple[Buffer, int], status: Expr, what: str) -> None:
+    """Return with an error where a status is none of success; the word ``out`` is 1 then."""
+    with block.when(tirx.NE(status, i64(0))):
+        raise_status(block, what, status)
+        block.store(out[0], out[1], i64(1))
+        block.ret(i32(0))
+
+
+__all__ = ["refuse", "stream"]

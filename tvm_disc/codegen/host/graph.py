@@ -1,0 +1,72 @@
+"""The CUDA graph of a call, in the host program: ``codegen/cuda/graphs.py`` has what it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.codegen.cuda.graphs import BEGIN, END, FAILED, GIVE_FOR, GRAPH, LEAVE, TAKE_FOR
+from tvm_disc.codegen.host.abi import as_pointer
+from tvm_disc.codegen.host.emission import Emission, EntryExits
+from tvm_disc.codegen.plan.program import Signature
+from tvm_disc.tir.builder import call, i64
+
+Expr: TypeAlias = Any
+
+
+def key_dims(signature: Signature) -> list[tuple[int, int]]:
+    """(input, axis) of the dims that differ from call to call."""
+    return [
+        (k, axis)
+        for k, (_, shape, _) in enumerate(signature.inputs)
+        for axis, dim in enumerate(shape)
+        if not isinstance(dim, tirx.IntImm)
+    ]
+
+
+class CallGraph:
+    """Emits the begin and the end of a graph, and takes the workspace between them from it."""
+
+    def __init__(self, host: Emission, exits: EntryExits) -> None:
+        self.host, self.exits, self.block = host, exits, host.block
+
+    def begin(self, key: Sequence[Expr]) -> None:
+        """Launches are nodes of a graph from here on; those of a timed call are not."""
+        numbers = self.block.alloc("key", len(key), "int64")
+        for k, number in enumerate(key):
+            self.block.store(numbers, k, i64(number))
+        with self.block.when(tirx.EQ(self.host.profile, i64(0))):
+            self.block.eval(call(BEGIN, self._record(), numbers.data))
+        self.host.graph = True
+
+    def end(self) -> None:
+        """Launch it."""
+        with self.block.when(self._has_graph()):
+            self.block.eval(call(END, self._record()))
+        with self.block.when(tirx.NE(self.host.record[i64(FAILED)], i64(0))):
+            self.exits.fail()
+        self.host.graph = False
+
+    def leave(self) -> None:
+        """An error ends the call."""
+        with self.block.when(self._has_graph()):
+            self.block.eval(call(LEAVE, self._record()))
+
+    def alloc(self, size_bytes: Expr) -> Expr:
+        """The workspace."""
+        found = self.block.alloc("found", 1, "int64")
+        self.block.eval(call(TAKE_FOR, self._record(), i64(size_bytes), found.data))
+        self.exits.check(tirx.NE(found[i64(0)], i64(0)), "out of memory", "MemoryError")
+        return self.block.bind("ws", as_pointer(found[i64(0)]))
+
+    def free(self, pointer: Expr) -> None:
+        """Give it back, if it is no graph's."""
+        self.block.eval(call(GIVE_FOR, self._record(), tirx.reinterpret("int64", pointer)))
+
+    def _record(self) -> Expr:
+        return tirx.reinterpret("int64", self.host.record.data)
+
+    def _has_graph(self) -> Expr:
+        return tirx.NE(self.host.record[i64(GRAPH)], i64(0))

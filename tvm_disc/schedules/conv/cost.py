@@ -1,0 +1,79 @@
+"""What the analytical model says of convolutions, channels last: direct sums, minimal filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.schedules.conv.contraction import WindowGeometry
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
+from tvm_disc.tir.builder import i64
+
+Expr: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class DirectSums:
+    """A convolution that sums ``members`` input channels of each of ``vectors`` vectors of output
+    channels directly, ``columns`` neighbouring outputs at a time.
+
+    ``shape`` is of the outputs but for their channels; ``taps`` and ``geometry`` are of the window;
+    ``weight_bytes`` are packed.
+    """
+
+    shape: Sequence[Any]
+    taps: Sequence[int]
+    geometry: WindowGeometry
+    vectors: int
+    members: int
+    columns: int
+    weight_bytes: int
+
+    def ns(self, points: Points, model: CostModel) -> Values:
+        """Nanoseconds of one serial run at each point."""
+        images, *rows, width = (_values(d, points) for d in self.shape)
+        whole, rest = np.divmod(width, self.columns)
+        half = (self.columns + 1) // 2
+        wide = np.where(rest > half, self.columns, np.where(rest > 0, half, 0))
+        steps = images * (whole * self.columns + wide) * self.taps[-1]
+        for d, count in enumerate(rows):
+            rank = len(self.taps)
+            outside = self.geometry.padding[d] + self.geometry.padding[d + rank]
+            lines = count * self.taps[d] - outside / self.geometry.strides[d]
+            steps = steps * np.maximum(lines, count)
+        steps = steps * self.vectors * self.members
+        return _no_less(steps * _step_ns(model), self.weight_bytes, model)
+
+
+def filtered_ns(
+    products: Values, weight_bytes: Values, vectors: Values, model: CostModel
+) -> Values:
+    """Nanoseconds of minimal filtering: its products, or reading as many bytes of weights, and
+    the transforms of so many ``vectors``, there and back."""
+    there_and_back = vectors * _CYCLES * model.cycle_ns
+    return np.asarray(_no_less(products, weight_bytes, model) + there_and_back)
+
+
+_CYCLES = 3.5  # of a vector that a transform reads and stores
+
+
+def _no_less(time: Values, moved: Values | float, model: CostModel) -> Values:
+    """``time``, or that of reading so many bytes."""
+    far = np.maximum(moved - model.near_bytes, 0)
+    return np.asarray(np.maximum(time, moved * model.byte_ns + far * model.far_byte_ns))
+
+
+def _step_ns(model: CostModel) -> float:
+    """A multiplication of vectors whose operands lie in the first-level cache."""
+    return model.cycle_ns / model.fma_per_cycle
+
+
+def _values(dim: Any, points: Points) -> Values:
+    return np.asarray(evaluate(i64(dim), points), np.float64)
+
+
+__all__ = ["DirectSums", "filtered_ns"]

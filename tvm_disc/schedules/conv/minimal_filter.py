@@ -1,0 +1,117 @@
+"""Minimal filtering: the matrices of F(m x m, 3 x 3), and weights in their domain.
+
+A tile of ``m + 2`` inputs a side gives ``m`` outputs a side with ``(m + 2)^2`` products for each
+pair of channels, where the sum over taps takes ``9 m^2`` (Winograd 1980; Lavin and Gray, *Fast
+algorithms for convolutional neural networks*, 2016). The matrices are those of Cook and Toom for
+chosen points and infinity. Which points decides over the rounding errors (Barabasz et al., *Error
+analysis and improving the accuracy of Winograd convolution*, 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from tvm_disc.schedules.packing import Array, Form
+
+TAPS = 3
+Matrix = list[list[Fraction]]
+
+# By outputs a side. With 1/2 and -2 instead of 2 and -2 the errors of F(4x4) are half as large.
+_POINTS = {
+    2: (Fraction(0), Fraction(1), Fraction(-1)),
+    4: (Fraction(0), Fraction(1), Fraction(-1), Fraction(1, 2), Fraction(-2)),
+}
+
+
+@dataclass(frozen=True)
+class MinimalFilter:
+    """F(m x m, 3 x 3) with ``outputs`` = m: ``out = A^T [(G w G^T) * (B^T d B)] A``."""
+
+    outputs: int
+
+    @property
+    def side(self) -> int:
+        """Inputs of a tile along a side."""
+        return self.outputs + TAPS - 1
+
+    @property
+    def places(self) -> int:
+        """Products of a pair of channels: one for each place of a transformed tile."""
+        return self.side**2
+
+    @property
+    def _points(self) -> tuple[Fraction, ...]:
+        return _POINTS[self.outputs]
+
+    @cached_property
+    def of_input(self) -> Matrix:
+        """B^T: by rows, the polynomials that vanish at all points but one, and at all."""
+        rows = []
+        for skipped in (*range(len(self._points)), None):
+            roots = [p for k, p in enumerate(self._points) if k != skipped]
+            row = _polynomial(roots)
+            rows.append([*row, *[Fraction(0)] * (self.side - len(row))])
+        return rows
+
+    @cached_property
+    def of_weights(self) -> Matrix:
+        """G: powers of the points, each over what its row of B^T is there."""
+        rows = []
+        for k, p in enumerate(self._points):
+            scale = Fraction(1)
+            for other in (q for j, q in enumerate(self._points) if j != k):
+                scale *= p - other
+            rows.append([p**i / scale for i in range(TAPS)])
+        return [*rows, [Fraction(0)] * (TAPS - 1) + [Fraction(1)]]
+
+    @cached_property
+    def of_output(self) -> Matrix:
+        """A^T: powers of the points."""
+        columns = [[p**i for i in range(self.outputs)] for p in self._points]
+        columns.append([Fraction(0)] * (self.outputs - 1) + [Fraction(1)])
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def transformed(self, weights: Array) -> Array:
+        """``w[outs, ins, 3, 3]`` as ``[place, ins, outs]``, computed in float64."""
+        g = np.array(self.of_weights, np.float64)
+        made = np.einsum("ij,ocjl,ml->imco", g, weights.astype(np.float64), g, optimize=True)
+        return np.asarray(made.reshape(self.places, *made.shape[2:]))
+
+
+@dataclass(frozen=True)
+class FilteredPanels:
+    """``w[outs, ins, 3, 3]`` as ``[panel, place, ins, n_r]``, zero padded on the right."""
+
+    filter: MinimalFilter
+    n_r: int
+
+    def form(self, shape: tuple[int, ...], dtype: str) -> Form:
+        """The shape and element type of packed weights."""
+        panels = -(-shape[0] // self.n_r)
+        return (panels, self.filter.places, shape[1], self.n_r), dtype
+
+    def write(self, array: Array, out: Array) -> None:
+        """Pack weights into ``out``, which holds zeros."""
+        made = self.filter.transformed(array)
+        for panel, target in enumerate(out):
+            part = made[..., panel * self.n_r : (panel + 1) * self.n_r]
+            target[..., : part.shape[-1]] = part
+
+
+def _polynomial(roots: Sequence[Fraction]) -> list[Fraction]:
+    """The coefficients of the product of ``x - root``, from the constant one up."""
+    found = [Fraction(1)]
+    for root in roots:
+        shifted = [Fraction(0), *found]
+        found = [
+            high - root * low for high, low in zip(shifted, [*found, Fraction(0)], strict=True)
+        ]
+    return found
+
+
+__all__ = ["FilteredPanels", "MinimalFilter"]

@@ -1,0 +1,351 @@
+"""A tile of a product: what the threads of a block do together.
+
+    fetch slice 0 into registers, put it into shared memory
+    for each slice of k:
+        fetch the next one into registers
+        multiply this one: every thread takes ROWS + COLUMNS values for ROWS x COLUMNS sums
+        put the next one into the other half of shared memory
+
+Operands lie in shared memory with k outermost, so that a thread takes four values at once. What
+is read along k is turned on the way; without more ado all of a warp's stores would go to few
+banks. Position x of step kk lies at ``x ^ swizzle(kk)``, a multiple of four: neighbours stay
+neighbours, and what a warp stores goes to different banks. What lies beyond an edge is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from typing import cast as typed
+
+from tvm import tirx
+
+from tvm_disc.schedules.cuda.block import DeviceBlock
+from tvm_disc.schedules.cuda.epilogue import store_lanes
+from tvm_disc.schedules.cuda.vector import Lanes, access_lanes
+from tvm_disc.schedules.cuda.views import TileView
+from tvm_disc.schedules.dispatch.variant import Knobs
+from tvm_disc.schedules.elements import cast
+from tvm_disc.schedules.group import Body
+from tvm_disc.schedules.loops.fallback import store_outputs
+from tvm_disc.schedules.loops.reducers import accumulator
+from tvm_disc.tir.builder import Buffer, const, i64, ramp
+from tvm_disc.tir.index import add
+
+Expr: TypeAlias = Any
+
+UNROLLED_COPIES = 8  # steps of a copy whose positions are found before the loop over slices
+BANKS = 32
+
+
+@dataclass(frozen=True)
+class TileKnobs(Knobs):
+    """A tile of the result, a slice of k, and what of it a thread has.
+
+    ``parts``: blocks that share the sum. ``wide``: whether copies take several elements at once.
+    """
+
+    m: int
+    n: int
+    k: int
+    rows: int
+    columns: int
+    parts: int = 1
+    wide: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.m // self.rows * (self.n // self.columns)
+
+
+@dataclass(frozen=True)
+class Side:
+    """How an operand is copied: ``lanes`` neighbours at once, along k or along its other dim."""
+
+    first: bool  # whether it is A
+    along_k: bool
+    lanes: int
+
+    def swizzle(self, kk: Expr, extent: int, depth: int) -> Expr:
+        """What positions of step ``kk`` are changed by: different banks for a warp's stores."""
+        if not self.along_k:
+            return i64(0)
+        chunks = depth // self.lanes
+        unit = max(4, BANKS // chunks)
+        turn = tirx.truncmod(tirx.truncdiv(kk, i64(self.lanes)), i64(BANKS // unit))
+        return tirx.bitwise_and(turn * unit, i64(extent - 1))
+
+
+@dataclass(frozen=True)
+class TilePlan:
+    """What is multiplied, in which tiles, how it is copied, and the sizes that are multiples."""
+
+    view: TileView
+    tile: TileKnobs
+    a: Side
+    b: Side
+    facts: Sequence[Expr] = ()
+    wide_store: bool = False
+
+    def emit(self, body: Body) -> None:
+        """The tile of one task."""
+        _Tile(self, body).emit()
+
+
+class _Copy:
+    """The share of one thread in the copies of an operand."""
+
+    def __init__(self, tile: _Tile, side: Side, name: str) -> None:
+        self.of, self.side = tile, side
+        knobs, block = tile.knobs, tile.block
+        self.extent, self.depth = (knobs.m if side.first else knobs.n), knobs.k
+        self.origin, self.size = (tile.i0, tile.m) if side.first else (tile.j0, tile.n)
+        lanes, threads = side.lanes, knobs.threads
+        along = (self.depth if side.along_k else self.extent) // lanes
+        self.chunks = self.extent * self.depth // lanes
+        self.steps = -(-self.chunks // threads)
+        self.apart = threads // along
+        self.major = block.bind("major", tirx.truncdiv(tile.thread, i64(along)))
+        self.minor = block.bind("minor", (tile.thread - self.major * along) * lanes)
+        self.room = block.shared(name, 2 * self.extent * self.depth, tile.dtype)
+        self.stage = block.alloc(f"{name}_next", self.steps * lanes, tile.dtype)
+        self.places: list[Expr] = []
+        if self.steps <= UNROLLED_COPIES:
+            self.places = [self._place(i64(s)) for s in range(self.steps)]
+
+    def _place(self, step: Expr) -> Expr:
+        """The row or column of a step, with what every slice wants of it."""
+        tile = self.of
+        x, _ = self._within(step)
+        at = tile.block.bind("i" if self.side.first else "j", self.origin + x)
+        tile.low.resolve(tile.view.pixels(tile.low, at, at) if self.steps else ())
+        return at
+
+    def _within(self, step: Expr) -> tuple[Expr, Expr]:
+        """Position and depth, in the tile, of a step's chunk."""
+        major = add(self.major, step * self.apart)
+        return (major, self.minor) if self.side.along_k else (self.minor, major)
+
+    @contextmanager
+    def _step(self) -> Iterator[list[tuple[Expr, Expr | None]]]:
+        """The steps, and where each is if that was found before."""
+        mine = self.of.thread < self.chunks
+        with nullcontext() if self.chunks >= self.of.knobs.threads else self.of.block.when(mine):
+            if self.places:
+                yield [(i64(s), p) for s, p in enumerate(self.places)]
+            else:
+                with self.of.low.loop("step", self.steps, kind="unrolled") as step:
+                    yield [(step, None)]
+
+    def fetch(self, first: Expr) -> None:
+        """Values of the slice from ``first`` on, into registers."""
+        block, low, lanes = self.of.block, self.of.low, self.side.lanes
+        with self._step() as steps:
+            for step, place in steps:
+                with low.scope():
+                    at = self._place(step) if place is None else place
+                    kk = block.bind("kk", first + self._within(step)[1])
+                    for lane in range(lanes):
+                        block.store(self.stage, step * lanes + lane, const(0, self.of.dtype))
+                    with block.when(tirx.And(at < self.size, kk < self.of.k)), low.scope():
+                        self._values(step, at, kk)
+
+    def _values(self, step: Expr, at: Expr, kk: Expr) -> None:
+        tile, side = self.of, self.side
+        lanes = tile.lanes(side.lanes, [at, kk])
+        with lanes.reading(tile.body.buffers):
+            for number, lane in enumerate(lanes.each()):
+                value = operand(tile.view, tile.low, side, tile.g, (at, kk), lane)
+                value = cast(value, tile.dtype)
+                tile.low.resolve([value])
+                tile.block.store(self.stage, step * side.lanes + number, value)
+
+    def put(self, half: Expr) -> None:
+        """What was fetched, into a half of shared memory."""
+        block, side, lanes = self.of.block, self.side, self.side.lanes
+        with self._step() as steps:
+            for step, _ in steps:
+                x, kk = self._within(step)
+                if not side.along_k:
+                    row = (half * self.depth + kk) * (self.extent // lanes)
+                    at = row + tirx.truncdiv(x, i64(lanes))
+                    self._move(self.room, at * lanes, self.stage, step * lanes, lanes)
+                    continue
+                x = tirx.bitwise_xor(x, side.swizzle(kk, self.extent, self.depth))
+                for lane in range(lanes):
+                    at = (half * self.depth + kk + lane) * self.extent + x
+                    block.store(self.room, at, self.stage[step * lanes + lane])
+
+    def take(self, to: Buffer, half: Expr, kk: Expr, thread: Expr, count: int) -> None:
+        """The values of step ``kk`` that a thread multiplies."""
+        chunk = min(4, count)
+        apart = self.extent // count
+        swizzle = self.side.swizzle(kk, self.extent, self.depth)
+        row = (half * self.depth + kk) * (self.extent // chunk)
+        for q in range(count // chunk):
+            at = thread + q * apart
+            if self.side.along_k:
+                at = tirx.bitwise_xor(at, tirx.truncdiv(swizzle, i64(chunk)))
+            self._move(to, i64(q * chunk), self.room, (row + at) * chunk, chunk)
+
+    def _move(self, to: Buffer, at: Expr, source: Buffer, begin: Expr, count: int) -> None:
+        width = access_lanes(self.of.dtype, count)
+        for k in range(0, count, width):
+            here, there = (
+                (ramp(add(x, k), width) if width > 1 else add(x, k)) for x in (at, begin)
+            )
+            self.of.block.store(to, here, source[there])
+
+
+def operand(
+    view: TileView, low: Any, side: Side, g: Expr, place: tuple[Expr, Expr], lane: Expr
+) -> Expr:
+    """An element of A or B: a lane of those from ``(row or column, k)`` on."""
+    at, kk = place
+    along, across = (i64(0), lane) if side.along_k else (lane, i64(0))
+    if side.first:
+        return view.a(low, g, (at, kk), (along, across))
+    return view.b(low, g, (kk, at), (across, along))
+
+
+class _Tile:
+    """Emits the tile of one task."""
+
+    def __init__(self, plan: TilePlan, body: Body) -> None:
+        self.plan, self.view, self.knobs, self.body = plan, plan.view, plan.tile, body
+        self.block, self.low = typed(DeviceBlock, body.block), body.low
+        self.thread = body.thread
+        self.dtype = accumulator(self.view.node.dtype)
+        block, knobs = self.block, self.knobs
+        sizes = (block.bind(name, i64(x)) for name, x in zip("gmnk", self.view.sizes, strict=True))
+        self.batch, self.m, self.n, self.k = sizes
+        self._origin()
+        width = knobs.n // knobs.columns
+        self.row = block.bind("row", tirx.truncdiv(self.thread, i64(width)))
+        self.column = block.bind("column", self.thread - self.row * width)
+        self.sums = block.alloc("sums", knobs.rows * knobs.columns, self.dtype)
+        self.a, self.b = _Copy(self, plan.a, "a"), _Copy(self, plan.b, "b")
+
+    def _origin(self) -> None:
+        """Which part of the sum, item of the batch and tile a task is."""
+        block, knobs = self.block, self.knobs
+        down, across = (
+            block.bind("tiles", ceil_div(x, t)) for x, t in ((self.m, knobs.m), (self.n, knobs.n))
+        )
+        along = block.bind("along", tirx.truncdiv(self.body.lo, across))
+        self.j0 = block.bind("j0", (self.body.lo - along * across) * knobs.n)
+        item = block.bind("item", tirx.truncdiv(along, down))
+        self.i0 = block.bind("i0", (along - item * down) * knobs.m)
+        slices = block.bind("slices", ceil_div(self.k, knobs.k))
+        self.g, self.part, self.first, self.count = item, i64(0), i64(0), slices
+        if knobs.parts > 1:
+            self.part = block.bind("part", tirx.truncdiv(item, tirx.max(self.batch, i64(1))))
+            self.g = block.bind("g", item - self.part * self.batch)
+            share = block.bind("share", ceil_div(slices, knobs.parts))
+            self.first = block.bind("first", self.part * share)
+            self.count = block.bind("count", tirx.max(tirx.min(slices - self.first, share), i64(0)))
+
+    def lanes(self, count: int, begins: Sequence[Expr]) -> Lanes:
+        """Neighbours where the facts of the plan hold."""
+        symbols = self.view.group.symbols()
+        flat = self.view.packed
+        return Lanes(self.low, count, self.plan.facts, begins, symbols, flat)
+
+    def emit(self) -> None:
+        """All slices, then the sums."""
+        block, low, knobs = self.block, self.low, self.knobs
+        with low.loop("s", knobs.rows * knobs.columns, kind="unrolled") as s:
+            block.store(self.sums, s, const(0, self.dtype))
+        with block.when(self.count > 0), low.scope():
+            self._each(lambda copy: copy.fetch(self.first * knobs.k))
+            self._each(lambda copy: copy.put(i64(0)))
+        block.barrier()
+        with low.loop("slice", self.count) as number:
+            half = block.bind("half", tirx.bitwise_and(number, i64(1)))
+            more = number + 1 < self.count
+            with block.when(more), low.scope():
+                self._each(lambda copy: copy.fetch((self.first + number + 1) * knobs.k))
+            self._multiply(half)
+            with block.when(more), low.scope():
+                self._each(lambda copy: copy.put(1 - half))
+            block.barrier()
+        self._store()
+
+    def _each(self, do: Callable[[_Copy], None]) -> None:
+        for copy in (self.a, self.b):
+            do(copy)
+
+    def _multiply(self, half: Expr) -> None:
+        block, low, knobs = self.block, self.low, self.knobs
+        with low.loop("kk", knobs.k, kind="unrolled") as kk:
+            left = block.alloc("left", knobs.rows, self.dtype)
+            right = block.alloc("right", knobs.columns, self.dtype)
+            self.a.take(left, half, kk, self.row, knobs.rows)
+            self.b.take(right, half, kk, self.column, knobs.columns)
+            with (
+                low.loop("r", knobs.rows, kind="unrolled") as r,
+                low.loop("c", knobs.columns, kind="unrolled") as c,
+            ):
+                s = r * knobs.columns + c
+                block.store(self.sums, s, self.sums[s] + left[r] * right[c])
+
+    # -- the sums --------------------------------------------------------------------------------
+
+    def _store(self) -> None:
+        """Every sum through the operators that follow, or to those of the other parts."""
+        block, low, knobs = self.block, self.low, self.knobs
+        chunk_r, chunk_c = min(4, knobs.rows), min(4, knobs.columns)
+        step = chunk_c if self.plan.wide_store and knobs.parts == 1 else 1
+        with (
+            low.loop("r", knobs.rows, kind="unrolled") as r,
+            low.loop("c", knobs.columns // step, kind="unrolled") as number,
+        ):
+            c = number * step
+            q = tirx.truncdiv(r, i64(chunk_r))
+            x = (q * (knobs.m // knobs.rows) + self.row) * chunk_r + tirx.truncmod(r, i64(chunk_r))
+            i = block.bind("i", self.i0 + x)
+            q = tirx.truncdiv(c, i64(chunk_c))
+            x = (q * (knobs.n // knobs.columns) + self.column) * chunk_c
+            j = block.bind("j", self.j0 + x + tirx.truncmod(c, i64(chunk_c)))
+            with block.when(tirx.And(i < self.m, j < self.n)), low.scope():
+                at = r * knobs.columns + c
+                if step > 1:
+                    self._store_lanes(i, j, at, step)
+                else:
+                    self._store_one(i, j, self.sums[at])
+
+    def _store_one(self, i: Expr, j: Expr, total: Expr) -> None:
+        view, low, anchor = self.view, self.low, self.view.node
+        flat = view.flat(self.g, i, j)
+        if self.knobs.parts > 1:
+            assert self.body.scratch is not None
+            size = self.batch * self.m * self.n
+            self.block.store(self.body.scratch, self.part * size + flat, total)
+            return
+        total = low.settle("total", cast(total, anchor.dtype))
+        low.bind_reader(anchor, lambda at: total)
+        store_outputs(view.group, self.body.outputs, low, view.index(low, self.g, i, j), flat)
+        low.drop_reader(anchor)
+
+    def _store_lanes(self, i: Expr, j: Expr, at: Expr, count: int) -> None:
+        view, anchor = self.view, self.view.node
+        lanes = self.lanes(count, [j])
+
+        def index(lane: Expr) -> Sequence[Expr]:
+            return view.index(self.low, self.g, i, add(j, lane))
+
+        def total(number: int, place: Sequence[Expr]) -> Expr:
+            return cast(self.sums[at + number], anchor.dtype)
+
+        store_lanes(view.group, self.body, lanes, index, total, view.flat(self.g, i, j))
+
+
+def ceil_div(size: Expr, step: int) -> Expr:
+    """A quotient, rounded up."""
+    return tirx.floordiv(i64(size) + (step - 1), i64(step))
+
+
+__all__ = ["Side", "TileKnobs", "TilePlan", "ceil_div", "operand"]

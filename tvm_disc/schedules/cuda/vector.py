@@ -1,0 +1,304 @@
+"""Neighbours by one access: what a thread reads or writes next to each other, 16 bytes at a time.
+
+A thread evaluates its elements one after the other. A read that moves by one element from each to
+the next, from a multiple of their number on, is one access into memory of the thread, from which
+the elements take theirs: index arithmetic and element rules are those of single elements.
+
+An access must begin at a multiple of its size. Where operands begin is known at the launch
+(:class:`Aligned`); where in them an access begins is proved, or rests on facts about dims that a
+plan needs (:meth:`Lanes.facts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import TensorLoad
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.dispatch.variant import Need
+from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.shape.printing import show
+from tvm_disc.tir.builder import Buffer, i64, loaded, pointer, ramp, storage_dtype, view
+from tvm_disc.tir.index import product
+
+Expr: TypeAlias = Any
+
+ACCESS_BYTES = 16
+MOST_LANES = 8  # of what is added up
+MOST_FACTS = 4  # that a plan may rest on
+
+
+@dataclass(frozen=True)
+class Aligned(Need):
+    """That operands and results begin at multiples of an access; the launch looks at them."""
+
+
+ALIGNED = Aligned(f"operands at multiples of {ACCESS_BYTES} bytes", tirx.const(True, "bool"), True)
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of an element in memory."""
+    return max(1, int(tvm.DataType(storage_dtype(dtype)).bits) // 8)
+
+
+def lanes_of_nodes(nodes: Sequence[Node], work: int) -> int:
+    """Elements of a thread: 16 bytes of the narrowest, fewer of what is wide or long to compute."""
+    sizes = [item_bytes(n.dtype) for n in nodes]
+    lanes = ACCESS_BYTES // min(sizes)
+    while lanes > 4 and (lanes * max(sizes) > 2 * ACCESS_BYTES or lanes * work > 256):
+        lanes //= 2
+    return max(lanes, 2)
+
+
+def lanes_of_operand(group: Group, source: Node) -> int:
+    """Elements that are read at once: 16 bytes of the widest that an operand is computed from."""
+    reach, widest = [source], 1
+    while reach:
+        node = reach.pop()
+        if node in group.params:
+            widest = max(widest, item_bytes(node.dtype))
+        else:
+            reach += node.inputs
+    return min(MOST_LANES, ACCESS_BYTES // widest)
+
+
+def stand_in(node: Node) -> Buffer:
+    """A buffer to see what would be read, and how."""
+    return view("x", pointer("x", node.dtype), node.dtype)
+
+
+def access_lanes(dtype: str, lanes: int) -> int:
+    """Elements of one access; 1 where there is no type for it."""
+    dtype = storage_dtype(dtype)
+    width = min(lanes, ACCESS_BYTES // item_bytes(dtype))
+    known = dtype.startswith(("float32", "float64", "int", "uint")) or width == 8
+    return width if known and width > 1 else 1
+
+
+def multiple_need(expr: Expr, lanes: int) -> Need:
+    """The fact that a size is a multiple."""
+    return Need(
+        f"{show(expr)} % {lanes} == 0", tirx.EQ(tirx.floormod(i64(expr), i64(lanes)), i64(0))
+    )
+
+
+class Lanes:
+    """Evaluates ``count`` neighbours of one thread.
+
+    Args:
+        whole: expressions that are multiples of ``count`` where this code runs.
+        begins: variables that are.
+        symbols: dims, about which facts may be wanted.
+        flat: operands that are read by their position in memory.
+    """
+
+    def __init__(
+        self,
+        low: Lowering,
+        count: int,
+        whole: Sequence[Expr] = (),
+        begins: Sequence[Expr] = (),
+        symbols: Sequence[Expr] = (),
+        flat: Container[Node] = (),
+    ) -> None:
+        self.low, self.count, self.number = low, count, 0
+        self.whole, self.begins, self.symbols, self.flat = whole, begins, symbols, flat
+        self.vars = [tirx.Var(f"lane{k}", "int64") for k in range(count)]
+        for k, var in enumerate(self.vars):
+            low.block.define(var, i64(k))
+        self.wanted: list[Expr] = []  # sizes that must be multiples
+        self.together, self.single = 0, 0  # reads of several elements, and those of one
+        self._cells: list[tuple[Buffer, Expr, Buffer]] = []
+
+    @contextmanager
+    def reading(self, buffers: dict[Node, Buffer]) -> Iterator[None]:
+        """Reads of operands go through :meth:`load`."""
+        for node, buffer in buffers.items():
+            self.low.bind_reader(node, self._reader(node, buffer))
+        try:
+            yield
+        finally:
+            for node, buffer in buffers.items():
+                self.low.bind_buffer(node, buffer)
+
+    def _reader(self, node: Node, buffer: Buffer) -> Any:
+        def read(index: Sequence[Expr]) -> Expr:
+            by_place = node in self.flat
+            offset = index[0] if by_place else self.low.space.join(index, node.shape)
+            found = self.load(buffer, offset, product(node.shape))
+            return loaded(buffer[offset] if found is None else found, node.dtype)
+
+        return read
+
+    @property
+    def lane(self) -> Expr:
+        """The number of the element that is being evaluated, a variable if there are several."""
+        return self.vars[self.number]
+
+    def each(self) -> Iterator[Expr]:
+        """The lanes in turn."""
+        for number in range(self.count):
+            self.number = number
+            yield self.lane
+
+    def load(self, buffer: Buffer, offset: Expr, size: Expr) -> Expr | None:
+        """The element from memory of the thread, None if it is to be read alone."""
+        step = self.step(offset)
+        if step == 0 or self.count == 1:
+            return None
+        first = offset if self.number == 0 else _with(offset, self.lane, self.vars[0])
+        for other, start, cell in self._cells:
+            if other.same_as(buffer) and tvm_ffi.structural_equal(start, first):
+                return cell[i64(self.number)]
+        if self.number or step != 1 or not self._begins_whole(offset, size):
+            self.single += self.number == 0
+            return None
+        self.together += 1
+        cell = self._fill(buffer, _with(offset, self.lane, i64(0)), size)
+        self._cells.append((buffer, first, cell))
+        return cell[i64(0)]
+
+    def _begins_whole(self, offset: Expr, size: Expr) -> bool:
+        facts = self.facts(_with(offset, self.lane, i64(0)))
+        if facts is not None and self.low.in_guard:
+            # A block of neighbours is in bounds as a whole, or not at all.
+            more = None if _reads_memory(offset) else self.facts(i64(size))
+            facts = None if more is None else [*facts, *more]
+        if facts is None:
+            return False
+        self.wanted += facts
+        return True
+
+    def _fill(self, buffer: Buffer, begin: Expr, size: Expr) -> Buffer:
+        low, block = self.low, self.low.block
+        cell = block.alloc("cell", self.count, str(buffer.dtype))
+        low.resolve([begin])
+        begin = block.bind("begin", begin)
+        if not low.in_guard:
+            self.copy(cell, i64(0), buffer, begin)
+            return cell
+        with block.when(tirx.And(begin >= 0, begin < i64(size))):
+            self.copy(cell, i64(0), buffer, begin)
+        return cell
+
+    def copy(self, to: Buffer, at: Expr, source: Buffer, begin: Expr) -> None:
+        """All elements, from ``begin`` on to ``at``: multiples of their number."""
+        width = access_lanes(str(to.dtype), self.count)
+        to_, from_ = (self._parts(x) for x in (at, begin))
+        for k in range(0, self.count, width):
+            if width == 1:
+                self.low.block.store(to, to_ + k, source[from_ + k])
+            else:
+                self.low.block.store(to, ramp(to_ + k, width), source[ramp(from_ + k, width)])
+
+    def _parts(self, begin: Expr) -> Expr:
+        """A multiple, as one that TVM sees to be it."""
+        if isinstance(begin, tirx.IntImm):
+            return begin
+        shift = i64(self.count.bit_length() - 1)
+        return self.low.block.bind("part", tirx.shift_right(begin, shift)) * self.count
+
+    # -- what is known of an offset --------------------------------------------------------------
+
+    def step(self, expr: Expr) -> int | None:
+        """By how much an expression grows from a lane to the next; None if that is not clear."""
+        if isinstance(expr, tirx.Var):
+            if expr.same_as(self.lane):
+                return 1
+            return None if self.low.space.depends_on(expr, self.lane) else 0
+        if isinstance(expr, tirx.IntImm):
+            return 0
+        if isinstance(expr, tirx.Add | tirx.Sub | tirx.Mul):
+            a, b = self.step(expr.a), self.step(expr.b)
+            if a is None or b is None:
+                return None
+            if not isinstance(expr, tirx.Mul):
+                return a + b if isinstance(expr, tirx.Add) else a - b
+            sides = ((a, expr.b), (b, expr.a))
+            if a == b == 0:
+                return 0
+            return next((s * int(o.value) for s, o in sides if isinstance(o, tirx.IntImm)), None)
+        names = tirx.analysis.undefined_vars(expr)
+        return 0 if all(self.step(v) == 0 for v in names) else None
+
+    def facts(self, expr: Expr) -> list[Expr] | None:
+        """The sizes that must be multiples for ``expr`` to be one; None if it need not be one."""
+        if isinstance(expr, tirx.IntImm):
+            return [] if int(expr.value) % self.count == 0 else None
+        if isinstance(expr, tirx.Add | tirx.Sub):
+            a, b = self.facts(expr.a), self.facts(expr.b)
+            return None if a is None or b is None else [*a, *b]
+        if isinstance(expr, tirx.Mul):
+            sides = [s for s in (self.facts(expr.a), self.facts(expr.b)) if s is not None]
+            return min(sides, key=len, default=None)
+        if isinstance(expr, tirx.Var) and self._is_multiple(expr):
+            return []
+        part = self.low.space.last_part(expr) if isinstance(expr, tirx.Var) else None
+        if part is not None:
+            origin, dim = self.facts(part[0]), self.facts(i64(part[1]))
+            return None if origin is None or dim is None else [*origin, *dim]
+        return self._fact(expr)
+
+    def _is_multiple(self, var: Expr) -> bool:
+        return any(var.same_as(b) for b in self.begins)
+
+    def _fact(self, expr: Expr) -> list[Expr] | None:
+        """A size that is a multiple, or must be."""
+        names = [expr] if isinstance(expr, tirx.Var) else tirx.analysis.undefined_vars(expr)
+        if _reads_memory(expr) or not all(any(v.same_as(s) for s in self.symbols) for v in names):
+            return None
+        if any(tvm_ffi.structural_equal(expr, w) for w in self.whole):
+            return []
+        return [] if self.low.solver.known_divides(self.count, expr) else [expr]
+
+
+def distinct(exprs: Sequence[Expr]) -> list[Expr]:
+    """Expressions without repetition."""
+    found: list[Expr] = []
+    for expr in exprs:
+        if not any(tvm_ffi.structural_equal(expr, other) for other in found):
+            found.append(expr)
+    return found
+
+
+def _with(expr: Expr, old: Expr, new: Expr) -> Expr:
+    """An expression with another variable, or value."""
+
+    def other(var: Expr) -> Expr:
+        return new if var.same_as(old) else var
+
+    return tvm_ffi.structural_map(expr, (tvm.ir.Var, other), order="post")
+
+
+def _reads_memory(expr: Expr) -> bool:
+    found = False
+
+    def look(node: Expr) -> None:
+        nonlocal found
+        found = True
+
+    tvm_ffi.structural_walk(expr, (TensorLoad, look))
+    return found
+
+
+__all__ = [
+    "ACCESS_BYTES",
+    "ALIGNED",
+    "Aligned",
+    "Lanes",
+    "access_lanes",
+    "distinct",
+    "item_bytes",
+    "lanes_of_nodes",
+    "lanes_of_operand",
+    "multiple_need",
+    "stand_in",
+]

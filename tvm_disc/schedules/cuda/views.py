@@ -1,0 +1,202 @@
+"""What tiles multiply: products, and convolutions as implicit ones, and where elements lie.
+
+Rows ``i`` of A and columns ``j`` of B are those of the product, ``k`` is what is added up, ``g``
+counts its batch. A position along which a thread takes neighbours is given as where they begin and
+the lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.conv.contraction import geometry, place, spatial
+from tvm_disc.schedules.conv.implicit import ConvView
+from tvm_disc.schedules.gemm.view import MatMulView
+from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.packing import Array, Form, Packing
+from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.index import add, mul, product
+
+Expr: TypeAlias = Any
+
+
+class TileView(Protocol):
+    """A product, or what is one."""
+
+    @property
+    def group(self) -> Group:
+        """The group that it anchors."""
+
+    @property
+    def node(self) -> Node:
+        """The anchor."""
+
+    @property
+    def sizes(self) -> tuple[Any, Any, Any, Any]:
+        """Batch, m, n, k."""
+
+    @property
+    def packed(self) -> dict[Node, Packing]:
+        """Constants that are wanted in another layout."""
+
+    def a(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
+        """Element (i, k) of A."""
+
+    def b(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
+        """Element (k, j) of B."""
+
+    def along_k(self, lanes: int) -> bool:
+        """Whether neighbours along k may be neighbours in memory."""
+
+    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
+        """The output index of element (g, i, j)."""
+
+    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
+        """Row-major position of element (g, i, j)."""
+
+    def pixels(self, low: Lowering, i: Expr, j: Expr) -> Sequence[Expr]:
+        """Parts of a row and a column that every step along k uses."""
+
+
+@dataclass
+class Plain:
+    """A product, or a convolution whose channels come before space, element by element."""
+
+    view: MatMulView | ConvView
+
+    @property
+    def group(self) -> Group:
+        return self.view.group
+
+    @property
+    def node(self) -> Node:
+        return self.view.node
+
+    @property
+    def sizes(self) -> tuple[Any, Any, Any, Any]:
+        return self.view.sizes
+
+    @property
+    def packed(self) -> dict[Node, Packing]:
+        return {}
+
+    def a(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
+        return self.view.a_at(low, g, add(at[0], lanes[0]), add(at[1], lanes[1]))
+
+    def b(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
+        return self.view.b_at(low, g, add(at[0], lanes[0]), add(at[1], lanes[1]))
+
+    def along_k(self, lanes: int) -> bool:
+        return True
+
+    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
+        return self.view.index(low, g, i, j)
+
+    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
+        return self.view.flat(g, i, j)
+
+    def pixels(self, low: Lowering, i: Expr, j: Expr) -> Sequence[Expr]:
+        if isinstance(self.view, MatMulView):
+            return ()
+        return low.space.split(j, self.node.shape[2:])
+
+
+@dataclass(frozen=True)
+class TapsFirst:
+    """``w[out, in, taps...]`` as ``[group, taps, in, out of a group]``."""
+
+    groups: int
+
+    def form(self, shape: tuple[int, ...], dtype: str) -> Form:
+        out, channels, *taps = shape
+        return (self.groups, int(np.prod(taps)), channels, out // self.groups), dtype
+
+    def write(self, array: Array, out: Array) -> None:
+        groups, taps, channels, each = out.shape
+        out[:] = array.reshape(groups, each, channels, taps).transpose(0, 3, 2, 1)
+
+
+@dataclass
+class ChannelsLast:
+    """out[pixel, oc] = sum over (taps, ic) of window[pixel, (taps, ic)] * weight.
+
+    Pixels are those of all images; groups of channels are the batch.
+    """
+
+    group: Group
+    node: Node
+
+    @property
+    def groups(self) -> int:
+        """Groups of channels."""
+        return int(self.node.attrs["groups"])
+
+    @property
+    def sizes(self) -> tuple[Any, Any, Any, Any]:
+        weight = self.node.inputs[1]
+        channels = (static_dim(weight.shape[0]) or 0) // self.groups
+        pixels = product(self.node.shape[:-1])
+        return i64(self.groups), pixels, i64(channels), product(weight.shape[1:])
+
+    @property
+    def packed(self) -> dict[Node, Packing]:
+        weight = self.node.inputs[1]
+        return {weight: TapsFirst(self.groups)} if weight in self.group.constants else {}
+
+    def _inner(self) -> tuple[list[Any], Any]:
+        """Taps, and channels of a group."""
+        weight = self.node.inputs[1]
+        return list(weight.shape[2:]), weight.shape[1]
+
+    def along_k(self, lanes: int) -> bool:
+        return (static_dim(self._inner()[1]) or 1) % lanes == 0
+
+    def pixels(self, low: Lowering, i: Expr, j: Expr) -> Sequence[Expr]:
+        return low.space.split(i, self.node.shape[:-1])
+
+    def a(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
+        data, rank = self.node.inputs[0], len(self.node.shape) - 2
+        taps, channels = self._inner()
+        *tap, channel = low.space.split(at[1], (*taps, channels))
+        channel = add(add(mul(g, channels), channel), lanes[1])
+        image, *pixel = low.space.split(add(at[0], lanes[0]), self.node.shape[:-1])
+        extents = spatial(self.node, data.shape)
+        where, inside = geometry(self.node, rank).source(extents, pixel, tap)
+        source = place(self.node, image, channel, where)
+        if inside is None:
+            return low.at(data, source)
+        zero = const(0, data.dtype)
+        return tirx.if_then_else(inside, low.guarded_at(data, source), zero)
+
+    def b(self, low: Lowering, g: Expr, at: tuple[Expr, Expr], lanes: tuple[Expr, Expr]) -> Expr:
+        weight = self.node.inputs[1]
+        taps, channels = self._inner()
+        _, _, columns, depth = self.sizes
+        if self.packed:
+            row = add(mul(add(mul(g, depth), add(at[0], lanes[0])), columns), add(at[1], lanes[1]))
+            return low.at(weight, [row])
+        *tap, channel = low.space.split(at[0], (*taps, channels))
+        out = add(mul(g, columns), add(at[1], lanes[1]))
+        return low.at(weight, [out, add(channel, lanes[0]), *tap])
+
+    def index(self, low: Lowering, g: Expr, i: Expr, j: Expr) -> Sequence[Expr]:
+        channel = add(mul(g, self.sizes[2]), j)
+        return [*low.space.split(i, self.node.shape[:-1]), channel]
+
+    def flat(self, g: Expr, i: Expr, j: Expr) -> Expr:
+        return add(mul(i, self.node.shape[-1]), add(mul(g, self.sizes[2]), j))
+
+
+def flat_reader(buffer: Buffer, low: Lowering) -> Any:
+    """Reads by a position in memory."""
+    return lambda index: low.load(buffer, index[0], str(buffer.dtype))
+
+
+__all__ = ["ChannelsLast", "Plain", "TapsFirst", "TileView", "flat_reader"]
