@@ -80,7 +80,8 @@ def _of_dims(
     if row.value is None:
         return None
     try:
-        return row.value(ctx, args, attrs)
+        found: np.ndarray | None = row.value(ctx, args, attrs)
+        return found
     except DiscError:
         raise
     except (ValueError, IndexError):
