@@ -247,6 +247,10 @@ def _proposal(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     count, many = len(shapes), int(attrs["rpn_post_nms_top_n"])
     ctx.require_eq(scores.dims[1], i64(2 * count), "two scores for each anchor")
     ctx.require_eq(moves.dims[1], i64(4 * count), "four numbers for each anchor")
+    for a in (0, 2, 3):
+        ctx.require_eq(moves.dims[a], scores.dims[a], f"axis {a} of scores and moves must agree")
+    ctx.require_eq(args[2].dims[0], batch, "there must be one size for each image")
+    ctx.solver.require_le(i64(3), args[2].dims[1], ctx.where("a size must have three numbers"))
     for d in (high, wide):
         ctx.solver.require_le(i64(1), d, ctx.where("the image must not be empty"))
     size = product([high, wide, i64(count)])
