@@ -48,6 +48,7 @@ class Program:
         self.cases = dict(cases)
         self.kind = kind
         self.unknown = unknown
+        self.fixed: frozenset[int] = frozenset()
         self._results: dict[str, list[np.ndarray]] | None = None
 
     def check(self, name: str) -> None:
@@ -78,7 +79,7 @@ class Program:
         for number, name in enumerate(names):
             chosen = self.cases[name]
             own = [
-                relay.var(f"x{number}_{k}", shape=self._dims(v), dtype=str(v.dtype))
+                relay.var(f"x{number}_{k}", shape=self._dims(v, k), dtype=str(v.dtype))
                 for k, v in enumerate(chosen.inputs)
             ]
             made = chosen.build(*own)
@@ -89,8 +90,9 @@ class Program:
         out = relay.create_executor(self.kind).evaluate(function)(*inputs)
         return {n: flat(v) for n, v in zip(names, out, strict=True)}
 
-    def _dims(self, value: np.ndarray) -> tuple[Any, ...]:
-        return tuple(relay.Any() if self.unknown else int(d) for d in value.shape)
+    def _dims(self, value: np.ndarray, position: int) -> tuple[Any, ...]:
+        unknown = self.unknown and position not in self.fixed
+        return tuple(relay.Any() if unknown else int(d) for d in value.shape)
 
 
 def flat(value: Any) -> list[np.ndarray]:
