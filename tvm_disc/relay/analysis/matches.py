@@ -29,7 +29,9 @@ def pattern_text(pattern: Pattern) -> str:
     """A pattern as Relay's text has it."""
     if isinstance(pattern, PatternConstructor):
         inner = ", ".join(map(pattern_text, pattern.patterns))
-        return f"{pattern.constructor.name_hint}({inner})" if inner else pattern.constructor.name_hint
+        return (
+            f"{pattern.constructor.name_hint}({inner})" if inner else pattern.constructor.name_hint
+        )
     if isinstance(pattern, PatternTuple):
         return f"({', '.join(map(pattern_text, pattern.patterns))})"
     return f"%{pattern.var.name_hint}" if isinstance(pattern, PatternVar) else "_"

@@ -256,7 +256,10 @@ def _labelled(
     labels = left.split(",")
     if len(labels) != len(parts):
         raise TypeMismatch(ctx.where(f"{len(labels)} operands in {equation!r}, found {len(parts)}"))
-    spare = [p.rank - len(n.replace("...", "")) if "..." in n else 0 for p, n in zip(parts, labels, strict=True)]
+    spare = [
+        p.rank - len(n.replace("...", "")) if "..." in n else 0
+        for p, n in zip(parts, labels, strict=True)
+    ]
     labels = [n.replace("...", _digits(k)) for n, k in zip(labels, spare, strict=True)]
     if not arrow:
         every = "".join(labels)
