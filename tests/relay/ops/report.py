@@ -60,18 +60,26 @@ def run(row: OpRow, mode: str) -> int:
     if mode == "none":
         return sum(_static(row, choice) for choice in (every[0], every[-1]))
     executable = tvm_disc.build(make_case(row, open_dims(mode)).function)
-    return sum(_compared(row, executable, choice, k) for k, choice in enumerate(every))
+    ran = sum(_compared(row, executable, choice, k) for k, choice in enumerate(every))
+    return ran * _counted(row)
 
 
 def combinations(row: OpRow) -> list[list[dict[str, int]]]:
-    """Different dims of all samples at once, those without a meaning left out."""
+    """Different dims of all samples at once; a sample without a meaning at some has its first."""
     sizes = [[*environments(s), *_larger(s)] for s in row.samples]
     found: list[list[dict[str, int]]] = []
     for k in range(max(map(len, sizes))):
         choice = [c[min(k, len(c) - 1)] for c in sizes]
+        pairs = zip(row.samples, choice, sizes, strict=True)
+        choice = [env if _defined(row, s, env) else own[0] for s, env, own in pairs]
         if choice not in found and all(map(partial(_defined, row), row.samples, choice)):
             found.append(choice)
     return found
+
+
+def _counted(row: OpRow) -> int:
+    """How many combinations one run has: samples without a symbol are one each."""
+    return 1 if any(map(symbols, row.samples)) else len(row.samples)
 
 
 def _larger(sample: Sample) -> Iterator[dict[str, int]]:

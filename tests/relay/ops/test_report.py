@@ -62,3 +62,14 @@ def test_a_wrong_result_is_not_a_refusal(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(report, "run", wrong)
     (found,) = report.examined(OPS["exp"], ["all"])
     assert found == {"name": "exp", "mode": "all", "wrong": "exp at n=1"}
+
+
+def test_every_operator_has_five_combinations_with_0_and_1() -> None:
+    """But for those that have no dims to vary."""
+    for name in ("max", "argmin", "broadcast_to", "nn.cross_entropy", "vision.yolo_reorg"):
+        every = report.combinations(OPS[name])
+        assert len(every) >= 5, name
+        assert {0, 1} <= {v for c in every for env in c for v in env.values()}, name
+    for name in ("full", "zeros", "random.normal", "random.threefry_generate"):
+        dims = [d for s in OPS[name].samples for d in (s.out[-1] if "random" in name else s.out)]
+        assert report._counted(OPS[name]) >= 5 and {0, 1} <= set(dims), name

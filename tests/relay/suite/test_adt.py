@@ -85,11 +85,14 @@ def results() -> dict[str, tuple[Any, Any]]:
     """Expressions and their values."""
     one, two = relay.const(1), relay.const(2)
     numbers = listed(3, 1, 4, 1, 5)
-    lists = [P.concat(listed(1), listed()), P.concat(listed(), listed(2)), P.concat(numbers, numbers)]
+    lists = [
+        P.concat(listed(1), listed()),
+        P.concat(listed(), listed(2)),
+        P.concat(numbers, numbers),
+    ]
     below = fn(
-        lambda n: relay.If(
-            relay.less(n, one), NONE(), SOME(relay.Tuple([n - one, n * n]))
-        ), INT)
+        lambda n: relay.If(relay.less(n, one), NONE(), SOME(relay.Tuple([n - one, n * n]))), INT
+    )
     x, y, z = relay.Var("x"), relay.Var("y"), relay.Var("z")
     subtract = fn(lambda a, b: a - b, INT, INT)
     pair = fn(lambda a, b: relay.Tuple([a + b, a - b]), INT, INT)
@@ -100,8 +103,10 @@ def results() -> dict[str, tuple[Any, Any]]:
         "numbers": (make_nat_expr(P, 7), 7),
         "nat_double": (DOUBLE(make_nat_expr(P, 4)), 8),
         "nat_add": (PLUS(make_nat_expr(P, 4), AFTER(ZERO())), 5),
-        "nat_iterate": (P.mod.get_global_var("nat_iterate")(DOUBLE, make_nat_expr(P, 3))(
-            make_nat_expr(P, 2)), 16),
+        "nat_iterate": (
+            P.mod.get_global_var("nat_iterate")(DOUBLE, make_nat_expr(P, 3))(make_nat_expr(P, 2)),
+            16,
+        ),
         "no list": (P.length(P.tl(nats(1))), 0),
         "hd": (P.hd(numbers), 3),
         "hd of numbers": (P.hd(nats(6, 1)), 6),
@@ -110,33 +115,55 @@ def results() -> dict[str, tuple[Any, Any]]:
         "nth": (P.nth(numbers, two), 4),
         "nth first": (P.nth(nats(2, 9), relay.const(0)), 2),
         "update": (P.update(numbers, two, relay.const(9)), [3, 1, 9, 1, 5]),
-        "update again": (P.update(P.update(nats(0, 0), relay.const(0), make_nat_expr(P, 3)), one,
-                                  make_nat_expr(P, 2)), [3, 2]),
+        "update again": (
+            P.update(
+                P.update(nats(0, 0), relay.const(0), make_nat_expr(P, 3)), one, make_nat_expr(P, 2)
+            ),
+            [3, 2],
+        ),
         "length": (P.length(numbers), 5),
         "map": (P.map(fn(lambda a: a * a, INT), numbers), [9, 1, 16, 1, 25]),
         "map of a name": (P.map(DOUBLE, nats(1, 2)), [2, 4]),
-        "map to another type": (P.map(fn(lambda a: relay.Tuple([a, a > two]), INT), listed(1, 3)),
-                                [(1, False), (3, True)]),
+        "map to another type": (
+            P.map(fn(lambda a: relay.Tuple([a, a > two]), INT), listed(1, 3)),
+            [(1, False), (3, True)],
+        ),
         "foldl": (P.foldl(subtract, relay.const(20), numbers), 6),
         "foldr": (P.foldr(subtract, relay.const(20), numbers), 3 - (1 - (4 - (1 - (5 - 20))))),
         "foldr1": (P.foldr1(subtract, numbers), 3 - (1 - (4 - (1 - 5)))),
-        "foldl reverses": (P.foldl(relay.Function([x, y], CONS(y, x)), NIL(), numbers),
-                           [5, 1, 4, 1, 3]),
-        "foldr copies": (P.foldr(relay.Function([x, y], CONS(x, y)), NIL(), numbers),
-                         [3, 1, 4, 1, 5]),
+        "foldl reverses": (
+            P.foldl(relay.Function([x, y], CONS(y, x)), NIL(), numbers),
+            [5, 1, 4, 1, 3],
+        ),
+        "foldr copies": (
+            P.foldr(relay.Function([x, y], CONS(x, y)), NIL(), numbers),
+            [3, 1, 4, 1, 5],
+        ),
         "sum": (P.sum(numbers), 14),
         "sum of none": (P.sum(listed()), 0),
         "concat of one": (lists[0], [1]),
         "concat to none": (lists[1], [2]),
         "concat": (lists[2], [3, 1, 4, 1, 5] * 2),
         "filter": (P.filter(fn(lambda a: relay.greater(a, one), INT), numbers), [3, 4, 5]),
-        "filter by a match": (P.filter(
-            fn(lambda a: match(a, (made_of(AFTER, ANYTHING), relay.const(True)),
-                               (made_of(ZERO), relay.const(False))), NAT()), nats(0, 1, 0, 2)),
-            [1, 2]),
+        "filter by a match": (
+            P.filter(
+                fn(
+                    lambda a: match(
+                        a,
+                        (made_of(AFTER, ANYTHING), relay.const(True)),
+                        (made_of(ZERO), relay.const(False)),
+                    ),
+                    NAT(),
+                ),
+                nats(0, 1, 0, 2),
+            ),
+            [1, 2],
+        ),
         "zip": (P.zip(numbers, nats(1, 2)), [(3, 1), (1, 2)]),
-        "zip of zips": (P.zip(P.zip(listed(1, 2), listed(3, 4)), listed(5, 6)),
-                        [((1, 3), 5), ((2, 4), 6)]),
+        "zip of zips": (
+            P.zip(P.zip(listed(1, 2), listed(3, 4)), listed(5, 6)),
+            [((1, 3), 5), ((2, 4), 6)],
+        ),
         "zip of none": (P.zip(listed(1), P.tl(listed(2))), []),
         "rev": (P.rev(numbers), [5, 1, 4, 1, 3]),
         "unfoldr": (P.unfoldr(below, relay.const(4)), [16, 9, 4, 1]),
@@ -152,30 +179,77 @@ def results() -> dict[str, tuple[Any, Any]]:
         "id": (P.id(relay.Tuple([one, two])), (1, 2)),
         "iterate": (P.iterate(DOUBLE, two)(make_nat_expr(P, 3)), 12),
         "iterate never": (P.iterate(DOUBLE, relay.const(0))(AFTER(ZERO())), 1),
-        "options": (relay.Tuple([SOME(one), SOME(SOME(two))]), (("Some", 1), ("Some", ("Some", 2)))),
-        "match of an option": (match(SOME(nats(1, 2)), (made_of(SOME, x), x), (made_of(NONE), nats())),
-                               [1, 2]),
+        "options": (
+            relay.Tuple([SOME(one), SOME(SOME(two))]),
+            (("Some", 1), ("Some", ("Some", 2))),
+        ),
+        "match of an option": (
+            match(SOME(nats(1, 2)), (made_of(SOME, x), x), (made_of(NONE), nats())),
+            [1, 2],
+        ),
         "match in order": (match(nats(4), (ANYTHING, ZERO()), (made_of(CONS, y, ANYTHING), y)), 0),
         "match of a variable": (match(make_nat_expr(P, 3), (relay.PatternVar(z), DOUBLE(z))), 6),
-        "match of a tuple": (match(relay.Tuple([one, relay.Tuple([two, numbers])]), (
-            relay.PatternTuple([relay.PatternVar(x), relay.PatternTuple(
-                [relay.PatternVar(y), ANYTHING])]), relay.add(x, y))), 3),
-        "nested matches": (match(deep, (
-            made_of(CONS, made_of(NIL), relay.PatternVar(x)),
-            match(x, (made_of(CONS, y, ANYTHING), y), (made_of(NIL), listed(0)))),
-            (ANYTHING, listed(1))), [7]),
-        "nested patterns": (match(deep, (
-            made_of(CONS, ANYTHING, made_of(CONS, ANYTHING, made_of(CONS, made_of(CONS, x, ANYTHING),
-                                                                  ANYTHING))), x),
-            (ANYTHING, one)), 8),
+        "match of a tuple": (
+            match(
+                relay.Tuple([one, relay.Tuple([two, numbers])]),
+                (
+                    relay.PatternTuple(
+                        [relay.PatternVar(x), relay.PatternTuple([relay.PatternVar(y), ANYTHING])]
+                    ),
+                    relay.add(x, y),
+                ),
+            ),
+            3,
+        ),
+        "nested matches": (
+            match(
+                deep,
+                (
+                    made_of(CONS, made_of(NIL), relay.PatternVar(x)),
+                    match(x, (made_of(CONS, y, ANYTHING), y), (made_of(NIL), listed(0))),
+                ),
+                (ANYTHING, listed(1)),
+            ),
+            [7],
+        ),
+        "nested patterns": (
+            match(
+                deep,
+                (
+                    made_of(
+                        CONS,
+                        ANYTHING,
+                        made_of(
+                            CONS, ANYTHING, made_of(CONS, made_of(CONS, x, ANYTHING), ANYTHING)
+                        ),
+                    ),
+                    x,
+                ),
+                (ANYTHING, one),
+            ),
+            8,
+        ),
         "incomplete match": (match(numbers, (made_of(CONS, x, ANYTHING), x), complete=False), 3),
-        "a list of functions": (P.hd(P.map(
-            fn(lambda f: relay.Call(f, [relay.const(5)]), relay.FuncType([INT], INT)),
-            listed(fn(lambda a: a + one, INT, gives=INT), fn(lambda a: a * a, INT, gives=INT)))), 6),
+        "a list of functions": (
+            P.hd(
+                P.map(
+                    fn(lambda f: relay.Call(f, [relay.const(5)]), relay.FuncType([INT], INT)),
+                    listed(
+                        fn(lambda a: a + one, INT, gives=INT), fn(lambda a: a * a, INT, gives=INT)
+                    ),
+                )
+            ),
+            6,
+        ),
         "a list of lists": (P.map(P.sum, listed(listed(1, 2), listed(), listed(5))), [3, 0, 5]),
-        "a list of floats": (P.foldl(fn(lambda a, b: a + b, relay.scalar_type("float32"),
-                                        relay.scalar_type("float32")), relay.const(0.5),
-                                     listed(relay.const(1.5), relay.const(2.0))), 4.0),
+        "a list of floats": (
+            P.foldl(
+                fn(lambda a, b: a + b, relay.scalar_type("float32"), relay.scalar_type("float32")),
+                relay.const(0.5),
+                listed(relay.const(1.5), relay.const(2.0)),
+            ),
+            4.0,
+        ),
     }
 
 
@@ -240,11 +314,16 @@ def test_types(name: str) -> None:
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        (ZERO(), NAT()), (AFTER(ZERO()), NAT()), (NIL(), None), (nats(1, 2), LIST(NAT())),
-        (CONS(nats(1), NIL()), LIST(LIST(NAT()))), (SOME(ZERO()), OPTION(NAT())),
-        (tree(1, tree(2)), TREE(NAT())), (PLUS(ZERO(), ZERO()), NAT()),
-        (P.map(DOUBLE, nats(1)), LIST(NAT())), (P.zip(nats(1), listed(1)),
-                                                LIST(relay.TupleType([NAT(), INT]))),
+        (ZERO(), NAT()),
+        (AFTER(ZERO()), NAT()),
+        (NIL(), None),
+        (nats(1, 2), LIST(NAT())),
+        (CONS(nats(1), NIL()), LIST(LIST(NAT()))),
+        (SOME(ZERO()), OPTION(NAT())),
+        (tree(1, tree(2)), TREE(NAT())),
+        (PLUS(ZERO(), ZERO()), NAT()),
+        (P.map(DOUBLE, nats(1)), LIST(NAT())),
+        (P.zip(nats(1), listed(1)), LIST(relay.TupleType([NAT(), INT]))),
     ],
     ids=["z", "s", "Nil", "Cons", "Cons Nil", "Some", "Rose", "nat_add", "map", "zip"],
 )

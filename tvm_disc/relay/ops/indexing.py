@@ -11,6 +11,9 @@ from .row import REQUIRED, OpRow, Pattern, Sample
 elem = References("elementwise")
 ref = References("transform")
 
+# Dims of results that have no operand.
+MADE = ((2, 3), (1,), (0, 4), (5, 1, 7), ())
+
 ROWS: tuple[OpRow, ...] = (
     OpRow(
         "adv_index",
@@ -79,7 +82,7 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.ELEMWISE,
         True,
         reference=elem.full,
-        samples=(Sample((("float32",),), (2, 3), {"shape": (2, 3)}),),
+        samples=tuple(Sample((("float32",),), s, {"shape": s}) for s in MADE),
     ),
     OpRow(
         "full_like",
@@ -182,7 +185,7 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.ELEMWISE,
         True,
         reference=elem.creation.of(1),
-        samples=(Sample((), (2, 3), {"shape": (2, 3), "dtype": "float32"}),),
+        samples=tuple(Sample((), s, {"shape": s, "dtype": "float32"}) for s in MADE),
     ),
     OpRow(
         "repeat",
@@ -447,6 +450,6 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.ELEMWISE,
         True,
         reference=elem.creation.of(0),
-        samples=(Sample((), (2, 3), {"shape": (2, 3), "dtype": "float32"}),),
+        samples=tuple(Sample((), s, {"shape": s, "dtype": "float32"}) for s in MADE),
     ),
 )

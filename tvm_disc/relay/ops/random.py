@@ -20,7 +20,10 @@ ROWS: tuple[OpRow, ...] = (
             Sample(
                 ((10, "uint64"),), ((10,), (3, 7)), {"out_shape": (3, 7)}, ranges={0: (0, 2**62)}
             ),
-            Sample(((10, "uint64"),), ((10,), (8,)), {"out_shape": (8,)}, ranges={0: (0, 2**62)}),
+            *(
+                Sample(((10, "uint64"),), ((10,), s), {"out_shape": s}, ranges={0: (0, 2**62)})
+                for s in ((8,), (1,), (0, 4), (5, 1, 3))
+            ),
         ),
     ),
     OpRow(
@@ -50,11 +53,14 @@ ROWS: tuple[OpRow, ...] = (
                 {"out_shape": (5, 3), "out_dtype": "float32"},
                 ranges={0: (0, 2**62)},
             ),
-            Sample(
-                ((10, "uint64"), ("float64",), ("float64",)),
-                ((10,), (4,)),
-                {"out_shape": (4,), "out_dtype": "float64"},
-                ranges={0: (0, 2**62)},
+            *(
+                Sample(
+                    ((10, "uint64"), ("float64",), ("float64",)),
+                    ((10,), s),
+                    {"out_shape": s, "out_dtype": "float64"},
+                    ranges={0: (0, 2**62)},
+                )
+                for s in ((4,), (1,), (0, 4), (5, 1, 3))
             ),
         ),
     ),
@@ -66,11 +72,14 @@ ROWS: tuple[OpRow, ...] = (
         False,
         reference=ref.normal,
         samples=(
-            Sample(
-                ((10, "uint64"), ("float32",), ("float32",)),
-                ((10,), (5, 3)),
-                {"out_shape": (5, 3), "out_dtype": "float32"},
-                ranges={0: (0, 2**62)},
+            *(
+                Sample(
+                    ((10, "uint64"), ("float32",), ("float32",)),
+                    ((10,), s),
+                    {"out_shape": s, "out_dtype": "float32"},
+                    ranges={0: (0, 2**62)},
+                )
+                for s in ((5, 3), (1,), (0, 4), (5, 1, 3), (7,))
             ),
         ),
     ),

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.relay.suite.expressions import Case, Program, case, counts, meaning, positive, reals
+from tests.relay.suite.expressions import (
+    Case,
+    Program,
+    case,
+    counts,
+    meaning,
+    parameters,
+    positive,
+    reals,
+)
 from tvm_disc import relay
-from tvm_disc.errors import DiscError
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -115,20 +123,22 @@ def joined() -> dict[str, Case]:
             reals(),
         ),
         "expand_dims behind": case(
-            lambda v: relay.expand_dims(v, axis=-1, num_newaxis=2), lambda v: v[..., None, None],
+            lambda v: relay.expand_dims(v, axis=-1, num_newaxis=2),
+            lambda v: v[..., None, None],
             reals(2, 3),
         ),
         "expand_dims in front": case(
             lambda v: relay.expand_dims(v, 0, 3), lambda v: v[None, None, None], reals(4)
         ),
-        "bias_add": case(
-            relay.nn.bias_add, lambda x, b: x + b[:, None], reals(2, 3, 4), reals(3)
-        ),
+        "bias_add": case(relay.nn.bias_add, lambda x, b: x + b[:, None], reals(2, 3, 4), reals(3)),
         "bias_add last": case(
             lambda x, b: relay.nn.bias_add(x, b, axis=-1), np.add, reals(2, 3, 4), reals(4)
         ),
         "bias_add float16": case(
-            relay.nn.bias_add, np.add, reals(2, 3, dtype="float16"), reals(3, dtype="float16"),
+            relay.nn.bias_add,
+            np.add,
+            reals(2, 3, dtype="float16"),
+            reals(3, dtype="float16"),
             tolerance=1e-2,
         ),
     }
@@ -147,11 +157,15 @@ def normal() -> dict[str, Case]:
             reals(*dims),
         )
     made["fast_softmax"] = case(
-        lambda x: relay.nn.fast_softmax(x, axis=1), softmax(reals(3, 6), 1), reals(3, 6),
+        lambda x: relay.nn.fast_softmax(x, axis=1),
+        softmax(reals(3, 6), 1),
+        reals(3, 6),
         tolerance=1e-4,
     )
     made["softmax float16"] = case(
-        relay.nn.softmax, softmax(reals(3, 4, dtype="float16")), reals(3, 4, dtype="float16"),
+        relay.nn.softmax,
+        softmax(reals(3, 4, dtype="float16")),
+        reals(3, 4, dtype="float16"),
         tolerance=1e-2,
     )
     made["dropout"] = case(lambda x: relay.nn.dropout(x, rate=0.25), lambda x: x, reals(3, 2))
@@ -170,12 +184,18 @@ def normal() -> dict[str, Case]:
         made[name] = case(
             lambda *v, n=name: getattr(relay.nn, n)(*v, axis=1, epsilon=1e-3),
             lambda *v, n=name: meaning(f"nn.{n}", *v, axis=1, epsilon=1e-3),
-            reals(2, 3, 4), reals(3), reals(3, seed=4), tolerance=1e-4,
+            reals(2, 3, 4),
+            reals(3),
+            reals(3, seed=4),
+            tolerance=1e-4,
         )
     made["group_norm"] = case(
         lambda *v: relay.nn.group_norm(*v, num_groups=2),
         lambda *v: meaning("nn.group_norm", *v, num_groups=2),
-        reals(2, 4, 3), reals(4), reals(4, seed=4), tolerance=1e-4,
+        reals(2, 4, 3),
+        reals(4),
+        reals(4, seed=4),
+        tolerance=1e-4,
     )
     return made
 
@@ -187,12 +207,8 @@ def products() -> dict[str, Case]:
     mixed = [counts(4, 8, dtype="uint8"), small[1]]
     made = {
         "dense": case(relay.nn.dense, lambda x, w: x @ w.T, x, w),
-        "dense units": case(
-            lambda x, w: relay.nn.dense(x, w, units=5), lambda x, w: x @ w.T, x, w
-        ),
-        "dense float16": case(
-            relay.nn.dense, half[0] @ half[1].T, *half, tolerance=1e-1
-        ),
+        "dense units": case(lambda x, w: relay.nn.dense(x, w, units=5), lambda x, w: x @ w.T, x, w),
+        "dense float16": case(relay.nn.dense, half[0] @ half[1].T, *half, tolerance=1e-1),
         "dense float16 to float32": case(
             lambda x, w: relay.nn.dense(x, w, out_dtype="float32"),
             half[0].astype("float32") @ half[1].T.astype("float32"),
@@ -223,9 +239,18 @@ def products() -> dict[str, Case]:
             )
     made["bitserial_dense"] = case(
         lambda x, w: relay.nn.bitserial_dense(x, w, units=4, data_bits=2, weight_bits=1),
-        lambda x, w: meaning("nn.bitserial_dense", x, w, units=4, data_bits=2, weight_bits=1,
-                             pack_dtype="uint32", out_dtype="int16"),
-        counts(3, 32, below=4, dtype="int16"), counts(4, 32, below=2, dtype="int16"),
+        lambda x, w: meaning(
+            "nn.bitserial_dense",
+            x,
+            w,
+            units=4,
+            data_bits=2,
+            weight_bits=1,
+            pack_dtype="uint32",
+            out_dtype="int16",
+        ),
+        counts(3, 32, below=4, dtype="int16"),
+        counts(4, 32, below=2, dtype="int16"),
     )
     return made
 
@@ -239,6 +264,6 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize(("program", "name"), [(p, n) for p, g in PROGRAMS.items() for n in g.cases])
+@pytest.mark.parametrize(("program", "name"), parameters(PROGRAMS))
 def test_results(program: str, name: str) -> None:
     PROGRAMS[program].check(name)

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.relay.suite.expressions import Case, Program, case, counts, meaning, reals
+from tests.relay.suite.expressions import Case, Program, case, counts, meaning, parameters, reals
 from tests.relay.suite.layouts import turned
 from tvm_disc import relay
-
 
 SPACE = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -74,20 +73,41 @@ def convolutions() -> dict[str, Case]:
         "blocks": {"out_layout": "NCHW3c"},
     }.items():
         made[f"2d {name}"] = conv(2, wide, kernel, **attrs)
-    for layout, kernel_layout in [("NHWC", "HWIO"), ("NHWC", "OHWI"), ("HWCN", "HWIO"),
-                                  ("NCHW2c", "OIHW"), ("NCHW2c", "OIHW2i3o"), ("NHWC", "OIHW"), ("NCHW1n2c", "OIHW3o2i")]:
+    for layout, kernel_layout in [
+        ("NHWC", "HWIO"),
+        ("NHWC", "OHWI"),
+        ("HWCN", "HWIO"),
+        ("NCHW2c", "OIHW"),
+        ("NCHW2c", "OIHW2i3o"),
+        ("NHWC", "OIHW"),
+        ("NCHW1n2c", "OIHW3o2i"),
+    ]:
         attrs = {"channels": 6, "kernel_size": (3, 3), "padding": (1, 1)}
         made[f"2d {layout} {kernel_layout}"] = conv(2, wide, kernel, layout, kernel_layout, **attrs)
     for groups, c, o in [(2, 4, 6), (4, 4, 4), (4, 4, 8), (3, 6, 3)]:
         attrs = {"groups": groups, "channels": o, "kernel_size": (3, 3)}
         made[f"2d groups {groups} {c} {o}"] = conv(2, (1, c, 5, 5), (o, c // groups, 3, 3), **attrs)
-    for a, b, out in [("int8", "int8", "int32"), ("uint8", "int8", "int32"),
-                      ("float16", "float16", "float32"), ("float16", "float16", ""),
-                      ("int32", "int32", "int32"), ("float64", "float64", "")]:
+    for a, b, out in [
+        ("int8", "int8", "int32"),
+        ("uint8", "int8", "int32"),
+        ("float16", "float16", "float32"),
+        ("float16", "float16", ""),
+        ("int32", "int32", "int32"),
+        ("float64", "float64", ""),
+    ]:
         attrs = {"out_dtype": out, "channels": 6, "kernel_size": (3, 3)}
         made[f"2d {a} {b} {out}"] = conv(2, wide, kernel, dtypes=(a, b), **attrs)
-    made["2d NHWC int8"] = conv(2, wide, kernel, "NHWC", "HWIO", dtypes=("int8", "int8"),
-                                out_dtype="int32", channels=6, kernel_size=(3, 3))
+    made["2d NHWC int8"] = conv(
+        2,
+        wide,
+        kernel,
+        "NHWC",
+        "HWIO",
+        dtypes=("int8", "int8"),
+        out_dtype="int32",
+        channels=6,
+        kernel_size=(3, 3),
+    )
     made["depthwise NHWC"] = depthwise("NHWC", "HWOI", 1)
     made["depthwise NHWC multiplier"] = depthwise("NHWC", "HWOI", 2)
     made["depthwise multiplier"] = depthwise("NCHW", "OIHW", 2)
@@ -113,8 +133,15 @@ def depthwise(layout: str, kernel_layout: str, multiplier: int) -> Case:
 def transposed() -> dict[str, Case]:
     made: dict[str, Case] = {}
 
-    def add(name: str, rank: int, dims: Any, kernel: Any, layout: str = "",
-            kernel_layout: str = "", **attrs: Any) -> None:
+    def add(
+        name: str,
+        rank: int,
+        dims: Any,
+        kernel: Any,
+        layout: str = "",
+        kernel_layout: str = "",
+        **attrs: Any,
+    ) -> None:
         data, weights = f"NC{SPACE[rank]}", f"IO{SPACE[rank]}"
         x, w = reals(*dims), reals(*kernel)
         op = f"conv{rank}d_transpose"
@@ -123,33 +150,117 @@ def transposed() -> dict[str, Case]:
         made[name] = case(
             lambda a, b: getattr(relay.nn, op)(a, b, **layouts, **attrs),
             turned(want, data, layout or data),
-            turned(x, data, layouts["data_layout"]), turned(w, weights, layouts["kernel_layout"]),
+            turned(x, data, layouts["data_layout"]),
+            turned(w, weights, layouts["kernel_layout"]),
             tolerance=1e-4,
         )
 
-    add("1d", 1, (1, 3, 6), (3, 4, 3), channels=4, kernel_size=(3,), strides=(2,), padding=(1,),
-        output_padding=(1,))
+    add(
+        "1d",
+        1,
+        (1, 3, 6),
+        (3, 4, 3),
+        channels=4,
+        kernel_size=(3,),
+        strides=(2,),
+        padding=(1,),
+        output_padding=(1,),
+    )
     add("1d NWC", 1, (1, 3, 6), (3, 4, 3), "NWC", "WIO", channels=4, kernel_size=(3,))
-    add("2d", 2, (1, 3, 5, 4), (3, 4, 3, 3), channels=4, kernel_size=(3, 3), strides=(2, 2),
-        padding=(1, 1), output_padding=(1, 1))
+    add(
+        "2d",
+        2,
+        (1, 3, 5, 4),
+        (3, 4, 3, 3),
+        channels=4,
+        kernel_size=(3, 3),
+        strides=(2, 2),
+        padding=(1, 1),
+        output_padding=(1, 1),
+    )
     add("2d plain", 2, (2, 3, 5, 4), (3, 4, 2, 3))
-    add("2d four paddings", 2, (1, 3, 5, 4), (3, 4, 3, 3), padding=(0, 1, 2, 1), strides=(1, 2),
-        channels=4, kernel_size=(3, 3))
-    add("2d NHWC", 2, (1, 3, 5, 4), (3, 4, 3, 3), "NHWC", "HWIO", channels=4, kernel_size=(3, 3),
-        strides=(2, 2), padding=(1, 1))
-    add("2d NHWC OIHW", 2, (1, 3, 5, 4), (3, 4, 3, 3), "NHWC", "OIHW", channels=4,
-        kernel_size=(3, 3))
-    add("2d groups", 2, (1, 4, 4, 4), (4, 3, 3, 3), groups=2, channels=6, kernel_size=(3, 3),
-        strides=(2, 2))
-    add("2d one kernel per channel", 2, (1, 4, 4, 4), (4, 1, 3, 3), groups=4, channels=4,
-        kernel_size=(3, 3), padding=(1, 1))
-    add("2d dilation", 2, (1, 3, 5, 4), (3, 4, 3, 3), dilation=(2, 1), channels=4,
-        kernel_size=(3, 3))
+    add(
+        "2d four paddings",
+        2,
+        (1, 3, 5, 4),
+        (3, 4, 3, 3),
+        padding=(0, 1, 2, 1),
+        strides=(1, 2),
+        channels=4,
+        kernel_size=(3, 3),
+    )
+    add(
+        "2d NHWC",
+        2,
+        (1, 3, 5, 4),
+        (3, 4, 3, 3),
+        "NHWC",
+        "HWIO",
+        channels=4,
+        kernel_size=(3, 3),
+        strides=(2, 2),
+        padding=(1, 1),
+    )
+    add(
+        "2d NHWC OIHW",
+        2,
+        (1, 3, 5, 4),
+        (3, 4, 3, 3),
+        "NHWC",
+        "OIHW",
+        channels=4,
+        kernel_size=(3, 3),
+    )
+    add(
+        "2d groups",
+        2,
+        (1, 4, 4, 4),
+        (4, 3, 3, 3),
+        groups=2,
+        channels=6,
+        kernel_size=(3, 3),
+        strides=(2, 2),
+    )
+    add(
+        "2d one kernel per channel",
+        2,
+        (1, 4, 4, 4),
+        (4, 1, 3, 3),
+        groups=4,
+        channels=4,
+        kernel_size=(3, 3),
+        padding=(1, 1),
+    )
+    add(
+        "2d dilation",
+        2,
+        (1, 3, 5, 4),
+        (3, 4, 3, 3),
+        dilation=(2, 1),
+        channels=4,
+        kernel_size=(3, 3),
+    )
     add("1d groups", 1, (1, 4, 5), (4, 2, 3), groups=2, channels=4, kernel_size=(3,))
-    add("3d", 3, (1, 2, 3, 4, 3), (2, 3, 2, 2, 2), channels=3, kernel_size=(2, 2, 2),
-        strides=(2, 1, 1), padding=(1, 0, 0), output_padding=(1, 0, 0))
-    add("3d groups", 3, (1, 4, 3, 3, 3), (4, 1, 2, 2, 2), groups=2, channels=2,
-        kernel_size=(2, 2, 2))
+    add(
+        "3d",
+        3,
+        (1, 2, 3, 4, 3),
+        (2, 3, 2, 2, 2),
+        channels=3,
+        kernel_size=(2, 2, 2),
+        strides=(2, 1, 1),
+        padding=(1, 0, 0),
+        output_padding=(1, 0, 0),
+    )
+    add(
+        "3d groups",
+        3,
+        (1, 4, 3, 3, 3),
+        (4, 1, 2, 2, 2),
+        groups=2,
+        channels=2,
+        kernel_size=(2, 2, 2),
+    )
     return made
 
 
@@ -161,8 +272,11 @@ POOLS: list[tuple[str, int, dict[str, Any]]] = [
     ("four paddings", 2, {"pool_size": (3, 3), "strides": (2, 2), "padding": (0, 1, 2, 1)}),
     ("dilation", 2, {"pool_size": (2, 2), "dilation": (2, 3)}),
     ("ceil_mode", 2, {"pool_size": (2, 2), "strides": (3, 3), "ceil_mode": True}),
-    ("ceil_mode padding", 2, {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1),
-                              "ceil_mode": True}),
+    (
+        "ceil_mode padding",
+        2,
+        {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1), "ceil_mode": True},
+    ),
     ("NHWC", 2, {"pool_size": (2, 2), "strides": (2, 2), "layout": "NHWC"}),
     ("NCHW2c", 2, {"pool_size": (2, 2), "strides": (2, 2), "layout": "NCHW2c"}),
     ("out_layout", 2, {"pool_size": (2, 2), "out_layout": "NHWC"}),
@@ -207,12 +321,17 @@ def pools() -> dict[str, Case]:
         "global avg": case(relay.nn.global_avg_pool2d, x.mean((2, 3), keepdims=True), x),
         "global avg NHWC": case(
             lambda v: relay.nn.global_avg_pool2d(v, layout="NHWC"),
-            x.mean((1, 2), keepdims=True), x,
+            x.mean((1, 2), keepdims=True),
+            x,
         ),
-        "global max 1d": case(relay.nn.global_max_pool1d, lambda v: v.max(2, keepdims=True),
-                              reals(2, 3, 5)),
-        "global avg 3d": case(relay.nn.global_avg_pool3d,
-                              lambda v: v.mean((2, 3, 4), keepdims=True), reals(1, 2, 3, 2, 2)),
+        "global max 1d": case(
+            relay.nn.global_max_pool1d, lambda v: v.max(2, keepdims=True), reals(2, 3, 5)
+        ),
+        "global avg 3d": case(
+            relay.nn.global_avg_pool3d,
+            lambda v: v.mean((2, 3, 4), keepdims=True),
+            reals(1, 2, 3, 2, 2),
+        ),
         "padding alone": case(
             lambda v: relay.nn.max_pool3d(v, (1, 1, 1), padding=(1, 1, 1)),
             lambda v: meaning("nn.max_pool3d", v, pool_size=(1, 1, 1), padding=(1, 1, 1)),
@@ -221,15 +340,24 @@ def pools() -> dict[str, Case]:
         "max_pool2d_grad": case(
             lambda g, v: relay.nn.max_pool2d_grad(g, v, (2, 2), (2, 2)),
             lambda g, v: meaning("nn.max_pool2d_grad", g, v, pool_size=(2, 2), strides=(2, 2)),
-            reals(1, 2, 2, 2, seed=5), reals(1, 2, 4, 4),
+            reals(1, 2, 2, 2, seed=5),
+            reals(1, 2, 4, 4),
         ),
         "avg_pool2d_grad": case(
             lambda g, v: relay.nn.avg_pool2d_grad(
                 g, v, pool_size=(3, 3), strides=(2, 2), padding=(1, 1), count_include_pad=True
             ),
-            lambda g, v: meaning("nn.avg_pool2d_grad", g, v, pool_size=(3, 3), strides=(2, 2),
-                                 padding=(1, 1), count_include_pad=True),
-            reals(1, 2, 2, 2, seed=5), reals(1, 2, 4, 4),
+            lambda g, v: meaning(
+                "nn.avg_pool2d_grad",
+                g,
+                v,
+                pool_size=(3, 3),
+                strides=(2, 2),
+                padding=(1, 1),
+                count_include_pad=True,
+            ),
+            reals(1, 2, 2, 2, seed=5),
+            reals(1, 2, 4, 4),
         ),
     }
     return made
@@ -254,80 +382,137 @@ def pool(kind: str, rank: int, dims: tuple[int, ...], attrs: Mapping[str, Any]) 
 
 def padded() -> dict[str, Case]:
     x = reals(2, 3, 4)
-    made = {
-        "constant": case(lambda v: relay.nn.pad(v, ((1, 1), (0, 2), (3, 0))),
-                         np.pad(x, ((1, 1), (0, 2), (3, 0))), x),
-        "value": case(lambda v: relay.nn.pad(v, ((0, 0), (1, 0), (0, 1)), 7.5),
-                      np.pad(x, ((0, 0), (1, 0), (0, 1)), constant_values=7.5), x),
+    return {
+        "constant": case(
+            lambda v: relay.nn.pad(v, ((1, 1), (0, 2), (3, 0))),
+            np.pad(x, ((1, 1), (0, 2), (3, 0))),
+            x,
+        ),
+        "value": case(
+            lambda v: relay.nn.pad(v, ((0, 0), (1, 0), (0, 1)), 7.5),
+            np.pad(x, ((0, 0), (1, 0), (0, 1)), constant_values=7.5),
+            x,
+        ),
         "an input as value": case(
             lambda v, p: relay.nn.pad(v, ((1, 0), (0, 0), (0, 1)), p),
-            np.pad(x, ((1, 0), (0, 0), (0, 1)), constant_values=3), x, np.float32(3)),
-        "edge": case(lambda v: relay.nn.pad(v, ((0, 0), (1, 2), (2, 1)), pad_mode="edge"),
-                     np.pad(x, ((0, 0), (1, 2), (2, 1)), "edge"), x),
-        "reflect": case(lambda v: relay.nn.pad(v, ((0, 0), (1, 2), (2, 1)), pad_mode="reflect"),
-                        np.pad(x, ((0, 0), (1, 2), (2, 1)), "reflect"), x),
-        "taken away": case(lambda v: relay.nn.pad(v, ((-1, 0), (0, 1), (-1, -1))),
-                           np.pad(x[1:, :, 1:-1], ((0, 0), (0, 1), (0, 0))), x),
-        "int8": case(lambda v: relay.nn.pad(v, ((1, 1), (0, 1)), pad_value=3),
-                     lambda v: np.pad(v, ((1, 1), (0, 1)), constant_values=3),
-                     counts(2, 2, dtype="int8")),
+            np.pad(x, ((1, 0), (0, 0), (0, 1)), constant_values=3),
+            x,
+            np.float32(3),
+        ),
+        "edge": case(
+            lambda v: relay.nn.pad(v, ((0, 0), (1, 2), (2, 1)), pad_mode="edge"),
+            np.pad(x, ((0, 0), (1, 2), (2, 1)), "edge"),
+            x,
+        ),
+        "reflect": case(
+            lambda v: relay.nn.pad(v, ((0, 0), (1, 2), (2, 1)), pad_mode="reflect"),
+            np.pad(x, ((0, 0), (1, 2), (2, 1)), "reflect"),
+            x,
+        ),
+        "taken away": case(
+            lambda v: relay.nn.pad(v, ((-1, 0), (0, 1), (-1, -1))),
+            np.pad(x[1:, :, 1:-1], ((0, 0), (0, 1), (0, 0))),
+            x,
+        ),
+        "int8": case(
+            lambda v: relay.nn.pad(v, ((1, 1), (0, 1)), pad_value=3),
+            lambda v: np.pad(v, ((1, 1), (0, 1)), constant_values=3),
+            counts(2, 2, dtype="int8"),
+        ),
         "mirror SYMMETRIC": case(
             lambda v: relay.nn.mirror_pad(v, ((0, 0), (1, 1), (2, 2))),
-            np.pad(x, ((0, 0), (1, 1), (2, 2)), "symmetric"), x),
+            np.pad(x, ((0, 0), (1, 1), (2, 2)), "symmetric"),
+            x,
+        ),
         "mirror REFLECT": case(
             lambda v: relay.nn.mirror_pad(v, ((1, 1), (0, 1), (2, 2)), mode="REFLECT"),
-            np.pad(x, ((1, 1), (0, 1), (2, 2)), "reflect"), x),
+            np.pad(x, ((1, 1), (0, 1), (2, 2)), "reflect"),
+            x,
+        ),
         "flatten": case(relay.nn.batch_flatten, x.reshape(2, 12), x),
-        "flatten rank 4": case(relay.nn.batch_flatten, lambda v: v.reshape(3, 8),
-                               reals(3, 2, 1, 4)),
+        "flatten rank 4": case(
+            relay.nn.batch_flatten, lambda v: v.reshape(3, 8), reals(3, 2, 1, 4)
+        ),
         "l2_normalize": case(
             lambda v: relay.nn.l2_normalize(v, eps=1e-3, axis=[1]),
-            lambda v: meaning("nn.l2_normalize", v, eps=1e-3, axis=[1]), x),
+            lambda v: meaning("nn.l2_normalize", v, eps=1e-3, axis=[1]),
+            x,
+        ),
         "l2_normalize two": case(
             lambda v: relay.nn.l2_normalize(v, 1e-3, axis=[1, 2]),
-            lambda v: meaning("nn.l2_normalize", v, eps=1e-3, axis=[1, 2]), x),
-        "lrn": case(lambda v: relay.nn.lrn(v, size=3, axis=1, bias=1.0, alpha=0.5, beta=0.75),
-                    lambda v: meaning("nn.lrn", v, size=3, axis=1, bias=1.0, alpha=0.5, beta=0.75),
-                    reals(1, 5, 2, 3), tolerance=1e-4),
-        "lrn NHWC": case(lambda v: relay.nn.lrn(v, size=3, axis=3, bias=2, alpha=0.1, beta=0.5),
-                         lambda v: meaning("nn.lrn", v, size=3, axis=3, bias=2, alpha=0.1,
-                                           beta=0.5),
-                         reals(1, 2, 3, 5), tolerance=1e-4),
-        "dilate": case(lambda v: relay.nn.dilate(v, (2, 1, 3)),
-                       lambda v: meaning("nn.dilate", v, strides=(2, 1, 3)), x),
-        "dilate value": case(lambda v: relay.nn.dilate(v, (1, 2, 2), dilation_value=1.5),
-                             lambda v: meaning("nn.dilate", v, strides=(1, 2, 2),
-                                               dilation_value=1.5), x),
+            lambda v: meaning("nn.l2_normalize", v, eps=1e-3, axis=[1, 2]),
+            x,
+        ),
+        "lrn": case(
+            lambda v: relay.nn.lrn(v, size=3, axis=1, bias=1.0, alpha=0.5, beta=0.75),
+            lambda v: meaning("nn.lrn", v, size=3, axis=1, bias=1.0, alpha=0.5, beta=0.75),
+            reals(1, 5, 2, 3),
+            tolerance=1e-4,
+        ),
+        "lrn NHWC": case(
+            lambda v: relay.nn.lrn(v, size=3, axis=3, bias=2, alpha=0.1, beta=0.5),
+            lambda v: meaning("nn.lrn", v, size=3, axis=3, bias=2, alpha=0.1, beta=0.5),
+            reals(1, 2, 3, 5),
+            tolerance=1e-4,
+        ),
+        "dilate": case(
+            lambda v: relay.nn.dilate(v, (2, 1, 3)),
+            lambda v: meaning("nn.dilate", v, strides=(2, 1, 3)),
+            x,
+        ),
+        "dilate value": case(
+            lambda v: relay.nn.dilate(v, (1, 2, 2), dilation_value=1.5),
+            lambda v: meaning("nn.dilate", v, strides=(1, 2, 2), dilation_value=1.5),
+            x,
+        ),
         "bitpack": case(
             lambda v: relay.nn.bitpack(v, bits=2, pack_axis=1, bit_axis=2, pack_type="uint32"),
-            lambda v: meaning("nn.bitpack", v, bits=2, pack_axis=1, bit_axis=2,
-                              pack_type="uint32"),
-            counts(2, 64, 3, below=4, dtype="uint32")),
+            lambda v: meaning("nn.bitpack", v, bits=2, pack_axis=1, bit_axis=2, pack_type="uint32"),
+            counts(2, 64, 3, below=4, dtype="uint32"),
+        ),
         "correlation": case(
             lambda a, b: relay.nn.correlation(a, b, 1, 2, 1, 1, 2, True, "NCHW"),
-            lambda a, b: meaning("nn.correlation", a, b, kernel_size=1, max_displacement=2,
-                                 stride1=1, stride2=1, padding=(2, 2), is_multiply=True),
-            reals(1, 3, 5, 5), reals(1, 3, 5, 5, seed=9)),
+            lambda a, b: meaning(
+                "nn.correlation",
+                a,
+                b,
+                kernel_size=1,
+                max_displacement=2,
+                stride1=1,
+                stride2=1,
+                padding=(2, 2),
+                is_multiply=True,
+            ),
+            reals(1, 3, 5, 5),
+            reals(1, 3, 5, 5, seed=9),
+        ),
     }
-    return made
 
 
 def upsampled() -> dict[str, Case]:
     made: dict[str, Case] = {}
     x = reals(1, 2, 3, 4)
     for layout in ("NCHW", "NHWC"):
-        for method, more in [("nearest_neighbor", {}), ("bilinear", {}),
-                             ("bilinear", {"align_corners": True}), ("bicubic", {})]:
+        for method, more in [
+            ("nearest_neighbor", {}),
+            ("bilinear", {}),
+            ("bilinear", {"align_corners": True}),
+            ("bicubic", {}),
+        ]:
             want = meaning("nn.upsampling", x, scale_h=2.0, scale_w=3.0, method=method, **more)
             made[f"{layout} {method} {more}"] = case(
                 lambda v, m=method, n=more, ly=layout: relay.nn.upsampling(
                     v, scale_h=2, scale_w=3, layout=ly, method=m, **n
                 ),
-                turned(want, "NCHW", layout), turned(x, "NCHW", layout), tolerance=1e-4,
+                turned(want, "NCHW", layout),
+                turned(x, "NCHW", layout),
+                tolerance=1e-4,
             )
     made["a fraction"] = case(
         lambda v: relay.nn.upsampling(v, 2.5, 0.5),
-        lambda v: meaning("nn.upsampling", v, scale_h=2.5, scale_w=0.5), reals(1, 1, 4, 6))
+        lambda v: meaning("nn.upsampling", v, scale_h=2.5, scale_w=0.5),
+        reals(1, 1, 4, 6),
+    )
     y = reals(1, 2, 2, 3, 2)
     for method in ("nearest_neighbor", "trilinear"):
         for mode in ("half_pixel", "align_corners", "asymmetric"):
@@ -336,11 +521,19 @@ def upsampled() -> dict[str, Case]:
             attrs = {"method": method, "coordinate_transformation_mode": mode}
             made[f"3d {method} {mode}"] = case(
                 lambda v, a=attrs: relay.nn.upsampling3d(v, 2, 2, 3, **a),
-                lambda v, a=attrs: meaning("nn.upsampling3d", v, scale_d=2.0, scale_h=2.0,
-                                           scale_w=3.0, **a), y, tolerance=1e-4)
+                lambda v, a=attrs: meaning(
+                    "nn.upsampling3d", v, scale_d=2.0, scale_h=2.0, scale_w=3.0, **a
+                ),
+                y,
+                tolerance=1e-4,
+            )
     made["3d NDHWC"] = case(
-        lambda v: relay.nn.upsampling3d(v, 1, 2, 2, layout="NDHWC", coordinate_transformation_mode="asymmetric"),
-        turned(y.repeat(2, 3).repeat(2, 4), "NCDHW", "NDHWC"), turned(y, "NCDHW", "NDHWC"))
+        lambda v: relay.nn.upsampling3d(
+            v, 1, 2, 2, layout="NDHWC", coordinate_transformation_mode="asymmetric"
+        ),
+        turned(y.repeat(2, 3).repeat(2, 4), "NCDHW", "NDHWC"),
+        turned(y, "NCDHW", "NDHWC"),
+    )
     return made
 
 
@@ -353,6 +546,6 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize(("program", "name"), [(p, n) for p, g in PROGRAMS.items() for n in g.cases])
+@pytest.mark.parametrize(("program", "name"), parameters(PROGRAMS))
 def test_results(program: str, name: str) -> None:
     PROGRAMS[program].check(name)

@@ -25,15 +25,20 @@ def sorting() -> dict[str, Case]:
             places = ordered(X, axis, up)
             made[f"sort {axis} {up}"] = case(
                 lambda v, a=axis, u=up: relay.sort(v, axis=a, is_ascend=u),
-                np.take_along_axis(X, places, axis), X)
+                np.take_along_axis(X, places, axis),
+                X,
+            )
             for dtype in ("int32", "int64", "float32")[: 1 if axis else 3]:
                 made[f"argsort {axis} {up} {dtype}"] = case(
                     lambda v, a=axis, u=up, d=dtype: relay.argsort(v, axis=a, is_ascend=u, dtype=d),
-                    places.astype(dtype), X)
+                    places.astype(dtype),
+                    X,
+                )
     made["argsort default"] = case(relay.argsort, ordered(X, -1, True).astype("int32"), X)
     made["sort int32"] = case(relay.sort, lambda v: np.sort(v), counts(7, least=-9))
-    made["sort uint8"] = case(lambda v: relay.sort(v, is_ascend=0), lambda v: np.sort(v)[::-1],
-                              counts(6, dtype="uint8"))
+    made["sort uint8"] = case(
+        lambda v: relay.sort(v, is_ascend=0), lambda v: np.sort(v)[::-1], counts(6, dtype="uint8")
+    )
     return made
 
 
@@ -51,15 +56,18 @@ def greatest() -> dict[str, Case]:
                     want: Any = [values, places.astype(dtype)]
                     want = want if kind == "both" else want[kind == "indices"]
                     made[f"topk {k} {axis} {up} {kind}"] = case(
-                        lambda v, a=(k, axis, kind, up, dtype): relay.topk(v, *a), want, X)
+                        lambda v, a=(k, axis, kind, up, dtype): relay.topk(v, *a), want, X
+                    )
     first = ordered(X, -1, False)[..., :2]
     both = [np.take_along_axis(X, first, -1), first.astype("int32")]
     made["topk of an input"] = case(lambda v, k: relay.topk(v, k), both, X, np.array([2], "int64"))
-    made["topk of a number"] = case(lambda v, k: relay.topk(v, k, ret_type="indices"),
-                                    both[1], X, np.int32(2))
+    made["topk of a number"] = case(
+        lambda v, k: relay.topk(v, k, ret_type="indices"), both[1], X, np.int32(2)
+    )
     made["topk unpacked"] = case(lambda v: relay.topk(v, k=2)[1], both[1], X)
-    made["topk int32"] = case(lambda v: relay.topk(v, 2, ret_type="values"),
-                              lambda v: np.sort(v)[::-1][:2], counts(7))
+    made["topk int32"] = case(
+        lambda v: relay.topk(v, 2, ret_type="values"), lambda v: np.sort(v)[::-1][:2], counts(7)
+    )
     return made
 
 

@@ -169,7 +169,8 @@ def arg_reduction(func: Callable[..., Any]) -> Callable[..., Array]:
     ) -> Array:
         axes = reduce_axes(x.ndim, axis, exclude)
         kept = [a for a in range(x.ndim) if a not in axes]
-        flat = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), -1)
+        count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
+        flat = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), count)
         if select_last_index:
             index = flat.shape[-1] - 1 - func(flat[..., ::-1], axis=-1)
         else:

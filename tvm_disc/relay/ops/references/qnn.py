@@ -252,14 +252,14 @@ def conv2d_transpose(
     taps, channels = kernel.shape[2:], kernel.shape[1]
     size = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], strides, taps, strict=True)]
     out = np.zeros((x.shape[0], groups, channels, *size), "int32")
-    parts = data.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    parts = data.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
     kernels = kernel.reshape(groups, -1, *kernel.shape[1:])
     for i, j in itertools.product(*map(range, taps)):
         part = np.einsum("ngihw,gio->ngohw", parts, kernels[..., i, j])
         rows = slice(i, i + (x.shape[2] - 1) * strides[0] + 1, strides[0])
         columns = slice(j, j + (x.shape[3] - 1) * strides[1] + 1, strides[1])
         out[..., rows, columns] += part
-    out = out.reshape(x.shape[0], -1, *size)
+    out = out.reshape(x.shape[0], groups * channels, *size)
     more = [(0, 0), (0, 0), (0, output_padding[0]), (0, output_padding[1])]
     height, width = (n + p for n, p in zip(size, output_padding, strict=True))
     cut = (slice(before[0], height - after[0]), slice(before[1], width - after[1]))

@@ -140,10 +140,10 @@ ROWS: tuple[OpRow, ...] = (
         reference=ref.yolo_reorg,
         samples=(
             Sample(
-                ((1, 4, 4, "w", "float32"),),
-                (1, 16, 2, "w//2"),
+                (("n", 4, 4, "w", "float32"),),
+                ("n", 16, 2, "w//2"),
                 {"stride": 2},
-                sizes=((2,), (6,), (10,)),
+                sizes=((1, 2), (2, 6), (1, 10)),
             ),
         ),
     ),
