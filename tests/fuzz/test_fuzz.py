@@ -178,6 +178,7 @@ def test_rounding_is_no_difference_and_numbers_that_hang_on_it_are_not_compared(
     assert difference(np.float32([1.0, 2.004]), runs) is None
     assert difference(np.float32([1.1, 2.0]), runs) is not None
     assert stable(runs) and not stable([np.int32(1), np.int32(2), np.int32(1)])
+    assert not stable([np.float32([1.0]), np.float32([np.nan]), np.float32([1.0])])
 
 
 def test_a_case_is_made_small() -> None:

@@ -187,7 +187,7 @@ def scatter_elements(
     """``x`` with ``updates`` written at ``indices`` along ``axis``."""
     where: list[Any] = list(np.indices(indices.shape))
     axis %= x.ndim
-    where[axis] = indices.astype(np.int64) % x.shape[axis]
+    where[axis] = indices.astype(np.int64)
     return _scatter(x, tuple(where), updates, reduction)
 
 
@@ -197,6 +197,13 @@ def scatter_nd(x: Array, indices: Array, updates: Array, *, mode: str) -> Array:
 
 
 def _scatter(x: Array, where: tuple[Array, ...], updates: Array, mode: str) -> Array:
+    """Updates one after the other, in their order in memory; those outside are left out."""
+    if where:
+        dims = np.array(x.shape[: len(where)], np.int64).reshape(-1, *[1] * where[0].ndim)
+        places = np.stack(where)
+        places = np.where(places < 0, places + dims, places)
+        inside = ((places >= 0) & (places < dims)).all(axis=0)
+        where, updates = tuple(p[inside] for p in places), updates[inside]
     out: Array = x.copy()
     ufuncs: dict[str, Any] = {
         "add": np.add,
