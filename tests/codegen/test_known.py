@@ -65,6 +65,29 @@ def test_a_kernel_that_is_there_is_not_emitted(emitted: list[str], tmp_path: Pat
     assert len(emitted) == 2, "another constant is another kernel"
 
 
+def test_operands_that_relax_would_not_infer(emitted: list[str], tmp_path: Path) -> None:
+    """Kernels take places of 32 bits, and rows of boundaries; Relax's types do not."""
+    x = relay.var("x", shape=(relay.Any(), relay.Any()))
+    places = relay.var("places", shape=(2, relay.Any()), dtype="int32")
+    ends = relay.var("ends", shape=(relay.Any(), relay.Any()))
+    fields = [relay.gather_nd(x, places), relay.searchsorted(ends, x)]
+    options = Options(cache=tmp_path)
+    made = []
+    for _ in range(2):
+        exe = tvm_disc.build(
+            relay.Function([x, places, ends], relay.Tuple(fields)), options=options
+        )
+        made.append(len(emitted))
+        for count, at in ((1, 1), (2, 7), (5, 0)):
+            value = np.linspace(0, 9, 3 * count, dtype="float32").reshape(count, 3)
+            rows = np.tile(np.arange(4, dtype="float32"), (count, 1))
+            where = np.stack([np.arange(at) % count, np.arange(at) % 3]).astype("int32")
+            gathered, found = exe(value, where, rows)
+            np.testing.assert_array_equal(gathered, value[tuple(where)])
+            np.testing.assert_array_equal(found, np.searchsorted(rows[0], value))
+    assert made[0] == made[1] > 0
+
+
 def test_whoever_reads_the_code_sees_all_of_it(emitted: list[str], tmp_path: Path) -> None:
     options = Options(cache=tmp_path / "cache")
     first = tvm_disc.build(rows(), options=options)

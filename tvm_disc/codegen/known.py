@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import tvm
+import tvm_ffi
 
 from tvm_disc.digests import digest_of_package
 from tvm_disc.schedules.dispatch.choose import Choice
@@ -67,11 +68,19 @@ def making_of(kernel: Kernel, machine: Machine) -> str | None:
     names = {symbol: index_var(f"d{k}") for k, symbol in enumerate(symbols)}
     parts = (
         digest_of_package(),
-        str(tvm.ir.save_json(function.bind_symbolic_vars(names) if names else function)),
+        str(tvm.ir.save_json(_renamed(function, names))),
         json.dumps(_choice(kernel.choice, names)),
         repr(asked),
     )
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
+
+
+def _renamed(function: Any, names: Mapping[Any, Any]) -> Any:
+    """The group with these symbols. ``bind_symbolic_vars`` would infer types anew, and Relax's own
+    inference refuses operands that kernels take, as places of 32 bits."""
+    return tvm_ffi.structural_map(
+        function, (tvm.ir.Var, lambda var: names.get(var, var)), order="post"
+    )
 
 
 def _choice(choice: Choice, names: Mapping[Any, Any]) -> Any:
