@@ -234,6 +234,7 @@ def test_local_response_normalisation() -> None:
     [
         ("ij->ji", [(3, 4)]),
         ("ij->", [(3, 4)]),
+        ("ii->i", [(3, 3)]),
         ("i,j->ij", [(3,), (4,)]),
         ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
         ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 5)]),
@@ -321,14 +322,14 @@ W1 = ((1, 3, None), "float32")
         ),
         (
             TypeMismatch,
-            r"dilation: expected 1 numbers of at least 1, found \(0,\)",
+            "dilation: expected 1 to 2147483647, found 0",
             "nn.avg_pool1d",
             [W1],
             {"pool_size": (2,), "dilation": (0,)},
         ),
         (
             TypeMismatch,
-            r"strides: expected 2 numbers of at least 1, found \(2, 0\)",
+            "strides: expected 1 to 2147483647, found 0",
             "nn.max_pool2d",
             [T4],
             {"pool_size": (2, 2), "strides": (2, 0)},
@@ -340,8 +341,7 @@ W1 = ((1, 3, None), "float32")
         (TypeMismatch, "indices of rank 2, found rank 1", "gather", [M, I1], {"axis": 0}),
         (TypeMismatch, "cannot broadcast rank 2 to rank 1", "broadcast_to", [M], {"shape": (3,)}),
         (TypeMismatch, "'ij' for an operand of rank 1", "einsum", [V], {"equation": "ij->i"}),
-        (Unsupported, "'ii' repeats an index", "einsum", [M], {"equation": "ii->i"}),
-        (Unsupported, "an equation with", "einsum", [M], {"equation": "...i->i"}),
+        (TypeMismatch, "the result 'ii'", "einsum", [M], {"equation": "ij->ii"}),
         (Unsupported, "do not rise from 0", "split", [V], {"indices_or_sections": (3, 1)}),
         (
             Unsupported,
@@ -371,9 +371,9 @@ W1 = ((1, 3, None), "float32")
         (
             Unsupported,
             "an average of int8",
-            "nn.avg_pool1d",
+            "nn.adaptive_avg_pool1d",
             [((1, 1, None), "int8")],
-            {"pool_size": (2,)},
+            {"output_size": (2,)},
         ),
         (DiscError, "must be known at compile time", "gather_nd", [M, ((None, 3), "int64")], {}),
         (

@@ -98,6 +98,24 @@ def test_arithmetic_on_shapes_that_is_not_defined() -> None:
             tvm_disc.build(relay.Function([x], relay.reshape(shape, codes)))
 
 
+def test_sizes_are_divided_by_sizes_that_may_be_zero() -> None:
+    """Rounded towards zero, where numbers may be negative; by zero it is zero."""
+    x, y = (relay.var(n, shape=(relay.Any(),)) for n in "xy")
+    five = relay.const(np.array([5]))
+    a, b = (relay.subtract(relay.shape_of(v, "int64"), five) for v in (x, y))
+    ops = (relay.divide, relay.trunc_divide, relay.trunc_mod, relay.floor_divide, relay.floor_mod)
+    far = [relay.add(op(a, b), relay.const(np.array([20]))) for op in ops]
+    out = [relay.reshape(relay.full(relay.const(1.0), s), (-1,)) for s in far]
+    exe = tvm_disc.build(relay.Function([x, y], relay.Tuple(out)))
+    for n, m in ((12, 8), (12, 2), (0, 8), (0, 2), (5, 8), (12, 5), (0, 5), (5, 5)):
+        i, j = n - 5, m - 5
+        whole = int(i / j) if j else 0
+        down = (i // j, i % j) if j else (0, 0)
+        wanted = [20 + v for v in (whole, whole, i - whole * j if j else 0, *down)]
+        found = exe(np.zeros(n, "float32"), np.zeros(m, "float32"))
+        assert [f.size for f in found] == wanted
+
+
 def test_a_squeeze_without_axes_drops_what_is_known_to_be_one() -> None:
     exe = tvm_disc.build(relay.Function([x := variable((N, 1, 4), "x")], relay.squeeze(x)))
     assert exe(np.zeros((3, 1, 4), "float32")).shape == (3, 4)

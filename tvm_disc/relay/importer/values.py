@@ -83,6 +83,25 @@ def _quotient(meaning: Callable[[Expr, Expr], Expr]) -> ValueRule:
     return _elementwise(divide)
 
 
+def _trunc_divide(a: Expr, b: Expr) -> Expr:
+    """A quotient towards zero; of run-time numbers by floors, which no divisor of zero traps."""
+    if isinstance(b, tirx.IntImm):
+        return tirx.truncdiv(a, b)
+    size = tirx.floordiv(_magnitude(a), _magnitude(b))
+    return tirx.Select(tirx.NE(a < 0, b < 0), as_expr(0) - size, size)
+
+
+def _trunc_mod(a: Expr, b: Expr) -> Expr:
+    """What :func:`_trunc_divide` leaves, by zero nothing: its sign is that of ``a``."""
+    if isinstance(b, tirx.IntImm):
+        return tirx.truncmod(a, b)
+    return tirx.Select(tirx.EQ(b, as_expr(0)), as_expr(0), a - _trunc_divide(a, b) * b)
+
+
+def _magnitude(a: Expr) -> Expr:
+    return tirx.max(a, as_expr(0) - a)
+
+
 def _where(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray | None:
     values = [value_of(a) for a in args]
     if any(v is None for v in values):
@@ -340,15 +359,15 @@ VALUES: Mapping[str, ValueRule] = {
     "add": _elementwise(operator.add),
     "subtract": _elementwise(operator.sub),
     "multiply": _elementwise(operator.mul),
-    "divide": _quotient(tirx.truncdiv),
-    "trunc_divide": _quotient(tirx.truncdiv),
-    "trunc_mod": _quotient(tirx.truncmod),
+    "divide": _quotient(_trunc_divide),
+    "trunc_divide": _quotient(_trunc_divide),
+    "trunc_mod": _quotient(_trunc_mod),
     "floor_divide": _quotient(tirx.floordiv),
     "floor_mod": _quotient(tirx.floormod),
     "maximum": _elementwise(tirx.max),
     "minimum": _elementwise(tirx.min),
     "negative": _elementwise(lambda a: as_expr(0) - a, 1),
-    "abs": _elementwise(lambda a: tirx.max(a, as_expr(0) - a), 1),
+    "abs": _elementwise(_magnitude, 1),
     "equal": _elementwise(lambda a, b: tirx.EQ(a, b)),
     "not_equal": _elementwise(lambda a, b: tirx.NE(a, b)),
     "less": _elementwise(operator.lt),
