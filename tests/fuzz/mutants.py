@@ -120,7 +120,11 @@ MUTANTS = (
     ),
     Mutant(
         "a sort counts its runs by floor division",
-        (("schedules/opaque/sorting.py", "runs = tirx.truncdiv(", "runs = tirx.floordiv("), AS_TVM),
+        (
+            ("schedules/opaque/sorting.py", "runs = tirx.truncdiv(", "runs = tirx.floordiv("),
+            ("schedules/opaque/sorting.py", 'self.block.number("runs"', 'self.block.bind("runs"'),
+            AS_TVM,
+        ),
         ("sort", "argsort", "topk"),
     ),
     Mutant(
@@ -223,17 +227,6 @@ MUTANTS = (
             ),
         ),
         ("dyn.strided_slice", "strided_slice"),
-    ),
-    Mutant(
-        "a vector is multiplied as a matrix",
-        (
-            (
-                "relay/importer/lowering/nn.py",
-                "        if x.rank < 2:\n",
-                "        if False:\n",
-            ),
-        ),
-        ("nn.dense", "nn.matmul"),
     ),
     Mutant(
         "bits are shifted by as many as there are",

@@ -16,7 +16,8 @@ WILD_CALLS = 3
 # Positions, sizes and counts that data may give. A scalar may say how often a loop runs.
 WILD_FLOATS = (np.nan, np.inf, -np.inf, -1.0, -0.0, 1e9, -1e9, 3e38)
 WILD_COUNTS = (-9, -1, 0, 1, 9, 100)
-WILD_INTEGERS = (*WILD_COUNTS, -(2**31), 2**31 - 1, -(2**63), 2**62, 2**62 + 1, 2**63 - 1)
+# Two of 2^33 are a product of 2^66, of which 64 bits are 0.
+WILD_INTEGERS = (*WILD_COUNTS, -(2**31), 2**31 - 1, 2**33, -(2**63), 2**62, 2**62 + 1, 2**63 - 1)
 
 
 def odd_worlds(case: Case) -> list[dict[str, np.ndarray]]:
@@ -54,8 +55,11 @@ def wild_worlds(case: Case) -> list[dict[str, np.ndarray]]:
 
 
 def wild(array: np.ndarray, rng: random.Random) -> np.ndarray:
-    """An array with one, some or all elements exchanged."""
+    """An array with one, some or all elements exchanged, or one number everywhere."""
     flat = array.reshape(-1).copy()
+    if rng.random() < 0.2:
+        flat[:] = _number(array, rng)
+        return flat.reshape(array.shape)
     count = rng.choice((1, max(flat.size // 2, 1), flat.size))
     for at in rng.sample(range(flat.size), count):
         flat[at] = _number(array, rng)

@@ -91,6 +91,7 @@ class Binding:
         self.attrs = dict(sample.attrs)
         self.sure = True
         self.wild = maker.flip(0.15)
+        self.far = maker.flip(0.3)
         self.lifts = maker.flip(0.3)
         self.flat = maker.flip(0.1)
         self.types: dict[str, str] = {}
@@ -146,7 +147,7 @@ class Binding:
         if kind == 0:
             self.random.shuffle(items)
         elif kind == 1 and isinstance(items[at], int):
-            items[at] += self.random.choice((-2, -1, 1, 2))
+            items[at] += self.random.choice((-9, -5, -2, -1, 1, 2, 5))
         elif kind == 2 and isinstance(items[at], tuple) and items[at]:
             items[at] = self._other_tuple(items[at])
         elif kind == 3:
@@ -200,7 +201,8 @@ class Binding:
         spec = self.sample.inputs[position]
         integers = not is_parts(spec) and np.dtype(spec[-1]).kind == "i"
         if self.wild and integers and position in self.sample.ranges:
-            return low - 3, high + 3
+            # A little beyond both ends, or all of them far behind: as many bits as there are.
+            return (low + 64, high + 64) if self.far else (low - 3, high + 3)
         return low, high
 
     def size_of(self, symbol: Any) -> Dim:

@@ -43,7 +43,7 @@ def basic_dims(rng: random.Random) -> list[Dim]:
         [pick((2, 4, 6))] * 3,
     ]
     dims = [tuple(w[k] for w in worlds) for k in range(3)]
-    if rng.random() < 0.06:
+    if rng.random() < 0.1:
         dims[2] = fixed(0)  # known to hold nothing
     return dims
 
