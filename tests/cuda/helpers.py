@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,12 @@ ORDERS = (0, 1, 5)
 def built(module: Any) -> Any:
     """A program for the device."""
     return tvm_disc.build(module, target="cuda")
+
+
+def has_driver() -> bool:
+    """Whether the machine has NVIDIA's."""
+    code = "import ctypes; ctypes.CDLL('libcuda.so.1')"
+    return not subprocess.run([sys.executable, "-c", code], capture_output=True).returncode
 
 
 def check(gpu: ctypes.CDLL, program: Any, inputs: list[np.ndarray], wanted: np.ndarray) -> None:

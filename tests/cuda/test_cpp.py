@@ -13,8 +13,7 @@ import pytest
 
 import tvm_disc
 from tests.cuda import emulator
-from tests.cuda.helpers import built
-from tests.cuda.test_failures import has_driver
+from tests.cuda.helpers import built, has_driver
 from tests.models import mlp, mlp_reference
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.cuda.helpers import built
+from tests.cuda.helpers import built, has_driver
 from tests.models import load, mlp, mlp_reference
 from tests.relay.helpers import DATA
 from tvm_disc.codegen.cuda import nvrtc
@@ -37,12 +37,6 @@ for called in (program, program, loaded):
     except tvm_disc.errors.DeviceError as error:
         print(error)
 """
-
-
-def has_driver() -> bool:
-    """Whether the machine has NVIDIA's."""
-    code = "import ctypes; ctypes.CDLL('libcuda.so.1')"
-    return not subprocess.run([sys.executable, "-c", code], capture_output=True).returncode
 
 
 @pytest.mark.skipif(has_driver(), reason="this machine has a driver")

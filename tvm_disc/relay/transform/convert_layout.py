@@ -60,12 +60,19 @@ class Layout:
 
 
 class LayoutConfig:
-    """``with LayoutConfig(skip_layers=[0]):`` leaves out convolutions by their number."""
+    """``with LayoutConfig(skip_layers=[0]):`` leaves out convolutions by their number.
+
+    Raises:
+        BadNode: ``skip_layers`` are no integers.
+    """
 
     current: ClassVar[list[LayoutConfig]] = []
 
-    def __init__(self, skip_layers: Sequence[int] = ()) -> None:
-        self.skip_layers = list(skip_layers or ())
+    def __init__(self, skip_layers: Sequence[int] | None = None) -> None:
+        layers = () if skip_layers is None else skip_layers
+        if not isinstance(layers, (list, tuple)) or not all(type(n) is int for n in layers):
+            raise BadNode(f"LayoutConfig: skip_layers: expected integers, found {shown(layers)}")
+        self.skip_layers = list(layers)
 
     def __enter__(self) -> LayoutConfig:
         self.current.append(self)
@@ -88,6 +95,8 @@ def check_layouts(desired: object) -> dict[str, tuple[str, ...]]:
         if name not in _CONVERTED:
             known = ", ".join(_CONVERTED)
             raise BadNode(f"ConvertLayout: expected operators among {known}; found {shown(name)}")
+        if not isinstance(given, (str, list, tuple)):
+            raise BadNode(f"ConvertLayout: {name}: expected layouts, found {shown(given)}")
         layouts = (given,) if isinstance(given, str) else tuple(given)
         spatial, weighted = _CONVERTED[name]
         sets = ["NC" + spatial, "OI" + spatial][: 1 + weighted]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tvm_disc.errors import BadNode, shown
+
 from ..dataflow_pattern.known_types import KnownTypes
 from ..expr import Constructor, Expr, Function, GlobalVar, Var, as_expr
 from ..inference.infer import infer_type
@@ -245,7 +247,14 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> FunctionPass:
 
 
 def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
-    """The module with its types: every operator is legal, and none has a legalization."""
+    """The module with its types: every operator is legal, and none has a legalization.
+
+    Raises:
+        BadNode: ``legalize_map_attr_name`` is no name.
+    """
+    if not isinstance(legalize_map_attr_name, str):
+        found = shown(legalize_map_attr_name)
+        raise BadNode(f"Legalize: legalize_map_attr_name: expected a name, found {found}")
     return _module("Legalize", 1, infer_types)
 
 
