@@ -17,6 +17,7 @@ from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.relay.kernel_ops import DEQUANTIZE, REINTERPRET
 from tvm_disc.schedules.math import functions
+from tvm_disc.schedules.math.device import native_on_device
 from tvm_disc.schedules.scalars import (
     BINARY,
     UNARY,
@@ -457,8 +458,27 @@ def _integer_power(low: ElementReader, base: Expr, exponent: Expr) -> Expr:
     return tirx.Select(exponent < zero, inverse, total[at])
 
 
+def _exp(low: ElementReader, node: Node, index: Index) -> Expr:
+    """Of what is at most 0 it takes fewer operations."""
+    fn = _EXP_NONPOSITIVE if is_below_maximum(node.inputs[0]) else UNARY["exp"]
+    return elementwise(fn)(low, node, index)
+
+
+_EXP_NONPOSITIVE = native_on_device("exp", functions.exp_nonpositive)
+
+
+def is_below_maximum(node: Node) -> bool:
+    """Whether ``node`` is ``x - max(x)``, the maximum over any axes, which it has kept: then no
+    element is above 0, and some are NaN where a maximum is NaN or infinite."""
+    if node.op != "relax.subtract":
+        return False
+    x, most = node.inputs
+    return most.op == "relax.max" and most.inputs[0] is x and len(most.shape) == len(x.shape)
+
+
 ELEMENTS: Mapping[str, Rule] = {
     **{f"relax.{name}": elementwise(fn) for name, fn in {**BINARY, **UNARY}.items()},
+    "relax.exp": _exp,
     "relax.power": _power,
     "relax.clip": _clip,
     "relax.astype": _astype,
@@ -489,4 +509,13 @@ ELEMENTS: Mapping[str, Rule] = {
     "relax.triu": _triangle(lambda d, k: d >= k),
 }
 
-__all__ = ["ELEMENTS", "Rule", "cast", "elementwise", "is_float", "reshape_index", "slice_bounds"]
+__all__ = [
+    "ELEMENTS",
+    "Rule",
+    "cast",
+    "elementwise",
+    "is_below_maximum",
+    "is_float",
+    "reshape_index",
+    "slice_bounds",
+]

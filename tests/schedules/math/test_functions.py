@@ -129,6 +129,21 @@ def test_vectors_without_masks_select_little(name: str) -> None:
     assert re.search(r"^\s+vfmadd\w*ps\s.*%ymm", asm, re.M)
 
 
+@need_v3
+def test_accuracy_of_exp_where_nothing_is_above_zero() -> None:
+    module = bench.native_module(functions.exp_nonpositive, 32, "x86-64-v3")
+    x = -np.abs(np.concatenate([floats(128), np.linspace(-90, 0, 1 << 16, dtype=np.float32)]))
+    # A NaN whose lowest bits would be an exponent.
+    x = np.concatenate([x, np.array([0x7FC00155, 0xFFC00133], np.uint32).view(np.float32)])
+    x = np.resize(x, -(-x.size // 32) * 32)
+    got, want = bench.call_native(module, x, 32), bench.reference("exp", x)
+    tiny = want < np.finfo(np.float32).tiny
+    assert np.all((got[tiny] >= 0) & (got[tiny] <= np.finfo(np.float32).tiny))
+    assert np.all(got[x < -88] == 0)
+    error = bench.ulp_error(got[~tiny], want[~tiny])
+    assert error.max() <= functions.ULP_BOUND["exp"]
+
+
 @pytest.mark.parametrize("lanes", [0, 16])
 def test_pow_accuracy(lanes: int) -> None:
     x, y = bench.pow_operands(1 << 15)

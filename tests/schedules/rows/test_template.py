@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.processor import needs
 from tvm_disc.compile import build
+from tvm_disc.graph.nodes import Node
 from tvm_disc.options import Options
+from tvm_disc.processor import PLAIN
 from tvm_disc.runtime.executable import Executable
+from tvm_disc.schedules.elements import is_below_maximum
 
 # 1, below and at a vector, primes, tile - 1, tile, several blocks, empty.
 LENGTHS = (1, 2, 7, 8, 13, 15, 16, 17, 63, 64, 65, 127, 1031, 2100)
@@ -20,9 +24,11 @@ SHAPES = [(r, c) for r in ROWS for c in LENGTHS] + [(0, 5), (2, 64), (300, 3), (
 
 
 @cache
-def program(params: str, body: str, facts: tuple[str, ...] = ()) -> Executable:
+def program(
+    params: str, body: str, facts: tuple[str, ...] = (), target: str | None = None
+) -> Executable:
     text = f'#[version = "0.0.5"]\ndef @main({params}) {{\n  {body}\n}}\n'
-    return build(text, constraints=list(facts), options=Options(threads=2))
+    return build(text, target=target, constraints=list(facts), options=Options(threads=2))
 
 
 def matrix(*names: str, rank: int = 2, dtype: str = "float32") -> str:
@@ -189,6 +195,54 @@ def test_sums_are_as_accurate_as_numpys(scale: float) -> None:
         ours, theirs = (np.abs(s / exact - 1).mean() for s in (run(x), x.sum(1)))
         # Rounding the exact sum to float32 may already cost 2^-24.
         assert ours <= max(1.1 * theirs, 2**-24 * 1.05)
+
+
+V3 = "x86-64-v3"
+
+
+@needs(*PLAIN["x86_64"][V3])
+@pytest.mark.parametrize("op", ["softmax", "log_softmax"])
+def test_softmax_of_far_and_missing_values(op: str) -> None:
+    """Of vectors without masks: exponentials of what is at most 0 have a form of their own."""
+    run = program(matrix("x"), f"nn.{op}(%x)", target=f"llvm -mcpu={V3}")
+    for cols in (1, 7, 32, 131, 1031):
+        x = np.random.default_rng(cols).standard_normal((9, cols), dtype=np.float32) * 60
+        x[1], x[2, 0], x[3, -1], x[4, cols // 2], x[5] = -np.inf, np.nan, np.inf, -np.inf, 3e38
+        with np.errstate(all="ignore"):
+            shifted = x - x.max(-1, keepdims=True).astype("float64")
+            total = np.exp(shifted).sum(-1, keepdims=True)
+            want = np.exp(shifted) / total if op == "softmax" else shifted - np.log(total)
+        np.testing.assert_allclose(run(x), want, rtol=2e-5, atol=1e-37 if op == "softmax" else 4e-6)
+
+
+@needs(*PLAIN["x86_64"][V3])
+@pytest.mark.parametrize(
+    ("shift", "reference"),
+    [
+        ("min(%x, axis=[1], keepdims=True)", lambda x: x.min(1, keepdims=True)),
+        ("max(negative(%x), axis=[1], keepdims=True)", lambda x: (-x).max(1, keepdims=True)),
+    ],
+)
+def test_exp_less_what_is_not_its_maximum_is_the_common_one(
+    shift: str, reference: Callable[..., np.ndarray]
+) -> None:
+    body = f"exp(subtract(%x, {shift}))"
+    run = program(matrix("x"), body, ("x.0 == x.1",), target=f"llvm -mcpu={V3}")
+    x = np.random.default_rng(0).standard_normal((37, 37), dtype=np.float32) * 90
+    shifted = x - reference(x)
+    assert shifted.max() > 89
+    with np.errstate(over="ignore"):
+        want = np.exp(shifted.astype("float64")).astype(np.float32)
+    np.testing.assert_allclose(run(x), want, rtol=1e-6, atol=1e-44)
+
+
+@pytest.mark.parametrize(("shape", "below"), [((8, 1), True), ((1, 8), True), ((8,), False)])
+def test_a_maximum_without_its_axis_is_subtracted_from_other_rows(
+    shape: tuple[int, ...], below: bool
+) -> None:
+    x = Node("param", (), (8, 8), "float32")
+    most = Node("relax.max", (x,), shape, "float32")
+    assert is_below_maximum(Node("relax.subtract", (x, most), (8, 8), "float32")) is below
 
 
 def test_masked_softmax_with_a_bool_mask() -> None:

@@ -89,6 +89,12 @@ def exp(x: Expr) -> Expr:
     return b.done(b.select(b.x > over, b.c(INF), b.select(b.x < under, b.c(0.0), result)))
 
 
+def exp_nonpositive(x: Expr) -> Expr:
+    """e**x for ``x <= 0``; see :mod:`tvm_disc.schedules.math.functions`."""
+    b = Body(x)
+    return b.done(fused.exp_nonpositive(b)) if b.fused and not b.native else exp(x)
+
+
 def _exp_native(b: Body) -> Expr:
     """``2^(k/16) * 2^n * e^f``, scaled by an instruction that knows overflow and denormals.
 

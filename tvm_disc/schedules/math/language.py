@@ -229,6 +229,20 @@ class Body:
             result = self.fma(result, x, term)
         return result
 
+    def poly_in_pairs(self, x: Expr, coefficients: Sequence[float]) -> Expr:
+        """The same sum in Estrin's form, a polynomial in ``x^2`` whose coefficients are pairs of
+        terms: a chain of half the length, for one product more."""
+        terms = [self.c(v) for v in coefficients]
+        pairs = [
+            self.let("q", self.fma(x, odd, even))
+            for even, odd in zip(terms[::2], terms[1::2], strict=False)
+        ]
+        result = terms[-1] if len(terms) % 2 else pairs.pop()
+        square = self.let("z", x * x)
+        for pair in reversed(pairs):
+            result = self.fma(result, square, pair)
+        return result
+
     def abs(self, x: Expr) -> Expr:
         return self.float_of(tirx.bitwise_and(self.bits(x), self.i(~self.fmt.sign_bit)))
 
