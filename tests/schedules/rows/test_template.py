@@ -236,6 +236,29 @@ def test_exp_less_what_is_not_its_maximum_is_the_common_one(
     np.testing.assert_allclose(run(x), want, rtol=1e-6, atol=1e-44)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "exp(subtract(%x, max(%x, axis=[1], keepdims=True)))",
+        "max(%x, axis=[1], keepdims=True)",
+        "let %m = max(%x, axis=[1], keepdims=True); let %e = exp(subtract(%x, %m)); "
+        "add(%e, divide(%e, sum(%e, axis=[1], keepdims=True)))",
+        "nn.softmax(%x)",
+        "nn.log_softmax(%x)",
+    ],
+)
+def test_a_row_with_nan_is_nan_with_and_without_its_sum(body: str) -> None:
+    """A maximum passes over NaN only where a sum makes all results NaN."""
+    run = program(matrix("x"), body.replace("; ", ";\n  "))
+    for cols in (3, 40, 300):
+        x = np.random.default_rng(cols).standard_normal((6, cols), dtype=np.float32)
+        x[1, 0] = x[2, -1] = x[3, cols // 2] = np.nan
+        x[3, 0] = x[5, 1] = np.inf
+        missing = np.isnan(run(x)).all(1)
+        assert missing[1:4].all()
+        assert not missing[[0, 4]].any()
+
+
 @pytest.mark.parametrize(("shape", "below"), [((8, 1), True), ((1, 8), True), ((8,), False)])
 def test_a_maximum_without_its_axis_is_subtracted_from_other_rows(
     shape: tuple[int, ...], below: bool

@@ -19,11 +19,16 @@ Expr: TypeAlias = Any
 
 @dataclass(frozen=True)
 class Reducer:
-    """``finish(reduce(combine, identity, values), count)``, in the accumulator's dtype."""
+    """``finish(reduce(combine, identity, values), count)``, in the accumulator's dtype.
+
+    Attributes:
+        over_nan: ``combine`` for a result and a value that is passed over if it is NaN.
+    """
 
     identity: Callable[[str], Expr]
     combine: Callable[[Expr, Expr], Expr]
     mean: bool = False
+    over_nan: Callable[[Expr, Expr], Expr] | None = None
 
 
 def _larger(a: Expr, b: Expr) -> Expr:
@@ -61,7 +66,7 @@ REDUCERS: Mapping[str, Reducer] = {
     "relax.sum": _SUM,
     "relax.mean": Reducer(_SUM.identity, _SUM.combine, mean=True),
     "relax.prod": Reducer(lambda d: const(1, d), lambda a, b: a * b),
-    "relax.max": Reducer(_lowest, _larger),
+    "relax.max": Reducer(_lowest, _larger, over_nan=lambda a, b: tirx.max(b, a)),
     "relax.min": Reducer(_highest, _smaller),
     # Combined as pairs of a value and its position.
     "relax.argmax": Reducer(_lowest, _larger),

@@ -92,7 +92,8 @@ def exp(b: Body) -> Expr:
 def exp_nonpositive(b: Body) -> Expr:
     """e^x for ``x <= 0``: one factor is the power of two, which is 0 where it would be denormal."""
     bits, f = _reduce(b, b.let("t", tirx.max(b.c(-88.0), b.x)), 1.0, _ONE)
-    return b.poly_in_pairs(f, (1.0, 1.0, *F32.exp_tail)) * _shifted(b, bits)
+    slope = b.let("e", b.poly_in_pairs(f, (1.0, *F32.exp_tail)))
+    return b.fma(slope, f, b.c(1.0)) * _shifted(b, bits)
 
 
 def _logistic(b: Body, t: Expr) -> tuple[Expr, Expr]:

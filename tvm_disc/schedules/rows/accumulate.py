@@ -46,15 +46,18 @@ NOWHERE = (1 << 63) - 1
 
 
 def make_accumulator(
-    block: Block, node: Node, width: int, blocks: Expr | None = None
+    block: Block, node: Node, width: int, blocks: Expr | None = None, over_nan: bool = False
 ) -> Accumulator:
-    """The accumulator of one reduction that is fed ``blocks`` blocks; None for a single one."""
+    """The accumulator of one reduction that is fed ``blocks`` blocks; None for a single one.
+
+    ``over_nan``: values that are NaN may be passed over, which saves operations.
+    """
     if node.op in ARG_REDUCTIONS:
         return _Extreme(block, node, width)
     dtype = accumulator(node.inputs[0].dtype)
     if blocks is not None and is_float(dtype) and node.op in ("relax.sum", "relax.mean"):
         return _BlockedSum(block, node, width, blocks)
-    return Accumulator(block, node, width)
+    return Accumulator(block, node, width, over_nan)
 
 
 class Accumulator:
@@ -62,11 +65,12 @@ class Accumulator:
 
     two_level = False
 
-    def __init__(self, block: Block, node: Node, width: int) -> None:
+    def __init__(self, block: Block, node: Node, width: int, over_nan: bool = False) -> None:
         self.block, self.node, self.width = block, node, width
         self.dtype = accumulator(node.inputs[0].dtype)
-        self.combine: Combine = REDUCERS[node.op].combine
-        self.cells = self._cells("acc", REDUCERS[node.op].identity(self.dtype))
+        reducer = REDUCERS[node.op]
+        self.combine: Combine = (over_nan and reducer.over_nan) or reducer.combine
+        self.cells = self._cells("acc", reducer.identity(self.dtype))
 
     def _cells(self, name: str, initial: Expr) -> Buffer:
         cells = self.block.alloc(name, self.width, dtype_of(initial))

@@ -354,7 +354,7 @@ class Along(Walk):
         wide = self.width * UNROLLED_VECTORS
         blocks = self.block.bind("blocks", tirx.floordiv(self.length, i64(wide)))
         chunks = self.block.bind("chunks", tirx.floordiv(blocks + (BLOCK - 1), i64(BLOCK)))
-        accs = [make_accumulator(self.block, n, self.width, chunks) for n in nodes]
+        accs = [self._accumulator(n, self.width, chunks) for n in nodes]
         self.low.past = self.past
         if nodes:
             self._reduce_blocks(nodes, accs, stores, blocks, chunks)
@@ -368,6 +368,10 @@ class Along(Walk):
             self._rest(nodes, accs, stores, done, masked=not whole)
         return list(zip(nodes, accs, strict=True))
 
+    def _accumulator(self, node: Node, width: int, chunks: Expr | None = None) -> Accumulator:
+        over_nan = node in self.sched.over_nan
+        return make_accumulator(self.block, node, width, chunks, over_nan)
+
     def _reduce_blocks(
         self,
         nodes: Sequence[Node],
@@ -378,7 +382,7 @@ class Along(Walk):
     ) -> None:
         wide = self.width * UNROLLED_VECTORS
         with self.low.loop("jc", chunks) as c:
-            parts = [make_accumulator(self.block, n, wide) for n in nodes]
+            parts = [self._accumulator(n, wide) for n in nodes]
             first = self.block.bind("first", c * BLOCK)
             with self.low.loop("jo", tirx.min(blocks - first, i64(BLOCK))) as jo:
                 at = self.block.bind("at", (first + jo) * wide)

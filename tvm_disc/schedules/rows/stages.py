@@ -17,6 +17,7 @@ import tvm
 from tvm_disc.graph.axes import reduced_axes
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one
+from tvm_disc.schedules.elements import is_below_maximum
 from tvm_disc.schedules.kernel import Group
 from tvm_disc.shape import Solver
 
@@ -50,6 +51,7 @@ class Schedule:
         per_row: whether a node has one value per row.
         kept: nodes stored during their stage for later ones.
         storage: the output whose place a kept node may take, None for scratch.
+        over_nan: maxima that may pass over NaN; see :func:`passes_over_nan`.
     """
 
     stage: dict[Node, int]
@@ -57,6 +59,7 @@ class Schedule:
     kept: list[Node]
     stages: int
     storage: dict[Node, int | None] = field(default_factory=dict)
+    over_nan: frozenset[Node] = frozenset()
 
 
 def row_domain(group: Group) -> RowShape:
@@ -93,7 +96,46 @@ def schedule_stages(group: Group, solver: Solver) -> Schedule:
     ]
     schedule = Schedule(stage, per_row, kept, max(stage.values(), default=0) + 1)
     schedule.storage = _assign_storage(group, schedule)
+    schedule.over_nan = frozenset(n for n in group.nodes if passes_over_nan(n, group))
     return schedule
+
+
+def passes_over_nan(most: Node, group: Group) -> bool:
+    """Whether a maximum may pass over NaN, as in softmax and its logarithm.
+
+    So it may if it is only subtracted from its own operand and all results are made, by arithmetic,
+    with the sum of the exponentials: that is NaN where an element is, whatever the maximum.
+    """
+    inside, outputs = set(group.nodes), set(group.outputs)
+    shifted = [u for u in most.users if u in inside]
+    if most.op != "relax.max" or most in outputs or not shifted:
+        return False
+    if not all(is_below_maximum(u) and u.inputs[1] is most for u in shifted):
+        return False
+    exponentials = {u for n in shifted for u in n.users if u in inside and u.op == "relax.exp"}
+    sums = {
+        u
+        for n in exponentials
+        for u in n.users
+        if u.op == "relax.sum"
+        and reduced_axes(u) == reduced_axes(most)
+        and len(u.shape) == len(most.shape)
+    }
+    own = {*shifted, *exponentials}
+    return outputs.isdisjoint(own) and all(
+        u in own or u in sums or _is_arithmetic_with(u, sums)
+        for n in own
+        for u in n.users
+        if u in inside
+    )
+
+
+def _is_arithmetic_with(node: Node, sums: set[Node]) -> bool:
+    """Whether ``node`` combines one operand with a sum, its logarithm or what it divides."""
+    made = {x for x in node.inputs if x.op in ("relax.log", "relax.divide")}
+    others = {*node.inputs, *(x.inputs[-1] for x in made)}
+    arithmetic = ("relax.subtract", "relax.multiply", "relax.divide")
+    return node.op in arithmetic and not sums.isdisjoint(others)
 
 
 def _one_per_row(node: Node, domain: RowShape, per_row: dict[Node, bool]) -> bool:
