@@ -22,8 +22,10 @@ from tvm_disc.relay.module import IRModule
 assert FAMILIES  # their rows are in the table
 
 
-def from_onnx(model: Any) -> IRModule:
+def from_onnx(model: Any, folder: str = "") -> IRModule:
     """The Relay module of an ONNX model, or of the file at a path.
+
+    ``folder`` is where the files of a model in memory lie.
 
     Inputs are named as in the model, weights are constants, and axes without a length are ``Any``:
     named axes of the same name are the same dim.
@@ -34,6 +36,14 @@ def from_onnx(model: Any) -> IRModule:
         BadInput: there is no such file, or it holds no model.
         TypeMismatch, ShapeConflict: a node's inputs do not fit its operator.
     """
+    read, beside = read_file(model)
+    check_texts(read)
+    _check(model)
+    return _module(read, beside or folder)
+
+
+def read_file(model: Any) -> tuple[Any, str]:
+    """The model, without weights that lie in files beside it, and the folder of its file."""
     require("onnx", "onnx", "from_onnx")
     import onnx
 
@@ -42,9 +52,7 @@ def from_onnx(model: Any) -> IRModule:
         read, folder = _load(onnx, model), str(Path(model).parent)
     if not isinstance(read, onnx.ModelProto):
         raise TypeMismatch(f"expected an ONNX model or a path, found {type(model).__name__}")
-    check_texts(read)
-    _check(onnx, model)
-    return _module(read, folder)
+    return read, folder
 
 
 def _module(model: Any, folder: str) -> IRModule:
@@ -85,8 +93,10 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
     return read
 
 
-def _check(onnx: Any, model: Any) -> None:
+def _check(model: Any) -> None:
     """Warn of what ONNX's checker finds; it refuses much that can be compiled."""
+    import onnx
+
     try:
         onnx.checker.check_model(model if isinstance(model, onnx.ModelProto) else os.fspath(model))
     except Exception as error:  # the checker's own class, or protobuf's

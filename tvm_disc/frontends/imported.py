@@ -1,0 +1,149 @@
+"""``relay.frontend.from_onnx`` and ``from_pytorch`` with the arguments and the pair of Relay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tvm_disc.errors import BadInput, TypeMismatch, Unsupported, named_of, shown
+from tvm_disc.frontends import onnx as onnx_room
+from tvm_disc.frontends.onnx.model import read_file
+from tvm_disc.frontends.torch import from_pytorch as read_program
+from tvm_disc.relay import Any as AnyDim
+from tvm_disc.relay import IRModule
+
+
+class Imported(IRModule):
+    """A module as it is, that a script of Relay may also take apart: ``mod, params = ...``.
+
+    ``params`` is empty: weights are constants of the module.
+    """
+
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module.functions, module.type_definitions, module.attrs)
+        self._pair: tuple[IRModule, dict[str, Any]] = (module, {})
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._pair)
+
+
+def from_onnx(
+    model: Any,
+    shape: Mapping[str, Any] | None = None,
+    dtype: Any = "float32",
+    opset: int | None = None,
+    freeze_params: bool = True,
+    convert_config: Mapping[str, Any] | None = None,
+    export_node_renamed_model_path: str | None = None,
+) -> Imported:
+    """The Relay module of an ONNX model or of the file at a path; it unpacks as ``mod, params``.
+
+    Args:
+        shape: shapes of inputs by name that stand in place of the model's: numbers, ``Any``, and
+            names of dims.
+        dtype: as in Relay, of no use where the model tells; a mapping must agree with it.
+        opset: stands in place of the model's version of ONNX's own operators.
+        freeze_params: weights are constants, so it must be true.
+        convert_config: Relay's choices between equal graphs; it changes nothing.
+
+    Raises:
+        BadInput: an input that the model lacks, or a shape, an element type or a version that
+            cannot be its.
+        Unsupported: weights as parameters, or an exported model.
+        and what the importer of models raises.
+    """
+    named_of("convert_config", convert_config)
+    if not freeze_params:
+        raise Unsupported(
+            "from_onnx: freeze_params=False: weights are constants of the module; leave it out"
+        )
+    if export_node_renamed_model_path is not None:
+        raise Unsupported("from_onnx: no renamed model is written; leave out its path")
+    if shape is None and opset is None and not isinstance(dtype, Mapping):
+        return Imported(onnx_room.from_onnx(model))
+    read, folder = read_file(model)
+    read = type(read).FromString(read.SerializeToString())  # the caller's stays as it is
+    inputs = {value.name: value for value in read.graph.input}
+    for name, dims in named_of("shape", shape).items():
+        _give_shape(_input(inputs, "shape", name), dims)
+    if isinstance(dtype, Mapping):
+        for name, wanted in dtype.items():
+            _agree(_input(inputs, "dtype", name), wanted)
+    if opset is not None:
+        _give_opset(read, opset)
+    return Imported(onnx_room.from_onnx(read, folder))
+
+
+def from_pytorch(program: Any, input_infos: Any = None, **options: Any) -> Imported:
+    """The Relay module of a ``torch.export.ExportedProgram``; it unpacks as ``mod, params``.
+
+    The program carries the names, shapes and element types of its inputs: Relay's ``input_infos``
+    and options, which belong to traced modules, are refused.
+    """
+    module = read_program(program)
+    given = [*(["input_infos"] if input_infos is not None else []), *options]
+    if given:
+        raise Unsupported(
+            f"from_pytorch: {', '.join(given)}: an exported program carries the names, shapes and "
+            "element types of its inputs; leave it out, and give dims to torch.export.export"
+        )
+    return Imported(module)
+
+
+def _input(inputs: Mapping[str, Any], what: str, name: object) -> Any:
+    if name not in inputs:
+        raise BadInput(
+            f"from_onnx: {what}: the model has no input {shown(name)}; "
+            f"it has {', '.join(map(repr, inputs)) or 'none'}"
+        )
+    return inputs[str(name)]
+
+
+def _give_shape(value: Any, dims: Any) -> None:
+    tensor = value.type.tensor_type
+    if not isinstance(dims, list | tuple):
+        raise BadInput(f"from_onnx: shape of {value.name!r}: expected dims, found {shown(dims)}")
+    if tensor.HasField("shape") and len(tensor.shape.dim) != len(dims):
+        raise BadInput(
+            f"from_onnx: shape of {value.name!r}: expected {len(tensor.shape.dim)} dims, as in "
+            f"the model, found {len(dims)}"
+        )
+    tensor.ClearField("shape")
+    tensor.shape.SetInParent()
+    for dim in dims:
+        made = tensor.shape.dim.add()
+        if isinstance(dim, AnyDim):
+            dim = dim.name or ""
+        if isinstance(dim, str):
+            made.dim_param = dim
+        elif isinstance(dim, bool) or not hasattr(dim, "__index__") or not 0 <= int(dim) < 2**63:
+            raise BadInput(
+                f"from_onnx: shape of {value.name!r}: expected a number of at least 0, a name or "
+                f"relay.Any(), found {shown(dim)}"
+            )
+        else:
+            made.dim_value = int(dim)
+
+
+def _agree(value: Any, wanted: object) -> None:
+    from onnx import helper
+
+    found = str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+    if wanted != found:
+        raise TypeMismatch(
+            f"from_onnx: dtype of {value.name!r}: the model says {found}, found {shown(wanted)}; "
+            "change the model, or leave it out"
+        )
+
+
+def _give_opset(read: Any, opset: object) -> None:
+    if isinstance(opset, bool) or not isinstance(opset, int) or not 0 < opset < 2**31:
+        raise BadInput(f"from_onnx: opset: expected a version, found {shown(opset)}")
+    for known in read.opset_import:
+        if known.domain in ("", "ai.onnx"):
+            known.version = opset
+            return
+    read.opset_import.add(domain="", version=opset)
+
+
+__all__ = ["Imported", "from_onnx", "from_pytorch"]
