@@ -35,8 +35,9 @@ _INTERFACE = (T.SplitHostDevice, T.MakePackedAPI)
 _LOWERING = (T.LowerTVMBuiltin, T.LowerIntrin)
 # Of what this file does with TIR: objects that an older one made are not taken for its own.
 _FORMAT = 1
-# From so much TIR on, as JSON, which takes LLVM a second, a process beside us is worth its start.
-HELPED_BYTES = 3 << 20
+# From so much TIR on, as JSON, which takes LLVM three seconds, a process beside us is worth its
+# start (docs/performance.md, Builds).
+HELPED_BYTES = 9 << 20
 _PACKED = "__tvm_ffi_"  # how symbols of packed functions begin
 # Whoever links here, and how it is told that a library's functions call each other directly.
 _DIRECT = ("-Bsymbolic", "-z", "now", "-z", "noexecstack")

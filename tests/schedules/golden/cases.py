@@ -111,6 +111,11 @@ def _joined() -> Any:
     return function(x, y, relay.concatenate([x, y], axis=1))
 
 
+def _runs() -> Any:
+    x, y = rows("n", "m", name="x"), rows("n", "k", name="y")
+    return function(x, y, relay.concatenate([x, y], axis=1))
+
+
 def _transpose() -> Any:
     x = rows("n", "m")
     return function(x, relay.transpose(x))
@@ -206,6 +211,7 @@ CASES: tuple[Case, ...] = (
     Case("relu", "loop", _relu),
     Case("broadcast", "loop", _broadcast, outline=True),
     Case("joined", "loop", _joined),
+    Case("runs", "loop", _runs),
     Case("whole_vectors", "loop", _relu, ("m == 64",)),
     Case("transpose", "transpose", _transpose, outline=True),
     Case("interleave", "interleave", _interleave),

@@ -6,11 +6,12 @@ two parts at most. Numbers of columns are literals here, as those of channels ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
+from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.lowering import Lowering
@@ -31,7 +32,7 @@ class JoinedColumns:
             if begins is not None and solver.known_same_shape(node.shape, domain):
                 self.begins[node] = begins
         cuts = sorted({b for begins in self.begins.values() for b in begins})
-        if len(cuts) > MOST_PARTS + 1:
+        if len(cuts) > MOST_PARTS + 1 or not keep_places(group, self.begins, domain, solver):
             self.begins, cuts = {}, []
         self.parts = [(a, b) for a, b in pairwise(cuts) if b > a]
 
@@ -52,6 +53,23 @@ class JoinedColumns:
             finally:
                 for node in self.begins:
                     low.drop_reader(node)
+
+
+def keep_places(
+    group: Group, joined: Iterable[Node], domain: Sequence[Any], solver: Solver
+) -> bool:
+    """Whether all that is computed of these nodes is computed element by element.
+
+    Then the part of a row that is written says which operand is read. A transposed square does not.
+    """
+    found = set(joined)
+    for node in group.nodes:
+        if found.isdisjoint(node.inputs):
+            continue
+        if node.cls is not OpClass.ELEMWISE or not solver.known_same_shape(node.shape, domain):
+            return False
+        found.add(node)
+    return True
 
 
 def of_rows(group: Group) -> set[Node]:
@@ -93,4 +111,4 @@ def _reader(low: Lowering, node: Node, begins: list[int], begin: int) -> Any:
     return read
 
 
-__all__ = ["JoinedColumns", "of_rows"]
+__all__ = ["JoinedColumns", "keep_places", "of_rows"]

@@ -26,10 +26,21 @@ from tvm_disc.schedules.dispatch.choose import moved_bytes
 from tvm_disc.schedules.dispatch.variant import Need
 from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.joined import JoinedColumns, of_rows
+from tvm_disc.schedules.loops.runs import JoinedRuns
 from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.schedules.rows.template import PASSES_OF_STEP, AcrossKnobs, is_vectorizable
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Block, Buffer, first_lanes, i64, index_var, pointer, ramp, view
+from tvm_disc.tir.builder import (
+    LINE_BYTES,
+    Block,
+    Buffer,
+    first_lanes,
+    i64,
+    index_var,
+    pointer,
+    ramp,
+    view,
+)
 from tvm_disc.tir.index import IndexSpace, add, ceil_div, mul, product
 from tvm_disc.tir.non_temporal import PastCaches, far_elems
 from tvm_disc.tir.vector_split import Vectors, to_next_line
@@ -96,11 +107,12 @@ class _Loop:
         self.joined = JoinedColumns(group, self.domain, solver)
         plain = is_vectorizable(group)
         self.by_parts = not plain and self._has_parts()
-        self.vector = plain or self.by_parts
-        self.unrolled = _unrolled(group)
         self.unsure = uncertain_dims(group, solver)
+        self.runs = None if plain or self.by_parts else self._joined_runs()
+        self.vector = plain or self.by_parts or self.runs is not None
+        self.unrolled = _unrolled(group)
         self.lined = False
-        self.split = len(self.domain) - 1 if self.by_parts else self._best_split()
+        self.split = self._split()
         self.inner = product(self.domain[self.split :])
         self.rows = product(self.domain[: self.split])
 
@@ -109,10 +121,23 @@ class _Loop:
         short = bool(self.joined) and self.joined.parts[-1][1] <= BLOCK_ELEMS
         return short and is_vectorizable(self.group, {*self.joined.begins, *of_rows(self.group)})
 
+    def _joined_runs(self) -> JoinedRuns | None:
+        """The concatenations whose operands are written one after the other, each in a loop."""
+        runs = None if self.unsure else JoinedRuns.of(self.group, self.domain, self.solver)
+        return runs if runs and is_vectorizable(self.group, runs.nodes) else None
+
+    def _split(self) -> int:
+        """The outer dims."""
+        if self.runs is not None:
+            return self.runs.axis
+        return len(self.domain) - 1 if self.by_parts else self._best_split()
+
     def notes(self) -> dict[str, str]:
         """What ``explain`` says."""
         rank = len(self.domain) - self.split
         notes = {"loops": "flat" if self.split == 0 else f"rows of the last {rank} dims"}
+        if self.runs is not None:
+            notes["operands"] = f"{len(self.runs.sizes())}, each in a loop of its own"
         if self.unsure:
             notes["versions"] = "equal dims; broadcast"
         return notes
@@ -176,17 +201,21 @@ class _Loop:
             return None
         row = self.inner if split else i64(0)
         width = self.lanes * self.unrolled
-        sizes = (product(self.domain), row)
         same = [n for n in (*self.group.params, *self.group.outputs)
                 if self.solver.known_same_shape(n.shape, self.domain)]  # fmt: skip
         arrays = max(len(same), 2)  # of operands that may broadcast nothing is known
+        if self.runs is not None:
+            row, arrays = i64(self.runs.suffix), 2 * len(self.group.outputs)
+            if isinstance(row, tirx.IntImm) and int(row.value) * 4 % LINE_BYTES:
+                return None
+        sizes = (product(self.domain), row)
         far = far_elems(self.far_bytes, arrays)
         return PastCaches.of(body.block, body.outputs, sizes, width, far, self.lined)
 
     def _may_lie_anywhere(self, body: Body) -> bool:
         """Whether vectors are to begin on lines of the first result, whatever its address: one of
         known size is a model's own, and begins on a line."""
-        known = isinstance(self.inner, tirx.IntImm)
+        known = isinstance(self.inner, tirx.IntImm) or self.runs is not None
         if self.split or known or any(_gathers(n) for n in self.group.nodes):
             return False
         return not body.low.whole_vectors(self.inner, self.lanes, self.unrolled)
@@ -248,6 +277,9 @@ class _Loop:
                 with self.joined.part(low, part[0]):
                     self._run_part(body, outer, base, part)
             return
+        if self.runs is not None:
+            self._run_joined(body, self.runs, outer, base, (begin, end))
+            return
         wide = lanes * self.unrolled
         lead = None
         if self.lined:
@@ -284,6 +316,40 @@ class _Loop:
             with low.scope(), low.masked(mask):
                 to = ramp(add(base, j), self.lanes)
                 self._store(low, body.outputs, outer, to, ramp(i64(j), self.lanes))
+
+    def _run_joined(
+        self, body: Body, runs: JoinedRuns, outer: Sequence[Expr], base: Expr, span: Sequence[Expr]
+    ) -> None:
+        """Elements ``span`` of one row, operand after operand."""
+        block, low, lanes = body.block, body.low, self.lanes
+        begin, end = span
+        wide, first = lanes * self.unrolled, i64(0)
+        for k, size in enumerate(runs.sizes()):
+            lo = block.bind("lo", tirx.max(begin - first, i64(0)))
+            hi = block.bind("hi", tirx.max(tirx.min(end - first, i64(size)), lo))
+            vectors = Vectors(block, (lo, hi), lanes, self.unrolled)
+            with low.loop("jo", vectors.wides) as jo:
+                self._store_run(body, (runs, k, outer), (base, first), vectors.wide(jo), wide)
+            with low.loop("jt", vectors.singles()) as jt:
+                at, left = vectors.single(jt, masked=True)
+                with low.masked(first_lanes(left, lanes)):
+                    self._store_run(body, (runs, k, outer), (base, first), at, lanes)
+            first = block.bind("first", first + size)
+
+    def _store_run(
+        self,
+        body: Body,
+        place: tuple[JoinedRuns, int, Sequence[Expr]],
+        begins: tuple[Expr, Expr],
+        at: Expr,
+        lanes: int,
+    ) -> None:
+        """A vector of one run, which begins at ``begins``: of the row, and in the row."""
+        runs, k, outer = place
+        row, first = begins
+        with runs.run(body.low, k, outer, ramp(at, lanes)):
+            j = body.block.bind("j", first + at)
+            self._store(body.low, body.outputs, outer, ramp(add(row, j), lanes), ramp(j, lanes))
 
     def _fetch(self, body: Body, flat: Expr, wide: int) -> None:
         """Ask for the lines of a later step: the processor looks ahead over few long steps."""
@@ -326,7 +392,7 @@ class _Loop:
 
     def walks_across(self) -> bool:
         """Whether rows may be short, and a vector of them needs no division."""
-        if self.split == 0 or self.by_parts or not self.vector:
+        if self.split == 0 or self.by_parts or self.runs is not None or not self.vector:
             return False
         if self.solver.known_le(self.lanes, self.inner):
             return False

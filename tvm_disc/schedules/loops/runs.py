@@ -1,0 +1,83 @@
+"""Concatenations along any axis, of operands of any size: each operand is one run of a row.
+
+Row-major, the elements that one operand gives to a row of the dims from the axis on follow one
+another, in the operand as in the result. So every operand has a loop over vectors of its own, and
+nothing asks for each element which operand it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.group import Group
+from tvm_disc.schedules.loops.joined import keep_places
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.shape import Solver
+from tvm_disc.tir.index import mul, product
+
+Expr: TypeAlias = Any
+MOST_RUNS = 8  # of a row: the loop over each is written out
+
+
+@dataclass(frozen=True)
+class JoinedRuns:
+    """The concatenations ``nodes`` of a domain, along ``axis``, whose operands are alike."""
+
+    axis: int
+    nodes: tuple[Node, ...]
+
+    @staticmethod
+    def of(group: Group, domain: Sequence[Any], solver: Solver) -> JoinedRuns | None:
+        """Those of a group, if what is computed of them keeps each element in its place."""
+        nodes = tuple(n for n in group.nodes if n.op == "relax.concat")
+        if not nodes or len(nodes[0].inputs) > MOST_RUNS:
+            return None
+        found = JoinedRuns(_axis(nodes[0]), nodes)
+        whole = [*nodes, *group.outputs]
+        if not all(solver.known_same_shape(n.shape, domain) for n in whole):
+            return None
+        alike = all(found._is_like(n, solver) for n in nodes)
+        return found if alike and keep_places(group, nodes, domain, solver) else None
+
+    def _is_like(self, node: Node, solver: Solver) -> bool:
+        sizes, others = ([x.shape[self.axis] for x in n.inputs] for n in (self.nodes[0], node))
+        return (
+            _axis(node) == self.axis
+            and len(sizes) == len(others)
+            and all(solver.known_eq(a, b) for a, b in zip(sizes, others, strict=True))
+        )
+
+    @property
+    def suffix(self) -> Expr:
+        """Elements of the dims behind the axis: every run begins at a multiple of them."""
+        return product(self.nodes[0].shape[self.axis + 1 :])
+
+    def sizes(self) -> list[Expr]:
+        """The elements of each run."""
+        return [mul(x.shape[self.axis], self.suffix) for x in self.nodes[0].inputs]
+
+    @contextmanager
+    def run(self, low: Lowering, k: int, outer: Sequence[Expr], at: Expr) -> Iterator[None]:
+        """Every concatenation is its operand ``k``, at position ``at`` of the run of a row."""
+        for node in self.nodes:
+            low.bind_reader(node, self._reader(low, node.inputs[k], outer, at))
+        try:
+            yield
+        finally:
+            for node in self.nodes:
+                low.drop_reader(node)
+
+    def _reader(self, low: Lowering, operand: Node, outer: Sequence[Expr], at: Expr) -> Any:
+        inner = operand.shape[self.axis :]
+        return lambda index: low.at(operand, [*outer, *low.space.split(at, inner)])
+
+
+def _axis(node: Node) -> int:
+    return int(node.attrs["axis"] or 0) % len(node.shape)
+
+
+__all__ = ["JoinedRuns"]
