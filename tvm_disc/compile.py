@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from tvm import relax
 
 from tvm_disc.build_key import build_key
 from tvm_disc.codegen.build import begin_kernel, begin_shared, emit_levels, uses_workers
+from tvm_disc.codegen.cuda.card import card_of_records
 from tvm_disc.codegen.cuda.target import split_target
 from tvm_disc.codegen.export import export
 from tvm_disc.codegen.kept import Keeping, Kept, kept
@@ -66,7 +66,13 @@ from tvm_disc.relay_passes import (
 from tvm_disc.relay_passes.hooks import Hooks, read_hooks, run_hook
 from tvm_disc.runtime.code import Code, number_of
 from tvm_disc.runtime.executable import Executable
-from tvm_disc.schedules.dispatch.records import Context, cpu_name, read_records
+from tvm_disc.schedules.dispatch.records import (
+    Context,
+    Records,
+    cpu_name,
+    records_path,
+    warned_records,
+)
 from tvm_disc.schedules.dispatch.shipped import memory_for, model_for
 from tvm_disc.schedules.dispatch.signature import template_hash
 from tvm_disc.schedules.dispatch.tree import read_trees
@@ -408,13 +414,9 @@ def machine_of(target: Any, options: Options) -> Machine:
     records = None
     mcpu = str(target.attrs.get("mcpu", ""))
     if options.records is not None:
-        path = Path(options.records)
-        if not path.is_file():
-            raise BadInput(f"records: there is no file {path}")
+        path = records_path(options.records)
         # A remote machine of the target names itself by its ``mcpu``.
-        records = read_records(path, context_of(target), context_of(target, mcpu))
-        if problem := records.problems(path):
-            warnings.warn(problem, stacklevel=4)
+        records = warned_records(path, context_of(target), context_of(target, mcpu))
     trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
     threads = options.threads or default_threads()
     processor = processor_of(target, here=runs_here(target))
@@ -434,9 +436,25 @@ def machine_of(target: Any, options: Options) -> Machine:
 def device_machine(device: Device, options: Options) -> Machine:
     """What templates for a device need to know of it: code is for one thread of many."""
     trees = {} if options.dispatch is None else read_trees(Path(options.dispatch))
+    records = _device_records(device, options)
     isa = Isa(lanes_f32=1, registers=255, fma=True, device=True)
     templates = own_templates(options.templates)
-    return Machine(isa, 1, trees=trees, templates=templates, device=device, tf32=options.tf32)
+    return Machine(
+        isa, 1, records=records, trees=trees, templates=templates, device=device, tf32=options.tf32
+    )
+
+
+def _device_records(device: Device, options: Options) -> Records | None:
+    """The times of one GPU that runs code for the device."""
+    if options.records is None:
+        return None
+    path = records_path(options.records)
+    return warned_records(path, card_context(card_of_records(path, device)))
+
+
+def card_context(key: str) -> Context:
+    """What a time that was measured on a GPU holds for."""
+    return Context(key, VERSION, template_hash())
 
 
 def refuse_on_device(program: Program) -> None:

@@ -24,7 +24,7 @@ struct Module { void* library; Launch launch; };
 struct Function { Run run; Launch launch; bool barriers; int params; };
 typedef std::map<void*, uint64_t> Clocks;  // by stream: how much of what it was given is done
 struct Room { char* begin; size_t pages, bytes; Clocks uses, made; };
-struct Event { Clocks known; double time; };
+struct Event { Clocks known; uint64_t launches; bool recorded; };
 struct Node {
   std::vector<Node*> after;
   Function* function;
@@ -40,6 +40,8 @@ static std::recursive_mutex lock;
 static int capability = 80, devices = 1, order = 0, refused = 0;
 static uint64_t live = 0, limit = ~0ull, launches = 0, waits = 0, copies = 0, calls = 0;
 static std::string failing;
+static int last = 0;
+static float (*times)(int) = nullptr;
 static int failure = 0;
 static std::set<void*> handles;
 static std::map<void*, Clocks> streams;
@@ -147,6 +149,7 @@ static int Run1(Function* f, unsigned blocks, unsigned threads, void** params, v
   Uses(stream, words);
   Opened opened;
   ++launches;
+  last = threads;
   f->launch(f->run, f->barriers, blocks, threads, params, order);
   return 0;
 }
@@ -235,6 +238,31 @@ int cuEventCreate(Event** event, unsigned) {
   HELD;
   FAILS;
   handles.insert(*event = new Event{});
+  return 0;
+}
+// What the time between two events is, in milliseconds, by threads of the last launch: the test says.
+void emulated_times(float (*given)(int threads)) { times = given; }
+int cuEventRecord(Event* event, void* stream) {
+  HELD;
+  FAILS;
+  Alive<Event>(event)->known = streams[stream];
+  Alive<Event>(event)->launches = launches;
+  event->recorded = true;
+  return 0;
+}
+int cuEventSynchronize(Event* event) {
+  HELD;
+  FAILS;
+  ++waits;
+  Learn(waited, Alive<Event>(event)->known);
+  return 0;
+}
+int cuEventElapsedTime(float* ms, Event* begin, Event* end) {
+  HELD;
+  FAILS;
+  if (!Alive<Event>(begin)->recorded || !Alive<Event>(end)->recorded) return 400;
+  uint64_t between = Alive<Event>(end)->launches - Alive<Event>(begin)->launches;
+  *ms = between && times ? times(last) : 0.0f;
   return 0;
 }
 int cuEventDestroy_v2(Event* event) {

@@ -30,13 +30,15 @@ OPTIONS = ("-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-ftrivial-auto-var-in
 
 @cache
 def folder() -> Path:
-    """Where compiled code is kept, for all processes of a run."""
-    found = Path(tempfile.gettempdir()) / f"tvm_disc_emulator_{os.getuid()}"
-    found.mkdir(exist_ok=True)
+    """Where compiled code is kept, for all processes of a run, and for later runs."""
+    kept = os.environ.get("DISC_TEST_CACHE", "")
+    found = Path(kept or tempfile.gettempdir()) / f"tvm_disc_emulator_{os.getuid()}"
+    found.mkdir(parents=True, exist_ok=True)
     return found
 
 
-def _key(*texts: str) -> str:
+def key_of(*texts: str) -> str:
+    """A name for what is made of texts."""
     return hashlib.blake2b("\0".join(texts).encode(), digest_size=12).hexdigest()
 
 
@@ -49,7 +51,7 @@ def _gxx(*arguments: str) -> None:
 def _words() -> Path:
     """A folder with ``words.h`` as the compiler has read it, which takes longer than a kernel."""
     text = (HERE / "words.h").read_text()
-    found = folder() / f"words_{_key(text, *OPTIONS)}"
+    found = folder() / f"words_{key_of(text, *OPTIONS)}"
     if not found.exists():
         made = found.with_name(f"{found.name}_{os.getpid()}")
         made.mkdir(exist_ok=True)
@@ -71,7 +73,7 @@ def made(
     also: str = "",
 ) -> Path:
     """A file of machine code of C++, made once; ``also`` is what else it is made of."""
-    found = folder() / f"{name}_{_key(source, *options, also)}{ending}"
+    found = folder() / f"{name}_{key_of(source, *options, also)}{ending}"
     if not found.exists():
         file = found.with_name(f"{found.name}_{os.getpid()}.cc")
         new = file.with_suffix(".new")

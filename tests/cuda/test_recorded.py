@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import pickle
 from functools import cache
 from typing import Any
 
 import pytest
 
 import tvm_disc
-from tests.cuda import emulator
+from tests.cuda import cubin, emulator
 from tests.cuda.recorded import DATA, RECORDED, Recorded, compare
 from tvm_disc.codegen.cuda import nvrtc
 
@@ -27,6 +29,20 @@ def built(recorded: Recorded) -> tuple[Any, str]:
     return program, source
 
 
+@cache
+def images(recorded: Recorded) -> list[nvrtc.Image]:
+    """Its machine code, and the portable one; kept by what it is made of."""
+    source = built(recorded)[1]
+    told = (source, *map(str, (nvrtc.version(), nvrtc.OPTIONS, ARCHITECTURES)))
+    path = emulator.folder() / f"images_{emulator.key_of(*told)}"
+    if not path.exists():
+        new = path.with_name(f"{path.name}_{os.getpid()}")
+        new.write_bytes(pickle.dumps(nvrtc.compile_source(source, ARCHITECTURES)))
+        new.replace(path)
+    found: list[nvrtc.Image] = pickle.loads(path.read_bytes())
+    return found
+
+
 @pytest.mark.parametrize("recorded", RECORDED, ids=[r.name for r in RECORDED])
 def test_recorded_results(recorded: Recorded, gpu: ctypes.CDLL) -> None:
     program, _ = built(recorded)
@@ -38,9 +54,20 @@ def test_recorded_results(recorded: Recorded, gpu: ctypes.CDLL) -> None:
 @pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed: tvm_disc[cuda]")
 @pytest.mark.parametrize("recorded", RECORDED, ids=[r.name for r in RECORDED])
 def test_machine_code(recorded: Recorded) -> None:
-    images = nvrtc.compile_source(built(recorded)[1], ARCHITECTURES)
-    assert [(i.architecture, i.portable) for i in images] == [(80, False), (90, False), (80, True)]
-    assert images[0].data.startswith(b"\x7fELF") and b".target sm_80" in images[2].data
+    found = images(recorded)
+    assert [(i.architecture, i.portable) for i in found] == [(80, False), (90, False), (80, True)]
+    assert found[0].data.startswith(b"\x7fELF") and b".target sm_80" in found[2].data
+
+
+@pytest.mark.skipif(not nvrtc.is_there(), reason="NVRTC is not installed: tvm_disc[cuda]")
+def test_registers_have_room() -> None:
+    """Of the recorded BERT: for sm_80 the compiler keeps one register of the largest tile in
+    memory, so that a multiprocessor holds three blocks."""
+    old, new, _ = images(next(r for r in RECORDED if r.name == "relay/models/bert.relay"))
+    assert len(cubin.registers(old.data)) == len(cubin.frames(new.data)) > 20
+    assert max(cubin.registers(old.data).values()) <= 65536 // (3 * 128)
+    assert max(cubin.frames(old.data).values()) <= 8
+    assert max(cubin.frames(new.data).values()) == 0
 
 
 def test_no_fixture_is_left_out() -> None:

@@ -42,6 +42,11 @@ DRIVER_CALLS = (
     "cuDeviceGetDefaultMemPool",
     "cuMemPoolSetAttribute",
     "cuMemPoolTrimTo",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuEventElapsedTime",
+    "cuEventDestroy_v2",
 )
 # More of them, of programs that keep CUDA graphs.
 GRAPH_CALLS = (
@@ -53,8 +58,6 @@ GRAPH_CALLS = (
     "cuGraphExecKernelNodeSetParams",
     "cuGraphExecDestroy",
     "cuGraphLaunch",
-    "cuEventCreate",
-    "cuEventDestroy_v2",
     "cuStreamWaitEvent",
 )
 # The graphs of such a program: where they are, how many calls asked for one, how many had to be

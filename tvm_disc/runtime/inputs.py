@@ -151,11 +151,16 @@ def sample_inputs(manifest: Mapping[str, Any], dims: Mapping[str, int]) -> list[
     found = []
     for _, declared, dtype in manifest["inputs"]:
         shape = tuple(evaluate(dim, dims) for dim in declared)
-        kind = numpy_dtype(dtype)
-        floats = kind.kind == "f" or dtype == "bfloat16"
-        values = rng.standard_normal(shape) if floats else rng.integers(0, 2, shape)
-        found.append(np.asarray(values).astype(kind))
+        found.append(sample_array(rng, shape, dtype))
     return found
+
+
+def sample_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> np.ndarray:
+    """Normal floats, or integers 0 and 1."""
+    kind = numpy_dtype(dtype)
+    floats = kind.kind == "f" or dtype == "bfloat16"
+    values = rng.standard_normal(shape) if floats else rng.integers(0, 2, shape)
+    return np.asarray(values).astype(kind)
 
 
 def integer(what: str, value: Any, least: int, most: int) -> int:

@@ -15,7 +15,7 @@ from tvm import tirx
 
 from tvm_disc.abi.blas import expose
 from tvm_disc.codegen.plan.program import Define, If, Launch, Loop, Program, Region
-from tvm_disc.compile import Params, Prepared, context_of, prepare
+from tvm_disc.compile import Params, Prepared, build, card_context, context_of, prepare
 from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.options import POINTS, Options, file_path
@@ -31,6 +31,7 @@ from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
+from tvm_disc.tuning.device import Build, DeviceKernel, measured, require_card
 from tvm_disc.tuning.entry import build_bench, require_machine
 from tvm_disc.tuning.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tuning.outliers import surprising
@@ -136,11 +137,22 @@ def tune(
         raise BadInput(f"effort: expected an Effort, found {shown(effort)}")
     options = replace(Options.from_env(options), records=None)
     front = prepare(source, params, target, constraints, options, Trace(0, None))
-    vendor = remote is None and expose()
-    tasks = tasks_of(front, input_shapes(front, shapes, weights, points), vendor)
     result = Tuned(file)
     deadline = None if budget_s is None else start + budget_s
-    known = measure_tasks(front, tasks, result, effort or Effort(), deadline, progress, remote)
+    at, effort = input_shapes(front, shapes, weights, points), effort or Effort()
+    on_device = front.machine.device is not None
+    tasks = tasks_of(front, at, not on_device and remote is None and expose())
+    if on_device:
+        if remote is not None:
+            raise Unsupported("remote: a GPU is tuned on the machine that it is in")
+
+        def forced(trees: Path) -> Any:
+            own = replace(options, dispatch=trees, cuda_graphs=0)
+            return build(source, params=params, target=target, constraints=constraints, options=own)
+
+        known = measure_on_device(front, tasks, at, result, forced, effort, deadline, progress)
+    else:
+        known = measure_tasks(front, tasks, result, effort, deadline, progress, remote)
     for task in tasks:
         error = held_out_error(
             task.group, task.variants, Solver(), front.machine.model, known.group(task.key)
@@ -216,6 +228,97 @@ def measure_tasks(
         bar.close()
         journal.close()
     return known
+
+
+def measure_on_device(
+    front: Prepared,
+    tasks: Sequence[Task],
+    shapes: Sequence[InputShapes],
+    result: Tuned,
+    forced: Build,
+    effort: Effort,
+    deadline: float | None,
+    progress: bool,
+) -> Records:
+    """The same on the GPU of this machine; everything that is known then.
+
+    Args:
+        forced: builds the program by the decision trees of a file.
+    """
+    assert front.machine.device is not None
+    context = card_context(require_card(front.machine.device.architectures).key)
+    known = read_records(result.records, context)
+    result.warning = known.problems(result.records)
+    kernels = _device_kernels(front, tasks, shapes)
+    jobs = _device_jobs(kernels, shapes, known)
+    total = sum(len(t.points) * len(t.variants) for t in tasks)
+    result.reused = total if not jobs else sum(len(known.group(t.key)) for t in tasks)
+    result.left = len(jobs)
+    if not jobs:
+        return known
+    journal = Journal(result.records, context)
+    inputs = front.programs[0].signature.inputs
+    times = measured(
+        kernels, jobs, inputs, front.machine, forced, effort.rounds, effort.quantile, deadline
+    )
+    try:
+        for found in tqdm(times, total=len(jobs), desc="tuning", unit="call", disable=not progress):
+            for record in found:
+                known.add(record)
+                journal.write(record)
+                result.measured += 1
+            result.left -= 1
+    finally:
+        journal.close()
+    return known
+
+
+def _device_kernels(
+    front: Prepared, tasks: Sequence[Task], shapes: Sequence[InputShapes]
+) -> list[DeviceKernel]:
+    """The kernels of the tasks, and the dims of their launches by the shapes of a call.
+
+    The special version takes the calls that it can, as in the program.
+    """
+    by_key = {t.key: t for t in tasks}
+    found: dict[str, DeviceKernel] = {}
+    for given in shapes:
+        program, point = next(
+            (p, point) for p in front.programs if (point := _bind(p, given)) is not None
+        )
+        for launch, defined in _launches(program.region, {}):
+            group = launch.kernel.group
+            task = None if group is None else by_key.get(group_key(group))
+            dims = None if task is None else _dims(launch, defined, point)
+            if task is not None and dims is not None:
+                name = launch.kernel.name
+                new = DeviceKernel(name, task.key, task.group, task.variants)
+                found.setdefault(name, new).calls.setdefault(given, []).append(dims)
+    return list(found.values())
+
+
+def _device_jobs(
+    kernels: Sequence[DeviceKernel], shapes: Sequence[InputShapes], known: Records
+) -> list[tuple[int, InputShapes]]:
+    """The variants' numbers and shapes at which some kernel was not timed."""
+    jobs = []
+    for number in range(max((len(k.variants) for k in kernels), default=0)):
+        for given in shapes:
+            wanted = (
+                (k.key, k.variants[number].key, dims)
+                for k in kernels
+                if number < len(k.variants)
+                for dims in k.calls.get(given, [])
+                if min(dims, default=1) > 0 and _runs(k, number, dims)
+            )
+            if any(at not in known.times for at in wanted):
+                jobs.append((number, given))
+    return jobs
+
+
+def _runs(kernel: DeviceKernel, number: int, dims: Sequence[int]) -> bool:
+    points = dict(zip(kernel.group.symbols(), map(np.float64, dims), strict=True))
+    return may_run(kernel.variants[number], points)
 
 
 def _odd(tasks: Sequence[Task], known: Records, model: CostModel) -> list[Job]:

@@ -10,6 +10,8 @@ driver     opening the device: the driver, the code, the constants
 stream     the caller's stream, and what of it failed
 graphs     CUDA graphs of a call's launches, one for each set of dims
 library    products by cuBLASLt, where it is found
+events     how long a kernel of a profiled call took, by events of the driver
+card       the GPU of this machine, by which measured times are kept
 launch     what a call does on the device: launches, memory, copies, new tensors
 ========== =====================================================================================
 

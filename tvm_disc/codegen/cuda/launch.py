@@ -31,6 +31,7 @@ from tvm_disc.codegen.cuda.calls import (
     raise_status,
 )
 from tvm_disc.codegen.cuda.driver import DEVICE_NUMBER, OPEN
+from tvm_disc.codegen.cuda.events import event_functions
 from tvm_disc.codegen.cuda.graphs import DROP_GRAPHS, GRAPH, NODE, Graphs, graph_functions
 from tvm_disc.codegen.cuda.library import library_functions
 from tvm_disc.codegen.cuda.stream import refuse, stream
@@ -76,6 +77,7 @@ def launch_functions(slot: Any, graphs: Graphs | None) -> dict[Any, Any]:
     return {
         **kept,
         **library_functions(),
+        **event_functions(),
         LAUNCH: _launch(graphs is not None),
         COPY: _copy(),
         READ: _read(),

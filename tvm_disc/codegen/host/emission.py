@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from tvm import tirx
 
 from tvm_disc.abi.state import HOME
+from tvm_disc.codegen.cuda.events import BEGIN, END, EVENT_WORDS
 from tvm_disc.codegen.cuda.launch import WAIT
 from tvm_disc.codegen.host.abi import as_pointer
 from tvm_disc.codegen.host.memory import GIVE, TAKE
@@ -101,20 +102,29 @@ class Emission:
     @contextmanager
     def timed(self, number: Expr, launch: Launch | None = None) -> Iterator[None]:
         """What is emitted inside is recorded by calls that ask for it."""
-        start = self.block.alloc("start", 1, "int64")
+        start, end = (self.block.alloc(n, 1, "int64") for n in ("start", "end"))
+        by_events = self.device and launch is not None
+        events = self.block.alloc("events", EVENT_WORDS, "int64") if by_events else None
         asked = tirx.NE(self.profile, i64(0))
         with self.block.when(asked):
             self.block.eval(call(NOW, start.data))
+            if events is not None:
+                self.block.eval(call(BEGIN, self.state, events.data))
         yield
         with self.block.when(asked):
-            if self.device:
+            if events is not None:
+                self.block.eval(call(END, self.state, events.data, start.data, end.data))
+            elif self.device:
                 self.block.eval(call(WAIT, self.state))
+            if events is None:
+                self.block.eval(call(NOW, end.data))
             work: list[Expr] = [i64(0)] * 3
             if launch is not None:
                 work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
             sizes = Sizes(self.block)
             variant, size, flops = (sizes.plain(number) for number in work)
-            self.block.eval(call(RECORD, self.profile, number, variant, start[i64(0)], size, flops))
+            times = start[i64(0)], end[i64(0)]
+            self.block.eval(call(RECORD, self.profile, number, variant, *times, size, flops))
 
 
 class KeptMemory:

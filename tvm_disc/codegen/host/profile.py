@@ -23,7 +23,7 @@ from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.dispatch.tree import Leaf
 from tvm_disc.schedules.kernel import Kernel
-from tvm_disc.tir.builder import Block, call, i64, prim_func
+from tvm_disc.tir.builder import Block, i64, prim_func
 from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
@@ -54,21 +54,18 @@ def _now() -> Any:
 
 
 def _record() -> Any:
-    """``record(address, kernel, variant, start, bytes, flops)``: an event that ends now."""
-    names = ("address", "kernel", "variant", "start", "bytes", "flops")
-    address, kernel, variant, start, size, flops = (tirx.Var(n, "int64") for n in names)
+    """``record(address, kernel, variant, start, end, bytes, flops)``: an event."""
+    names = ("address", "kernel", "variant", "start", "end", "bytes", "flops")
+    address, *values = params = [tirx.Var(n, "int64") for n in names]
     block = Block()
-    end = block.alloc("end", 1, "int64")
-    block.eval(call(NOW, end.data))
     pointer = tirx.reinterpret(PointerType(PrimType("int64"), "global"), address)
     record = block.declare("r", block.bind("record", pointer), "int64")
     count = block.bind("count", record[i64(COUNT)])
     block.store(record, COUNT, count + 1)
     with block.when(count < record[i64(ROOM)]):
-        values = (kernel, variant, start, end[i64(0)], size, flops)
         for k, value in enumerate(values):
             block.store(record, count * len(FIELDS) + (EVENTS + k), value)
-    return prim_func([address, kernel, variant, start, size, flops], block.stmt())
+    return prim_func(params, block.stmt())
 
 
 # -- work -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import platform
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -123,6 +124,35 @@ def read_records(path: Path, context: Context, *others: Context) -> Records:
     if records.damaged and not records.times and not records.others:
         raise BadInput(f"{path}: expected records, one JSON object per line, found none")
     return records
+
+
+def records_path(given: str | Path) -> Path:
+    """The path of records that a build is given.
+
+    Raises:
+        BadInput: there is no file.
+    """
+    path = Path(given)
+    if not path.is_file():
+        raise BadInput(f"records: there is no file {path}")
+    return path
+
+
+def warned_records(path: Path, context: Context, *others: Context) -> Records:
+    """:func:`read_records`, with a warning where lines are damaged."""
+    records = read_records(path, context, *others)
+    if problem := records.problems(path):
+        warnings.warn(problem, stacklevel=5)
+    return records
+
+
+def processors_in(path: Path) -> list[str]:
+    """What ran the code whose times a file holds, each once."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise BadInput(f"records: {path}: {error.strerror or error}") from None
+    return list(dict.fromkeys(str(data["cpu"]) for line in lines if (data := _parse(line))))
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

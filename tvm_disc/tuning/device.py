@@ -1,0 +1,160 @@
+"""Timing the variants of a GPU's kernels where they are: in the program, by its own launches.
+
+Every variant but the first needs the program once more, with a decision tree of one leaf for each
+kernel; a profiled call then tells by the driver's events how long each kernel took. Nothing is
+launched in another way than calls launch it: operands have the places, alignments and caches that
+they have there.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tvm_disc.codegen.cuda.card import Card, has_library, local_card, runs_code_of
+from tvm_disc.errors import DeviceError
+from tvm_disc.runtime.inputs import sample_array
+from tvm_disc.runtime.profile import Event
+from tvm_disc.schedules.cuda.library import LibraryProduct, library_product
+from tvm_disc.schedules.dispatch.records import Record
+from tvm_disc.schedules.dispatch.variant import Variant
+from tvm_disc.schedules.group import Group, Machine
+from tvm_disc.shape import Solver
+
+Dims: TypeAlias = tuple[int, ...]
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+# Takes the path of a file of decision trees.
+Build: TypeAlias = Callable[[Path], Any]
+
+
+@dataclass
+class DeviceKernel:
+    """A kernel with variants to choose from.
+
+    Attributes:
+        name: by which the program's events call it.
+        key: of its group.
+        calls: for the shapes of a call, its dims each time that it is launched.
+    """
+
+    name: str
+    key: str
+    group: Group
+    variants: list[Variant]
+    calls: dict[Shapes, list[Dims]] = field(default_factory=dict)
+
+    def forced(self, number: int) -> dict[str, Any]:
+        """The tree of one of its variants; of the last where it has fewer."""
+        return {"run": self.variants[min(number, len(self.variants) - 1)].to_json()}
+
+    def times(self, shapes: Shapes, events: Sequence[Event]) -> Iterator[tuple[Dims, Event]]:
+        """Its events in one call, each with the dims of its launch.
+
+        A loop runs a kernel more often than the program names it: that tells its dims only if all
+        launches have the same.
+        """
+        own = [e for e in events if e.kernel == self.name]
+        dims = self.calls.get(shapes, [])
+        if len(own) == len(dims):
+            yield from zip(dims, own, strict=True)
+        elif len(set(dims)) == 1:
+            yield from ((dims[0], e) for e in own)
+
+
+def require_card(architectures: Sequence[int]) -> Card:
+    """The GPU of this machine.
+
+    Raises:
+        DeviceError: there is none, or it runs no code for the architectures.
+    """
+    card = local_card()
+    if card is None:
+        raise DeviceError(
+            "tune: a target of cuda is tuned on the GPU of this machine; no driver (libcuda.so.1) "
+            "with a device was found"
+        )
+    if not runs_code_of(card.key, architectures):
+        listed = ", ".join(f"sm_{a}" for a in architectures)
+        raise DeviceError(
+            f"tune: {card.name} is sm_{card.architecture}, found code for {listed}; tune with "
+            f'target="cuda -arch=sm_{card.architecture}"'
+        )
+    return card
+
+
+def measured(
+    kernels: Sequence[DeviceKernel],
+    points: Sequence[tuple[int, Shapes]],
+    inputs: Sequence[tuple[str, Sequence[Any], str]],
+    machine: Machine,
+    build: Build,
+    calls: int,
+    quantile: float,
+    deadline: float | None,
+) -> Iterator[list[Record]]:
+    """The times of each point, a variant's number and the shapes of a call, until the deadline.
+
+    Args:
+        points: in rising order of the number; for each number a program is built.
+        calls: of each point; of the times of a kernel one ``quantile`` counts.
+    """
+    handed_over = _handed_over(kernels, machine) if has_library() else {}
+    program, built = None, -1
+    for number, shapes in points:
+        if deadline is not None and time.monotonic() > deadline:
+            return
+        if number != built:
+            program, built = _forced(kernels, number, build), number
+        rng = np.random.default_rng(0)
+        arrays = [
+            sample_array(rng, shape, dtype)
+            for shape, (_, _, dtype) in zip(shapes, inputs, strict=True)
+        ]
+        assert program is not None
+        found = program.profile(*arrays, repeat=calls)
+        yield _records(kernels, shapes, found.calls, quantile, handed_over)
+
+
+def _forced(kernels: Sequence[DeviceKernel], number: int, build: Build) -> Any:
+    """The program in which each kernel has one variant."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trees.json"
+        path.write_text(json.dumps({k.key: k.forced(number) for k in kernels}), encoding="utf-8")
+        return build(path)
+
+
+def _records(
+    kernels: Sequence[DeviceKernel],
+    shapes: Shapes,
+    calls: Sequence[Sequence[Event]],
+    quantile: float,
+    handed_over: Mapping[str, int],
+) -> list[Record]:
+    """What the events of equal calls say; they name the variant that ran."""
+    samples: dict[tuple[str, str, Dims], list[int]] = {}
+    for kernel in kernels:
+        keys = {str(v): v.key for v in kernel.variants}
+        for events in calls:
+            for dims, event in kernel.times(shapes, events):
+                if event.flops < handed_over.get(kernel.key, event.flops + 1):
+                    at = kernel.key, keys[event.variant], dims
+                    samples.setdefault(at, []).append(event.end_ns - event.start_ns)
+    return [
+        Record(*at, float(np.quantile(ns, quantile))) for at, ns in samples.items() if min(ns) > 0
+    ]
+
+
+def _handed_over(kernels: Sequence[DeviceKernel], machine: Machine) -> dict[str, int]:
+    """By group, from how many operations on a library takes its place: no variant runs there."""
+    found = {k.key: library_product(k.group, Solver(), machine) for k in kernels}
+    return {k: 2 * p.smallest for k, p in found.items() if isinstance(p, LibraryProduct)}
+
+
+__all__ = ["DeviceKernel", "measured", "require_card"]
