@@ -17,6 +17,8 @@ from tvm_disc import relay
 class Case:
     """A module, how it is built, and one set of inputs per call.
 
+    ``options`` are of :class:`Options`; ``target`` among them is an older processor, whose code is
+    run where this one can.
     ``sure`` says that every call of an operator is as a row's sample has it, so that a refusal to
     build is wrong. ``kind`` is what was found, where the case is kept.
     """

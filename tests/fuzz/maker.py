@@ -11,9 +11,9 @@ import numpy as np
 
 from tests.fuzz import control, rows
 from tests.fuzz.case import Case
+from tests.fuzz.odd import around
 from tests.fuzz.values import (
     MOST_RANK,
-    ONE,
     WORLDS,
     Dim,
     Inputs,
@@ -42,6 +42,7 @@ class Maker:
         self.know = Knowledge(self.functions, self.inputs.params)
         self.pool: list[Value] = []
         self.lets: list[tuple[Any, Any]] = []
+        self.hollow = self.flip(0.08)  # dims that are known to be 0 come often
         self.sure = True
         self.used: list[str] = []
         self._names = 0
@@ -96,7 +97,14 @@ class Maker:
             dims = [d for v in self.pool for d in v.dims if -1 not in d and max(d) < 70]
             if dims:
                 return self.random.choice(dims)
-        return self.random.choice((ONE, fixed(2), fixed(4), fixed(5)))
+        numbers = (1, 0, 0, 3) if self.hollow else (1, 2, 4, 5)
+        return fixed(self.random.choice(numbers))
+
+    def edge(self) -> Dim:
+        """A position per world at an end of an axis that something has, or just outside of it."""
+        dims = [d for v in self.pool for d in v.dims if -1 not in d] or self.inputs.basics
+        dim, at = self.random.choice(dims), self.random.randrange(5)
+        return tuple(around(size)[at] for size in dim)
 
     # -- values
 
@@ -278,6 +286,8 @@ class Maker:
         options: dict[str, Any] = {"threads": self.random.choice((1, 2, 3))}
         if self.flip(0.1):
             options["fuse"] = False
+        if self.flip(0.1):
+            options["target"] = self.random.choice(("x86-64-v3", "x86-64-v2"))
         return options
 
 

@@ -116,7 +116,9 @@ class Binding:
             self.thin = self.random.choice(specs)
             self.sure = False
         if self.attrs_at_hand() and self.maker.flip(0.35):
-            for name in self.random.sample(self.attrs_at_hand(), 1):
+            names = self.attrs_at_hand()
+            several = min(self.random.choice((1, 1, 1, 2, 3)), len(names))
+            for name in self.random.sample(names, several):
                 self.attrs[name] = self.other(name)
             self.sure = False
 
@@ -136,9 +138,21 @@ class Binding:
             return not now
         if isinstance(now, int) and self.maker.flip(0.8):
             return now + self.random.choice((-3, -2, -1, 1, 2, 3))
+        if isinstance(now, tuple) and now and self.maker.flip(0.3):
+            return self._edges(now)
         if isinstance(now, tuple) and now and self.maker.flip(0.8):
             return self._other_tuple(now)
         return self.random.choice(SEEN[name] or [now])
+
+    def _edges(self, now: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Numbers exchanged for ends of axes, most often one of them."""
+        at, all_of_them = self.random.randrange(len(now)), self.maker.flip(0.2)
+        return tuple(
+            self.random.choice(self.maker.edge())
+            if type(v) is int and (all_of_them or k == at)
+            else v
+            for k, v in enumerate(now)
+        )
 
     def _other_tuple(self, now: tuple[Any, ...]) -> tuple[Any, ...]:
         items = list(now)
@@ -255,9 +269,8 @@ class Binding:
             parts = zip(values, spec, strict=True)
             return relay.Tuple([relay.const(np.array(v, s[-1]), s[-1]) for v, s in parts])
         items = list(values) if isinstance(values, tuple) else [values]
-        if self.wild and not isinstance(values, str):
-            items = [self._other_content(v) for v in items]
-        columns = [self.size_of(v) if isinstance(v, str) else (v,) * WORLDS for v in items]
+        others = self.wild and not isinstance(values, str)
+        columns = [self._other_column(v) if others else self._column(v) for v in items]
         dtype = self.dtype(spec)
         rows = [np.array(row).astype(dtype) for row in zip(*columns, strict=True)] or [
             np.zeros(0, dtype)
@@ -274,11 +287,17 @@ class Binding:
             return value.expr
         return computed if isinstance(values, tuple) else relay.op.take(computed, relay.const(0))
 
-    def _other_content(self, value: Any) -> Any:
-        """Another number than a sample says, beyond the ends of what it is of."""
+    def _column(self, value: Any) -> Any:
+        """A number or a symbol of a sample in every world."""
+        return self.size_of(value) if isinstance(value, str) else (value,) * WORLDS
+
+    def _other_column(self, value: Any) -> Any:
+        """Another number than a sample says, often at the ends of an axis or just beyond."""
         if not isinstance(value, int) or isinstance(value, bool) or self.maker.flip():
-            return value
-        return value + self.random.choice((-20, -9, -3, -1, 1, 2, 9))
+            return self._column(value)
+        if self.maker.flip():
+            return self.maker.edge()
+        return (value + self.random.choice((-20, -9, -3, -1, 1, 2, 9)),) * WORLDS
 
     def _computed(self, columns: Sequence[Dim], dtype: str) -> Any:
         parts = []
