@@ -95,11 +95,21 @@ class RowGroups:
             self._all_rows(0)
             return
         length = i64(product(self.work.domain.inner))
-        fits = length == short[0] if self.whole else length <= short[0]
-        with self.block.when(fits), self.low.scope():
+        with self.block.when(self._fits(length, short[0])), self.low.scope():
             self._all_rows(short[0])
         with self.block.otherwise(), self.low.scope():
             self.emit(short[1:])
+
+    def _fits(self, length: Expr, reach: int) -> Expr:
+        """Whether a body for rows of so many elements is for rows of this length.
+
+        Lanes that hold no element of a row read one that exists: an empty row has none.
+        """
+        if self.whole:
+            return length == reach
+        if self.low.solver.known_le(1, length):
+            return length <= reach
+        return tirx.And(length > 0, length <= reach)
 
     def _all_rows(self, reach: int) -> None:
         """Rows ``[lo, hi)`` of at most ``reach`` elements, 0 for any number."""
