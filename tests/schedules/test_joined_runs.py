@@ -84,6 +84,31 @@ def test_what_is_computed_of_them_element_by_element() -> None:
         np.testing.assert_allclose(exe(*given, column), want, rtol=1e-5, atol=1e-6)
 
 
+def test_an_operand_that_no_vector_holds() -> None:
+    """Comparisons of integers are written element by element, the operand beside them is not."""
+    x, y = (relay.var(n, shape=(ANY, ANY), dtype="int64") for n in "xy")
+    small = relay.cast(relay.less(x, relay.const(50, "int64")), "int64")
+    body = relay.negative(relay.concatenate([small, y], axis=1))
+    exe = tvm_disc.build(relay.Function([x, y], body), constraints=["x.0 == y.0"])
+    assert "operands: 2, each in a loop of its own" in str(exe.explain())
+    for n, a, b in ((1, 1, 1), (3, 0, 17), (5, 33, 0), (40, 129, 7), (0, 2, 3)):
+        given = [numbers((n, c), "int64") for c in (a, b)]
+        want = -np.concatenate([(given[0] < 50).astype("int64"), given[1]], 1)
+        np.testing.assert_array_equal(exe(*given), want)
+
+
+def test_an_operand_whose_positions_would_be_divided() -> None:
+    """A transposed one is read in rows, as a vector beside the result is."""
+    x, y = (relay.var(n, shape=(ANY, ANY, ANY)) for n in "xy")
+    body = relay.concatenate([relay.transpose(x, (0, 2, 1)), y], axis=1)
+    exe = tvm_disc.build(relay.Function([x, y], body), constraints=["x.0 == y.0", "x.1 == y.2"])
+    assert "operands:" not in str(exe.explain())
+    for n, a, b, c in ((1, 1, 1, 1), (3, 5, 17, 2), (2, 0, 3, 4), (2, 40, 33, 7)):
+        given = [numbers((n, a, b)), numbers((n, c, a))]
+        want = np.concatenate([given[0].transpose(0, 2, 1), given[1]], 1)
+        np.testing.assert_array_equal(exe(*given), want)
+
+
 MOVED: list[tuple[str, Callable[[Any], Any], Callable[[np.ndarray], np.ndarray]]] = [
     ("transposed", lambda c: relay.transpose(c, axes=(1, 0)), lambda c: c.T),
     (

@@ -60,6 +60,17 @@ class JoinedRuns:
         """The elements of each run."""
         return [mul(x.shape[self.axis], self.suffix) for x in self.nodes[0].inputs]
 
+    def needed(self, outputs: Sequence[Node], k: int) -> list[Node]:
+        """The nodes that a run's elements are computed from."""
+        found: dict[Node, None] = {}
+        open_nodes = list(outputs)
+        while open_nodes:
+            node = open_nodes.pop()
+            if node not in found:
+                found[node] = None
+                open_nodes += [node.inputs[k]] if node in self.nodes else node.inputs
+        return list(found)
+
     @contextmanager
     def run(self, low: Lowering, k: int, outer: Sequence[Expr], at: Expr) -> Iterator[None]:
         """Every concatenation is its operand ``k``, at position ``at`` of the run of a row."""

@@ -28,7 +28,12 @@ from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
 from tvm_disc.schedules.loops.joined import JoinedColumns, of_rows
 from tvm_disc.schedules.loops.runs import JoinedRuns
 from tvm_disc.schedules.lowering import Lowering
-from tvm_disc.schedules.rows.template import PASSES_OF_STEP, AcrossKnobs, is_vectorizable
+from tvm_disc.schedules.rows.template import (
+    PASSES_OF_STEP,
+    AcrossKnobs,
+    are_vectorizable,
+    is_vectorizable,
+)
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import (
     LINE_BYTES,
@@ -109,7 +114,8 @@ class _Loop:
         self.by_parts = not plain and self._has_parts()
         self.unsure = uncertain_dims(group, solver)
         self.runs = None if plain or self.by_parts else self._joined_runs()
-        self.vector = plain or self.by_parts or self.runs is not None
+        self.runs_as_vectors = self._runs_as_vectors()
+        self.vector = plain or self.by_parts or any(self.runs_as_vectors)
         self.unrolled = _unrolled(group)
         self.lined = False
         self.split = self._split()
@@ -124,7 +130,29 @@ class _Loop:
     def _joined_runs(self) -> JoinedRuns | None:
         """The concatenations whose operands are written one after the other, each in a loop."""
         runs = None if self.unsure else JoinedRuns.of(self.group, self.domain, self.solver)
-        return runs if runs and is_vectorizable(self.group, runs.nodes) else None
+        if runs is None or any(self._divides(runs, k) for k in range(len(runs.sizes()))):
+            return None
+        return runs
+
+    def _divides(self, runs: JoinedRuns, k: int) -> bool:
+        """Whether a position of a run must be divided to read what it is computed from."""
+        low, outputs = self._dry()
+        outer = low.space.split(index_var("r"), self.domain[: runs.axis])
+        at, j = index_var("at"), index_var("j")
+        inner = low.space.split(j, self.domain[runs.axis :])
+        with runs.run(low, k, outer, at):
+            for node, buffer in zip(self.group.outputs, outputs, strict=True):
+                low.store(buffer, j, low.at(node, [*outer, *inner]), node.dtype)
+        return any(low.space.depends_on(v, x) for v in low.defined for x in (at, j))
+
+    def _runs_as_vectors(self) -> list[bool]:
+        """Whether each run can be written as vectors; LLVM sees to the others."""
+        runs = self.runs
+        if runs is None:
+            return []
+        nodes = set(self.group.nodes)
+        needed = [runs.needed(self.group.outputs, k) for k in range(len(runs.sizes()))]
+        return [are_vectorizable(nodes.intersection(n), runs.nodes) for n in needed]
 
     def _split(self) -> int:
         """The outer dims."""
@@ -268,6 +296,9 @@ class _Loop:
     ) -> None:
         """Elements ``[begin, end)`` of one row."""
         block, low, lanes = body.block, body.low, self.lanes
+        if self.runs is not None:
+            self._run_joined(body, self.runs, outer, base, (begin, end))
+            return
         if not vector:
             with low.loop("j", end - begin, begin=begin) as j:
                 self._store(low, body.outputs, outer, add(base, j), j)
@@ -276,9 +307,6 @@ class _Loop:
             for part in self.joined.parts:
                 with self.joined.part(low, part[0]):
                     self._run_part(body, outer, base, part)
-            return
-        if self.runs is not None:
-            self._run_joined(body, self.runs, outer, base, (begin, end))
             return
         wide = lanes * self.unrolled
         lead = None
@@ -327,13 +355,18 @@ class _Loop:
         for k, size in enumerate(runs.sizes()):
             lo = block.bind("lo", tirx.max(begin - first, i64(0)))
             hi = block.bind("hi", tirx.max(tirx.min(end - first, i64(size)), lo))
-            vectors = Vectors(block, (lo, hi), lanes, self.unrolled)
-            with low.loop("jo", vectors.wides) as jo:
-                self._store_run(body, (runs, k, outer), (base, first), vectors.wide(jo), wide)
-            with low.loop("jt", vectors.singles()) as jt:
-                at, left = vectors.single(jt, masked=True)
-                with low.masked(first_lanes(left, lanes)):
-                    self._store_run(body, (runs, k, outer), (base, first), at, lanes)
+            place, begins = (runs, k, outer), (base, first)
+            if self.runs_as_vectors[k]:
+                vectors = Vectors(block, (lo, hi), lanes, self.unrolled)
+                with low.loop("jo", vectors.wides) as jo:
+                    self._store_run(body, place, begins, vectors.wide(jo), wide)
+                with low.loop("jt", vectors.singles()) as jt:
+                    at, left = vectors.single(jt, masked=True)
+                    with low.masked(first_lanes(left, lanes)):
+                        self._store_run(body, place, begins, at, lanes)
+            else:
+                with low.loop("js", hi - lo, begin=lo) as at:
+                    self._store_run(body, place, begins, at, 1)
             first = block.bind("first", first + size)
 
     def _store_run(
@@ -347,9 +380,12 @@ class _Loop:
         """A vector of one run, which begins at ``begins``: of the row, and in the row."""
         runs, k, outer = place
         row, first = begins
-        with runs.run(body.low, k, outer, ramp(at, lanes)):
-            j = body.block.bind("j", first + at)
-            self._store(body.low, body.outputs, outer, ramp(add(row, j), lanes), ramp(j, lanes))
+        j = body.block.bind("j", first + at)
+        places = (at, add(row, j), j)
+        if lanes > 1:
+            places = tuple(ramp(p, lanes) for p in places)
+        with runs.run(body.low, k, outer, places[0]):
+            self._store(body.low, body.outputs, outer, *places[1:])
 
     def _fetch(self, body: Body, flat: Expr, wide: int) -> None:
         """Ask for the lines of a later step: the processor looks ahead over few long steps."""

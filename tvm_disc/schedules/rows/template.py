@@ -8,7 +8,7 @@ fusion, on a CPU. The loops themselves are written by :mod:`tvm_disc.schedules.r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -116,11 +116,16 @@ def is_vectorizable(group: Group, but: Container[Node] = ()) -> bool:
 
     ``but``: nodes that the caller sees to itself.
     """
+    return are_vectorizable(group.nodes, but)
+
+
+def are_vectorizable(nodes: Iterable[Node], but: Container[Node] = ()) -> bool:
+    """Whether the values of these nodes can; see :func:`is_vectorizable`."""
     return all(
         (n.cls in LANEWISE or n.op in LANEWISE_MOVES or n in but)
         and (is_float(n.dtype) or n.op not in _DIVISIONS)
         and not (n.op in _COMPARISONS and not is_float(n.inputs[0].dtype))
-        for n in group.nodes
+        for n in nodes
     )
 
 
