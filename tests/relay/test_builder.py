@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 
+import tvm_disc
 from tvm_disc import relay
 from tvm_disc.errors import Unsupported
 
@@ -336,3 +338,13 @@ def test_every_operator_of_the_top_level_is_a_function() -> None:
             assert callable(getattr(relay, name)), name
     x, y = (relay.var(n, shape=(relay.Any(),)) for n in "xy")
     assert "equal(%x, %y)" in relay.astext(relay.Function([x, y], relay.equal(x, y)))
+
+
+def test_devices_are_accepted_and_change_nothing() -> None:
+    x = relay.var("x", shape=(relay.Any(),))
+    copied = relay.device_copy(x, tvm.cpu(0), tvm.target.Target("llvm"))
+    placed = relay.annotation.on_device(copied, tvm.cpu())
+    exe = tvm_disc.build(relay.Function([x], placed))
+    for n in (0, 1, 7):
+        given = np.arange(n, dtype="float32")
+        np.testing.assert_array_equal(exe(given), given)

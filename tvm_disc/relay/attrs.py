@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tvm.runtime import Device
+from tvm.target import Target
 
 from .expr import Attrs, AttrValue, Expr
 from .json.attr_classes import CLASS_OF
@@ -236,6 +238,8 @@ def plain_value(value: Any) -> AttrValue:
         return value
     if isinstance(value, (Expr, Opaque)):
         return None  # the arguments of the call carry it
+    if isinstance(value, (Device, Target)):
+        return None  # a program runs where it is compiled for
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         return value.item()
     if isinstance(value, (np.dtype, type)):

@@ -154,3 +154,10 @@ def test_refused(case: str, prelude: relay.Prelude) -> None:
     with pytest.raises(error) as found:
         call(prelude)
     assert message in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["TensorArrayOps", "StaticTensorArrayOps"])
+def test_tensor_arrays_of_one_type_are_refused_by_their_names(name: str) -> None:
+    ops = getattr(relay.prelude, name)
+    with pytest.raises(Unsupported, match=f"{name}: .* take List of"):
+        ops(relay.Prelude(), "float32", (2, 3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tvm_disc.errors import BadNode, Unsupported, shown
@@ -45,10 +45,7 @@ class Prelude:
 
     def __getattr__(self, name: str) -> GlobalVar:
         if name.startswith(("tensor_array", "static_tensor", "get_")) and "tensor" in name:
-            raise Unsupported(
-                f"{name}: there are no tensor arrays of one element type; take List of "
-                "relay.TensorType with relay.Any() dims, and map, nth, update or concat on it"
-            )
+            _no_tensor_arrays(name)
         if name == "mod" or name not in standard("prelude.rly"):
             raise AttributeError(f"the prelude has no function {name!r}")
         return self.mod.get_global_var(name)
@@ -62,6 +59,17 @@ class Prelude:
         return getattr(self, f"tensor_array_{canonical}_{dtype}")
 
 
+def _no_tensor_arrays(name: str, *_given: Any, **_named: Any) -> None:
+    raise Unsupported(
+        f"{name}: there are no tensor arrays of one element type; take List of "
+        "relay.TensorType with relay.Any() dims, and map, nth, update or concat on it"
+    )
+
+
+# What scripts import: using it says what to take instead.
+TensorArrayOps = partial(_no_tensor_arrays, "TensorArrayOps")
+StaticTensorArrayOps = partial(_no_tensor_arrays, "StaticTensorArrayOps")
+
 register_standard_library(standard)
 
-__all__ = ["Prelude", "standard"]
+__all__ = ["Prelude", "StaticTensorArrayOps", "TensorArrayOps", "standard"]
