@@ -62,7 +62,9 @@ def from_onnx(
     if shape is None and opset is None and not isinstance(dtype, Mapping):
         return Imported(onnx_room.from_onnx(model))
     read, folder = read_file(model)
-    read = type(read).FromString(read.SerializeToString())  # the caller's stays as it is
+    if read is model:  # the caller's stays as it is
+        read = type(model)()
+        read.CopyFrom(model)
     inputs = {value.name: value for value in read.graph.input}
     for name, dims in named_of("shape", shape).items():
         _give_shape(_input(inputs, "shape", name), dims)

@@ -12,6 +12,11 @@ def permutation(node: Node) -> tuple[int, ...]:
     return tuple(reversed(range(rank))) if axes is None else tuple(a % rank for a in axes)
 
 
+def concat_axis(node: Node) -> int:
+    """The axis of a ``concat`` node, non-negative."""
+    return int(node.attrs["axis"] or 0) % len(node.shape)
+
+
 def reduced_axes(node: Node) -> tuple[int, ...]:
     """The axes a reduction removes, non-negative and in order."""
     rank = len(node.inputs[0].shape)

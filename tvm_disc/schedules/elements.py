@@ -13,7 +13,7 @@ import tvm
 from tvm import tirx
 
 from tvm_disc.errors import Unsupported
-from tvm_disc.graph.axes import permutation
+from tvm_disc.graph.axes import concat_axis, permutation
 from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.relay.kernel_ops import DEQUANTIZE, REINTERPRET
 from tvm_disc.schedules.math import functions
@@ -197,7 +197,7 @@ def _broadcast_to(low: ElementReader, node: Node, index: Index) -> Expr:
 
 
 def _concat(low: ElementReader, node: Node, index: Index) -> Expr:
-    axis = (node.attrs["axis"] or 0) % len(node.shape)
+    axis = concat_axis(node)
     begins: list[Expr] = [i64(0)]
     for x in node.inputs:
         begins.append(add(begins[-1], x.shape[axis]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import Any
+from typing import Any, NoReturn
 
 from tvm_disc.errors import BadNode, Unsupported, shown
 from tvm_disc.relay.expr import GlobalVar
@@ -59,7 +59,7 @@ class Prelude:
         return getattr(self, f"tensor_array_{canonical}_{dtype}")
 
 
-def _no_tensor_arrays(name: str, *_given: Any, **_named: Any) -> None:
+def _no_tensor_arrays(name: str, *_given: Any, **_named: Any) -> NoReturn:
     raise Unsupported(
         f"{name}: there are no tensor arrays of one element type; take List of "
         "relay.TensorType with relay.Any() dims, and map, nth, update or concat on it"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
+from tvm_disc.graph.axes import concat_axis
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, static_dim
 from tvm_disc.schedules.group import Group
@@ -96,7 +97,7 @@ def _begins(node: Node) -> list[int] | None:
     if node.op != "relax.concat":
         return None
     last = len(node.shape) - 1
-    if (node.attrs["axis"] or 0) % len(node.shape) != last:
+    if concat_axis(node) != last:
         return None
     sizes = [static_dim(x.shape[last]) for x in node.inputs]
     return None if None in sizes else [0, *accumulate(s for s in sizes if s is not None)]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from tvm_disc.graph.axes import concat_axis
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.group import Group
 from tvm_disc.schedules.loops.joined import keep_places
@@ -36,7 +37,7 @@ class JoinedRuns:
         nodes = tuple(n for n in group.nodes if n.op == "relax.concat")
         if not nodes or len(nodes[0].inputs) > MOST_RUNS:
             return None
-        found = JoinedRuns(_axis(nodes[0]), nodes)
+        found = JoinedRuns(concat_axis(nodes[0]), nodes)
         whole = [*nodes, *group.outputs]
         if not all(solver.known_same_shape(n.shape, domain) for n in whole):
             return None
@@ -46,10 +47,15 @@ class JoinedRuns:
     def _is_like(self, node: Node, solver: Solver) -> bool:
         sizes, others = ([x.shape[self.axis] for x in n.inputs] for n in (self.nodes[0], node))
         return (
-            _axis(node) == self.axis
+            concat_axis(node) == self.axis
             and len(sizes) == len(others)
             and all(solver.known_eq(a, b) for a, b in zip(sizes, others, strict=True))
         )
+
+    @property
+    def count(self) -> int:
+        """The runs of a row."""
+        return len(self.nodes[0].inputs)
 
     @property
     def suffix(self) -> Expr:
@@ -85,10 +91,6 @@ class JoinedRuns:
     def _reader(self, low: Lowering, operand: Node, outer: Sequence[Expr], at: Expr) -> Any:
         inner = operand.shape[self.axis :]
         return lambda index: low.at(operand, [*outer, *low.space.split(at, inner)])
-
-
-def _axis(node: Node) -> int:
-    return int(node.attrs["axis"] or 0) % len(node.shape)
 
 
 __all__ = ["JoinedRuns"]

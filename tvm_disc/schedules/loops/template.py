@@ -130,7 +130,7 @@ class _Loop:
     def _joined_runs(self) -> JoinedRuns | None:
         """The concatenations whose operands are written one after the other, each in a loop."""
         runs = None if self.unsure else JoinedRuns.of(self.group, self.domain, self.solver)
-        if runs is None or any(self._divides(runs, k) for k in range(len(runs.sizes()))):
+        if runs is None or any(self._divides(runs, k) for k in range(runs.count)):
             return None
         return runs
 
@@ -151,7 +151,7 @@ class _Loop:
         if runs is None:
             return []
         nodes = set(self.group.nodes)
-        needed = [runs.needed(self.group.outputs, k) for k in range(len(runs.sizes()))]
+        needed = [runs.needed(self.group.outputs, k) for k in range(runs.count)]
         return [are_vectorizable(nodes.intersection(n), runs.nodes) for n in needed]
 
     def _split(self) -> int:
@@ -165,7 +165,7 @@ class _Loop:
         rank = len(self.domain) - self.split
         notes = {"loops": "flat" if self.split == 0 else f"rows of the last {rank} dims"}
         if self.runs is not None:
-            notes["operands"] = f"{len(self.runs.sizes())}, each in a loop of its own"
+            notes["operands"] = f"{self.runs.count}, each in a loop of its own"
         if self.unsure:
             notes["versions"] = "equal dims; broadcast"
         return notes
