@@ -48,6 +48,38 @@ def test_resize_by_sizes_and_axes_that_only_the_data_knows() -> None:
     same(made, *cases, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("place", ["half_pixel", "asymmetric"])
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+@pytest.mark.parametrize("known", [True, False])
+def test_resize_by_one_factor_for_all_axes(mode: str, place: str, policy: str, known: bool) -> None:
+    """Lengths are rounded, and the factor stays what it is."""
+    sizes = np.array([3, 4])
+    inputs: dict[str, Any] = {"x": (F32, [1, "c", "h", "w"])}
+    given: dict[str, Any] = {"s": sizes} if known else {}
+    if not known:
+        inputs["s"] = (I64, [2])
+    made = model(
+        [node("Resize", ["x", "", "", "s"], ["y"], mode=mode, axes=[2, 3],
+              coordinate_transformation_mode=place, keep_aspect_ratio_policy=policy)],
+        inputs, **given,
+    )  # fmt: skip
+    cases = [[normal(1, 2, h, w)] for h, w in ((5, 6), (2, 6), (1, 1), (7, 3))]
+    same(made, *[case if known else [*case, sizes] for case in cases], rtol=1e-4, atol=1e-4)
+
+
+def test_resize_by_factors_that_only_the_data_knows() -> None:
+    made = model(
+        [node("Resize", ["x", "", "s"], ["y"], mode="linear")],
+        {"x": (F32, [1, "c", "h", "w"]), "s": (F32, [4])},
+    )
+    cases = []
+    for factors in ((0.6, 0.7), (1.3, 2.0), (2.0, 3.0)):
+        scales = np.array([1, 1, *factors], "float32")
+        cases += [[normal(1, 2, h, w), scales] for h, w in ((5, 6), (2, 3), (7, 4))]
+    same(made, *cases, rtol=1e-4, atol=1e-4)
+
+
 def test_resize_of_a_region() -> None:
     roi = np.array([0, 0, 0.1, 0.2, 1, 1, 0.7, 1.3], "float32")
     made = model(

@@ -20,13 +20,17 @@ F64 = "float64"
 
 @dataclass(frozen=True)
 class Axis:
-    """How one axis is resized: both lengths, the factor, and the region that is read."""
+    """How one axis is resized: both lengths, the factor, and the region that is read.
+
+    ``exact``: the factor is the ratio of both lengths, which a rounded length changes.
+    """
 
     axis: int
     size: Dim
     out: Dim
     scale: Any  # a number, or a float64 of rank 0
     region: tuple[Any, Any] = (0.0, 1.0)
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def _resize(n: Node) -> Expr:
     plan = []
     for a, out, part in zip(axes, outs, region, strict=True):
         size = n.size(x, a)
-        plan.append(Axis(a, size, out, _ratio(n, out, size), part))
+        plan.append(Axis(a, size, out, _ratio(n, out, size), part, exact=True))
     return resized(n, x, plan, how)
 
 
@@ -222,8 +226,8 @@ def _is_standard(n: Calc, x: Expr, plan: Sequence[Axis], how: How) -> bool:
 
 def _is_exact(p: Axis) -> bool:
     """Whether the factor is the ratio of both lengths."""
-    if isinstance(p.scale, Expr):
-        return True
+    if p.exact or isinstance(p.scale, Expr):
+        return p.exact
     if p.scale == int(p.scale):
         return True
     return isinstance(p.size, int) and isinstance(p.out, int) and p.size * p.scale == p.out
@@ -262,7 +266,7 @@ def _coordinates(n: Calc, p: Axis, mode: str) -> Expr:
     if mode == "asymmetric":
         return n.div(place, scale)
     if mode == "pytorch_half_pixel":
-        return n.where(n.equal(n.scalar(p.out, F64), 1.0), n.like(-0.5, middle), middle)
+        return n.where(n.equal(n.scalar(p.out, F64), 1.0), n.like(0.0, middle), middle)
     if mode == "half_pixel_symmetric":
         whole = n.div(n.scalar(p.out, F64), out)
         shift = n.mul(n.div(size, 2.0), n.sub(1.0, whole))
