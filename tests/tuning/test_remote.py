@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tvm.rpc.tracker import Tracker
 import tvm_disc
 from tests.models import mlp, mlp_reference
 from tvm_disc import Options
-from tvm_disc.errors import ArtifactError
+from tvm_disc.errors import ArtifactError, BadInput
 from tvm_disc.tuning import tune
 from tvm_disc.tuning.measure import Effort
 from tvm_disc.tuning.remote import Remote
@@ -49,7 +50,24 @@ def test_machines_measure_at_once_and_a_build_uses_it(port: int, tmp_path: Path)
     np.testing.assert_allclose(exe(x), mlp_reference(x), rtol=1e-5)
 
 
-def test_no_machine_of_the_key_is_refused(tmp_path: Path) -> None:
-    remote = Remote(HOST, 1, "board")
-    with pytest.raises(ArtifactError, match="no 1 machines of key 'board' at tracker"):
-        tune(mlp(), records=tmp_path / "r.jsonl", progress=False, remote=remote)
+def test_a_session_is_a_machine(port: int, tmp_path: Path) -> None:
+    session = rpc.connect_tracker(HOST, port).request("board")
+    effort = Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0, odd=0)
+    given = {"shapes": {"x.0": [3]}, "points": 1, "effort": effort, "progress": False}
+    result = tune(mlp(), records=tmp_path / "r.jsonl", remote=session, **given)
+    assert result.measured > 0 and result.left == 0
+
+
+@pytest.mark.parametrize(
+    ("remote", "kind", "said"),
+    [
+        (lambda port: Remote(HOST, 1, "board"), ArtifactError, "no 1 machines of key 'board' at"),
+        (lambda port: Remote(HOST, port, "x"), ArtifactError, "of key 'x' at .*: it has 2 of 'bo"),
+        (lambda port: Remote(HOST, port, "board", 3), ArtifactError, "no 3 .*: it has 2 of 'board"),
+        (lambda port: HOST, BadInput, "remote: expected a .*Remote, or a session of tvm.rpc.conn"),
+    ],
+)
+def test_what_is_no_machine(port: int, tmp_path: Path, remote: Any, kind: Any, said: str) -> None:
+    with pytest.raises(kind, match=said):
+        tune(mlp(), records=tmp_path / "r.jsonl", progress=False, remote=remote(port))
+    assert not (tmp_path / "r.jsonl").exists()

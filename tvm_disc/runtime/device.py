@@ -52,9 +52,7 @@ class OnDevice:
     def sent(self, array: np.ndarray) -> Tensor:
         """A copy on the device."""
         compact = np.ascontiguousarray(array).reshape(array.shape)
-        code = _CODES[array.dtype.kind] | array.dtype.itemsize * 8 << 8 | 1 << 16
-        dims = np.array([*array.shape, 0], np.int64)
-        kind = code << 32 | array.ndim
+        kind, dims = described(array)
         place = compact.ctypes.data
         return self.upload(kind, array.ndim, dims.ctypes.data, compact.nbytes, place)
 
@@ -71,6 +69,12 @@ class OnDevice:
         self.download(tensor, target.ctypes.data, target.nbytes)
         if target is not array:
             array[...] = target
+
+
+def described(array: np.ndarray) -> tuple[int, np.ndarray]:
+    """What ``UPLOAD`` is told of an array: its dtype and rank as a word, and its dims."""
+    code = _CODES[array.dtype.kind] | array.dtype.itemsize * 8 << 8 | 1 << 16
+    return code << 32 | array.ndim, np.array([*array.shape, 0], np.int64)
 
 
 def is_of_device(error: Exception) -> bool:
@@ -95,4 +99,4 @@ def nested_array(tensors: Sequence[Tensor], tree: Any) -> Any:
     return tvm_ffi.convert([nested_array(tensors, t) for t in tree])
 
 
-__all__ = ["OnDevice", "is_of_device"]
+__all__ = ["OnDevice", "described", "is_of_device"]

@@ -75,7 +75,7 @@ from tvm_disc.runtime.inputs import (
 from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.page import write_page
 from tvm_disc.runtime.picture import draw
-from tvm_disc.runtime.profile import Profile, new_record, read_record
+from tvm_disc.runtime.profile import Event, Profile, new_record, read_record
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
 from tvm_disc.runtime.summary import checked_dims, shortened
@@ -522,11 +522,15 @@ class Executable:
             if record[COUNT] > record[ROOM]:  # a loop ran more kernels than there is room for
                 record = new_record(2 * int(record[COUNT]))
                 continue
-            events, total_ns = read_record(record, self._manifest["kernels"])
+            events, total_ns = self.read_record(record)
             found.calls.append(events)
             found.total_ns.append(total_ns)
             found.python_ns.append(python_ns)
         return found
+
+    def read_record(self, record: np.ndarray) -> tuple[list[Event], int]:
+        """What a timed call has written, here or elsewhere: its events, and its nanoseconds."""
+        return read_record(record, self._manifest["kernels"])
 
     def save(self, path: str | Path, compiler: str | None = None) -> None:
         """Write one shared library that needs only TVM's runtime.

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,6 +28,8 @@ from tvm_disc.schedules.dispatch.records import Record
 from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.shape import Solver
+from tvm_disc.tuning.remote_device import RemoteDevice
+from tvm_disc.tuning.share import shared_out
 
 Dims: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -68,17 +71,51 @@ class DeviceKernel:
             yield from ((dims[0], e) for e in own)
 
 
-def require_card(architectures: Sequence[int]) -> Card:
-    """The GPU of this machine.
+class LocalDevice:
+    """Device 0 of this machine.
+
+    Attributes:
+        card: what it is; None where there is no driver, or no device.
+        library: whether programs find a library of products.
+        where: how messages call the machine.
+    """
+
+    where = "this machine"
+
+    def __init__(self) -> None:
+        self.card, self.library = local_card(), has_library()
+
+    def load(self, program: Any) -> LocalProgram:
+        """A program, ready to be timed."""
+        return LocalProgram(program)
+
+
+class LocalProgram:
+    """A program on a :class:`LocalDevice`."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+
+    def times(self, arrays: Sequence[np.ndarray], calls: int) -> list[list[Event]]:
+        """The events of equal calls, after one that warms up."""
+        found: list[list[Event]] = self.program.profile(*arrays, repeat=calls).calls
+        return found
+
+
+AnyDevice: TypeAlias = LocalDevice | RemoteDevice
+
+
+def require_card(device: AnyDevice, architectures: Sequence[int]) -> Card:
+    """What a device is.
 
     Raises:
         DeviceError: there is none, or it runs no code for the architectures.
     """
-    card = local_card()
+    card = device.card
     if card is None:
         raise DeviceError(
-            "tune: a target of cuda is tuned on the GPU of this machine; no driver (libcuda.so.1) "
-            "with a device was found"
+            "tune: a target of cuda is tuned on a GPU; no driver (libcuda.so.1) with a device was "
+            f"found on {device.where}"
         )
     if not runs_code_of(card.key, architectures):
         listed = ", ".join(f"sm_{a}" for a in architectures)
@@ -95,6 +132,7 @@ def measured(
     inputs: Sequence[tuple[str, Sequence[Any], str]],
     machine: Machine,
     build: Build,
+    devices: Sequence[AnyDevice],
     calls: int,
     quantile: float,
     deadline: float | None,
@@ -103,23 +141,29 @@ def measured(
 
     Args:
         points: in rising order of the number; for each number a program is built.
+        devices: alike; each times one point at a time.
         calls: of each point; of the times of a kernel one ``quantile`` counts.
     """
-    handed_over = _handed_over(kernels, machine) if has_library() else {}
-    program, built = None, -1
-    for number, shapes in points:
-        if deadline is not None and time.monotonic() > deadline:
-            return
-        if number != built:
-            program, built = _forced(kernels, number, build), number
+
+    handed_over = _handed_over(kernels, machine) if any(d.library for d in devices) else {}
+
+    def late() -> bool:
+        return deadline is not None and time.monotonic() > deadline
+
+    def times(program: Any, shapes: Shapes) -> list[list[Event]]:
         rng = np.random.default_rng(0)
-        arrays = [
-            sample_array(rng, shape, dtype)
-            for shape, (_, _, dtype) in zip(shapes, inputs, strict=True)
-        ]
-        assert program is not None
-        found = program.profile(*arrays, repeat=calls)
-        yield _records(kernels, shapes, found.calls, quantile, handed_over)
+        given = zip(shapes, inputs, strict=True)
+        arrays = [sample_array(rng, s, dtype) for s, (_, _, dtype) in given]
+        found: list[list[Event]] = program.times(arrays, calls)
+        return found
+
+    for number, group in groupby(points, key=lambda point: point[0]):
+        if late():
+            return
+        program = _forced(kernels, number, build)
+        loaded = [d.load(program) for d in devices]
+        for shapes, found in shared_out([s for _, s in group], loaded, times, late):
+            yield _records(kernels, shapes, found, quantile, handed_over)
 
 
 def _forced(kernels: Sequence[DeviceKernel], number: int, build: Build) -> Any:
@@ -157,4 +201,4 @@ def _handed_over(kernels: Sequence[DeviceKernel], machine: Machine) -> dict[str,
     return {k: 2 * p.smallest for k, p in found.items() if isinstance(p, LibraryProduct)}
 
 
-__all__ = ["DeviceKernel", "measured", "require_card"]
+__all__ = ["AnyDevice", "DeviceKernel", "LocalDevice", "measured", "require_card"]

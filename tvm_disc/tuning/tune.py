@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -31,12 +30,13 @@ from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-from tvm_disc.tuning.device import Build, DeviceKernel, measured, require_card
+from tvm_disc.tuning.device import Build, DeviceKernel, LocalDevice, measured, require_card
 from tvm_disc.tuning.entry import build_bench, require_machine
 from tvm_disc.tuning.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tuning.outliers import surprising
-from tvm_disc.tuning.remote import Fleet, Remote
+from tvm_disc.tuning.remote import Fleet, Place
 from tvm_disc.tuning.shapes import Shapes, Weights, check_shapes, program_points
+from tvm_disc.tuning.share import shared_out
 
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -111,7 +111,7 @@ def tune(
     budget_s: float | None = None,
     effort: Effort | None = None,
     progress: bool = True,
-    remote: Remote | None = None,
+    remote: Place | None = None,
 ) -> Tuned:
     """Measure the variants of every kernel of a program and append their times to ``records``.
 
@@ -124,11 +124,15 @@ def tune(
             log that ``Executable.record_shapes`` wrote; None takes what the facts allow.
         weights: how often each value of a dim is met, by dim name.
         points: how many shapes are measured.
-        remote: measure on other machines; ``target`` says what they are.
+        remote: measure on other machines, or on that of a session of ``tvm.rpc``; ``target`` says
+            what they are.
         budget_s: stop after this many seconds.
 
     Raises:
         BadInput: shapes that name no dim of the program, or a file that holds no records.
+        DeviceError: for a GPU: there is none, no driver, or it runs no code for the target.
+        WrongProcessor: what measures does not run code for the target.
+        ArtifactError: no machine of ``remote`` answers.
     """
     start = time.monotonic()
     check_shapes(shapes, weights, points, budget_s)
@@ -143,14 +147,14 @@ def tune(
     on_device = front.machine.device is not None
     tasks = tasks_of(front, at, not on_device and remote is None and expose())
     if on_device:
-        if remote is not None:
-            raise Unsupported("remote: a GPU is tuned on the machine that it is in")
 
         def forced(trees: Path) -> Any:
             own = replace(options, dispatch=trees, cuda_graphs=0)
             return build(source, params=params, target=target, constraints=constraints, options=own)
 
-        known = measure_on_device(front, tasks, at, result, forced, effort, deadline, progress)
+        known = measure_on_device(
+            front, tasks, at, result, forced, effort, deadline, progress, remote
+        )
     else:
         known = measure_tasks(front, tasks, result, effort, deadline, progress, remote)
     for task in tasks:
@@ -170,7 +174,7 @@ def measure_tasks(
     effort: Effort,
     deadline: float | None,
     progress: bool,
-    remote: Remote | None = None,
+    remote: Place | None = None,
     library: Path | None = None,
 ) -> Records:
     """Time what ``result.records`` lacks of the tasks; everything that is known then.
@@ -239,14 +243,17 @@ def measure_on_device(
     effort: Effort,
     deadline: float | None,
     progress: bool,
+    remote: Place | None = None,
 ) -> Records:
-    """The same on the GPU of this machine; everything that is known then.
+    """The same on a GPU, this machine's or those of others; everything that is known then.
 
     Args:
         forced: builds the program by the decision trees of a file.
     """
     assert front.machine.device is not None
-    context = card_context(require_card(front.machine.device.architectures).key)
+    devices = [LocalDevice()] if remote is None else Fleet(remote).devices()
+    card = require_card(devices[0], front.machine.device.architectures)
+    context = card_context(card.key)
     known = read_records(result.records, context)
     result.warning = known.problems(result.records)
     kernels = _device_kernels(front, tasks, shapes)
@@ -259,7 +266,15 @@ def measure_on_device(
     journal = Journal(result.records, context)
     inputs = front.programs[0].signature.inputs
     times = measured(
-        kernels, jobs, inputs, front.machine, forced, effort.rounds, effort.quantile, deadline
+        kernels,
+        jobs,
+        inputs,
+        front.machine,
+        forced,
+        devices,
+        effort.rounds,
+        effort.quantile,
+        deadline,
     )
     try:
         for found in tqdm(times, total=len(jobs), desc="tuning", unit="call", disable=not progress):
@@ -386,24 +401,11 @@ def _timed(
     def late() -> bool:
         return deadline is not None and time.monotonic() > deadline
 
-    if len(lanes) == 1:
-        for task, point in jobs:
-            if late():
-                return
-            yield task, point, lanes[0][task.key].time(point, effort)
-        return
-    waiting, free = list(reversed(jobs)), list(lanes)
-    running: dict[Future[Timing], tuple[Job, dict[str, Session]]] = {}
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        while running or (waiting and not late()):
-            while waiting and free and not late():
-                job, lane = waiting.pop(), free.pop()
-                future = pool.submit(lane[job[0].key].time, job[1], effort)
-                running[future] = (job, lane)
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                (task, point), lane = running.pop(future)
-                free.append(lane)
-                yield task, point, future.result()
+    def timed(lane: dict[str, Session], job: Job) -> Timing:
+        return lane[job[0].key].time(job[1], effort)
+
+    for (task, point), timing in shared_out(jobs, lanes, timed, late):
+        yield task, point, timing
 
 
 def _interleaved(lists: Sequence[Sequence[Any]]) -> list[Any]:
