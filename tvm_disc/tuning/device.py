@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -23,11 +23,11 @@ from tvm_disc.codegen.cuda.card import Card, has_library, local_card, runs_code_
 from tvm_disc.errors import DeviceError
 from tvm_disc.runtime.inputs import sample_array
 from tvm_disc.runtime.profile import Event
-from tvm_disc.schedules.cuda.library import LibraryProduct, library_product
+from tvm_disc.schedules.cuda import handover
+from tvm_disc.schedules.cuda.library import LibraryProduct
 from tvm_disc.schedules.dispatch.records import Record
 from tvm_disc.schedules.dispatch.variant import Variant
-from tvm_disc.schedules.group import Group, Machine
-from tvm_disc.shape import Solver
+from tvm_disc.schedules.group import Group
 from tvm_disc.tuning.remote_device import RemoteDevice
 from tvm_disc.tuning.share import shared_out
 
@@ -43,6 +43,7 @@ class DeviceKernel:
 
     Attributes:
         name: by which the program's events call it.
+        library: what of it a library may compute, which is then told whether to.
         key: of its group.
         calls: for the shapes of a call, its dims each time that it is launched.
     """
@@ -51,11 +52,17 @@ class DeviceKernel:
     key: str
     group: Group
     variants: list[Variant]
+    library: LibraryProduct | None = None
     calls: dict[Shapes, list[Dims]] = field(default_factory=dict)
 
     def forced(self, number: int) -> dict[str, Any]:
         """The tree of one of its variants; of the last where it has fewer."""
-        return {"run": self.variants[min(number, len(self.variants) - 1)].to_json()}
+        variant = self.variants[min(number, len(self.variants) - 1)]
+        if self.library is None:
+            return {"run": variant.to_json()}
+        theirs = variant.of_library
+        own = self.variants[0] if theirs else variant
+        return handover.forced(theirs, own.to_json(), self.library)
 
     def times(self, shapes: Shapes, events: Sequence[Event]) -> Iterator[tuple[Dims, Event]]:
         """Its events in one call, each with the dims of its launch.
@@ -130,7 +137,6 @@ def measured(
     kernels: Sequence[DeviceKernel],
     points: Sequence[tuple[int, Shapes]],
     inputs: Sequence[tuple[str, Sequence[Any], str]],
-    machine: Machine,
     build: Build,
     devices: Sequence[AnyDevice],
     calls: int,
@@ -144,8 +150,6 @@ def measured(
         devices: alike; each times one point at a time.
         calls: of each point; of the times of a kernel one ``quantile`` counts.
     """
-
-    handed_over = _handed_over(kernels, machine) if any(d.library for d in devices) else {}
 
     def late() -> bool:
         return deadline is not None and time.monotonic() > deadline
@@ -163,7 +167,7 @@ def measured(
         program = _forced(kernels, number, build)
         loaded = [d.load(program) for d in devices]
         for shapes, found in shared_out([s for _, s in group], loaded, times, late):
-            yield _records(kernels, shapes, found, quantile, handed_over)
+            yield _records(kernels, shapes, found, quantile)
 
 
 def _forced(kernels: Sequence[DeviceKernel], number: int, build: Build) -> Any:
@@ -179,7 +183,6 @@ def _records(
     shapes: Shapes,
     calls: Sequence[Sequence[Event]],
     quantile: float,
-    handed_over: Mapping[str, int],
 ) -> list[Record]:
     """What the events of equal calls say; they name the variant that ran."""
     samples: dict[tuple[str, str, Dims], list[int]] = {}
@@ -187,18 +190,11 @@ def _records(
         keys = {str(v): v.key for v in kernel.variants}
         for events in calls:
             for dims, event in kernel.times(shapes, events):
-                if event.flops < handed_over.get(kernel.key, event.flops + 1):
-                    at = kernel.key, keys[event.variant], dims
-                    samples.setdefault(at, []).append(event.end_ns - event.start_ns)
+                at = kernel.key, keys[event.variant], dims
+                samples.setdefault(at, []).append(event.end_ns - event.start_ns)
     return [
         Record(*at, float(np.quantile(ns, quantile))) for at, ns in samples.items() if min(ns) > 0
     ]
-
-
-def _handed_over(kernels: Sequence[DeviceKernel], machine: Machine) -> dict[str, int]:
-    """By group, from how many operations on a library takes its place: no variant runs there."""
-    found = {k.key: library_product(k.group, Solver(), machine) for k in kernels}
-    return {k: 2 * p.smallest for k, p in found.items() if isinstance(p, LibraryProduct)}
 
 
 __all__ = ["AnyDevice", "DeviceKernel", "LocalDevice", "measured", "require_card"]

@@ -109,9 +109,10 @@ class Fleet:
             ArtifactError: they are not alike.
         """
         found = [RemoteDevice(m, self.where, self.compiler) for m in self.machines]
-        names = {"none" if d.card is None else d.card.key for d in found}
+        names = {("none" if d.card is None else d.card.key, d.library) for d in found}
         if len(names) > 1:
-            raise ArtifactError(f"machines of one key must be alike; found {sorted(names)}")
+            listed = ", ".join(f"{n}{' with cublasLt' * has}" for n, has in sorted(names))
+            raise ArtifactError(f"machines of one key must be alike; found {listed}")
         return found
 
 

@@ -18,6 +18,7 @@ from tvm_disc.compile import Params, Prepared, build, card_context, context_of, 
 from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.options import POINTS, Options, file_path
+from tvm_disc.schedules.cuda.library import LibraryProduct, library_product
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import held_out_error
 from tvm_disc.schedules.dispatch.records import Journal, Record, Records, read_records
@@ -30,7 +31,14 @@ from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-from tvm_disc.tuning.device import Build, DeviceKernel, LocalDevice, measured, require_card
+from tvm_disc.tuning.device import (
+    AnyDevice,
+    Build,
+    DeviceKernel,
+    LocalDevice,
+    measured,
+    require_card,
+)
 from tvm_disc.tuning.entry import build_bench, require_machine
 from tvm_disc.tuning.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tuning.outliers import surprising
@@ -145,17 +153,19 @@ def tune(
     deadline = None if budget_s is None else start + budget_s
     at, effort = input_shapes(front, shapes, weights, points), effort or Effort()
     on_device = front.machine.device is not None
-    tasks = tasks_of(front, at, not on_device and remote is None and expose())
     if on_device:
+        devices = [LocalDevice()] if remote is None else Fleet(remote).devices()
+        tasks = tasks_of(front, at, devices[0].library)
 
         def forced(trees: Path) -> Any:
             own = replace(options, dispatch=trees, cuda_graphs=0)
             return build(source, params=params, target=target, constraints=constraints, options=own)
 
         known = measure_on_device(
-            front, tasks, at, result, forced, effort, deadline, progress, remote
+            front, tasks, at, result, forced, effort, deadline, progress, devices
         )
     else:
+        tasks = tasks_of(front, at, remote is None and expose())
         known = measure_tasks(front, tasks, result, effort, deadline, progress, remote)
     for task in tasks:
         error = held_out_error(
@@ -243,7 +253,7 @@ def measure_on_device(
     effort: Effort,
     deadline: float | None,
     progress: bool,
-    remote: Place | None = None,
+    devices: Sequence[AnyDevice],
 ) -> Records:
     """The same on a GPU, this machine's or those of others; everything that is known then.
 
@@ -251,7 +261,6 @@ def measure_on_device(
         forced: builds the program by the decision trees of a file.
     """
     assert front.machine.device is not None
-    devices = [LocalDevice()] if remote is None else Fleet(remote).devices()
     card = require_card(devices[0], front.machine.device.architectures)
     context = card_context(card.key)
     known = read_records(result.records, context)
@@ -269,7 +278,6 @@ def measure_on_device(
         kernels,
         jobs,
         inputs,
-        front.machine,
         forced,
         devices,
         effort.rounds,
@@ -307,7 +315,8 @@ def _device_kernels(
             dims = None if task is None else _dims(launch, defined, point)
             if task is not None and dims is not None:
                 name = launch.kernel.name
-                new = DeviceKernel(name, task.key, task.group, task.variants)
+                library = _library(task.group, front.machine)
+                new = DeviceKernel(name, task.key, task.group, task.variants, library)
                 found.setdefault(name, new).calls.setdefault(given, []).append(dims)
     return list(found.values())
 
@@ -457,6 +466,8 @@ def tasks_of(front: Prepared, shapes: Sequence[InputShapes], vendor: bool) -> li
             if key not in tasks:
                 space = variant_space(group, Solver(), front.machine)
                 found = [v for v in space.variants if vendor or not calls_vendor(v.plan)]
+                library = _library(group, front.machine) if vendor else None
+                found += [] if library is None else [library.variant]
                 tasks[key] = Task(group, key, found, [])
             seen = dict.fromkeys(tasks[key].points)
             for point in points:
@@ -465,6 +476,12 @@ def tasks_of(front: Prepared, shapes: Sequence[InputShapes], vendor: bool) -> li
                     seen.setdefault(dims)
             tasks[key].points = list(seen)
     return [t for t in tasks.values() if len(t.variants) > 1]
+
+
+def _library(group: Group, machine: Machine) -> LibraryProduct | None:
+    """What of a group a device's library may compute."""
+    found = library_product(group, Solver(), machine)
+    return found if isinstance(found, LibraryProduct) else None
 
 
 def _launches(region: Region, defined: dict[Any, Any]) -> Iterable[tuple[Launch, dict[Any, Any]]]:

@@ -49,10 +49,10 @@ BEGIN, NODE, END, LEAVE, FORGET, BUILD, DROP_GRAPHS, TAKE_FOR, GIVE_FOR = (
     GlobalVar(f"tvm_disc_graph_{name}")
     for name in ("begin", "node", "end", "leave", "forget", "build", "drop", "take", "give")
 )
-# The record of a call: the state, whether something has failed, its graph or 0, and where in the
-# graph's tape it is.
-STATE, FAILED, GRAPH, CURSOR = range(4)
-RECORD_WORDS = 4
+# The record of a call: the state, whether something has failed, its graph or 0, where in the
+# graph's tape it is, and whether a library has done the last product.
+STATE, FAILED, GRAPH, CURSOR, TAKEN = range(5)
+RECORD_WORDS = 5
 # A graph: when it was last used, or 0; the driver's handles; the workspace; an event behind its
 # last node; nodes on a tape, how long that is and how much room it has; whether a call has other
 # nodes than the executable graph. The key follows.
@@ -405,6 +405,7 @@ __all__ = [
     "LEAVE",
     "NODE",
     "RECORD_WORDS",
+    "TAKEN",
     "TAKE_FOR",
     "Graphs",
     "graph_functions",
