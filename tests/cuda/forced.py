@@ -47,9 +47,16 @@ def only_sums(knobs: ReduceKnobs) -> Iterator[None]:
 
 
 @contextmanager
+def only_column_sums(knobs: ReduceKnobs) -> Iterator[None]:
+    """Reductions of axes that are not the last as contractions, one way."""
+    with mock.patch.object(reduce, "ALL", (knobs,)), mock.patch.object(rows, "ALL", ()):
+        yield
+
+
+@contextmanager
 def only_rows(knobs: RowKnobs) -> Iterator[None]:
     """Rows one way."""
-    with mock.patch.object(rows, "ALL", (knobs,)):
+    with mock.patch.object(rows, "ALL", (knobs,)), _nothing_else(rows):
         yield
 
 
@@ -116,6 +123,7 @@ __all__ = [
     "check_all",
     "made",
     "moved",
+    "only_column_sums",
     "only_rows",
     "only_strips",
     "only_sums",

@@ -80,13 +80,13 @@ class Sum:
         """Take what others have found in so many elements."""
         self.step(theirs[0], i64(0), None)
 
-    def folded(self, threads: int, whole: bool = True) -> list[Expr]:
-        """The sum of all threads, which all of them get."""
+    def folded(self, threads: int, apart: int = 1, whole: bool = True) -> list[Expr]:
+        """The sum of all threads, which all of them get; see :func:`fold`."""
 
         def combine(a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:
             return [self.combine(a[0], b[0])]
 
-        return fold_all(self.body, self.values(), combine, self.dtype, threads)
+        return fold_all(self.body, self.values(), combine, self.dtype, threads, apart)
 
 
 class Pair:
@@ -162,9 +162,9 @@ class Pair:
         mean = self.block.bind("mean", theirs[0] / tirx.max(count, const(1, self.dtype)))
         self._keep(self._more(self._held(), (mean, theirs[1], count)))
 
-    def folded(self, threads: int, whole: bool = True) -> list[Expr]:
+    def folded(self, threads: int, apart: int = 1, whole: bool = True) -> list[Expr]:
         """What all threads have found, in the whole row or in a part, which all of them get."""
-        found = fold_all(self.body, self._held(), self._more, self.dtype, threads)
+        found = fold_all(self.body, self._held(), self._more, self.dtype, threads, apart)
         return self._accumulated(found, whole)
 
 

@@ -5,6 +5,8 @@ block walk along a row in turn, so that neighbours read neighbours, and fold wha
 
     threads  element after element; what a later stage reads again lies where an output will, or is
              computed again
+    columns  where the reduced axes are not the last: a warp takes neighbouring rows, whose elements
+             lie next to each other, and the warps of a block share them
     lanes    16 bytes at a time
     held     the same, with the row in registers: it is read once
     parts    blocks that share a row, and a kernel for each stage: what the blocks have found is in
@@ -30,7 +32,7 @@ from tvm_disc.schedules.cuda.block import DeviceBlock
 from tvm_disc.schedules.cuda.cost import Work, passes_ns, waves_ns
 from tvm_disc.schedules.cuda.extremes import Best
 from tvm_disc.schedules.cuda.pairs import Pair, Sum, find_pairs
-from tvm_disc.schedules.cuda.reduce import strided
+from tvm_disc.schedules.cuda.reduce import plan_contraction, strided
 from tvm_disc.schedules.cuda.vector import (
     ALIGNED,
     MOST_FACTS,
@@ -59,26 +61,43 @@ APART = 2.0
 HELD = 4  # accesses of a thread to an operand whose row is in registers
 MOST_HELD = 3  # operands and values
 SHORT, LONG = 64, 8192  # rows that are no work for a block, and those that are some for several
+SECTOR = 8  # elements that memory gives at once, whatever is wanted of them
 
 
 @dataclass(frozen=True)
 class RowKnobs(Knobs):
-    """Threads for one row, elements that one takes at once, accesses whose values it holds, and
-    blocks for one row."""
+    """Threads for one row, elements that one takes at once, accesses whose values it holds, blocks
+    for one row, and rows of a block."""
 
     together: int
     lanes: int = 1
     held: int = 0
     parts: int = 1
+    columns: int = 1
 
 
-ALL = (RowKnobs(32), RowKnobs(1), RowKnobs(256), RowKnobs(256, parts=32))
+ALL = (
+    RowKnobs(32),
+    RowKnobs(1),
+    RowKnobs(256),
+    RowKnobs(256, parts=32),
+    RowKnobs(8, columns=32),
+    RowKnobs(8, parts=32, columns=32),
+)
 
 
 def plan_row(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
-    """A thread, a warp, a block or blocks for each row, by the length of the row."""
+    """A thread, a warp, a block or blocks for each row, by the length of the row; a reduction by
+    itself of axes that are not the last also as any contraction, which has lanes there."""
     rows = _Rows(group, solver, machine)
-    return [rows.plan(knobs) for knobs in ALL if rows.fits(knobs)]
+    plans = [rows.plan(knobs) for knobs in ALL if rows.fits(knobs)]
+    if rows.is_plain():
+        alone = replace(group, anchor=rows.reduced[0])
+        sums = plan_contraction(alone, solver, machine)
+        if isinstance(sums, list):
+            shared = [p for p in sums if p.grid is not None and p.grid.shared]
+            plans += [replace(p, family="contraction") for p in shared]
+    return plans
 
 
 class _Rows:
@@ -112,10 +131,25 @@ class _Rows:
 
     def fits(self, knobs: RowKnobs) -> bool:
         """Whether rows may be long enough."""
-        known = static_dim(self.length)
+        known, columns = static_dim(self.length), static_dim(product(self.domain.tail))
+        if knobs.columns > 1 and not self.domain.tail:
+            return False
+        apart = self.domain.tail and knobs.columns == 1 and knobs.together > 1
+        if apart and columns is not None and columns >= SECTOR:
+            return False  # neighbours along a row lie apart: little of what is read is wanted
         if knobs.parts > 1:
             return self.can_share and (known is None or known >= LONG)
         return known is None or knobs.together <= 32 or known > SHORT
+
+    def is_plain(self) -> bool:
+        """Whether all results are elements of one reduction along axes that are not the last."""
+        if not self.domain.tail or len(self.reduced) != 1:
+            return False
+        [node] = self.reduced
+        after = self.group.nodes[self.group.nodes.index(node) + 1 :]
+        plain = all(n.cls is OpClass.ELEMWISE for n in after)
+        shapes = [n.shape for n in (*after, *self.group.outputs)]
+        return plain and all(self.solver.known_same_shape(s, node.shape) for s in shapes)
 
     def plan(self, knobs: RowKnobs) -> Plan:
         """A plan that rests on nothing, with the wider ones that may take its place."""
@@ -170,12 +204,15 @@ class _Rows:
         apart = threads * knobs.parts
         per = tirx.floordiv(self.length + (apart - 1), i64(apart))
         blocks = tirx.floordiv(self.rows + (ALONE - 1), i64(ALONE)) if alone else self.rows
+        tiles = self.rows
+        if knobs.columns > 1:
+            tiles = blocks = tirx.floordiv(self.rows + (knobs.columns - 1), i64(knobs.columns))
         blocks = mul(blocks, knobs.parts)
         emit = partial(_row, self, knobs)
         barriers = 0 if alone else 3 * len(self.reduced)
-        grid = Grid(ALONE) if alone else Grid(threads, shared=True)
+        grid = Grid(ALONE) if alone else Grid(threads * knobs.columns, shared=True)
         plan = Plan(
-            tasks=self.rows,
+            tasks=tiles,
             work=product(self.domain.full) * 8,
             emit=partial(emit, 0),
             knobs=knobs,
@@ -184,19 +221,27 @@ class _Rows:
             features=(self.length, self.rows),
             notes={"stages": str(sched.stages), "threads": "by the length of a row"},
         )
-        spread = APART if alone else 1.0
+        spread = self._spread(knobs)
         work = Work(blocks, grid.threads, per * sched.stages, barriers, spread)
         if knobs.parts == 1:
             plan.cost = partial(waves_ns, self.device, self.group, work)
             return plan
         stages = [s for s in range(sched.stages) if self._is_done(s)]
-        one = Work(blocks, grid.threads, per + knobs.parts, barriers)
-        plan.tasks = mul(self.rows, knobs.parts)
+        one = Work(blocks, grid.threads, per + knobs.parts, barriers, spread)
+        plan.tasks = mul(tiles, knobs.parts)
         plan.passes = tuple(Pass(plan.tasks, partial(emit, s), grid) for s in stages)
         plan.scratch_elems = mul(self.rows, knobs.parts * max(1, len(self.reduced)))
         plan.scratch_dtype = self.dtype
         plan.cost = partial(passes_ns, self.device, self.group, tuple((one, 1) for _ in stages))
         return plan
+
+    def _spread(self, knobs: RowKnobs) -> Expr | float:
+        """How many times what is wanted is read: of neighbours along a row, or of rows."""
+        if not self.domain.tail:
+            return APART if knobs.together == 1 else 1.0
+        near = tirx.max(tirx.min(i64(product(self.domain.tail)), i64(SECTOR)), i64(1))
+        along_row = knobs.together > 1 and knobs.columns == 1
+        return near if along_row else tirx.floordiv(i64(SECTOR) + near - 1, near)
 
     def _is_done(self, stage: int) -> bool:
         """Whether a stage has a kernel: the last one has the results of a row."""
@@ -221,14 +266,49 @@ def _row(rows: _Rows, knobs: RowKnobs, stage: int, body: Body) -> None:
         if knobs.parts > 1:
             task = block.bind("row", tirx.truncdiv(body.lo, i64(knobs.parts)))
             part = block.bind("part", body.lo - task * knobs.parts)
+        place = Place(body.thread)
+        if knobs.columns > 1:
+            task, place = _column(rows, knobs, body, task)
         index = low.space.split(task, (*domain.outer, *domain.tail))
         low.resolve(index)
         split = len(domain.outer)
-        walk = _Threads(rows, knobs, body, index[:split], index[split:])
+        walk = _Threads(rows, knobs, body, place, index[:split], index[split:])
         if part is None:
             walk.emit()
         else:
             walk.emit_part(stage, part, task)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a thread is.
+
+    Attributes:
+        number: among those that share its row.
+        inside: whether there is such a row; None if there is.
+    """
+
+    number: Expr
+    inside: Expr | None = None
+
+    def first(self) -> Expr:
+        """Whether it is the one that stores what exists once per row."""
+        first = tirx.EQ(self.number, i64(0))
+        return first if self.inside is None else tirx.And(first, self.inside)
+
+    def count(self, count: Expr) -> Expr:
+        """Of so many elements, those that it and its neighbours look at."""
+        return count if self.inside is None else tirx.Select(self.inside, count, i64(0))
+
+
+def _column(rows: _Rows, knobs: RowKnobs, body: Body, tile: Expr) -> tuple[Expr, Place]:
+    """The row of a thread, and its place there; where there is none, the last row."""
+    block, columns = body.block, knobs.columns
+    total = block.bind("rows", i64(rows.rows))
+    number = block.bind("number", tirx.truncdiv(body.thread, i64(columns)))
+    row = block.bind("row", tile * columns + (body.thread - number * columns))
+    place = Place(number, block.bind("inside", row < total))
+    return block.bind("mine", tirx.min(row, total - 1)), place
 
 
 class _Threads(Walk):
@@ -239,15 +319,16 @@ class _Threads(Walk):
         rows: _Rows,
         knobs: RowKnobs,
         body: Body,
+        at: Place,
         outer: Sequence[Expr],
         tail: Sequence[Expr],
     ) -> None:
-        self.rows, self.knobs, self.threads = rows, knobs, knobs.together
+        self.rows, self.knobs, self.threads, self.at = rows, knobs, knobs.together, at
         work, self.pairs = rows.work_of(knobs)
         self.rooms: dict[Node, Buffer] = {}
         super().__init__(work, body, outer, tail, 1)
         self.begin, self.part, self.row = i64(0), cast(Any, None), cast(Any, None)
-        self.count = self.length
+        self.count = at.count(self.length)
         self.held: dict[Node, Buffer] = {}
         self.cells: dict[Buffer, tuple[Buffer, Expr]] = {}
         self.lanes: Lanes | None = None
@@ -267,7 +348,7 @@ class _Threads(Walk):
         share = self.block.bind("share", self._share())
         self.begin = self.block.bind("first", part * share)
         self.count = self.block.bind(
-            "count", tirx.max(tirx.min(self.length - self.begin, share), i64(0))
+            "count", self.at.count(tirx.max(tirx.min(self.length - self.begin, share), i64(0)))
         )
         with self.readers():
             for before in range(stage):
@@ -348,7 +429,7 @@ class _Threads(Walk):
                 self.step(firsts, accs, stores, j)
             return [finish(n, v) for a in accs for n, v in _values(a)]
         if self.knobs.lanes == 1:
-            with strided(self.body, self.count, self.threads) as j:
+            with strided(self._turn(), self.count, self.threads) as j:
                 self.step(firsts, accs, stores, self.block.bind("at", add(self.begin, j)))
         else:
             with self._vectors() as j:
@@ -358,15 +439,19 @@ class _Threads(Walk):
             self._leave(found)
         return [finish(n, v) for n, v in found]
 
+    def _turn(self) -> Body:
+        """Where threads take turns by their number in a row."""
+        return replace(self.body, thread=self.at.number)
+
     def _folded(self, acc: Any) -> list[tuple[Node, Expr]]:
         if isinstance(acc, Best):
-            return [(acc.node, acc.folded(self.threads))]
-        found = acc.folded(self.threads, self.part is None)
+            return [(acc.node, acc.folded(self.threads, self.knobs.columns))]
+        found = acc.folded(self.threads, self.knobs.columns, self.part is None)
         return list(zip(acc.nodes, found, strict=True))
 
     def _leave(self, found: Sequence[tuple[Node, Expr]]) -> None:
         """What this part has found, in scratch memory, by one of its threads."""
-        with self.block.when(tirx.EQ(self.body.thread, i64(0))), self.low.scope():
+        with self.block.when(self.at.first()), self.low.scope():
             for node, value in found:
                 assert self.body.scratch is not None
                 self.block.store(self.body.scratch, self._place(node, self.part), value)
@@ -378,7 +463,7 @@ class _Threads(Walk):
             return
         if self.part is None:
             cast(DeviceBlock, self.block).barrier()  # stores of this row before reads of the next
-        with self.block.when(tirx.EQ(self.body.thread, i64(0))), self.low.scope():
+        with self.block.when(self.at.first()), self.low.scope():
             super().finish()
 
     # -- lanes -----------------------------------------------------------------------------------
