@@ -8,6 +8,7 @@
 // the latest order that their dependencies allow.
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -89,6 +90,15 @@ static void Uses(void* stream, const std::vector<uint64_t>& addresses) {
     if (!Covers(known, room.made)) Stop("a stream uses memory that another has not made yet");
     room.uses[stream] = now;
   }
+}
+// What lies around memory in its pages is as it was when that was taken.
+static void CheckRim(uint64_t at, const Room& room) {
+  auto clean = [](const char* from, const char* to) {
+    return std::all_of(from, to, [](char c) { return c == (char)0xff; });
+  };
+  char *end = room.begin + room.pages - kPage, *last = (char*)at + room.bytes;
+  mprotect(room.begin, room.pages - kPage, PROT_READ);
+  if (!clean(room.begin, (char*)at) || !clean(last, end)) Stop("a kernel wrote beside its memory");
 }
 struct Opened {
   Opened() { Open(true); }
@@ -194,6 +204,7 @@ int cuMemFreeAsync(uint64_t at, void* stream) {
   if (!Covers(streams[stream], found->second.uses)) {
     Stop("a stream frees memory that another may still use");
   }
+  CheckRim(at, found->second);
   live -= found->second.bytes;
   munmap(found->second.begin, found->second.pages);
   rooms.erase(found);

@@ -25,7 +25,9 @@ from tvm_disc.codegen.cuda.nvrtc import Image
 HERE = Path(__file__).parent
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(([^)]*)\) \{')
 OPTIONS = ("-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-ftrivial-auto-var-init=pattern",
-           "-fno-strict-aliasing", "-ffp-contract=fast")  # fmt: skip
+           "-fno-strict-aliasing", "-ffp-contract=fast",
+           # An index beyond an array of a thread or a block ends the process.
+           "-fsanitize=bounds", "-fsanitize-undefined-trap-on-error")  # fmt: skip
 
 
 @cache

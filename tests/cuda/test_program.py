@@ -22,9 +22,9 @@ def source() -> Any:
     return mlp()
 
 
-def built(source: Any, target: str = "cuda") -> Any:
+def built(source: Any, target: Any = "cuda", **options: Any) -> Any:
     """For a device."""
-    return tvm_disc.build(source, target=target)
+    return tvm_disc.build(source, target=target, options=tvm_disc.Options(**options))
 
 
 X = np.linspace(-1, 1, 48, dtype="float32").reshape(3, 16)
@@ -176,3 +176,32 @@ def test_without_nvrtc(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
             built(source)
     finally:
         nvrtc._loaded.cache_clear()
+
+
+def test_targets_by_the_names_of_cards(gpu: ctypes.CDLL, source: Any) -> None:
+    x = np.ones((3, 16), "float32")
+    for target in ("nvidia/nvidia-a100", {"tag": "nvidia/nvidia-a100", "host": "llvm"}):
+        np.testing.assert_allclose(built(source, target)(x), mlp_reference(x), rtol=1e-5)
+    with pytest.raises(Unsupported, match=r"'nvidia/nvidia-a1000'; did you mean nvidia/nvidia-a10"):
+        built(source, "nvidia/nvidia-a1000")
+    with pytest.raises(Unsupported, match=r"expected an architecture .*sm_70.* found 'sm_50'"):
+        built(source, "nvidia/geforce-gtx-750-ti")
+
+
+@pytest.mark.parametrize("graphs", [0, 1])
+def test_hundreds_of_operands(gpu: ctypes.CDLL, graphs: int) -> None:
+    x, numbers = rows(1, 2), [np.full((1, 2), k, "float32") for k in range(300)]
+    parts = [part for k in numbers for part in (x, relay.const(k))]
+    program = built(function(x, relay.concatenate(parts, 0)), cuda_graphs=graphs)
+    assert len(program.kernels) == 1
+    for first in (-1, -2, -2):
+        a = np.full((1, 2), first, "float32")
+        wanted = np.concatenate([part for k in numbers for part in (a, k)], 0)
+        np.testing.assert_array_equal(program(a), wanted)
+
+
+def test_more_operands_than_a_kernel_has() -> None:
+    several = [rows(1, name=f"x{k}") for k in range(4100)]
+    said = "concat.* at most 4091 operands, results and dims in all, found 4100, 1 and 0; do it in"
+    with pytest.raises(Unsupported, match=said):
+        built(function(*several, relay.concatenate(several, 0)))

@@ -68,17 +68,20 @@ Expr: TypeAlias = Any
 
 COPY, READ, WAIT = (GlobalVar(f"tvm_disc_device_{n}") for n in ("copy", "read", "wait"))
 LEFT = GlobalVar("tvm_disc_device_left")
-MOST_WORDS = 256  # arguments of a device function
 
 
-def launch_functions(slot: Any, graphs: Graphs | None) -> dict[Any, Any]:
-    """The private functions of a call, and the packed ones around it."""
-    kept = graph_functions(graphs) if graphs is not None else {}
+def launch_functions(slot: Any, graphs: Graphs | None, most_words: int) -> dict[Any, Any]:
+    """The private functions of a call, and the packed ones around it.
+
+    Args:
+        most_words: arguments of a device function.
+    """
+    kept = graph_functions(graphs, most_words) if graphs is not None else {}
     return {
         **kept,
         **library_functions(),
         **event_functions(),
-        LAUNCH: _launch(graphs is not None),
+        LAUNCH: _launch(graphs is not None, most_words),
         COPY: _copy(),
         READ: _read(),
         WAIT: _wait(),
@@ -99,7 +102,7 @@ def _state(block: Block, pointer: Any) -> Buffer:
     return block.declare("s", pointer, "int64")
 
 
-def _launch(graphs: bool) -> Any:
+def _launch(graphs: bool, most_words: int) -> Any:
     """``launch(record, number, blocks, threads, words, count)``: a function of the device.
 
     In a call that has a graph it is a node of that.
@@ -117,7 +120,7 @@ def _launch(graphs: bool) -> Any:
         with block.when(tirx.NE(record[i64(GRAPH)], i64(0))):
             block.eval(call(NODE, address, code, blocks, threads, given, count))
             block.ret(i32(0))
-    place = block.stack("places", 8 * MOST_WORDS, 8)
+    place = block.stack("places", 8 * most_words, 8)
     places = words_at(block, bits_of(place.data))
     with block.loop("k", count) as k:
         block.store(places, k, bits_of(given) + k * 8)
