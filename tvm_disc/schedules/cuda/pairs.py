@@ -20,6 +20,7 @@ from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.loops.reducers import REDUCERS, accumulator
 from tvm_disc.schedules.rows.stages import Schedule
 from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.rounding import difference
 
 Expr: TypeAlias = Any
 
@@ -137,7 +138,7 @@ class Pair:
         """A sum for another largest value; what is that already, which may be infinite, is as it
         was."""
         same = tirx.EQ(one[0], largest)
-        return tirx.Select(same, one[1], one[1] * tirx.exp(one[0] - largest))
+        return tirx.Select(same, one[1], one[1] * tirx.exp(difference(one[0], largest)))
 
     def values(self) -> list[Expr]:
         """What both reductions have accumulated."""
@@ -150,7 +151,7 @@ class Pair:
             return [first, second]
         if self.largest:
             # As exp(x - largest) of an infinite largest value would have it: no number.
-            return [first, self.block.bind("sum", second + (first - first))]
+            return [first, self.block.bind("sum", second + difference(first, first))]
         return [self.block.bind("sum", first * count[0]), second]
 
     def merge(self, theirs: Sequence[Expr], elements: Expr) -> None:

@@ -79,6 +79,8 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise TypeMismatch(ctx.where(f"targets of rank {targets.rank} for rank {x.rank}"))
     if "int" not in targets.dtype:
         raise TypeMismatch(ctx.where(f"expected targets of integers, found {targets.dtype}"))
+    if weights.dtype != x.dtype:
+        raise TypeMismatch(ctx.where(f"expected weights of {x.dtype}, found {weights.dtype}"))
     ctx.require_eq(weights.dims[0], x.dims[axis], "there must be a weight for each class")
     others = [d for a, d in enumerate(x.dims) if a != axis]
     for a, (d, e) in enumerate(zip(targets.dims, others, strict=True)):

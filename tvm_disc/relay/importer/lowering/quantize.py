@@ -165,6 +165,7 @@ def _scaled_wide(ctx: Emitter, x: Tensor, parts: Sequence[Tensor], upward: bool 
         shift, half = ctx.constant(total), ctx.constant(np.left_shift(np.int64(1), total - 1))
     else:
         shift = apply(ctx, R.add, right, ctx.scalar(POINT, "int64"))
+        shift = apply(ctx, R.minimum, shift, ctx.scalar(63, "int64"))
         below = apply(ctx, R.subtract, shift, ctx.scalar(1, "int64"))
         half = apply(ctx, R.left_shift, ctx.scalar(1, "int64"), below)
     if not upward:
@@ -294,7 +295,7 @@ def _dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, scale, zero_point = args
     axis, dtype = int(attrs["axis"]), attrs["out_dtype"] or "float32"
     whole = cast(ctx, shifted(ctx, x, zero_point, axis, "int32"), "float32")
-    y = apply(ctx, R.multiply, whole, laid(ctx, scale, x, axis))
+    y = apply(ctx, R.multiply, whole, laid(ctx, _as(ctx, scale, "float32"), x, axis))
     if dtype == "float32":
         return y
     limit = float(np.finfo(dtype).max)

@@ -72,12 +72,17 @@ def _unit(ctx: Emitter, key: Tensor, shape: Sequence[Any], dtype: str) -> tuple[
 
 
 def _uniform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    key, low, high = args
+    key, *bounds = args
     after, unit = _unit(
         ctx, key, [int(d) for d in attrs["out_shape"]], attrs["out_dtype"] or "float32"
     )
-    span = calc(ctx, R.subtract, ctx.reshape(high, []), ctx.reshape(low, []))
-    return after, calc(ctx, R.add, calc(ctx, R.multiply, unit, span), ctx.reshape(low, []))
+    low, high = (_single(ctx, b, unit.dtype) for b in bounds)
+    span = calc(ctx, R.subtract, high, low)
+    return after, calc(ctx, R.add, calc(ctx, R.multiply, unit, span), low)
+
+
+def _single(ctx: Emitter, number: Tensor, dtype: str) -> Tensor:
+    return cast(ctx, ctx.reshape(number, []), dtype)
 
 
 def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
@@ -90,8 +95,9 @@ def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     logs = apply(ctx, R.log, calc(ctx, R.subtract, ctx.scalar(1.0, unit.dtype), first))
     radius = apply(ctx, R.sqrt, calc(ctx, R.multiply, logs, -2.0))
     wave = apply(ctx, R.sin, calc(ctx, R.multiply, second, 2.0 * math.pi))
-    drawn = calc(ctx, R.multiply, calc(ctx, R.multiply, radius, wave), ctx.reshape(scale, []))
-    return after, calc(ctx, R.add, drawn, ctx.reshape(mean, []))
+    mean, scale = (_single(ctx, x, unit.dtype) for x in (mean, scale))
+    drawn = calc(ctx, R.multiply, calc(ctx, R.multiply, radius, wave), scale)
+    return after, calc(ctx, R.add, drawn, mean)
 
 
 def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:

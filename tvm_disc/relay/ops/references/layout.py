@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_disc.relay.ops.references.transform import scatter_elements
+
 Array = NDArray[Any]
 
 
@@ -129,6 +131,4 @@ def hardswish(x: Array) -> Array:
 
 def scatter(x: Array, indices: Array, updates: Array, *, axis: int) -> Array:
     """Updates written along an axis."""
-    out = x.copy()
-    np.put_along_axis(out, indices, updates, axis)
-    return np.asarray(out)
+    return scatter_elements(x, indices, updates, axis=axis, reduction="update")

@@ -33,6 +33,8 @@ def nll_loss(
     for at in np.ndindex(*line.shape):
         t = int(line[at])
         if t != ignore_index:
+            if not 0 <= t < len(weights):
+                raise LookupError(f"no class {t} of {len(weights)}")
             scale[at] = weights[t]
             loss[at] = -wide[at[0], t, at[1]] * weights[t]
     if reduction == "none":

@@ -57,16 +57,17 @@ def blocked_conv(
     return layout_transform(found, src_layout="NCHW", dst_layout=out)
 
 
-def blocked_dense(x: Array, w: Array, *, weight_layout: str, **_: Any) -> Array:
+def blocked_dense(x: Array, w: Array, *, weight_layout: str, out_dtype: str, **_: Any) -> Array:
     """A product with weights in blocks."""
-    return np.asarray(x @ layout_transform(w, src_layout=weight_layout, dst_layout="NC").T)
+    plain = layout_transform(w, src_layout=weight_layout, dst_layout="NC")
+    return nn.dense(x, plain, out_dtype=out_dtype)
 
 
 def bitpack(
     x: Array, *, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str
 ) -> Array:
     """Bits of neighbours gathered in numbers, the first in the highest place."""
-    width = np.dtype(pack_type).itemsize * 8
+    width, pack_axis = np.dtype(pack_type).itemsize * 8, pack_axis % x.ndim
     last = np.moveaxis(x, pack_axis, -1).astype("int64")
     apart = last.reshape(*last.shape[:-1], last.shape[-1] // width, width)
     places = 1 << np.arange(width - 1, -1, -1)

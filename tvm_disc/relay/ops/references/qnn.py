@@ -26,8 +26,10 @@ def along(vector: Array, like: Array, axis: int) -> Array:
 
 
 def clamp(x: Array, dtype: str) -> Array:
-    """Within the range of an integer type; what is no number is the greatest."""
+    """Within the range of an integer type; nothing for what is no number."""
     kind = np.iinfo(dtype)
+    if x.dtype.kind == "f" and np.isnan(x).any():
+        raise ValueError(f"NaN is no {dtype}")
     below = np.where(x < kind.max, x, x.dtype.type(kind.max) if x.dtype != object else kind.max)
     return np.where(below > kind.min, below, kind.min).astype(dtype)
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_disc.relay.ops.references.transform import scatter_nd
+
 Array = NDArray[Any]
 
 
@@ -17,8 +19,8 @@ def sparse_to_dense(
     """The default, and the values at their coordinates."""
     out = np.full(tuple(output_shape), default, values.dtype)
     coords = indices if indices.ndim == 2 else indices.reshape(-1, 1)
-    out[tuple(coords.T)] = values
-    return out
+    each = np.broadcast_to(values, len(coords))
+    return scatter_nd(out, coords.T, each, mode="update")
 
 
 def dyn_sparse_to_dense(indices: Array, values: Array, default: Array, shape: Array) -> Array:
