@@ -247,6 +247,24 @@ int cuStreamSynchronize(void* stream) {
   Learn(waited, streams[stream]);
   return 0;
 }
+int cuCtxSynchronize() {
+  HELD;
+  FAILS;
+  for (auto& [stream, known] : streams) Learn(waited, known);
+  return 0;
+}
+int cuMemFree_v2(uint64_t at) {
+  HELD;
+  FAILS;
+  auto found = rooms.find(at);
+  if (found == rooms.end()) Stop("memory is freed that is none");
+  if (!Covers(waited, found->second.uses)) Stop("memory is freed that a stream may still use");
+  CheckRim(at, found->second);
+  live -= found->second.bytes;
+  munmap(found->second.begin, found->second.pages);
+  rooms.erase(found);
+  return 0;
+}
 int cuEventCreate(Event** event, unsigned) {
   HELD;
   FAILS;

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
 
 import tvm_disc
 from tests.models import TREES, function, mlp, mlp_reference, rows
 from tvm_disc import relay
+from tvm_disc.abi.entries import CLOSE
 from tvm_disc.codegen.cuda import nvrtc
 from tvm_disc.errors import BadInput, DeviceError, GuardFailed, Unsupported
 
@@ -53,6 +56,36 @@ def test_everything_is_given_back(gpu: ctypes.CDLL, source: Any) -> None:
     assert gpu.emulated_live() > before
     del kept
     assert gpu.emulated_live() == before
+
+
+def test_constants_go_with_the_program(gpu: ctypes.CDLL) -> None:
+    """Kernels may still be under way on streams, and results outlive it."""
+    gc.collect()
+    before = gpu.emulated_live()
+    program = built(mlp())
+    with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda:0"), 23):
+        result = program(program._main.sent(X))
+    found = np.empty((3, 10), "float32")
+    assert gpu.emulated_live() > before + found.nbytes
+    del program
+    gc.collect()
+    assert gpu.emulated_live() == before + found.nbytes
+    place, size = (ctypes.c_uint64(n) for n in (found.ctypes.data, found.nbytes))
+    assert gpu.cuMemcpyDtoHAsync_v2(place, ctypes.c_uint64(result.data_ptr()), size, None) == 0
+    np.testing.assert_allclose(found, mlp_reference(X), rtol=1e-5)
+    del result
+    assert gpu.emulated_live() == before
+
+
+def test_a_closed_program_opens_again(gpu: ctypes.CDLL, source: Any, tmp_path: Path) -> None:
+    built(source, cuda_graphs=1).save(tmp_path / "program.so")
+    program = tvm_disc.load(tmp_path / "program.so")
+    close = program._code.function(CLOSE)
+    close()  # it was never open
+    for _ in range(2):
+        np.testing.assert_allclose(program(X), mlp_reference(X), rtol=1e-5)
+        close()
+        close()
 
 
 def test_results_into_tensors_of_the_caller(source: Any) -> None:

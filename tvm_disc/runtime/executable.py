@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.abi.blas import expose
-from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
+from tvm_disc.abi.entries import BIND, CLOSE, DIRECT, ENTRY, POOL
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
 from tvm_disc.abi.record import COUNT, ROOM
@@ -154,14 +154,15 @@ class Executable:
         if self._manifest.get("vendor"):
             expose()
         pool = function(POOL)
-        # Not at the exit of the process, which gives memory back by itself.
-        weakref.finalize(self, pool, 0, 0).atexit = False
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = function(DIRECT)
         if self._manifest.get("device"):
             # Results, and kernels under way, may outlive whoever holds the program.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._code.module))
             main = OnDevice(main, function, len(self._names), self._outputs)
+        close = function(CLOSE) if self._manifest.get("device") else partial(pool, 0, 0)
+        # Not at the exit of the process, which gives memory back by itself.
+        weakref.finalize(self, close).atexit = False
         self._main, self._pool = main, pool
         unlock_in_children(self, int(pool(-1, -1)))
 

@@ -103,6 +103,10 @@ class LocalProgram:
     def __init__(self, program: Any) -> None:
         self.program = program
 
+    def close(self) -> None:
+        """It is wanted no more: whoever lets go of it last gives back what it keeps there."""
+        self.program = None
+
     def times(self, arrays: Sequence[np.ndarray], calls: int) -> list[list[Event]]:
         """The events of equal calls, after one that warms up."""
         found: list[list[Event]] = self.program.profile(*arrays, repeat=calls).calls
@@ -166,8 +170,11 @@ def measured(
             return
         program = _forced(kernels, number, build)
         loaded = [d.load(program) for d in devices]
+        del program
         for shapes, found in shared_out([s for _, s in group], loaded, times, late):
             yield _records(kernels, shapes, found, quantile)
+        for each in loaded:
+            each.close()
 
 
 def _forced(kernels: Sequence[DeviceKernel], number: int, build: Build) -> Any:

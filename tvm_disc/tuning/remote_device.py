@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_disc.abi.entries import CHECK, ENTRY, UPLOAD
+from tvm_disc.abi.entries import CHECK, CLOSE, ENTRY, UPLOAD
 from tvm_disc.abi.record import COUNT, ROOM
 from tvm_disc.errors import DeviceError, WrongProcessor
 from tvm_disc.runtime.device import described
@@ -115,7 +115,16 @@ class RemoteProgram:
 
     def __init__(self, device: RemoteDevice, module: Any, program: Executable) -> None:
         self.device, self.program = device, program
-        self.main, self.upload = module[ENTRY], module[UPLOAD]
+        self.main, self.upload, self._close = module[ENTRY], module[UPLOAD], module[CLOSE]
+
+    def close(self) -> None:
+        """What it keeps on the device is given back.
+
+        Raises:
+            DeviceError: the machine does not answer.
+        """
+        with self.device._told():
+            self._close()
 
     def times(self, arrays: Sequence[np.ndarray], calls: int) -> list[list[Event]]:
         """The events of equal calls, after one that warms up.

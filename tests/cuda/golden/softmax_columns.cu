@@ -20,7 +20,7 @@ void __launch_bounds__(256) k0_row_max_0(float* p0, float* o0, float* scratch, i
       float held_1 = second_ptr[0];
       float largest = ((held <= CUDART_INF_F) ? ((held > p0_1) ? held : p0_1) : held);
       first_ptr[0] = largest;
-      second_ptr[0] = (((held == largest) ? held_1 : (held_1 * expf((held - largest)))) + ((p0_1 == largest) ? 1.000000e+00 : expf((p0_1 - largest))));
+      second_ptr[0] = (((held == largest) ? held_1 : (held_1 * expf(__fsub_rn(held, largest)))) + ((p0_1 == largest) ? 1.000000e+00 : expf(__fsub_rn(p0_1, largest))));
     }
     float held_2 = first_ptr[0];
     float held_3 = second_ptr[0];
@@ -41,18 +41,18 @@ void __launch_bounds__(256) k0_row_max_0(float* p0, float* o0, float* scratch, i
       float mine_3 = whole_ptr_1[0];
       float largest_1 = ((mine_2 <= CUDART_INF_F) ? ((mine_2 > theirs) ? mine_2 : theirs) : mine_2);
       whole_ptr[0] = largest_1;
-      whole_ptr_1[0] = (((mine_2 == largest_1) ? mine_3 : (mine_3 * expf((mine_2 - largest_1)))) + ((theirs == largest_1) ? theirs_1 : (theirs_1 * expf((theirs - largest_1)))));
+      whole_ptr_1[0] = (((mine_2 == largest_1) ? mine_3 : (mine_3 * expf(__fsub_rn(mine_2, largest_1)))) + ((theirs == largest_1) ? theirs_1 : (theirs_1 * expf(__fsub_rn(theirs, largest_1)))));
     }
     float whole = whole_ptr[0];
     float whole_1 = whole_ptr_1[0];
     __syncthreads();
-    float sum = (whole_1 + (whole - whole));
+    float sum = (whole_1 + __fsub_rn(whole, whole));
     float v4 = (1.000000e+00 / sum);
     int64_t mine_4 = (max((((inside ? n : 0) - number) + 7), 0) / 8);
     for (int64_t s_1 = 0; s_1 < mine_4; ++s_1) {
       int64_t j_1 = ((s_1 * 8) + number);
       float p0_2 = p0[((j_1 * m) + mine)];
-      float v1 = (p0_2 - whole);
+      float v1 = __fsub_rn(p0_2, whole);
       float v2 = expf(v1);
       float v5 = (v2 * v4);
       o0[((j_1 * m) + mine)] = v5;

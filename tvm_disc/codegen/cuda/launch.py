@@ -13,9 +13,10 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 from tvm.tirx import op as O
 
-from tvm_disc.abi.entries import DOWNLOAD, UPLOAD
+from tvm_disc.abi.entries import CLOSE, DOWNLOAD, UPLOAD
 from tvm_disc.abi.state import (
     CONTEXT,
+    DEVICE_CONSTANTS,
     FUNCTIONS,
     LIMIT,
     MISSES,
@@ -95,6 +96,7 @@ def launch_functions(slot: Any, graphs: Graphs | None, most_words: int) -> dict[
         LEFT: fail_function(LEFT, LEFT_CODE),
         GlobalVar(UPLOAD): _upload(slot),
         GlobalVar(DOWNLOAD): _download(slot),
+        GlobalVar(CLOSE): _close(slot),
     }
 
 
@@ -238,6 +240,23 @@ def _trim(graphs: bool) -> Any:
         with block.when(tirx.EQ(block.bind("asked", asked), i64(0))):
             block.eval(driver(state, "cuMemPoolTrimTo", pool[i64(0)], state[i64(LIMIT)]))
     return prim_func([state_ptr], block.stmt())
+
+
+def _close(slot: Any) -> Any:
+    """``()``: graphs and constants are given back once all work is done; nothing may call the
+    program meanwhile. Its code stays, for whoever frees a result."""
+
+    def emit(block: Block, args: Arguments) -> None:
+        state = state_of(block, static_cell(block, slot))
+        with block.when(tirx.NE(state[i64(OPENED)], i64(0))):
+            block.eval(driver(state, "cuCtxSetCurrent", state[i64(CONTEXT)]))
+            block.eval(call(TRIM, state.data))
+            block.eval(driver(state, "cuCtxSynchronize", i64(0)))
+            block.eval(driver(state, "cuMemFree_v2", state[i64(DEVICE_CONSTANTS)]))
+            block.store(state, DEVICE_CONSTANTS, i64(0))
+            block.store(state, OPENED, i64(0))
+
+    return packed(CLOSE, emit)
 
 
 def _drop() -> Any:
