@@ -15,9 +15,10 @@ from tests.cuda import emulator
 from tests.cuda.helpers import ORDERS, built
 from tvm_disc.codegen.cuda import nvrtc
 from tvm_disc.codegen.cuda.source import PRELUDE
-from tvm_disc.schedules.cuda import product, reduce, rows, window
+from tvm_disc.schedules.cuda import product, reduce, window
 from tvm_disc.schedules.cuda.reduce import ReduceKnobs
-from tvm_disc.schedules.cuda.rows import RowKnobs
+from tvm_disc.schedules.cuda.rows import template as rows
+from tvm_disc.schedules.cuda.rows.template import RowKnobs
 from tvm_disc.schedules.cuda.tile import TileKnobs
 
 

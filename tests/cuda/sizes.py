@@ -22,7 +22,7 @@ WINDOWS = ("conv/channel_window.py", "conv/window.py", "conv/window_tile.py")
 # Work, the processor's files, the GPU's.
 TEMPLATES: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
     ("element-wise", ("loops/template.py", "loops/runs.py", "loops/joined.py"), ("elements.py",)),
-    ("rows", ("rows/*.py",), ("rows.py", "pairs.py")),
+    ("rows", ("rows/*.py",), ("rows/*.py",)),
     ("transposes", ("transpose/*.py",), ("transpose.py",)),
     ("products, and convolutions as products", ("gemm/*.py", "conv/*.py"),
      ("product.py", "tile.py", "views.py")),

@@ -13,7 +13,7 @@ from tests.cuda.helpers import built, noise
 from tests.models import function, rows
 from tvm_disc import relay
 from tvm_disc.schedules.cuda.reduce import ReduceKnobs
-from tvm_disc.schedules.cuda.rows import ALL, RowKnobs
+from tvm_disc.schedules.cuda.rows.template import ALL, RowKnobs
 
 COLUMNS = [knobs for knobs in ALL if knobs.columns > 1]
 SUMS = [ReduceKnobs(8, columns=32), ReduceKnobs(8, columns=32, parts=64)]
@@ -30,7 +30,8 @@ def test_stages_along_columns(gpu: ctypes.CDLL, knobs: RowKnobs) -> None:
     normal = relay.multiply(relay.divide(relay.subtract(x, mean), away), g)
     with only_rows(knobs):
         program, code = made(function(x, g, relay.Tuple([relay.nn.softmax(x, axis=0), normal])))
-    assert len(code) == (2 if knobs.parts > 1 else 1)  # one for each stage
+    # Several columns at once; or a kernel for each of two stages.
+    assert len(code) == 2 and sum("float4" in text for text in code.values()) == (knobs.parts == 1)
     for n, m in SHAPES:
         a, b = noise(n, m) + 3, noise(m)
         e = np.exp(a - a.max(0, keepdims=True, initial=-np.inf))
@@ -50,6 +51,22 @@ def test_several_reductions_and_axes_between(gpu: ctypes.CDLL, knobs: RowKnobs) 
     for b, n, m in ((1, 1, 1), (2, 3, 5), (0, 2, 2), (23, 2, 40), (3, 50, 7)):
         a = noise(b, n, m, 3)
         check_all(gpu, program, [a], [a.max((1, 2)), np.exp(a).sum((1, 2))])
+
+
+def test_values_of_columns_beside_those_of_elements(gpu: ctypes.CDLL) -> None:
+    """Of half precision, a column at a time and eight: results of both kinds, and an operand for
+    each column."""
+    x, g = rows("n", "m", dtype="float16"), rows("m", name="g", dtype="float16")
+    most = relay.max(x, axis=0, keepdims=True)
+    scaled = relay.multiply(most, relay.const(2.0, "float16"))
+    results = [relay.subtract(x, scaled), relay.add(relay.squeeze(most, [0]), g)]
+    with only_rows(COLUMNS[0]):
+        program, code = made(function(x, g, relay.Tuple(results)))
+    assert any("uint4" in text for text in code.values())
+    for n, m in ((1, 1), (5, 8), (40, 264), (9, 257), (3, 0)):
+        a, b = noise(n, m).astype("float16"), noise(m).astype("float16")
+        top = a.max(0)
+        check_all(gpu, program, [a, b], [a - top * np.float16(2), top + b], 1e-3)
 
 
 def test_positions_of_extremes(gpu: ctypes.CDLL) -> None:

@@ -11,7 +11,7 @@ from tests.cuda.forced import check_all, made, only_rows, ptx
 from tests.cuda.helpers import noise
 from tests.models import function, rows
 from tvm_disc import relay
-from tvm_disc.schedules.cuda.rows import ALL, RowKnobs
+from tvm_disc.schedules.cuda.rows.template import ALL, RowKnobs
 
 ALONG = [knobs for knobs in ALL if knobs.columns == 1]
 SHAPES = (

@@ -1,0 +1,346 @@
+"""How the threads of a block walk along the rows of a plan: stage by stage, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias, cast
+
+from tvm import tirx
+
+from tvm_disc.graph.nodes import Node
+from tvm_disc.schedules.cuda.block import DeviceBlock
+from tvm_disc.schedules.cuda.extremes import Best
+from tvm_disc.schedules.cuda.reduce import strided
+from tvm_disc.schedules.cuda.rows.pairs import Pair, Sum
+from tvm_disc.schedules.cuda.vector import Lanes
+from tvm_disc.schedules.dispatch.variant import Knobs
+from tvm_disc.schedules.kernel import Body
+from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS, finish
+from tvm_disc.schedules.lowering import Reader
+from tvm_disc.schedules.rows.loops import RowWork, Walk
+from tvm_disc.tir.builder import Buffer, i64, loaded, storage_dtype
+from tvm_disc.tir.index import add
+
+Expr: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class RowKnobs(Knobs):
+    """Threads for one row, elements that one takes at once, accesses whose values it holds, blocks
+    for one row, and rows of a block."""
+
+    together: int
+    lanes: int = 1
+    held: int = 0
+    parts: int = 1
+    columns: int = 1
+
+
+class Rows(Protocol):
+    """The plans of one group, as far as their threads ask.
+
+    Attributes:
+        reduced: the reductions.
+        rows: how many there are.
+        facts: the sizes that are multiples where several elements are taken at once.
+        column_facts: the same of neighbouring columns.
+    """
+
+    reduced: list[Node]
+    rows: Expr
+    facts: list[Expr] | None
+    column_facts: list[Expr] | None
+
+    def held(self) -> list[Node]:
+        """Operands whose row may be in registers."""
+
+    def reductions(self, stage: int, pairs: dict[Node, Node]) -> list[Node]:
+        """What a stage reduces."""
+
+    def work_of(self, knobs: RowKnobs) -> tuple[RowWork, dict[Node, Node]]:
+        """The stages, and the pairs that are found at once."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a thread is.
+
+    Attributes:
+        number: among those that share its row.
+        inside: whether there is such a row; None if there is.
+    """
+
+    number: Expr
+    inside: Expr | None = None
+
+    def first(self) -> Expr:
+        """Whether it is the one that stores what exists once per row."""
+        first = tirx.EQ(self.number, i64(0))
+        return first if self.inside is None else tirx.And(first, self.inside)
+
+    def count(self, count: Expr) -> Expr:
+        """Of so many elements, those that it and its neighbours look at."""
+        return count if self.inside is None else tirx.Select(self.inside, count, i64(0))
+
+
+class Threads(Walk):
+    """A row that several threads walk along in turn."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        knobs: RowKnobs,
+        body: Body,
+        at: Place,
+        outer: Sequence[Expr],
+        tail: Sequence[Expr],
+    ) -> None:
+        self.rows, self.knobs, self.threads, self.at = rows, knobs, knobs.together, at
+        work, self.pairs = rows.work_of(knobs)
+        self.rooms: dict[Node, Buffer] = {}
+        super().__init__(work, body, outer, tail, 1)
+        self.begin, self.part, self.row = i64(0), cast(Any, None), cast(Any, None)
+        self.count = at.count(self.length)
+        self.held: dict[Node, Buffer] = {}
+        self.cells: dict[Buffer, tuple[Buffer, Expr]] = {}
+        self.lanes: Lanes | None = None
+        self.step_number: Expr = i64(0)
+
+    # -- stages ----------------------------------------------------------------------------------
+
+    def emit(self) -> None:
+        """All stages; where the row is held, it is read first."""
+        if self.knobs.held:
+            self._hold()
+        super().emit()
+
+    def emit_part(self, stage: int, part: Expr, row: Expr) -> None:
+        """One stage of a part of the row; what those before found is in scratch memory."""
+        self.part, self.row = part, row
+        share = self.block.bind("share", self._share())
+        self.begin = self.block.bind("first", part * share)
+        self.count = self.block.bind(
+            "count", self.at.count(tirx.max(tirx.min(self.length - self.begin, share), i64(0)))
+        )
+        with self.readers():
+            for before in range(stage):
+                self._found(before)
+            self._stage(stage)
+            if stage == self.sched.stages - 1:
+                for _ in self.row_values(stage + 1):
+                    pass
+                with self.block.when(tirx.EQ(part, i64(0))), self.low.scope():
+                    self.finish()
+
+    def _found(self, stage: int) -> None:
+        """What the parts of the row have found in a stage, added up, and what follows."""
+        nodes = self.rows.reductions(stage, self.pairs)
+        values = self._accumulators(nodes)
+        with self.low.loop("other", self.knobs.parts) as other:
+            for acc in values:
+                places = [self._place(n, other) for n in acc.nodes]
+                assert self.body.scratch is not None
+                theirs = [self.block.bind("theirs", self.body.scratch[p]) for p in places]
+                acc.merge(theirs, self._elements(other))
+        for acc in values:
+            for node, value in zip(acc.nodes, acc.values(), strict=True):
+                self._bind(node, self.block.bind(node.name, finish(node, value)))
+        for node in self.work.stores(stage):
+            if node in self.places:
+                self._read_by(node, self._kept_reader(node))
+        for _ in self.row_values(stage + 1):
+            pass
+
+    def _elements(self, part: Expr) -> Expr:
+        """How many elements of the row a part has."""
+        share = self.block.bind("share", self._share())
+        return tirx.max(tirx.min(self.length - part * share, share), i64(0))
+
+    def _share(self) -> Expr:
+        """Elements of a part, which begins where an access does."""
+        share = tirx.truncdiv(self.length + (self.knobs.parts - 1), i64(self.knobs.parts))
+        lanes = i64(self.knobs.lanes)
+        return tirx.truncdiv(share + (lanes - 1), lanes) * lanes
+
+    def _place(self, node: Node, part: Expr) -> Expr:
+        """Where a part of this row has what it found."""
+        number = self.rows.reduced.index(node)
+        rows = i64(self.rows.rows)
+        return (number * rows + self.row) * self.knobs.parts + part
+
+    def _stage(self, stage: int) -> None:
+        reductions, stores = self.rows.reductions(stage, self.pairs), self.work.stores(stage)
+        if reductions or stores:
+            for node, value in zip(reductions, self.loops(reductions, stores), strict=True):
+                self._bind(node, self.block.bind(node.name, value))
+        for node in stores:
+            if node in self.places:
+                self._read_by(node, self._kept_reader(node))
+
+    def _accumulators(self, nodes: Sequence[Node]) -> list[Any]:
+        seconds = set(self.pairs.values())
+        made: list[Any] = []
+        for node in nodes:
+            if node in seconds:
+                continue
+            second = self.pairs.get(node)
+            if node.op in ARG_REDUCTIONS:
+                made.append(Best(self.body, node))
+            elif second is not None:
+                made.append(Pair(self.body, node, second))
+            else:
+                made.append(Sum(self.body, node))
+        return made
+
+    def loops(self, nodes: Sequence[Node], stores: Sequence[Node]) -> list[Expr]:
+        """One pass over the row; the values of the reductions, which all threads get."""
+        accs = self._accumulators(nodes)
+        firsts = [n for n in nodes if n not in self.pairs.values()]
+        if self.threads == 1:
+            with self.low.loop("j", self.length) as j:
+                self.step(firsts, accs, stores, j)
+            return [finish(n, v) for a in accs for n, v in _values(a)]
+        if self.knobs.lanes == 1:
+            with strided(self._turn(), self.count, self.threads) as j:
+                self.step(firsts, accs, stores, self.block.bind("at", add(self.begin, j)))
+        else:
+            with self._vectors() as j:
+                self._step_lanes(firsts, accs, stores, j)
+        found = [(n, v) for a in accs for n, v in self._folded(a)]
+        if self.part is not None:
+            self._leave(found)
+        return [finish(n, v) for n, v in found]
+
+    def _turn(self) -> Body:
+        """Where threads take turns by their number in a row."""
+        return replace(self.body, thread=self.at.number)
+
+    def _folded(self, acc: Any) -> list[tuple[Node, Expr]]:
+        if isinstance(acc, Best):
+            return [(acc.node, acc.folded(self.threads, self.knobs.columns))]
+        found = acc.folded(self.threads, self.knobs.columns, self.part is None)
+        return list(zip(acc.nodes, found, strict=True))
+
+    def _leave(self, found: Sequence[tuple[Node, Expr]]) -> None:
+        """What this part has found, in scratch memory, by one of its threads."""
+        with self.block.when(self.at.first()), self.low.scope():
+            for node, value in found:
+                assert self.body.scratch is not None
+                self.block.store(self.body.scratch, self._place(node, self.part), value)
+
+    def finish(self) -> None:
+        """Store the outputs that exist once per row, by one of the threads."""
+        if self.threads == 1:
+            super().finish()
+            return
+        if self.part is None:
+            cast(DeviceBlock, self.block).barrier()  # stores of this row before reads of the next
+        with self.block.when(self.at.first()), self.low.scope():
+            super().finish()
+
+    # -- lanes -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _vectors(self) -> Iterator[Expr]:
+        """Where this thread's accesses begin."""
+        lanes, block = self.knobs.lanes, self.block
+        if not self.knobs.held:
+            shift = i64(lanes.bit_length() - 1)
+            accesses = block.bind("accesses", tirx.shift_right(self.count, shift))
+            with strided(self.body, accesses, self.threads) as number:
+                yield block.bind("at", add(self.begin, number * lanes))
+            return
+        with self.low.loop("s", self.knobs.held, kind="unrolled") as step:
+            self.step_number = step
+            at = block.bind("at", (step * self.threads + self.body.thread) * lanes)
+            with block.when(at < self.length), self.low.scope():
+                yield at
+
+    def _new_lanes(self, begin: Expr) -> Lanes:
+        symbols = self.group.symbols()
+        return Lanes(
+            self.low, self.knobs.lanes, self.rows.facts or (), [begin, self.begin], symbols
+        )
+
+    def _hold(self) -> None:
+        """Read the row into registers."""
+        lanes, held = self.knobs.lanes, self.rows.held()
+        for node in held:
+            size = lanes * self.knobs.held
+            self.held[node] = self.block.alloc("held", size, str(self.body.buffers[node].dtype))
+        with self._vectors() as at:
+            room = self._new_lanes(at)
+            for node in held:
+                begin = self.low.space.join(self._index(at), node.shape)
+                self.low.resolve([begin])
+                begin = self.block.bind("begin", begin)
+                to = self.step_number * lanes
+                room.copy(self.held[node], to, self.body.buffers[node], begin)
+        for node in held:
+            self.low.bind_reader(node, self._held_reader(node))
+
+    def place(self, node: Node, position: int) -> tuple[Buffer, Expr] | None:
+        """Where a value is kept: in registers where the row is."""
+        if self.knobs.held:
+            size = self.knobs.lanes * self.knobs.held
+            self.rooms[node] = self.block.alloc("kept", size, storage_dtype(node.dtype))
+        return None
+
+    def _kept_reader(self, node: Node) -> Reader:
+        if node not in self.rooms:
+            return super()._kept_reader(node)
+        return lambda index: loaded(self.rooms[node][self._number()], node.dtype)
+
+    def _number(self) -> Expr:
+        """Which of the elements that this thread holds is at hand."""
+        assert self.lanes is not None
+        return self.step_number * self.knobs.lanes + self.lanes.number
+
+    def _held_reader(self, node: Node) -> Reader:
+        return lambda index: loaded(self.held[node][self._number()], node.dtype)
+
+    def _step_lanes(
+        self, nodes: Sequence[Node], accs: Sequence[Any], stores: Sequence[Node], j: Expr
+    ) -> None:
+        """Neighbours from ``j`` on, one after the other; what they store is stored together."""
+        self.lanes = lanes = self._new_lanes(j)
+        self.cells = {}
+        buffers = {n: b for n, b in self.body.buffers.items() if n not in self.held}
+        with lanes.reading(buffers):
+            for lane in lanes.each():
+                self.step(nodes, accs, stores, add(j, lane))
+        for buffer, (cell, begin) in self.cells.items():
+            lanes.copy(buffer, begin, cell, i64(0))
+        self.lanes = None
+
+    def _store(self, node: Node, index: Sequence[Expr], value: Expr) -> None:
+        if self.lanes is None:
+            super()._store(node, index, value)
+            return
+        if node in self.rooms:
+            self.low.store(self.rooms[node], self._number(), value, node.dtype)
+            if node not in self.group.outputs:
+                return
+        buffer = self.body.outputs[self._output_of(node)]
+        if buffer not in self.cells:
+            begin = self.low.space.join(index[len(index) - len(node.shape) :], node.shape)
+            self.low.resolve([begin])
+            cell = self.block.alloc("out", self.knobs.lanes, str(buffer.dtype))
+            self.cells[buffer] = cell, self.block.bind("begin", begin)
+        self.low.store(self.cells[buffer][0], i64(self.lanes.number), value, node.dtype)
+
+    def _output_of(self, node: Node) -> int:
+        """The number of the output in whose place a node lies."""
+        slot = self.sched.storage.get(node)
+        return self.group.outputs.index(node) if slot is None else slot
+
+
+def _values(acc: Any) -> list[tuple[Node, Expr]]:
+    if isinstance(acc, Best):
+        return [(acc.node, acc.value)]
+    return list(zip(acc.nodes, acc.values(), strict=True))
+
+
+__all__ = ["Place", "RowKnobs", "Rows", "Threads"]
