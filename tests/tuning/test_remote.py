@@ -58,6 +58,17 @@ def test_a_session_is_a_machine(port: int, tmp_path: Path) -> None:
     assert result.measured > 0 and result.left == 0
 
 
+def test_a_server_that_tells_no_processor(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = rpc.connect_tracker(HOST, port).request("board")
+    known = session.get_function
+    absent = lambda name: known(name if "llvm" not in name else "no.such.function")  # noqa: E731
+    monkeypatch.setattr(session, "get_function", absent)
+    with pytest.raises(ArtifactError, match=r"the session's machine does not tell its processor"):
+        tune(mlp(), records=tmp_path / "r.jsonl", progress=False, remote=session)
+
+
 @pytest.mark.parametrize(
     ("remote", "kind", "said"),
     [

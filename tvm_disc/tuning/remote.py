@@ -78,8 +78,19 @@ class Fleet:
         self.machines = _requested(rpc, remote)
 
     def cpu_name(self) -> str:
-        """The processor of the machines, as LLVM names it."""
-        names = {str(m.get_function("target.llvm_get_system_cpu")()) for m in self.machines}
+        """The processor of the machines, as LLVM names it.
+
+        Raises:
+            ArtifactError: they do not tell, or are not alike.
+        """
+        try:
+            names = {str(m.get_function("target.llvm_get_system_cpu")()) for m in self.machines}
+        except Exception as error:
+            said = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+            raise ArtifactError(
+                f"tune: {self.where} does not tell its processor ({said[0]}); its server needs all "
+                "of TVM, the compiler too"
+            ) from None
         if len(names) > 1:
             raise ArtifactError(f"machines of one key must be alike; found {sorted(names)}")
         return names.pop()
