@@ -18,6 +18,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
     apply,
     number,
     on_floats,
+    on_numbers,
     reduction,
 )
 from tvm_disc.relay.importer.lowering.transform import channels_first, permute
@@ -197,8 +198,8 @@ LOWER: Mapping[str, Rule] = {
     "nn.cross_entropy": on_floats(_cross_entropy),
     "nn.cross_entropy_with_logits": on_floats(_cross_entropy_with_logits),
     "nn.nll_loss": _nll_loss,
-    "nn.max_pool2d_grad": _pool_grad(False),
-    "nn.avg_pool2d_grad": _pool_grad(True),
+    "nn.max_pool2d_grad": on_numbers(_pool_grad(False)),
+    "nn.avg_pool2d_grad": on_numbers(_pool_grad(True)),
     "nn.conv2d_backward_weight": _conv2d_backward_weight,
     "nn.fifo_buffer": _fifo_buffer,
 }

@@ -298,6 +298,8 @@ def _dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     y = apply(ctx, R.multiply, whole, laid(ctx, _as(ctx, scale, "float32"), x, axis))
     if dtype == "float32":
         return y
+    if dtype == "float64":
+        return cast(ctx, y, dtype)
     limit = float(np.finfo(dtype).max)
     return cast(ctx, ctx.emit(R.clip(ctx.expr(y), -limit, limit), y.dims, "float32"), dtype)
 

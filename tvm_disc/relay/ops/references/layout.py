@@ -107,6 +107,8 @@ def matrix_set_diag(
 ) -> Array:
     """The diagonals ``k1`` to ``k2`` replaced, the highest first."""
     out, (height, width) = x.copy(), x.shape[-2:]
+    if diagonal.shape[-1] != min(height + min(k2, 0), width - max(k1, 0)):
+        raise ValueError("shape mismatch: the longest diagonal")
     lines = diagonal if k1 != k2 else diagonal[..., None, :]
     for row, k in enumerate(range(k2, k1 - 1, -1)):
         size = min(height + min(k, 0), width - max(k, 0))
