@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 
-import tvm_disc
 from tests.fuzz.case import Case
 from tests.fuzz.meaning import LARGEST_FLOAT, Undefined, call, difference, stable
 from tests.fuzz.odd import odd_worlds, wild_worlds
 from tests.guarded import Guarded
-from tests.processor import absent_for
 from tvm_disc import relay
 from tvm_disc.errors import DiscError
-from tvm_disc.options import Options
 
 Tell = Callable[[str], None]
 # How NumPy says that operands do not fit, or that there is nothing to pick from.
@@ -79,12 +76,8 @@ def judge(case: Case, tell: Tell = lambda stage: None) -> Finding | None:
 
 
 def _built(case: Case, module: Any) -> Any:
-    options = Options(**{k: v for k, v in case.options.items() if k != "target"})
-    target = case.options.get("target")
-    if target is not None:
-        target = None if absent_for(target) else f"llvm -mcpu={target}"
     try:
-        return tvm_disc.build(module, target=target, constraints=case.constraints, options=options)
+        return case.built(module)
     except DiscError as error:
         # Inputs hide dims that a sample has as numbers.
         sure = case.sure and "known at compile time" not in str(error)

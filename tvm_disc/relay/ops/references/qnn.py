@@ -188,7 +188,7 @@ def simulated_dequantize(
     if int(code) not in _SIMULATED:
         return x
     origin = along(zero_point, x, axis).astype(x.dtype)
-    return np.asarray((x - origin) * along(scale, x, axis))
+    return np.asarray((x - origin) * along(scale, x, axis)).astype(x.dtype)
 
 
 def annotated(x: Array, scale: Array, low: Array, high: Array, *, kind: int, **_: Any) -> Array:
