@@ -61,6 +61,8 @@ def _dense(data: Array, indices: Array, begins: Array, width: int) -> Array:
         raise ValueError("blocks outside of the matrix")
     if begins.min() < 0 or begins.max() > len(indices):
         raise ValueError("row pointers outside of the entries")
+    if (np.diff(begins) < 0).any():
+        raise ValueError("row pointers out of order")
     out = np.zeros(((len(begins) - 1) * high, width), data.dtype)
     for r in range(len(begins) - 1):
         for e in range(begins[r], begins[r + 1]):
