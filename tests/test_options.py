@@ -10,7 +10,7 @@ import pytest
 
 from tvm_disc import options as options_module
 from tvm_disc.errors import BadOption, DiscError
-from tvm_disc.options import ENVIRONMENT, Options
+from tvm_disc.options import ENVIRONMENT, Options, threads_of_pool
 
 
 def test_defaults_need_no_environment() -> None:
@@ -109,3 +109,27 @@ def test_options_do_not_change() -> None:
 def test_every_field_is_documented() -> None:
     text = inspect.getdoc(Options) or ""  # since Python 3.13 the compiler takes indentation away
     assert [f.name for f in fields(Options) if f"\n    {f.name}: " not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x", "TVM_NUM_THREADS: expected an integer, found 'x'"),
+        ("1.5", "TVM_NUM_THREADS: expected an integer, found '1.5'"),
+        ("-1", "TVM_NUM_THREADS: expected at least 1, found -1"),
+        ("0", "TVM_NUM_THREADS: expected at least 1, found 0"),
+        ("9" * 20, "TVM_NUM_THREADS: expected at most 65536"),
+    ],
+)
+def test_threads_of_tvm_s_pool(text: str, message: str) -> None:
+    with pytest.raises(BadOption, match=message):
+        threads_of_pool({"TVM_NUM_THREADS": text})
+    assert threads_of_pool({"TVM_NUM_THREADS": " 3 "}) == 3
+    assert threads_of_pool({}) is None and threads_of_pool({"TVM_NUM_THREADS": ""}) is None
+
+
+@pytest.mark.parametrize("name", ["dump_dir", "records", "dispatch", "cache"])
+@pytest.mark.parametrize("path", ["a\0b", "\ud800"])
+def test_paths_that_no_system_names(name: str, path: str) -> None:
+    with pytest.raises(BadOption, match=f"{name}: expected a path that the system can name"):
+        Options(**{name: path})

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tvm_disc
@@ -259,3 +260,16 @@ def test_on_a_terminal_the_line_fits_and_goes(root: Path) -> None:
 def test_bad_values_are_refused() -> None:
     with pytest.raises(BadOption, match="progress: expected True, False or None, found 'yes'"):
         Options(progress="yes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("stream", [None, "closed"])
+def test_a_process_without_standard_error_builds(
+    stream: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", stream and closed)
+    x = rows("n")
+    for options in (Options(), Options(progress=True), Options(debug=1)):
+        exe = tvm_disc.build(relay.Function([x], relay.exp(x)), options=options)
+        assert exe(np.zeros(2, "float32")).tolist() == [1, 1]

@@ -186,6 +186,12 @@ def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path: Path) -> None:
     assert store.get(KEYS[0]) is None and list(store.entries()) == []
 
 
+def test_a_folder_with_too_long_a_name_keeps_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / ("x" * 300))
+    store.put(KEYS[0], b"code")
+    assert store.get(KEYS[0]) is None and list(store.entries()) == []
+
+
 def test_threads_that_put_and_get_the_same_keys(tmp_path: Path) -> None:
     wrong: list[bytes] = []
 

@@ -41,7 +41,7 @@ from tvm_disc.deadline import entered, within
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, BadOption, TypeMismatch, Unsupported
 from tvm_disc.frontends import exported, read_model
-from tvm_disc.options import Options
+from tvm_disc.options import Options, threads_of_pool
 from tvm_disc.processor import cores
 from tvm_disc.progress import shown
 from tvm_disc.relay import expr as ast
@@ -521,7 +521,7 @@ def _kernel(func: Any) -> bool:
 
 def default_threads() -> int:
     """As many threads as this process has cores, or as TVM's pool is told to have."""
-    return int(os.environ.get("TVM_NUM_THREADS") or cores())
+    return threads_of_pool() or cores()
 
 
 def read(source: Source) -> Any:

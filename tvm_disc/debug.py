@@ -165,8 +165,9 @@ class Trace:
 
     def say(self, level: int, text: str | Callable[[], str]) -> None:
         """Print ``text`` if the ladder reaches ``level``; a function is called only then."""
-        if self.level >= level:
-            print(text if isinstance(text, str) else text(), file=self._stream or sys.stderr)
+        stream = self._stream or sys.stderr
+        if self.level >= level and stream is not None and not getattr(stream, "closed", False):
+            print(text if isinstance(text, str) else text(), file=stream)
 
     def show(self, name: str, thing: object, level: int = IR) -> None:
         """Dump ``thing`` if there is a dump directory, and print it if the ladder reaches it."""

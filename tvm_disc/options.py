@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from .errors import BadInput, BadOption, shown
+from .errors import BadInput, BadOption, DiscError, shown
 
-__all__ = ["ENVIRONMENT", "Options", "file_path"]
+__all__ = ["ENVIRONMENT", "Options", "file_path", "threads_of_pool"]
 
 MAX_DEBUG = 5
 POINTS = 32  # shapes of a program that ``tune`` measures
@@ -104,10 +104,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.threads is not None:
             _integer("threads", self.threads)
-            if self.threads < 1:
-                raise BadOption(f"threads: expected at least 1, found {self.threads}")
-            if self.threads > MOST_THREADS:
-                raise BadOption(f"threads: expected at most {MOST_THREADS}, found {self.threads}")
+            _threads("threads", self.threads)
         _integer("debug", self.debug)
         if not 0 <= self.debug <= MAX_DEBUG:
             raise BadOption(f"debug: expected 0 .. {MAX_DEBUG}, found {self.debug}")
@@ -127,10 +124,12 @@ class Options:
             raise BadOption(f"progress: expected True, False or None, found {shown(self.progress)}")
         if not isinstance(self.cache, bool | str | os.PathLike):
             raise BadOption(f"cache: expected True, False or a folder, found {shown(self.cache)}")
+        if not isinstance(self.cache, bool):
+            file_path("cache", self.cache, BadOption)
         for name in ("dump_dir", "records", "dispatch"):
             path = getattr(self, name)
-            if path is not None and not isinstance(path, str | os.PathLike):
-                raise BadOption(f"{name}: expected a path, found {shown(path)}")
+            if path is not None:
+                file_path(name, path, BadOption)
 
     @classmethod
     def from_env(
@@ -163,11 +162,37 @@ class Options:
         return tuple((name, getattr(self, name)) for name in changing)
 
 
-def file_path(what: str, value: object) -> Path:
-    """``value`` as a path; BadInput if it is none."""
+def file_path(what: str, value: object, error: type[DiscError] = BadInput) -> Path:
+    """``value`` as a path; ``error`` if it is none, or one that no system takes."""
     if not isinstance(value, str | os.PathLike) or isinstance(value, bytes):
-        raise BadInput(f"{what}: expected a path, found {shown(value)}")
-    return Path(value)
+        raise error(f"{what}: expected a path, found {shown(value)}")
+    try:
+        path = Path(value)
+        named = b"\0" not in os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        named = False
+    if not named:
+        raise error(f"{what}: expected a path that the system can name, found {shown(value)}")
+    return path
+
+
+def _threads(name: str, count: int) -> int:
+    """A number of threads; BadOption if it is out of range."""
+    if count < 1:
+        raise BadOption(f"{name}: expected at least 1, found {count}")
+    if count > MOST_THREADS:
+        raise BadOption(f"{name}: expected at most {MOST_THREADS}, found {count}")
+    return count
+
+
+def threads_of_pool(environ: Mapping[str, str] | None = None) -> int | None:
+    """What ``TVM_NUM_THREADS`` says; BadOption if that is no number of threads."""
+    name = "TVM_NUM_THREADS"
+    text = (os.environ if environ is None else environ).get(name, "")
+    try:
+        return _threads(name, int(text)) if text else None
+    except ValueError:
+        raise BadOption(f"{name}: expected an integer, found {shown(text)}") from None
 
 
 def _integer(name: str, value: object) -> None:

@@ -119,8 +119,10 @@ class Line:
 
 def wanted(options: Options, stream: Any) -> bool:
     """Whether a build shows a line: as it is told, else on a terminal that nothing else is told."""
-    if options.progress is not None or stream is None:
-        return bool(options.progress) and stream is not None
+    if stream is None or getattr(stream, "closed", False):
+        return False
+    if options.progress is not None:
+        return options.progress
     return not options.debug and bool(getattr(stream, "isatty", bool)())
 
 

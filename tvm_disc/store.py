@@ -148,11 +148,12 @@ class Store:
 
     def entries(self) -> Iterator[Entry]:
         """Every file of the store."""
-        for path in self.folder.glob("??/*"):
-            with contextlib.suppress(OSError):  # another process removed it meanwhile
-                status = path.lstat()
-                if not stat.S_ISDIR(status.st_mode):
-                    yield Entry(path, status.st_size, status.st_mtime)
+        with contextlib.suppress(OSError):  # a folder that cannot be read, or has too long a name
+            for path in self.folder.glob("??/*"):
+                with contextlib.suppress(OSError):  # another process removed it meanwhile
+                    status = path.lstat()
+                    if not stat.S_ISDIR(status.st_mode):
+                        yield Entry(path, status.st_size, status.st_mtime)
 
     def prune(self, limit: int) -> int:
         """Remove those not used for longest until a little less than ``limit`` bytes are left.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -240,6 +241,16 @@ def test_without_a_linker_llvm_loads_the_code(
             np.testing.assert_allclose(exe(x), reference(x, W, V), rtol=1e-5, atol=1e-6)
     finally:
         machine_code._linker.cache_clear()
+
+
+def test_without_room_for_files_llvm_loads_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(machine_code.tempfile, "TemporaryDirectory", full)
+    exe = tvm_disc.build(layers(W, V))
+    x = np.full((3, 16), 0.5, "float32")
+    np.testing.assert_allclose(exe(x), reference(x, W, V), rtol=1e-5, atol=1e-6)
 
 
 def test_equal_kernels_are_one_unit() -> None:

@@ -14,7 +14,7 @@ from tests.meta.imports import PACKAGE, graph, imports, modules, room_of
 ORDER = [
     {"errors"},
     {"deadline"},
-    {"options", "debug", "processor", "console", "literals"},
+    {"options", "debug", "processor", "console", "literals", "locks"},
     {"digests"},
     {"store"},
     # Before the compiler: whoever loads a saved program needs nothing of it.

@@ -8,6 +8,8 @@ import pytest
 from tvm import tirx
 
 from tests.shape import fuzz
+from tvm_disc.abi.formula import evaluate
+from tvm_disc.codegen.plan.formula import formula, readable_formula
 from tvm_disc.errors import ShapeConflict
 from tvm_disc.shape import Solver
 
@@ -43,6 +45,34 @@ def test_equal_dims_simplify_to_the_same_object() -> None:
     a = solver.simplify(b * s * 768 // 64)
     assert a.same_as(solver.simplify(t * 12 * b))
     assert str(solver.simplify(tirx.max(t, s))) == "s"
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("a b", "a_b"), ("class", "class_"), ("None", "None_"), ("1", "d1"), ("", "d"),
+        ("0x", "d0x"), ("_t0", "d_t0"), ("\ufb03", "ffi"), ("n\n", "n_"), ("\ud800", "_"),
+        ("%x", "d_x"), ("_n1", "d_n1"), ("n", "n"), ("имя", "имя"), ("max", "max"),
+    ],
+)  # fmt: skip
+def test_names_are_those_that_formulas_are_written_with(name: str, printed: str) -> None:
+    s = Solver()
+    first, second = s.symbol(name), s.symbol(name)
+    assert [str(first.name), str(second.name)] == [printed, f"{printed}_1"]
+    text = readable_formula(first * second + 1)
+    assert evaluate(text, {str(first.name): 3, str(second.name): 5}) == 16
+
+
+@pytest.mark.parametrize("count", [16, 17, 2000])
+def test_sums_of_many_dims_are_trees(count: int) -> None:
+    s = Solver()
+    dims = [s.symbol(f"n{k}") for k in range(count)]
+    leaning = sum(dims[1:], dims[0])
+    for total in (leaning, s.simplify(leaning)):
+        text = formula(total)
+        assert evaluate(text, {f"n{k}": k for k in range(count)}) == count * (count - 1) // 2
+    assert s.known_eq(leaning, sum(dims[-2::-1], dims[-1])) is True
+    assert s.known_eq(leaning, sum(dims[2:], dims[1])) is None
 
 
 def test_symbols_get_distinct_names() -> None:

@@ -66,11 +66,14 @@ def check_place(path: Path) -> Path:
     Raises:
         ArtifactError: there is no folder, it cannot be written to, or ``path`` is no plain file.
     """
-    target = path.resolve()
-    if not target.parent.is_dir():
-        raise ArtifactError(f"{path}: there is no folder {target.parent}")
-    if target.exists() and not target.is_file():
-        raise ArtifactError(f"{path}: expected the name of a file, found a folder or a device")
+    try:
+        target = path.resolve()
+        if not target.parent.is_dir():
+            raise ArtifactError(f"{path}: there is no folder {target.parent}")
+        if target.exists() and not target.is_file():
+            raise ArtifactError(f"{path}: expected the name of a file, found a folder or a device")
+    except OSError as error:  # a name of too many bytes
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from None
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise ArtifactError(f"{path}: the folder {target.parent} cannot be written to")
     return target
@@ -161,7 +164,12 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         raise ArtifactError(f"{path}: cannot be read: {error}") from None
     with file:
-        yield file
+        try:
+            yield file
+        except OSError as error:
+            if error.errno is None:  # raised by whoever reads, not by the system
+                raise
+            raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _trailer(path: Path, file: IO[bytes], size: int) -> Trailer:

@@ -7,8 +7,8 @@ share the pages.
 
 from __future__ import annotations
 
-import json
 import shutil
+import string
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,6 +49,18 @@ tvm_disc_constants:
 .byte 0
 .section .note.GNU-stack,"",@progbits
 """
+
+
+_PLAIN_IN_C = frozenset(string.ascii_letters + string.digits + " !#$%&'()*+,-./:;<=>@[]^_`{|}~")
+
+
+def _c_string(text: str) -> str:
+    """A text as a string of C, whatever is in it."""
+    plain = (
+        set(b" !#$%&'()*+,-./:;<=>@[]^_`{|}~0123456789") | set(range(65, 91)) | set(range(97, 123))
+    )
+    data = text.encode("utf-8", "replace")
+    return '"' + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in data) + '"'
 
 
 def export(
@@ -133,7 +145,7 @@ def _objects(
         abi_symbol=ABI_SYMBOL,
         abi=ABI_VERSION,
         signature_symbol=SIGNATURE_SYMBOL,
-        signature=json.dumps(signature_text(manifest)),
+        signature=_c_string(signature_text(manifest)),
     )
     levels = [Level(v["name"], v["architecture"], v["sets"]) for v in manifest["levels"]]
     sources = {

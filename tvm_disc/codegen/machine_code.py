@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from tvm_disc.codegen.linker import make
 from tvm_disc.codegen.llvm_helper import Helper
 from tvm_disc.codegen.units import Emitted, Unit
 from tvm_disc.deadline import stack_of_builds
+from tvm_disc.locks import Lock
 from tvm_disc.processor import cores
 from tvm_disc.store import Store
 from tvm_disc.tir.llvm_ops import link
@@ -244,16 +243,7 @@ def _lowered(mod: Module, target: Any, outside: Iterable[str]) -> Module:
 
 # TVM sets options of LLVM's command line when it enters LLVM, and takes them back when it leaves.
 # They hold for the process, and say what may alias: another thread would compile without them.
-_LLVM = threading.RLock()
-
-
-def _unlock() -> None:
-    """In the child of a fork, nobody would give back what another thread held."""
-    global _LLVM
-    _LLVM = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_unlock)
+_LLVM = Lock()
 
 
 def _generated(lowered: Module, target: Any) -> Module:
@@ -312,19 +302,21 @@ def _linked(objects: Sequence[bytes], called: Sequence[str]) -> Module | None:
     linker = _linker()
     if linker is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
-        # The system's loader knows libraries by name and inode: this one is its own.
-        library = Path(folder) / "program.so"
-        paths = map(str, _written(objects, Path(folder), "unit"))
-        command = [*linker, "-shared", "-o", str(library), *paths]
-        if make(command, library) is not None:
-            return None
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
+            # The system's loader knows libraries by name and inode: this one is its own.
+            library = Path(folder) / "program.so"
+            paths = map(str, _written(objects, Path(folder), "unit"))
+            command = [*linker, "-shared", "-o", str(library), *paths]
+            if make(command, library) is not None:
+                return None
             # TVM would keep it for as long as the process runs; functions of it hold it.
             module = tvm_ffi.load_module(library, keep_module_alive=False)
             return module if all(map(module.implements_function, called)) else None
-        except (OSError, RuntimeError):  # a place from which no code may be run
-            return None
+    except TimeoutError:  # raised by a handler of a signal
+        raise
+    except (OSError, RuntimeError):  # a full disk, or a place from which no code may be run
+        return None
 
 
 def _called(emitted: Emitted) -> list[str]:

@@ -56,6 +56,8 @@ def var(
     """A variable.  With ``shape``, a tensor of it; without any annotation, of inferred type."""
     if not isinstance(name_hint, str):
         raise BadNode(f"the name of a variable is a text, found {shown(name_hint)}")
+    if not name_hint.isascii() and any("\ud800" <= c <= "\udfff" for c in name_hint):
+        raise BadNode(f"the name of a variable has half of a character: {shown(name_hint)}")
     if not isinstance(type_annotation, Type | str | None):
         raise BadNode(
             f"variable '{name_hint}': expected a relay type, found {shown(type_annotation)}"

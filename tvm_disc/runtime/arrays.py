@@ -66,17 +66,17 @@ def arrays_are_readable() -> bool:
 
 def check_writable(position: int, tensor: Any) -> None:
     """Refuse what nothing can be written into."""
+    if not hasattr(type(tensor), "__dlpack__"):
+        raise BadInput(f"output {position}: expected a tensor, found {type(tensor).__name__}")
     if isinstance(tensor, np.ndarray) and not tensor.flags.writeable:
         raise BadInput(f"output {position}: expected a tensor to write into, found a read-only one")
-    if not hasattr(tensor, "__dlpack__"):
-        raise BadInput(f"output {position}: expected a tensor, found {type(tensor).__name__}")
     if isinstance(tensor, np.ma.MaskedArray):
         raise BadInput(f"output {position}: expected a tensor, found a masked array")
 
 
 def leaves(tree: Any) -> list[Any]:
     """The tensors of a nested result, in order."""
-    if isinstance(tree, tuple | list):
+    if issubclass(type(tree), tuple | list):  # not asked of the value, which may be hostile
         return [leaf for item in tree for leaf in leaves(item)]
     return [tree]
 
@@ -138,7 +138,7 @@ CONVERTERS: dict[type, Callable[[Any], Any]] = {np.ndarray: as_array}
 def converter(first: Any) -> Callable[[Any], Any]:
     """The conversion for callers whose first input is ``first``, remembered by its type."""
     kind = type(first)
-    if isinstance(first, np.ndarray | np.generic | int | float | list):
+    if isinstance(first, np.ndarray):
         CONVERTERS[kind] = as_array
     elif kind.__module__.partition(".")[0] == "torch":
         import torch

@@ -15,7 +15,7 @@ from tvm_disc.abi.entries import DOWNLOAD, UPLOAD
 from tvm_disc.runtime.arrays import leaves
 
 Tensor: TypeAlias = Any
-_CODES = {"i": 0, "u": 1, "f": 2, "b": 6, "V": 4}
+_CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
 
 
 class OnDevice:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,11 +32,10 @@ from tvm_disc.abi.state import (
 from tvm_disc.errors import (
     ArtifactError,
     BadInput,
-    DeviceError,
-    GuardFailed,
     WrongProcessor,
     shown,
 )
+from tvm_disc.locks import Lock
 from tvm_disc.options import MOST_THREADS, file_path
 from tvm_disc.runtime.arrays import (
     CONVERTERS,
@@ -47,7 +45,6 @@ from tvm_disc.runtime.arrays import (
     SHAPES,
     arrays_are_readable,
     as_array,
-    as_tensor,
     check_writable,
     converted_tree,
     converter,
@@ -57,7 +54,7 @@ from tvm_disc.runtime.arrays import (
     remember,
 )
 from tvm_disc.runtime.code import Code
-from tvm_disc.runtime.device import OnDevice, is_of_device
+from tvm_disc.runtime.device import OnDevice
 from tvm_disc.runtime.explain import explanation
 from tvm_disc.runtime.forks import unlock_in_children
 from tvm_disc.runtime.heap import trim_heap
@@ -65,17 +62,18 @@ from tvm_disc.runtime.inputs import (
     MOST,
     PLAIN_TYPES,
     bound_dims,
-    check_arguments,
-    described,
+    checked_arguments,
     integer,
     ordered,
-    prepared,
+    prepared_inputs,
     sample_inputs,
+    told_apart,
 )
 from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.page import write_page
 from tvm_disc.runtime.picture import draw
 from tvm_disc.runtime.profile import Event, Profile, new_record, read_record
+from tvm_disc.runtime.recovery import recovered
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
 from tvm_disc.runtime.summary import checked_dims, shortened
@@ -111,9 +109,9 @@ class Executable:
         self._saved: Saved | None = None
         self.timings = dict(timings)
         self._outputs: Any = self._manifest["outputs"]
-        self._names: list[str] = [name for name, _, _ in self.signature]
+        self._names: list[str] = told_apart([name for name, _, _ in self.signature])
         self._codec = Codec.of(self._manifest.get("external"), self._names)
-        self._binding = threading.Lock()
+        self._binding = Lock()
         self._direct: Callable[..., int] = not_direct
         self._pool: Callable[..., int] | None = None
         # Shapes of NumPy inputs seen before, and what to allocate for them.
@@ -147,8 +145,12 @@ class Executable:
         function = self._code.function
         try:
             main = function(ENTRY)
+        except TimeoutError:  # raised by a handler of a signal
+            raise
         except Exception as error:
             raise ArtifactError(f"this program cannot run on this machine: {error}") from None
+        if self._main != self._first_call:
+            return  # a handler of a signal has called the program meanwhile
         if self._constants is not None:
             function(BIND)(self._constants.ctypes.data, self._home())
         if self._manifest.get("vendor"):
@@ -207,7 +209,7 @@ class Executable:
         """What was not fused, each with the reason; of a program with a special version, there."""
         return list(self._manifest["refused"])
 
-    def __call__(self, *args: Array, out: Any = None, **kwargs: Array) -> Any:
+    def __call__(self, /, *args: Array, out: Any = None, **kwargs: Array) -> Any:
         """Run on tensors (NumPy, DLPack or TVM), positional or by input name.
 
         Results are NumPy arrays if the first input is one, PyTorch tensors if it is one, else
@@ -251,20 +253,24 @@ class Executable:
             return self._general(args)
         return nested(arrays, self._outputs)
 
-    def bind(self, *args: Array, **kwargs: Array) -> Callable[[], Any]:
+    def bind(self, /, *args: Array, **kwargs: Array) -> Callable[[], Any]:
         """A call whose arguments are in the program's own form already, values of data types too.
 
-        It gives the program's results in that form, as TVM tensors.
+        It gives the program's results in that form, as TVM tensors. What is no compact tensor is
+        copied once, here.
         """
-        args = self._flat(args, kwargs)
-        self._general(args)  # binds the machine code and checks the arguments
-        return partial(self._main, *args)
+        return partial(self._main, *self._checked(self._flat(args, kwargs)))
+
+    def _checked(self, args: tuple[Array, ...]) -> list[Array]:
+        """Arguments that a call was tried with, as the program takes them."""
+        self._general(args)  # binds the machine code, and tells what is wrong with the arguments
+        return prepared_inputs(self._manifest["inputs"], args)
 
     def _boxed(self, args: tuple[Array, ...], out: Any) -> Any:
         """A call that takes or gives boxed values, already flat."""
         if out is not None:
             raise BadInput("out: a program that takes or returns data types allocates its results")
-        check_arguments(self._names, args)
+        args = checked_arguments(self._manifest["inputs"], args)
         result = self._called(args, ())
         assert self._codec is not None
         convert = converter(args[0] if args else np.empty(0))
@@ -276,19 +282,19 @@ class Executable:
         except ArtifactError:
             raise
         except Exception as error:
-            return self._recover(args, outputs, error)
+            return recovered(self._main, self._manifest["inputs"], args, outputs, error)
 
     def _general(self, args: tuple[Array, ...]) -> Any:
         """A call with any kind of tensor."""
         # More arguments have a meaning to the program: memory to write to.
         if len(args) != len(self._names) or not PLAIN_TYPES.issuperset(map(type, args)):
-            check_arguments(self._names, args)
+            args = checked_arguments(self._manifest["inputs"], args)
         try:
             result = self._main(*args)
         except ArtifactError:
             raise
         except Exception as error:
-            result = self._recover(args, (), error)
+            result = recovered(self._main, self._manifest["inputs"], args, (), error)
         convert = CONVERTERS.get(type(args[0])) if args else None
         if convert is None:
             convert = converter(args[0] if args else None)
@@ -299,11 +305,14 @@ class Executable:
         return converted
 
     def _write(self, args: tuple[Array, ...], out: Any) -> Any:
-        outputs = leaves(out)
+        try:
+            outputs = leaves(out)
+        except RecursionError:
+            raise BadInput("out: expected tensors nested as the results are, found more") from None
         count = len(self._manifest["results"])
         if len(outputs) != count:
             raise BadInput(f"out: expected {count} tensors, found {len(outputs)}")
-        check_arguments(self._names, args)
+        args = checked_arguments(self._manifest["inputs"], args)
         for k, tensor in enumerate(outputs):
             check_writable(k, tensor)
         self._called(args, outputs)
@@ -331,38 +340,16 @@ class Executable:
             yield
         finally:
             self._main, self._direct, self._results = kept
-            log.write(target)
+            try:
+                log.write(target)
+            except OSError as error:
+                raise BadInput(f"record_shapes: {target}: {error.strerror or error}") from None
 
     def _flat(self, args: tuple[Array, ...], kwargs: Mapping[str, Array]) -> tuple[Array, ...]:
         """The arguments in the program's own form."""
         if self._codec is not None:
             return self._codec.flatten(args, kwargs)
         return ordered(self._names, args, kwargs) if kwargs else args
-
-    def _recover(self, args: Sequence[Array], outputs: Sequence[Array], error: Exception) -> Any:
-        """Second try with what the fast path does not take; else the error in the user's terms."""
-        if is_of_device(error):
-            raise DeviceError(str(error)) from None
-        if isinstance(error, MemoryError):
-            raise MemoryError(f"out of memory for {described(self._names, args)}") from None
-        converted = [as_tensor(a) for a in self._prepared(args)]
-        written = [as_tensor(x) for x in outputs]
-        pairs = zip((*converted, *written), (*args, *outputs), strict=True)
-        if any(p is not a for p, a in pairs):
-            try:
-                return self._main(*converted, *written)
-            except Exception as again:
-                error = again
-        if isinstance(error, MemoryError):
-            raise MemoryError(f"out of memory for {described(self._names, args)}") from None
-        message = f"{error}; found {described(self._names, converted, outputs)}"
-        bad = isinstance(error, TypeError | BufferError) or "expected" in str(error)
-        kind = BadInput if bad or "shares memory" in str(error) else GuardFailed
-        raise kind(message) from None
-
-    def _prepared(self, args: Sequence[Array]) -> list[Array]:
-        signature = self._manifest["inputs"]
-        return [prepared(n, t, a) for (n, _, t), a in zip(signature, args, strict=True)]
 
     def keep_memory(self, limit_bytes: int, results_bytes: int | None = None) -> None:
         """Give all idle memory back to the system, and keep at most this much from now on.
@@ -503,16 +490,14 @@ class Executable:
             return checked_dims(self._manifest, dims)
         return None if shapes is None else bound_dims(self.signature, shapes)
 
-    def profile(self, *args: Array, repeat: int = 10, **kwargs: Array) -> Profile:
+    def profile(self, /, *args: Array, repeat: int = 10, **kwargs: Array) -> Profile:
         """Time calls kernel by kernel; the first one, which warms up, is not counted.
 
         Any program can be profiled, a loaded one too: the timers are part of it, and a call that
         does not ask for them passes a branch per kernel.
         """
         repeat = integer("repeat", repeat, 1, MOST)
-        args = self._flat(args, kwargs)
-        self._general(args)  # tells what is wrong with the arguments, and warms up
-        converted = [as_tensor(a) for a in self._prepared(args)]
+        converted = self._checked(self._flat(args, kwargs))  # a call, which warms up
         record = new_record(max(64, 4 * len(self.launches)))
         found = Profile()
         while len(found.calls) < repeat:

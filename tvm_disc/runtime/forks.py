@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import weakref
-from typing import Protocol
 
 from tvm_disc.abi.state import MUTEX, MUTEX_WORDS
 
-
-class Program(Protocol):
-    """What holds a lock of Python's."""
-
-    _binding: threading.Lock
+# With where the state of its machine code lies, which holds a lock: a child that asked the runtime
+# for it would find that one's own held.
+_PROGRAMS: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
 
 
-# With where the state of its machine code lies, which holds another: a child that asked the runtime
-# for it would find that one's locks held.
-_PROGRAMS: weakref.WeakKeyDictionary[Program, int] = weakref.WeakKeyDictionary()
-
-
-def unlock_in_children(program: Program, state: int) -> None:
+def unlock_in_children(program: object, state: int) -> None:
     """Whatever other threads do when this process forks, the child can call the program.
 
     Args:
@@ -32,8 +23,7 @@ def unlock_in_children(program: Program, state: int) -> None:
 
 
 def _unlock() -> None:
-    for program, state in _PROGRAMS.items():
-        program._binding = threading.Lock()
+    for state in _PROGRAMS.values():
         # A mutex that is all zeros is one that nobody holds. What it guards is counters and lists
         # of blocks: half of a change loses a block at worst.
         ctypes.memset(state + 8 * MUTEX, 0, 8 * MUTEX_WORDS)

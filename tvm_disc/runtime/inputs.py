@@ -3,36 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import tvm_ffi
 
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.errors import BadInput, Unsupported
-from tvm_disc.runtime.arrays import numpy_dtype
+from tvm_disc.runtime.arrays import as_tensor, numpy_dtype
 
 MOST = 2**63 - 1  # what programs count with
 _NUMBERS = "biuf"  # kinds of NumPy's dtypes, each fits into those after it
 _SAMPLE = 40  # characters of a value in a message
+_LINE = 200  # of another library's error
+Signature: TypeAlias = Sequence[tuple[str, Sequence[str], str]]  # name, dims, dtype of every input
 # Types whose values are what they seem; others are looked at once.
 PLAIN_TYPES: set[type] = {np.ndarray}
 
 
-def check_arguments(names: Sequence[str], args: Sequence[Any]) -> None:
-    """Refuse another number of inputs, and arrays of which DLPack gives a part only.
+def checked_arguments(signature: Signature, args: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments of a call, with arrays in place of numbers and lists of Python.
+
+    Nothing else than tensors may reach a program: on its way there lists become arrays of TVM's, in
+    a recursion that ends with the stack where a list contains itself.
 
     Raises:
-        BadInput: there are more or fewer, or one is a masked array.
+        BadInput: there are more or fewer than inputs, one is a masked array, of which DLPack gives
+            a part only, or no tensor.
     """
-    if len(args) != len(names):
-        raise BadInput(f"expected {len(names)} inputs ({', '.join(names)}), found {len(args)}")
-    for name, value in zip(names, args, strict=True):
-        if isinstance(value, np.ma.MaskedArray):
-            raise BadInput(
-                f"input '{name}': expected a tensor, found a masked array, whose mask has no "
-                "meaning here; give x.filled(value)"
-            )
-        PLAIN_TYPES.add(type(value))
+    if len(args) != len(signature):
+        names = ", ".join(name for name, _, _ in signature)
+        raise BadInput(f"expected {len(signature)} inputs ({names}), found {len(args)}")
+    return tuple([_checked(n, t, a) for (n, _, t), a in zip(signature, args, strict=True)])
+
+
+def _checked(name: str, dtype: str, value: Any) -> Any:
+    if not is_tensor(value):
+        return prepared(name, dtype, value)
+    if isinstance(value, np.ma.MaskedArray):
+        raise BadInput(
+            f"input '{name}': expected a tensor, found a masked array, whose mask has no meaning "
+            "here; give x.filled(value)"
+        )
+    PLAIN_TYPES.add(type(value))
+    return value
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Names by which inputs can be given, where some have the same: ``x``, ``x_1``, ``x_2``."""
+    found: list[str] = []
+    for name in names:
+        unique, count = name, 0
+        while unique in found or (count and unique in names):
+            count += 1
+            unique = f"{name}_{count}"
+        found.append(unique)
+    return found
 
 
 def ordered(
@@ -59,32 +85,96 @@ def ordered(
     return (*args, *(kwargs[n] for n in rest))
 
 
+def prepared_inputs(signature: Signature, args: Sequence[Any]) -> list[Any]:
+    """Arguments as a program takes them, copied where their own memory does not serve.
+
+    Raises:
+        BadInput: one is no tensor.
+        MemoryError: there is no memory for a copy.
+    """
+    try:
+        return [as_tensor(prepared(n, t, a)) for (n, _, t), a in zip(signature, args, strict=True)]
+    except MemoryError:
+        names = [name for name, _, _ in signature]
+        raise MemoryError(f"out of memory for a copy of {described(names, args)}") from None
+
+
 def prepared(name: str, dtype: str, value: Any) -> Any:
-    """A tensor that programs can read, for whatever stands for one.
+    """A tensor that programs can read, for whatever stands for one; itself if it can be read.
 
     Raises:
         BadInput: nothing does, or numbers do not fit ``dtype``.
     """
-    if isinstance(value, int | float | bool | list | tuple | np.generic):
+    # Asked of types alone: attributes of values may be code of the user's.
+    kind, where = type(value), f"input '{name}'"
+    if issubclass(kind, int | float | bool | list | tuple | np.generic):
         return _converted(name, dtype, value)
-    if isinstance(value, np.ndarray):
-        if value.dtype.kind not in "biufcV":
-            raise BadInput(f"input '{name}': expected dtype {dtype}, found {value.dtype}")
-        plain = value.flags.c_contiguous and value.flags.writeable
-        return value if plain else np.array(value, order="C")
-    if callable(getattr(value, "contiguous", None)) and hasattr(value, "detach"):
-        try:
-            return value.detach().contiguous()
-        except RuntimeError as error:
-            raise BadInput(f"input '{name}': expected a dense tensor: {error}") from None
-    if not hasattr(value, "__dlpack__"):
-        hint = "; numpy.asarray makes one of it" if _has_buffer(value) else ""
-        raise BadInput(f"input '{name}': expected a tensor, found {type(value).__name__}{hint}")
+    if issubclass(kind, np.ndarray):
+        return _compact(where, dtype, value)
+    if not is_tensor(value):
+        has_buffer = hasattr(kind, "__array__") or issubclass(kind, bytes | bytearray | memoryview)
+        hint = "; numpy.asarray makes one of it" if has_buffer else ""
+        raise BadInput(f"{where}: expected a tensor, found {kind.__name__}{hint}")
+    if hasattr(kind, "contiguous") and hasattr(kind, "detach"):
+        value = _dense(where, value)
+    check_exported(where, value)
     return value
 
 
-def _has_buffer(value: Any) -> bool:
-    return isinstance(value, bytes | bytearray | memoryview) or hasattr(value, "__array__")
+def _compact(where: str, dtype: str, array: np.ndarray) -> np.ndarray:
+    """An array that DLPack gives, copied if it is read-only or not compact."""
+    given = array.dtype
+    # Neither swapped bytes, nor records, nor floats of more than 64 bits.
+    known = (given.kind in "biuf" and given.itemsize <= 8) or given.kind == "c"
+    if not given.isnative or not (known or given.name == "bfloat16"):
+        raise BadInput(f"{where}: expected dtype {dtype}, found {given}")
+    plain = array.flags.c_contiguous and array.flags.writeable
+    return array if plain else np.array(array, order="C")
+
+
+def _dense(where: str, tensor: Any) -> Any:
+    """A tensor of PyTorch that is compact and needs no gradient."""
+    try:
+        return tensor.detach().contiguous()
+    except RuntimeError as error:
+        raise BadInput(f"{where}: expected a dense tensor: {first_line(error)}") from None
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value says that it is a tensor, as the types of all libraries for arrays do."""
+    return hasattr(type(value), "__dlpack__")
+
+
+def check_exported(where: str, tensor: Any) -> None:
+    """Stop unless a tensor's own library gives it by DLPack.
+
+    Raises:
+        BadInput: it does not: the tensor has no memory of its own, or elements of another kind.
+    """
+    try:
+        tvm_ffi.from_dlpack(tensor)
+    except Exception as error:  # of any class: it is the tensor's own
+        found = _failed(tensor, error)
+        raise BadInput(f"{where}: expected a tensor that DLPack gives, found {found}") from None
+
+
+def is_exported(tensor: Any) -> bool:
+    """Whether DLPack gives a tensor as it is."""
+    try:
+        tvm_ffi.from_dlpack(tensor)
+    except Exception:  # of any class: it is the tensor's own
+        return False
+    return True
+
+
+def _failed(value: Any, error: Exception) -> str:
+    return f"{type(value).__name__} ({type(error).__name__}: {first_line(error)})"
+
+
+def first_line(error: Exception) -> str:
+    """What an error of another library says, without its stack."""
+    line = next(iter(str(error).splitlines()), "")
+    return line if len(line) <= _LINE else line[:_LINE] + "..."
 
 
 def _converted(name: str, dtype: str, value: Any) -> Any:
@@ -133,8 +223,11 @@ def described(names: Sequence[str], args: Sequence[Any], outputs: Sequence[Any] 
     named += [(f"output {k}", tensor) for k, tensor in enumerate(outputs)]
     parts = []
     for name, value in named:
-        dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
-        parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
+        try:
+            dtype = str(getattr(value, "dtype", type(value).__name__)).removeprefix("torch.")
+            parts.append(f"{name}: {dtype}{list(getattr(value, 'shape', ()))}")
+        except Exception:  # of any class: attributes may be code of the user's
+            parts.append(f"{name}: {type(value).__name__}")
     return ", ".join(parts)
 
 
@@ -159,8 +252,11 @@ def sample_array(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> 
     """Normal floats, or integers 0 and 1."""
     kind = numpy_dtype(dtype)
     floats = kind.kind == "f" or dtype == "bfloat16"
-    values = rng.standard_normal(shape) if floats else rng.integers(0, 2, shape)
-    return np.asarray(values).astype(kind)
+    try:
+        values = rng.standard_normal(shape) if floats else rng.integers(0, 2, shape)
+        return np.asarray(values).astype(kind)
+    except (MemoryError, ValueError):  # ValueError: more bytes than an address has bits for
+        raise MemoryError(f"out of memory for a sample of {dtype}{list(shape)}") from None
 
 
 def integer(what: str, value: Any, least: int, most: int) -> int:
@@ -178,9 +274,7 @@ def integer(what: str, value: Any, least: int, most: int) -> int:
     return int(value)
 
 
-def bound_dims(
-    signature: Sequence[tuple[str, Sequence[str], str]], shapes: Mapping[str, Sequence[int]]
-) -> dict[str, int]:
+def bound_dims(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
     """The dims of a signature by name, from the shapes of inputs.
 
     Raises:

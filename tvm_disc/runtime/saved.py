@@ -12,7 +12,6 @@ import platform
 import shutil
 import sys
 import tempfile
-import threading
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,10 +25,11 @@ from tvm_ffi.libinfo import load_lib_ctypes
 from tvm_disc.abi.artifact import check_library, machine_name, opened
 from tvm_disc.abi.manifest import checked_manifest
 from tvm_disc.errors import ArtifactError
+from tvm_disc.locks import Lock
 
 # Checksum of what this process has loaded of each file, by device and inode.
 _LOADED: dict[tuple[int, int], int] = {}
-_LOADING = threading.Lock()
+_LOADING = Lock()
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ come out of `Solver.simplify` pointer-equal.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
 
+from .chains import joined
 from .terms import (
     FALSE,
     TRUE,
@@ -88,9 +90,10 @@ class Converter:
             return self.symbol(e)
         if kind == "IntImm":
             return Poly.const(int(e.value))
-        if kind in ("Add", "Sub", "Mul"):
-            a, b = self.poly(e.a), self.poly(e.b)
-            return a + b if kind == "Add" else a - b if kind == "Sub" else a * b
+        if kind in ("Add", "Sub"):
+            return self._sum(e)
+        if kind == "Mul":
+            return self.poly(e.a) * self.poly(e.b)
         if kind in ("FloorDiv", "FloorMod", "Div", "Mod"):
             a, b = self.poly(e.a), self.poly(e.b)
             q = self.terms.poly("div" if kind.startswith("Floor") else "tdiv", a, b)
@@ -111,6 +114,17 @@ class Converter:
         if hasattr(e, "asobject"):
             return self._choice(e.asobject(), 1, 0)
         return self._opaque(e)
+
+    def _sum(self, e: Any) -> Poly:
+        """Sums lean to the left, deeper than Python can recurse where there are many terms."""
+        terms = []
+        while type(e).__name__ in ("Add", "Sub"):
+            terms.append((type(e).__name__, e.b))
+            e = e.a
+        found = self.poly(e)
+        for kind, term in reversed(terms):
+            found = found + self.poly(term) if kind == "Add" else found - self.poly(term)
+        return found
 
     def symbol(self, var: Any) -> Poly:
         """The polynomial of a variable."""
@@ -187,9 +201,7 @@ class Converter:
         if not plus:
             total, constant = _int(constant), 0
         else:
-            total = self._term(*plus[0])
-        for mono, coeff in plus[1:]:
-            total = total + self._term(mono, coeff)
+            total = joined([self._term(mono, coeff) for mono, coeff in plus], operator.add)
         for mono, coeff in minus:
             total = total - self._term(mono, -coeff)
         if constant:

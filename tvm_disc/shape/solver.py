@@ -11,8 +11,11 @@ decision procedure follow JAX's `shape_poly`.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import product as cartesian
+from keyword import iskeyword
 from typing import Any
 
 from tvm import tirx
@@ -47,6 +50,15 @@ from .terms import product as poly_product
 
 Dim = Any
 """A TVM integer expression, or a Python integer."""
+_OF_STEPS = re.compile(r"_[a-z]\d*")  # names that formulas give to their own parts
+
+
+def _legible(name: str) -> str:
+    """A name as an identifier of formulas, which are read as Python's expressions are."""
+    found = re.sub(r"\W", "_", unicodedata.normalize("NFKC", name))
+    if not found.isidentifier() or _OF_STEPS.fullmatch(found):
+        found = f"d{found}"
+    return f"{found}_" if iskeyword(found) else found
 
 
 class Solver:
@@ -73,12 +85,13 @@ class Solver:
     # Symbols.
 
     def symbol(self, name: str, source: str = "") -> Any:
-        """A new int64 symbol whose printed name is `name`, made unique; `source` says where the
-        user meets it: "input 'x' axis 0"."""
-        unique, i = name, 0
+        """A new int64 symbol whose printed name is `name`, made one that formulas can be written
+        with, and unique; `source` says where the user meets it: "input 'x' axis 0"."""
+        legible = unique = _legible(name)
+        i = 0
         while unique in self._names:
             i += 1
-            unique = f"{name}_{i}"
+            unique = f"{legible}_{i}"
         var = tirx.Var(unique, "int64")
         self.declare(var, source)
         return var

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from tvm import tirx
 from tvm.ir.prim.expr import LShift, RShift
 
+from tvm_disc.shape.chains import balanced
 from tvm_disc.tir.builder import INDEX, Block, dtype_of
 
 Expr: TypeAlias = Any
@@ -54,6 +55,7 @@ class Sizes:
         return self._walked[place]
 
     def _rebuilt(self, expr: Expr) -> tuple[Expr, int]:
+        expr = balanced(expr)
         kind = type(expr)
         made: Expr
         key: tuple[Any, ...]

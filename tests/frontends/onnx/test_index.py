@@ -95,7 +95,12 @@ def test_top_k_by_data() -> None:
         [node("TopK", ["x", "k"], ["v", "i"], largest=0)], {"x": (F32, ["m", "n"]), "k": (I64, [1])}
     )
     sizes = ((1, 1, 1), (3, 4, 2), (2, 7, 7), (5, 16, 3), (2, 64, 1))
-    same(made, *[[normal(m, n), np.array([k])] for m, n, k in sizes])
+    same(made, *[[normal(m, n), np.array([k])] for m, n, k in (*sizes, (3, 4, 0))])
+
+
+def test_top_none() -> None:
+    made = model([node("TopK", ["x", "k"], ["v", "i"])], {"x": (F32, ["m", 4])}, k=np.array([0]))
+    same(made, *[[normal(m, 4)] for m in (0, 1, 5)])
 
 
 def test_one_hot_compress_and_non_zero() -> None:

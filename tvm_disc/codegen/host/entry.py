@@ -237,6 +237,7 @@ class HostEmitter:
         self.tensors.check_kind(handle, len(shape), dtype, where)
         dims = self.tensors.dims(handle, len(shape))
         self.tensors.check_compact(handle, dims, where)
+        self.tensors.check_memory(handle, dims, where)
         self.host.inputs.append(self.block.bind(f"data{position}", self.tensors.data(handle)))
         self.tensors.input_dims.append(dims)
 

@@ -140,6 +140,12 @@ class CallerTensors:
                 )
                 expected = self.block.bind("step", expected * dims[axis])
 
+    def check_memory(self, handle: Expr, dims: list[Expr], where: str) -> None:
+        """Stop unless a tensor has memory: those that stand for values to come have none."""
+        data = self._field(handle, DATA, void_pointer())
+        there = tirx.Or(tirx.Not(tirx.isnullptr(data)), tirx.EQ(product(dims), i64(0)))
+        self.exits.check(there, f"{where}: expected a tensor with memory, found an address of 0")
+
     def data(self, handle: Expr) -> Expr:
         """The address of a tensor's first element."""
         data = self._field(handle, DATA, void_pointer())
@@ -219,6 +225,7 @@ class CallerTensors:
             text = plain_dim(value.shape[axis])
             self.exits.check(tirx.EQ(dim, expected), f"{where} axis {axis}: expected {text}")
         self.check_compact(handle, found, where)
+        self.check_memory(handle, found, where)
         begin = self.block.bind("begin", tirx.reinterpret("int64", self.data(handle)))
         self.block.store(data, 0, begin)
         end = self.block.bind("end", begin + product(found) * element_bytes(value.dtype))

@@ -32,6 +32,7 @@ from tvm_disc.codegen.plan.program import (
     Value,
 )
 from tvm_disc.codegen.threads.glue import share_of
+from tvm_disc.shape.chains import joined
 from tvm_disc.tir.builder import Buffer, byte_offset, call, i64
 from tvm_disc.tir.hoisted import Sizes
 
@@ -41,10 +42,7 @@ SMALL_BYTES = 4096
 
 
 def _highest(values: Sequence[Expr]) -> Expr:
-    result: Expr = values[0] if values else i64(0)
-    for value in values[1:]:
-        result = tirx.max(result, value)
-    return result
+    return joined(values, tirx.max) if values else i64(0)
 
 
 class Regions:

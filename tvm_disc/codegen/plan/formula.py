@@ -15,6 +15,7 @@ from tvm_disc.abi.formula import evaluate_all, value_of
 from tvm_disc.codegen.plan.placement import tops
 from tvm_disc.codegen.plan.program import Region
 from tvm_disc.errors import Unsupported
+from tvm_disc.shape.chains import ROW, joined, terms
 
 Expr: TypeAlias = Any
 
@@ -62,6 +63,8 @@ def readable_formula(expr: Expr) -> str:
 def _text(expr: Expr, inner: Callable[[Expr], str]) -> str:
     """An expression over the texts that ``inner`` has for its operands."""
     kind = type(expr)  # not tried with isinstance, which is slow for each of TVM's classes
+    if kind is tirx.Add and len(parts := terms(expr)) > ROW:
+        return joined([inner(part) for part in parts], lambda a, b: f"({a} + {b})")
     if kind in _OPERATORS:
         return f"({inner(expr.a)} {_OPERATORS[kind]} {inner(expr.b)})"
     if kind in _EXTREMES:

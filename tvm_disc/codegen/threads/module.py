@@ -7,7 +7,6 @@ has its workers.
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any
 
 from tvm import tirx
@@ -21,6 +20,7 @@ from tvm_disc.codegen.threads.home import THREADS, home_functions
 from tvm_disc.codegen.threads.launch import LAUNCH, launch_functions
 from tvm_disc.codegen.threads.worker import worker_functions
 from tvm_disc.codegen.units import Emitted
+from tvm_disc.locks import Lock
 from tvm_disc.store import Store
 
 
@@ -45,7 +45,7 @@ def threads_code(triple: str, store: Store | None) -> MachineCode:
 
 
 _HOME: list[int] = []
-_MAKING = threading.Lock()
+_MAKING = Lock()
 
 
 def home_of_process(store: Store | None = None) -> int:

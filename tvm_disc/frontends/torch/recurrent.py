@@ -7,13 +7,14 @@ and which becomes a loop.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-_EXPORTING = threading.RLock()
+from tvm_disc.locks import Lock
+
+_EXPORTING = Lock()
 _ATTRIBUTES = (
     "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, "
     "bool bidirectional, bool batch_first"

@@ -20,15 +20,13 @@ def _top_k(n: Node) -> list[Expr]:
 
 
 def _top(n: Node, x: Expr, k: Dim) -> list[Expr]:
-    attrs: dict[str, Any] = {
-        "axis": n.axis(int(n.attr("axis", -1)), n.rank(x)),
-        "ret_type": "both",
-        "is_ascend": not n.attr("largest", 1),
-        "dtype": "int64",
-    }
-    if isinstance(k, int):
-        return parts(op("topk", x, k=k, **attrs), 2)
-    return parts(op("dyn.topk", x, n.reshape(k, [1]), k=None, **attrs), 2)
+    axis = n.axis(int(n.attr("axis", -1)), n.rank(x))
+    order: dict[str, Any] = {"axis": axis, "is_ascend": not n.attr("largest", 1), "dtype": "int64"}
+    if isinstance(k, int) and k > 0:
+        return parts(op("topk", x, k=k, ret_type="both", **order), 2)
+    # None, where Relay's operator gives all.
+    places = n.slice(op("argsort", x, **order), axis, 0, k)
+    return [op("gather", x, places, axis=axis), places]
 
 
 def _arg(name: str) -> Convert:

@@ -201,11 +201,12 @@ def _topk(
     if isinstance(k, int) and k == 0:
         return m.full(0, dims, x.dtype), m.full(0, dims, "int64")
     key = m.cast(x, "uint8") if x.dtype == "bool" else x
-    attrs = {"axis": dim % x.rank, "ret_type": "both", "is_ascend": not largest, "dtype": "int64"}
-    if isinstance(k, int):
-        both = m.call("topk", key, k=k, **attrs)
-    else:
-        both = m.call("dyn.topk", key, m.symbols.vector([k]), k=None, **attrs)
+    axis = dim % x.rank
+    if not isinstance(k, int):  # perhaps none, where Relay's operator gives all
+        places = m.slice(m.order(key, axis, not largest), axis, 0, k)
+        return m.gather(x, places, axis), places
+    attrs = {"axis": axis, "ret_type": "both", "is_ascend": not largest, "dtype": "int64"}
+    both = m.call("topk", key, k=k, **attrs)
     values = m.cast(m.field(both, 0, key.dtype, dims), x.dtype)
     return values, m.field(both, 1, "int64", dims)
 

@@ -1,0 +1,74 @@
+"""Calls that failed: tried again with what a program can read, or told in the user's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm_disc.errors import BadInput, DeviceError, GuardFailed
+from tvm_disc.runtime.arrays import as_tensor
+from tvm_disc.runtime.device import is_of_device
+from tvm_disc.runtime.inputs import (
+    Signature,
+    check_exported,
+    described,
+    is_exported,
+    prepared_inputs,
+)
+
+
+def recovered(
+    main: Callable[..., Any],
+    signature: Signature,
+    args: Sequence[Any],
+    outputs: Sequence[Any],
+    error: Exception,
+) -> Any:
+    """The result of a second try, if the first failed for want of a compact tensor.
+
+    Raises:
+        BadInput, GuardFailed, DeviceError, MemoryError: the error in the user's names.
+        Exception: ``error`` itself where neither the program raised it nor a tensor: a handler of a
+            signal did, such as one that ends what takes too long.
+    """
+    names = [name for name, _, _ in signature]
+    _raise_for_all(error, names, args)
+    if not _is_of_program(error) and all(map(is_exported, (*args, *outputs))):
+        raise error
+    converted = prepared_inputs(signature, args)
+    written = [_written(k, tensor) for k, tensor in enumerate(outputs)]
+    pairs = zip((*converted, *written), (*args, *outputs), strict=True)
+    if any(p is not a for p, a in pairs):
+        try:
+            return main(*converted, *written)
+        except Exception as again:
+            error = again
+            _raise_for_all(error, names, args)
+    if not _is_of_program(error):
+        raise error
+    message = f"{error}; found {described(names, converted, outputs)}"
+    bad = isinstance(error, TypeError | BufferError) or "expected" in str(error)
+    kind = BadInput if bad or "shares memory" in str(error) else GuardFailed
+    raise kind(message) from None
+
+
+def _raise_for_all(error: Exception, names: Sequence[str], args: Sequence[Any]) -> None:
+    """Raise what no other tensor would mend."""
+    if is_of_device(error):
+        raise DeviceError(str(error)) from None
+    if isinstance(error, MemoryError) and _is_of_program(error):
+        raise MemoryError(f"out of memory for {described(names, args)}") from None
+
+
+def _is_of_program(error: Exception) -> bool:
+    """Whether an error came out of compiled code, through TVM's interface of functions."""
+    return hasattr(error, "__tvm_ffi_error__")
+
+
+def _written(position: int, tensor: Any) -> Any:
+    given = as_tensor(tensor)
+    check_exported(f"output {position}", given)
+    return given
+
+
+__all__ = ["recovered"]
