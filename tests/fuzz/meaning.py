@@ -25,7 +25,7 @@ LARGEST_FLOAT, LARGEST_INT, MOST_ELEMENTS, STEPS = 1e6, 1 << 24, 20_000, 4000
 WIDE = tuple(map(np.dtype, ("int32", "uint32", "int64")))
 
 # A recursive function may go deeper than Python does.
-UNDEFINED = (ArithmeticError, ValueError, LookupError, MemoryError, RecursionError)
+UNDEFINED = (ArithmeticError, ValueError, TypeError, LookupError, MemoryError, RecursionError)
 
 Env: TypeAlias = Mapping[int, Any]
 

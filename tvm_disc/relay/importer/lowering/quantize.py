@@ -284,7 +284,7 @@ def _quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if x.dtype != "float32":
         raise TypeMismatch(ctx.where(f"expected float32, found {x.dtype}"))
     axis = int(attrs["axis"])
-    whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, scale, x, axis)))
+    whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, _as(ctx, scale, x.dtype), x, axis)))
     if not is_zero(zero_point):
         origin = laid(ctx, _as(ctx, zero_point, "float32"), x, axis)
         whole = apply(ctx, R.add, whole, origin)
@@ -334,7 +334,7 @@ def _simulated_quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = int(attrs["axis"])
 
     def make(limits: Sequence[Tensor]) -> Tensor:
-        whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, scale, x, axis)))
+        whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, _as(ctx, scale, x.dtype), x, axis)))
         y = apply(ctx, R.add, whole, laid(ctx, _as(ctx, zero_point, x.dtype), x, axis))
         return apply(ctx, R.maximum, apply(ctx, R.minimum, y, limits[1]), limits[0])
 
@@ -347,7 +347,7 @@ def _simulated_dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
     def make(limits: Sequence[Tensor]) -> Tensor:
         y = apply(ctx, R.subtract, x, laid(ctx, _as(ctx, zero_point, x.dtype), x, axis))
-        return apply(ctx, R.multiply, y, laid(ctx, scale, x, axis))
+        return apply(ctx, R.multiply, y, laid(ctx, _as(ctx, scale, x.dtype), x, axis))
 
     return _simulated(ctx, code, make, x)
 
@@ -355,7 +355,7 @@ def _simulated_dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _annotated(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """The error that quantisation would make: rounded within limits, and scaled back."""
     x: Tensor = args[0]
-    scale, low, high = args[1:]
+    scale, low, high = (_as(ctx, a, x.dtype) for a in args[1:])
     if not attrs["sign"] or attrs["rounding"] != "round":
         raise Unsupported(ctx.where("other than signed numbers and rounding 'round'"))
     if int(attrs["kind"]) == 0:

@@ -29,7 +29,7 @@ def winograd_weights(w: Array, *, tile_size: int) -> Array:
         matrix = _kernel_matrix(tile_size, w.shape[axis])
         w = np.moveaxis(np.tensordot(matrix, w, (1, axis)), 0, axis)
     order = (3, 4, 2, 0, 1) if flat else (*range(2, w.ndim), 0, 1)
-    return w.transpose(order).astype("float32")
+    return np.asarray(w.transpose(order), "float32")
 
 
 def winograd(rank: int) -> Callable[..., Array]:

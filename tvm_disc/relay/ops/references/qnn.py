@@ -176,7 +176,8 @@ def simulated_quantize(
     kind = _SIMULATED.get(int(code))
     if kind is None:
         return x
-    y = half_away(x / along(scale, x, axis)) + along(zero_point, x, axis).astype(x.dtype)
+    y = half_away(x / along(scale, x, axis).astype(x.dtype))
+    y = y + along(zero_point, x, axis).astype(x.dtype)
     limits = np.iinfo(kind)
     return np.asarray(np.clip(y, x.dtype.type(limits.min), x.dtype.type(limits.max)))
 
@@ -188,7 +189,7 @@ def simulated_dequantize(
     if int(code) not in _SIMULATED:
         return x
     origin = along(zero_point, x, axis).astype(x.dtype)
-    return np.asarray((x - origin) * along(scale, x, axis))
+    return np.asarray((x - origin) * along(scale, x, axis).astype(x.dtype))
 
 
 def annotated(x: Array, scale: Array, low: Array, high: Array, *, kind: int, **_: Any) -> Array:

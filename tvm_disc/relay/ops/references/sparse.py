@@ -33,6 +33,8 @@ def sparse_reshape(indices: Array, before: Array, after: Array) -> tuple[Array, 
     shape = after.copy()
     rest = int(np.prod(before)) // max(int(np.prod(after[after != -1])), 1)
     shape[shape == -1] = rest
+    if 0 in before or 0 in shape:
+        raise ValueError("positions in nothing")
     flat = np.ravel_multi_index(tuple(indices.T), tuple(before))
     found = np.stack(np.unravel_index(flat, tuple(shape)), 1)
     return found.astype(indices.dtype), shape
