@@ -28,7 +28,8 @@ def gpu(_compiler: None) -> Iterator[ctypes.CDLL]:
 
 
 @cache
-def _fake() -> ctypes.CDLL:
+def fake_library() -> ctypes.CDLL:
+    """cuBLASLt, as far as programs call it: see ``blas.cc``."""
     source = (Path(__file__).parent / "blas.cc").read_text()
     options = ("-O1", "-std=c++17", "-fPIC", "-shared", "-Wl,-soname,libcublasLt.so.13")
     loaded = ctypes.CDLL(str(emulator.compiled("blas", source, *options)))
@@ -40,7 +41,7 @@ def _fake() -> ctypes.CDLL:
 def blas(gpu: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes.CDLL]:
     """The fake library, found by programs that are built meanwhile; all products are large."""
     monkeypatch.setattr(offered, "worth_a_call", lambda device: 1)
-    fake = _fake()
+    fake = fake_library()
     fake.fake_present(True)
     yield fake
     fake.fake_present(False)

@@ -77,6 +77,26 @@ def test_constants_go_with_the_program(gpu: ctypes.CDLL) -> None:
     assert gpu.emulated_live() == before
 
 
+def test_programs_of_one_file_share_what_is_on_the_device(
+    gpu: ctypes.CDLL, source: Any, tmp_path: Path
+) -> None:
+    built(source).save(tmp_path / "program.so")
+    gc.collect()
+    before = gpu.emulated_live()
+    one, other = (tvm_disc.load(tmp_path / "program.so") for _ in range(2))
+    for program in (one, other):
+        np.testing.assert_allclose(program(X), mlp_reference(X), rtol=1e-5)
+    live = gpu.emulated_live()
+    del one, program
+    gc.collect()
+    copies = gpu.emulated_copies()
+    np.testing.assert_allclose(other(X), mlp_reference(X), rtol=1e-5)
+    assert gpu.emulated_live() == live > before and gpu.emulated_copies() == copies + 2
+    del other
+    gc.collect()
+    assert gpu.emulated_live() == before
+
+
 def test_a_closed_program_opens_again(gpu: ctypes.CDLL, source: Any, tmp_path: Path) -> None:
     built(source, cuda_graphs=1).save(tmp_path / "program.so")
     program = tvm_disc.load(tmp_path / "program.so")

@@ -58,6 +58,14 @@ def test_a_session_is_a_machine(port: int, tmp_path: Path) -> None:
     assert result.measured > 0 and result.left == 0
 
 
+def test_a_machine_whose_time_is_up(port: int, tmp_path: Path) -> None:
+    remote = Remote(HOST, port, "board", timeout_s=1)
+    given = {"shapes": {"x.0": range(1, 200)}, "points": 200, "progress": False}
+    said = r"tune: a machine that measures: .*expired, give Remote a larger timeout_s; what was"
+    with pytest.raises(ArtifactError, match=said):
+        tune(mlp(), records=tmp_path / "r.jsonl", remote=remote, **given)
+
+
 def test_a_server_that_tells_no_processor(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,8 @@ Only where every tensor of a call is a NumPy array; a call with tensors of the d
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -77,6 +79,28 @@ def described(array: np.ndarray) -> tuple[int, np.ndarray]:
     return code << 32 | array.ndim, np.array([*array.shape, 0], np.int64)
 
 
+_users: Counter[int] = Counter()
+_holding = threading.RLock()
+
+
+def closed_by_the_last(state: int, close: Callable[[], Any]) -> Callable[[], None]:
+    """What a program does when it goes: the last one that has a state closes it.
+
+    Programs that were loaded from one file are one library, with one state.
+    """
+    with _holding:
+        _users[state] += 1
+
+    def finish() -> None:
+        # Held until it is closed: who comes next opens it again.
+        with _holding:
+            _users[state] -= 1
+            if not _users[state]:
+                close()
+
+    return finish
+
+
 def is_of_device(error: Exception) -> bool:
     """Whether a program's error is one of the device, or of its driver."""
     return "DeviceError" in (type(error).__name__, getattr(error, "kind", ""))
@@ -99,4 +123,4 @@ def nested_array(tensors: Sequence[Tensor], tree: Any) -> Any:
     return tvm_ffi.convert([nested_array(tensors, t) for t in tree])
 
 
-__all__ = ["OnDevice", "described", "is_of_device"]
+__all__ = ["OnDevice", "closed_by_the_last", "described", "is_of_device"]

@@ -54,7 +54,7 @@ from tvm_disc.runtime.arrays import (
     remember,
 )
 from tvm_disc.runtime.code import Code
-from tvm_disc.runtime.device import OnDevice
+from tvm_disc.runtime.device import OnDevice, closed_by_the_last, is_of_device
 from tvm_disc.runtime.explain import explanation
 from tvm_disc.runtime.forks import unlock_in_children
 from tvm_disc.runtime.heap import trim_heap
@@ -162,7 +162,9 @@ class Executable:
             # Results, and kernels under way, may outlive whoever holds the program.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._code.module))
             main = OnDevice(main, function, len(self._names), self._outputs)
-        close = function(CLOSE) if self._manifest.get("device") else partial(pool, 0, 0)
+        close: Callable[[], Any] = partial(pool, 0, 0)
+        if self._manifest.get("device"):
+            close = closed_by_the_last(int(pool(-1, -1)), function(CLOSE))
         # Not at the exit of the process, which gives memory back by itself.
         weakref.finalize(self, close).atexit = False
         self._main, self._pool = main, pool

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import socket
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import tvm
 
 from tvm_disc.codegen.export import c_compiler
 from tvm_disc.errors import ArtifactError, BadInput, Unsupported, shown
 from tvm_disc.tuning.entry import Bench, require_machine
 from tvm_disc.tuning.measure import Session
-from tvm_disc.tuning.remote_device import RemoteDevice
+from tvm_disc.tuning.remote_device import RemoteDevice, said
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,10 @@ class Fleet:
         """
         try:
             names = {str(m.get_function("target.llvm_get_system_cpu")()) for m in self.machines}
-        except Exception as error:
-            said = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+        except AttributeError as error:
             raise ArtifactError(
-                f"tune: {self.where} does not tell its processor ({said[0]}); its server needs all "
-                "of TVM, the compiler too"
+                f"tune: {self.where} does not tell its processor ({said(error)}); its server needs "
+                "all of TVM, the compiler too"
             ) from None
         if len(names) > 1:
             raise ArtifactError(f"machines of one key must be alike; found {sorted(names)}")
@@ -127,6 +129,19 @@ class Fleet:
         return found
 
 
+@contextmanager
+def answered() -> Iterator[None]:
+    """What goes wrong on the way to a machine in the user's terms.
+
+    Raises:
+        ArtifactError: it does not answer any more.
+    """
+    try:
+        yield
+    except (tvm.error.RPCError, tvm.error.InternalError) as error:
+        raise ArtifactError(f"tune: a machine that measures: {said(error)}") from None
+
+
 def _rpc() -> Any:
     """TVM's part for other machines."""
     try:
@@ -159,4 +174,4 @@ def _requested(rpc: Any, remote: Remote) -> list[Any]:
         raise ArtifactError(f"{wanted}: {error}") from None
 
 
-__all__ = ["Fleet", "Place", "Remote"]
+__all__ = ["Fleet", "Place", "Remote", "answered"]

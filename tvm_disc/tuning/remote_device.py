@@ -24,6 +24,7 @@ from tvm_disc.runtime.profile import Event, new_record
 from tvm_disc.tuning import probe
 
 _FROM_REMOTE = "Error caught from RPC call:"
+_LONGER = 'try to increase the "session_timeout" value.'
 
 
 class RemoteDevice:
@@ -76,7 +77,7 @@ class RemoteDevice:
         try:
             check(-1)
         except Exception as error:
-            raise WrongProcessor(f"tune: {self.where}: {_said(error)}") from None
+            raise WrongProcessor(f"tune: {self.where}: {said(error)}") from None
         return RemoteProgram(self, module, program)
 
     def address(self, tensor: Any) -> int:
@@ -107,7 +108,7 @@ class RemoteDevice:
         try:
             yield
         except Exception as error:
-            raise DeviceError(f"tune: {self.where}: {_said(error)}") from None
+            raise DeviceError(f"tune: {self.where}: {said(error)}") from None
 
 
 class RemoteProgram:
@@ -146,11 +147,11 @@ class RemoteProgram:
         return found
 
 
-def _said(error: Exception) -> str:
-    """The message of an error, without the way that it has come."""
-    text = str(error)
-    lines = text.rpartition(_FROM_REMOTE)[2].strip().splitlines()
-    return lines[-1] if lines else type(error).__name__
+def said(error: Exception) -> str:
+    """The message of a remote error, without the way that it has come."""
+    lines = str(error).rpartition(_FROM_REMOTE)[2].strip().splitlines()
+    text = lines[-1] if lines else type(error).__name__
+    return text.replace(_LONGER, "give Remote a larger timeout_s; what was measured is kept")
 
 
-__all__ = ["RemoteDevice", "RemoteProgram"]
+__all__ = ["RemoteDevice", "RemoteProgram", "said"]

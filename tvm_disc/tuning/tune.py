@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,7 +43,7 @@ from tvm_disc.tuning.device import (
 from tvm_disc.tuning.entry import build_bench, require_machine
 from tvm_disc.tuning.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tuning.outliers import surprising
-from tvm_disc.tuning.remote import Fleet, Place
+from tvm_disc.tuning.remote import Fleet, Place, answered
 from tvm_disc.tuning.shapes import Shapes, Weights, check_shapes, program_points
 from tvm_disc.tuning.share import shared_out
 
@@ -166,7 +167,8 @@ def tune(
         )
     else:
         tasks = tasks_of(front, at, remote is None and expose())
-        known = measure_tasks(front, tasks, result, effort, deadline, progress, remote)
+        with answered() if remote is not None else nullcontext():
+            known = measure_tasks(front, tasks, result, effort, deadline, progress, remote)
     for task in tasks:
         error = held_out_error(
             task.group, task.variants, Solver(), front.machine.model, known.group(task.key)

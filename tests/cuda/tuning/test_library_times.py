@@ -44,8 +44,8 @@ def dense() -> Any:
     return function(x, relay.nn.dense(x, relay.const(noise(10, 24))))
 
 
-def tuned(path: Path, **options: Any) -> Any:
-    given = Options(cache=False, **options)
+def tuned(path: Path, remote: Any = None) -> Any:
+    given = Options(cache=False)
     shapes = {"x.0": SIZES}
     return tune(
         dense(),
@@ -56,6 +56,7 @@ def tuned(path: Path, **options: Any) -> Any:
         effort=QUICK,
         options=given,
         progress=False,
+        remote=remote,
     )
 
 

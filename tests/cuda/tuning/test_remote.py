@@ -15,6 +15,10 @@ from tvm.rpc.tracker import Tracker
 
 import tvm_disc
 from tests.cuda import emulator
+from tests.cuda.conftest import fake_library
+from tests.cuda.tuning.test_library_times import LIBRARY
+from tests.cuda.tuning.test_library_times import SIZES as DENSE_SIZES
+from tests.cuda.tuning.test_library_times import tuned as dense_tuned
 from tests.cuda.tuning.timed import BEST, SIZES, Clock, softmax, tuned, wanted, wave
 from tests.models import function, rows
 from tvm_disc import Options, processor, relay
@@ -31,7 +35,7 @@ def tracked() -> Iterator[int]:
     source = (Path(__file__).parent / "clock.cc").read_text()
     clock = emulator.compiled("clock", source, "-O1", "-std=c++17", "-fPIC", "-shared")
     tracker = Tracker(HOST, 9190, 9290)
-    libraries = f"{emulator.driver()._name}:{clock}"
+    libraries = f"{emulator.driver()._name}:{fake_library()._name}:{clock}"
     at = {"tracker_addr": (HOST, tracker.port), "key": KEY}
     servers = [rpc.Server(HOST, 9190, 9290, load_library=libraries, **at) for _ in range(2)]
     yield tracker.port
@@ -65,6 +69,18 @@ def test_times_of_other_machines_decide(tmp_path: Path, tracked: int, clock: Clo
     program.profile(wave(7), repeat=1)
     assert clock.threads[-1] == BEST
     np.testing.assert_allclose(program(wave(7)), wanted(wave(7)), rtol=1e-5)
+
+
+def test_the_library_of_other_machines_is_timed(
+    tmp_path: Path, gpu: ctypes.CDLL, tracked: int
+) -> None:
+    fake_library().fake_present(False)  # here is none
+    path = tmp_path / "r.jsonl"
+    done = dense_tuned(path, remote=Remote(HOST, tracked, KEY))
+    assert done.left == 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    theirs = [line for line in lines if line["variant"]["family"] == LIBRARY]
+    assert {line["ns"] for line in theirs} == {5000.0} and len(theirs) == len(DENSE_SIZES)
 
 
 def test_several_inputs_and_results(gpu: ctypes.CDLL, tracked: int) -> None:

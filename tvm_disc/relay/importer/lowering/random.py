@@ -101,7 +101,10 @@ def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
 
 
 def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    """The first column whose running probability is above a uniform number."""
+    """The first column that may be drawn whose running probability is above a uniform number.
+
+    Running sums of a device are rounded in another order, so that one may be above the next.
+    """
     key, probs = args
     samples = int(attrs["num_samples"])
     chances = calc(ctx, R.maximum, cast(ctx, probs, "float32"), 0.0)
@@ -114,7 +117,11 @@ def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor
     lead = list(probs.dims[:-1])
     column = ctx.reshape(bounds, [*lead, probs.dims[-1], i64(1)])
     apart = calc(ctx, R.subtract, column, ctx.reshape(unit, [*lead, i64(1), i64(samples)]))
-    above = apply(ctx, R.greater, apart, ctx.scalar(0.0, "float32"), dtype="bool")
+    zero = ctx.scalar(0.0, "float32")
+    above = apply(ctx, R.greater, apart, zero, dtype="bool")
+    chances = ctx.reshape(chances, [*lead, probs.dims[-1], i64(1)])
+    possible = apply(ctx, R.greater, chances, zero, dtype="bool")
+    above = apply(ctx, R.logical_and, above, possible, dtype="bool")
     shown = apply(ctx, R.where, above, apart, ctx.scalar(1.0, "float32"))
     call = R.argmin(ctx.expr(shown), last)
     return after, cast(ctx, ctx.emit(call, [*lead, i64(samples)], "int64"), "int32")
