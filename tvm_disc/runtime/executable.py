@@ -54,7 +54,7 @@ from tvm_disc.runtime.arrays import (
     remember,
 )
 from tvm_disc.runtime.code import Code
-from tvm_disc.runtime.device import OnDevice, closed_by_the_last, is_of_device
+from tvm_disc.runtime.device import OnDevice, closed_by_the_last
 from tvm_disc.runtime.explain import explanation
 from tvm_disc.runtime.forks import unlock_in_children
 from tvm_disc.runtime.heap import trim_heap

@@ -24,12 +24,13 @@ def _kernel_matrix(tile: int, taps: int) -> Array:
 
 def winograd_weights(w: Array, *, tile_size: int) -> Array:
     """A kernel of equal sides, each of them transformed, but for a depth of others or below 3."""
+    dtype = w.dtype
     flat = w.ndim == 5 and not (2 < w.shape[2] < 8 and w.shape[2] == w.shape[3])
     for axis in range(3 if flat else 2, w.ndim):
         matrix = _kernel_matrix(tile_size, w.shape[axis])
         w = np.moveaxis(np.tensordot(matrix, w, (1, axis)), 0, axis)
     order = (3, 4, 2, 0, 1) if flat else (*range(2, w.ndim), 0, 1)
-    return np.asarray(w.transpose(order), "float32")
+    return np.asarray(w.transpose(order), dtype)
 
 
 def winograd(rank: int) -> Callable[..., Array]:
@@ -44,7 +45,7 @@ def winograd(rank: int) -> Callable[..., Array]:
             w = np.moveaxis(np.tensordot(matrix, w, (1, axis)), 0, axis)
         spatial = "DHW"[3 - rank :]
         given = {**attrs, "kernel_layout": f"OI{spatial}"}
-        return nn.conv(rank)(x, w.astype("float32"), **given)
+        return nn.conv(rank)(x, w.astype(u.dtype), **given)
 
     return apply
 

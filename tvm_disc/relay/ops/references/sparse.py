@@ -59,10 +59,8 @@ def _dense(data: Array, indices: Array, begins: Array, width: int) -> Array:
     _, high, wide = blocks.shape
     if indices.size and not (indices.min() >= 0 and (indices.max() + 1) * wide <= width):
         raise ValueError("blocks outside of the matrix")
-    if begins.min() < 0 or begins.max() > len(indices):
-        raise ValueError("row pointers outside of the entries")
-    if (np.diff(begins) < 0).any():
-        raise ValueError("row pointers out of order")
+    if (np.diff(begins) < 0).any() or begins[0] != 0 or begins[-1] != len(indices):
+        raise ValueError("row pointers that do not go from the first entry to the last in order")
     out = np.zeros(((len(begins) - 1) * high, width), data.dtype)
     for r in range(len(begins) - 1):
         for e in range(begins[r], begins[r + 1]):

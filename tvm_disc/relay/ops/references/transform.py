@@ -331,7 +331,7 @@ def topk(x: Array, *, k: int, axis: int, ret_type: str, is_ascend: bool, dtype: 
 def searchsorted(seq: Array, values: Array, *, right: bool, dtype: str) -> Array:
     """Insertion positions in each innermost row of ``seq``."""
     side = "right" if right else "left"
-    if (np.diff(seq) < 0).any():
+    if not (seq[..., 1:] >= seq[..., :-1]).all():
         raise ValueError("a sequence out of order")
     if seq.ndim == 1:
         out = np.searchsorted(seq, values, side)  # type: ignore[call-overload]
