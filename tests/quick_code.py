@@ -11,9 +11,14 @@ import json
 import pytest
 
 
+def quick_target() -> str:
+    """This machine without LLVM's optimisations, as ``DISC_TARGET`` has it."""
+    from tvm_disc.codegen.target import host_target  # imports TVM
+
+    return json.dumps({**host_target(), "opt-level": 0})
+
+
 @pytest.fixture(autouse=True)
 def quick_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are built so in every test of a folder whose ``conftest.py`` imports this."""
-    from tvm_disc.codegen.target import host_target  # imports TVM
-
-    monkeypatch.setenv("DISC_TARGET", json.dumps({**host_target(), "opt-level": 0}))
+    monkeypatch.setenv("DISC_TARGET", quick_target())

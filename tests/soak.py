@@ -79,9 +79,7 @@ def small(seed: int) -> Served | None:
     """A random module, if it is one that every call of is defined."""
     case = Maker(seed).make()
     try:
-        exe = tvm_disc.build(
-            case.module, constraints=case.constraints, options=Options(**case.options)
-        )
+        exe = case.built()
         return Served(exe, case.worlds, [_bits(exe(**w)) for w in case.worlds])
     except (DiscError, MemoryError):
         return None

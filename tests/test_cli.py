@@ -297,6 +297,22 @@ def test_refuses_bad_options(model: str, capsys: Capture, monkeypatch: pytest.Mo
     assert refusal(["explain", model], capsys) == expected
 
 
+@pytest.mark.parametrize(
+    ("remote", "message"),
+    [
+        ("127.0.0.1:1/gpu", "no 2 machines of key 'gpu' at tracker 127.0.0.1:1: "),
+        ("127.0.0.1/gpu", "remote: expected HOST:PORT/KEY, found '127.0.0.1/gpu'"),
+        ("127.0.0.1:9190", "remote: expected HOST:PORT/KEY, found '127.0.0.1:9190'"),
+    ],
+    ids=["nobody", "no port", "no key"],
+)
+def test_refuses_machines_that_are_none(
+    model: str, remote: str, message: str, tmp_path: Path, capsys: Capture
+) -> None:
+    there = ["--records", str(tmp_path / "r.jsonl"), "--remote", remote, "--machines", "2"]
+    assert refusal(["tune", model, *there], capsys).startswith(message)
+
+
 @pytest.mark.parametrize("output", ["none/model.so", "."], ids=["no folder", "a folder"])
 def test_a_place_that_cannot_be_written_is_refused_before_the_build(
     model: str, output: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch

@@ -134,7 +134,7 @@ def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_those_not_used_for_longest_go_first(tmp_path: Path) -> None:
-    store = Store(tmp_path, limit=10_000)
+    store = Store(tmp_path, limit=20_000)
     for age, key in enumerate(KEYS[:10]):
         store.put(key, bytes(1000))
         os.utime(tmp_path / key[:2] / key, (1000 + age, 1000 + age))
@@ -151,7 +151,22 @@ def test_a_long_run_of_entries_stays_within_the_limit(tmp_path: Path) -> None:
     store = Store(tmp_path, limit=20_000)
     for k in range(200):
         store.put(f"{k:040x}", bytes(1000))
-    assert sum(entry.size for entry in store.entries()) < 20_000 + 64 * 1100
+    assert sum(entry.size for entry in store.entries()) < 20_000
+
+
+def test_it_is_looked_through_after_a_share_of_it_was_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.5)
+    looked: list[int] = []
+    monkeypatch.setattr(Store, "prune", lambda self, limit: looked.append(limit))
+    for _ in range(20):  # programs of little code, each with a store of its own
+        Store(tmp_path, limit=640_000).put(KEYS[0], bytes(1000))
+    assert looked == []
+    store = Store(tmp_path, limit=640_000)
+    for k in range(24):
+        store.put(KEYS[k % len(KEYS)], bytes(1000))
+    assert looked == [640_000] * 2, "after 5,000 bytes, then 10,000 more"
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:

@@ -126,6 +126,10 @@ def _tune_arguments(tune: argparse.ArgumentParser) -> None:
     tune.add_argument("--log", type=Path, metavar="FILE", help="shapes that a program has seen")
     tune.add_argument("--points", type=_positive, default=POINTS, help="shapes to measure")
     tune.add_argument("--budget", type=float, metavar="SECONDS", help="stop after this time")
+    tune.add_argument(
+        "--remote", metavar="HOST:PORT/KEY", help="measure on machines behind TVM's RPC tracker"
+    )
+    tune.add_argument("--machines", type=_positive, default=1, help="how many of them at once")
     tune.set_defaults(command=_tune)
 
 
@@ -236,8 +240,20 @@ def _tune(args: argparse.Namespace) -> None:
         points=args.points,
         budget_s=args.budget,
         progress=sys.stderr.isatty(),
+        remote=None if args.remote is None else _remote(args.remote, args.machines),
     )
     print(done)
+
+
+def _remote(text: str, machines: int) -> Any:
+    """Machines behind a tracker, from ``HOST:PORT/KEY``."""
+    from tvm_disc.tuning.remote import Remote
+
+    place, _, key = text.partition("/")
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal() or not key:
+        raise BadInput(f"remote: expected HOST:PORT/KEY, found {text!r}")
+    return Remote(host, int(port), key, machines)
 
 
 def _sizes(text: str | None) -> dict[str, int] | None:

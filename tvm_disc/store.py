@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import random
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -36,8 +37,9 @@ _DIGEST_BYTES = 16
 _WHOLE_BYTES, _SIZE_BYTES = 32, 8  # how a large entry begins: a digest, and the length of its body
 # Neither follow a link, nor wait for whoever writes to a pipe, nor take a terminal for one's own.
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-# What is looked through, and how often, when entries are added.
-_PRUNE_EVERY = 64
+# Looking through all entries takes longer than a small build: it is done once for so large a share
+# of the limit that was added, by whichever process comes to it.
+_PRUNE_AFTER = 1 / 64
 _PRUNED_TO = 0.9
 
 
@@ -72,7 +74,8 @@ class Store:
 
     def __init__(self, folder: Path, limit: int = DEFAULT_BYTES) -> None:
         self.folder, self.limit = folder, limit
-        self._puts = 0
+        # Many processes add little each: each begins where another may have ended.
+        self._added_bytes = random.random() * limit * _PRUNE_AFTER
 
     def get(self, key: str) -> bytes | None:
         """What was put under a key, or None."""
@@ -97,8 +100,13 @@ class Store:
         if len(content) > self.limit:
             return
         self._write(key, [_digest(key, content), content])
-        self._puts += 1
-        if self._puts % _PRUNE_EVERY == 1:
+        self._added(len(content))
+
+    def _added(self, size: int) -> None:
+        """Prune if enough has been added since that was done."""
+        self._added_bytes += size
+        if self._added_bytes >= self.limit * _PRUNE_AFTER:
+            self._added_bytes = 0
             self.prune(self.limit)
 
     def begin_large(self, key: str, body: np.ndarray) -> Large | None:
@@ -259,7 +267,7 @@ class Large:
             os.replace(self._name, self._store._path(self._key))
         except OSError:
             return
-        self._store.prune(self._store.limit)
+        self._store._added(self._body.nbytes)
 
     def __enter__(self) -> Large:
         return self

@@ -22,7 +22,7 @@
 
 namespace tvm_disc {
 
-constexpr int32_t kAbiVersion = 4;
+constexpr int32_t kAbiVersion = 5;
 
 class Program {
  public:

@@ -264,8 +264,12 @@ def assert_same(found: np.ndarray, wanted: np.ndarray, where: str, tol: float = 
 
 
 def refuse(name: str, *shapes: Any, message: str, kind: type[Exception], **attrs: Any) -> None:
-    """Building one operator on float32 tensors must fail with ``message``."""
-    params = [relay.var(f"x{i}", shape=s) for i, s in enumerate(shapes)]
+    """Building one operator must fail with ``message``; a dtype may end a shape, else float32."""
+    params = []
+    for i, shape in enumerate(shapes):
+        typed = bool(shape) and isinstance(shape[-1], str)
+        dims, dtype = (shape[:-1], shape[-1]) if typed else (shape, "float32")
+        params.append(relay.var(f"x{i}", shape=dims, dtype=dtype))
     call = relay.Call(relay.op.get(name), params, complete_attrs(OPS[name], attrs))
     with pytest.raises(kind, match=message):
         tvm_disc.build(relay.Function(params, call))

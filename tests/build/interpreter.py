@@ -37,10 +37,14 @@ class Machine:
             env = dict(env)
             if isinstance(e.value, relay.Function):
                 env[id(e.var)] = self.closure(e.value, env)
-            else:
+            elif self.wanted(e):
                 env[id(e.var)] = self.node(e.value, env, memo)
             e = e.body
         return self.node(e, env, memo)
+
+    def wanted(self, let: Any) -> bool:
+        """Whether a value is computed that nothing may read."""
+        return True
 
     def closure(self, func: Any, env: dict[int, Any]) -> Any:
         return lambda *args: self.call(func, env, args)

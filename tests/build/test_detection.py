@@ -151,6 +151,27 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
         {"reduction": "median", "ignore_index": -1},
     ),
     (
+        "nn.nll_loss",
+        [(2, 3), (2, "int32"), (3, "float16")],
+        "expected weights of float32, found float16",
+        TypeMismatch,
+        {"reduction": "mean", "ignore_index": -1},
+    ),
+    (
+        "nn.contrib_conv2d_winograd_without_weight_transform",
+        [(1, 2, 6, 6, "int32"), (6, 6, 2, 2, "int32")],
+        "minimal filtering: expected floats, found int32",
+        TypeMismatch,
+        {"tile_size": 4},
+    ),
+    (
+        "nn.contrib_conv2d_winograd_without_weight_transform",
+        [(1, 2, 6, 6), (6, 6, 2, 2)],
+        "minimal filtering: expected floats, found int16",
+        TypeMismatch,
+        {"tile_size": 4, "out_dtype": "int16"},
+    ),
+    (
         "random.threefry_generate",
         [(10,)],
         "a key of 10 uint64, found rank 1 of float32",
@@ -180,3 +201,23 @@ def test_a_block_that_does_not_divide_is_refused_at_the_call() -> None:
     assert program(np.zeros((2, 8), "float32")).shape == (2, 2, 4)
     with pytest.raises(GuardFailed, match="must be a multiple of 4"):
         program(np.zeros((2, 6), "float32"))
+
+
+def test_boxes_and_images_that_hold_too_little_are_refused_at_the_call() -> None:
+    x, boxes = relay.var("x", shape=(ANY, ANY, ANY, ANY)), relay.var("boxes", shape=(ANY, ANY))
+    picks = relay.var("picks", shape=(ANY,), dtype="int32")
+    call = relay.image.crop_and_resize(x, boxes, picks, crop_size=(3, 4), layout="NCHW")
+    program = tvm_disc.build(relay.Function([x, boxes, picks], call))
+
+    def run(shape: tuple[int, ...], count: int, numbers: int = 4) -> Any:
+        given = np.ones(shape, "float32"), np.ones((count, numbers), "float32")
+        return program(*given, np.zeros(count, "int32"))
+
+    assert run((1, 2, 5, 5), 3).shape == (3, 2, 3, 4)
+    assert run((0, 2, 5, 5), 0).shape == (0, 2, 3, 4), "nothing is read"
+    with pytest.raises(GuardFailed, match=r"input 'boxes' axis 1 \(boxes_1\) must equal 4"):
+        run((1, 2, 5, 5), 1, 0)
+    for axis in (0, 2, 3):
+        shape = tuple(0 if a == axis else d for a, d in enumerate((1, 2, 5, 5)))
+        with pytest.raises(GuardFailed, match=f"nothing to pick, input 'x' axis {axis}"):
+            run(shape, 1)

@@ -94,6 +94,7 @@ int cublasLtMatmul(void* own, Product* product, const float* alpha, const float*
     }
   }
   Driver<void(bool)>("emulated_open")(false);
+  Driver<void(int)>("emulated_did")(-(int)columns);
   ++calls;
   compute = product->compute;
   last_batch = of_d->batch;

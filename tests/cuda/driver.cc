@@ -8,6 +8,7 @@
 // the latest order that their dependencies allow.
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +25,7 @@ struct Module { void* library; Launch launch; };
 struct Function { Run run; Launch launch; bool barriers; int params; };
 typedef std::map<void*, uint64_t> Clocks;  // by stream: how much of what it was given is done
 struct Room { char* begin; size_t pages, bytes; Clocks uses, made; };
-struct Event { Clocks known; uint64_t launches; bool recorded; };
+struct Event { Clocks known; uint64_t works; bool recorded; };
 struct Node {
   std::vector<Node*> after;
   Function* function;
@@ -38,7 +39,7 @@ struct Executable { Graph* graph; std::vector<Node*> order; std::map<Node*, Node
 static std::map<uint64_t, Room> rooms;
 static std::recursive_mutex lock;
 static int capability = 80, devices = 1, order = 0, refused = 0;
-static uint64_t live = 0, limit = ~0ull, launches = 0, waits = 0, copies = 0, calls = 0;
+static uint64_t live = 0, limit = ~0ull, launches = 0, works = 0, waits = 0, copies = 0, calls = 0;
 static std::string failing;
 static int last = 0;
 static float (*times)(int) = nullptr;
@@ -90,6 +91,15 @@ static void Uses(void* stream, const std::vector<uint64_t>& addresses) {
     room.uses[stream] = now;
   }
 }
+// What lies around memory in its pages is as it was when that was taken.
+static void CheckRim(uint64_t at, const Room& room) {
+  auto clean = [](const char* from, const char* to) {
+    return std::all_of(from, to, [](char c) { return c == (char)0xff; });
+  };
+  char *end = room.begin + room.pages - kPage, *last = (char*)at + room.bytes;
+  mprotect(room.begin, room.pages - kPage, PROT_READ);
+  if (!clean(room.begin, (char*)at) || !clean(last, end)) Stop("a kernel wrote beside its memory");
+}
 struct Opened {
   Opened() { Open(true); }
   ~Opened() { Open(false); }
@@ -104,6 +114,8 @@ void emulated_refuse(int status) { refused = status; }
 void emulated_fail(const char* name, int status) { failing = name; failure = status; }
 // For libraries that run on the device.
 void emulated_open(bool open) { Open(open); }
+// What they did, as the clock is told of it.
+void emulated_did(int what) { ++works; last = what; }
 void emulated_uses(void* stream, const uint64_t* addresses, int count) {
   HELD;
   Uses(stream, std::vector<uint64_t>(addresses, addresses + count));
@@ -148,7 +160,7 @@ static int Run1(Function* f, unsigned blocks, unsigned threads, void** params, v
   for (int k = 0; k < f->params; ++k) words.push_back(*(uint64_t*)params[k]);
   Uses(stream, words);
   Opened opened;
-  ++launches;
+  ++launches, ++works;
   last = threads;
   f->launch(f->run, f->barriers, blocks, threads, params, order);
   return 0;
@@ -192,6 +204,7 @@ int cuMemFreeAsync(uint64_t at, void* stream) {
   if (!Covers(streams[stream], found->second.uses)) {
     Stop("a stream frees memory that another may still use");
   }
+  CheckRim(at, found->second);
   live -= found->second.bytes;
   munmap(found->second.begin, found->second.pages);
   rooms.erase(found);
@@ -234,19 +247,38 @@ int cuStreamSynchronize(void* stream) {
   Learn(waited, streams[stream]);
   return 0;
 }
+int cuCtxSynchronize() {
+  HELD;
+  FAILS;
+  for (auto& [stream, known] : streams) Learn(waited, known);
+  return 0;
+}
+int cuMemFree_v2(uint64_t at) {
+  HELD;
+  FAILS;
+  auto found = rooms.find(at);
+  if (found == rooms.end()) Stop("memory is freed that is none");
+  if (!Covers(waited, found->second.uses)) Stop("memory is freed that a stream may still use");
+  CheckRim(at, found->second);
+  live -= found->second.bytes;
+  munmap(found->second.begin, found->second.pages);
+  rooms.erase(found);
+  return 0;
+}
 int cuEventCreate(Event** event, unsigned) {
   HELD;
   FAILS;
   handles.insert(*event = new Event{});
   return 0;
 }
-// What the time between two events is, in milliseconds, by threads of the last launch: the test says.
+// What the time between two events is, in milliseconds, by threads of the last launch, or what else
+// was done: the test says.
 void emulated_times(float (*given)(int threads)) { times = given; }
 int cuEventRecord(Event* event, void* stream) {
   HELD;
   FAILS;
   Alive<Event>(event)->known = streams[stream];
-  Alive<Event>(event)->launches = launches;
+  Alive<Event>(event)->works = works;
   event->recorded = true;
   return 0;
 }
@@ -261,7 +293,7 @@ int cuEventElapsedTime(float* ms, Event* begin, Event* end) {
   HELD;
   FAILS;
   if (!Alive<Event>(begin)->recorded || !Alive<Event>(end)->recorded) return 400;
-  uint64_t between = Alive<Event>(end)->launches - Alive<Event>(begin)->launches;
+  uint64_t between = Alive<Event>(end)->works - Alive<Event>(begin)->works;
   *ms = between && times ? times(last) : 0.0f;
   return 0;
 }

@@ -20,12 +20,17 @@ from functools import cache
 from pathlib import Path
 
 import tvm_disc.codegen.build
+from tvm_disc import processor
 from tvm_disc.codegen.cuda.nvrtc import Image
 
 HERE = Path(__file__).parent
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(([^)]*)\) \{')
+# As on a GPU, a product and a sum are one operation, where the processor has it.
 OPTIONS = ("-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-ftrivial-auto-var-init=pattern",
-           "-fno-strict-aliasing", "-ffp-contract=fast")  # fmt: skip
+           "-fno-strict-aliasing", "-ffp-contract=fast",
+           # An index beyond an array of a thread or a block ends the process.
+           "-fsanitize=bounds", "-fsanitize-undefined-trap-on-error",
+           *([] if processor.lacks(["fma"]) else ["-mfma"]))  # fmt: skip
 
 
 @cache

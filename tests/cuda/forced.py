@@ -15,9 +15,10 @@ from tests.cuda import emulator
 from tests.cuda.helpers import ORDERS, built
 from tvm_disc.codegen.cuda import nvrtc
 from tvm_disc.codegen.cuda.source import PRELUDE
-from tvm_disc.schedules.cuda import product, reduce, rows, window
+from tvm_disc.schedules.cuda import product, reduce, window
 from tvm_disc.schedules.cuda.reduce import ReduceKnobs
-from tvm_disc.schedules.cuda.rows import RowKnobs
+from tvm_disc.schedules.cuda.rows import template as rows
+from tvm_disc.schedules.cuda.rows.template import RowKnobs
 from tvm_disc.schedules.cuda.tile import TileKnobs
 
 
@@ -47,9 +48,16 @@ def only_sums(knobs: ReduceKnobs) -> Iterator[None]:
 
 
 @contextmanager
+def only_column_sums(knobs: ReduceKnobs) -> Iterator[None]:
+    """Reductions of axes that are not the last as contractions, one way."""
+    with mock.patch.object(reduce, "ALL", (knobs,)), mock.patch.object(rows, "ALL", ()):
+        yield
+
+
+@contextmanager
 def only_rows(knobs: RowKnobs) -> Iterator[None]:
     """Rows one way."""
-    with mock.patch.object(rows, "ALL", (knobs,)):
+    with mock.patch.object(rows, "ALL", (knobs,)), _nothing_else(rows):
         yield
 
 
@@ -116,6 +124,7 @@ __all__ = [
     "check_all",
     "made",
     "moved",
+    "only_column_sums",
     "only_rows",
     "only_strips",
     "only_sums",

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,34 +10,12 @@ import pytest
 import tvm_ffi
 
 import tvm_disc
-from tests.cuda import emulator
 from tests.cuda.helpers import noise
 from tests.models import function, rows
 from tvm_disc import relay
 from tvm_disc.schedules.cuda import library as offered
 
 SIZES = (1, 3, 16, 0, 65)
-
-
-@cache
-def _fake() -> ctypes.CDLL:
-    source = (Path(__file__).parent / "blas.cc").read_text()
-    options = ("-O1", "-std=c++17", "-fPIC", "-shared", "-Wl,-soname,libcublasLt.so.13")
-    loaded = ctypes.CDLL(str(emulator.compiled("blas", source, *options)))
-    loaded.fake_stream.restype = ctypes.c_uint64
-    return loaded
-
-
-@pytest.fixture
-def blas(gpu: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes.CDLL]:
-    """The fake library, found by programs that are built meanwhile; all products are large."""
-    monkeypatch.setattr(offered, "worth_a_call", lambda device: 1)
-    fake = _fake()
-    fake.fake_present(True)
-    yield fake
-    fake.fake_present(False)
-    fake.fake_unable(False)
-    assert fake.fake_alive() == 0
 
 
 def built(source: Any, **options: Any) -> Any:

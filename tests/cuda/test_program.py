@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
 
 import tvm_disc
 from tests.models import TREES, function, mlp, mlp_reference, rows
 from tvm_disc import relay
+from tvm_disc.abi.entries import CLOSE
 from tvm_disc.codegen.cuda import nvrtc
 from tvm_disc.errors import BadInput, DeviceError, GuardFailed, Unsupported
 
@@ -22,9 +25,9 @@ def source() -> Any:
     return mlp()
 
 
-def built(source: Any, target: str = "cuda") -> Any:
+def built(source: Any, target: Any = "cuda", **options: Any) -> Any:
     """For a device."""
-    return tvm_disc.build(source, target=target)
+    return tvm_disc.build(source, target=target, options=tvm_disc.Options(**options))
 
 
 X = np.linspace(-1, 1, 48, dtype="float32").reshape(3, 16)
@@ -53,6 +56,56 @@ def test_everything_is_given_back(gpu: ctypes.CDLL, source: Any) -> None:
     assert gpu.emulated_live() > before
     del kept
     assert gpu.emulated_live() == before
+
+
+def test_constants_go_with_the_program(gpu: ctypes.CDLL) -> None:
+    """Kernels may still be under way on streams, and results outlive it."""
+    gc.collect()
+    before = gpu.emulated_live()
+    program = built(mlp())
+    with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda:0"), 23):
+        result = program(program._main.sent(X))
+    found = np.empty((3, 10), "float32")
+    assert gpu.emulated_live() > before + found.nbytes
+    del program
+    gc.collect()
+    assert gpu.emulated_live() == before + found.nbytes
+    place, size = (ctypes.c_uint64(n) for n in (found.ctypes.data, found.nbytes))
+    assert gpu.cuMemcpyDtoHAsync_v2(place, ctypes.c_uint64(result.data_ptr()), size, None) == 0
+    np.testing.assert_allclose(found, mlp_reference(X), rtol=1e-5)
+    del result
+    assert gpu.emulated_live() == before
+
+
+def test_programs_of_one_file_share_what_is_on_the_device(
+    gpu: ctypes.CDLL, source: Any, tmp_path: Path
+) -> None:
+    built(source).save(tmp_path / "program.so")
+    gc.collect()
+    before = gpu.emulated_live()
+    one, other = (tvm_disc.load(tmp_path / "program.so") for _ in range(2))
+    for program in (one, other):
+        np.testing.assert_allclose(program(X), mlp_reference(X), rtol=1e-5)
+    live = gpu.emulated_live()
+    del one, program
+    gc.collect()
+    copies = gpu.emulated_copies()
+    np.testing.assert_allclose(other(X), mlp_reference(X), rtol=1e-5)
+    assert gpu.emulated_live() == live > before and gpu.emulated_copies() == copies + 2
+    del other
+    gc.collect()
+    assert gpu.emulated_live() == before
+
+
+def test_a_closed_program_opens_again(gpu: ctypes.CDLL, source: Any, tmp_path: Path) -> None:
+    built(source, cuda_graphs=1).save(tmp_path / "program.so")
+    program = tvm_disc.load(tmp_path / "program.so")
+    close = program._code.function(CLOSE)
+    close()  # it was never open
+    for _ in range(2):
+        np.testing.assert_allclose(program(X), mlp_reference(X), rtol=1e-5)
+        close()
+        close()
 
 
 def test_results_into_tensors_of_the_caller(source: Any) -> None:
@@ -176,3 +229,32 @@ def test_without_nvrtc(source: Any, monkeypatch: pytest.MonkeyPatch) -> None:
             built(source)
     finally:
         nvrtc._loaded.cache_clear()
+
+
+def test_targets_by_the_names_of_cards(gpu: ctypes.CDLL, source: Any) -> None:
+    x = np.ones((3, 16), "float32")
+    for target in ("nvidia/nvidia-a100", {"tag": "nvidia/nvidia-a100", "host": "llvm"}):
+        np.testing.assert_allclose(built(source, target)(x), mlp_reference(x), rtol=1e-5)
+    with pytest.raises(Unsupported, match=r"'nvidia/nvidia-a1000'; did you mean nvidia/nvidia-a10"):
+        built(source, "nvidia/nvidia-a1000")
+    with pytest.raises(Unsupported, match=r"expected an architecture .*sm_70.* found 'sm_50'"):
+        built(source, "nvidia/geforce-gtx-750-ti")
+
+
+@pytest.mark.parametrize("graphs", [0, 1])
+def test_hundreds_of_operands(gpu: ctypes.CDLL, graphs: int) -> None:
+    x, numbers = rows(1, 2), [np.full((1, 2), k, "float32") for k in range(300)]
+    parts = [part for k in numbers for part in (x, relay.const(k))]
+    program = built(function(x, relay.concatenate(parts, 0)), cuda_graphs=graphs)
+    assert len(program.kernels) == 1
+    for first in (-1, -2, -2):
+        a = np.full((1, 2), first, "float32")
+        wanted = np.concatenate([part for k in numbers for part in (a, k)], 0)
+        np.testing.assert_array_equal(program(a), wanted)
+
+
+def test_more_operands_than_a_kernel_has() -> None:
+    several = [rows(1, name=f"x{k}") for k in range(4100)]
+    said = "concat.* at most 4091 operands, results and dims in all, found 4100, 1 and 0; do it in"
+    with pytest.raises(Unsupported, match=said):
+        built(function(*several, relay.concatenate(several, 0)))

@@ -35,6 +35,9 @@ struct half {
 };
 static inline float __int_as_float(int x) { float y; memcpy(&y, &x, 4); return y; }
 static inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
+// These are not fused with a product that they subtract from.
+static inline float __fsub_rn(float x, float y) { __asm__("" : "+x"(x)); return x - y; }
+static inline double __dsub_rn(double x, double y) { __asm__("" : "+x"(x)); return x - y; }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 template <class T> static inline T max(T a, T b) { return a > b ? a : b; }

@@ -23,6 +23,7 @@ from tests.fuzz.children import Limits
 from tests.fuzz.maker import Maker
 from tests.fuzz.rows import ROWS
 from tests.fuzz.warm import warm
+from tests.quick_code import quick_target
 from tvm_disc.relay.ops.row import OpRow
 
 
@@ -40,12 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=60, metavar="S", help="of CPU, per stage")
     parser.add_argument("--first", action="store_true", help="stop there, tell it as JSON")
     parser.add_argument("--refused", action="store_true", help="tell which variations are refused")
+    parser.add_argument("--quick", action="store_true", help="code that LLVM does not optimise")
     parser.add_argument("--show", type=int, metavar="SEED")
     parser.add_argument("--replay", type=Path, metavar="DIR")
     parser.add_argument("--mutants", nargs="*", metavar="NAME")
     args = parser.parse_args(argv)
     table = [r for r in ROWS if args.ops is None or r.name in args.ops]
     limits = Limits(args.limit)
+    if args.quick:
+        os.environ["DISC_TARGET"] = quick_target()
     warm()
     if args.replay is not None:
         return replay(args.replay)

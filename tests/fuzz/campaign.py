@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tests.fuzz.case import Case
 from tests.fuzz.children import LIMITS, Child, Limits, run, start, wait
@@ -17,6 +18,8 @@ from tests.fuzz.shrink import ATTEMPTS, smallest
 from tvm_disc.relay.ops.row import OpRow
 
 Tell = Callable[[str], None]
+Done = dict[str, Any]
+TOGETHER = 8  # modules of one child: a fork and what every process learns anew are shared
 
 
 @dataclass
@@ -67,14 +70,15 @@ def _outcome(child: Child) -> Finding | None:
     return None if answer is None else Finding(*answer)
 
 
-def _module(seed: int, table: Sequence[OpRow], tell: Tell) -> dict[str, object]:
-    """The work of a child: make a module and judge it."""
-    tell("make")
-    maker = Maker(seed, table)
-    case = maker.make()
-    tell("made")
-    finding = judge(case, tell)
-    return {"used": maker.used, "finding": _told(finding), "calls": len(case.worlds)}
+def _modules(seeds: Sequence[int], table: Sequence[OpRow], tell: Tell) -> Iterator[Done]:
+    """The work of a child: make modules, one after the other, and judge them."""
+    for seed in seeds:
+        tell("make")
+        maker = Maker(seed, table)
+        case = maker.make()
+        tell("made")
+        finding = judge(case, tell)
+        yield {"used": maker.used, "finding": _told(finding), "calls": len(case.worlds)}
 
 
 def campaign(
@@ -83,24 +87,32 @@ def campaign(
     table: Sequence[OpRow] = ROWS,
     limits: Limits = LIMITS,
     seconds: float = 1e9,
-) -> Iterator[tuple[int, Finding | None, dict[str, object]]]:
+) -> Iterator[tuple[int, Finding | None, Done]]:
     """(seed, what was found, what was done) of every module, as they end."""
-    begin, todo = time.monotonic(), list(reversed(seeds))
-    running: dict[int, Child] = {}
+    begin, todo = time.monotonic(), _shared(seeds, jobs)
+    running: list[tuple[list[int], Child]] = []
     while running or (todo and time.monotonic() - begin < seconds):
         while todo and len(running) < jobs and time.monotonic() - begin < seconds:
-            seed = todo.pop()
-            running[seed] = start(lambda tell, s=seed: _module(s, table, tell), limits)
-        wait(list(running.values()))
-        for seed, child in list(running.items()):
+            part = todo.pop()
+            running.append((part, start(lambda tell, p=part: _modules(p, table, tell), limits)))
+        wait([child for _, child in running])
+        for part, child in list(running):
             if child.look():
                 continue
-            del running[seed]
-            done = child.answer or {}
-            finding = Finding(child.end, f"while: {child.stage}") if child.end else None
-            if done.get("finding"):
-                finding = Finding(*done["finding"])
-            yield seed, finding, done
+            running.remove((part, child))
+            for seed, done in zip(part, child.answers, strict=False):
+                yield seed, Finding(*done["finding"]) if done["finding"] else None, done
+            rest = part[len(child.answers) :]
+            if len(rest) == 1 and len(part) == 1:
+                yield rest[0], Finding(child.end, f"while: {child.stage}"), {}
+            elif rest:  # the one that ended the process is judged alone
+                todo += [part for part in (rest[1:], rest[:1]) if part]
+
+
+def _shared(seeds: Sequence[int], jobs: int) -> list[list[int]]:
+    """The seeds by children, the first last."""
+    size = max(1, min(TOGETHER, len(seeds) // jobs))
+    return [list(seeds[k : k + size]) for k in range(0, len(seeds), size)][::-1]
 
 
 def collect(
@@ -120,8 +132,8 @@ def collect(
     report, begin = Report(), time.monotonic()
     for seed, finding, done in campaign(seeds, jobs, table, limits, seconds):
         report.modules += 1
-        report.calls += int(done.get("calls", 0))  # type: ignore[call-overload]
-        report.operators.update(done.get("used", ()))  # type: ignore[call-overload]
+        report.calls += done.get("calls", 0)
+        report.operators.update(done.get("used", ()))
         report.seconds = time.monotonic() - begin
         if finding is None:
             continue

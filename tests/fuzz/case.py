@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
+import tvm_disc
+from tests.processor import absent_for
 from tvm_disc import relay
+from tvm_disc.options import Options
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,17 @@ class Case:
     def module(self) -> Any:
         """The module, read from its text."""
         return relay.parse(self.text)
+
+    def built(self, module: Any = None) -> Any:
+        """The program of the module; raises what its build does."""
+        given = dict(self.options)
+        level = given.pop("target", None)
+        return tvm_disc.build(
+            self.module if module is None else module,
+            target=None if level is None or absent_for(level) else f"llvm -mcpu={level}",
+            constraints=self.constraints,
+            options=Options(**given),
+        )
 
     def to_json(self) -> str:
         """The case as text; floats are written in full."""

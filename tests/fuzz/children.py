@@ -10,7 +10,7 @@ import select
 import signal
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,19 +32,24 @@ LIMITS = Limits()
 
 @dataclass
 class Child:
-    """A process at work; ``answer`` is what the function returned, ``end`` how it ended else."""
+    """A process at work; ``answers`` are what the function gave, ``end`` how it ended else."""
 
     pid: int
     pipe: int
     limits: Limits
     stage: str = "begin"
-    answer: Any = None
-    answered: bool = False
+    answers: list[Any] = field(default_factory=list)
+    done: bool = False
     end: str = ""
     raised: str = ""
     _rest: bytes = b""
     _since: float = field(default_factory=time.monotonic)
     _spent: float = 0.0
+
+    @property
+    def answer(self) -> Any:
+        """The first, None if there is none."""
+        return self.answers[0] if self.answers else None
 
     def look(self) -> bool:
         """Read what it said; whether it is still at work."""
@@ -70,8 +75,10 @@ class Child:
                 self.stage, self._since, self._spent = value, time.monotonic(), self._cpu()
             elif what == "raised":
                 self.raised = value
+            elif what == "done":
+                self.done = True
             else:
-                self.answer, self.answered = value, True
+                self.answers.append(value)
 
     def _late(self) -> bool:
         if time.monotonic() - self._since > self.limits.wall_s:
@@ -87,7 +94,7 @@ class Child:
 
     def _ended(self) -> None:
         status = self._wait()
-        if self.answered:
+        if self.done:
             return
         where = self.stage.rstrip(" 0123456789")
         if os.WIFSIGNALED(status):
@@ -104,7 +111,7 @@ class Child:
 
 
 def start(work: Callable[[Callable[[str], None]], Any], limits: Limits = LIMITS) -> Child:
-    """Begin ``work(tell)`` in a child; its result must be what JSON can say."""
+    """Begin ``work(tell)`` in a child; its result, or each of an iterator's, must be JSON."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid:
@@ -118,7 +125,10 @@ def start(work: Callable[[Callable[[str], None]], Any], limits: Limits = LIMITS)
             os.write(write_end, json.dumps([what, value]).encode() + b"\n")
 
         try:
-            say("answer", work(lambda stage: say("stage", stage)))
+            given = work(lambda stage: say("stage", stage))
+            for answer in given if isinstance(given, Iterator) else [given]:
+                say("answer", answer)
+            say("done", None)
         except BaseException as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             say("raised", f"{type(error).__name__} of {Path(where.filename).stem}.{where.name}")

@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 
-import tvm_disc
 from tests.fuzz.case import Case
 from tests.fuzz.meaning import LARGEST_FLOAT, Undefined, call, difference, stable
 from tests.fuzz.odd import odd_worlds, wild_worlds
 from tests.guarded import Guarded
-from tests.processor import absent_for
 from tvm_disc import relay
 from tvm_disc.errors import DiscError
-from tvm_disc.options import Options
 
 Tell = Callable[[str], None]
 # How NumPy says that operands do not fit, or that there is nothing to pick from.
@@ -79,12 +76,8 @@ def judge(case: Case, tell: Tell = lambda stage: None) -> Finding | None:
 
 
 def _built(case: Case, module: Any) -> Any:
-    options = Options(**{k: v for k, v in case.options.items() if k != "target"})
-    target = case.options.get("target")
-    if target is not None:
-        target = None if absent_for(target) else f"llvm -mcpu={target}"
     try:
-        return tvm_disc.build(module, target=target, constraints=case.constraints, options=options)
+        return case.built(module)
     except DiscError as error:
         # Inputs hide dims that a sample has as numbers.
         sure = case.sure and "known at compile time" not in str(error)
@@ -146,7 +139,7 @@ def _legal(
             if array.tobytes() != world[name].tobytes():
                 raise _Found("wrote to an input", f"input {name} was changed")
         if runs is None and found is not None:
-            _refusable(answer.why, world)
+            _refusable(answer.why, world, found)
         if runs is None or found is None:
             return
         told = difference(_arrays(found), runs)
@@ -196,16 +189,17 @@ def _odd(
     broken = [c for c in constraints if not holds(c, world)]
     if broken:
         raise _Found("accepted against a constraint", f"{broken[0]}; inputs {shapes(world)}")
-    _refusable(answer.why, world)
+    _refusable(answer.why, world, found)
     if answer.certain is not None:
         told = difference(_arrays(found), answer.certain)
         if told is not None:
             raise _Found("wrong result of another shape", f"{told}; inputs {shapes(world)}")
 
 
-def _refusable(why: str, world: Mapping[str, np.ndarray]) -> None:
-    """What was not refused although NumPy finds that operands do not fit."""
-    if any(words in why for words in ILLEGAL):
+def _refusable(why: str, world: Mapping[str, np.ndarray], found: Any) -> None:
+    """What was not refused although NumPy finds that operands do not fit; who picks no element of
+    nothing may go on."""
+    if any(words in why for words in ILLEGAL) and _elements(found):
         raise _Found("accepted an illegal call", f"{why}; inputs {shapes(world)}")
 
 
@@ -215,12 +209,18 @@ def _wild(found: Any, answer: _Answer, world: Mapping[str, np.ndarray]) -> None:
     Whatever they are, nothing outside of a tensor is read, and a result is as large as it says.
     """
     touch(found)
-    _refusable(answer.why, world)
+    _refusable(answer.why, world, found)
     runs = answer.certain
     if runs is None or not finite(runs[0]):
         return
     if (told := difference(_arrays(found), runs)) is not None:
         raise _Found("wrong result of wild contents", f"{told}; inputs {shapes(world)}")
+
+
+def _elements(found: Any) -> int:
+    if isinstance(found, tuple | list):
+        return sum(map(_elements, found))
+    return int(np.size(_arrays(found)))
 
 
 def finite(result: Any) -> bool:

@@ -42,7 +42,9 @@ class Maker:
         self.know = Knowledge(self.functions, self.inputs.params)
         self.pool: list[Value] = []
         self.lets: list[tuple[Any, Any]] = []
-        self.hollow = self.flip(0.08)  # dims that are known to be 0 come often
+        self.hollow = self.flip(0.1)  # dims that are known to be 0 come often
+        if self.hollow:
+            self.inputs.dynamic = 0.0
         self.sure = True
         self.used: list[str] = []
         self._names = 0
@@ -91,7 +93,7 @@ class Maker:
         """A basic dim, one that something has already, or a number."""
         basics = self.inputs.basics
         kind = self.random.random()
-        if kind < 0.6:
+        if kind < (0.2 if self.hollow else 0.6):
             return self.random.choice(basics)
         if kind < 0.75 and self.pool:
             dims = [d for v in self.pool for d in v.dims if -1 not in d and max(d) < 70]

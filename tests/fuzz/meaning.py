@@ -25,7 +25,7 @@ LARGEST_FLOAT, LARGEST_INT, MOST_ELEMENTS, STEPS = 1e6, 1 << 24, 20_000, 4000
 WIDE = tuple(map(np.dtype, ("int32", "uint32", "int64")))
 
 # A recursive function may go deeper than Python does.
-UNDEFINED = (ArithmeticError, ValueError, LookupError, MemoryError, RecursionError)
+UNDEFINED = (ArithmeticError, ValueError, TypeError, LookupError, MemoryError, RecursionError)
 
 Env: TypeAlias = Mapping[int, Any]
 
@@ -55,6 +55,10 @@ class _Run(Machine):
             raise Missing
         return found
 
+    def wanted(self, let: Any) -> bool:
+        """What nothing reads a program leaves out, be it illegal."""
+        return let.var in relay.free_vars(let.body)
+
     def apply(self, e: Any, args: list[Any], env: Any, memo: Any) -> Any:
         self.steps += 1
         if self.steps > STEPS:
@@ -72,8 +76,9 @@ class _Run(Machine):
         return moved if isinstance(made, tuple) else moved[0]
 
     def moved(self, array: np.ndarray, scale: float) -> np.ndarray:
-        """Floats as rounding might have left them; numbers of few bits are exact."""
-        if array.dtype.kind != "f" or _short(array):
+        """Floats as rounding might have left them; numbers of few bits are exact, unless they are
+        what large ones have left."""
+        if array.dtype.kind != "f" or (_short(array) and scale < LARGEST_FLOAT):
             return array
         step = max(3e-6, 2 * float(np.finfo(array.dtype).eps))
         room = np.abs(array) + 0.05 * max(scale, _size(array))

@@ -115,7 +115,7 @@ class Binding:
         if specs and self.maker.flip(0.04):
             self.thin = self.random.choice(specs)
             self.sure = False
-        if self.attrs_at_hand() and self.maker.flip(0.35):
+        if self.attrs_at_hand() and self.maker.flip(0.45):
             names = self.attrs_at_hand()
             several = min(self.random.choice((1, 1, 1, 2, 3)), len(names))
             for name in self.random.sample(names, several):
@@ -138,7 +138,7 @@ class Binding:
             return not now
         if isinstance(now, int) and self.maker.flip(0.8):
             return now + self.random.choice((-3, -2, -1, 1, 2, 3))
-        if isinstance(now, tuple) and now and self.maker.flip(0.3):
+        if isinstance(now, tuple) and now and self.maker.flip(0.45):
             return self._edges(now)
         if isinstance(now, tuple) and now and self.maker.flip(0.8):
             return self._other_tuple(now)

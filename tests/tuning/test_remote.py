@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tvm.rpc.tracker import Tracker
 import tvm_disc
 from tests.models import mlp, mlp_reference
 from tvm_disc import Options
-from tvm_disc.errors import ArtifactError
+from tvm_disc.errors import ArtifactError, BadInput
 from tvm_disc.tuning import tune
 from tvm_disc.tuning.measure import Effort
 from tvm_disc.tuning.remote import Remote
@@ -49,7 +50,43 @@ def test_machines_measure_at_once_and_a_build_uses_it(port: int, tmp_path: Path)
     np.testing.assert_allclose(exe(x), mlp_reference(x), rtol=1e-5)
 
 
-def test_no_machine_of_the_key_is_refused(tmp_path: Path) -> None:
-    remote = Remote(HOST, 1, "board")
-    with pytest.raises(ArtifactError, match="no 1 machines of key 'board' at tracker"):
-        tune(mlp(), records=tmp_path / "r.jsonl", progress=False, remote=remote)
+def test_a_session_is_a_machine(port: int, tmp_path: Path) -> None:
+    session = rpc.connect_tracker(HOST, port).request("board")
+    effort = Effort(rounds=1, round_ns=1e3, most_rounds=1, wait_s=0.0, odd=0)
+    given = {"shapes": {"x.0": [3]}, "points": 1, "effort": effort, "progress": False}
+    result = tune(mlp(), records=tmp_path / "r.jsonl", remote=session, **given)
+    assert result.measured > 0 and result.left == 0
+
+
+def test_a_machine_whose_time_is_up(port: int, tmp_path: Path) -> None:
+    remote = Remote(HOST, port, "board", timeout_s=1)
+    given = {"shapes": {"x.0": range(1, 200)}, "points": 200, "progress": False}
+    said = r"tune: a machine that measures: .*expired, give Remote a larger timeout_s; what was"
+    with pytest.raises(ArtifactError, match=said):
+        tune(mlp(), records=tmp_path / "r.jsonl", remote=remote, **given)
+
+
+def test_a_server_that_tells_no_processor(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = rpc.connect_tracker(HOST, port).request("board")
+    known = session.get_function
+    absent = lambda name: known(name if "llvm" not in name else "no.such.function")  # noqa: E731
+    monkeypatch.setattr(session, "get_function", absent)
+    with pytest.raises(ArtifactError, match=r"the session's machine does not tell its processor"):
+        tune(mlp(), records=tmp_path / "r.jsonl", progress=False, remote=session)
+
+
+@pytest.mark.parametrize(
+    ("remote", "kind", "said"),
+    [
+        (lambda port: Remote(HOST, 1, "board"), ArtifactError, "no 1 machines of key 'board' at"),
+        (lambda port: Remote(HOST, port, "x"), ArtifactError, "of key 'x' at .*: it has 2 of 'bo"),
+        (lambda port: Remote(HOST, port, "board", 3), ArtifactError, "no 3 .*: it has 2 of 'board"),
+        (lambda port: HOST, BadInput, "remote: expected a .*Remote, or a session of tvm.rpc.conn"),
+    ],
+)
+def test_what_is_no_machine(port: int, tmp_path: Path, remote: Any, kind: Any, said: str) -> None:
+    with pytest.raises(kind, match=said):
+        tune(mlp(), records=tmp_path / "r.jsonl", progress=False, remote=remote(port))
+    assert not (tmp_path / "r.jsonl").exists()

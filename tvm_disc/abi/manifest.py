@@ -11,7 +11,7 @@ from typing import IO, Any
 from tvm_disc.abi.artifact import Trailer, opened, read_description
 from tvm_disc.errors import ArtifactError
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 # What the runtime reads of every manifest.
 _REQUIRED = (
     *("inputs", "outputs", "results", "direct", "kernels", "launches"),

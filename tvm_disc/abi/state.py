@@ -47,6 +47,8 @@ DRIVER_CALLS = (
     "cuEventSynchronize",
     "cuEventElapsedTime",
     "cuEventDestroy_v2",
+    "cuCtxSynchronize",
+    "cuMemFree_v2",
 )
 # More of them, of programs that keep CUDA graphs.
 GRAPH_CALLS = (

@@ -108,7 +108,8 @@ def _emit(
     if placed is not None:
         graphs = graphs_of(versions)
         opened = open_functions(placed, graphs is not None)
-        support = {**support, **launch_functions(SLOT, graphs), **opened}
+        most = max((len(f.func.params) for f in machine.code), default=1)
+        support = {**support, **launch_functions(SLOT, graphs, most), **opened}
     return Emitted(entry, support, list(kernels.values()), machine.micro.functions, known)
 
 

@@ -80,12 +80,7 @@ def export(
     Raises:
         ArtifactError: no place to write to, no C compiler to link with, or that failed.
     """
-    known = COMPILERS if compiler is None else (compiler,)
-    compiler = next((c for c in known if shutil.which(c)), None)
-    if compiler is None:
-        raise ArtifactError(
-            f"saving needs a C compiler to link with; found none of {', '.join(known)}"
-        )
+    compiler = c_compiler(compiler)
     with replacing(path) as library, tempfile.TemporaryDirectory() as folder:
         objects, entries = _code_objects(Path(folder), levels)
         if manifest["threads"]:
@@ -98,6 +93,21 @@ def export(
             raise ArtifactError(f"{compiler} could not link {path}: {wrong}")
         saved = {"abi": ABI_VERSION, "tvm": tvm_version(), **manifest}
         append_manifest(library, saved, ABI_VERSION)
+
+
+def c_compiler(named: str | None) -> str:
+    """The C compiler of that name, or one that is there.
+
+    Raises:
+        ArtifactError: there is none.
+    """
+    known = COMPILERS if named is None else (named,)
+    found = next((c for c in known if shutil.which(c)), None)
+    if found is None:
+        raise ArtifactError(
+            f"saving needs a C compiler to link with; found none of {', '.join(known)}"
+        )
+    return found
 
 
 def _code_objects(folder: Path, levels: Sequence[MachineCode]) -> tuple[list[str], list[str]]:

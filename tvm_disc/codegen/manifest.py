@@ -48,9 +48,9 @@ def describe(
                 "kind": k.kind,
                 "ops": [n.op.removeprefix("relax.") for n in k.nodes],
                 "notes": dict(k.notes),
-                "variants": [str(v) for v in k.choice.variants] if k.choice is not None else [],
+                "variants": k.names,
                 "group": group_key(k.group) if k.group is not None else "",
-                "choice": k.choice.to_json() if k.choice is not None else {},
+                "choice": k.choice_json(),
             }
             for k in library.kernels()
         ],

@@ -5,6 +5,8 @@ Only where every tensor of a call is a NumPy array; a call with tensors of the d
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -52,9 +54,7 @@ class OnDevice:
     def sent(self, array: np.ndarray) -> Tensor:
         """A copy on the device."""
         compact = np.ascontiguousarray(array).reshape(array.shape)
-        code = _CODES[array.dtype.kind] | array.dtype.itemsize * 8 << 8 | 1 << 16
-        dims = np.array([*array.shape, 0], np.int64)
-        kind = code << 32 | array.ndim
+        kind, dims = described(array)
         place = compact.ctypes.data
         return self.upload(kind, array.ndim, dims.ctypes.data, compact.nbytes, place)
 
@@ -71,6 +71,34 @@ class OnDevice:
         self.download(tensor, target.ctypes.data, target.nbytes)
         if target is not array:
             array[...] = target
+
+
+def described(array: np.ndarray) -> tuple[int, np.ndarray]:
+    """What ``UPLOAD`` is told of an array: its dtype and rank as a word, and its dims."""
+    code = _CODES[array.dtype.kind] | array.dtype.itemsize * 8 << 8 | 1 << 16
+    return code << 32 | array.ndim, np.array([*array.shape, 0], np.int64)
+
+
+_users: Counter[int] = Counter()
+_holding = threading.RLock()
+
+
+def closed_by_the_last(state: int, close: Callable[[], Any]) -> Callable[[], None]:
+    """What a program does when it goes: the last one that has a state closes it.
+
+    Programs that were loaded from one file are one library, with one state.
+    """
+    with _holding:
+        _users[state] += 1
+
+    def finish() -> None:
+        # Held until it is closed: who comes next opens it again.
+        with _holding:
+            _users[state] -= 1
+            if not _users[state]:
+                close()
+
+    return finish
 
 
 def is_of_device(error: Exception) -> bool:
@@ -95,4 +123,4 @@ def nested_array(tensors: Sequence[Tensor], tree: Any) -> Any:
     return tvm_ffi.convert([nested_array(tensors, t) for t in tree])
 
 
-__all__ = ["OnDevice", "is_of_device"]
+__all__ = ["OnDevice", "closed_by_the_last", "described", "is_of_device"]

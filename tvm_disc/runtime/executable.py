@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tvm_disc.abi.blas import expose
-from tvm_disc.abi.entries import BIND, DIRECT, ENTRY, POOL
+from tvm_disc.abi.entries import BIND, CLOSE, DIRECT, ENTRY, POOL
 from tvm_disc.abi.formula import evaluate
 from tvm_disc.abi.manifest import signature_text
 from tvm_disc.abi.record import COUNT, ROOM
@@ -54,7 +54,7 @@ from tvm_disc.runtime.arrays import (
     remember,
 )
 from tvm_disc.runtime.code import Code
-from tvm_disc.runtime.device import OnDevice
+from tvm_disc.runtime.device import OnDevice, closed_by_the_last, is_of_device
 from tvm_disc.runtime.explain import explanation
 from tvm_disc.runtime.forks import unlock_in_children
 from tvm_disc.runtime.heap import trim_heap
@@ -72,7 +72,7 @@ from tvm_disc.runtime.inputs import (
 from tvm_disc.runtime.objects import Codec
 from tvm_disc.runtime.page import write_page
 from tvm_disc.runtime.picture import draw
-from tvm_disc.runtime.profile import Profile, new_record, read_record
+from tvm_disc.runtime.profile import Event, Profile, new_record, read_record
 from tvm_disc.runtime.recovery import recovered
 from tvm_disc.runtime.saved import Saved, as_bytes, load_bytes, load_saved
 from tvm_disc.runtime.shape_log import ShapeLog
@@ -156,14 +156,17 @@ class Executable:
         if self._manifest.get("vendor"):
             expose()
         pool = function(POOL)
-        # Not at the exit of the process, which gives memory back by itself.
-        weakref.finalize(self, pool, 0, 0).atexit = False
         if self._manifest["direct"] and arrays_are_readable():
             self._direct = function(DIRECT)
         if self._manifest.get("device"):
             # Results, and kernels under way, may outlive whoever holds the program.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._code.module))
             main = OnDevice(main, function, len(self._names), self._outputs)
+        close: Callable[[], Any] = partial(pool, 0, 0)
+        if self._manifest.get("device"):
+            close = closed_by_the_last(int(pool(-1, -1)), function(CLOSE))
+        # Not at the exit of the process, which gives memory back by itself.
+        weakref.finalize(self, close).atexit = False
         self._main, self._pool = main, pool
         unlock_in_children(self, int(pool(-1, -1)))
 
@@ -507,11 +510,15 @@ class Executable:
             if record[COUNT] > record[ROOM]:  # a loop ran more kernels than there is room for
                 record = new_record(2 * int(record[COUNT]))
                 continue
-            events, total_ns = read_record(record, self._manifest["kernels"])
+            events, total_ns = self.read_record(record)
             found.calls.append(events)
             found.total_ns.append(total_ns)
             found.python_ns.append(python_ns)
         return found
+
+    def read_record(self, record: np.ndarray) -> tuple[list[Event], int]:
+        """What a timed call has written, here or elsewhere: its events, and its nanoseconds."""
+        return read_record(record, self._manifest["kernels"])
 
     def save(self, path: str | Path, compiler: str | None = None) -> None:
         """Write one shared library that needs only TVM's runtime.

@@ -14,6 +14,7 @@ from tvm import tirx
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.axes import concat_axis, permutation
+from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one, static_dim
 from tvm_disc.relay.kernel_ops import DEQUANTIZE, REINTERPRET
 from tvm_disc.schedules.math import functions
@@ -45,6 +46,7 @@ from tvm_disc.tir.builder import (
     with_lanes,
 )
 from tvm_disc.tir.index import IndexSpace, add, mul, product
+from tvm_disc.tir.rounding import difference
 
 Expr: TypeAlias = Any
 Index: TypeAlias = Sequence[Any]
@@ -464,6 +466,15 @@ def _exp(low: ElementReader, node: Node, index: Index) -> Expr:
     return elementwise(fn)(low, node, index)
 
 
+def _subtract(low: ElementReader, node: Node, index: Index) -> Expr:
+    """What lies below its own maximum is never above it, however it was computed."""
+    x, most = node.inputs
+    while most.cls is OpClass.VIEW:
+        most = most.inputs[0]
+    below = is_float(node.dtype) and most.op == "relax.max" and most.inputs[0] is x
+    return elementwise(difference if below else BINARY["subtract"])(low, node, index)
+
+
 _EXP_NONPOSITIVE = native_on_device("exp", functions.exp_nonpositive)
 
 
@@ -479,6 +490,7 @@ def is_below_maximum(node: Node) -> bool:
 ELEMENTS: Mapping[str, Rule] = {
     **{f"relax.{name}": elementwise(fn) for name, fn in {**BINARY, **UNARY}.items()},
     "relax.exp": _exp,
+    "relax.subtract": _subtract,
     "relax.power": _power,
     "relax.clip": _clip,
     "relax.astype": _astype,

@@ -69,6 +69,7 @@ class Kernel:
         packed: for each parameter that must be given in another layout, how to pack it.
         notes: what ``explain`` says about the kernel.
         choice: its variants and the tree that picks one.
+        library: on a device, whether a library takes the kernel's place, if it may.
         group: what it was made of.
         function: the Relax function of the group, and its symbols as that declares them.
         symbol: the name of its entry in an object that is there already, and so need not be made.
@@ -86,6 +87,7 @@ class Kernel:
     packed: dict[Node, Packing] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     choice: Choice | None = None
+    library: Choice | None = None
     group: Group | None = None
     function: tuple[Any, list[Any]] | None = None
     symbol: str | None = None
@@ -94,6 +96,18 @@ class Kernel:
     def funcs(self) -> dict[Any, Any]:
         """Every TIR function of the kernel."""
         return self.emit()
+
+    @property
+    def names(self) -> list[str]:
+        """Of the variants, by the number that events have; the library's comes last."""
+        own = self.choice.variants if self.choice is not None else []
+        other = [v for v in self.library.variants if v.of_library] if self.library else []
+        return [str(v) for v in (*own, *other)]
+
+    def choice_json(self) -> dict[str, Any]:
+        """The trees as plain values."""
+        found = self.choice.to_json() if self.choice is not None else {}
+        return {**found, "library": self.library.to_json()} if self.library else found
 
     @property
     def parallel(self) -> bool:
@@ -140,7 +154,7 @@ def build_kernel(
         plan.packed,
         plan.notes,
         choice,
-        group,
+        group=group,
     )
 
 

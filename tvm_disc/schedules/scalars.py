@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import tirx
 
-from tvm_disc.schedules.math import functions
+from tvm_disc.schedules.math import functions, remainder
 from tvm_disc.tir import division
 from tvm_disc.tir.builder import (
     BFLOAT16,
@@ -59,14 +59,6 @@ def _float_divide(a: Expr, b: Expr) -> Expr:
         infinite = tirx.const(math.copysign(math.inf, value.value), element_dtype(b))
         return a * same_lanes(infinite, b)[0]
     return a / b
-
-
-def _float_floor_mod(a: Expr, b: Expr) -> Expr:
-    return a - tirx.floor(_float_divide(a, b)) * b
-
-
-def _float_trunc_mod(a: Expr, b: Expr) -> Expr:
-    return a - tirx.trunc(_float_divide(a, b)) * b
 
 
 def _comparison(op: Binary) -> Binary:
@@ -280,9 +272,9 @@ BINARY: Mapping[str, Callable[..., Expr]] = {
     "subtract": lambda a, b: a - b,
     "multiply": _either(tirx.And, lambda a, b: a * b),
     "divide": _by_kind(_float_divide, division.trunc_divide),
-    "floor_divide": _by_kind(lambda a, b: tirx.floor(_float_divide(a, b)), division.floor_divide),
-    "floor_mod": _by_kind(_float_floor_mod, division.floor_mod),
-    "mod": _by_kind(_float_trunc_mod, division.trunc_mod),
+    "floor_divide": _by_kind(remainder.floor_divide, division.floor_divide),
+    "floor_mod": _by_kind(remainder.floor_mod, division.floor_mod),
+    "mod": _by_kind(remainder.trunc_mod, division.trunc_mod),
     "maximum": maximum,
     "minimum": minimum,
     "equal": _comparison(lambda a, b: tirx.EQ(a, b)),

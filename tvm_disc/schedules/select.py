@@ -14,8 +14,8 @@ from tvm_disc.schedules.conv.channel_window import plan_channel_window
 from tvm_disc.schedules.conv.window import plan_window
 from tvm_disc.schedules.conv.window_tile import plan_window_tile
 from tvm_disc.schedules.conv.winograd import winograd_plans
+from tvm_disc.schedules.cuda import handover
 from tvm_disc.schedules.cuda.library import (
-    SUBJECT,
     LibraryProduct,
     emit_product,
     library_product,
@@ -24,7 +24,7 @@ from tvm_disc.schedules.cuda.policy import CUDA
 from tvm_disc.schedules.dispatch.choose import Choice, analytic, moved_bytes
 from tvm_disc.schedules.dispatch.learn import choose_measured, import_choice
 from tvm_disc.schedules.dispatch.signature import group_key
-from tvm_disc.schedules.dispatch.variant import Variant, feasible, variants_of
+from tvm_disc.schedules.dispatch.variant import LIBRARY, Variant, feasible, variants_of
 from tvm_disc.schedules.gemm.plan import plan_conv, plan_dot, plan_pixels
 from tvm_disc.schedules.gemm.vendor import FAMILY, plan_vendor
 from tvm_disc.schedules.kernel import Group, Kernel, Machine, Plan, build_kernel
@@ -214,15 +214,17 @@ def make_kernel(group: Group, solver: Solver, machine: Machine) -> Kernel:
     space = variant_space(group, solver, machine)
     choice = _choose(group, space.variants, solver, machine)
     notes = _notes(choice, space)
-    ahead = None
+    ahead, given = None, None
     if machine.device is not None and group.kind == "dot":
         library = library_product(group, solver, machine)
         if isinstance(library, LibraryProduct):
-            ahead, notes[SUBJECT] = partial(emit_product, library), library.note
+            given = handover.handed_over(group, library, choice, space.variants, solver, machine)
+            ahead = partial(emit_product, library, given)
+            notes[LIBRARY] = handover.note(library, given)
         else:
             notes[f"not {library.subject}"] = library.reason
     kernel = build_kernel(group, choice, solver, machine, ahead)
-    kernel.notes = notes
+    kernel.notes, kernel.library = notes, given
     return kernel
 
 

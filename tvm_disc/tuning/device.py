@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,11 +23,13 @@ from tvm_disc.codegen.cuda.card import Card, has_library, local_card, runs_code_
 from tvm_disc.errors import DeviceError
 from tvm_disc.runtime.inputs import sample_array
 from tvm_disc.runtime.profile import Event
-from tvm_disc.schedules.cuda.library import LibraryProduct, library_product
+from tvm_disc.schedules.cuda import handover
+from tvm_disc.schedules.cuda.library import LibraryProduct
 from tvm_disc.schedules.dispatch.records import Record
 from tvm_disc.schedules.dispatch.variant import Variant
-from tvm_disc.schedules.group import Group, Machine
-from tvm_disc.shape import Solver
+from tvm_disc.schedules.group import Group
+from tvm_disc.tuning.remote_device import RemoteDevice
+from tvm_disc.tuning.share import shared_out
 
 Dims: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -40,6 +43,7 @@ class DeviceKernel:
 
     Attributes:
         name: by which the program's events call it.
+        library: what of it a library may compute, which is then told whether to.
         key: of its group.
         calls: for the shapes of a call, its dims each time that it is launched.
     """
@@ -48,11 +52,17 @@ class DeviceKernel:
     key: str
     group: Group
     variants: list[Variant]
+    library: LibraryProduct | None = None
     calls: dict[Shapes, list[Dims]] = field(default_factory=dict)
 
     def forced(self, number: int) -> dict[str, Any]:
         """The tree of one of its variants; of the last where it has fewer."""
-        return {"run": self.variants[min(number, len(self.variants) - 1)].to_json()}
+        variant = self.variants[min(number, len(self.variants) - 1)]
+        if self.library is None:
+            return {"run": variant.to_json()}
+        theirs = variant.of_library
+        own = self.variants[0] if theirs else variant
+        return handover.forced(theirs, own.to_json(), self.library)
 
     def times(self, shapes: Shapes, events: Sequence[Event]) -> Iterator[tuple[Dims, Event]]:
         """Its events in one call, each with the dims of its launch.
@@ -68,17 +78,55 @@ class DeviceKernel:
             yield from ((dims[0], e) for e in own)
 
 
-def require_card(architectures: Sequence[int]) -> Card:
-    """The GPU of this machine.
+class LocalDevice:
+    """Device 0 of this machine.
+
+    Attributes:
+        card: what it is; None where there is no driver, or no device.
+        library: whether programs find a library of products.
+        where: how messages call the machine.
+    """
+
+    where = "this machine"
+
+    def __init__(self) -> None:
+        self.card, self.library = local_card(), has_library()
+
+    def load(self, program: Any) -> LocalProgram:
+        """A program, ready to be timed."""
+        return LocalProgram(program)
+
+
+class LocalProgram:
+    """A program on a :class:`LocalDevice`."""
+
+    def __init__(self, program: Any) -> None:
+        self.program = program
+
+    def close(self) -> None:
+        """It is wanted no more: whoever lets go of it last gives back what it keeps there."""
+        self.program = None
+
+    def times(self, arrays: Sequence[np.ndarray], calls: int) -> list[list[Event]]:
+        """The events of equal calls, after one that warms up."""
+        found: list[list[Event]] = self.program.profile(*arrays, repeat=calls).calls
+        return found
+
+
+AnyDevice: TypeAlias = LocalDevice | RemoteDevice
+
+
+def require_card(device: AnyDevice, architectures: Sequence[int]) -> Card:
+    """What a device is.
 
     Raises:
         DeviceError: there is none, or it runs no code for the architectures.
     """
-    card = local_card()
+    card = device.card
     if card is None:
         raise DeviceError(
-            "tune: a target of cuda is tuned on the GPU of this machine; no driver (libcuda.so.1) "
-            "with a device was found"
+            "tune: a target of cuda is tuned on a GPU; no driver (libcuda.so.1) with a device was "
+            f"found on {device.where}"
         )
     if not runs_code_of(card.key, architectures):
         listed = ", ".join(f"sm_{a}" for a in architectures)
@@ -93,8 +141,8 @@ def measured(
     kernels: Sequence[DeviceKernel],
     points: Sequence[tuple[int, Shapes]],
     inputs: Sequence[tuple[str, Sequence[Any], str]],
-    machine: Machine,
     build: Build,
+    devices: Sequence[AnyDevice],
     calls: int,
     quantile: float,
     deadline: float | None,
@@ -103,23 +151,30 @@ def measured(
 
     Args:
         points: in rising order of the number; for each number a program is built.
+        devices: alike; each times one point at a time.
         calls: of each point; of the times of a kernel one ``quantile`` counts.
     """
-    handed_over = _handed_over(kernels, machine) if has_library() else {}
-    program, built = None, -1
-    for number, shapes in points:
-        if deadline is not None and time.monotonic() > deadline:
-            return
-        if number != built:
-            program, built = _forced(kernels, number, build), number
+
+    def late() -> bool:
+        return deadline is not None and time.monotonic() > deadline
+
+    def times(program: Any, shapes: Shapes) -> list[list[Event]]:
         rng = np.random.default_rng(0)
-        arrays = [
-            sample_array(rng, shape, dtype)
-            for shape, (_, _, dtype) in zip(shapes, inputs, strict=True)
-        ]
-        assert program is not None
-        found = program.profile(*arrays, repeat=calls)
-        yield _records(kernels, shapes, found.calls, quantile, handed_over)
+        given = zip(shapes, inputs, strict=True)
+        arrays = [sample_array(rng, s, dtype) for s, (_, _, dtype) in given]
+        found: list[list[Event]] = program.times(arrays, calls)
+        return found
+
+    for number, group in groupby(points, key=lambda point: point[0]):
+        if late():
+            return
+        program = _forced(kernels, number, build)
+        loaded = [d.load(program) for d in devices]
+        del program
+        for shapes, found in shared_out([s for _, s in group], loaded, times, late):
+            yield _records(kernels, shapes, found, quantile)
+        for each in loaded:
+            each.close()
 
 
 def _forced(kernels: Sequence[DeviceKernel], number: int, build: Build) -> Any:
@@ -135,7 +190,6 @@ def _records(
     shapes: Shapes,
     calls: Sequence[Sequence[Event]],
     quantile: float,
-    handed_over: Mapping[str, int],
 ) -> list[Record]:
     """What the events of equal calls say; they name the variant that ran."""
     samples: dict[tuple[str, str, Dims], list[int]] = {}
@@ -143,18 +197,11 @@ def _records(
         keys = {str(v): v.key for v in kernel.variants}
         for events in calls:
             for dims, event in kernel.times(shapes, events):
-                if event.flops < handed_over.get(kernel.key, event.flops + 1):
-                    at = kernel.key, keys[event.variant], dims
-                    samples.setdefault(at, []).append(event.end_ns - event.start_ns)
+                at = kernel.key, keys[event.variant], dims
+                samples.setdefault(at, []).append(event.end_ns - event.start_ns)
     return [
         Record(*at, float(np.quantile(ns, quantile))) for at, ns in samples.items() if min(ns) > 0
     ]
 
 
-def _handed_over(kernels: Sequence[DeviceKernel], machine: Machine) -> dict[str, int]:
-    """By group, from how many operations on a library takes its place: no variant runs there."""
-    found = {k.key: library_product(k.group, Solver(), machine) for k in kernels}
-    return {k: 2 * p.smallest for k, p in found.items() if isinstance(p, LibraryProduct)}
-
-
-__all__ = ["DeviceKernel", "measured", "require_card"]
+__all__ = ["AnyDevice", "DeviceKernel", "LocalDevice", "measured", "require_card"]

@@ -4,19 +4,27 @@ On each machine, with TVM installed:
 
     python -m tvm.exec.rpc_tracker --port 9190                       # one of them
     python -m tvm.exec.rpc_server --tracker HOST:9190 --key board    # all that measure
+
+A server without a tracker is reached by ``tvm.rpc.connect``, whose session stands for its machine.
 """
 
 from __future__ import annotations
 
 import socket
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from tvm_disc.errors import ArtifactError
+import tvm
+
+from tvm_disc.codegen.export import c_compiler
+from tvm_disc.errors import ArtifactError, BadInput, Unsupported, shown
 from tvm_disc.tuning.entry import Bench, require_machine
 from tvm_disc.tuning.measure import Session
+from tvm_disc.tuning.remote_device import RemoteDevice, said
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,8 @@ class Remote:
         host, port: the tracker.
         key: the name under which the machines' servers registered.
         machines: how many measure at once.
-        timeout_s: how long a machine is held without a word.
+        timeout_s: after which a machine's server ends the session, whatever is going on.
+        compiler: a C compiler that links for them, where this machine's does not.
     """
 
     host: str
@@ -35,34 +44,55 @@ class Remote:
     key: str
     machines: int = 1
     timeout_s: int = 600
+    compiler: str | None = None
 
 
+# What ``tune`` takes: machines behind a tracker, or one by its session of ``tvm.rpc``.
+Place: TypeAlias = Remote | Any
 CONNECT_S = 5.0
 
 
 class Fleet:
-    """The machines of a :class:`Remote`, held while it is open."""
+    """The machines of a :class:`Remote`, held while it is open, or that of a session.
 
-    def __init__(self, remote: Remote) -> None:
-        from tvm import rpc
+    Attributes:
+        machines: their sessions.
+        where: how messages call one of them.
 
-        try:
-            # TVM tries for a minute; a tracker that runs answers at once.
-            socket.create_connection((remote.host, remote.port), CONNECT_S).close()
-            tracker = rpc.connect_tracker(remote.host, remote.port)
-            self.machines = [
-                tracker.request(remote.key, session_timeout=remote.timeout_s, max_retry=1)
-                for _ in range(remote.machines)
-            ]
-        except Exception as error:
-            where = f"{remote.host}:{remote.port}"
-            raise ArtifactError(
-                f"no {remote.machines} machines of key {remote.key!r} at tracker {where}: {error}"
-            ) from None
+    Raises:
+        ArtifactError: nobody is there, or has as many machines of the key.
+        BadInput: it is neither.
+        Unsupported: what TVM's RPC needs is not installed.
+    """
+
+    def __init__(self, remote: Place) -> None:
+        rpc = _rpc()
+        self.compiler: str | None = None
+        if isinstance(remote, rpc.RPCSession):
+            self.machines, self.where = [remote], "the session's machine"
+            return
+        if not isinstance(remote, Remote):
+            raise BadInput(
+                "remote: expected a tvm_disc.tuning.remote.Remote, or a session of "
+                f"tvm.rpc.connect, found {shown(remote)}"
+            )
+        self.compiler = remote.compiler
+        self.where = f"a machine of key {remote.key!r} at tracker {remote.host}:{remote.port}"
+        self.machines = _requested(rpc, remote)
 
     def cpu_name(self) -> str:
-        """The processor of the machines, as LLVM names it."""
-        names = {str(m.get_function("target.llvm_get_system_cpu")()) for m in self.machines}
+        """The processor of the machines, as LLVM names it.
+
+        Raises:
+            ArtifactError: they do not tell, or are not alike.
+        """
+        try:
+            names = {str(m.get_function("target.llvm_get_system_cpu")()) for m in self.machines}
+        except AttributeError as error:
+            raise ArtifactError(
+                f"tune: {self.where} does not tell its processor ({said(error)}); its server needs "
+                "all of TVM, the compiler too"
+            ) from None
         if len(names) > 1:
             raise ArtifactError(f"machines of one key must be alike; found {sorted(names)}")
         return names.pop()
@@ -76,10 +106,72 @@ class Fleet:
         require_machine(benches[0].target, self.cpu_name())
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "variants.so"
-            benches[0].module.export_library(str(path))
+            benches[0].module.export_library(str(path), cc=c_compiler(self.compiler))
             result = []
             for machine in self.machines:
                 machine.upload(str(path))
                 module = machine.load_module(path.name)
                 result.append([Session(b, module, machine.cpu(0)) for b in benches])
             return result
+
+    def devices(self) -> list[RemoteDevice]:
+        """The GPUs of the machines.
+
+        Raises:
+            DeviceError: a machine cannot be asked.
+            ArtifactError: they are not alike.
+        """
+        found = [RemoteDevice(m, self.where, self.compiler) for m in self.machines]
+        names = {("none" if d.card is None else d.card.key, d.library) for d in found}
+        if len(names) > 1:
+            listed = ", ".join(f"{n}{' with cublasLt' * has}" for n, has in sorted(names))
+            raise ArtifactError(f"machines of one key must be alike; found {listed}")
+        return found
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """What goes wrong on the way to a machine in the user's terms.
+
+    Raises:
+        ArtifactError: it does not answer any more.
+    """
+    try:
+        yield
+    except (tvm.error.RPCError, tvm.error.InternalError) as error:
+        raise ArtifactError(f"tune: a machine that measures: {said(error)}") from None
+
+
+def _rpc() -> Any:
+    """TVM's part for other machines."""
+    try:
+        from tvm import rpc
+    except ImportError as error:
+        raise Unsupported(f"remote: {error}; pip install 'tvm_disc[remote]'") from None
+    return rpc
+
+
+def _requested(rpc: Any, remote: Remote) -> list[Any]:
+    """Sessions with as many machines; those that others hold are waited for."""
+    where = f"{remote.host}:{remote.port}"
+    wanted = f"no {remote.machines} machines of key {remote.key!r} at tracker {where}"
+    try:
+        # TVM tries for a minute; a tracker that runs answers at once.
+        socket.create_connection((remote.host, remote.port), CONNECT_S).close()
+        tracker = rpc.connect_tracker(remote.host, remote.port)
+        # Asked for another key, or for more machines than it has, it would never answer.
+        keys = [str(s["key"]).removeprefix("server:") for s in tracker.summary()["server_info"]]
+        if keys.count(remote.key) < remote.machines:
+            has = ", ".join(f"{keys.count(k)} of {k!r}" for k in sorted(set(keys))) or "none"
+            raise ArtifactError(f"{wanted}: it has {has}")
+        return [
+            tracker.request(remote.key, session_timeout=remote.timeout_s, max_retry=1)
+            for _ in range(remote.machines)
+        ]
+    except ArtifactError:
+        raise
+    except Exception as error:
+        raise ArtifactError(f"{wanted}: {error}") from None
+
+
+__all__ = ["Fleet", "Place", "Remote", "answered"]

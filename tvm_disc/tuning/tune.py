@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from tvm_disc.compile import Params, Prepared, build, card_context, context_of, 
 from tvm_disc.debug import Trace
 from tvm_disc.errors import BadInput, Unsupported, shown
 from tvm_disc.options import POINTS, Options, file_path
+from tvm_disc.schedules.cuda.library import LibraryProduct, library_product
 from tvm_disc.schedules.dispatch.cost_model import CostModel
 from tvm_disc.schedules.dispatch.learn import held_out_error
 from tvm_disc.schedules.dispatch.records import Journal, Record, Records, read_records
@@ -31,12 +32,20 @@ from tvm_disc.schedules.group import Group, Machine
 from tvm_disc.schedules.select import variant_space
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
-from tvm_disc.tuning.device import Build, DeviceKernel, measured, require_card
+from tvm_disc.tuning.device import (
+    AnyDevice,
+    Build,
+    DeviceKernel,
+    LocalDevice,
+    measured,
+    require_card,
+)
 from tvm_disc.tuning.entry import build_bench, require_machine
 from tvm_disc.tuning.measure import Effort, Session, Timing, disturbance, local_session, may_run
 from tvm_disc.tuning.outliers import surprising
-from tvm_disc.tuning.remote import Fleet, Remote
+from tvm_disc.tuning.remote import Fleet, Place, answered
 from tvm_disc.tuning.shapes import Shapes, Weights, check_shapes, program_points
+from tvm_disc.tuning.share import shared_out
 
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -111,7 +120,7 @@ def tune(
     budget_s: float | None = None,
     effort: Effort | None = None,
     progress: bool = True,
-    remote: Remote | None = None,
+    remote: Place | None = None,
 ) -> Tuned:
     """Measure the variants of every kernel of a program and append their times to ``records``.
 
@@ -124,11 +133,15 @@ def tune(
             log that ``Executable.record_shapes`` wrote; None takes what the facts allow.
         weights: how often each value of a dim is met, by dim name.
         points: how many shapes are measured.
-        remote: measure on other machines; ``target`` says what they are.
+        remote: measure on other machines, or on that of a session of ``tvm.rpc``; ``target`` says
+            what they are.
         budget_s: stop after this many seconds.
 
     Raises:
         BadInput: shapes that name no dim of the program, or a file that holds no records.
+        DeviceError: for a GPU: there is none, no driver, or it runs no code for the target.
+        WrongProcessor: what measures does not run code for the target.
+        ArtifactError: no machine of ``remote`` answers.
     """
     start = time.monotonic()
     check_shapes(shapes, weights, points, budget_s)
@@ -141,18 +154,21 @@ def tune(
     deadline = None if budget_s is None else start + budget_s
     at, effort = input_shapes(front, shapes, weights, points), effort or Effort()
     on_device = front.machine.device is not None
-    tasks = tasks_of(front, at, not on_device and remote is None and expose())
     if on_device:
-        if remote is not None:
-            raise Unsupported("remote: a GPU is tuned on the machine that it is in")
+        devices = [LocalDevice()] if remote is None else Fleet(remote).devices()
+        tasks = tasks_of(front, at, devices[0].library)
 
         def forced(trees: Path) -> Any:
             own = replace(options, dispatch=trees, cuda_graphs=0)
             return build(source, params=params, target=target, constraints=constraints, options=own)
 
-        known = measure_on_device(front, tasks, at, result, forced, effort, deadline, progress)
+        known = measure_on_device(
+            front, tasks, at, result, forced, effort, deadline, progress, devices
+        )
     else:
-        known = measure_tasks(front, tasks, result, effort, deadline, progress, remote)
+        tasks = tasks_of(front, at, remote is None and expose())
+        with answered() if remote is not None else nullcontext():
+            known = measure_tasks(front, tasks, result, effort, deadline, progress, remote)
     for task in tasks:
         error = held_out_error(
             task.group, task.variants, Solver(), front.machine.model, known.group(task.key)
@@ -170,7 +186,7 @@ def measure_tasks(
     effort: Effort,
     deadline: float | None,
     progress: bool,
-    remote: Remote | None = None,
+    remote: Place | None = None,
     library: Path | None = None,
 ) -> Records:
     """Time what ``result.records`` lacks of the tasks; everything that is known then.
@@ -239,14 +255,16 @@ def measure_on_device(
     effort: Effort,
     deadline: float | None,
     progress: bool,
+    devices: Sequence[AnyDevice],
 ) -> Records:
-    """The same on the GPU of this machine; everything that is known then.
+    """The same on a GPU, this machine's or those of others; everything that is known then.
 
     Args:
         forced: builds the program by the decision trees of a file.
     """
     assert front.machine.device is not None
-    context = card_context(require_card(front.machine.device.architectures).key)
+    card = require_card(devices[0], front.machine.device.architectures)
+    context = card_context(card.key)
     known = read_records(result.records, context)
     result.warning = known.problems(result.records)
     kernels = _device_kernels(front, tasks, shapes)
@@ -259,7 +277,14 @@ def measure_on_device(
     journal = Journal(result.records, context)
     inputs = front.programs[0].signature.inputs
     times = measured(
-        kernels, jobs, inputs, front.machine, forced, effort.rounds, effort.quantile, deadline
+        kernels,
+        jobs,
+        inputs,
+        forced,
+        devices,
+        effort.rounds,
+        effort.quantile,
+        deadline,
     )
     try:
         for found in tqdm(times, total=len(jobs), desc="tuning", unit="call", disable=not progress):
@@ -292,7 +317,8 @@ def _device_kernels(
             dims = None if task is None else _dims(launch, defined, point)
             if task is not None and dims is not None:
                 name = launch.kernel.name
-                new = DeviceKernel(name, task.key, task.group, task.variants)
+                library = _library(task.group, front.machine)
+                new = DeviceKernel(name, task.key, task.group, task.variants, library)
                 found.setdefault(name, new).calls.setdefault(given, []).append(dims)
     return list(found.values())
 
@@ -386,24 +412,11 @@ def _timed(
     def late() -> bool:
         return deadline is not None and time.monotonic() > deadline
 
-    if len(lanes) == 1:
-        for task, point in jobs:
-            if late():
-                return
-            yield task, point, lanes[0][task.key].time(point, effort)
-        return
-    waiting, free = list(reversed(jobs)), list(lanes)
-    running: dict[Future[Timing], tuple[Job, dict[str, Session]]] = {}
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        while running or (waiting and not late()):
-            while waiting and free and not late():
-                job, lane = waiting.pop(), free.pop()
-                future = pool.submit(lane[job[0].key].time, job[1], effort)
-                running[future] = (job, lane)
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                (task, point), lane = running.pop(future)
-                free.append(lane)
-                yield task, point, future.result()
+    def timed(lane: dict[str, Session], job: Job) -> Timing:
+        return lane[job[0].key].time(job[1], effort)
+
+    for (task, point), timing in shared_out(jobs, lanes, timed, late):
+        yield task, point, timing
 
 
 def _interleaved(lists: Sequence[Sequence[Any]]) -> list[Any]:
@@ -455,6 +468,8 @@ def tasks_of(front: Prepared, shapes: Sequence[InputShapes], vendor: bool) -> li
             if key not in tasks:
                 space = variant_space(group, Solver(), front.machine)
                 found = [v for v in space.variants if vendor or not calls_vendor(v.plan)]
+                library = _library(group, front.machine) if vendor else None
+                found += [] if library is None else [library.variant]
                 tasks[key] = Task(group, key, found, [])
             seen = dict.fromkeys(tasks[key].points)
             for point in points:
@@ -463,6 +478,12 @@ def tasks_of(front: Prepared, shapes: Sequence[InputShapes], vendor: bool) -> li
                     seen.setdefault(dims)
             tasks[key].points = list(seen)
     return [t for t in tasks.values() if len(t.variants) > 1]
+
+
+def _library(group: Group, machine: Machine) -> LibraryProduct | None:
+    """What of a group a device's library may compute."""
+    found = library_product(group, Solver(), machine)
+    return found if isinstance(found, LibraryProduct) else None
 
 
 def _launches(region: Region, defined: dict[Any, Any]) -> Iterable[tuple[Launch, dict[Any, Any]]]:

@@ -18,7 +18,7 @@ from tests.cuda.helpers import noise
 from tests.models import function, rows
 from tvm_disc import relay
 from tvm_disc.schedules.cuda.reduce import ReduceKnobs
-from tvm_disc.schedules.cuda.rows import RowKnobs
+from tvm_disc.schedules.cuda.rows.template import RowKnobs
 from tvm_disc.schedules.cuda.tile import TileKnobs
 
 FOLDER = Path(__file__).parent
@@ -53,6 +53,11 @@ def _softmax() -> Any:
     return function(x, relay.nn.softmax(x))
 
 
+def _columns() -> Any:
+    x = rows("n", "m")
+    return function(x, relay.nn.softmax(x, axis=0))
+
+
 def _matmul() -> Any:
     x, y = rows("m", "k"), rows("k", "n", name="y")
     return function(x, y, relay.nn.relu(relay.nn.matmul(x, y)))
@@ -81,6 +86,7 @@ CASES = (
     Case("bias", _bias),
     Case("softmax", _softmax, 1, lambda: only_rows(RowKnobs(256))),
     Case("softmax_held", _softmax, 2, lambda: only_rows(RowKnobs(32))),
+    Case("softmax_columns", _columns, 1, lambda: only_rows(RowKnobs(8, columns=32))),
     Case("matmul", _matmul, 1, lambda: only_tile(SMALL)),
     Case("vector", _vector, 1, lambda: only_sums(ReduceKnobs(8, columns=32))),
     Case("pool", _pool, 0, only_strips),

@@ -4,8 +4,8 @@ void __launch_bounds__(256) k1_dot_matmul_0(float* p0, float* p1, float* o0, flo
   int64_t steps = max(((((tasks - block) + blocks) - 1) / blocks), 0);
   for (int64_t step = 0; step < steps; ++step) {
     int64_t task = (block + (step * blocks));
-    int64_t number = (thread / 32);
-    int64_t flat = (((task * 32) + (thread - (number * 32))) * 4);
+    int64_t number = (thread / 8);
+    int64_t flat = (((task * 8) + (thread - (number * 8))) * 4);
     int64_t share = max(k, 0);
     float acc_ptr[4];
     acc_ptr[0] = 0.000000e+00;
@@ -13,9 +13,9 @@ void __launch_bounds__(256) k1_dot_matmul_0(float* p0, float* p1, float* o0, flo
     acc_ptr[2] = 0.000000e+00;
     acc_ptr[3] = 0.000000e+00;
     if (flat < n) {
-      int64_t mine = (max(((share - number) + 7), 0) / 8);
+      int64_t mine = (max(((share - number) + 31), 0) / 32);
       for (int64_t s = 0; s < mine; ++s) {
-        int64_t j = ((s * 8) + number);
+        int64_t j = ((s * 32) + number);
         int64_t lane0 = 0;
         int64_t lane1 = 1;
         int64_t lane2 = 2;
@@ -48,33 +48,66 @@ void __launch_bounds__(256) k1_dot_matmul_0(float* p0, float* p1, float* o0, flo
     parts_ptr_2[thread] = mine_3;
     parts_ptr_3[thread] = mine_4;
     __syncthreads();
-    int64_t place = (thread % 32);
-    float whole_ptr[1];
-    float whole_ptr_1[1];
-    float whole_ptr_2[1];
-    float whole_ptr_3[1];
-    whole_ptr[0] = parts_ptr[place];
-    whole_ptr_1[0] = parts_ptr_1[place];
-    whole_ptr_2[0] = parts_ptr_2[place];
-    whole_ptr_3[0] = parts_ptr_3[place];
-    for (int64_t other = 1; other < 8; ++other) {
-      float theirs = parts_ptr[(place + (other * 32))];
-      float theirs_1 = parts_ptr_1[(place + (other * 32))];
-      float theirs_2 = parts_ptr_2[(place + (other * 32))];
-      float theirs_3 = parts_ptr_3[(place + (other * 32))];
-      float mine_5 = whole_ptr[0];
-      float mine_6 = whole_ptr_1[0];
-      float mine_7 = whole_ptr_2[0];
-      float mine_8 = whole_ptr_3[0];
-      whole_ptr[0] = (mine_5 + theirs);
-      whole_ptr_1[0] = (mine_6 + theirs_1);
-      whole_ptr_2[0] = (mine_7 + theirs_2);
-      whole_ptr_3[0] = (mine_8 + theirs_3);
+    if (thread < 128) {
+      float whole_ptr[1];
+      float whole_ptr_1[1];
+      float whole_ptr_2[1];
+      float whole_ptr_3[1];
+      whole_ptr[0] = parts_ptr[thread];
+      whole_ptr_1[0] = parts_ptr_1[thread];
+      whole_ptr_2[0] = parts_ptr_2[thread];
+      whole_ptr_3[0] = parts_ptr_3[thread];
+      for (int64_t other = 1; other < 2; ++other) {
+        float theirs = parts_ptr[(thread + (other * 128))];
+        float theirs_1 = parts_ptr_1[(thread + (other * 128))];
+        float theirs_2 = parts_ptr_2[(thread + (other * 128))];
+        float theirs_3 = parts_ptr_3[(thread + (other * 128))];
+        float mine_5 = whole_ptr[0];
+        float mine_6 = whole_ptr_1[0];
+        float mine_7 = whole_ptr_2[0];
+        float mine_8 = whole_ptr_3[0];
+        whole_ptr[0] = (mine_5 + theirs);
+        whole_ptr_1[0] = (mine_6 + theirs_1);
+        whole_ptr_2[0] = (mine_7 + theirs_2);
+        whole_ptr_3[0] = (mine_8 + theirs_3);
+      }
+      float whole = whole_ptr[0];
+      float whole_1 = whole_ptr_1[0];
+      float whole_2 = whole_ptr_2[0];
+      float whole_3 = whole_ptr_3[0];
+      parts_ptr[thread] = whole;
+      parts_ptr_1[thread] = whole_1;
+      parts_ptr_2[thread] = whole_2;
+      parts_ptr_3[thread] = whole_3;
     }
-    float whole = whole_ptr[0];
-    float whole_1 = whole_ptr_1[0];
-    float whole_2 = whole_ptr_2[0];
-    float whole_3 = whole_ptr_3[0];
+    __syncthreads();
+    int64_t place = (thread % 8);
+    float whole_ptr_4[1];
+    float whole_ptr_5[1];
+    float whole_ptr_6[1];
+    float whole_ptr_7[1];
+    whole_ptr_4[0] = parts_ptr[place];
+    whole_ptr_5[0] = parts_ptr_1[place];
+    whole_ptr_6[0] = parts_ptr_2[place];
+    whole_ptr_7[0] = parts_ptr_3[place];
+    for (int64_t other_1 = 1; other_1 < 16; ++other_1) {
+      float theirs_4 = parts_ptr[(place + (other_1 * 8))];
+      float theirs_5 = parts_ptr_1[(place + (other_1 * 8))];
+      float theirs_6 = parts_ptr_2[(place + (other_1 * 8))];
+      float theirs_7 = parts_ptr_3[(place + (other_1 * 8))];
+      float mine_9 = whole_ptr_4[0];
+      float mine_10 = whole_ptr_5[0];
+      float mine_11 = whole_ptr_6[0];
+      float mine_12 = whole_ptr_7[0];
+      whole_ptr_4[0] = (mine_9 + theirs_4);
+      whole_ptr_5[0] = (mine_10 + theirs_5);
+      whole_ptr_6[0] = (mine_11 + theirs_6);
+      whole_ptr_7[0] = (mine_12 + theirs_7);
+    }
+    float whole_4 = whole_ptr_4[0];
+    float whole_5 = whole_ptr_5[0];
+    float whole_6 = whole_ptr_6[0];
+    float whole_7 = whole_ptr_7[0];
     __syncthreads();
     if ((number == 0) && (flat < n)) {
       int64_t lane0_1 = 0;
@@ -82,10 +115,10 @@ void __launch_bounds__(256) k1_dot_matmul_0(float* p0, float* p1, float* o0, flo
       int64_t lane2_1 = 2;
       int64_t lane3_1 = 3;
       float out_ptr[4];
-      out_ptr[0] = whole;
-      out_ptr[1] = whole_1;
-      out_ptr[2] = whole_2;
-      out_ptr[3] = whole_3;
+      out_ptr[0] = whole_4;
+      out_ptr[1] = whole_5;
+      out_ptr[2] = whole_6;
+      out_ptr[3] = whole_7;
       int64_t part_1 = (flat >> 2);
       *(float4*)(o0 + (part_1 * 4)) = *(float4*)(out_ptr + 0);
     }

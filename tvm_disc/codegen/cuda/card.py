@@ -13,8 +13,8 @@ from tvm_disc.errors import BadInput
 from tvm_disc.schedules.dispatch.records import processors_in
 from tvm_disc.target.device import Device
 
-_DRIVER = "libcuda.so.1"
-_MAJOR, _MINOR = 75, 76  # attributes of a device: its compute capability
+DRIVER = "libcuda.so.1"
+MAJOR, MINOR = 75, 76  # attributes of a device: its compute capability
 _KEY = re.compile(r".+; sm_(\d+)")
 
 
@@ -39,14 +39,14 @@ class Card:
 def local_card() -> Card | None:
     """Device 0 of this machine; None where there is no driver or no device."""
     try:
-        driver = ctypes.CDLL(_DRIVER)
+        driver = ctypes.CDLL(DRIVER)
     except OSError:
         return None
     count, name = ctypes.c_int(0), ctypes.create_string_buffer(256)
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         return None
     numbers = []
-    for which in (_MAJOR, _MINOR):
+    for which in (MAJOR, MINOR):
         number = ctypes.c_int(0)
         if driver.cuDeviceGetAttribute(ctypes.byref(number), which, 0):
             return None
@@ -95,4 +95,13 @@ def runs_code_of(key: str, architectures: Sequence[int]) -> bool:
     return any(a <= own and a // 10 == own // 10 for a in architectures)
 
 
-__all__ = ["Card", "card_of_records", "has_library", "local_card", "runs_code_of"]
+__all__ = [
+    "DRIVER",
+    "MAJOR",
+    "MINOR",
+    "Card",
+    "card_of_records",
+    "has_library",
+    "local_card",
+    "runs_code_of",
+]

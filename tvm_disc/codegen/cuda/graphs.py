@@ -49,17 +49,16 @@ BEGIN, NODE, END, LEAVE, FORGET, BUILD, DROP_GRAPHS, TAKE_FOR, GIVE_FOR = (
     GlobalVar(f"tvm_disc_graph_{name}")
     for name in ("begin", "node", "end", "leave", "forget", "build", "drop", "take", "give")
 )
-# The record of a call: the state, whether something has failed, its graph or 0, and where in the
-# graph's tape it is.
-STATE, FAILED, GRAPH, CURSOR = range(4)
-RECORD_WORDS = 4
+# The record of a call: the state, whether something has failed, its graph or 0, where in the
+# graph's tape it is, and whether a library has done the last product.
+STATE, FAILED, GRAPH, CURSOR, TAKEN = range(5)
+RECORD_WORDS = 5
 # A graph: when it was last used, or 0; the driver's handles; the workspace; an event behind its
 # last node; nodes on a tape, how long that is and how much room it has; whether a call has other
 # nodes than the executable graph. The key follows.
 USED, EXECUTABLE, HANDLE, WORKSPACE, BYTES, EVENT, TAPE, LENGTH, ROOM, CHANGED, KEY = range(11)
 # A node on the tape: handle, function, blocks, threads, how many arguments follow.
 NODE_HANDLE, FUNCTION, BLOCKS, THREADS, COUNT, ARGUMENTS = range(6)
-MOST_ARGUMENTS = 256
 _WITHOUT_TIMES = 2  # flag of an event
 
 
@@ -76,15 +75,19 @@ class Graphs:
         return KEY + self.key_words
 
 
-def graph_functions(graphs: Graphs) -> dict[Any, Any]:
-    """The functions of a program that keeps graphs."""
+def graph_functions(graphs: Graphs, most_words: int) -> dict[Any, Any]:
+    """The functions of a program that keeps graphs.
+
+    Args:
+        most_words: arguments of a device function.
+    """
     return {
         BEGIN: _begin(graphs),
-        NODE: _node(),
+        NODE: _node(most_words),
         END: _end(),
         LEAVE: _leave(),
         FORGET: _forget(),
-        BUILD: _build(),
+        BUILD: _build(most_words),
         DROP_GRAPHS: _drop(graphs),
         TAKE_FOR: _take(),
         GIVE_FOR: _give(),
@@ -170,7 +173,7 @@ def _begin(graphs: Graphs) -> Any:
 # -- nodes ----------------------------------------------------------------------------------------
 
 
-def _node() -> Any:
+def _node(most_words: int) -> Any:
     """``node(record, function, blocks, threads, arguments, count)``: in place of a launch."""
     names = ("record", "function", "blocks", "threads", "count")
     address, function, blocks, threads, count = (tirx.Var(n, "int64") for n in names)
@@ -203,7 +206,7 @@ def _node() -> Any:
     updated = tirx.And(tirx.NE(differs[i64(0)], i64(0)), tirx.EQ(graph[i64(CHANGED)], i64(0)))
     with block.when(updated):
         _count(block, state, GRAPH_UPDATES)
-        node, params = tape[i64(NODE_HANDLE)], _parameters(block, tape)
+        node, params = tape[i64(NODE_HANDLE)], _parameters(block, tape, most_words)
         name = "cuGraphExecKernelNodeSetParams"
         status = driver(state, name, graph[i64(EXECUTABLE)], node, params)
         status = block.bind("status", status)
@@ -227,9 +230,9 @@ def _make_room(block: Block, record: Buffer, graph: Buffer, end: Expr) -> None:
         block.store(graph, ROOM, room)
 
 
-def _parameters(block: Block, tape: Buffer) -> Expr:
+def _parameters(block: Block, tape: Buffer, most_words: int) -> Expr:
     """The address of a kernel's parameters as the driver wants them of the node at ``tape``."""
-    places = words_at(block, bits_of(block.stack("places", 8 * MOST_ARGUMENTS, 8).data))
+    places = words_at(block, bits_of(block.stack("places", 8 * most_words, 8).data))
     with block.loop("k", tape[i64(COUNT)]) as k:
         block.store(places, k, bits_of(tape.data) + (k + ARGUMENTS) * 8)
     # CUDA_KERNEL_NODE_PARAMS: a function; three sizes of the grid, three of a block, and bytes of
@@ -263,7 +266,7 @@ def _end() -> Any:
     return prim_func([address], block.stmt())
 
 
-def _build() -> Any:
+def _build(most_words: int) -> Any:
     """``build(record)``: an executable graph of the nodes on the tape, one after the other."""
     address = tirx.Var("record", "int64")
     block = Block()
@@ -287,7 +290,7 @@ def _build() -> Any:
     with block.loop_while(at[i64(0)] < record[i64(CURSOR)]):
         tape = words_at(block, graph[i64(TAPE)] + at[i64(0)] * 8)
         follows = tirx.Cast("int64", tirx.NE(before[i64(0)], i64(0)))
-        params = _parameters(block, tape)
+        params = _parameters(block, tape, most_words)
         place = bits_of(tape.data) + 8 * NODE_HANDLE
         step("cuGraphAddKernelNode", place, graph[i64(HANDLE)], cell_address(before), follows,
              params)  # fmt: skip
@@ -405,6 +408,7 @@ __all__ = [
     "LEAVE",
     "NODE",
     "RECORD_WORDS",
+    "TAKEN",
     "TAKE_FOR",
     "Graphs",
     "graph_functions",

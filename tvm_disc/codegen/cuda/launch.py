@@ -13,9 +13,10 @@ from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 from tvm.tirx import op as O
 
-from tvm_disc.abi.entries import DOWNLOAD, UPLOAD
+from tvm_disc.abi.entries import CLOSE, DOWNLOAD, UPLOAD
 from tvm_disc.abi.state import (
     CONTEXT,
+    DEVICE_CONSTANTS,
     FUNCTIONS,
     LIMIT,
     MISSES,
@@ -68,17 +69,20 @@ Expr: TypeAlias = Any
 
 COPY, READ, WAIT = (GlobalVar(f"tvm_disc_device_{n}") for n in ("copy", "read", "wait"))
 LEFT = GlobalVar("tvm_disc_device_left")
-MOST_WORDS = 256  # arguments of a device function
 
 
-def launch_functions(slot: Any, graphs: Graphs | None) -> dict[Any, Any]:
-    """The private functions of a call, and the packed ones around it."""
-    kept = graph_functions(graphs) if graphs is not None else {}
+def launch_functions(slot: Any, graphs: Graphs | None, most_words: int) -> dict[Any, Any]:
+    """The private functions of a call, and the packed ones around it.
+
+    Args:
+        most_words: arguments of a device function.
+    """
+    kept = graph_functions(graphs, most_words) if graphs is not None else {}
     return {
         **kept,
         **library_functions(),
         **event_functions(),
-        LAUNCH: _launch(graphs is not None),
+        LAUNCH: _launch(graphs is not None, most_words),
         COPY: _copy(),
         READ: _read(),
         WAIT: _wait(),
@@ -92,6 +96,7 @@ def launch_functions(slot: Any, graphs: Graphs | None) -> dict[Any, Any]:
         LEFT: fail_function(LEFT, LEFT_CODE),
         GlobalVar(UPLOAD): _upload(slot),
         GlobalVar(DOWNLOAD): _download(slot),
+        GlobalVar(CLOSE): _close(slot),
     }
 
 
@@ -99,7 +104,7 @@ def _state(block: Block, pointer: Any) -> Buffer:
     return block.declare("s", pointer, "int64")
 
 
-def _launch(graphs: bool) -> Any:
+def _launch(graphs: bool, most_words: int) -> Any:
     """``launch(record, number, blocks, threads, words, count)``: a function of the device.
 
     In a call that has a graph it is a node of that.
@@ -117,7 +122,7 @@ def _launch(graphs: bool) -> Any:
         with block.when(tirx.NE(record[i64(GRAPH)], i64(0))):
             block.eval(call(NODE, address, code, blocks, threads, given, count))
             block.ret(i32(0))
-    place = block.stack("places", 8 * MOST_WORDS, 8)
+    place = block.stack("places", 8 * most_words, 8)
     places = words_at(block, bits_of(place.data))
     with block.loop("k", count) as k:
         block.store(places, k, bits_of(given) + k * 8)
@@ -235,6 +240,23 @@ def _trim(graphs: bool) -> Any:
         with block.when(tirx.EQ(block.bind("asked", asked), i64(0))):
             block.eval(driver(state, "cuMemPoolTrimTo", pool[i64(0)], state[i64(LIMIT)]))
     return prim_func([state_ptr], block.stmt())
+
+
+def _close(slot: Any) -> Any:
+    """``()``: graphs and constants are given back once all work is done; nothing may call the
+    program meanwhile. Its code stays, for whoever frees a result."""
+
+    def emit(block: Block, args: Arguments) -> None:
+        state = state_of(block, static_cell(block, slot))
+        with block.when(tirx.NE(state[i64(OPENED)], i64(0))):
+            block.eval(driver(state, "cuCtxSetCurrent", state[i64(CONTEXT)]))
+            block.eval(call(TRIM, state.data))
+            block.eval(driver(state, "cuCtxSynchronize", i64(0)))
+            block.eval(driver(state, "cuMemFree_v2", state[i64(DEVICE_CONSTANTS)]))
+            block.store(state, DEVICE_CONSTANTS, i64(0))
+            block.store(state, OPENED, i64(0))
+
+    return packed(CLOSE, emit)
 
 
 def _drop() -> Any:

@@ -17,7 +17,7 @@ from tvm.tirx import op as O
 from tvm_disc.abi.state import LIBRARY_CALLS, LIBRARY_CODES, LIBRARY_HANDLE
 from tvm_disc.codegen.cuda.calls import call_code, cell_address
 from tvm_disc.codegen.cuda.driver import FIND_LIBRARY
-from tvm_disc.codegen.cuda.graphs import GRAPH, STATE
+from tvm_disc.codegen.cuda.graphs import GRAPH, STATE, TAKEN
 from tvm_disc.codegen.cuda.stream import stream
 from tvm_disc.codegen.host.abi import as_pointer, i32
 from tvm_disc.codegen.host.memory import bits_of, words
@@ -143,6 +143,7 @@ def _product() -> Any:
     to = (result, made[i64(3)], result, made[i64(3)])
     attempt("cublasLtMatmul", state[i64(LIBRARY_HANDLE)], made[i64(0)], one, first, made[i64(1)],
             second, made[i64(2)], none, *to, 0, 0, 0, stream(block))  # fmt: skip
+    block.store(record, TAKEN, out[i64(0)])
     for k in range(4):
         kind = "MatrixLayout" if k else "MatmulDesc"
         with block.when(tirx.NE(made[i64(k)], i64(0))):

@@ -13,6 +13,7 @@ import tvm
 from tvm_disc.errors import Unsupported
 from tvm_disc.target.device import CUDA, DEFAULT, Device, cuda_device
 
+_VENDOR = "nvidia/"
 _ARCHITECTURE = re.compile(r"(?:sm_|compute_)?(\d{2,3})a?$")
 
 
@@ -30,6 +31,7 @@ def split_target(target: Any) -> tuple[Device | None, Any]:
         target = current or os.environ.get("DISC_TARGET")
         if target is None or _kind(target) != "cuda":
             return None, None
+    target = _tagged(target)
     if isinstance(target, (list, tuple)):
         if any(_kind(t) == "cuda" for t in target):
             raise Unsupported(
@@ -43,6 +45,23 @@ def split_target(target: Any) -> tuple[Device | None, Any]:
     names = given.pop("arch", None)
     host = given.pop("host", None)
     return cuda_device(_architectures(names)), host or _no_environment()
+
+
+def _tagged(target: Any) -> Any:
+    """TVM's target of a name such as ``nvidia/nvidia-h100``, with its options if it has some."""
+    name = target.get("tag") if isinstance(target, dict) else target
+    if not isinstance(name, str) or not name.strip().startswith(_VENDOR):
+        return target
+    known = [t for t in tvm.target.list_tags() if t.startswith(_VENDOR)]
+    if name.strip() not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        raise Unsupported(
+            f"target: expected a target of TVM's or cuda -arch=..., found {name!r}"
+            f"{'; did you mean ' + ', '.join(near) + '?' if near else ''}"
+        )
+    found = tvm.target.Target(name.strip())
+    host = target.get("host") if isinstance(target, dict) else None
+    return found if host is None else {"kind": "cuda", "arch": found.attrs["arch"], "host": host}
 
 
 def _no_environment() -> Any:

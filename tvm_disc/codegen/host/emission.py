@@ -10,6 +10,7 @@ from tvm import tirx
 
 from tvm_disc.abi.state import HOME
 from tvm_disc.codegen.cuda.events import BEGIN, END, EVENT_WORDS
+from tvm_disc.codegen.cuda.graphs import TAKEN
 from tvm_disc.codegen.cuda.launch import WAIT
 from tvm_disc.codegen.host.abi import as_pointer
 from tvm_disc.codegen.host.memory import GIVE, TAKE
@@ -110,6 +111,7 @@ class Emission:
             self.block.eval(call(NOW, start.data))
             if events is not None:
                 self.block.eval(call(BEGIN, self.state, events.data))
+                self.block.store(self.record, TAKEN, i64(0))
         yield
         with self.block.when(asked):
             if events is not None:
@@ -123,6 +125,10 @@ class Emission:
                 work = [launch_variant(launch), launch_bytes(launch), launch_flops(launch)]
             sizes = Sizes(self.block)
             variant, size, flops = (sizes.plain(number) for number in work)
+            if launch is not None and launch.kernel.library is not None:
+                taken = tirx.NE(self.record[i64(TAKEN)], i64(0))
+                last = i64(len(launch.kernel.names) - 1)
+                variant = tirx.Select(taken, last, variant)
             times = start[i64(0)], end[i64(0)]
             self.block.eval(call(RECORD, self.profile, number, variant, *times, size, flops))
 

@@ -10,6 +10,8 @@ from tvm import tirx
 from tvm_disc.codegen.cuda.graphs import BEGIN, END, FAILED, GIVE_FOR, GRAPH, LEAVE, TAKE_FOR
 from tvm_disc.codegen.host.abi import as_pointer
 from tvm_disc.codegen.host.emission import Emission, EntryExits
+from tvm_disc.codegen.host.memory import bits_of
+from tvm_disc.codegen.host.results import words_at
 from tvm_disc.codegen.plan.program import Signature
 from tvm_disc.tir.builder import call, i64
 
@@ -34,7 +36,8 @@ class CallGraph:
 
     def begin(self, key: Sequence[Expr]) -> None:
         """Launches are nodes of a graph from here on; those of a timed call are not."""
-        numbers = self.block.alloc("key", len(key), "int64")
+        place = self.block.stack("key", 8 * len(key), 8)
+        numbers = words_at(self.block, bits_of(place.data))
         for k, number in enumerate(key):
             self.block.store(numbers, k, i64(number))
         with self.block.when(tirx.EQ(self.host.profile, i64(0))):

@@ -30,7 +30,7 @@ def pick_guards(nodes: list[Node], given: Mapping[Any, Expr], solver: Solver) ->
             wanted = [_at(d, given) for d in node.shape]
             nothing = [tirx.EQ(d, i64(0)) for d in wanted if not solver.known_le(i64(1), d)]
             text = (
-                f"{node.op.removeprefix('relax.')}: positions along axis {axis}: there is nothing "
+                f"{node.op.rpartition('.')[2]}: positions along axis {axis}: there is nothing "
                 f"to pick, {solver.name_of(dim)} is 0"
             )
             yield Guard(reduce(tirx.Or, nothing, dim >= 1), text)
@@ -44,6 +44,8 @@ def _picked_axes(node: Node) -> list[int]:
     if node.op in ("relax.take", "relax.gather_elements"):
         axis, rank = node.attrs["axis"], len(node.inputs[0].shape)
         return list(range(rank)) if axis is None else [int(axis) % rank]
+    if node.op == "disc.sample":
+        return [*([0] if len(node.inputs) > 2 else []), *range(2, len(node.inputs[0].shape))]
     return []
 
 

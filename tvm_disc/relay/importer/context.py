@@ -312,6 +312,7 @@ class Emitter:
         dims = [self.solver.simplify(d) for d in dims]
         if len(dims) == x.rank and all(map(_identical, dims, x.dims)):
             return x
+        self.require_same_elements(x, dims)
         known = [self.literal(d) for d in dims]
         if x.constant is not None and None not in known:
             return self.constant(x.constant.reshape(known))

@@ -119,7 +119,7 @@ def _dtype_of_value(row: OpRow, args: Sequence[Any], attrs: Mapping[str, Any]) -
         return "bool"
     if attrs.get("dtype"):
         return str(attrs["dtype"])
-    if row.name in ("shape_of", "ndarray_size"):
+    if row.name in ("shape_of", "vm.shape_of", "ndarray_size"):
         return "int32"
     first = args[1] if row.name == "where" else args[0]
     first = first[0] if isinstance(first, tuple) else first

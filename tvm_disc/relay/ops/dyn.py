@@ -254,6 +254,23 @@ ROWS: tuple[OpRow, ...] = (
                 {"begin": None, "end": None, "strides": None, "axes": None},
                 values={1: (0, 1), 2: (100, 7), 3: (1, 2)},
             ),
+            Sample(
+                (
+                    ("n", 8, "float32"),
+                    (2, "int64"),
+                    (2, "int64"),
+                    (2, "int64"),
+                ),
+                ("n", 3),
+                {
+                    "begin": None,
+                    "end": None,
+                    "strides": None,
+                    "axes": None,
+                    "slice_mode": "size",
+                },
+                values={1: (0, -5), 2: (-1, 3), 3: (1, 1)},
+            ),
         ),
     ),
     OpRow(

@@ -340,6 +340,17 @@ ROWS: tuple[OpRow, ...] = (
                     "slice_mode": "size",
                 },
             ),
+            Sample(
+                (("n", 3, "float32"),),
+                ("n", 2),
+                {
+                    "begin": (-3,),
+                    "end": (2,),
+                    "strides": (1,),
+                    "axes": (1,),
+                    "slice_mode": "size",
+                },
+            ),
         ),
     ),
     OpRow(

@@ -97,6 +97,9 @@ ROWS: tuple[OpRow, ...] = (
         Pattern.OPAQUE,
         False,
         reference=elem.shape_of,
-        samples=(Sample((("n", 3, "float32"),), (2,), {"dtype": "int64"}),),
+        samples=(
+            Sample((("n", 3, "float32"),), (2,), {"dtype": "int64"}),
+            Sample((("n", 3, "float32"),), (2,), {}),
+        ),
     ),
 )

@@ -62,6 +62,12 @@ ROWS: tuple[OpRow, ...] = (
                 )
                 for s in ((4,), (1,), (0, 4), (5, 1, 3))
             ),
+            Sample(
+                ((10, "uint64"), ("int32",), ("int32",)),
+                ((10,), (7,)),
+                {"out_shape": (7,), "out_dtype": "float64"},
+                ranges={0: (0, 2**62)},
+            ),
         ),
     ),
     OpRow(

@@ -28,6 +28,7 @@ from tvm_disc.tir.builder import (
     ramp,
     with_lanes,
 )
+from tvm_disc.tir.rounding import difference
 
 Expr: TypeAlias = Any
 
@@ -59,8 +60,8 @@ def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
 
     # The constant stands first: the comparison then lets a NaN through.
     lowest = c((fmt.min_exp + 1) * math.log(2))
-    difference = b.bind("difference", x - splat(shift, lanes))
-    d = b.bind("d", tirx.max(lowest, difference))
+    below = b.bind("below", difference(x, splat(shift, lanes)))
+    d = b.bind("d", tirx.max(lowest, below))
     # Adding 1.5 * 2^mantissa leaves the nearest integer in the low bits.
     magic = c(1.5 * 2.0**fmt.mantissa)
     rounded = b.bind("rounded", fma(d, c(LOG2_E), magic))
@@ -71,7 +72,7 @@ def weight(b: Block, x: Expr, shift: Expr, dtype: str) -> Expr:
         p = fma(p, f, c(term))
     high = tirx.shift_left(tirx.reinterpret(whole, rounded), const(fmt.mantissa, whole))
     value = tirx.reinterpret(real, tirx.reinterpret(whole, b.bind("p", p)) + high)
-    return b.bind("p", tirx.Select(difference < lowest, c(0.0), value))
+    return b.bind("p", tirx.Select(below < lowest, c(0.0), value))
 
 
 class SoftmaxRows:

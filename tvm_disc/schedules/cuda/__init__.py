@@ -3,14 +3,16 @@
 ========== =====================================================================================
 block      statements of device code: memory of a thread, of a block, barriers
 kernel     from a group's variants to device functions and the host function that launches them
+library    products by cuBLASLt, where it is found
+handover   which products go there: by measured times, or by their size
 cost       how long a plan takes, after waves of blocks and bytes moved
 vector     neighbours by one access of 16 bytes, and the facts that this rests on
 elements   element-wise, broadcast and injective work: a thread for each element, or neighbours
 reduce     one contraction of any kind: a thread, several, or blocks for each element
 epilogue   from the sums of an anchor to results, several at once
 extremes   positions of extremes: a thread, or a block, for each
-rows       reductions and element-wise work over a row: a thread, a block, or blocks for each row
-pairs      what a thread adds up along a row: sums, and two that rest on one another
+rows       reductions and element-wise work over a row: a thread, a block, or blocks for each row;
+           several warps for 32 neighbouring columns
 product    products and convolutions: which tiles, and how operands are copied
 tile       a tile: slices in shared memory, sums in registers
 views      what tiles multiply: products, and convolutions as implicit ones

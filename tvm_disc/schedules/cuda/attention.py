@@ -34,6 +34,7 @@ from tvm_disc.schedules.math.functions import MATH
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import const, i64
 from tvm_disc.tir.index import mul, product
+from tvm_disc.tir.rounding import difference
 
 Expr: TypeAlias = Any
 
@@ -103,8 +104,8 @@ def _query(found: Attention, scores: MatMulView, values: MatMulView, body: Body)
             peak = block.bind("peak", larger(before, top))
             # Where every key so far is masked by minus infinity the peak counts as 0.
             shift = block.bind("shift", tirx.Select(tirx.EQ(peak, lowest), zero, peak))
-            factor = block.bind("factor", MATH["exp"](before - shift))
-            weight = block.bind("weight", MATH["exp"](mine - shift))
+            factor = block.bind("factor", MATH["exp"](difference(before, shift)))
+            weight = block.bind("weight", MATH["exp"](difference(mine, shift)))
             weight = block.bind("weight", tirx.Select(key < n, weight, zero))
             block.store(weights, body.thread, weight)
             total = fold(body, weight, lambda x, y: x + y, dtype, THREADS)

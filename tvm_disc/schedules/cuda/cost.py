@@ -3,8 +3,9 @@
     time = launch + max(waves x time of a block alone, steps x pipes of a step, bytes / bandwidth)
 
 A wave is as many blocks as all multiprocessors hold at once; a step of a thread takes the pipes of
-its multiprocessor for loads or multiply-adds. The constants of a multiprocessor come
-from the vendor's figures for the card; none was measured.
+its multiprocessor for loads or multiply-adds. The bandwidth is the memory's, or less where there
+are fewer blocks than multiprocessors that reach it. The constants of a multiprocessor come from
+the vendor's figures for the card; none was measured.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ Expr: TypeAlias = Any
 # Guesses: entering a kernel, a dependent step of a thread (a load from memory and an operation),
 # and threads that a multiprocessor holds.
 LAUNCH_NS, STEP_NS, BARRIER_NS, THREADS_HELD = 3000.0, 4.0, 30.0, 2048
+# What a multiprocessor reads at most, in GB/s: 64 bytes a cycle.
+EACH_GBS = 90.0
 # Of a multiprocessor, in lanes: 32 loads a cycle, and 64 multiply-adds, at 1.4 GHz.
 LOAD_NS, MULTIPLY_NS = 1 / 45, 1 / 90
 
@@ -39,7 +42,7 @@ class Work:
         threads: of a block.
         steps: that a thread does one after the other.
         barriers: at which it waits.
-        memory: how much more is read than is wanted.
+        memory: how many times what is wanted is read.
         busy: nanoseconds that a step of one thread takes its multiprocessor's pipes.
     """
 
@@ -47,7 +50,7 @@ class Work:
     threads: int
     steps: Expr
     barriers: Expr | int = 0
-    memory: float = 1.0
+    memory: Expr | float = 1.0
     busy: float = 0.0
 
 
@@ -60,10 +63,14 @@ def moved_ns(device: Device, group: Group, points: Points, model: CostModel) -> 
 def waves_ns(device: Device, group: Group, work: Work, points: Points, model: CostModel) -> Values:
     """A kernel of blocks that all do the same."""
     held = device.multiprocessors * max(1, THREADS_HELD // work.threads)
-    waves = np.ceil(np.maximum(evaluate(work.blocks, points), 1) / held)
+    blocks = np.maximum(evaluate(work.blocks, points), 1)
+    waves = np.ceil(blocks / held)
     alone = evaluate(work.steps, points) * STEP_NS + evaluate(work.barriers, points) * BARRIER_NS
-    memory = (moved_ns(device, group, points, model) - LAUNCH_NS) * work.memory
-    threads = evaluate(work.blocks, points) * work.threads
+    moved = moved_ns(device, group, points, model) - LAUNCH_NS
+    reached = np.minimum(blocks, device.multiprocessors) * EACH_GBS
+    few = np.maximum(device.bandwidth_gbs / reached, 1.0)
+    memory = moved * few * evaluate(work.memory, points)
+    threads = blocks * work.threads
     pipes = threads * evaluate(work.steps, points) * (work.busy / device.multiprocessors)
     slowest = np.maximum(np.maximum(waves * alone, memory), pipes)
     return np.asarray(LAUNCH_NS + slowest, np.float64)

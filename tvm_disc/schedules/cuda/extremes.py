@@ -67,8 +67,8 @@ class Best:
     """What one thread has seen of the elements among which a position is looked for."""
 
     def __init__(self, body: Body, node: Node) -> None:
-        self.block, self.node = typed(DeviceBlock, body.block), node
-        self.thread, self.dtype = body.thread, accumulator(node.inputs[0].dtype)
+        self.body, self.block, self.node = body, typed(DeviceBlock, body.block), node
+        self.dtype = accumulator(node.inputs[0].dtype)
         self.best = self.block.alloc("best", 1, self.dtype)
         self.where = self.block.alloc("where", 1, "int64")
         # A position that no element has loses against all of them.
@@ -98,25 +98,29 @@ class Best:
         """The position so far."""
         return self.block.bind("found", self.where[i64(0)])
 
-    def folded(self, threads: int) -> Expr:
-        """The position that is best among those of all threads, which all of them get."""
-        block, thread = self.block, self.thread
-        values = block.shared("values", threads, self.dtype)
-        places = block.shared("places", threads, "int64")
+    def folded(self, threads: int, apart: int = 1) -> Expr:
+        """The position that is best among those of all threads, which all of them get.
+
+        With ``apart``, so many neighbours look for positions of their own, each with ``threads``.
+        """
+        block, thread = self.block, self.body.thread
+        values = block.shared("values", threads * apart, self.dtype)
+        places = block.shared("places", threads * apart, "int64")
         block.store(values, thread, self.best[i64(0)])
         block.store(places, thread, self.where[i64(0)])
         block.barrier()
         half = threads // 2
         while half:
-            with block.when(thread < half):
-                other = block.bind("other", thread + half)
+            with block.when(thread < half * apart):
+                other = block.bind("other", thread + half * apart)
                 one, two = ((values[i], places[i]) for i in (thread, other))
                 with block.when(self.better(one, two)):
                     block.store(values, thread, values[other])
                     block.store(places, thread, places[other])
             block.barrier()
             half //= 2
-        result = block.bind("found", places[i64(0)])
+        place = i64(0) if apart == 1 else tirx.truncmod(thread, i64(apart))
+        result = block.bind("found", places[place])
         block.barrier()  # before the memory is written again
         return result
 

@@ -19,6 +19,7 @@ import tvm
 from tvm import tirx
 from tvm.ir import GlobalVar, PrimType
 
+from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.branches import emit_choice, pointers, some_element, uses_scratch
 from tvm_disc.schedules.cuda.block import DeviceBlock, bound_to
@@ -56,6 +57,8 @@ WAVES = 8
 # Threads that do tasks which need scratch memory of their own.
 SCRATCH_THREADS = 64
 GAP_BYTES = 256
+# Arguments of a kernel, each a word: 32764 bytes from CUDA 12.1 on.
+MOST_WORDS = 4095
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ def device_functions(
         ahead: what is tried before the tree is asked, if anything.
     """
     symbols = group.symbols()
+    _check_words(group)
     numbers: dict[str, int] = {}
     for plan in (p for v in choice.variants for p in _widths(v.plan)):
         if plan.key in numbers:
@@ -110,6 +114,22 @@ def device_functions(
     else:
         driver.tried(ahead, space, some)
     return {GlobalVar(group.name): driver.function()}
+
+
+def _check_words(group: Group) -> None:
+    """Refuse a kernel with more arguments than any has.
+
+    Raises:
+        Unsupported: it has.
+    """
+    own = len(group.params), len(group.outputs), len(group.symbols())
+    if sum(own) + 4 > MOST_WORDS:  # scratch memory, tasks, blocks and the round
+        operands, results, dims = own
+        raise Unsupported(
+            f"{group.name}: a kernel on a GPU has at most {MOST_WORDS - 4} operands, results and "
+            f"dims in all, found {operands}, {results} and {dims}; do it in several steps, as a "
+            "concatenation of concatenations"
+        )
 
 
 def _widths(plan: Plan) -> Iterator[Plan]:

@@ -1,23 +1,31 @@
 """Matrix products by cuBLASLt, which a program looks for when it opens its device.
 
-Where it is found, products that are large enough go there before the tree is asked; where it is
-not, or has no kernel for one, the tree's own kernels run as if it had never been asked for. It is
-offered for float32, batched by equal steps, with a bias on the columns. Sums are added in float32;
-the tensor cores' TF32, which rounds operands to ten bits, is an option of the build.
+Where it is found, a tree of its own says which products go there before that of our kernels is
+asked (``handover.py``); where it is not, or has no kernel for one, those run as if it had never
+been asked for. It is offered for float32, batched by equal steps, with a bias on the columns. Sums
+are added in float32; the tensor cores' TF32, which rounds operands to ten bits, is an option of
+the build.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
+import numpy as np
 from tvm import tirx
 from tvm.ir import GlobalVar
 
 from tvm_disc.errors import WhyNot
 from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.branches import emit_choice
+from tvm_disc.schedules.cuda.cost import LAUNCH_NS
+from tvm_disc.schedules.dispatch.choose import Choice, moved_bytes
+from tvm_disc.schedules.dispatch.cost_model import CostModel
+from tvm_disc.schedules.dispatch.sampling import Points, Values, evaluate
+from tvm_disc.schedules.dispatch.variant import LIBRARY, SERIAL, Knobs, Plan, Variant
 from tvm_disc.schedules.gemm.partition import is_one
 from tvm_disc.schedules.gemm.plan import strides_of
 from tvm_disc.schedules.gemm.vendor import apart, dense, leading, operands_of, product_view
@@ -27,10 +35,10 @@ from tvm_disc.schedules.lowering import Lowering
 from tvm_disc.shape import Solver
 from tvm_disc.target.device import Device
 from tvm_disc.tir.builder import Block, Buffer, call, i64
+from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
 
-SUBJECT = "cublasLt"
 # (record, description, out): ``out`` is 1 if the library has taken the product.
 PRODUCT = GlobalVar("tvm_disc_library_product")
 # The words of a description. The library's matrices are columns first, so that it is told of the
@@ -49,10 +57,18 @@ THEIRS, OURS, CALL_NS = 0.8, 0.4, 2000.0
 
 
 @dataclass(frozen=True)
+class LibraryKnobs(Knobs):
+    """Whether operands may be rounded to ten bits."""
+
+    tf32: bool
+
+
+@dataclass(frozen=True)
 class LibraryProduct:
     """A group that the library may compute.
 
     Attributes:
+        device: the one that plans are for.
         places: how its operands lie.
         bias: what is added to each row, if anything.
         smallest: multiply-adds that are worth a call.
@@ -65,37 +81,70 @@ class LibraryProduct:
     bias: Node | None
     smallest: int
     tf32: bool
+    device: Device
+
+    @cached_property
+    def variant(self) -> Variant:
+        """The library as one more way to compute the group, which is never in its tree."""
+        _, m, n, k = self.view.sizes
+        plan = Plan(
+            tasks=i64(1),
+            work=self.flops,
+            emit=_not_emitted,
+            family=LIBRARY,
+            knobs=LibraryKnobs(self.tf32),
+            cost=self.ns,
+            features=(i64(m), i64(n), i64(k)),
+        )
+        return Variant(plan, SERIAL)
 
     @property
-    def note(self) -> str:
-        """For ``explain``."""
+    def flops(self) -> Expr:
+        """A multiply-add is two."""
+        return product(self.view.sizes) * 2
+
+    def ns(self, points: Points, model: CostModel) -> Values:
+        """What a call takes about, by the data sheet and guesses."""
+        busy = evaluate(self.flops, points) / (THEIRS * self.device.f32_gflops)
+        moved = evaluate(moved_bytes(self.group), points) / self.device.bandwidth_gbs
+        return np.asarray(LAUNCH_NS + CALL_NS + np.maximum(busy, moved), np.float64)
+
+    @property
+    def what(self) -> str:
+        """What it computes, for ``explain``."""
         also = " and the bias" if self.bias is not None else ""
         kind = " in TF32" if self.tf32 else ""
-        return f"the product{also}{kind} from m*n*k = {self.smallest} on, where it is found"
+        return f"the product{also}{kind}"
+
+
+def _not_emitted(body: Any) -> None:
+    raise AssertionError("a library's kernels are not ours to write")
 
 
 def library_product(group: Group, solver: Solver, machine: Machine) -> LibraryProduct | WhyNot:
     """What the library may compute of a group."""
     node = group.anchor
     if node is None or node.op != "relax.matmul" or machine.device is None:
-        return WhyNot(SUBJECT, "no matrix product")
+        return WhyNot(LIBRARY, "no matrix product")
     if node.dtype != "float32" or any(
         x.dtype != "float32" or len(x.shape) < 2 for x in node.inputs
     ):
-        return WhyNot(SUBJECT, "only products of float32 matrices are handed over")
+        return WhyNot(LIBRARY, "only products of float32 matrices are handed over")
     bias = _bias(group, node)
     if group.outputs != [node] and bias is None:
-        return WhyNot(SUBJECT, "more than a product and a bias on its columns")
+        return WhyNot(LIBRARY, "more than a product and a bias on its columns")
     view = product_view(group)
     if len(view.batch) > 1:
-        return WhyNot(SUBJECT, "a batch of several dims")
+        return WhyNot(LIBRARY, "a batch of several dims")
     first, second = (strides_of(group, solver, at) for at in operands_of(view))
     if first is None or second is None or not (is_one(second.stride) or is_one(second.k_stride)):
-        return WhyNot(SUBJECT, "an operand that is no matrix in memory")
+        return WhyNot(LIBRARY, "an operand that is no matrix in memory")
     if not is_one(first.k_stride):
-        return WhyNot(SUBJECT, "the first operand lies along its columns")
+        return WhyNot(LIBRARY, "the first operand lies along its columns")
     smallest = worth_a_call(machine.device)
-    return LibraryProduct(group, view, (first, second), bias, smallest, machine.tf32)
+    return LibraryProduct(
+        group, view, (first, second), bias, smallest, machine.tf32, machine.device
+    )
 
 
 def worth_a_call(device: Device) -> int:
@@ -118,11 +167,17 @@ def _bias(group: Group, node: Node) -> Node | None:
 
 
 def emit_product(
-    given: LibraryProduct, block: Block, low: Lowering, pointers: Mapping[Node, Any], record: Expr
+    given: LibraryProduct,
+    choice: Choice,
+    block: Block,
+    low: Lowering,
+    pointers: Mapping[Node, Any],
+    record: Expr,
 ) -> Expr:
     """Hand a product over; whether it was taken.
 
     Args:
+        choice: which products are.
         low: where the group's operands are bound.
         pointers: where operands and results lie.
     """
@@ -130,9 +185,9 @@ def emit_product(
     batch, m, n, k = (block.bind(name, i64(x)) for name, x in zip("gmnk", view.sizes, strict=True))
     out = block.alloc("taken", 1, "int64")
     block.store(out, 0, zero)
-    fits = [batch * m * n * k >= given.smallest]
-    fits += [apart(p, outer, k) for p, outer in zip(given.places, (m, n), strict=True)]
-    with block.when(tirx.all(*fits)):
+    fits = [apart(p, outer, k) for p, outer in zip(given.places, (m, n), strict=True)]
+
+    def tell() -> None:
         told = block.alloc("told", WORDS, "int64")
         for operand, (place, at) in enumerate(zip(given.places, operands_of(view), strict=True)):
             # The rows of our second operand are columns of its matrix.
@@ -152,6 +207,13 @@ def emit_product(
         for word, value in words.items():
             block.store(told, word, i64(value))
         block.eval(call(PRODUCT, record, told.data, out.data))
+
+    def run(variant: Variant) -> None:
+        if variant.of_library:
+            with block.when(tirx.all(*fits)):
+                tell()
+
+    emit_choice(block, choice, None, run)
     return tirx.NE(out[zero], zero)
 
 

@@ -8,7 +8,7 @@ from tvm_disc.schedules.cuda.extremes import plan_extremes
 from tvm_disc.schedules.cuda.positions import plan_compact_rows
 from tvm_disc.schedules.cuda.product import plan_convolution, plan_product
 from tvm_disc.schedules.cuda.reduce import plan_contraction
-from tvm_disc.schedules.cuda.rows import plan_row
+from tvm_disc.schedules.cuda.rows.template import plan_row
 from tvm_disc.schedules.cuda.scan import plan_scan
 from tvm_disc.schedules.cuda.scatter import plan_updates
 from tvm_disc.schedules.cuda.serial import Template, in_order

@@ -74,6 +74,13 @@ class ReduceKnobs(Knobs):
         """Whether the neighbours are elements of the result, or of what is added up."""
         return self.together == 1 or self.columns > 1
 
+    def with_lanes(self, lanes: int) -> ReduceKnobs:
+        """The same with neighbours at once; a block has as many columns as it had."""
+        if self.columns == 1:
+            return replace(self, lanes=lanes)
+        columns, together = self.columns // lanes, self.together * lanes
+        return replace(self, lanes=lanes, columns=columns, together=together)
+
 
 ALL = (
     ReduceKnobs(),
@@ -116,7 +123,7 @@ class _Contractions:
         if facts is None or (knobs.along_result and knobs.parts == 1 and not self.plain):
             return plan
         needs = (*(multiple_need(f, self.lanes) for f in facts), ALIGNED)
-        wide = self._plan(replace(knobs, lanes=self.lanes), needs)
+        wide = self._plan(knobs.with_lanes(self.lanes), needs)
         notes = {"lanes": f"{self.lanes} if {', '.join(n.text for n in needs)}", **plan.notes}
         return replace(plan, wide=wide, notes=notes)
 

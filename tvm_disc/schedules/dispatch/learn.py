@@ -174,6 +174,20 @@ def choose_measured(
 
     None if none of the variants was measured.
     """
+    made = choose_inside(group, variants, solver, model, found, limits)
+    return None if made is None else _with_outside(group, *made, solver, model)
+
+
+def choose_inside(
+    group: Group,
+    variants: Sequence[Variant],
+    solver: Solver,
+    model: CostModel,
+    found: Times,
+    limits: Limits = MEASURED,
+) -> tuple[Choice, Values] | None:
+    """The choice by measured times, and points of the region for which it is good; None if none of
+    the variants was measured."""
     dims, times = time_table(variants, found)
     if not len(dims) or dims.shape[1] != len(group.symbols()):
         return None
@@ -197,8 +211,7 @@ def choose_measured(
         dims = np.vstack([dims, between])
     points = dict(zip(group.symbols(), dims.T, strict=True))
     asked = table(features, points, len(dims))
-    inside = fit(variants, features, asked, costs, weights, solver, limits)
-    return _with_outside(group, inside, dims, solver, model)
+    return fit(variants, features, asked, costs, weights, solver, limits), dims
 
 
 def _with_outside(

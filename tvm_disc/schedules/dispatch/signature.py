@@ -19,9 +19,9 @@ Expr: TypeAlias = Any
 
 # Modules that decide among variants, and so do not change what a variant's code is.
 _DECIDING = (
-    "attention.cost gemm.cost group select dispatch.choose dispatch.cost dispatch.cost_model "
-    "dispatch.learn dispatch.records dispatch.sampling dispatch.shipped dispatch.signature "
-    "dispatch.tree dispatch.tree_fit"
+    "attention.cost cuda.handover gemm.cost group select dispatch.choose dispatch.cost "
+    "dispatch.cost_model dispatch.learn dispatch.records dispatch.sampling dispatch.shipped "
+    "dispatch.signature dispatch.tree dispatch.tree_fit"
 ).split()
 
 

@@ -134,7 +134,10 @@ def read_trees(path: Path) -> dict[str, Any]:
         raise BadInput(f"dispatch: {path}: expected an object of trees by group")
     for group, tree in found.items():
         if tree != {}:
-            _check_form(tree, f"dispatch: {path}: group {group[:80]!r}")
+            where = f"dispatch: {path}: group {group[:80]!r}"
+            _check_form(tree, where)
+            if "library" in tree:
+                _check_form(tree["library"], where)
     return {group: tree for group, tree in found.items() if tree}
 
 

@@ -46,6 +46,7 @@ from tvm_disc.shape import Solver
 Expr: TypeAlias = Any
 
 MOST_VARIANTS = 8  # kept in one kernel: code size is a cost
+LIBRARY = "cublasLt"  # the family of what a device's library computes
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,11 @@ class Variant:
     def key(self) -> str:
         """The JSON form as one line, which records carry."""
         return json.dumps(self.to_json(), sort_keys=True)
+
+    @property
+    def of_library(self) -> bool:
+        """Whether a library of the device computes it, and no kernel of ours."""
+        return self.plan.family == LIBRARY
 
     def __str__(self) -> str:
         knobs = ", ".join(f"{k}={v}" for k, v in self.plan.knobs.to_json().items())

@@ -48,7 +48,7 @@ def _own(name: str) -> Function:
 
 
 _LIBRARY = """acos acosh asin asinh atan atanh cos cosh erf exp exp2 log log1p log2 log10 rsqrt sin
-sinh sqrt tan tanh pow""".split()
+sinh sqrt tan tanh pow fmod""".split()
 _OWN = ("sigmoid", "silu", "gelu_erf")
 NATIVE: dict[str, Function] = {
     **{name: _library(name) for name in _LIBRARY},

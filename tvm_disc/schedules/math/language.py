@@ -152,16 +152,18 @@ def narrow(x: Expr, dtype: str) -> Expr:
     return tirx.Let(wide, x, tirx.Let(bits, tirx.reinterpret(uint, wide), result))
 
 
-def libm(name: str) -> Callable[[Expr], Expr]:
+def libm(name: str) -> Callable[..., Expr]:
     """The function of C's mathematics library, called for every lane."""
 
-    def fn(x: Expr) -> Expr:
+    def fn(x: Expr, *others: Expr) -> Expr:
         dtype, lanes = dtype_of(x)
         if lanes == 1:
-            return tirx.call_pure_extern(dtype, name, x)
+            return tirx.call_pure_extern(dtype, name, x, *others)
         b = Body(x)
+        given = [b.x, *(b.let("y", y) for y in others)]
         picks = [tirx.IntImm("int32", k) for k in range(lanes)]
-        parts = [tirx.call_pure_extern(dtype, name, tirx.Shuffle([b.x], [k])) for k in picks]
+        lane = [[tirx.Shuffle([x], [k]) for x in given] for k in picks]
+        parts = [tirx.call_pure_extern(dtype, name, *one) for one in lane]
         return b.done(tirx.Shuffle(parts, picks))
 
     return fn

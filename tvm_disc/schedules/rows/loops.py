@@ -210,13 +210,16 @@ class Walk:
             if self.sched.per_row[node] and self.sched.stage[node] == stage:
                 if node.cls is OpClass.REDUCE:
                     continue
-                source = node.inputs[0]
-                if node.cls is OpClass.VIEW and self.low.has_reader(source):
-                    value = self.low.at(source, self._row_index(source))
-                else:
-                    value = self.low.at(node, self._row_index(node))
+                value = self._row_value(node)
                 self._bind(node, value)
                 yield node, value
+
+    def _row_value(self, node: Node) -> Expr:
+        """What a node that exists once per row is."""
+        source = node.inputs[0]
+        if node.cls is OpClass.VIEW and self.low.has_reader(source):
+            return self.low.at(source, self._row_index(source))
+        return self.low.at(node, self._row_index(node))
 
     def _row_index(self, node: Node) -> list[Expr]:
         middle = len(node.shape) - len(self.outer) - len(self.tail)

@@ -108,7 +108,7 @@ def run(
         for key, child in list(running.items()):
             if not child.look():
                 del running[key]
-                yield key, child.answer if child.answered else _ended(child)
+                yield key, child.answer if child.done else _ended(child)
 
 
 def _ended(child: Child) -> dict[str, Any]:

@@ -235,6 +235,8 @@ def _matrix_set_diag(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         ctx.require_eq(diagonal.dims[lead], i64(band), "there must be a row for each diagonal")
     longest = diagonal.dims[-1]
     height, width = x.dims[-2:]
+    fits = tirx.min(height + min(high, 0), width - max(low, 0))
+    ctx.require_eq(longest, ctx.solver.simplify(fits), "the longest diagonal must fit")
     i, j = ctx.reshape(iota(ctx, height), [height, i64(1)]), iota(ctx, width)
     d = apply(ctx, R.subtract, j, i)
     zero = ctx.scalar(0, I64)

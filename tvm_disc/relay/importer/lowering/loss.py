@@ -18,6 +18,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
     apply,
     number,
     on_floats,
+    on_numbers,
     reduction,
 )
 from tvm_disc.relay.importer.lowering.transform import channels_first, permute
@@ -79,6 +80,8 @@ def _nll_loss(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise TypeMismatch(ctx.where(f"targets of rank {targets.rank} for rank {x.rank}"))
     if "int" not in targets.dtype:
         raise TypeMismatch(ctx.where(f"expected targets of integers, found {targets.dtype}"))
+    if weights.dtype != x.dtype:
+        raise TypeMismatch(ctx.where(f"expected weights of {x.dtype}, found {weights.dtype}"))
     ctx.require_eq(weights.dims[0], x.dims[axis], "there must be a weight for each class")
     others = [d for a, d in enumerate(x.dims) if a != axis]
     for a, (d, e) in enumerate(zip(targets.dims, others, strict=True)):
@@ -195,8 +198,8 @@ LOWER: Mapping[str, Rule] = {
     "nn.cross_entropy": on_floats(_cross_entropy),
     "nn.cross_entropy_with_logits": on_floats(_cross_entropy_with_logits),
     "nn.nll_loss": _nll_loss,
-    "nn.max_pool2d_grad": _pool_grad(False),
-    "nn.avg_pool2d_grad": _pool_grad(True),
+    "nn.max_pool2d_grad": on_numbers(_pool_grad(False)),
+    "nn.avg_pool2d_grad": on_numbers(_pool_grad(True)),
     "nn.conv2d_backward_weight": _conv2d_backward_weight,
     "nn.fifo_buffer": _fifo_buffer,
 }

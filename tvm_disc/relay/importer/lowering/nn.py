@@ -104,6 +104,7 @@ def _over_axis(build: Callable[..., Any]) -> Rule:
 
 def _layer_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, gamma, beta = args
+    ctx.same_dtype(args)
     axis = ctx.axis(attrs["axis"], x.rank)
     for p in (gamma, beta):
         ctx.require_eq(x.dims[axis], p.dims[0], f"scale and shift must fit axis {axis}")
@@ -122,6 +123,7 @@ def _layer_norm(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _batch_norm(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, ...]:
     """Inference: scale and shift per channel; the statistics are returned as they are."""
     x, gamma, beta, mean, variance = args
+    ctx.same_dtype(args)
     axis = ctx.axis(attrs["axis"], x.rank)
     for p in args[1:]:
         ctx.require_eq(x.dims[axis], p.dims[0], f"statistics must fit axis {axis}")
@@ -153,6 +155,7 @@ def _normalized(ctx: Emitter, x: Tensor, axes: Sequence[int], epsilon: float) ->
 
 
 def _affine(ctx: Emitter, y: Tensor, args: Args, axis: int, attrs: Attrs) -> Tensor:
+    ctx.same_dtype([y, *args])
     for p in args:
         ctx.require_eq(y.dims[axis], p.dims[0], f"scale and shift must fit axis {axis}")
     gamma, beta = (along(ctx, p, axis, y.rank) for p in args)

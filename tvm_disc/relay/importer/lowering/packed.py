@@ -54,6 +54,13 @@ def _transform(ctx: Emitter, tile: int, taps: int, rank: int) -> np.ndarray:
     return whole
 
 
+def _require_floats(ctx: Emitter, x: Tensor, attrs: Attrs) -> None:
+    """The transforms have fractions."""
+    for dtype in (x.dtype, str(attrs.get("out_dtype") or x.dtype)):
+        if not is_float(dtype):
+            raise TypeMismatch(ctx.where(f"minimal filtering: expected floats, found {dtype}"))
+
+
 def _along(ctx: Emitter, x: Tensor, matrix: np.ndarray, last: list[int]) -> Tensor:
     """``x`` whose last axes, taken as one, are multiplied by a matrix."""
     lead = list(x.dims[: x.rank - len(last)])
@@ -67,6 +74,7 @@ def _winograd_weights(rank: int) -> Rule:
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         w, tile = args[0], int(attrs["tile_size"])
+        _require_floats(ctx, w, attrs)
         if w.rank != rank + 2:
             raise TypeMismatch(ctx.where(f"expected a kernel of rank {rank + 2}, found {w.rank}"))
         sizes = [ctx.static(d, "the kernel's size") for d in w.dims[2:]]
@@ -90,6 +98,7 @@ def _winograd(rank: int) -> Rule:
 
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x, w = args
+        _require_floats(ctx, x, attrs)
         if w.rank != rank + 2:
             raise TypeMismatch(ctx.where(f"expected weights of rank {rank + 2}, found {w.rank}"))
         tile = int(attrs["tile_size"])

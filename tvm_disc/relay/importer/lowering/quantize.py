@@ -165,6 +165,7 @@ def _scaled_wide(ctx: Emitter, x: Tensor, parts: Sequence[Tensor], upward: bool 
         shift, half = ctx.constant(total), ctx.constant(np.left_shift(np.int64(1), total - 1))
     else:
         shift = apply(ctx, R.add, right, ctx.scalar(POINT, "int64"))
+        shift = apply(ctx, R.minimum, shift, ctx.scalar(63, "int64"))
         below = apply(ctx, R.subtract, shift, ctx.scalar(1, "int64"))
         half = apply(ctx, R.left_shift, ctx.scalar(1, "int64"), below)
     if not upward:
@@ -283,7 +284,7 @@ def _quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if x.dtype != "float32":
         raise TypeMismatch(ctx.where(f"expected float32, found {x.dtype}"))
     axis = int(attrs["axis"])
-    whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, scale, x, axis)))
+    whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, _as(ctx, scale, x.dtype), x, axis)))
     if not is_zero(zero_point):
         origin = laid(ctx, _as(ctx, zero_point, "float32"), x, axis)
         whole = apply(ctx, R.add, whole, origin)
@@ -294,9 +295,11 @@ def _dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, scale, zero_point = args
     axis, dtype = int(attrs["axis"]), attrs["out_dtype"] or "float32"
     whole = cast(ctx, shifted(ctx, x, zero_point, axis, "int32"), "float32")
-    y = apply(ctx, R.multiply, whole, laid(ctx, scale, x, axis))
+    y = apply(ctx, R.multiply, whole, laid(ctx, _as(ctx, scale, "float32"), x, axis))
     if dtype == "float32":
         return y
+    if dtype == "float64":
+        return cast(ctx, y, dtype)
     limit = float(np.finfo(dtype).max)
     return cast(ctx, ctx.emit(R.clip(ctx.expr(y), -limit, limit), y.dims, "float32"), dtype)
 
@@ -331,7 +334,7 @@ def _simulated_quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = int(attrs["axis"])
 
     def make(limits: Sequence[Tensor]) -> Tensor:
-        whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, scale, x, axis)))
+        whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, _as(ctx, scale, x.dtype), x, axis)))
         y = apply(ctx, R.add, whole, laid(ctx, _as(ctx, zero_point, x.dtype), x, axis))
         return apply(ctx, R.maximum, apply(ctx, R.minimum, y, limits[1]), limits[0])
 
@@ -344,7 +347,7 @@ def _simulated_dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
     def make(limits: Sequence[Tensor]) -> Tensor:
         y = apply(ctx, R.subtract, x, laid(ctx, _as(ctx, zero_point, x.dtype), x, axis))
-        return apply(ctx, R.multiply, y, laid(ctx, scale, x, axis))
+        return apply(ctx, R.multiply, y, laid(ctx, _as(ctx, scale, x.dtype), x, axis))
 
     return _simulated(ctx, code, make, x)
 
@@ -352,7 +355,7 @@ def _simulated_dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _annotated(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """The error that quantisation would make: rounded within limits, and scaled back."""
     x: Tensor = args[0]
-    scale, low, high = args[1:]
+    scale, low, high = (_as(ctx, a, x.dtype) for a in args[1:])
     if not attrs["sign"] or attrs["rounding"] != "round":
         raise Unsupported(ctx.where("other than signed numbers and rounding 'round'"))
     if int(attrs["kind"]) == 0:

@@ -72,12 +72,17 @@ def _unit(ctx: Emitter, key: Tensor, shape: Sequence[Any], dtype: str) -> tuple[
 
 
 def _uniform(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    key, low, high = args
+    key, *bounds = args
     after, unit = _unit(
         ctx, key, [int(d) for d in attrs["out_shape"]], attrs["out_dtype"] or "float32"
     )
-    span = calc(ctx, R.subtract, ctx.reshape(high, []), ctx.reshape(low, []))
-    return after, calc(ctx, R.add, calc(ctx, R.multiply, unit, span), ctx.reshape(low, []))
+    low, high = (_single(ctx, b, unit.dtype) for b in bounds)
+    span = calc(ctx, R.subtract, high, low)
+    return after, calc(ctx, R.add, calc(ctx, R.multiply, unit, span), low)
+
+
+def _single(ctx: Emitter, number: Tensor, dtype: str) -> Tensor:
+    return cast(ctx, ctx.reshape(number, []), dtype)
 
 
 def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
@@ -90,12 +95,16 @@ def _normal(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
     logs = apply(ctx, R.log, calc(ctx, R.subtract, ctx.scalar(1.0, unit.dtype), first))
     radius = apply(ctx, R.sqrt, calc(ctx, R.multiply, logs, -2.0))
     wave = apply(ctx, R.sin, calc(ctx, R.multiply, second, 2.0 * math.pi))
-    drawn = calc(ctx, R.multiply, calc(ctx, R.multiply, radius, wave), ctx.reshape(scale, []))
-    return after, calc(ctx, R.add, drawn, ctx.reshape(mean, []))
+    mean, scale = (_single(ctx, x, unit.dtype) for x in (mean, scale))
+    drawn = calc(ctx, R.multiply, calc(ctx, R.multiply, radius, wave), scale)
+    return after, calc(ctx, R.add, drawn, mean)
 
 
 def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor]:
-    """The first column whose running probability is above a uniform number."""
+    """The first column that may be drawn whose running probability is above a uniform number.
+
+    Running sums of a device are rounded in another order, so that one may be above the next.
+    """
     key, probs = args
     samples = int(attrs["num_samples"])
     chances = calc(ctx, R.maximum, cast(ctx, probs, "float32"), 0.0)
@@ -108,7 +117,11 @@ def _multinomial(ctx: Emitter, args: Args, attrs: Attrs) -> tuple[Tensor, Tensor
     lead = list(probs.dims[:-1])
     column = ctx.reshape(bounds, [*lead, probs.dims[-1], i64(1)])
     apart = calc(ctx, R.subtract, column, ctx.reshape(unit, [*lead, i64(1), i64(samples)]))
-    above = apply(ctx, R.greater, apart, ctx.scalar(0.0, "float32"), dtype="bool")
+    zero = ctx.scalar(0.0, "float32")
+    above = apply(ctx, R.greater, apart, zero, dtype="bool")
+    chances = ctx.reshape(chances, [*lead, probs.dims[-1], i64(1)])
+    possible = apply(ctx, R.greater, chances, zero, dtype="bool")
+    above = apply(ctx, R.logical_and, above, possible, dtype="bool")
     shown = apply(ctx, R.where, above, apart, ctx.scalar(1.0, "float32"))
     call = R.argmin(ctx.expr(shown), last)
     return after, cast(ctx, ctx.emit(call, [*lead, i64(samples)], "int64"), "int32")

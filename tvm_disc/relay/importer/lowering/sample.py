@@ -104,8 +104,6 @@ def _grid_sample(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise Unsupported(ctx.where(f"method {method!r} in {rank} dims"))
     ctx.require_eq(grid.dims[0], x.dims[0], "the batch dims must agree")
     ctx.require_eq(grid.dims[1], i64(rank), "the grid must have a coordinate for each axis")
-    for a in range(rank):
-        ctx.solver.require_le(i64(1), x.dims[2 + a], ctx.where(f"axis {2 + a} must not be empty"))
     count = product(grid.dims[2:])
     corners = bool(attrs["align_corners"])
     places = []
@@ -141,8 +139,7 @@ def _crop_and_resize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = cast(ctx, x, F32)
     height, width = (int(d) for d in attrs["crop_size"])
     ctx.require_eq(picks.dims[0], boxes.dims[0], "there must be a batch entry for each box")
-    for a in (2, 3):
-        ctx.solver.require_le(i64(1), x.dims[a], ctx.where(f"axis {a} must not be empty"))
+    ctx.require_eq(boxes.dims[1], i64(4), "a box has 4 numbers")
     count = boxes.dims[0]
     sizes = [number(ctx, d, F32) for d in x.dims[2:]]
     places = [

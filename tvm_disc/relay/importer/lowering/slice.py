@@ -19,7 +19,10 @@ I64 = "int64"
 
 
 def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -> Tensor:
-    """A slice given per axis as (begin, length, stride), all inside the operand."""
+    """A slice given per axis as (begin, length, stride), all inside the operand.
+
+    Where all is known but how long the axis is, it must be so long.
+    """
     dims = list(x.dims)
     axes, begins, ends, strides = [], [], [], []
     for axis, (begin, length, stride) in where.items():
@@ -27,6 +30,7 @@ def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -
         begin = ctx.solver.simplify(begin)
         if stride == 1 and ctx.literal(begin) == 0 and ctx.same(length, dims[axis]):
             continue
+        _require_elements(ctx, dims[axis], (begin, length, stride), axis)
         dims[axis] = length
         axes.append(axis)
         begins.append(begin)
@@ -36,6 +40,15 @@ def sliced(ctx: Emitter, x: Tensor, where: Mapping[int, tuple[Any, Any, int]]) -
         return x
     call = R.strided_slice(ctx.expr(x), axes, begins, ends, strides, assume_inbound=True)
     return ctx.emit(call, dims, x.dtype)
+
+
+def _require_elements(ctx: Emitter, dim: Any, where: tuple[Any, Any, int], axis: int) -> None:
+    begin, length = (ctx.literal(e) for e in where[:2])
+    if begin is None or not length:
+        return
+    most = max(begin, begin + (length - 1) * where[2]) + 1
+    reason = ctx.where(f"axis {axis} must have {most} elements or more")
+    ctx.solver.require_le(i64(most), dim, reason)
 
 
 def strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:

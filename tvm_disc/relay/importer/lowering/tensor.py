@@ -174,11 +174,9 @@ def reduce_axes(ctx: Emitter, x: Tensor, attrs: Attrs) -> list[int]:
     if axis is None:
         return list(range(x.rank))
     axes = {ctx.axis(a, x.rank) for a in ((axis,) if isinstance(axis, int) else axis)}
-    if not axes and axis == ():
-        axes = set(range(x.rank))
     if attrs["exclude"]:
-        axes = set(range(x.rank)) - axes
-    return sorted(axes)
+        return sorted(set(range(x.rank)) - axes)
+    return sorted(axes) or list(range(x.rank))
 
 
 def _reduced(dims: Sequence[Any], axes: Sequence[int], keep: bool) -> list[Any]:

@@ -80,7 +80,7 @@ def non_max_suppression(
     """Of boxes that overlap too much the better one."""
     boxes, names = np.full_like(data, -1), np.full(data.shape[:2], -1, np.int32)
     for b, rows in enumerate(data):
-        count = int(valid_count[b])
+        count = max(int(valid_count[b]), 0)
         if iou_threshold <= 0:
             boxes[b, :count], names[b, :count] = rows[:count], indices[b, :count]
             continue

@@ -157,6 +157,8 @@ def conv_transpose(rank: int) -> Callable[..., Array]:
         kernel = weight.transpose([kernel_layout.index(c) for c in ("I", "O", *spatial)])
         full = _scattered(data, kernel.astype(data.dtype), strides, dilation, groups)
         before, after = full_padding(padding, rank)
+        if min(before + after) < 0:
+            raise ValueError("negative padding")
         full = np.pad(full, [(0, 0), (0, 0), *((0, p) for p in output_padding)])
         ends = [n - a for n, a in zip(full.shape[2:], after, strict=True)]
         inside = [slice(b, e) for b, e in zip(before, ends, strict=True)]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_disc.relay.ops.references.transform import scatter_elements
+
 Array = NDArray[Any]
 
 
@@ -105,6 +107,8 @@ def matrix_set_diag(
 ) -> Array:
     """The diagonals ``k1`` to ``k2`` replaced, the highest first."""
     out, (height, width) = x.copy(), x.shape[-2:]
+    if diagonal.shape[-1] != min(height + min(k2, 0), width - max(k1, 0)):
+        raise ValueError("shape mismatch: the longest diagonal")
     lines = diagonal if k1 != k2 else diagonal[..., None, :]
     for row, k in enumerate(range(k2, k1 - 1, -1)):
         size = min(height + min(k, 0), width - max(k, 0))
@@ -129,6 +133,4 @@ def hardswish(x: Array) -> Array:
 
 def scatter(x: Array, indices: Array, updates: Array, *, axis: int) -> Array:
     """Updates written along an axis."""
-    out = x.copy()
-    np.put_along_axis(out, indices, updates, axis)
-    return np.asarray(out)
+    return scatter_elements(x, indices, updates, axis=axis, reduction="update")

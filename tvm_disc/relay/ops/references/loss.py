@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .nn import full_padding
+
 Array = NDArray[Any]
 
 
@@ -33,6 +35,8 @@ def nll_loss(
     for at in np.ndindex(*line.shape):
         t = int(line[at])
         if t != ignore_index:
+            if not 0 <= t < len(weights):
+                raise LookupError(f"no class {t} of {len(weights)}")
             scale[at] = weights[t]
             loss[at] = -wide[at[0], t, at[1]] * weights[t]
     if reduction == "none":
@@ -53,9 +57,18 @@ def _nchw(*arrays: Array, layout: str) -> list[Array]:
     return [a.transpose([layout.index(c) for c in "NCHW"]) for a in arrays]
 
 
+def _require_windows(given: Array, x: Array, attrs: Any) -> None:
+    before, after = full_padding(attrs["padding"], 2)
+    for k, (size, stride) in enumerate(zip(attrs["pool_size"], attrs["strides"], strict=True)):
+        room = x.shape[2 + k] + before[k] + after[k] - size + attrs["ceil_mode"] * (stride - 1)
+        if given.shape[2 + k] != room // stride + 1:
+            raise ValueError("shape mismatch: a gradient of each window")
+
+
 def max_pool2d_grad(gradient: Array, data: Array, *, layout: str, **attrs: Any) -> Array:
     """Each window's gradient at its first largest element."""
     given, x = _nchw(gradient, data, layout=layout)
+    _require_windows(given, x, attrs)
     out = np.zeros_like(x)
     for n, c, i, j in np.ndindex(*given.shape):
         rows, columns = _spans((i, j), x.shape[2:], attrs)
@@ -71,6 +84,7 @@ def avg_pool2d_grad(
 ) -> Array:
     """Each window's gradient in equal parts."""
     given, x = _nchw(gradient, data, layout=layout)
+    _require_windows(given, x, attrs)
     out = np.zeros_like(x)
     for n, c, i, j in np.ndindex(*given.shape):
         rows, columns = _spans((i, j), x.shape[2:], attrs)

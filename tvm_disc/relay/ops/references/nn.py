@@ -357,6 +357,8 @@ def mirror_pad(x: Array, *, mode: str, pad_width: Sequence[Sequence[int]]) -> Ar
 
 def dyn_pad(x: Array, width: Array, value: Array, /, *, pad_mode: str, **_: Any) -> Array:
     """``pad`` with a tensor of widths."""
+    if width.shape != (x.ndim, 2):
+        raise ValueError("shape mismatch: two widths for each axis")
     return pad(x, value, pad_width=width.tolist(), pad_mode=pad_mode)
 
 

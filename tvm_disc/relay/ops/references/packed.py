@@ -23,11 +23,13 @@ def _kernel_matrix(tile: int, taps: int) -> Array:
 
 
 def winograd_weights(w: Array, *, tile_size: int) -> Array:
-    """A kernel of equal sides, each of them transformed."""
-    for axis in range(2, w.ndim):
+    """A kernel of equal sides, each of them transformed, but for a depth of others or below 3."""
+    flat = w.ndim == 5 and not (2 < w.shape[2] < 8 and w.shape[2] == w.shape[3])
+    for axis in range(3 if flat else 2, w.ndim):
         matrix = _kernel_matrix(tile_size, w.shape[axis])
         w = np.moveaxis(np.tensordot(matrix, w, (1, axis)), 0, axis)
-    return np.moveaxis(w, (0, 1), (-2, -1)).astype("float32")
+    order = (3, 4, 2, 0, 1) if flat else (*range(2, w.ndim), 0, 1)
+    return np.asarray(w.transpose(order), "float32")
 
 
 def winograd(rank: int) -> Callable[..., Array]:
@@ -35,7 +37,9 @@ def winograd(rank: int) -> Callable[..., Array]:
 
     def apply(x: Array, u: Array, *, tile_size: int, **attrs: Any) -> Array:
         w = np.moveaxis(u.astype("float64"), (-2, -1), (0, 1))
-        for axis in range(2, w.ndim):
+        flat = rank == 3 and u.shape[2] != u.shape[0]
+        w = w.transpose(0, 1, 4, 2, 3) if flat else w
+        for axis in range(3 if flat else 2, w.ndim):
             matrix = np.linalg.pinv(_kernel_matrix(tile_size, w.shape[axis] - tile_size + 1))
             w = np.moveaxis(np.tensordot(matrix, w, (1, axis)), 0, axis)
         spatial = "DHW"[3 - rank :]
@@ -57,16 +61,17 @@ def blocked_conv(
     return layout_transform(found, src_layout="NCHW", dst_layout=out)
 
 
-def blocked_dense(x: Array, w: Array, *, weight_layout: str, **_: Any) -> Array:
+def blocked_dense(x: Array, w: Array, *, weight_layout: str, out_dtype: str, **_: Any) -> Array:
     """A product with weights in blocks."""
-    return np.asarray(x @ layout_transform(w, src_layout=weight_layout, dst_layout="NC").T)
+    plain = layout_transform(w, src_layout=weight_layout, dst_layout="NC")
+    return nn.dense(x, plain, out_dtype=out_dtype)
 
 
 def bitpack(
     x: Array, *, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str
 ) -> Array:
     """Bits of neighbours gathered in numbers, the first in the highest place."""
-    width = np.dtype(pack_type).itemsize * 8
+    width, pack_axis = np.dtype(pack_type).itemsize * 8, pack_axis % x.ndim
     last = np.moveaxis(x, pack_axis, -1).astype("int64")
     apart = last.reshape(*last.shape[:-1], last.shape[-1] // width, width)
     places = 1 << np.arange(width - 1, -1, -1)

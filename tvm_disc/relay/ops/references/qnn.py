@@ -59,6 +59,8 @@ def shifted_product(x: Any, significand: int, left: int, right: int, upward: boo
     """``x * 2**left * significand / 2**(31 + right)``, rounded; halves up or away from zero."""
     if not (0 <= left < WIDEST and 0 <= right < WIDEST):
         raise ValueError(f"shifts by {left} and {right}")
+    if abs(int(x) * 2**left * significand) >= 2**62:
+        raise OverflowError(f"a product with {x} * 2^{left}")
     value = Fraction(int(x) * 2**left * significand, 2 ** (31 + right))
     if upward:
         return math.floor(value + Fraction(1, 2))
@@ -143,9 +145,15 @@ def half_away(x: Array) -> Array:
 def quantize(
     x: Array, scale: Array, zero_point: Array, *, axis: int = -1, out_dtype: str = "int8"
 ) -> Array:
-    """Real numbers as integers."""
+    """Real numbers as integers; nothing for what is no number."""
+    if np.isnan(x).any():
+        raise ValueError(f"NaN is no {out_dtype}")
+    return _quantized(x, scale, zero_point, axis, out_dtype)
+
+
+def _quantized(x: Array, scale: Array, zero_point: Array, axis: int, dtype: str) -> Array:
     y = half_away(x / along(scale, x, axis))
-    return clamp(y + along(zero_point, x, axis).astype("float32"), out_dtype)
+    return clamp(y + along(zero_point, x, axis).astype("float32"), dtype)
 
 
 def dequantize(
@@ -168,7 +176,8 @@ def simulated_quantize(
     kind = _SIMULATED.get(int(code))
     if kind is None:
         return x
-    y = half_away(x / along(scale, x, axis)) + along(zero_point, x, axis).astype(x.dtype)
+    y = half_away(x / along(scale, x, axis).astype(x.dtype))
+    y = y + along(zero_point, x, axis).astype(x.dtype)
     limits = np.iinfo(kind)
     return np.asarray(np.clip(y, x.dtype.type(limits.min), x.dtype.type(limits.max)))
 
@@ -180,7 +189,7 @@ def simulated_dequantize(
     if int(code) not in _SIMULATED:
         return x
     origin = along(zero_point, x, axis).astype(x.dtype)
-    return np.asarray((x - origin) * along(scale, x, axis))
+    return np.asarray((x - origin) * along(scale, x, axis).astype(x.dtype))
 
 
 def annotated(x: Array, scale: Array, low: Array, high: Array, *, kind: int, **_: Any) -> Array:
@@ -217,7 +226,8 @@ def batch_matmul(
     """The product of two stacks of matrices in int32."""
     left, right = _less(a, a_zero, -1), _less(b, b_zero, -1)
     left = left.swapaxes(1, 2) if transpose_a else left
-    return np.asarray(np.matmul(left, right.swapaxes(1, 2) if transpose_b else right))
+    product = np.matmul(left, right.swapaxes(1, 2) if transpose_b else right)
+    return np.asarray(product, "int32")
 
 
 _CONV = nn.conv(2)
@@ -249,6 +259,8 @@ def conv2d_transpose(
     """Every element of ``x`` adds a kernel to the result; layouts NCHW and IOHW."""
     data, kernel = _less(x, x_zero, 1), _less(w, w_zero, 1)
     before, after = nn.full_padding(padding, 2)
+    if min(before + after) < 0:
+        raise ValueError("negative padding")
     taps, channels = kernel.shape[2:], kernel.shape[1]
     size = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], strides, taps, strict=True)]
     out = np.zeros((x.shape[0], groups, channels, *size), "int32")
@@ -356,7 +368,7 @@ def lookup(fn: Callable[[Array], Any]) -> Callable[..., Array]:
     def apply(x: Array, scale: Array, zero: Array, out_scale: Array, out_zero: Array) -> Array:
         with np.errstate(all="ignore"):
             real = np.asarray(fn(dequantize(x, scale, zero)), "float32")
-            return quantize(real, out_scale, out_zero, out_dtype=x.dtype.name)
+            return _quantized(real, out_scale, out_zero, -1, x.dtype.name)
 
     return apply
 

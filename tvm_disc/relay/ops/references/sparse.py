@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_disc.relay.ops.references.transform import scatter_nd
+
 Array = NDArray[Any]
 
 
@@ -17,8 +19,8 @@ def sparse_to_dense(
     """The default, and the values at their coordinates."""
     out = np.full(tuple(output_shape), default, values.dtype)
     coords = indices if indices.ndim == 2 else indices.reshape(-1, 1)
-    out[tuple(coords.T)] = values
-    return out
+    each = np.broadcast_to(values, len(coords))
+    return scatter_nd(out, coords.T, each, mode="update")
 
 
 def dyn_sparse_to_dense(indices: Array, values: Array, default: Array, shape: Array) -> Array:
@@ -31,6 +33,8 @@ def sparse_reshape(indices: Array, before: Array, after: Array) -> tuple[Array, 
     shape = after.copy()
     rest = int(np.prod(before)) // max(int(np.prod(after[after != -1])), 1)
     shape[shape == -1] = rest
+    if 0 in before or 0 in shape:
+        raise ValueError("positions in nothing")
     flat = np.ravel_multi_index(tuple(indices.T), tuple(before))
     found = np.stack(np.unravel_index(flat, tuple(shape)), 1)
     return found.astype(indices.dtype), shape
@@ -57,6 +61,8 @@ def _dense(data: Array, indices: Array, begins: Array, width: int) -> Array:
         raise ValueError("blocks outside of the matrix")
     if begins.min() < 0 or begins.max() > len(indices):
         raise ValueError("row pointers outside of the entries")
+    if (np.diff(begins) < 0).any():
+        raise ValueError("row pointers out of order")
     out = np.zeros(((len(begins) - 1) * high, width), data.dtype)
     for r in range(len(begins) - 1):
         for e in range(begins[r], begins[r + 1]):

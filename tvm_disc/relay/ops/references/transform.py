@@ -259,7 +259,7 @@ def collapse_sum_like(x: Array, like: Array) -> Array:
     """The adjoint of broadcasting: summed down to the shape of ``like``."""
     lead = x.ndim - like.ndim
     axes = [*range(lead), *(i + lead for i, n in enumerate(like.shape) if n == 1)]
-    return np.asarray(x.sum(tuple(axes), keepdims=True)).reshape(like.shape)
+    return np.asarray(x.sum(tuple(axes), keepdims=True, dtype=x.dtype)).reshape(like.shape)
 
 
 def trilu(x: Array, k: Array, *, upper: bool) -> Array:
@@ -274,6 +274,8 @@ def argwhere(condition: Array) -> Array:
 
 def unravel_index(indices: Array, shape: Array) -> Array:
     """Flat positions as coordinates; the coordinate axis is first."""
+    if 0 in shape:
+        raise ValueError("positions in nothing")
     return np.stack(np.unravel_index(indices, tuple(shape.tolist()))).astype(indices.dtype)
 
 
@@ -329,6 +331,8 @@ def topk(x: Array, *, k: int, axis: int, ret_type: str, is_ascend: bool, dtype: 
 def searchsorted(seq: Array, values: Array, *, right: bool, dtype: str) -> Array:
     """Insertion positions in each innermost row of ``seq``."""
     side = "right" if right else "left"
+    if (np.diff(seq) < 0).any():
+        raise ValueError("a sequence out of order")
     if seq.ndim == 1:
         out = np.searchsorted(seq, values, side)  # type: ignore[call-overload]
         return np.asarray(out).astype(dtype)

@@ -20,6 +20,7 @@ from tvm_disc.schedules.group import Body, Group
 from tvm_disc.schedules.loops.reducers import REDUCERS, accumulator
 from tvm_disc.schedules.rows.stages import Schedule
 from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.rounding import difference
 
 Expr: TypeAlias = Any
 
@@ -80,13 +81,13 @@ class Sum:
         """Take what others have found in so many elements."""
         self.step(theirs[0], i64(0), None)
 
-    def folded(self, threads: int, whole: bool = True) -> list[Expr]:
-        """The sum of all threads, which all of them get."""
+    def folded(self, threads: int, apart: int = 1, whole: bool = True) -> list[Expr]:
+        """The sum of all threads, which all of them get; see :func:`fold`."""
 
         def combine(a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:
             return [self.combine(a[0], b[0])]
 
-        return fold_all(self.body, self.values(), combine, self.dtype, threads)
+        return fold_all(self.body, self.values(), combine, self.dtype, threads, apart)
 
 
 class Pair:
@@ -137,7 +138,7 @@ class Pair:
         """A sum for another largest value; what is that already, which may be infinite, is as it
         was."""
         same = tirx.EQ(one[0], largest)
-        return tirx.Select(same, one[1], one[1] * tirx.exp(one[0] - largest))
+        return tirx.Select(same, one[1], one[1] * tirx.exp(difference(one[0], largest)))
 
     def values(self) -> list[Expr]:
         """What both reductions have accumulated."""
@@ -150,7 +151,7 @@ class Pair:
             return [first, second]
         if self.largest:
             # As exp(x - largest) of an infinite largest value would have it: no number.
-            return [first, self.block.bind("sum", second + (first - first))]
+            return [first, self.block.bind("sum", second + difference(first, first))]
         return [self.block.bind("sum", first * count[0]), second]
 
     def merge(self, theirs: Sequence[Expr], elements: Expr) -> None:
@@ -162,9 +163,9 @@ class Pair:
         mean = self.block.bind("mean", theirs[0] / tirx.max(count, const(1, self.dtype)))
         self._keep(self._more(self._held(), (mean, theirs[1], count)))
 
-    def folded(self, threads: int, whole: bool = True) -> list[Expr]:
+    def folded(self, threads: int, apart: int = 1, whole: bool = True) -> list[Expr]:
         """What all threads have found, in the whole row or in a part, which all of them get."""
-        found = fold_all(self.body, self._held(), self._more, self.dtype, threads)
+        found = fold_all(self.body, self._held(), self._more, self.dtype, threads, apart)
         return self._accumulated(found, whole)
 
 

@@ -1,0 +1,137 @@
+"""Times of the library beside those of our kernels: they say which products go there."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_disc
+from tests.cuda.helpers import noise
+from tests.cuda.tuning.timed import QUICK, Times
+from tests.models import function, rows
+from tvm_disc import Options, relay
+from tvm_disc.errors import BadInput
+from tvm_disc.schedules.cuda import library as offered
+from tvm_disc.tuning import tune
+
+SIZES = [1, 2, 8, 16, 48, 64, 65, 100]
+FEWEST = 40  # rows from which on the library is faster than our kernels
+LIBRARY = "cublasLt"
+
+
+def took(what: int) -> float:
+    """Milliseconds of a kernel, or of the library for so many rows below 0."""
+    return 0.005 if what > 0 else 0.002 if -what >= FEWEST else 0.009
+
+
+@pytest.fixture
+def clock(gpu: ctypes.CDLL) -> Iterator[None]:
+    entry = Times(took)
+    gpu.emulated_times(entry)
+    yield
+    gpu.emulated_times(None)
+
+
+def dense() -> Any:
+    """``x @ w.T``."""
+    x = rows("n", 24)
+    return function(x, relay.nn.dense(x, relay.const(noise(10, 24))))
+
+
+def tuned(path: Path, remote: Any = None) -> Any:
+    given = Options(cache=False)
+    shapes = {"x.0": SIZES}
+    return tune(
+        dense(),
+        target="cuda",
+        records=path,
+        shapes=shapes,
+        points=len(SIZES),
+        effort=QUICK,
+        options=given,
+        progress=False,
+        remote=remote,
+    )
+
+
+def built(**options: Any) -> Any:
+    return tvm_disc.build(dense(), target="cuda", options=Options(cache=False, **options))
+
+
+def theirs(blas: ctypes.CDLL, program: Any, sizes: list[int]) -> list[int]:
+    """The sizes at which the library computes the product; all results are right."""
+    found = []
+    for n in sizes:
+        calls, x = blas.fake_calls(), noise(n, 24)
+        np.testing.assert_allclose(program(x), x @ noise(10, 24).T, rtol=1e-5, atol=1e-5)
+        found += [n] * (blas.fake_calls() - calls)
+    return found
+
+
+def families(path: Path) -> set[str]:
+    return {json.loads(line)["variant"]["family"] for line in path.read_text().splitlines()}
+
+
+@pytest.mark.usefixtures("clock")
+def test_times_say_which_products_go_there(
+    tmp_path: Path, blas: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    done = tuned(path)
+    assert done.left == 0 and LIBRARY in families(path)
+    again = tuned(path)
+    assert (again.measured, again.left) == (0, 0)
+
+    monkeypatch.setattr(offered, "worth_a_call", lambda device: 24 * 10 * 1000)
+    program = built(records=path)
+    large = [n for n in SIZES if n >= FEWEST]
+    assert theirs(blas, program, SIZES) == large
+    # Outside of what was measured the model says, by which a thousand rows are worth a call.
+    assert theirs(blas, program, [0, 200, 999, 1000, 1001]) == [1000, 1001]
+    assert f"{LIBRARY}: the product, where it is found and this says so" in program.explain()
+    [events] = program.profile(noise(64, 24), repeat=1).calls
+    assert [e.variant for e in events] == [f"{LIBRARY}(tf32=False), serial"]
+    [events] = program.profile(noise(8, 24), repeat=1).calls
+    assert LIBRARY not in events[0].variant
+
+    # Trees that are written down say the same.
+    trees = tmp_path / "trees.json"
+    trees.write_text(json.dumps(program.dispatch))
+    assert theirs(blas, built(dispatch=trees), [*SIZES, 999, 1000]) == [*large, 1000]
+    # Times with operands in ten bits are others.
+    assert theirs(blas, built(records=path, tf32=True), SIZES) == []
+    # Where there is no library, our kernels run.
+    blas.fake_present(False)
+    assert theirs(blas, built(records=path), SIZES) == []
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_it_does_not_compute_has_no_time(tmp_path: Path, blas: ctypes.CDLL) -> None:
+    blas.fake_unable(True)
+    path = tmp_path / "r.jsonl"
+    done = tuned(path)
+    assert done.left == 0 and LIBRARY not in families(path)
+    blas.fake_unable(False)
+    # It was not there, and may be where the program runs: then the model says.
+    assert theirs(blas, built(records=path), SIZES) == SIZES
+
+
+def test_trees_that_fit_no_product(tmp_path: Path, blas: ctypes.CDLL) -> None:
+    path = tmp_path / "trees.json"
+    [(group, tree)] = built().dispatch.items()
+    own = tree.pop("library")
+    for wrong, said in (
+        ({"if": "n"}, "expected .* found"),
+        ({**own, "if": "batch"}, "no quantity 'batch'"),
+        ({"run": {"family": "other"}}, "no variant"),
+        ({"run": tree.get("run", tree.get("then", {}).get("run"))}, "library or our kernels"),
+    ):
+        path.write_text(json.dumps({group: {**tree, "library": wrong}}))
+        with pytest.raises(BadInput, match=said):
+            built(dispatch=path)

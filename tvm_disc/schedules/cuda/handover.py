@@ -1,0 +1,125 @@
+"""Which products go to the library, where it is found: a tree of two leaves, it and our kernels.
+
+By measured times where there are any of the library, else from the size on at which it should
+gain more than its call costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tvm_disc.errors import BadInput
+from tvm_disc.schedules.cuda.library import LibraryProduct
+from tvm_disc.schedules.dispatch import tree as trees
+from tvm_disc.schedules.dispatch.choose import Choice, prune_proved
+from tvm_disc.schedules.dispatch.learn import Times, choose_inside, import_choice, outside_of
+from tvm_disc.schedules.dispatch.signature import group_key
+from tvm_disc.schedules.dispatch.tree import Leaf, Split
+from tvm_disc.schedules.dispatch.variant import SERIAL, Plan, Variant
+from tvm_disc.schedules.group import Group, Machine
+from tvm_disc.shape import Solver
+from tvm_disc.shape.printing import show
+from tvm_disc.tir.builder import i64
+
+GIVEN = "library"  # in the tree of a group as JSON
+OWN = Variant(Plan(i64(1), i64(1), lambda body: None, family="our kernels"), SERIAL)
+
+
+def handed_over(
+    group: Group,
+    given: LibraryProduct,
+    own: Choice,
+    space: Sequence[Variant],
+    solver: Solver,
+    machine: Machine,
+) -> Choice:
+    """Between :data:`OWN` and the library's variant: by a tree that is given, by measured times, or
+    by the model.
+
+    Args:
+        own: what our kernels do where they run.
+        space: all that they might do.
+
+    Raises:
+        BadInput: the given tree asks for what the group has not.
+    """
+    asked = machine.trees.get(group_key(group), {}) if machine.trees else {}
+    if GIVEN in asked:
+        return _imported(group, given, space, solver, asked[GIVEN])
+    outside = _by_model(given)
+    if machine.records is None:
+        return outside
+    found = machine.records.group(group_key(group))
+    return _by_times(group, given, own, outside, solver, machine, found) or outside
+
+
+def forced(library: bool, variant: Mapping[str, Any], given: LibraryProduct) -> dict[str, Any]:
+    """The tree of a group with one leaf, as JSON, and that of the library."""
+    chosen = given.variant if library else OWN
+    return {"run": variant, GIVEN: {"run": chosen.to_json()}}
+
+
+def note(given: LibraryProduct, choice: Choice) -> str:
+    """What ``explain`` says."""
+    if choice.tree == Leaf(0) and not choice.variants[0].of_library:
+        return f"never {given.what}"
+    if _is_by_model(choice, given):
+        return f"{given.what} from m*n*k = {given.smallest} on, where it is found"
+    asked = [text for _, text in choice.features]
+    named = [v.plan.family for v in choice.variants]
+    said = trees.show(choice.tree, asked, named).replace("\n", "\n          ")
+    return f"{given.what}, where it is found and this says so:\n          {said}"
+
+
+def _by_model(given: LibraryProduct) -> Choice:
+    feature = i64(given.flops)
+    tree = Split(0, 2 * given.smallest, Leaf(0), Leaf(1))
+    return Choice([OWN, given.variant], tree, [(feature, show(feature))])
+
+
+def _is_by_model(choice: Choice, given: LibraryProduct) -> bool:
+    return isinstance(choice.tree, Split) and choice.tree == _by_model(given).tree
+
+
+def _imported(
+    group: Group, given: LibraryProduct, space: Sequence[Variant], solver: Solver, data: Any
+) -> Choice:
+    # Its quantities may be those of any variant.
+    choice = import_choice(group, [OWN, given.variant, *space], solver, data)
+    if any(v is not OWN and v is not given.variant for v in choice.variants):
+        raise BadInput(f"dispatch of {group.name}: expected the library or our kernels as a whole")
+    return choice
+
+
+def _by_times(
+    group: Group,
+    given: LibraryProduct,
+    own: Choice,
+    outside: Choice,
+    solver: Solver,
+    machine: Machine,
+    found: Times,
+) -> Choice | None:
+    """Inside the region that was measured; outside what the model says. None without times of the
+    library: it was not there, and may be where the program runs."""
+    if not any(given.variant.key in times for times in found.values()):
+        return None
+    variants = [*own.variants, given.variant]
+    made = choose_inside(group, variants, solver, machine.model, found)
+    if made is None:
+        return None
+    inside, dims = made
+    numbers = {k: int(v.of_library) for k, v in enumerate(inside.variants)}
+    tree, features = trees.renumber(inside.tree, numbers), list(inside.features)
+    if dims.shape[1]:
+        low, high = dims.min(axis=0).astype(int), dims.max(axis=0).astype(int)
+        border = outside_of(group.symbols(), low.tolist(), high.tolist())
+        moved = trees.shift_features(outside.tree, len(features))
+        features += [*outside.features, border]
+        tree = Split(len(features) - 1, 1, tree, moved)
+    return replace(outside, tree=prune_proved(tree, features, solver), features=features)
+
+
+__all__ = ["OWN", "forced", "handed_over", "note"]

@@ -1,0 +1,1 @@
+"""Reductions and what lives on their rows, on a GPU."""

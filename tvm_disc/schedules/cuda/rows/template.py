@@ -1,0 +1,304 @@
+"""Reductions and element-wise work over a row: a thread, a warp, a block or blocks for each row.
+
+The stages are those of the processor's template (``schedules/rows/stages.py``). The threads of a
+block walk along a row in turn, so that neighbours read neighbours, and fold what they have.
+
+    threads  element after element; what a later stage reads again lies where an output will, or is
+             computed again
+    columns  where the reduced axes are not the last: a warp takes neighbouring rows, whose elements
+             lie next to each other, and the warps of a block share them
+    lanes    16 bytes at a time
+    held     the same, with the row in registers: it is read once
+    parts    blocks that share a row, and a kernel for each stage: what the blocks have found is in
+             scratch memory, and all of those of the next stage add it up in the same order
+
+A maximum and the sum of exponentials that rests on it are found in one stage (Milakov and
+Gimelshein 2018), a mean and the mean square around it as well (Welford 1962): see ``pairs.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.graph.core_ops import OpClass
+from tvm_disc.graph.nodes import Node, static_dim
+from tvm_disc.schedules.cuda.block import DeviceBlock
+from tvm_disc.schedules.cuda.cost import Work, passes_ns, waves_ns
+from tvm_disc.schedules.cuda.reduce import plan_contraction
+from tvm_disc.schedules.cuda.rows.columns import Columns
+from tvm_disc.schedules.cuda.rows.pairs import find_pairs
+from tvm_disc.schedules.cuda.rows.threads import Place, RowKnobs, Threads
+from tvm_disc.schedules.cuda.vector import (
+    ALIGNED,
+    MOST_FACTS,
+    Lanes,
+    distinct,
+    item_bytes,
+    lanes_of_nodes,
+    multiple_need,
+    stand_in,
+)
+from tvm_disc.schedules.dispatch.variant import Grid, Need, Pass
+from tvm_disc.schedules.kernel import Body, Group, Machine, Plan
+from tvm_disc.schedules.loops.reducers import ARG_REDUCTIONS, accumulator
+from tvm_disc.schedules.lowering import Lowering
+from tvm_disc.schedules.rows.loops import RowWork
+from tvm_disc.schedules.rows.stages import row_domain, schedule_stages
+from tvm_disc.shape import Solver
+from tvm_disc.tir.builder import const, i64, index_var
+from tvm_disc.tir.index import IndexSpace, add, mul, product
+
+Expr: TypeAlias = Any
+
+# A thread alone has a row, and a block many.
+ALONE = 128
+# A guess: how much more is read where neighbouring threads have rows of their own.
+APART = 2.0
+HELD = 4  # accesses of a thread to an operand whose row is in registers
+MOST_HELD = 3  # operands and values
+SHORT, LONG = 64, 8192  # rows that are no work for a block, and those that are some for several
+SECTOR = 8  # elements that memory gives at once, whatever is wanted of them
+
+
+ALL = (
+    RowKnobs(32),
+    RowKnobs(1),
+    RowKnobs(256),
+    RowKnobs(256, parts=32),
+    RowKnobs(8, columns=32),
+    RowKnobs(8, parts=32, columns=32),
+)
+COLUMN_THREADS = 256  # of a block of those
+
+
+def plan_row(group: Group, solver: Solver, machine: Machine) -> list[Plan]:
+    """A thread, a warp, a block or blocks for each row, by the length of the row; a reduction by
+    itself of axes that are not the last also as any contraction, which has lanes there."""
+    rows = _Rows(group, solver, machine)
+    plans = [rows.plan(knobs) for knobs in ALL if rows.fits(knobs)]
+    if rows.is_plain():
+        alone = replace(group, anchor=rows.reduced[0])
+        sums = plan_contraction(alone, solver, machine)
+        if isinstance(sums, list):
+            shared = [p for p in sums if p.grid is not None and p.grid.shared]
+            plans += [replace(p, family="contraction") for p in shared]
+    return plans
+
+
+class _Rows:
+    """The plans of one group."""
+
+    def __init__(self, group: Group, solver: Solver, machine: Machine) -> None:
+        assert machine.device is not None
+        self.group, self.solver, self.device = group, solver, machine.device
+        self.domain = row_domain(group)
+        whole = schedule_stages(group, solver)
+        self.pairs = find_pairs(group, whole)
+        seconds = {n.inputs[0] for n in self.pairs.values()}
+        # Kept are values that an output's place can hold: there is no memory for a row per block.
+        kept = [n for n in whole.kept if whole.storage[n] is not None and n not in seconds]
+        self.held_work = RowWork(group, self.domain, whole, 1, [], "float32")
+        self.work = replace(self.held_work, sched=replace(whole, kept=kept))
+        self.rows = product([*self.domain.outer, *self.domain.tail])
+        self.length = product(self.domain.inner)
+        self.lanes = lanes_of_nodes(self._large(), len(group.nodes))
+        self.reduced = [n for n in group.nodes if n.cls is OpClass.REDUCE]
+        types = {accumulator(n.inputs[0].dtype) for n in self.reduced}
+        extremes = any(n.op in ARG_REDUCTIONS for n in self.reduced)
+        self.can_share = len(types) == 1 and not extremes
+        self.dtype = next(iter(types))
+        self.facts, self.column_facts = self._facts(False), self._facts(True)
+
+    def _large(self) -> list[Node]:
+        """Operands and results with an element for each of the domain."""
+        own = (*self.group.params, *self.group.outputs)
+        return self.work.as_large(own, self.solver) or [self.group.outputs[0]]
+
+    def fits(self, knobs: RowKnobs) -> bool:
+        """Whether rows may be long enough."""
+        known, columns = static_dim(self.length), static_dim(product(self.domain.tail))
+        if knobs.columns > 1 and not self.domain.tail:
+            return False
+        apart = self.domain.tail and knobs.columns == 1 and knobs.together > 1
+        if apart and columns is not None and columns >= SECTOR:
+            return False  # neighbours along a row lie apart: little of what is read is wanted
+        if knobs.parts > 1:
+            return self.can_share and (known is None or known >= LONG)
+        return known is None or knobs.together <= 32 or known > SHORT
+
+    def is_plain(self) -> bool:
+        """Whether all results are elements of one reduction along axes that are not the last."""
+        if not self.domain.tail or len(self.reduced) != 1:
+            return False
+        [node] = self.reduced
+        after = self.group.nodes[self.group.nodes.index(node) + 1 :]
+        plain = all(n.cls is OpClass.ELEMWISE for n in after)
+        shapes = [n.shape for n in (*after, *self.group.outputs)]
+        return plain and all(self.solver.known_same_shape(s, node.shape) for s in shapes)
+
+    def plan(self, knobs: RowKnobs) -> Plan:
+        """A plan that rests on nothing, with the wider ones that may take its place."""
+        plain = self._plan(knobs, ())
+        facts = self.column_facts if knobs.columns > 1 else self.facts
+        if facts is None or knobs.together == 1 or (knobs.columns > 1 and knobs.parts > 1):
+            return plain
+        needs = (*(multiple_need(f, self.lanes) for f in facts), ALIGNED)
+        wide = self._plan(self._with_lanes(knobs), needs)
+        held = self.held()
+        held_most = len(held) + len(self.held_work.sched.kept) <= MOST_HELD
+        if knobs.parts == 1 and knobs.columns == 1 and held and held_most:
+            room = knobs.together * self.lanes * HELD
+            short = Need(f"length <= {room}", i64(self.length) <= room)
+            all_held = replace(knobs, lanes=self.lanes, held=HELD)
+            wide.wide = self._plan(all_held, (*needs, short))
+        notes = {**plain.notes, "lanes": f"{self.lanes} if {', '.join(n.text for n in needs)}"}
+        return replace(plain, wide=wide, notes=notes)
+
+    def _with_lanes(self, knobs: RowKnobs) -> RowKnobs:
+        """The same with several elements at once; a block has as many columns as it had."""
+        if knobs.columns == 1:
+            return replace(knobs, lanes=self.lanes)
+        columns, together = knobs.columns // self.lanes, knobs.together * self.lanes
+        return replace(knobs, lanes=self.lanes, columns=columns, together=together)
+
+    def held(self) -> list[Node]:
+        """Operands whose row is worth registers: all reads of them are at the row's positions."""
+        plain = all(n.cls in (OpClass.ELEMWISE, OpClass.REDUCE) for n in self.group.nodes)
+        return self.work.as_large(self.group.params, self.solver) if plain else []
+
+    def _facts(self, columns: bool) -> list[Expr] | None:
+        """The sizes that must be multiples for lanes, along rows or of neighbouring columns; None
+        if little is read together."""
+        if columns != bool(self.domain.tail) or any(n.op in ARG_REDUCTIONS for n in self.reduced):
+            return None
+        # Two reductions that are found at once are folded as up to three values.
+        folded = 1.5 * COLUMN_THREADS * self.lanes * len(self.reduced) * item_bytes(self.dtype)
+        if columns and folded > self.device.shared_bytes:
+            return None
+        space = IndexSpace(lambda a, b: bool(self.solver.known_eq(a, b)))
+        low = Lowering(DeviceBlock(), space, self.solver)
+        for node in self.reduced:
+            low.bind_reader(node, partial(_one, node.dtype))
+        j, at = index_var("j"), index_var("at")
+        lanes = Lanes(low, self.lanes, (), [at if columns else j], self.group.symbols())
+        outer = low.space.split(index_var("row"), self.domain.outer)
+        along = low.space.split(j if columns else add(j, lanes.lane), self.domain.inner)
+        index = [*outer, *along]
+        if columns:
+            head = low.space.split(index_var("head"), self.domain.tail[:-1])
+            index += [*head, add(at, lanes.lane)]
+        size = self.domain.tail[-1] if columns else self.length
+        large = [n for n in self.group.nodes if not self.work.sched.per_row[n]]
+        with lanes.reading({n: stand_in(n) for n in self.group.params}):
+            for node in (*large, *(n.inputs[0] for n in self.reduced)):
+                if self.solver.known_same_shape(node.shape, self.domain.full):
+                    low.resolve([low.at(node, index)])
+        if any(low.space.depends_on(v, lanes.lane) for v in low.defined):
+            return None
+        facts = distinct([*lanes.wanted, *(lanes.facts(i64(size)) or ())])
+        few = lanes.together < max(1, lanes.single) or len(facts) > MOST_FACTS
+        whole = lanes.facts(i64(size)) is not None
+        return None if few or not whole else facts
+
+    def _plan(self, knobs: RowKnobs, needs: tuple[Need, ...]) -> Plan:
+        threads, sched = knobs.together, self.work.sched
+        alone = threads == 1
+        apart = threads * knobs.parts
+        per = tirx.floordiv(self.length + (apart - 1), i64(apart))
+        blocks = tirx.floordiv(self.rows + (ALONE - 1), i64(ALONE)) if alone else self.rows
+        tiles = self.rows
+        if knobs.columns > 1:
+            tile = knobs.columns * knobs.lanes
+            tiles = blocks = tirx.floordiv(self.rows + (tile - 1), i64(tile))
+        blocks = mul(blocks, knobs.parts)
+        emit = partial(_row, self, knobs)
+        barriers = 0 if alone else 3 * len(self.reduced)
+        grid = Grid(ALONE) if alone else Grid(threads * knobs.columns, shared=True)
+        plan = Plan(
+            tasks=tiles,
+            work=product(self.domain.full) * 8,
+            emit=partial(emit, 0),
+            knobs=knobs,
+            grid=grid,
+            needs=needs,
+            features=(self.length, self.rows),
+            notes={"stages": str(sched.stages), "threads": "by the length of a row"},
+        )
+        spread = self._spread(knobs)
+        work = Work(blocks, grid.threads, per * sched.stages, barriers, spread)
+        if knobs.parts == 1:
+            plan.cost = partial(waves_ns, self.device, self.group, work)
+            return plan
+        stages = [s for s in range(sched.stages) if self._is_done(s)]
+        one = Work(blocks, grid.threads, per + knobs.parts, barriers, spread)
+        plan.tasks = mul(tiles, knobs.parts)
+        plan.passes = tuple(Pass(plan.tasks, partial(emit, s), grid) for s in stages)
+        plan.scratch_elems = mul(self.rows, knobs.parts * max(1, len(self.reduced)))
+        plan.scratch_dtype = self.dtype
+        plan.cost = partial(passes_ns, self.device, self.group, tuple((one, 1) for _ in stages))
+        return plan
+
+    def _spread(self, knobs: RowKnobs) -> Expr | float:
+        """How many times what is wanted is read: of neighbours along a row, or of rows."""
+        if not self.domain.tail:
+            return APART if knobs.together == 1 else 1.0
+        near = tirx.max(tirx.min(i64(product(self.domain.tail)), i64(SECTOR)), i64(1))
+        along_row = knobs.together > 1 and knobs.columns == 1
+        return near if along_row else tirx.floordiv(i64(SECTOR) + near - 1, near)
+
+    def _is_done(self, stage: int) -> bool:
+        """Whether a stage has a kernel: the last one has the results of a row."""
+        last = stage == self.work.sched.stages - 1
+        return last or bool(self.reductions(stage, self.pairs) or self.work.stores(stage))
+
+    def work_of(self, knobs: RowKnobs) -> tuple[RowWork, dict[Node, Node]]:
+        """The stages of a plan, and the pairs that it finds at once: none where a row is held, of
+        which another pass takes no memory's time."""
+        return (self.held_work, {}) if knobs.held else (self.work, self.pairs)
+
+    def reductions(self, stage: int, pairs: dict[Node, Node]) -> list[Node]:
+        """What a stage reduces, with what rests on it and is found beside it."""
+        found = [n for n in self.work.reductions(stage) if n not in pairs.values()]
+        return [m for n in found for m in (n, pairs.get(n)) if m is not None]
+
+
+def _row(rows: _Rows, knobs: RowKnobs, stage: int, body: Body) -> None:
+    domain, block, low = rows.domain, body.block, body.low
+    with low.scope():
+        task, part = body.lo, None
+        if knobs.parts > 1:
+            task = block.bind("row", tirx.truncdiv(body.lo, i64(knobs.parts)))
+            part = block.bind("part", body.lo - task * knobs.parts)
+        place = Place(body.thread)
+        if knobs.columns > 1:
+            task, place = _column(rows, knobs, body, task)
+        index = low.space.split(task, (*domain.outer, *domain.tail))
+        low.resolve(index)
+        split = len(domain.outer)
+        kind = Columns if knobs.columns > 1 and knobs.lanes > 1 else Threads
+        walk = kind(rows, knobs, body, place, index[:split], index[split:])
+        if part is None:
+            walk.emit()
+        else:
+            walk.emit_part(stage, part, task)
+
+
+def _column(rows: _Rows, knobs: RowKnobs, body: Body, tile: Expr) -> tuple[Expr, Place]:
+    """The row of a thread, or the first of several, and its place there; where there is none, the
+    last."""
+    block, columns = body.block, knobs.columns
+    total = block.bind("rows", i64(rows.rows))
+    number = block.bind("number", tirx.truncdiv(body.thread, i64(columns)))
+    column = tile * columns + (body.thread - number * columns)
+    row = block.bind("row", mul(column, knobs.lanes))
+    place = Place(number, block.bind("inside", row < total))
+    return block.bind("mine", tirx.min(row, total - knobs.lanes)), place
+
+
+def _one(dtype: str, index: Sequence[Expr]) -> Expr:
+    return const(1, dtype)

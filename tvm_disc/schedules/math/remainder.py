@@ -1,0 +1,94 @@
+"""Remainders and whole quotients of floats, as NumPy and C have them: exact.
+
+``x - trunc(x / y) * y`` is not: the quotient may round up to the next whole number (1 and the float
+next to 0.1 leave almost 0 instead of almost 0.1), and of large ones the last digits are missing.
+Of float32 the remainder is found in float64, by as many digits of the quotient at a time as
+that has, and float64's own by the mathematics library of C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import tirx
+
+from tvm_disc.schedules.math.device import NATIVE
+from tvm_disc.schedules.math.language import Body, Expr, dtype_of, libm, narrow, widen
+from tvm_disc.tir.llvm_ops import emitting_for
+
+# The quotient of two float32 has up to 277 binary digits before its point; one step finds 51.
+STEPS = 6
+
+Use = Callable[[Body, Expr, Expr, Expr], Expr]
+
+
+def trunc_mod(x: Expr, y: Expr) -> Expr:
+    """C's ``fmod``: the remainder has the sign of ``x``; NaN by 0 and of infinities."""
+    return _with_remainder(x, y, lambda b, x, y, r: r)
+
+
+def floor_mod(x: Expr, y: Expr) -> Expr:
+    """Python's ``%``: the remainder has the sign of ``y``; NaN by 0 and of infinities."""
+
+    def use(b: Body, x: Expr, y: Expr, r: Expr) -> Expr:
+        return b.select(_other_side(r, y), r + y, r)
+
+    return _with_remainder(x, y, use)
+
+
+def floor_divide(x: Expr, y: Expr) -> Expr:
+    """Python's ``//``: the quotient without its remainder; by 0 the infinite quotient, or NaN."""
+
+    def use(b: Body, x: Expr, y: Expr, r: Expr) -> Expr:
+        zero, one = (tirx.const(v, str(r.ty.dtype)) for v in (0.0, 1.0))
+        whole = b.let("whole", tirx.nearbyint((x - r) / y))
+        below = b.select(_other_side(r, y), whole - one, whole)
+        return b.select(tirx.EQ(y, zero), x / y, below)
+
+    return _with_remainder(x, y, use)
+
+
+def _other_side(r: Expr, y: Expr) -> Expr:
+    """Whether a remainder that is not 0 has another sign than the divisor."""
+    zero = tirx.const(0.0, str(r.ty.dtype))
+    return tirx.Or(tirx.And(r < zero, y > zero), tirx.And(r > zero, y < zero))
+
+
+def _with_remainder(x: Expr, y: Expr, use: Use) -> Expr:
+    dtype = dtype_of(x)[0]
+    if dtype not in ("float32", "float64"):
+        # Under a name: TVM's simplifier looks twice into what is cast.
+        b = Body(_with_remainder(widen(x), widen(y), use))
+        return b.done(narrow(b.x, dtype))
+    isa = emitting_for()
+    b = Body(x)
+    y = b.let("y", y)
+    if isa is not None and isa.device:
+        return b.done(use(b, b.x, y, b.let("r", NATIVE["fmod"](b.x, y))))
+    if dtype == "float64" or isa is None or not isa.fma:
+        call = libm("fmodf" if dtype == "float32" else "fmod")
+        return b.done(use(b, b.x, y, b.let("r", call(b.x, y))))
+    p, q = (b.let(n, b.cast(v, "float64")) for n, v in (("p", b.x), ("q", y)))
+    return b.done(b.cast(use(b, p, q, _exact(b, p, q)), "float32"))
+
+
+def _exact(b: Body, p: Expr, q: Expr) -> Expr:
+    """The remainder of float32 in float64; every step is exact, its quotient off by 1 at most."""
+    zero = b.d(0.0)
+    inverse = b.let("inverse", b.d(1.0) / q)
+    r = p
+    for _ in range(STEPS):
+        whole = b.let("whole", tirx.trunc(r * inverse))
+        r = b.let("r", b.fma(zero - whole, q, r))
+    size = b.let("size", b.select(q < zero, zero - q, q))
+    step = b.let("step", b.select(p < zero, zero - size, size))
+    wrong = tirx.Or(tirx.And(r < zero, p > zero), tirx.And(r > zero, p < zero))
+    r = b.let("r", b.select(wrong, r + step, r))
+    over = tirx.Or(r >= size, r <= zero - size)
+    r = b.let("r", b.select(over, r - step, r))
+    # Infinite divisors leave all there is.
+    small = tirx.And(p < size, zero - p < size)
+    return b.let("r", b.select(small, p, r))
+
+
+__all__ = ["floor_divide", "floor_mod", "trunc_mod"]

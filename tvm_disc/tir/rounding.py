@@ -1,0 +1,34 @@
+"""Arithmetic that is rounded where it is written, although compilers fuse products with sums."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from tvm import tirx
+
+from tvm_disc.tir.builder import dtype_of, element_dtype, with_lanes
+from tvm_disc.tir.llvm_ops import emitting_for
+
+Expr: TypeAlias = Any
+
+_ON_DEVICE = {"float32": "__fsub_rn", "float64": "__dsub_rn"}
+
+
+def difference(x: Expr, y: Expr) -> Expr:
+    """``x - y`` of floats, never a product in ``x`` and the difference as one operation.
+
+    Of ``x = a * b`` and its maximum that one would leave what rounding took from the product, up
+    to half a unit in its last place: of a product of 2^40 that is 2^15, whose exponential is
+    infinite, where ``x - max(x)`` is 0.
+    """
+    dtype = dtype_of(x)
+    if element_dtype(x) not in _ON_DEVICE:
+        exact = with_lanes("float32", x)
+        return tirx.Cast(dtype, difference(tirx.Cast(exact, x), tirx.Cast(exact, y)))
+    isa = emitting_for()
+    if isa is not None and isa.device:
+        return tirx.call_pure_extern(dtype, _ON_DEVICE[dtype], x, y)
+    return tirx.call_llvm_pure_intrin(dtype, "llvm.arithmetic.fence", x) - y
+
+
+__all__ = ["difference"]

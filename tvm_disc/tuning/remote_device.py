@@ -1,0 +1,157 @@
+"""The GPU of another machine, in a session of TVM's RPC: asked what it is, and timed.
+
+The machine has TVM's runtime and a driver. Programs are built here, and sent as the libraries that
+``save`` writes; what their calls record of the driver's events comes back.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tvm_disc.abi.entries import CHECK, CLOSE, ENTRY, UPLOAD
+from tvm_disc.abi.record import COUNT, ROOM
+from tvm_disc.errors import DeviceError, WrongProcessor
+from tvm_disc.runtime.device import described
+from tvm_disc.runtime.executable import Executable
+from tvm_disc.runtime.profile import Event, new_record
+from tvm_disc.tuning import probe
+
+_FROM_REMOTE = "Error caught from RPC call:"
+_LONGER = 'try to increase the "session_timeout" value.'
+
+
+class RemoteDevice:
+    """Device 0 of a machine.
+
+    Args:
+        session: of ``tvm.rpc``.
+        where: how messages call the machine.
+        compiler: a C compiler that links for it; None takes this machine's.
+
+    Attributes:
+        card: what it is; None where there is no driver, or no device.
+        library: whether programs find a library of products there.
+
+    Raises:
+        DeviceError: the machine does not answer.
+    """
+
+    def __init__(self, session: Any, where: str, compiler: str | None) -> None:
+        self.session, self.where, self.compiler = session, where, compiler
+        # What has run stays: a library that goes would take the code with it that frees results.
+        self._modules: list[Any] = []
+        library = probe.made(compiler)
+        with self._told():
+            session.upload(bytearray(library), probe.FILE)
+            module = session.load_module(probe.FILE)
+            self._address = module[probe.ADDRESS]
+            words = self._there(np.zeros(probe.CARD_WORDS, np.int64))
+            module[probe.CARD](words)
+            self.card, self.library = probe.card_of(words.numpy())
+
+    def load(self, program: Executable) -> RemoteProgram:
+        """A program, sent there.
+
+        Raises:
+            WrongProcessor: the machine's processor does not run the host's code.
+            DeviceError: the machine does not answer.
+        """
+        name = f"tvm_disc_program_{len(self._modules)}.so"
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            program.save(path, self.compiler)
+            with self._told():
+                self.session.upload(str(path))
+        with self._told():
+            module = self.session.load_module(name)
+            self.session.remove(name)
+            self._modules.append(module)
+            check = module[CHECK]
+        try:
+            check(-1)
+        except Exception as error:
+            raise WrongProcessor(f"tune: {self.where}: {said(error)}") from None
+        return RemoteProgram(self, module, program)
+
+    def address(self, tensor: Any) -> int:
+        """Where a tensor of the machine's memory lies."""
+        return int(self._address(tensor))
+
+    def _there(self, array: np.ndarray) -> Any:
+        """A copy in the machine's memory."""
+        return tvm.runtime.tensor(array, self.session.cpu(0))
+
+    def sent(self, upload: Any, array: np.ndarray) -> Any:
+        """A copy in the device's memory, by a program's function."""
+        kind, dims = described(array)
+        raw = np.zeros(max(array.nbytes, 1), np.uint8)
+        raw[: array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+        place, sizes = self._there(raw), self._there(dims)
+        return upload(kind, array.ndim, self.address(sizes), array.nbytes, self.address(place))
+
+    def called(self, main: Any, inputs: Sequence[Any], room: int) -> np.ndarray:
+        """What a timed call records, in a record with room for so many events."""
+        record = self._there(new_record(room))
+        main(*inputs, self.address(record))
+        return np.asarray(record.numpy())
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What goes wrong there in the user's terms."""
+        try:
+            yield
+        except Exception as error:
+            raise DeviceError(f"tune: {self.where}: {said(error)}") from None
+
+
+class RemoteProgram:
+    """A program that was sent to a :class:`RemoteDevice`."""
+
+    def __init__(self, device: RemoteDevice, module: Any, program: Executable) -> None:
+        self.device, self.program = device, program
+        self.main, self.upload, self._close = module[ENTRY], module[UPLOAD], module[CLOSE]
+
+    def close(self) -> None:
+        """What it keeps on the device is given back.
+
+        Raises:
+            DeviceError: the machine does not answer.
+        """
+        with self.device._told():
+            self._close()
+
+    def times(self, arrays: Sequence[np.ndarray], calls: int) -> list[list[Event]]:
+        """The events of equal calls, after one that warms up.
+
+        Raises:
+            DeviceError: a call fails there, or the machine does not answer.
+        """
+        device, room = self.device, max(64, 4 * len(self.program.launches))
+        found: list[list[Event]] = []
+        with device._told():
+            there = [device.sent(self.upload, a) for a in arrays]
+            device.called(self.main, there, room)
+            while len(found) < calls:
+                words = device.called(self.main, there, room)
+                if words[COUNT] > words[ROOM]:  # a loop ran more kernels than there is room for
+                    room = 2 * int(words[COUNT])
+                else:
+                    found.append(self.program.read_record(words)[0])
+        return found
+
+
+def said(error: Exception) -> str:
+    """The message of a remote error, without the way that it has come."""
+    lines = str(error).rpartition(_FROM_REMOTE)[2].strip().splitlines()
+    text = lines[-1] if lines else type(error).__name__
+    return text.replace(_LONGER, "give Remote a larger timeout_s; what was measured is kept")
+
+
+__all__ = ["RemoteDevice", "RemoteProgram", "said"]
