@@ -106,6 +106,63 @@ def test_sorting() -> None:
     check(many, [(*tensors((n, 7)), edges) for n in SIZES], "n _", "_")
 
 
+def test_top_of_a_number_known_to_the_call() -> None:
+    def many(x: Any, count: Any) -> Any:
+        torch._check(count.shape[0] <= x.shape[0])
+        return (*x.topk(count.shape[0], 0), *x.topk(count.shape[0], 0, largest=False))
+
+    sizes = ((6, 3), (5, 0), (2, 2), (17, 1), (64, 20))
+    check(many, [tensors((n, 4), (k,)) for n, k in sizes], "n _", "k")
+
+
+def test_medians() -> None:
+    """Of a number of elements that is known to the call, and of NaNs."""
+
+    def many(x: Any) -> Any:
+        some = torch.where(x > 1, float("nan"), x)
+        whole = (x * 8).int()
+        return (
+            x.median(), *x.median(0), *x.median(1, keepdim=True), whole.median(0).values,
+            some.median(0).values, some.median(1).values, some.median(),
+        )  # fmt: skip
+
+    check(many, [tensors((n, 5)) for n in SIZES], "n _")
+
+
+def test_numbers_as_results() -> None:
+    """A float of the data is one, and no integer."""
+
+    def many(x: Any) -> Any:
+        total = x.sum().item()
+        return x * total, torch.full((2,), total)
+
+    check(many, [tensors((n, 5)) for n in SIZES], "n _")
+    x = tensors((3,), seed=5)[0]
+    alone = tvm_disc.build(exported(lambda x: x.sum().item(), (x,), "n"))
+    np.testing.assert_allclose(alone(x), x.sum(), rtol=1e-6)
+
+
+def test_distinct_elements_alone() -> None:
+    def many(x: Any) -> Any:
+        return torch.unique(x.round()), *torch.unique(x.round(), return_counts=True)
+
+    check(many, [tensors((n, 5)) for n in SIZES], "n _")
+
+
+def test_bits_and_exponents() -> None:
+    def many(x: Any) -> Any:
+        whole = (x * 8).int()
+        return (
+            x.view(torch.int32), whole.view(torch.float32), torch.signbit(x), torch.signbit(whole),
+            torch.signbit(x.double()), torch.signbit(x > 0), torch.ldexp(x, whole),
+        )  # fmt: skip
+
+    check(many, [tensors((n, 5)) for n in SIZES], "n _")
+    narrow = exported(lambda x: x.view(torch.int16), tensors((2, 3)), "n _")
+    with pytest.raises(Unsupported, match="a view of float32 as int16, whose elements have anoth"):
+        tvm_disc.build(narrow)
+
+
 def test_repeats_by_counts() -> None:
     """The number of the result's rows is known to the data only."""
     rng = np.random.default_rng(3)

@@ -182,7 +182,7 @@ def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: Any) -> Expr:
         elif kind not in ("CallMethodKey", "ConvertIntKey"):
             raise Unsupported(f"the size {symbol}, which is read by {kind}")
     if isinstance(found, Value):
-        dtype = "float64" if symbol.is_integer is False or str(symbol).startswith("zf") else "int64"
+        dtype = "int64" if symbol.is_integer else "float64"
         line = op("reshape", found.expr, newshape=(), allowzero=True)
         found = line if found.dtype == dtype else op("cast", line, dtype=dtype)
     expr: Expr = found

@@ -226,6 +226,11 @@ def _copysign(m: Maker, a: Any, b: Any) -> Value:
     return m.where(below, m.negative(size), size)
 
 
+def _ldexp(m: Maker, a: Any, b: Any) -> Value:
+    dtype = m.out_dtype
+    return m.mul(m.tensor(a, dtype), m.power(m.tensor(2.0, dtype), m.tensor(b, dtype)))
+
+
 def _logaddexp(base: str) -> Row:
     def row(m: Maker, a: Value, b: Value) -> Value:
         dtype = m.out_dtype
@@ -290,6 +295,7 @@ ROWS: Mapping[str, Row] = {
     "addcdiv.default": _addcdiv,
     **_tensor_scalar("lerp", _lerp),
     "hypot.default": _hypot,
+    "ldexp.Tensor": _ldexp,
     **_tensor_scalar("copysign", _copysign),
     "logaddexp.default": _logaddexp("e"),
     "logaddexp2.default": _logaddexp("2"),

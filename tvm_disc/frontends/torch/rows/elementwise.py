@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import is_float
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.values import Value, relay_dtype
@@ -192,7 +193,27 @@ def _to_out(m: Maker, x: Value, *args: Any, **kwargs: Any) -> Value:
 
 def _view_dtype(m: Maker, x: Value, dtype: Any) -> Value:
     wanted = relay_dtype(dtype)
-    return x if wanted == x.dtype else m.apply("reinterpret", x, dtype=wanted)
+    if _width(wanted) != _width(x.dtype):
+        raise Unsupported(f"a view of {x.dtype} as {wanted}, whose elements have another size")
+    return x if wanted == x.dtype else _bits(m, x, wanted)
+
+
+def _width(dtype: str) -> int:
+    """Bits of an element."""
+    return int("".join(filter(str.isdigit, dtype)) or 8)
+
+
+def _bits(m: Maker, x: Value, dtype: str) -> Value:
+    """The same bits as elements of another type."""
+    return m.made(m.call("reinterpret", x, dtype=dtype), lambda: x.dims, dtype=dtype)
+
+
+def _sign_bit(m: Maker, x: Value) -> Value:
+    if x.dtype == "bool" or x.dtype.startswith("uint"):
+        return m.full(False, x.dims, "bool")
+    if is_float(x.dtype):
+        x = _bits(m, x, f"int{_width(x.dtype)}")
+    return m.less(x, m.like(0, x))
 
 
 def _nan_to_num(
@@ -270,4 +291,5 @@ ROWS: Mapping[str, Row] = {
     "to.device": _to_out,
     "type_as.default": _to_out,
     "view.dtype": _view_dtype,
+    "signbit.default": _sign_bit,
 }

@@ -263,14 +263,19 @@ def _unique(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> tuple[Value, ...]:
-    """(values, of each element its place among them, counts)."""
+    """(values, of each element its place among them, counts); what is not asked for is empty."""
+    none = m.full(0, [0], "int64")
     line = m.flat(x)
     key = m.cast(line, "uint8") if x.dtype == "bool" else line
     found = m.call("unique", key, sorted=True, return_counts=True)
     values = m.cast(m.field(found, 0, key.dtype, (None,)), x.dtype)
     inverse = m.cast(m.field(found, 2, "int32", line.dims), "int64")
     counts = Value(TupleGetItem(found, 4), "int32", (None,))
-    return values, m.reshape(inverse, x.dims), m.cast(counts, "int64")
+    return (
+        values,
+        m.reshape(inverse, x.dims) if return_inverse else none,
+        m.cast(counts, "int64") if return_counts else none,
+    )
 
 
 def _unique_dim(m: Maker, *args: Any, **kwargs: Any) -> Value:

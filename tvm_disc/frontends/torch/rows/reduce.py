@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import is_float
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.values import Value
@@ -214,15 +213,16 @@ def _lowest(dtype: str, name: str) -> float | int:
 
 
 def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
-    """The lower of the two in the middle, and where it is."""
+    """The lower of the two in the middle, and where it is; a NaN if there is one."""
     if x.rank == 0:
         return x, m.tensor(0, "int64")
-    size = x.dims[dim % x.rank]
-    if not isinstance(size, int):
-        raise Unsupported(f"a median of {size} elements, a number known at run time only")
+    size = m.scalar(x.dims[dim % x.rank])
     order = m.order(x, dim, ascending=True)
-    place = m.pick(order, dim, (size - 1) // 2)
-    place = m.expand(place, dim % x.rank)
+    middle = m.floor_div(m.sub(size, 1), m.tensor(2, "int64"))
+    place = m.take(order, m.reshape(middle, [1]), dim)
+    if is_float(x.dtype):  # NaNs are sorted behind all else
+        last = m.slice(order, dim, -1, None)
+        place = m.where(m.isnan(m.gather(x, last, dim)), last, place)
     value = m.gather(x, place, dim)
     if keepdim:
         return value, place
