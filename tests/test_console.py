@@ -52,6 +52,12 @@ def test_an_error_is_one_line_or_a_traceback(
         outcome(command, traceback=True)
 
 
+def test_a_process_may_have_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``tvm-disc explain model.onnx >&-``."""
+    monkeypatch.setattr(sys, "stdout", None)
+    assert outcome(lambda: print("line"), False) == 0
+
+
 def test_a_reader_that_has_enough_is_no_error(root: Path) -> None:
     """As ``tvm-disc explain model.onnx | head -1``."""
     program = (

@@ -24,7 +24,8 @@ def outcome(command: Callable[[], None], traceback: bool) -> int:
     try:
         with short_warnings():
             command()
-            sys.stdout.flush()
+            if sys.stdout is not None:  # which it is where a process began without one
+                sys.stdout.flush()
     except BrokenPipeError:
         # Whoever reads has enough; what is still to be written, at the end of Python too, goes
         # nowhere.

@@ -60,6 +60,7 @@ def test_ours_alone_and_a_shape_that_is_refused(model: str, capsys: Capture) -> 
         (["--values", "x=9..3"], "--values: x: expected the smaller number first, found '9..3'"),
         (["--rounds", "0"], "--rounds: expected at least 1, found 0"),
         (["--points", "0"], "--points: expected at least 1, found 0"),
+        (["--threads", "0"], "--threads: expected at least 1, found 0"),
         (["--turn", "0"], "--turn: expected more than 0, found 0.0"),
         (["--tolerance", "-1"], "--tolerance: expected more than 0, found -1.0"),
         (["--plot", "a.gif"], "--plot: expected a file ending in .svg, .png, .pdf, found a.gif"),

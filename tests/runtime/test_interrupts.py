@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -174,3 +176,35 @@ def test_a_tensor_that_fails_is_refused_whatever_it_raises(exe: Any) -> None:
         exe(Failing())
     with pytest.raises(BadInput, match="output 0: expected a tensor that DLPack gives"):
         exe(ONES, out=Failing())
+
+
+ENDING = """
+import atexit, sys, threading, time
+import numpy as np
+import tvm_disc
+
+exe = tvm_disc.load(sys.argv[1])
+x = np.ones((3000, 4), "float32")
+
+
+def calls():
+    while True:
+        exe(x)
+        exe([[1.0] * 4])
+
+
+for _ in range(3):
+    threading.Thread(target=calls, daemon=True).start()
+atexit.register(lambda: print("at exit", exe(x[:1]).shape, flush=True))
+time.sleep(0.2)
+"""
+
+
+def test_daemon_threads_may_call_when_the_interpreter_ends(exe: Any, tmp_path: Any) -> None:
+    path = tmp_path / "program.so"
+    exe.save(path)
+    command = [sys.executable, "-c", ENDING, str(path)]
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "at exit (1, 4)\n"

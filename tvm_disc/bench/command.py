@@ -209,9 +209,10 @@ def _check(args: argparse.Namespace) -> None:
             f"{args.model} is compiled already, which no other engine reads; "
             "give the model that it was made of"
         )
-    for name in ("points", "rounds"):
-        if getattr(args, name) < 1:
-            raise BadInput(f"--{name}: expected at least 1, found {getattr(args, name)}")
+    for name in ("points", "rounds", "threads"):
+        count = getattr(args, name)
+        if count is not None and count < 1:
+            raise BadInput(f"--{name}: expected at least 1, found {count}")
     for name in ("turn", "patience", "tolerance"):
         if not getattr(args, name) > 0:
             raise BadInput(f"--{name}: expected more than 0, found {getattr(args, name)}")

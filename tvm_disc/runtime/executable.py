@@ -55,6 +55,7 @@ from tvm_disc.runtime.arrays import (
 )
 from tvm_disc.runtime.code import Code
 from tvm_disc.runtime.device import OnDevice, closed_by_the_last
+from tvm_disc.runtime.ending import waits_at_the_end
 from tvm_disc.runtime.explain import explanation
 from tvm_disc.runtime.forks import unlock_in_children
 from tvm_disc.runtime.heap import trim_heap
@@ -169,6 +170,11 @@ class Executable:
         weakref.finalize(self, close).atexit = False
         self._main, self._pool = main, pool
         unlock_in_children(self, int(pool(-1, -1)))
+        waits_at_the_end(self)
+
+    def ends(self, closed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Have every call pass ``closed(entry)`` from now on, as the interpreter ends."""
+        self._main, self._direct = closed(self._main), not_direct
 
     @property
     def signature(self) -> list[tuple[str, tuple[str, ...], str]]:
