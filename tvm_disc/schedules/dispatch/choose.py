@@ -30,6 +30,7 @@ Expr: TypeAlias = Any
 LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
 UNMEASURED = Limits(gain=0.02, split_gain=0.0003, depth=8, run_gain=0.00025)  # a model may err
 REMAINDERS = (16,)  # d % r of every dim
+PAIRED = 12  # dims of which products and minima are asked; their number grows as the square
 WASTED_THREADS = 24.0  # times that a loss counts more which threads make
 
 
@@ -72,7 +73,8 @@ def group_features(
     for variant in variants:
         plan = variant.plan
         exprs += [*plan.features, *(() if plan.stages else (plan.tasks, plan.work))]
-    pairs = [(a, b) for k, a in enumerate(symbols) for b in symbols[k + 1 :]]
+    paired = symbols[:PAIRED]
+    pairs = [(a, b) for k, a in enumerate(paired) for b in paired[k + 1 :]]
     exprs += [made for pair in pairs for made in (product(pair), tirx.min(*pair))]
     exprs += [s % r for s in symbols for r in REMAINDERS]
     found: dict[str, Expr] = {}
