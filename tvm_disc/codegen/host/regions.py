@@ -285,17 +285,30 @@ class Regions:
         with self.block.when(tirx.NE(buffer[i64(1)], i64(0))):
             self.memory.free(as_pointer(buffer[i64(0)]))
 
-    def _move(self, value: Value, target: Cell) -> None:
-        """Give the bytes of ``value`` to a cell: take over a cell's block, else borrow."""
+    def _taken(self, value: Value) -> Buffer:
+        """Where the bytes of ``value`` lie, and whether its cell held them, which it then does no
+        longer."""
+        taken = self.block.alloc("taken", 2, "int64")
         storage = value.storage
         if storage.home is Home.CELL:
-            assert storage.cell is not None
-            source = self.cells[storage.cell]
-            self.block.store(self.cells[target], 0, source[i64(0)])
-            self.block.store(self.cells[target], 1, source[i64(1)])
+            source = self._cell_of(value)
+            for k in range(2):
+                self.block.store(taken, k, source[i64(k)])
             self.block.store(source, 1, i64(0))
         else:
-            self._set_cell(target, self.place(storage), 0)
+            self.block.store(taken, 0, tirx.reinterpret("int64", self.place(storage)))
+            self.block.store(taken, 1, i64(0))
+        return taken
+
+    def _move(self, value: Value, target: Cell) -> None:
+        """Give the bytes of ``value`` to a cell: take over a cell's block, else borrow."""
+        taken = self._taken(value)
+        for k in range(2):
+            self.block.store(self.cells[target], k, taken[i64(k)])
+
+    def _cell_of(self, value: Value) -> Buffer:
+        assert value.storage.cell is not None
+        return self.cells[value.storage.cell]
 
     def _dim_cells(self, dims: Sequence[Any]) -> list[Buffer | None]:
         return [None if d is None else self.block.alloc("dimcell", 1, "int64") for d in dims]
@@ -327,11 +340,33 @@ class Regions:
     ) -> None:
         self.open_region(region)
         self.run(region)
+        targets: list[Buffer] = []
         for outcome, dims, value in zip(outcomes, cells, region.results, strict=True):
             assert outcome.value.storage.cell is not None
             self._move(value, outcome.value.storage.cell)
             self._store_dims(dims, value)
+            targets.append(self.cells[outcome.value.storage.cell])
+        self._hand_over(region.results, targets)
         self.close_region()
+
+    def _hand_over(self, results: Sequence[Value], targets: Sequence[Buffer]) -> None:
+        """Of a region that ends: blocks that its own cells hold, where results lie in them, too.
+
+        Two outcomes of one branch may be one tensor, which the first of them holds.
+        """
+        moved = {v.storage.cell for v in results if v.storage.home is Home.CELL}
+        lying = [t for t, v in zip(targets, results, strict=True) if v.storage.home is Home.CELL]
+        for cell in self.open_cells[-1]:
+            if cell not in moved:
+                self._inherit(self.cells[cell], lying)
+
+    def _inherit(self, cell: Buffer, heirs: Sequence[Buffer]) -> None:
+        """The block of a cell that ends goes to the first other that lies in it."""
+        for heir in heirs:
+            same = tirx.And(tirx.EQ(heir[i64(0)], cell[i64(0)]), tirx.EQ(heir[i64(1)], i64(0)))
+            with self.block.when(tirx.And(tirx.NE(cell[i64(1)], i64(0)), same)):
+                self.block.store(heir, 1, i64(1))
+                self.block.store(cell, 1, i64(0))
 
     def _store_dims(self, cells: list[Buffer | None], value: Value) -> None:
         for cell, dim in zip(cells, value.shape, strict=True):
@@ -358,9 +393,11 @@ class Regions:
             self.run(loop.header)
             taken = self.condition(loop.cond)
             with self.block.when(tirx.Not(taken) if loop.until else taken):
-                self._step(loop, dim_cells)
+                self._hand_over(*self._step(loop, dim_cells))
             with self.block.otherwise():
                 self._branch(loop.exit, loop.outcomes, outcome_cells)
+                targets = [self._cell_of(o.value) for o in loop.outcomes]
+                self._hand_over(loop.exit.results, targets)
                 self.block.store(going, 0, i32(0))
             self.close_region()
         self._define_outcomes(loop.outcomes, outcome_cells)
@@ -374,8 +411,11 @@ class Regions:
         self._store_dims(dims, carried.initial)
         return dims
 
-    def _step(self, loop: Loop, dim_cells: list[list[Buffer | None]]) -> None:
-        """Run the body, then replace every carried value that changed, all at once."""
+    def _step(
+        self, loop: Loop, dim_cells: list[list[Buffer | None]]
+    ) -> tuple[list[Value], list[Buffer]]:
+        """Run the body, then replace every carried value that changed, all at once; those values,
+        and where they went."""
         self.open_region(loop.body)
         self.run(loop.body)
         changed = [
@@ -384,15 +424,21 @@ class Regions:
             if v.storage is not c.value.storage
         ]
         sizes = [[self.block.bind("next", i64(x)) for x in v.shape] for _, _, v in changed]
-        for carried, _, _ in changed:
-            assert carried.value.storage.cell is not None
-            old = self.cells[carried.value.storage.cell]
-            with self.block.when(tirx.NE(old[i64(1)], i64(0))):
-                self.memory.free(as_pointer(old[i64(0)]))
-        for (carried, cells, value), dims in zip(changed, sizes, strict=True):
-            assert carried.value.storage.cell is not None
-            self._move(value, carried.value.storage.cell)
-            for cell, dim in zip(cells, dims, strict=True):
-                if cell is not None:
-                    self.block.store(cell, 0, dim)
+        # A value that stays, moves or is another's new one too is read before any is replaced.
+        moved = [self._taken(v) for _, _, v in changed]
+        renewed = [self._cell_of(c.value) for c, _, _ in changed]
+        others = (self._cell_of(c.value) for c in loop.carried)
+        stays = [b for b in others if not any(b is r for r in renewed)]
+        for old in renewed:
+            self._inherit(old, [*moved, *stays])
+            self._free_cell(old)
+        for cell, new, (_, cells, _), dims in zip(renewed, moved, changed, sizes, strict=True):
+            for k in range(2):
+                self.block.store(cell, k, new[i64(k)])
+            for at, dim in zip(cells, dims, strict=True):
+                if at is not None:
+                    self.block.store(at, 0, dim)
+        values = [v for _, _, v in changed]
+        self._hand_over(values, renewed)
         self.close_region()
+        return values, renewed

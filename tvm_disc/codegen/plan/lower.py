@@ -72,6 +72,8 @@ class _Lowerer:
         self.objects = ObjectLowerer(dict(mod.functions_items()), self.here, self)
         self.constants: list[Constant] = []
         self.constant_of: dict[Any, Value] = {}
+        # What a branch or a loop gives may be any of these values, and lies where it does.
+        self.lies: dict[Storage, list[Value]] = {}
 
     # -- entry ---------------------------------------------------------------------------------
 
@@ -371,14 +373,23 @@ class _Lowerer:
         outcomes = [
             self._outcome(a, b) for a, b in zip(regions[0].results, regions[1].results, strict=True)
         ]
+        for outcome, *values in zip(outcomes, *(r.results for r in regions), strict=True):
+            self.lies[outcome.value.storage] = values
         self.here.add(If(cond.storage, *regions, outcomes))
         return rebuild(results[0], iter([o.value for o in outcomes]))
 
     def _escape(self, region: Region, value: Value) -> Value:
-        """A value that outlives its region needs a block of its own."""
-        storage = value.storage
-        if storage.home is Home.WORKSPACE and written_in(region, storage):
-            storage.home, storage.cell = Home.CELL, Cell(storage.name)
+        """A value that outlives its region needs a block of its own, wherever it may lie."""
+        seen: set[Storage] = set()
+        waiting = [value]
+        while waiting:
+            storage = waiting.pop().storage
+            if storage in seen:
+                continue
+            seen.add(storage)
+            if storage.home is Home.WORKSPACE and written_in(region, storage):
+                storage.home, storage.cell = Home.CELL, Cell(storage.name)
+            waiting += self.lies.get(storage, ())
         return value
 
     def _outcome(self, a: Value, b: Value | None = None) -> Outcome:
@@ -426,7 +437,11 @@ class _Lowerer:
         body.results = [self._escape(header, self._escape(body, v)) for v in next_values]
         self.here.region, self.here.defined, self.here.settled = outer, outer_defined, settled
         self.here.at_entry = entry
+        for c, following in zip(carried, body.results, strict=True):
+            self.lies[c.value.storage] = [c.initial, following]
         outcomes = [self._outcome(v) for v in leave.results]
+        for outcome, found in zip(outcomes, leave.results, strict=True):
+            self.lies[outcome.value.storage] = [found]
         loop = Loop(carried, header, cond.storage, body, leave, outcomes, until=not recurse_first)
         self.here.add(loop)
         return rebuild(result, iter([o.value for o in outcomes]))
