@@ -9,7 +9,7 @@ group function is closed and equal groups are structurally equal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tvm
@@ -100,7 +100,7 @@ class _Outliner:
         bindings = [b for b in bindings if node_of[b.var] not in dead]
         known = set(node_of.values())
         link_users([n for n in every if n not in known] + nodes)
-        _link_numbers(bindings, node_of)
+        _link_numbers(bindings, node_of, outer.values())
         plan = plan_fusion(nodes, self.solver, self.enabled)
         self.refused.extend(plan.refused)
         return self._rebuild(seq, bindings, node_of, plan, lookup)
@@ -387,24 +387,36 @@ def _mentioned(node: Node) -> list[Any]:
     return free_symbols([*node.shape, *prims])
 
 
-def _link_numbers(bindings: Sequence[Any], node_of: Mapping[Any, Node]) -> None:
+def _dims_of(ty: Any) -> Sequence[Any] | None:
+    shape = ty.shape if is_tensor(ty) else ty
+    return shape.values if isinstance(shape, relax.ShapeExpr | relax.ShapeType) else None
+
+
+def _link_numbers(
+    bindings: Sequence[Any], node_of: Mapping[Any, Node], outer: Iterable[Node]
+) -> None:
     """Fill ``after``."""
-    readers = _number_readers(bindings, node_of)
+    readers = _number_readers(bindings, node_of, outer)
     for node in node_of.values() if readers else ():
         found = dict.fromkeys(readers[s] for s in _mentioned(node) if s in readers)
         node.after = tuple(x for x in found if x is not node)
 
 
-def _number_readers(bindings: Sequence[Any], node_of: Mapping[Any, Node]) -> dict[Any, Node]:
-    """The bindings that read symbols from data, which no tensor stands for."""
-    if not any(isinstance(b.var.ty, relax.ShapeType) for b in bindings):
+def _number_readers(
+    bindings: Sequence[Any], node_of: Mapping[Any, Node], outer: Iterable[Node]
+) -> dict[Any, Node]:
+    """The bindings that bind symbols: to numbers in the data, or to dims that only a call knows.
+
+    Whoever mentions such a symbol comes after, although it may read nothing that the binding gives.
+    """
+    if not any(isinstance(b, relax.MatchCast) for b in bindings):
         return {}
-    seen: set[Any] = set()
+    seen = {s for node in outer for s in _mentioned(node)}
     readers: dict[Any, Node] = {}
     for binding in bindings:
         node = node_of[binding.var]
-        if isinstance(binding, relax.MatchCast) and isinstance(binding.ty, relax.ShapeType):
-            fresh = [s for s in free_symbols(binding.ty.values) if s not in seen]
+        if isinstance(binding, relax.MatchCast) and (dims := _dims_of(binding.ty)) is not None:
+            fresh = [s for s in free_symbols(dims) if s not in seen]
             readers.update(dict.fromkeys(fresh, node))
         seen.update(_mentioned(node))
     return readers
