@@ -150,6 +150,14 @@ REFUSALS: list[tuple[str, list[Any], str, type[Exception], dict[str, Any]]] = [
         TypeMismatch,
         {"reduction": "median", "ignore_index": -1},
     ),
+    ("mean", [(2, 3, "bool")], "expected numbers, found bool", TypeMismatch, {"axis": (1,)}),
+    (
+        "nn.avg_pool2d",
+        [(1, 2, 4, 4, "bool")],
+        "expected numbers, found bool",
+        TypeMismatch,
+        {"pool_size": (2, 2)},
+    ),
     (
         "nn.nll_loss",
         [(2, 3), (2, "int32"), (3, "float16")],

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.fuzz import campaign, judge, mutants, rows
+from tests.fuzz import campaign, mutants, rows
 from tests.fuzz.case import Case, kept
 from tests.fuzz.children import Limits, run
 from tests.fuzz.maker import Maker
@@ -147,13 +147,13 @@ DEFECTS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 @pytest.mark.parametrize("name", DEFECTS)
 def test_defects_of_a_program_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     work, kind = DEFECTS[name]
-    monkeypatch.setattr(judge.tvm_disc, "build", lambda *_, **__: Program(work))
+    monkeypatch.setattr(tvm_disc, "build", lambda *_, **__: Program(work))
     case = simple(lambda x: relay.add(x, x), (2, 3), (1, 1))
     assert campaign.judged(replace(case, seed=1)).kind == kind
 
 
 def test_a_right_program_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge.tvm_disc, "build", lambda *_, **__: Program(lambda x: x + x))
+    monkeypatch.setattr(tvm_disc, "build", lambda *_, **__: Program(lambda x: x + x))
     assert campaign.judged(simple(lambda x: relay.add(x, x), (2, 3), (1, 1), (0, 4))) is None
 
 

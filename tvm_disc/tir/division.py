@@ -17,6 +17,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from tvm_disc.errors import TypeMismatch
 from tvm_disc.tir.builder import dtype_of, element_dtype, lanes_of
 
 Expr: TypeAlias = Any
@@ -60,6 +61,8 @@ def opaque(body: Any) -> Any:
 
 
 def _call(name: str, a: Expr, b: Expr) -> Expr:
+    if element_dtype(a) == "bool":
+        raise TypeMismatch(f"{name}: expected numbers, found truth values; cast them first")
     function = f"{_PREFIX}.{name}.{element_dtype(a)}.v{lanes_of(a)}"
     return tirx.call_pure_extern(dtype_of(a), function, a, b)
 
