@@ -14,7 +14,7 @@ from tests.models import function, rows
 from tvm_disc import relay
 from tvm_disc.abi import artifact
 from tvm_disc.abi.manifest import ABI_VERSION, read_manifest, signature_text
-from tvm_disc.errors import ArtifactError
+from tvm_disc.errors import ArtifactError, BadInput
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,12 @@ def test_a_library_for_another_processor(saved: Path, tmp_path: Path) -> None:
         tvm_disc.load(path)
 
 
-@pytest.mark.parametrize("name", ["folder", "pipe", "zero\0byte"])
+def test_a_name_that_no_file_has(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="load: expected a path that the system can name"):
+        tvm_disc.load(tmp_path / "zero\0byte")
+
+
+@pytest.mark.parametrize("name", ["folder", "pipe"])
 def test_what_is_no_plain_file(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
