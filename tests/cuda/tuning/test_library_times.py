@@ -13,16 +13,13 @@ import pytest
 
 import tvm_disc
 from tests.cuda.helpers import noise
-from tests.cuda.tuning.timed import QUICK, Times
-from tests.models import function, rows
-from tvm_disc import Options, relay
+from tests.cuda.tuning.products import LIBRARY, SIZES, dense, tuned
+from tests.cuda.tuning.timed import Times
+from tvm_disc import Options
 from tvm_disc.errors import BadInput
 from tvm_disc.schedules.cuda import library as offered
-from tvm_disc.tuning import tune
 
-SIZES = [1, 2, 8, 16, 48, 64, 65, 100]
 FEWEST = 40  # rows from which on the library is faster than our kernels
-LIBRARY = "cublasLt"
 
 
 def took(what: int) -> float:
@@ -36,28 +33,6 @@ def clock(gpu: ctypes.CDLL) -> Iterator[None]:
     gpu.emulated_times(entry)
     yield
     gpu.emulated_times(None)
-
-
-def dense() -> Any:
-    """``x @ w.T``."""
-    x = rows("n", 24)
-    return function(x, relay.nn.dense(x, relay.const(noise(10, 24))))
-
-
-def tuned(path: Path, remote: Any = None) -> Any:
-    given = Options(cache=False)
-    shapes = {"x.0": SIZES}
-    return tune(
-        dense(),
-        target="cuda",
-        records=path,
-        shapes=shapes,
-        points=len(SIZES),
-        effort=QUICK,
-        options=given,
-        progress=False,
-        remote=remote,
-    )
 
 
 def built(**options: Any) -> Any:

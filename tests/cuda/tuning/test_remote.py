@@ -16,9 +16,9 @@ from tvm.rpc.tracker import Tracker
 import tvm_disc
 from tests.cuda import emulator
 from tests.cuda.conftest import fake_library
-from tests.cuda.tuning.test_library_times import LIBRARY
-from tests.cuda.tuning.test_library_times import SIZES as DENSE_SIZES
-from tests.cuda.tuning.test_library_times import tuned as dense_tuned
+from tests.cuda.tuning.products import LIBRARY
+from tests.cuda.tuning.products import SIZES as DENSE_SIZES
+from tests.cuda.tuning.products import tuned as dense_tuned
 from tests.cuda.tuning.timed import BEST, SIZES, Clock, softmax, tuned, wanted, wave
 from tests.models import function, rows
 from tvm_disc import Options, processor, relay
