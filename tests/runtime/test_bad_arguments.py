@@ -214,7 +214,7 @@ def test_a_name_that_is_too_long(exe: Any, tmp_path: Any) -> None:
         exe.save(tmp_path / ("x" * 300))
 
 
-@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that ends nowhere")
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs Linux's /proc")
 def test_a_file_that_cannot_be_read() -> None:
     with pytest.raises(ArtifactError, match="/proc/self/mem: cannot be read: "):
         tvm_disc.load("/proc/self/mem")

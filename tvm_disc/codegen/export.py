@@ -51,16 +51,16 @@ tvm_disc_constants:
 """
 
 
-_PLAIN_IN_C = frozenset(string.ascii_letters + string.digits + " !#$%&'()*+,-./:;<=>@[]^_`{|}~")
+# Neither a quote, a backslash, nor what C reads as a trigraph.
+_PLAIN_IN_C = frozenset(
+    (string.ascii_letters + string.digits + " !#$%&'()*+,-./:;<=>@[]^_`{|}~").encode()
+)
 
 
 def _c_string(text: str) -> str:
     """A text as a string of C, whatever is in it."""
-    plain = (
-        set(b" !#$%&'()*+,-./:;<=>@[]^_`{|}~0123456789") | set(range(65, 91)) | set(range(97, 123))
-    )
     data = text.encode("utf-8", "replace")
-    return '"' + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in data) + '"'
+    return '"' + "".join(chr(b) if b in _PLAIN_IN_C else f"\\{b:03o}" for b in data) + '"'
 
 
 def export(

@@ -5,7 +5,6 @@ Only where every tensor of a call is a NumPy array; a call with tensors of the d
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -14,6 +13,7 @@ import numpy as np
 import tvm_ffi
 
 from tvm_disc.abi.entries import DOWNLOAD, UPLOAD
+from tvm_disc.locks import Lock
 from tvm_disc.runtime.arrays import leaves
 
 Tensor: TypeAlias = Any
@@ -80,7 +80,7 @@ def described(array: np.ndarray) -> tuple[int, np.ndarray]:
 
 
 _users: Counter[int] = Counter()
-_holding = threading.RLock()
+_holding = Lock()
 
 
 def closed_by_the_last(state: int, close: Callable[[], Any]) -> Callable[[], None]:

@@ -151,24 +151,23 @@ def check_exported(where: str, tensor: Any) -> None:
     Raises:
         BadInput: it does not: the tensor has no memory of its own, or elements of another kind.
     """
-    try:
-        tvm_ffi.from_dlpack(tensor)
-    except Exception as error:  # of any class: it is the tensor's own
-        found = _failed(tensor, error)
+    error = _export_error(tensor)
+    if error is not None:
+        found = f"{type(tensor).__name__} ({type(error).__name__}: {first_line(error)})"
         raise BadInput(f"{where}: expected a tensor that DLPack gives, found {found}") from None
 
 
 def is_exported(tensor: Any) -> bool:
     """Whether DLPack gives a tensor as it is."""
+    return _export_error(tensor) is None
+
+
+def _export_error(tensor: Any) -> Exception | None:
     try:
         tvm_ffi.from_dlpack(tensor)
-    except Exception:  # of any class: it is the tensor's own
-        return False
-    return True
-
-
-def _failed(value: Any, error: Exception) -> str:
-    return f"{type(value).__name__} ({type(error).__name__}: {first_line(error)})"
+    except Exception as error:  # of any class: it is the tensor's own
+        return error
+    return None
 
 
 def first_line(error: Exception) -> str:

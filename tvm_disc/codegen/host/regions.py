@@ -45,6 +45,11 @@ def _highest(values: Sequence[Expr]) -> Expr:
     return joined(values, tirx.max) if values else i64(0)
 
 
+def _cell(value: Value) -> Cell:
+    assert value.storage.cell is not None
+    return value.storage.cell
+
+
 class Regions:
     """Emits the instructions of regions; other parts add emitters and settlers of their own.
 
@@ -300,15 +305,13 @@ class Regions:
             self.block.store(taken, 1, i64(0))
         return taken
 
-    def _move(self, value: Value, target: Cell) -> None:
-        """Give the bytes of ``value`` to a cell: take over a cell's block, else borrow."""
-        taken = self._taken(value)
+    def _move(self, taken: Buffer, target: Buffer) -> None:
+        """Give what was taken to a cell: the block of another, or bytes that are borrowed."""
         for k in range(2):
-            self.block.store(self.cells[target], k, taken[i64(k)])
+            self.block.store(target, k, taken[i64(k)])
 
     def _cell_of(self, value: Value) -> Buffer:
-        assert value.storage.cell is not None
-        return self.cells[value.storage.cell]
+        return self.cells[_cell(value)]
 
     def _dim_cells(self, dims: Sequence[Any]) -> list[Buffer | None]:
         return [None if d is None else self.block.alloc("dimcell", 1, "int64") for d in dims]
@@ -331,23 +334,22 @@ class Regions:
         self._define_outcomes(branch.outcomes, cells)
 
     def _outcome_cells(self, outcome: Outcome) -> list[Buffer | None]:
-        assert outcome.value.storage.cell is not None
-        self._new_cell(outcome.value.storage.cell)
+        self._new_cell(_cell(outcome.value))
         return self._dim_cells(outcome.dims)
 
     def _branch(
         self, region: Region, outcomes: list[Outcome], cells: list[list[Buffer | None]]
-    ) -> None:
+    ) -> list[Buffer]:
+        """Run a region; where its results went."""
         self.open_region(region)
         self.run(region)
-        targets: list[Buffer] = []
-        for outcome, dims, value in zip(outcomes, cells, region.results, strict=True):
-            assert outcome.value.storage.cell is not None
-            self._move(value, outcome.value.storage.cell)
+        targets = [self._cell_of(o.value) for o in outcomes]
+        for target, dims, value in zip(targets, cells, region.results, strict=True):
+            self._move(self._taken(value), target)
             self._store_dims(dims, value)
-            targets.append(self.cells[outcome.value.storage.cell])
         self._hand_over(region.results, targets)
         self.close_region()
+        return targets
 
     def _hand_over(self, results: Sequence[Value], targets: Sequence[Buffer]) -> None:
         """Of a region that ends: blocks that its own cells hold, where results lie in them, too.
@@ -395,16 +397,14 @@ class Regions:
             with self.block.when(tirx.Not(taken) if loop.until else taken):
                 self._hand_over(*self._step(loop, dim_cells))
             with self.block.otherwise():
-                self._branch(loop.exit, loop.outcomes, outcome_cells)
-                targets = [self._cell_of(o.value) for o in loop.outcomes]
+                targets = self._branch(loop.exit, loop.outcomes, outcome_cells)
                 self._hand_over(loop.exit.results, targets)
                 self.block.store(going, 0, i32(0))
             self.close_region()
         self._define_outcomes(loop.outcomes, outcome_cells)
 
     def _start_carried(self, carried: Carried) -> list[Buffer | None]:
-        cell = carried.value.storage.cell
-        assert cell is not None
+        cell = _cell(carried.value)
         self._new_cell(cell)
         self._set_cell(cell, self.place(carried.initial.storage), 0)
         dims = self._dim_cells(carried.dims)
@@ -433,8 +433,7 @@ class Regions:
             self._inherit(old, [*moved, *stays])
             self._free_cell(old)
         for cell, new, (_, cells, _), dims in zip(renewed, moved, changed, sizes, strict=True):
-            for k in range(2):
-                self.block.store(cell, k, new[i64(k)])
+            self._move(new, cell)
             for at, dim in zip(cells, dims, strict=True):
                 if at is not None:
                     self.block.store(at, 0, dim)

@@ -49,7 +49,7 @@ def floor_divide(x: Expr, y: Expr) -> Expr:
 
 
 def _other_side(r: Expr, y: Expr) -> Expr:
-    """Whether a remainder that is not 0 has another sign than the divisor."""
+    """Whether a remainder that is not 0 has another sign than ``y``."""
     zero = tirx.const(0.0, str(r.ty.dtype))
     return tirx.Or(tirx.And(r < zero, y > zero), tirx.And(r > zero, y < zero))
 
@@ -82,8 +82,7 @@ def _exact(b: Body, p: Expr, q: Expr) -> Expr:
         r = b.let("r", b.fma(zero - whole, q, r))
     size = b.let("size", b.select(q < zero, zero - q, q))
     step = b.let("step", b.select(p < zero, zero - size, size))
-    wrong = tirx.Or(tirx.And(r < zero, p > zero), tirx.And(r > zero, p < zero))
-    r = b.let("r", b.select(wrong, r + step, r))
+    r = b.let("r", b.select(_other_side(r, p), r + step, r))
     over = tirx.Or(r >= size, r <= zero - size)
     r = b.let("r", b.select(over, r - step, r))
     # Infinite divisors leave all there is.

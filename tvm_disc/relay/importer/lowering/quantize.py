@@ -100,12 +100,16 @@ def shifted(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int, dtype: str) 
     wide = cast(ctx, x, dtype)
     if is_zero(zero_point):
         return wide
-    return apply(ctx, R.subtract, wide, laid(ctx, _as(ctx, zero_point, dtype), x, axis))
+    return apply(ctx, R.subtract, wide, _laid_as(ctx, zero_point, dtype, x, axis))
 
 
 def _as(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
     """``cast``, of a constant at once."""
     return cast(ctx, x, dtype) if x.constant is None else ctx.constant(x.constant.astype(dtype))
+
+
+def _laid_as(ctx: Emitter, x: Tensor, dtype: str, like: Tensor, axis: int) -> Tensor:
+    return laid(ctx, _as(ctx, x, dtype), like, axis)
 
 
 def clamped(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
@@ -233,7 +237,7 @@ def requantize(
         return clamped(ctx, y, dtype)
     y = shifted(ctx, x, given.zero_point, axis, compute)
     if not same:
-        y = apply(ctx, R.multiply, y, laid(ctx, _as(ctx, factors, compute), x, axis))
+        y = apply(ctx, R.multiply, y, _laid_as(ctx, factors, compute, x, axis))
         # The maximum is no other number; it keeps the product from being fused with a sum into
         # one operation that rounds once.
         y = apply(ctx, R.maximum, y, ctx.scalar(float(np.finfo(compute).min), compute))
@@ -284,9 +288,9 @@ def _quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if x.dtype != "float32":
         raise TypeMismatch(ctx.where(f"expected float32, found {x.dtype}"))
     axis = int(attrs["axis"])
-    whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, _as(ctx, scale, x.dtype), x, axis)))
+    whole = rounded(ctx, apply(ctx, R.divide, x, _laid_as(ctx, scale, x.dtype, x, axis)))
     if not is_zero(zero_point):
-        origin = laid(ctx, _as(ctx, zero_point, "float32"), x, axis)
+        origin = _laid_as(ctx, zero_point, "float32", x, axis)
         whole = apply(ctx, R.add, whole, origin)
     return clamped(ctx, whole, attrs["out_dtype"] or "int8")
 
@@ -295,10 +299,8 @@ def _dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, scale, zero_point = args
     axis, dtype = int(attrs["axis"]), attrs["out_dtype"] or "float32"
     whole = cast(ctx, shifted(ctx, x, zero_point, axis, "int32"), "float32")
-    y = apply(ctx, R.multiply, whole, laid(ctx, _as(ctx, scale, "float32"), x, axis))
-    if dtype == "float32":
-        return y
-    if dtype == "float64":
+    y = apply(ctx, R.multiply, whole, _laid_as(ctx, scale, "float32", x, axis))
+    if dtype in ("float32", "float64"):
         return cast(ctx, y, dtype)
     limit = float(np.finfo(dtype).max)
     return cast(ctx, ctx.emit(R.clip(ctx.expr(y), -limit, limit), y.dims, "float32"), dtype)
@@ -334,8 +336,8 @@ def _simulated_quantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = int(attrs["axis"])
 
     def make(limits: Sequence[Tensor]) -> Tensor:
-        whole = rounded(ctx, apply(ctx, R.divide, x, laid(ctx, _as(ctx, scale, x.dtype), x, axis)))
-        y = apply(ctx, R.add, whole, laid(ctx, _as(ctx, zero_point, x.dtype), x, axis))
+        whole = rounded(ctx, apply(ctx, R.divide, x, _laid_as(ctx, scale, x.dtype, x, axis)))
+        y = apply(ctx, R.add, whole, _laid_as(ctx, zero_point, x.dtype, x, axis))
         return apply(ctx, R.maximum, apply(ctx, R.minimum, y, limits[1]), limits[0])
 
     return _simulated(ctx, code, make, x)
@@ -346,8 +348,8 @@ def _simulated_dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axis = int(attrs["axis"])
 
     def make(limits: Sequence[Tensor]) -> Tensor:
-        y = apply(ctx, R.subtract, x, laid(ctx, _as(ctx, zero_point, x.dtype), x, axis))
-        return apply(ctx, R.multiply, y, laid(ctx, _as(ctx, scale, x.dtype), x, axis))
+        y = apply(ctx, R.subtract, x, _laid_as(ctx, zero_point, x.dtype, x, axis))
+        return apply(ctx, R.multiply, y, _laid_as(ctx, scale, x.dtype, x, axis))
 
     return _simulated(ctx, code, make, x)
 
