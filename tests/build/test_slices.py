@@ -13,7 +13,8 @@ from tvm import tirx
 
 import tvm_disc
 from tvm_disc import relay
-from tvm_disc.errors import TypeMismatch
+from tvm_disc.errors import GuardFailed, TypeMismatch
+from tvm_disc.relay.attrs import complete_attrs
 from tvm_disc.relay.importer.context import Emitter, i64
 from tvm_disc.relay.importer.lowering.slice import slice_extent
 from tvm_disc.relay.ops.table import OPS
@@ -70,6 +71,94 @@ def test_bounds_known_at_run_time(step: int) -> None:
     for x, b, e in cases((*NEAR, *FAR)):
         found = exe(x, np.array([0, b]), np.array([2, e]))
         np.testing.assert_array_equal(found, x[:, b:e:step], f"{x.shape} {b}:{e}")
+
+
+RUN_TIME_STEPS = (*STEPS, -7, 7, -(2**62), 2**63 - 1, -(2**63))
+
+
+def stepped(dtype: str = "int64", **known: Any) -> Any:
+    """``x[begin:end:step, begin:end:step]`` of numbers of which only the data knows some."""
+    x = relay.var("x", shape=(relay.Any(), relay.Any()))
+    given = {k: relay.var(k, shape=(2,), dtype=dtype) for k in ("begin", "end", "step")}
+    bounds = {k: relay.const(np.array(v, dtype)) for k, v in known.items()}
+    params = [x, *(v for k, v in given.items() if k not in known)]
+    return tvm_disc.build(
+        relay.Function(params, relay.strided_slice(x, *(given | bounds).values()))
+    )
+
+
+def test_steps_known_at_run_time() -> None:
+    """Both ways, of every bound, with other steps along other axes."""
+    exe = stepped()
+    for step in RUN_TIME_STEPS:
+        for x, b, e in cases((-7, -2, -1, 0, 1, 3, 6, *FAR)):
+            other = -1 if step > 0 else 1
+            numbers = (np.array(v) for v in ([-1, b], [-9, e], [other, step]))
+            wanted = x[-1:-9:other, b:e:step]
+            found = exe(x, *numbers)
+            np.testing.assert_array_equal(found, wanted, f"{x.shape} {b}:{e}:{step}")
+
+
+def test_steps_known_at_run_time_between_known_bounds() -> None:
+    exe = stepped("int32", begin=(0, -1), end=(9, -5))
+    for rows, columns in ((1, 1), (3, 4), (7, 2), (0, 5), (64, 33)):
+        x = np.arange(rows * columns, dtype="float32").reshape(rows, columns)
+        for step in (-3, -1, 1, 2, 40):
+            found = exe(x, np.array([2, step], "int32"))
+            np.testing.assert_array_equal(found, x[0:9:2, -1:-5:step])
+
+
+def test_a_step_of_0_is_refused_when_it_is_read() -> None:
+    exe = stepped()
+    with pytest.raises(GuardFailed, match="a slice step of 0"):
+        exe(np.zeros((3, 4), "float32"), np.zeros(2, int), np.ones(2, int), np.array([1, 0]))
+
+
+@pytest.mark.parametrize("read", [("begin", "end", "step"), ("step",), ("end",), ()])
+def test_a_part_that_is_set(read: tuple[str, ...]) -> None:
+    """``x[begin:end:step] = y`` along the first axis, of numbers of which data knows some."""
+    exact = {"begin": [-1], "end": [-6], "step": [-2]}
+    x, y = (relay.var(n, shape=(relay.Any(), relay.Any())) for n in "xy")
+    given = {k: relay.var(k, shape=(1,), dtype="int64") for k in read}
+    known = {k: relay.const(np.array(v)) for k, v in exact.items()}
+    call = relay.op.strided_set(x, y, *(known | given).values())
+    exe = tvm_disc.build(relay.Function([x, y, *given.values()], call))
+    for rows, columns in ((1, 1), (2, 3), (5, 4), (7, 0), (33, 17)):
+        wanted = np.zeros((rows, columns), "float32")
+        places = slice(*(v[0] for v in exact.values()))
+        part = np.arange(wanted[places].size, dtype="float32").reshape(wanted[places].shape) + 1
+        found = exe(wanted.copy(), part, *(np.array(exact[k]) for k in read))
+        wanted[places] = part
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [((1, 1), r"2 bounds for the axes \[1, 1\]"), ((0,), r"2 bounds for the axes \[0\]")],
+)
+def test_axes_for_steps_known_at_run_time(axes: tuple[int, ...], message: str) -> None:
+    x = relay.var("x", shape=(relay.Any(), relay.Any()))
+    bounds = [relay.var(k, shape=(2,), dtype="int64") for k in ("begin", "end", "step")]
+    attrs = complete_attrs(
+        OPS["dyn.strided_slice"], {"axes": axes, **dict.fromkeys(("begin", "end", "strides"))}
+    )
+    cut = relay.Call(relay.op.get("dyn.strided_slice"), [x, *bounds], attrs)
+    with pytest.raises(TypeMismatch, match=message):
+        tvm_disc.build(relay.Function([x, *bounds], cut))
+
+
+@pytest.mark.parametrize(
+    ("shape", "count", "message"),
+    [
+        ((2,), 1, "expected values of rank 2, found 1"),
+        ((2, 2), 3, "axis 2 is out of range for rank 2"),
+    ],
+)
+def test_a_part_that_cannot_be_set(shape: tuple[int, ...], count: int, message: str) -> None:
+    x, y = relay.var("x", shape=(4, 4)), relay.var("y", shape=shape)
+    bounds = [relay.const(np.array([v] * count)) for v in (0, 2, 1)]
+    with pytest.raises(TypeMismatch, match=message):
+        tvm_disc.build(relay.Function([x, y], relay.op.strided_set(x, y, *bounds)))
 
 
 def test_sizes_known_at_run_time() -> None:
@@ -143,6 +232,7 @@ def test_a_slice_of_a_shape() -> None:
     [
         ({"begin": (0, 0), "end": (1, 1), "axes": (1, -1)}, "axis 1 is cut twice"),
         ({"begin": (0, 0), "end": (1,), "axes": (1,)}, "2 begins, 1 ends and 1 strides for 1 axes"),
+        ({"begin": (0,), "end": (1,), "axes": ()}, "1 begins, 1 ends and 0 strides for 0 axes"),
         ({"begin": (0,), "end": (1,), "axes": (2,)}, "axis 2 is out of range for rank 2"),
         ({"begin": (0, 0, 0), "end": (1, 1, 1)}, "axis 2 is out of range for rank 2"),
     ],

@@ -235,7 +235,7 @@ def slice_lists(
     Raises:
         TypeMismatch: more bounds than axes.
     """
-    axes = list(axes or range(max(len(begin), len(end))))
+    axes = list(range(max(len(begin), len(end))) if axes is None else axes)
     strides = list(strides) * len(axes) if len(strides) == 1 else list(strides)
     if max(len(begin), len(end), len(strides)) > len(axes):
         counts = f"{len(begin)} begins, {len(end)} ends and {len(strides)} strides"
@@ -249,7 +249,8 @@ def _strided_slice(ctx: Any, args: Sequence[Tensor], attrs: Attrs) -> np.ndarray
     if value is None:
         return None
     where: list[slice] = [slice(None)] * value.ndim
-    lists = slice_lists(ctx, *(attrs[k] or () for k in ("begin", "end", "strides", "axes")))
+    begins, ends, strides = (attrs[k] or () for k in ("begin", "end", "strides"))
+    lists = slice_lists(ctx, begins, ends, strides, attrs["axes"])
     for given, begin, end, step in lists:
         axis = ctx.axis(given, value.ndim)
         if attrs["slice_mode"] == "size":

@@ -10,9 +10,10 @@ import tvm
 from tvm import tirx
 from tvm.relax import op as R
 
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import TypeMismatch
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.order import picked
+from tvm_disc.relay.importer.lowering.run_time import extents
 from tvm_disc.relay.importer.lowering.slice import slice_extent, sliced
 from tvm_disc.relay.importer.lowering.tensor import (
     Args,
@@ -26,7 +27,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
 from tvm_disc.relay.importer.lowering.transform import permute, summed_to
 from tvm_disc.relay.importer.lowering.window import padded
 from tvm_disc.relay.importer.tensor import Tensor
-from tvm_disc.relay.importer.values import is_number
+from tvm_disc.relay.importer.values import is_number, slice_lists, value_of
 from tvm_disc.relay.kernel_ops import reinterpret_call
 
 I64 = "int64"
@@ -184,17 +185,11 @@ def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """A scatter at the row-major positions of the slice."""
     x, part = args[:2]
     ctx.same_dtype([x, part])
-    begin, end, strides = (ctx.shape_arg(a, "a slice bound", limited=False) for a in args[2:5])
-    if not all(is_number(s) for s in strides):
-        raise Unsupported(ctx.where("a stride that is known only at run time"))
-    strides = list(strides) + [1] * (x.rank - len(strides))
+    if part.rank != x.rank:
+        raise TypeMismatch(ctx.where(f"expected values of rank {x.rank}, found {part.rank}"))
     flat = ctx.scalar(0, I64)
-    for axis, dim in enumerate(x.dims):
-        start, stop = (b[axis] if axis < len(b) else None for b in (begin, end))
-        first, length, step = slice_extent(ctx, dim, start, stop, int(strides[axis]))
+    for axis, (length, places) in _set_places(ctx, x, args[2:5]).items():
         ctx.require_eq(part.dims[axis], length, f"axis {axis} of the values must fit the slice")
-        places = apply(ctx, R.multiply, iota(ctx, part.dims[axis]), ctx.scalar(step, I64))
-        places = apply(ctx, R.add, places, number(ctx, first, I64))
         stride = number(ctx, product(x.dims[axis + 1 :]), I64)
         line = along_axis(ctx, apply(ctx, R.multiply, places, stride), axis, x.rank)
         flat = apply(ctx, R.add, flat, line)
@@ -203,6 +198,22 @@ def _strided_set(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     operands = [base, ctx.reshape(flat, [count]), ctx.reshape(part, [count])]
     call = R.scatter_elements(*map(ctx.expr, operands), axis=0, reduction="update")
     return ctx.reshape(ctx.emit(call, base.dims, x.dtype), x.dims)
+
+
+def _set_places(ctx: Emitter, x: Tensor, bounds: Args) -> dict[int, tuple[Any, Tensor]]:
+    """By axis the length of a slice and its positions; axes without bounds are taken whole."""
+    found = {a: (d, iota(ctx, d)) for a, d in enumerate(x.dims)}
+    strides = value_of(bounds[2])
+    if strides is None or not all(map(is_number, strides.reshape(-1))):
+        read = extents(ctx, x, bounds)
+        return found | {a: (e.length, e.places()) for a, e in read.items()}
+    begin, end = (ctx.shape_arg(a, "a slice bound", limited=False) for a in bounds[:2])
+    for given, low, high, by in slice_lists(ctx, begin, end, list(strides.reshape(-1)), None):
+        axis = ctx.axis(given, x.rank)
+        first, length, step = slice_extent(ctx, x.dims[axis], low, high, int(by))
+        places = apply(ctx, R.multiply, iota(ctx, length), ctx.scalar(step, I64))
+        found[axis] = length, apply(ctx, R.add, places, number(ctx, first, I64))
+    return found
 
 
 def _reverse_sequence(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:

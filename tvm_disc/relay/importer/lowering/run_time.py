@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
@@ -110,8 +111,34 @@ def squeeze(ctx: Emitter, x: Tensor, axes: Tensor) -> Tensor:
     return _as_dims(ctx, x, fits.pick(dims, -1), what)
 
 
-def strided(ctx: Emitter, x: Tensor, bounds: Sequence[Tensor], axes: Sequence[int]) -> Tensor:
-    """A slice whose strides are read: the elements at ``begin + k * stride``."""
+@dataclass(frozen=True)
+class Extent:
+    """Where a slice lies along an axis, in numbers that are read: inside of it."""
+
+    first: Numbers
+    length: Any
+    step: Numbers
+
+    def places(self) -> Tensor:
+        """The positions of its elements."""
+        count = iota(self.first.ctx, self.first.ctx.solver.simplify(self.length))
+        return (Numbers(self.first.ctx, count) * self.step + self.first).tensor
+
+
+def extents(
+    ctx: Emitter, x: Tensor, bounds: Sequence[Tensor], axes: Any = None
+) -> dict[int, Extent]:
+    """By axis where a slice lies whose begins, ends and strides are read.
+
+    Raises:
+        TypeMismatch: there are more of one than of another, or an axis is named twice.
+    """
+    count = ctx.static(product(bounds[0].dims), "the number of slice bounds")
+    for b in bounds[1:]:
+        ctx.require_eq(product(b.dims), i64(count), "the numbers of slice bounds must agree")
+    axes = [ctx.axis(a, x.rank) for a in (range(count) if axes is None else axes)]
+    if len(axes) != count or len(set(axes)) < count:
+        raise TypeMismatch(ctx.where(f"{count} bounds for the axes {axes}"))
     begins, ends, strides = (line(ctx, b, "a slice bound") for b in bounds)
     picks = []
     found: list[Numbers] = []
@@ -121,14 +148,12 @@ def strided(ctx: Emitter, x: Tensor, bounds: Sequence[Tensor], axes: Sequence[in
         step = strides.at(k).within(-BEYOND, BEYOND)
         first, length, width = _extent(size, (begin, end), step)
         picks.append((axis, first, step))
-        found += [length, width]
-    sizes = joined(found).sizes("a slice bound")
-    for k, (axis, first, step) in enumerate(picks):
-        text = ctx.where("a slice step of 0")
-        ctx.solver.require(sizes[2 * k + 1] >= 1, text, text)
-        places = Numbers(ctx, iota(ctx, ctx.solver.simplify(sizes[2 * k]))) * step + first
-        x = rows(ctx, x, places.tensor, axis)
-    return x
+        found += [length, width.within(0, 1)]
+    sizes = joined(found).sizes("a slice bound") if found else []
+    text = ctx.where("a slice step of 0")
+    for moves in sizes[1::2]:
+        ctx.solver.require(moves >= 1, text, text)
+    return {a: Extent(f, sizes[2 * k], s) for k, (a, f, s) in enumerate(picks)}
 
 
 def _extent(
@@ -232,12 +257,10 @@ def _dyn_strided_slice(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     known = value is not None and all(map(is_number, value.reshape(-1)))
     if known or len(args) < 4 or attrs["slice_mode"] == "size":
         return strided_slice(ctx, args, attrs)
-    x, bounds = args[0], args[1:4]
-    count = ctx.static(product(bounds[0].dims), "the number of slice bounds")
-    for b in bounds[1:]:
-        ctx.require_eq(product(b.dims), i64(count), "the numbers of slice bounds must agree")
-    axes = [ctx.axis(a, x.rank) for a in attrs["axes"] or range(count)]
-    return strided(ctx, x, bounds, axes)
+    x: Tensor = args[0]
+    for axis, extent in extents(ctx, x, args[1:4], attrs["axes"]).items():
+        x = rows(ctx, x, extent.places(), axis)
+    return x
 
 
 def _trilu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:

@@ -87,7 +87,8 @@ def _read_extents(
     begin, end = (_line(ctx, a) for a in args[:2])
     strides = ctx.shape_arg(args[2], "the strides", limited=False) if len(args) > 2 else [1]
     count = max(ctx.static(t.dims[0], "the number of slice bounds") for t in (begin, end))
-    axes = [ctx.axis(a, x.rank) for a in attrs["axes"] or range(count)]
+    given = attrs["axes"]
+    axes = [ctx.axis(a, x.rank) for a in (range(count) if given is None else given)]
     strides = list(strides) * len(axes) if len(strides) == 1 else list(strides)
     if len(set(axes)) < len(axes) or not len(axes) == count == len(strides):
         raise TypeMismatch(ctx.where(f"{count} bounds for the axes {axes}"))
