@@ -83,7 +83,8 @@ class _Outliner:
             lookup[var] = Node("param", (), shape, str(var.ty.dtype), var=var)
 
     def _sequence(self, seq: Any, outer: Mapping[Any, Node]) -> Any:
-        lookup = dict(outer)
+        # What is computed outside of a branch is an operand in it, never a member of its kernels.
+        lookup = {v: Node("param", (), n.shape, n.dtype, var=v) for v, n in outer.items()}
         bindings = [b for block in seq.blocks for b in block.bindings]
         nodes: list[Node] = []
         self.effect = None
