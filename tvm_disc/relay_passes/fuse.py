@@ -9,7 +9,7 @@ group function is closed and equal groups are structurally equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tvm
@@ -262,24 +262,25 @@ def _group_function(
     """The closed function of a group, over fresh symbols and variables."""
     made = {s: tirx.Var(str(s.name), "int64") for s in symbols}
     fresh = {s: made[chosen] for s, chosen in same.items()}
-    new_vars: dict[Any, Any] = {}
+    # A constant that is read twice is two parameters: as weights it is laid out otherwise.
+    made_vars: dict[Node, Any] = {}
     args = []
     for k, p in enumerate(params):
         shape = [rename(d, fresh) for d in p.shape]
         var = relax.Var(f"p{k}", relax.TensorType(shape, p.dtype))
         args.append(var)
-        new_vars[p.var if p.op != "const" else p.expr] = var
+        made_vars[p] = var
     if symbols:
         args.append(relax.Var("dims", relax.ShapeType([fresh[s] for s in symbols])))
     bindings = []
     for k, node in enumerate(group.nodes()):
         ty = relax.TensorType([rename(d, fresh) for d in node.shape], node.dtype)
         var = relax.Var(f"v{k}", ty)
-        call = _rename_call(node.expr, fresh, new_vars)
+        call = _rename_call(node, fresh, made_vars)
         relax.expr._update_type(call, ty)
         bindings.append(relax.VarBinding(var, call))
-        new_vars[node.var] = var
-    results = [new_vars[o.var] for o in outputs]
+        made_vars[node] = var
+    results = [made_vars[o] for o in outputs]
     if len(results) > 1:
         tuple_expr = relax.Tuple(results)
         out = relax.Var("out", relax.TupleType([r.ty for r in results]))
@@ -306,22 +307,20 @@ def rename(expr: Expr, fresh: Mapping[Any, Any]) -> Expr:
     return tvm_ffi.structural_map(expr, (tvm.ir.Var, lambda v: fresh.get(v, v)), order="post")
 
 
-def _rename_call(call: Any, fresh: Mapping[Any, Any], new_vars: Mapping[Any, Any]) -> Any:
-    return tvm.ir.Call(
-        call.op, [_rename_arg(a, fresh, new_vars) for a in call.args], call.attrs, call.ty_args
-    )
+def _rename_call(node: Node, fresh: Mapping[Any, Any], made_vars: Mapping[Node, Any]) -> Any:
+    operands = (made_vars.get(x, x.expr) for x in node.inputs)
+    call = node.expr
+    args = [_rename_arg(a, fresh, operands) for a in call.args]
+    return tvm.ir.Call(call.op, args, call.attrs, call.ty_args)
 
 
-def _rename_arg(arg: Any, fresh: Mapping[Any, Any], new_vars: Mapping[Any, Any]) -> Any:
-    if arg in new_vars:
-        return new_vars[arg]
+def _rename_arg(arg: Any, fresh: Mapping[Any, Any], operands: Iterator[Any]) -> Any:
+    """An argument of a call: tensors are its operands, in order."""
     if isinstance(arg, relax.ShapeExpr):
         return relax.ShapeExpr([rename(d, fresh) for d in arg.values])
     if isinstance(arg, tvm.ir.Tuple):
-        return relax.Tuple([_rename_arg(f, fresh, new_vars) for f in arg.fields])
-    if isinstance(arg, tvm.ir.GenericConst):
-        return arg
-    return rename(arg, fresh)
+        return relax.Tuple([_rename_arg(f, fresh, operands) for f in arg.fields])
+    return next(operands) if is_tensor(arg.ty) else rename(arg, fresh)
 
 
 def _order(
