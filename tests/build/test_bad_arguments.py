@@ -149,6 +149,27 @@ def test_calls_of_a_loop_with_other_than_its_arguments(name: str) -> None:
         tvm_disc.build(relay.parse(CALLS[name]))
 
 
+OTHER_TYPES = {
+    "rank": (loop("%i, expand_dims(%x, axis=0)"), r"argument '%x' of a loop: expected .*, found "),
+    "type": (loop('%i, cast(%x, dtype="int32")'), "expected .*float32.*, found .*int32"),
+    "rank at first": (
+        loop("%i, %x").replace("@f(%i, %x) }", "@f(%i, expand_dims(%x, axis=0)) }"),
+        "argument '%x' of",
+    ),
+    "type at first": (
+        loop("%i, %x").replace("@f(%i, %x) }", '@f(%i, cast(%x, dtype="int8")) }'),
+        "expected .*float32.*, found .*int8",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TYPES)
+def test_calls_of_a_loop_with_arguments_of_other_types(name: str) -> None:
+    text, message = OTHER_TYPES[name]
+    with pytest.raises(TypeMismatch, match=message):
+        tvm_disc.build(relay.parse(text))
+
+
 def test_constants_that_do_not_fit_an_operator() -> None:
     x = relay.const(np.zeros((2, 3), "float32"))
     with pytest.raises(TypeMismatch, match="transpose"):

@@ -143,7 +143,8 @@ class Maker:
             ]
         if any(not isinstance(v.first, np.ndarray | np.generic) for v in values):
             return None
-        if any(np.ndim(v.first) > MOST_RANK for v in values):
+        ranks = [{np.ndim(r[0]) for r in v.runs if r is not None} for v in values]
+        if any(len(r) > 1 or max(r) > MOST_RANK for r in ranks):
             return None
         for value in values:
             if self.flip(0.15):

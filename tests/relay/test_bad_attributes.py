@@ -52,6 +52,11 @@ def test_sizes_are_refused_as_other_tensors_are(make: Callable[[], Any], message
 
 OF_TENSORS: list[tuple[Callable[[], Any], str]] = [
     (lambda: relay.expand_dims(X, 4), "axis 4 is out of range for rank 3"),
+    (lambda: relay.reshape_like(X, X, lhs_begin=-3), "axes -3 to 2 of a tensor of rank 2"),
+    (lambda: relay.reshape_like(X, X, rhs_begin=1, rhs_end=0), "axes 1 to 0 of a tensor"),
+    (lambda: relay.reshape_like(X, X, lhs_end=3), "axes 0 to 3 of a tensor of rank 2"),
+    (lambda: relay.sliding_window(X, 1, (2,), (-1,)), "windows of 1 and more, strides of 1"),
+    (lambda: relay.sliding_window(X, 1, (0,), (1,)), r"found \[0\] and \[1\]"),
     (lambda: relay.expand_dims(X, 0, 1 << 31), "expected 0 to 64 new axes"),
     (lambda: relay.tile(X, (-1, 1)), "expected repetitions, found -1"),
     (lambda: relay.repeat(X, -2, axis=0), "expected repetitions, found -2"),

@@ -40,6 +40,28 @@ def test_cast_to_bool_is_not_zero(dtype: str) -> None:
         np.testing.assert_array_equal(found[2], ~expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "bool"])
+def test_positions_of_what_is_not_zero(dtype: str) -> None:
+    x = relay.var("x", shape=(relay.Any(),), dtype=dtype)
+    exe = tvm_disc.build(relay.Function([x], relay.argwhere(x)))
+    for n in LENGTHS:
+        value = _values(dtype, n)
+        np.testing.assert_array_equal(exe(value), np.argwhere(value))
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_what_is_no_number_belongs_behind_all_numbers(dtype: str, right: bool) -> None:
+    row, x = (relay.var(v, shape=(relay.Any(),), dtype=dtype) for v in ("row", "x"))
+    exe = tvm_disc.build(relay.Function([row, x], relay.searchsorted(row, x, right=right)))
+    values = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1, 2, 2.5, 9], dtype)
+    for ending in ([], [np.inf], [np.nan], [np.inf, np.nan, np.nan]):
+        for count in (0, 1, 2, 5, 16):
+            given = np.array([*np.arange(count), *ending], dtype)
+            wanted = np.searchsorted(given, values, "right" if right else "left")
+            np.testing.assert_array_equal(exe(given, values), wanted, f"{given}")
+
+
 @pytest.mark.parametrize("lanes", [1, 16])
 def test_a_settled_truth_value_is_not_tested_again(lanes: int) -> None:
     # Every view of a mask settles it; tests of tests made LLVM's time grow by a factor each.

@@ -11,7 +11,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.context import i64
@@ -124,8 +124,17 @@ class Loops:
                 i64(k) if k is not None else self.walk.fresh(f"{param.name_hint}_{axis}")
                 for axis, k in enumerate(map(self.ctx.literal, arg.dims))
             ]
-        var = relax.Var(identifier(param.name_hint), relax.TensorType(dims, arg.dtype))
-        return Tensor(tuple(dims), arg.dtype, var)
+        dtype = str(ty.dtype) if isinstance(ty, rt.TensorType) else arg.dtype
+        var = relax.Var(identifier(param.name_hint), relax.TensorType(dims, dtype))
+        state = Tensor(tuple(dims), dtype, var)
+        self._require_kind(param, state, arg)
+        return state
+
+    def _require_kind(self, param: ast.Var, state: Tensor, value: Tensor) -> None:
+        if (value.rank, value.dtype) != (state.rank, state.dtype):
+            wanted, found = self.forms.kind_of(state), self.forms.kind_of(value)
+            text = f"argument '%{param.name_hint}' of a loop: expected {wanted}, found {found}"
+            raise TypeMismatch(self.ctx.where(text))
 
     def _require_named(self, func: ast.Function, args: Sequence[Any]) -> None:
         """Arguments have one length wherever the parameters' dims have one name."""
@@ -151,14 +160,14 @@ class Loops:
                 raise NotALoop
             self._require_named(func, args)
             captured = [c.inner.expr for c in frame.captures.values()]
+            for param, value, old in zip(func.params, args, state, strict=True):
+                self._require_kind(param, old, value)
             values = [self._next(a, s) for a, s in zip(args, state, strict=True)]
             return Tail(self.ctx.bind(tvm.ir.Call(gv, [*values, *captured]), result))
         return None
 
     def _next(self, value: Tensor, state: Tensor) -> Any:
         """The next value of a variable, compared with the dims that are known of it."""
-        if value.rank != state.rank:
-            return self.ctx.expr(value)
         pairs = list(zip(state.dims, value.dims, strict=True))
         dims = [d if self.ctx.literal(k) is None else k for k, d in pairs]
         if all(self.ctx.same(a, b) for a, b in zip(dims, value.dims, strict=True)):

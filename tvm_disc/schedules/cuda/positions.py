@@ -16,9 +16,10 @@ from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.cuda.reduce import fold, strided
 from tvm_disc.schedules.cuda.scan import PART, THREADS, running_totals, scanned
 from tvm_disc.schedules.dispatch.variant import Grid, Pass, Plan
+from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.group import Body, Group, Machine
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import Buffer, const, i64
+from tvm_disc.tir.builder import Buffer, i64
 from tvm_disc.tir.index import product
 
 Expr: TypeAlias = Any
@@ -97,8 +98,7 @@ def nonzero_plans(source: Node, size: Expr) -> tuple[Plan, Plan]:
 
 
 def _truth(body: Body, source: Node, t: Expr) -> Expr:
-    value = body.low.load(body.buffers[source], t, source.dtype)
-    return value if source.dtype == "bool" else tirx.NE(value, const(0, source.dtype))
+    return cast(body.low.load(body.buffers[source], t, source.dtype), "bool")
 
 
 def _bounds(source: Node, body: Body) -> tuple[Expr, Expr]:

@@ -6,9 +6,10 @@ from typing import Any
 
 from tvm_disc.graph.nodes import Node
 from tvm_disc.schedules.cuda.positions import nonzero_plans
+from tvm_disc.schedules.elements import cast
 from tvm_disc.schedules.kernel import Body, Group, Kernel, Machine, Plan, build_kernel, single
 from tvm_disc.shape import Solver
-from tvm_disc.tir.builder import const, i64, index_var
+from tvm_disc.tir.builder import i64, index_var
 from tvm_disc.tir.index import product
 
 
@@ -43,8 +44,7 @@ def nonzero_kernels(
 
 
 def _truth(body: Body, source: Node, t: Any) -> Any:
-    value = body.low.load(body.buffers[source], t, source.dtype)
-    return value if source.dtype == "bool" else value != const(0, source.dtype)
+    return cast(body.low.load(body.buffers[source], t, source.dtype), "bool")
 
 
 def _count(body: Body, source: Node) -> None:

@@ -133,8 +133,8 @@ class _Line:
 def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
     """``bucketize``: a binary search in a sorted row for every value.
 
-    The place is before equal elements, with ``right`` after them. Boundaries of several dims are
-    searched row by row, each for the values of its row.
+    The place is before equal elements, with ``right`` after them; NaN belongs behind all numbers.
+    Boundaries of several dims are searched row by row, each for the values of its row.
     """
     node = group.anchor or group.nodes[-1]
     if node.op != "relax.bucketize":
@@ -142,6 +142,7 @@ def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
     values, bounds = node.inputs
     size = i64(bounds.shape[-1])
     lead = len(bounds.shape) - 1
+    before = sorts_before(values.dtype, descending=False)
 
     def emit(body: Body) -> None:
         low, block = body.low, body.block
@@ -155,7 +156,8 @@ def plan_search(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot
                 half = tirx.truncdiv(first[i64(0)] + last[i64(0)], i64(2))
                 middle = block.bind("middle", half)
                 here = low.settle("here", low.at(bounds, [*index[:lead], middle]))
-                after = here <= value if node.attrs["right"] else here < value
+                right = node.attrs["right"]
+                after = tirx.Not(before(value, here)) if right else before(here, value)
                 with block.when(after):
                     block.store(first, 0, middle + 1)
                 with block.otherwise():

@@ -175,6 +175,9 @@ def _sliding_window(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         raise TypeMismatch(
             ctx.where(f"windows and strides for all {x.rank - first} axes from {first} on")
         )
+    if min(sizes) < 1 or min(strides) < 1:
+        text = f"windows of 1 and more, strides of 1 and more, found {sizes} and {strides}"
+        raise TypeMismatch(ctx.where(f"expected {text}"))
     for k, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
         x = windows(ctx, x, first + 2 * k, int(size), int(stride))
     counts = [first + 2 * k for k in range(len(sizes))]

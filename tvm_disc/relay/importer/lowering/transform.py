@@ -147,17 +147,20 @@ def _without_max_one(ctx: Emitter, dim: Any) -> Any:
 
 def _reshape_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, like = args
-    lb, le = _span(attrs["lhs_begin"], attrs["lhs_end"], x.rank)
-    rb, re = _span(attrs["rhs_begin"], attrs["rhs_end"], like.rank)
+    lb, le = _span(ctx, attrs["lhs_begin"], attrs["lhs_end"], x.rank)
+    rb, re = _span(ctx, attrs["rhs_begin"], attrs["rhs_end"], like.rank)
     dims = [*x.dims[:lb], *like.dims[rb:re], *x.dims[le:]]
     ctx.require_same_elements(x, dims)
     return ctx.reshape(x, dims)
 
 
-def _span(begin: int, end: int | None, rank: int) -> tuple[int, int]:
+def _span(ctx: Emitter, begin: int, end: int | None, rank: int) -> tuple[int, int]:
     """A run of axes; negative bounds count from the end."""
     end = rank if end is None else end
-    return begin + rank if begin < 0 else begin, end + rank if end < 0 else end
+    first, last = (b + rank if b < 0 else b for b in (begin, end))
+    if not 0 <= first <= last <= rank:
+        raise TypeMismatch(ctx.where(f"axes {begin} to {end} of a tensor of rank {rank}"))
+    return first, last
 
 
 MOST_AXES = 64

@@ -73,6 +73,8 @@ def sliding_window(
     x: Array, *, axis: int, window_shape: Sequence[int], strides: Sequence[int]
 ) -> Array:
     """Every window over the axes from ``axis`` on."""
+    if min(strides, default=1) < 1:
+        raise ValueError("windows that do not move on")
     axes = tuple(range(axis % x.ndim, x.ndim))
     view = np.lib.stride_tricks.sliding_window_view(x, tuple(window_shape), axes)
     steps = tuple(slice(None, None, s) for s in strides)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_disc.relay.ops.references.layout import layout_transform
+
 Array = NDArray[Any]
 
 
@@ -48,7 +50,7 @@ def relu(x: Array) -> Array:
 
 def leaky_relu(x: Array, *, alpha: float) -> Array:
     """``x`` where positive, ``alpha * x`` elsewhere."""
-    return np.where(x > 0, x, x * alpha).astype(x.dtype)
+    return np.where(x > 0, x, x * x.dtype.type(alpha))
 
 
 def _along(vector: Array, ndim: int, axis: int) -> Array:
@@ -193,6 +195,13 @@ def from_channels_first(x: Array, layout: str) -> Array:
     return np.transpose(x, [order.index(c) for c in layout])
 
 
+def relaid(x: Array, layout: str, out_layout: str) -> Array:
+    """A result in another layout, if one is asked for."""
+    if out_layout in ("", layout):
+        return x
+    return layout_transform(x, src_layout=layout, dst_layout=out_layout)
+
+
 def conv(rank: int) -> Callable[..., Array]:
     """A convolution over ``rank`` spatial dims, with groups, strides, padding and dilation."""
 
@@ -207,6 +216,7 @@ def conv(rank: int) -> Callable[..., Array]:
         data_layout: str,
         kernel_layout: str,
         out_dtype: str,
+        out_layout: str = "",
         **_: Any,
     ) -> Array:
         data = to_channels_first(x, data_layout)
@@ -216,7 +226,7 @@ def conv(rank: int) -> Callable[..., Array]:
         data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)])
         dtype = np.dtype(out_dtype or x.dtype)
         out = _conv_nc(data, kernel, strides, dilation, groups, dtype)
-        return from_channels_first(out, data_layout)
+        return relaid(from_channels_first(out, data_layout), data_layout, out_layout)
 
     return apply
 
@@ -274,6 +284,7 @@ def max_pool(
     padding: Sequence[int],
     layout: str,
     ceil_mode: bool,
+    out_layout: str = "",
     **_: Any,
 ) -> Array:
     """The largest element of each window; padding never wins."""
@@ -283,7 +294,7 @@ def max_pool(
     low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)], constant_values=low)
     parts = [_window(data, tap, strides, dilation, size) for tap in each_tap(pool_size)]
-    return from_channels_first(np.maximum.reduce(parts), layout)
+    return relaid(from_channels_first(np.maximum.reduce(parts), layout), layout, out_layout)
 
 
 def avg_pool(
@@ -296,6 +307,7 @@ def avg_pool(
     layout: str,
     ceil_mode: bool,
     count_include_pad: bool,
+    out_layout: str = "",
     **_: Any,
 ) -> Array:
     """The mean of each window, over real elements only unless ``count_include_pad``."""
@@ -311,15 +323,17 @@ def avg_pool(
     ]
     total = np.add.reduce([w for w, _ in windows])
     number = np.add.reduce([c for _, c in windows])
-    return from_channels_first((total / np.maximum(number, 1)).astype(x.dtype), layout)
+    mean = from_channels_first((total / np.maximum(number, 1)).astype(x.dtype), layout)
+    return relaid(mean, layout, out_layout)
 
 
 def global_pool(func: Callable[..., Any]) -> Callable[..., Array]:
     """``func`` over every spatial dim, which becomes 1."""
 
-    def apply(x: Array, *, layout: str, **_: Any) -> Array:
+    def apply(x: Array, *, layout: str, out_layout: str = "", **_: Any) -> Array:
         axes = tuple(i for i, c in enumerate(layout) if c not in "NC")
-        return np.asarray(func(x, axis=axes, keepdims=True)).astype(x.dtype)
+        found = np.asarray(func(x, axis=axes, keepdims=True)).astype(x.dtype)
+        return relaid(found, layout, out_layout)
 
     return apply
 
@@ -327,7 +341,9 @@ def global_pool(func: Callable[..., Any]) -> Callable[..., Array]:
 def adaptive_pool(func: Callable[..., Any]) -> Callable[..., Array]:
     """``func`` over windows chosen so that the output has the asked size."""
 
-    def apply(x: Array, *, output_size: Sequence[int], layout: str, **_: Any) -> Array:
+    def apply(
+        x: Array, *, output_size: Sequence[int], layout: str, out_layout: str = "", **_: Any
+    ) -> Array:
         axes = [i for i, c in enumerate(layout) if c not in "NC"]
         sizes = list(output_size) or [x.shape[a] for a in axes]
         sizes = sizes * len(axes) if len(sizes) == 1 else sizes
@@ -336,7 +352,7 @@ def adaptive_pool(func: Callable[..., Any]) -> Callable[..., Array]:
             cuts = [(i * length // size, -((-(i + 1) * length) // size)) for i in range(size)]
             parts = [func(np.take(x, range(a, b), axis), axis=axis) for a, b in cuts]
             x = np.stack(parts, axis).astype(x.dtype)
-        return x
+        return relaid(x, layout, out_layout)
 
     return apply
 

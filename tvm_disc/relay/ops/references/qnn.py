@@ -201,7 +201,7 @@ def annotated(x: Array, scale: Array, low: Array, high: Array, *, kind: int, **_
 
 
 def _less(x: Array, zero_point: Array, axis: int) -> Array:
-    return np.asarray(x.astype("int32") - along(zero_point, x, axis))
+    return np.asarray(x.astype("int32") - along(zero_point, x, axis).astype("int32"))
 
 
 def dense(

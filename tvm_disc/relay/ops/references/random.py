@@ -92,7 +92,7 @@ def uniform(
 ) -> tuple[Array, Array]:
     """Numbers in ``[low, high)``."""
     after, unit = _unit(key, out_shape, out_dtype or "float32")
-    return after, unit * (high - low) + low
+    return after, (unit * (high - low) + low).astype(unit.dtype)
 
 
 def normal(

@@ -203,6 +203,8 @@ def multibox_transform_loc(
 ) -> tuple[Array, Array]:
     """Boxes with a class, their scores and corners; -1 beyond them."""
     batch, classes, size = scores.shape
+    if moves.shape != (batch, 4 * size) or anchors.shape[1:] != (size, 4):
+        raise ValueError("moves or anchors of another number of boxes")
     first = 0 if keep_background else 1
     if classes <= first:
         raise ValueError("no classes")

@@ -141,6 +141,7 @@ def deformable_conv2d(
     deformable_groups: int,
     data_layout: str,
     kernel_layout: str,
+    out_dtype: str,
     **_: Any,
 ) -> Array:
     """A convolution whose taps are moved by offsets."""
@@ -167,4 +168,5 @@ def deformable_conv2d(
             near = [[(min(p, s - 1), v) for p, v in t] for t, s in zip(near, sizes, strict=True)]
             channel = slice(g * part, (g + 1) * part)
             out[n, :, i, j] += w[:, channel, a, b] @ _read(x[n, channel], near)
-    return np.ascontiguousarray(out.transpose(["NCHW".index(c) for c in data_layout]))
+    out = np.ascontiguousarray(out.transpose(["NCHW".index(c) for c in data_layout]))
+    return out.astype(out_dtype or data.dtype)

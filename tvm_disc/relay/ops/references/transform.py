@@ -64,9 +64,16 @@ def reshape_like(
     rhs_end: int | None,
 ) -> Array:
     """A run of ``x``'s dims replaced by a run of ``like``'s."""
-    lhs = range(x.ndim)[lhs_begin:lhs_end]
-    shape = (*x.shape[: lhs.start], *like.shape[rhs_begin:rhs_end], *x.shape[lhs.stop :])
-    return x.reshape(shape)
+    lhs, rhs = (_axes(*b) for b in ((lhs_begin, lhs_end, x.ndim), (rhs_begin, rhs_end, like.ndim)))
+    return x.reshape(*x.shape[: lhs.start], *like.shape[rhs], *x.shape[lhs.stop :])
+
+
+def _axes(begin: int, end: int | None, rank: int) -> slice:
+    end = rank if end is None else end
+    first, last = (b + rank if b < 0 else b for b in (begin, end))
+    if not 0 <= first <= last <= rank:
+        raise ValueError(f"axes {begin} to {end} of rank {rank}")
+    return slice(first, last)
 
 
 def transpose(x: Array, *, axes: Sequence[int] | None) -> Array:
@@ -298,7 +305,7 @@ def sequence_mask(x: Array, valid: Array, *, mask_value: float, axis: int) -> Ar
     """Positions at or past ``valid[batch]`` along ``axis`` overwritten; batch is the other."""
     length = np.arange(x.shape[axis])
     keep = length[:, None] < valid[None, :]
-    keep = keep if axis == 0 else keep.T
+    keep = keep if axis % x.ndim == 0 else keep.T
     return np.where(keep.reshape(*keep.shape, *([1] * (x.ndim - 2))), x, mask_value).astype(x.dtype)
 
 
