@@ -150,7 +150,7 @@ def test_calls_of_a_loop_with_other_than_its_arguments(name: str) -> None:
 
 
 OTHER_TYPES = {
-    "rank": (loop("%i, expand_dims(%x, axis=0)"), r"argument '%x' of a loop: expected .*, found "),
+    "rank": (loop("%i, expand_dims(%x, axis=0)"), r"argument '%x' of f: expected .*, found "),
     "type": (loop('%i, cast(%x, dtype="int32")'), "expected .*float32.*, found .*int32"),
     "rank at first": (
         loop("%i, %x").replace("@f(%i, %x) }", "@f(%i, expand_dims(%x, axis=0)) }"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tvm_disc import relay
@@ -58,6 +59,10 @@ OF_TENSORS: list[tuple[Callable[[], Any], str]] = [
     (lambda: relay.sliding_window(X, 1, (2,), (-1,)), "windows of 1 and more, strides of 1"),
     (lambda: relay.sliding_window(X, 1, (0,), (1,)), r"found \[0\] and \[1\]"),
     (lambda: relay.expand_dims(X, 0, 1 << 31), "expected 0 to 64 new axes"),
+    (
+        lambda: relay.nn.prelu(IMAGE, relay.const(np.ones(3))),
+        r"expected operands of one dtype, found \[.float32., .float64.\]",
+    ),
     (lambda: relay.tile(X, (-1, 1)), "expected repetitions, found -1"),
     (lambda: relay.repeat(X, -2, axis=0), "expected repetitions, found -2"),
     (lambda: relay.full(relay.const(1.0), (-3,), "float32"), "axis 0 .* would have size -3"),

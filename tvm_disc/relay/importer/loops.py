@@ -6,6 +6,7 @@ They become loops whose state stays in registers and reused blocks, with no boxe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -30,13 +31,23 @@ from tvm_disc.relay.importer.tensor import Boxed, Closure, Tensor
 from tvm_disc.relay.importer.walk import Evaluator, ModuleWalk
 
 
+@dataclass(eq=False)
+class _Open:
+    """A loop that is being made; without ``result`` only to find that type."""
+
+    closure: Closure
+    gv: Any
+    state: list[Tensor]
+    frame: Frame
+    result: Any
+
+
 class Loops:
     """Makes loops of tail-recursive functions."""
 
     def __init__(self, walk: ModuleWalk, forms: Forms, evaluator: Evaluator) -> None:
         self.walk, self.forms, self._evaluator, self.ctx = walk, forms, evaluator, walk.ctx
-        # Of every open loop: function, global var, parameters, frame, result type.
-        self.looping: list[tuple[ast.Function, Any, list[Tensor], Frame, Any]] = []
+        self.looping: list[_Open] = []
         self.no_loops: set[int] = set()
 
     def try_loop(self, closure: Closure, args: Sequence[Any]) -> Any:
@@ -86,10 +97,10 @@ class Loops:
             scope = self.walk.scope(closure.scope)
             named: dict[str, Any] = {}
             pairs = zip(func.params, args, strict=True)
-            state = [self._parameter(p, a, named) for p, a in pairs]
+            state = [self._parameter(p, a, named, closure) for p, a in pairs]
             scope.variables.update(zip(func.params, state, strict=True))
             params = [s.expr for s in state]
-            self.looping.append((func, gv, state, frame, result))
+            self.looping.append(_Open(closure, gv, state, frame, result))
             try:
                 value = self._evaluator.evaluate(func.body, scope)
             finally:
@@ -107,7 +118,9 @@ class Loops:
             self.walk.functions[gv] = relax_func.with_attr("global_symbol", name)
         return gv, frame, found if result is None else result
 
-    def _parameter(self, param: ast.Var, arg: Tensor, named: dict[str, Any]) -> Tensor:
+    def _parameter(
+        self, param: ast.Var, arg: Tensor, named: dict[str, Any], closure: Closure
+    ) -> Tensor:
         """A parameter; dims of one name are the same."""
         ty = param.type_annotation
         if isinstance(ty, rt.TensorType):
@@ -127,14 +140,14 @@ class Loops:
         dtype = str(ty.dtype) if isinstance(ty, rt.TensorType) else arg.dtype
         var = relax.Var(identifier(param.name_hint), relax.TensorType(dims, dtype))
         state = Tensor(tuple(dims), dtype, var)
-        self._require_kind(param, state, arg)
+        self._require_kind(param, state, arg, closure)
         return state
 
-    def _require_kind(self, param: ast.Var, state: Tensor, value: Tensor) -> None:
+    def _require_kind(self, param: ast.Var, state: Tensor, value: Tensor, closure: Closure) -> None:
         if (value.rank, value.dtype) != (state.rank, state.dtype):
             wanted, found = self.forms.kind_of(state), self.forms.kind_of(value)
-            text = f"argument '%{param.name_hint}' of a loop: expected {wanted}, found {found}"
-            raise TypeMismatch(self.ctx.where(text))
+            where = f"argument '%{param.name_hint}' of {closure.name}"
+            raise TypeMismatch(f"{where}: expected {wanted}, found {found}")
 
     def _require_named(self, func: ast.Function, args: Sequence[Any]) -> None:
         """Arguments have one length wherever the parameters' dims have one name."""
@@ -149,21 +162,21 @@ class Loops:
 
     def again(self, func: ast.Function, args: Sequence[Any]) -> Any:
         """The next round of a loop being made, None for other functions."""
-        for function, gv, state, frame, result in self.looping:
-            if function is not func:
+        for made in self.looping:
+            if made.closure.function is not func:
                 continue
-            if frame is not self.walk.frame:
+            if made.frame is not self.walk.frame:
                 raise NotALoop
-            if result is None or any(isinstance(a, Bottom) for a in args):
+            if made.result is None or any(isinstance(a, Bottom) for a in args):
                 return BOTTOM
             if len(args) != len(func.params) or not all(isinstance(a, Tensor) for a in args):
                 raise NotALoop
             self._require_named(func, args)
-            captured = [c.inner.expr for c in frame.captures.values()]
-            for param, value, old in zip(func.params, args, state, strict=True):
-                self._require_kind(param, old, value)
-            values = [self._next(a, s) for a, s in zip(args, state, strict=True)]
-            return Tail(self.ctx.bind(tvm.ir.Call(gv, [*values, *captured]), result))
+            for param, value, old in zip(func.params, args, made.state, strict=True):
+                self._require_kind(param, old, value, made.closure)
+            values = [self._next(a, s) for a, s in zip(args, made.state, strict=True)]
+            captured = [c.inner.expr for c in made.frame.captures.values()]
+            return Tail(self.ctx.bind(tvm.ir.Call(made.gv, [*values, *captured]), made.result))
         return None
 
     def _next(self, value: Tensor, state: Tensor) -> Any:

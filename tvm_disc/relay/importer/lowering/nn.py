@@ -202,6 +202,7 @@ def _leaky_relu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _prelu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    ctx.same_dtype(args)
     x, slope = args
     axis = ctx.axis(attrs["axis"], x.rank)
     ctx.require_eq(x.dims[axis], slope.dims[0], f"one slope for every entry of axis {axis}")
