@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tvm_disc import relay
@@ -13,6 +12,7 @@ from tvm_disc.compile import import_versions
 from tvm_disc.errors import ShapeConflict, TypeMismatch, Unsupported
 
 X = relay.var("x", shape=(relay.Any(), 3))
+ONE = relay.const(1.0)
 IMAGE = relay.var("image", shape=(relay.Any(),) * 4)
 KERNEL = relay.var("kernel", shape=(4, 4, 3, 3))
 SIZES = relay.shape_of(X)  # [?, 3], known to the importer
@@ -58,9 +58,15 @@ OF_TENSORS: list[tuple[Callable[[], Any], str]] = [
     (lambda: relay.reshape_like(X, X, lhs_end=3), "axes 0 to 3 of a tensor of rank 2"),
     (lambda: relay.sliding_window(X, 1, (2,), (-1,)), "windows of 1 and more, strides of 1"),
     (lambda: relay.sliding_window(X, 1, (0,), (1,)), r"found \[0\] and \[1\]"),
+    (
+        lambda: relay.Call(
+            relay.op.get("qnn.simulated_quantize"), [X, ONE, ONE, ONE], {"axis": -1}
+        ),
+        "expected the type's code as int32, found float32",
+    ),
     (lambda: relay.expand_dims(X, 0, 1 << 31), "expected 0 to 64 new axes"),
     (
-        lambda: relay.nn.prelu(IMAGE, relay.const(np.ones(3))),
+        lambda: relay.nn.prelu(IMAGE, relay.var("a", shape=(3,), dtype="float64")),
         r"expected operands of one dtype, found \[.float32., .float64.\]",
     ),
     (lambda: relay.tile(X, (-1, 1)), "expected repetitions, found -1"),

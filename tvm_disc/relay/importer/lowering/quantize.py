@@ -314,6 +314,8 @@ def _simulated(
     ctx: Emitter, code: Tensor, make: Callable[[Sequence[Tensor]], Tensor], x: Tensor
 ) -> Tensor:
     """``make(limits)`` where ``code`` names a type, ``x`` elsewhere."""
+    if "int" not in code.dtype:
+        raise TypeMismatch(ctx.where(f"expected the type's code as int32, found {code.dtype}"))
     if code.constant is not None:
         kind = _SIMULATED.get(int(code.constant.reshape(())))
         limits = () if kind is None else (float(np.iinfo(kind).min), float(np.iinfo(kind).max))
