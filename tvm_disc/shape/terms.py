@@ -97,7 +97,8 @@ def _order(term: tuple[Mono, int]) -> _Order:
     return _mono_order(term[0])
 
 
-@lru_cache(maxsize=1 << 16)
+# An entry keeps the atoms of its solver alive: a module has some hundreds.
+@lru_cache(maxsize=1 << 11)
 def _mono_order(mono: Mono) -> _Order:
     ranks = [a.rank for a in mono]
     leaves = tuple(r[1] for r in ranks if not r[0])

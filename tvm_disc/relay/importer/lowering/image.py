@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,6 +129,8 @@ def _upsampling(names: Sequence[str]) -> Rule:
             axis = axes_of(layout).index(name[-1].upper())
             if isinstance(scale, Tensor) and scale.constant is not None:
                 scale = float(scale.constant.reshape(()).item())
+            if not isinstance(scale, Tensor) and not 0 < scale < math.inf:
+                raise TypeMismatch(ctx.where(f"{name}: expected a factor above 0, found {scale}"))
             size = _scaled(ctx, x.dims[axis], scale)
             whole = not isinstance(scale, Tensor) and scale == int(scale)
             if method == "nearest_neighbor" and mode == "asymmetric" and whole:

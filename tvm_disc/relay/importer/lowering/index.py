@@ -239,6 +239,7 @@ def _sequence_mask(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _scatter_elements(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     data, picks, updates = args
+    ctx.same_dtype([data, updates])
     axis = ctx.axis(attrs["axis"], data.rank)
     _require_inside(ctx, picks, data, axis)
     if updates.rank != picks.rank:
@@ -276,6 +277,7 @@ def _scatter_mean(ctx: Emitter, data: Tensor, updates: Tensor, scatter: Any) -> 
 def _scatter_nd(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """As for ``gather_nd``, the coordinate axis comes first in Relay and last in Relax."""
     data, picks, updates = args
+    ctx.same_dtype([data, updates])
     depth = ctx.literal(picks.dims[0])
     if depth is None:  # what the updates leave
         depth = data.rank - updates.rank + picks.rank - 1

@@ -76,6 +76,9 @@ def _matmul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 def _bias_add(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, bias = args
+    ctx.same_dtype(args)
+    if bias.rank != 1:
+        raise TypeMismatch(ctx.where(f"expected a vector, found rank {bias.rank}"))
     axis = ctx.axis(attrs["axis"], x.rank)
     ctx.require_eq(x.dims[axis], bias.dims[0], f"the bias must fit axis {axis}")
     if axis != x.rank - 1:

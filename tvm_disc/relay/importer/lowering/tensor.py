@@ -249,6 +249,7 @@ def _axes_as_one(ctx: Emitter, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, 
 
 def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x, mean = args[0], args[1] if len(args) > 1 else None
+    ctx.same_dtype(args)
     axes, keep = reduce_axes(ctx, x, attrs), bool(attrs["keepdims"])
     kept = _reduced(x.dims, axes, True)
     if mean is None:

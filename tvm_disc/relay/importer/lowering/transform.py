@@ -14,7 +14,7 @@ from tvm.relax import op as R
 from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.slice import sliced
-from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule
+from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, filled
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import is_number
 
@@ -352,6 +352,8 @@ def _repeat(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         axis = ctx.axis(attrs["axis"], x.rank)
     dims = list(x.dims)
     dims[axis] = dims[axis] * times
+    if times == 0:
+        return filled(ctx, dims, ctx.scalar(0, x.dtype), x.dtype)
     return ctx.emit(R.repeat(ctx.expr(x), times, axis), dims, x.dtype)
 
 

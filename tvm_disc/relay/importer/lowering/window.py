@@ -188,6 +188,8 @@ def _pool(build: Callable[..., Any], rank: int) -> Rule:
         dtype = x.dtype
         if average and not is_float(dtype) and dtype not in ("int32", "int64"):
             x = cast(ctx, x, "int32" if dtype in ("bool", "int8", "uint8", "int16") else "int64")
+        elif dtype == "bool":
+            x = cast(ctx, x, "int8")
         spatial = []
         for d in range(rank):
             total = pads[d] + pads[d + rank]

@@ -145,7 +145,7 @@ def group_norm(
 
 def l2_normalize(x: Array, *, eps: float, axis: Sequence[int] | None) -> Array:
     """Divided by the Euclidean norm along ``axis``."""
-    axes = None if axis is None else tuple(axis)
+    axes = tuple(axis or ()) or None
     return np.asarray(x / np.sqrt(np.maximum((x * x).sum(axes, keepdims=True), eps)))
 
 
@@ -291,7 +291,8 @@ def max_pool(
     data = to_channels_first(x, layout)
     geometry = _pool_geometry(data, pool_size, strides, dilation, padding, ceil_mode)
     before, after, size = geometry
-    low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    low = {"f": -np.inf, "b": False}.get(x.dtype.kind)
+    low = np.iinfo(x.dtype).min if low is None else low
     data = np.pad(data, [(0, 0), (0, 0), *zip(before, after, strict=False)], constant_values=low)
     parts = [_window(data, tap, strides, dilation, size) for tap in each_tap(pool_size)]
     return relaid(from_channels_first(np.maximum.reduce(parts), layout), layout, out_layout)

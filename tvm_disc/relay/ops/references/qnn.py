@@ -253,12 +253,15 @@ def conv2d_transpose(
     strides: Sequence[int],
     padding: Sequence[int],
     output_padding: Sequence[int],
+    dilation: Sequence[int],
     groups: int,
     **_: Any,
 ) -> Array:
     """Every element of ``x`` adds a kernel to the result; layouts NCHW and IOHW."""
     data, kernel = _less(x, x_zero, 1), _less(w, w_zero, 1)
     before, after = nn.full_padding(padding, 2)
+    if tuple(dilation) != (1, 1):
+        raise ValueError("a dilation")
     if min(before + after) < 0:
         raise ValueError("negative padding")
     taps, channels = kernel.shape[2:], kernel.shape[1]

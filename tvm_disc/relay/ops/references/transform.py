@@ -314,7 +314,7 @@ def sequence_mask(x: Array, valid: Array, *, mask_value: float, axis: int) -> Ar
 
 def argsort(x: Array, *, axis: int, is_ascend: bool, dtype: str) -> Array:
     """Stable positions that sort ``axis``."""
-    key = x if is_ascend else -x
+    key = x if is_ascend else ~x if x.dtype.kind in "ub" else -x
     return np.argsort(key, axis, kind="stable").astype(dtype or "int32")
 
 
