@@ -13,6 +13,7 @@ from tvm_disc.deadline import at
 from tvm_disc.errors import Unsupported
 from tvm_disc.graph.nodes import Node, link_users, read_call, tensor_type
 from tvm_disc.relay_passes.bfloat16 import MOVES, PRODUCTS
+from tvm_disc.schedules.elements import is_float
 from tvm_disc.schedules.group import solver_of
 from tvm_disc.schedules.kernel import Group, Kernel, Machine
 from tvm_disc.schedules.opaque.nonzero import nonzero_kernels
@@ -48,6 +49,7 @@ def read_group(name: str, func: Any) -> tuple[Group, list[Any]]:
             lookup[binding.var] = node
             nodes.append(node)
     _refuse_narrow(nodes)
+    _refuse_whole_means(nodes)
     link_users([*params, *nodes])
     outputs = [lookup[v] for v in _output_vars(func)]
     for node in outputs:
@@ -70,6 +72,15 @@ def _refuse_narrow(nodes: Sequence[Node]) -> None:
             raise Unsupported(
                 f"{node.op.removeprefix('relax.')}: no kernel computes in bfloat16; cast its "
                 "operands to float32, and its result back"
+            )
+
+
+def _refuse_whole_means(nodes: Sequence[Node]) -> None:
+    """Importers divide sums: a user's pass may have made a mean of integers."""
+    for node in nodes:
+        if node.op == "relax.mean" and not is_float(node.dtype):
+            raise Unsupported(
+                f"mean: no kernel averages {node.dtype}; cast to float32, or divide a sum"
             )
 
 

@@ -28,6 +28,7 @@ from tvm_disc.relay.importer.lowering.quantize import (
     literal,
     requantize,
     scaled,
+    scaling_of,
     shifted,
 )
 from tvm_disc.relay.importer.lowering.tensor import Args, Attrs, Rule, apply, cast, reduction
@@ -36,9 +37,9 @@ from tvm_disc.relay.importer.tensor import Tensor
 BYTES = ("int8", "uint8")
 
 
-def _scalings(args: Args) -> list[Scaling]:
+def _scalings(ctx: Emitter, args: Args) -> list[Scaling]:
     """Scale and zero point, one pair after the other."""
-    return [Scaling(*args[k : k + 2]) for k in range(0, len(args), 2)]
+    return [scaling_of(ctx, *args[k : k + 2]) for k in range(0, len(args), 2)]
 
 
 def _require_bytes(ctx: Emitter, x: Tensor) -> None:
@@ -161,7 +162,7 @@ def _sum(build: Callable[[Any, Any], Any], back: Callable[[Any, Any], Any]) -> R
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         a, b = args[:2]
         ctx.same_dtype([a, b])
-        first, second, wanted = _scalings(args[2:])
+        first, second, wanted = _scalings(ctx, args[2:])
         left = _rescaled(ctx, a, first, wanted, int(attrs["lhs_axis"]))
         right = _rescaled(ctx, b, second, wanted, int(attrs["rhs_axis"]))
         y = apply(ctx, build, left, right)
@@ -176,7 +177,7 @@ def _mul(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """The product is an int32 tensor whose scale is the product of the scales."""
     a, b = args[:2]
     ctx.same_dtype([a, b])
-    first, second, wanted = _scalings(args[2:])
+    first, second, wanted = _scalings(ctx, args[2:])
     axes = int(attrs["lhs_axis"]), int(attrs["rhs_axis"])
     scales = [literal(ctx, s.scale, "an input scale") for s in (first, second)]
     if scales[0].ndim != scales[1].ndim or (scales[0].ndim and axes[0] != axes[1]):
@@ -192,7 +193,7 @@ def _leaky_relu(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Negative numbers are ``alpha * q + (1 - alpha) * zero_point`` of the wanted scaling."""
     x = args[0]
     _require_bytes(ctx, x)
-    given, wanted = _scalings(args[1:])
+    given, wanted = _scalings(ctx, args[1:])
     data = cast(ctx, x, "int32")
     moved = _rescaled(ctx, x, given, wanted)
     alpha = float(attrs["alpha"])
@@ -276,7 +277,7 @@ def _concatenate(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _avg_pool2d(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     x = args[0]
     _require_bytes(ctx, x)
-    given, wanted = _scalings(args[1:])
+    given, wanted = _scalings(ctx, args[1:])
     moved = _rescaled(ctx, x, given, wanted)
     return clamped(ctx, window.LOWER["nn.avg_pool2d"](ctx, [moved], attrs), x.dtype)
 
@@ -288,7 +289,7 @@ _FRACTION, _RESULT = 30, 7
 def _softmax(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """Integers only: ``exp(s * d) = 2**-q * 2**-f``, with the fraction by a straight line."""
     x = args[0]
-    given, wanted = _scalings(args[1:])
+    given, wanted = _scalings(ctx, args[1:])
     if x.dtype != "int8":
         raise TypeMismatch(ctx.where(f"expected int8, found {x.dtype}"))
     scale = float(literal(ctx, given.scale, "the input scale").reshape(()))

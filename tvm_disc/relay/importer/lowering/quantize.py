@@ -45,6 +45,11 @@ class Scaling:
         return all(_equal_numbers(a, b) for a, b in pairs)
 
 
+def scaling_of(ctx: Emitter, scale: Tensor, zero_point: Tensor) -> Scaling:
+    """Of operands; the zero point may have any type of integers."""
+    return Scaling(scale, as_dtype(ctx, zero_point, "int32"))
+
+
 def _equal_numbers(a: Tensor, b: Tensor) -> bool:
     if a.constant is None or b.constant is None or a.rank or b.rank:
         return False
@@ -103,13 +108,13 @@ def shifted(ctx: Emitter, x: Tensor, zero_point: Tensor, axis: int, dtype: str) 
     return apply(ctx, R.subtract, wide, _laid_as(ctx, zero_point, dtype, x, axis))
 
 
-def _as(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
+def as_dtype(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
     """``cast``, of a constant at once."""
     return cast(ctx, x, dtype) if x.constant is None else ctx.constant(x.constant.astype(dtype))
 
 
 def _laid_as(ctx: Emitter, x: Tensor, dtype: str, like: Tensor, axis: int) -> Tensor:
-    return laid(ctx, _as(ctx, x, dtype), like, axis)
+    return laid(ctx, as_dtype(ctx, x, dtype), like, axis)
 
 
 def clamped(ctx: Emitter, x: Tensor, dtype: str) -> Tensor:
@@ -188,7 +193,7 @@ def _fixed_point_multiply_per_axis(ctx: Emitter, args: Args, attrs: Attrs) -> Te
     x, *factors = args
     _require_int32(ctx, x)
     axes = [ctx.axis(a, x.rank) for a in attrs["axes"]]
-    factor, left, right = (_over(ctx, _as(ctx, f, "int64"), x, axes) for f in factors)
+    factor, left, right = (_over(ctx, as_dtype(ctx, f, "int64"), x, axes) for f in factors)
     if not attrs["is_lshift_required"]:
         left = ctx.scalar(0, "int64")
     return _scaled_wide(ctx, x, (factor, left, right))
@@ -233,7 +238,7 @@ def requantize(
         centred = shifted(ctx, x, given.zero_point, axis, "int32")
         y = centred if same else _rescaled(ctx, centred, factors, axis, rounding == "UPWARD")
         if not is_zero(wanted.zero_point):
-            y = apply(ctx, R.add, y, _as(ctx, wanted.zero_point, "int32"))
+            y = apply(ctx, R.add, y, as_dtype(ctx, wanted.zero_point, "int32"))
         return clamped(ctx, y, dtype)
     y = shifted(ctx, x, given.zero_point, axis, compute)
     if not same:
@@ -242,7 +247,7 @@ def requantize(
         # one operation that rounds once.
         y = apply(ctx, R.maximum, y, ctx.scalar(float(np.finfo(compute).min), compute))
     if not is_zero(wanted.zero_point):
-        y = apply(ctx, R.add, y, _as(ctx, wanted.zero_point, compute))
+        y = apply(ctx, R.add, y, as_dtype(ctx, wanted.zero_point, compute))
     if rounding == "UPWARD":
         y = apply(ctx, R.floor, apply(ctx, R.add, y, ctx.scalar(0.5, compute)))
     else:
@@ -265,9 +270,9 @@ def _rescaled(ctx: Emitter, x: Tensor, factors: Tensor, axis: int, upward: bool)
 def _requantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     rounding = _choice(ctx, attrs, "rounding", ("UPWARD", "TONEAREST"))
     compute = _choice(ctx, attrs, "compute_dtype", ("int64", "float32", "float64"))
-    scalings = (Scaling(*args[1:3]), Scaling(*args[3:5]))
+    given, wanted = (scaling_of(ctx, *args[k : k + 2]) for k in (1, 3))
     dtype = attrs["out_dtype"] or "int8"
-    return requantize(ctx, args[0], *scalings, dtype, int(attrs["axis"]), rounding, compute)
+    return requantize(ctx, args[0], given, wanted, dtype, int(attrs["axis"]), rounding, compute)
 
 
 def _choice(ctx: Emitter, attrs: Attrs, name: str, values: tuple[str, ...]) -> str:
@@ -359,7 +364,7 @@ def _simulated_dequantize(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 def _annotated(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     """The error that quantisation would make: rounded within limits, and scaled back."""
     x: Tensor = args[0]
-    scale, low, high = (_as(ctx, a, x.dtype) for a in args[1:])
+    scale, low, high = (as_dtype(ctx, a, x.dtype) for a in args[1:])
     if not attrs["sign"] or attrs["rounding"] != "round":
         raise Unsupported(ctx.where("other than signed numbers and rounding 'round'"))
     if int(attrs["kind"]) == 0:
@@ -375,7 +380,7 @@ LOWER: Mapping[str, Rule] = {
     "qnn.requantize": _requantize,
     "qnn.quantize": _quantize,
     "qnn.dequantize": _dequantize,
-    "qnn.simulated_quantize": _simulated_quantize,
-    "qnn.simulated_dequantize": _simulated_dequantize,
+    "qnn.simulated_quantize": on_floats(_simulated_quantize),
+    "qnn.simulated_dequantize": on_floats(_simulated_dequantize),
     "relay.op.annotation.simulated_quantize": on_floats(_annotated),
 }

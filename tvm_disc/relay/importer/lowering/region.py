@@ -78,8 +78,10 @@ def _correlation(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     size, most, stride, apart = (
         int(attrs[n]) for n in ("kernel_size", "max_displacement", "stride1", "stride2")
     )
-    if size % 2 == 0:
+    if size < 1 or size % 2 == 0:
         raise TypeMismatch(ctx.where(f"kernel_size {size}: expected an odd number"))
+    if most < 0:
+        raise TypeMismatch(ctx.where(f"max_displacement {most}: expected 0 or more"))
     pads = padding(ctx, attrs["padding"], 2)
     pairs = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
     one, other = (padded(ctx, x, pairs, ctx.scalar(0, x.dtype)) for x in (one, other))
@@ -280,6 +282,8 @@ def _proposed(ctx: Emitter, args: Args, shapes: Any, attrs: Attrs) -> Tensor:
     """Corners and scores, ``[batch, pixels * anchors, 5]``."""
     batch, _, high, wide = args[0].dims
     stride = float(attrs["feature_stride"])
+    if not stride > 0:
+        raise TypeMismatch(ctx.where(f"feature_stride {stride:g}: expected more than 0"))
     anchors = np.array([_anchor(float(r), float(s), stride) for r, s in shapes], F32)
     dims = [batch, product([high, wide, i64(len(shapes))]), i64(5)]
     call = kernel_call(

@@ -201,13 +201,19 @@ def reduction(build: Callable[..., Any]) -> Rule:
 
 
 def _mean(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """Integers divide the sum, rounding towards zero."""
-    x = args[0]
+    x, axes = args[0], reduce_axes(ctx, args[0], attrs)
+    return averaged(ctx, x, axes, bool(attrs["keepdims"])) if axes else x
+
+
+def averaged(ctx: Emitter, x: Tensor, axes: Sequence[int], keep: bool = True) -> Tensor:
+    """The mean over some axes; of integers an int64 sum divided, rounded towards zero."""
+    dims = _reduced(x.dims, axes, keep)
     if is_float(x.dtype):
-        return reduction(R.mean)(ctx, args, attrs)  # type: ignore[no-any-return]
-    total = reduction(R.sum)(ctx, args, attrs)
-    count = product([x.dims[a] for a in reduce_axes(ctx, x, attrs)])
-    return apply(ctx, R.divide, total, number(ctx, count, x.dtype))
+        return ctx.emit(R.mean(ctx.expr(x), axes, keepdims=keep), dims, x.dtype)
+    wide = cast(ctx, x, "int64")
+    total = ctx.emit(R.sum(ctx.expr(wide), axes, keepdims=keep), dims, "int64")
+    count = number(ctx, product([x.dims[a] for a in axes]), "int64")
+    return cast(ctx, apply(ctx, R.divide, total, count), x.dtype)
 
 
 def _any(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
@@ -253,7 +259,7 @@ def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     axes, keep = reduce_axes(ctx, x, attrs), bool(attrs["keepdims"])
     kept = _reduced(x.dims, axes, True)
     if mean is None:
-        mean = ctx.emit(R.mean(ctx.expr(x), axes, keepdims=True), kept, x.dtype)
+        mean = averaged(ctx, x, axes)
     else:
         ctx.require_eq(product(mean.dims), product(kept), "the mean must fit the result")
         mean = ctx.reshape(mean, kept)

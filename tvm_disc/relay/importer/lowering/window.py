@@ -20,6 +20,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Attrs,
     Rule,
     apply,
+    averaged,
     cast,
     filled,
     iota,
@@ -203,12 +204,15 @@ def _pool(build: Callable[..., Any], rank: int) -> Rule:
     return rule
 
 
-def _global_pool(build: Callable[..., Any]) -> Rule:
+def _largest(ctx: Emitter, x: Tensor, axes: Sequence[int]) -> Tensor:
+    dims = [i64(1) if a in axes else d for a, d in enumerate(x.dims)]
+    return ctx.emit(R.max(ctx.expr(x), axes, keepdims=True), dims, x.dtype)
+
+
+def _global_pool(reduce: Callable[[Emitter, Tensor, Sequence[int]], Tensor]) -> Rule:
     def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         x, layout = args[0], attrs["layout"]
-        spatial = spatial_axes(ctx, layout, "HW")
-        dims = [i64(1) if a in spatial else d for a, d in enumerate(x.dims)]
-        pooled = ctx.emit(build(ctx.expr(x), spatial, keepdims=True), dims, x.dtype)
+        pooled = reduce(ctx, x, spatial_axes(ctx, layout, "HW"))
         return relaid(ctx, pooled, layout, attrs["out_layout"], "NCHW")
 
     return rule
@@ -392,8 +396,8 @@ LOWER: Mapping[str, Rule] = {
     "nn.avg_pool1d": on_numbers(_pool(R.nn.avg_pool1d, 1)),
     "nn.avg_pool2d": on_numbers(_pool(R.nn.avg_pool2d, 2)),
     "nn.avg_pool3d": on_numbers(_pool(R.nn.avg_pool3d, 3)),
-    "nn.global_avg_pool2d": on_numbers(_global_pool(R.mean)),
-    "nn.global_max_pool2d": _global_pool(R.max),
+    "nn.global_avg_pool2d": on_numbers(_global_pool(averaged)),
+    "nn.global_max_pool2d": _global_pool(_largest),
     "nn.adaptive_avg_pool1d": on_numbers(_adaptive_pool(True, 1)),
     "nn.adaptive_avg_pool2d": on_numbers(_adaptive_pool(True, 2)),
     "nn.adaptive_avg_pool3d": on_numbers(_adaptive_pool(True, 3)),

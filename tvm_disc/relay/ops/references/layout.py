@@ -38,6 +38,13 @@ def layout_transform(x: Array, *, src_layout: str, dst_layout: str) -> Array:
     return np.asarray(whole.reshape(dims).transpose(np.argsort(places)))
 
 
+def as_kind(x: Array, dtype: str) -> Array:
+    """A sum in another type of the same kind: of others it hangs on where it is converted."""
+    if dtype and np.dtype(dtype).kind != x.dtype.kind:
+        raise ValueError(f"{x.dtype} summed as {dtype}")
+    return x.astype(dtype or x.dtype)
+
+
 def space_to_batch_nd(
     x: Array, *, block_shape: Sequence[int], paddings: Any, pad_value: float
 ) -> Array:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .nn import full_padding
+from tvm_disc.relay.ops.references.layout import as_kind
+from tvm_disc.relay.ops.references.nn import full_padding
 
 Array = NDArray[Any]
 
@@ -105,6 +106,7 @@ def conv2d_backward_weight(
     data_layout: str,
     kernel_layout: str,
     out_layout: str,
+    out_dtype: str,
     **_: Any,
 ) -> Array:
     """How the weights of a convolution change its result."""
@@ -118,7 +120,8 @@ def conv2d_backward_weight(
         rows = slice(a * dilation[0], a * dilation[0] + (high - 1) * strides[0] + 1, strides[0])
         columns = slice(b * dilation[1], b * dilation[1] + (long - 1) * strides[1] + 1, strides[1])
         out[:, :, a, b] = np.einsum("nohw,nihw->oi", given, wide[:, :, rows, columns])
-    return np.ascontiguousarray(out.transpose(["OIHW".index(k) for k in out_layout or "OIHW"]))
+    out = np.ascontiguousarray(out.transpose(["OIHW".index(k) for k in out_layout or "OIHW"]))
+    return as_kind(out, out_dtype)
 
 
 def fifo_buffer(data: Array, buffer: Array, *, axis: int) -> Array:

@@ -194,6 +194,7 @@ def simulated_dequantize(
 
 def annotated(x: Array, scale: Array, low: Array, high: Array, *, kind: int, **_: Any) -> Array:
     """Rounded within limits and scaled back."""
+    scale, low, high = (a.astype(x.dtype) for a in (scale, low, high))
     return np.asarray(half_away(np.clip(x / scale, low, high)) * scale) if kind else x
 
 
@@ -255,13 +256,15 @@ def conv2d_transpose(
     output_padding: Sequence[int],
     dilation: Sequence[int],
     groups: int,
+    data_layout: str,
+    kernel_layout: str,
     **_: Any,
 ) -> Array:
     """Every element of ``x`` adds a kernel to the result; layouts NCHW and IOHW."""
     data, kernel = _less(x, x_zero, 1), _less(w, w_zero, 1)
     before, after = nn.full_padding(padding, 2)
-    if tuple(dilation) != (1, 1):
-        raise ValueError("a dilation")
+    if tuple(dilation) != (1, 1) or (data_layout, kernel_layout) != ("NCHW", "IOHW"):
+        raise ValueError("a dilation, or other layouts")
     if min(before + after) < 0:
         raise ValueError("negative padding")
     taps, channels = kernel.shape[2:], kernel.shape[1]

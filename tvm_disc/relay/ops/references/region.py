@@ -135,8 +135,9 @@ def dilation2d(
     out_dtype: str,
 ) -> Array:
     """The largest sum of a window and the weights."""
-    x = data.transpose([data_layout.index(c) for c in "NCHW"])
-    w = weight.transpose([kernel_layout.index(c) for c in "IHW"])
+    dtype = out_dtype or data.dtype
+    x = data.transpose([data_layout.index(c) for c in "NCHW"]).astype(dtype)
+    w = weight.transpose([kernel_layout.index(c) for c in "IHW"]).astype(dtype)
     p = padding if len(padding) == 4 else (*padding, *padding)
     x = np.pad(x, [(0, 0), (0, 0), (p[0], p[2]), (p[1], p[3])])
     taps = w.shape[1:]
@@ -146,7 +147,8 @@ def dilation2d(
     ]
     if min(sizes) < 1:
         raise ValueError("the window does not fit")
-    out = np.full((*x.shape[:2], *sizes), -np.inf, data.dtype)
+    low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    out = np.full((*x.shape[:2], *sizes), low, x.dtype)
     for a, b in np.ndindex(*taps):
         rows = slice(
             a * dilations[0], a * dilations[0] + (sizes[0] - 1) * strides[0] + 1, strides[0]

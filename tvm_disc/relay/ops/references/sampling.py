@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_disc.relay.ops.references.layout import as_kind
+
 Array = NDArray[Any]
 
 
@@ -169,4 +171,4 @@ def deformable_conv2d(
             channel = slice(g * part, (g + 1) * part)
             out[n, :, i, j] += w[:, channel, a, b] @ _read(x[n, channel], near)
     out = np.ascontiguousarray(out.transpose(["NCHW".index(c) for c in data_layout]))
-    return out.astype(out_dtype or data.dtype)
+    return as_kind(out, out_dtype)

@@ -1,0 +1,193 @@
+"""Calls of rows with one attribute, or the type of one operand, exchanged for another.
+
+    python -m tests.fuzz.exchange            # every row; or the names of some
+
+Attributes become others that may make sense, beside those of :mod:`tests.fuzz.attributes` that do
+not. A call with them is refused by a ``DiscError``, or gives what the row's reference gives, in
+a process of its own; where the reference has no answer, it must only end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import tvm_disc
+from tests.build.cases import tensors
+from tests.fuzz.children import Limits, run
+from tests.fuzz.rows import ROWS, SEEN, is_parts
+from tests.fuzz.warm import warm
+from tests.quick_code import quick_target
+from tests.relay.helpers import symbols
+from tvm_disc import relay
+from tvm_disc.errors import DiscError
+from tvm_disc.relay.attrs import AttrError, complete_attrs
+from tvm_disc.relay.ops.row import OpRow, Sample
+
+LIMITS = Limits(cpu_s=30)
+TYPES = ("float64", "float16", "int32", "int8", "int64", "bool", "uint8")
+# Floats of other types round otherwise, and whole numbers that hang on it may be others.
+TOLERANCE, FEW = {2: 1e-2, 4: 1e-3, 8: 1e-3}, 0.02
+Change = tuple[Sample, Mapping[str, Any], Mapping[int, str]]
+
+
+def others(name: str, value: Any) -> list[Any]:
+    """Values that an attribute may have in the place of one."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        found: list[Any] = [0, 1, 2, 3, 5, -1, -2]
+    elif isinstance(value, float):
+        found = [0.0, 1.0, -1.0, 0.5, 2.0]
+    elif isinstance(value, str):
+        found = [v for v in SEEN.get(name, []) if isinstance(v, str)]
+    elif isinstance(value, tuple) and value:
+        found = [value[:-1], value + value[-1:], value[::-1]]
+        for k, item in enumerate(value[:3]):
+            if not isinstance(item, str | tuple):
+                found += [(*value[:k], o, *value[k + 1 :]) for o in others(name, item)]
+    else:
+        found = [0, 1, -1, (0,), (1,), (-1,)] if value in (None, ()) else []
+    return [v for v in found if v != value]
+
+
+def changes(row: OpRow) -> Iterator[Change]:
+    """Samples with what is exchanged: attributes, or the types of operands by position."""
+    seen = set()
+    for sample in row.samples[:3]:
+        for name, value in {**row.attrs, **sample.attrs}.items():
+            for other in others(name, value):
+                # With the first sample, and once with another.
+                key = (name, repr(other), sample is row.samples[0])
+                if key not in seen:
+                    seen.add(key)
+                    yield sample, {name: other}, {}
+    for sample in row.samples[:2]:
+        for position, spec in enumerate(sample.inputs):
+            if not is_parts(spec):
+                yield from ((sample, {}, {position: t}) for t in TYPES if t != spec[-1])
+
+
+def judge(row: OpRow, change: Change, tell: Any) -> str:
+    """Build and call; how the results are not those of the reference, if they are not."""
+    tell("make")
+    sample, attrs, types = change
+    data = [_data(row, sample, sizes, types) for sizes in _some(sample.sizes)]
+    open_ = [k for k in range(len(sample.inputs)) if k not in sample.values or k in types]
+    try:
+        full = complete_attrs(row, {**sample.attrs, **attrs})
+    except AttrError:
+        return ""
+    module = _module(row, sample, full, data[0], open_)
+    tell("build")
+    try:
+        exe = tvm_disc.build(module)
+    except DiscError:
+        return ""
+    for given in data if len(open_) == len(sample.inputs) else data[:1]:
+        tell("call")
+        wanted = _meaning(row, given, full)
+        try:
+            found = exe(*(a for k in open_ for a in _parts(given[k])))
+        except DiscError:
+            continue
+        if wanted is not None:
+            tell("compare")
+            for got, want in zip(_parts(found), _parts(wanted), strict=True):
+                if told := _difference(np.asarray(np.from_dlpack(got)), np.asarray(want)):
+                    return told
+    return ""
+
+
+def _some(sizes: Sequence[Any]) -> list[Any]:
+    return list(dict.fromkeys((sizes[min(1, len(sizes) - 1)], sizes[0], sizes[-1])))
+
+
+def _data(row: OpRow, sample: Sample, sizes: Any, types: Mapping[int, str]) -> list[Any]:
+    data = tensors(row, sample, dict(zip(symbols(sample), sizes, strict=False)), 7)[0]
+    for position, dtype in types.items():
+        array = data[position]
+        data[position] = (np.abs(array) if dtype == "uint8" else array).astype(dtype)
+    return data
+
+
+def _module(
+    row: OpRow, sample: Sample, attrs: Any, data: Sequence[Any], open_: Sequence[int]
+) -> Any:
+    """A call on inputs of unknown dims, and on the constants that the sample gives."""
+    params: list[Any] = []
+
+    def operand(position: int, array: Any) -> Any:
+        if position not in open_:
+            return relay.const(array, str(array.dtype))
+        shape = tuple(relay.Any() for _ in array.shape)
+        params.append(relay.var(f"x{len(params)}", shape=shape, dtype=str(array.dtype)))
+        return params[-1]
+
+    args = []
+    for position, spec in enumerate(sample.inputs):
+        made = [operand(position, a) for a in _parts(data[position])]
+        args.append(relay.Tuple(made) if is_parts(spec) else made[0])
+    call = relay.Call(relay.op.get(row.name), args, attrs)
+    return relay.IRModule({"main": relay.Function(params, call)})
+
+
+def _parts(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple | list) else [value]
+
+
+def _meaning(row: OpRow, given: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """What the reference says; None if it has no answer."""
+    assert row.reference is not None
+    try:
+        with np.errstate(all="ignore"):
+            return row.reference(*given, **attrs)
+    except Exception:  # of any class: it was made for other operands
+        return None
+
+
+def _difference(found: np.ndarray, wanted: np.ndarray) -> str:
+    kinds = [f"{a.dtype}{a.shape}" for a in (found, wanted)]
+    if kinds[0] != kinds[1]:
+        return f"{kinds[0]}, expected {kinds[1]}"
+    if found.dtype.kind == "f":
+        near = TOLERANCE[found.dtype.itemsize]
+        wide = found.astype("float64"), wanted.astype("float64")
+        same = np.allclose(*wide, rtol=near, atol=near, equal_nan=True)
+    else:
+        same = not found.size or (found != wanted).mean() <= FEW
+    return "" if same else f"{found.reshape(-1)[:4]}, expected {wanted.reshape(-1)[:4]}"
+
+
+def problems(row: OpRow) -> dict[str, str]:
+    """What calls do beside giving what they should, and being refused."""
+    found = {}
+    for change in changes(row):
+        child = run(lambda tell, change=change: judge(row, change, tell), LIMITS)
+        if problem := child.end or child.answer:
+            what = ", ".join(f"{k}={v}" for k, v in {**change[1], **change[2]}.items())
+            found[f"{row.name} {what}"] = problem
+    return found
+
+
+def main(names: Sequence[str]) -> int:
+    """Every row, or those of some names; 1 if anything was found."""
+    os.environ["DISC_TARGET"] = quick_target()
+    warnings.simplefilter("ignore")
+    warm()
+    wrong = 0
+    for row in ROWS:
+        if not names or row.name in names:
+            for case, problem in problems(row).items():
+                wrong += 1
+                print(f"{case}: {problem}", flush=True)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
