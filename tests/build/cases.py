@@ -273,3 +273,16 @@ def refuse(name: str, *shapes: Any, message: str, kind: type[Exception], **attrs
     call = relay.Call(relay.op.get(name), params, complete_attrs(OPS[name], attrs))
     with pytest.raises(kind, match=message):
         tvm_disc.build(relay.Function(params, call))
+
+
+def compiled(name: str, *inputs: tuple[tuple[Any, ...], str], **attrs: Any) -> Any:
+    """One operator as a program; dims None are ``?``."""
+    params = [
+        relay.var(f"x{i}", shape=tuple(relay.Any() if d is None else d for d in shape), dtype=dtype)
+        for i, (shape, dtype) in enumerate(inputs)
+    ]
+    arguments: list[Any] = list(params)
+    if OPS[name].tuple_args and OPS[name].tuple_args[0]:
+        arguments = [relay.Tuple(params)]
+    call = relay.Call(relay.op.get(name), arguments, complete_attrs(OPS[name], attrs))
+    return tvm_disc.build(relay.Function(params, call))

@@ -9,7 +9,7 @@ import pytest
 from tvm import relax, tirx
 
 import tvm_disc
-from tests.build.test_op_semantics import compiled
+from tests.build.cases import compiled
 from tvm_disc import relay
 from tvm_disc.errors import TypeMismatch, Unsupported
 

@@ -8,27 +8,13 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.build.cases import assert_same
+from tests.build.cases import assert_same, compiled
 from tvm_disc import relay
 from tvm_disc.errors import DiscError, GuardFailed, ShapeConflict, TypeMismatch, Unsupported
-from tvm_disc.relay.attrs import complete_attrs
 from tvm_disc.relay.ops.table import OPS
 
 N = relay.Any()
 NAN, INF = np.nan, np.inf
-
-
-def compiled(name: str, *inputs: tuple[tuple[Any, ...], str], **attrs: Any) -> Any:
-    """One operator as a program; dims None are ``?``."""
-    params = [
-        relay.var(f"x{i}", shape=tuple(N if d is None else d for d in shape), dtype=dtype)
-        for i, (shape, dtype) in enumerate(inputs)
-    ]
-    arguments: list[Any] = list(params)
-    if OPS[name].tuple_args and OPS[name].tuple_args[0]:
-        arguments = [relay.Tuple(params)]
-    call = relay.Call(relay.op.get(name), arguments, complete_attrs(OPS[name], attrs))
-    return tvm_disc.build(relay.Function(params, call))
 
 
 def f32(*shape: int, seed: int = 0) -> np.ndarray:

@@ -23,6 +23,7 @@ from tvm_disc.relay.importer.lowering.tensor import (
     Rule,
     apply,
     cast,
+    is_float,
     on_floats,
     rounded,
 )
@@ -319,6 +320,8 @@ def _simulated(
     ctx: Emitter, code: Tensor, make: Callable[[Sequence[Tensor]], Tensor], x: Tensor
 ) -> Tensor:
     """``make(limits)`` where ``code`` names a type, ``x`` elsewhere."""
+    if not is_float(x.dtype):
+        raise TypeMismatch(ctx.where(f"expected floats, found {x.dtype}; cast it first"))
     if "int" not in code.dtype:
         raise TypeMismatch(ctx.where(f"expected the type's code as int32, found {code.dtype}"))
     if code.constant is not None:
@@ -380,7 +383,7 @@ LOWER: Mapping[str, Rule] = {
     "qnn.requantize": _requantize,
     "qnn.quantize": _quantize,
     "qnn.dequantize": _dequantize,
-    "qnn.simulated_quantize": on_floats(_simulated_quantize),
-    "qnn.simulated_dequantize": on_floats(_simulated_dequantize),
+    "qnn.simulated_quantize": _simulated_quantize,
+    "qnn.simulated_dequantize": _simulated_dequantize,
     "relay.op.annotation.simulated_quantize": on_floats(_annotated),
 }
