@@ -9,7 +9,7 @@ the importer is run; what it takes is judged by campaigns, as far as NumPy gives
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -53,14 +53,29 @@ def cases(row: OpRow) -> Iterator[tuple[Sample, str, Any]]:
                     yield sample, name, other
 
 
-def module(row: OpRow, sample: Sample, attrs: Mapping[str, Any]) -> Any:
+def contents(row: OpRow, sample: Sample, sizes: Sequence[int] = ()) -> list[Any]:
+    """Arrays for the arguments of a sample, or tuples of them."""
+    sizes = sizes or sample.sizes[min(1, len(sample.sizes) - 1)]
+    return tensors(row, sample, dict(zip(symbols(sample), sizes, strict=False)), 1)[0]
+
+
+def is_constant(sample: Sample, position: int, types: Collection[int] = ()) -> bool:
+    """Whether an argument is one: the sample says what is in it, and its type is the sample's."""
+    return position in sample.values and position not in types
+
+
+def module(
+    row: OpRow,
+    sample: Sample,
+    attrs: Mapping[str, Any],
+    data: Sequence[Any],
+    types: Collection[int] = (),
+) -> Any:
     """A call of a sample with those attributes; None if it cannot be written."""
-    sizes = sample.sizes[min(1, len(sample.sizes) - 1)]
-    data = tensors(row, sample, dict(zip(symbols(sample), sizes, strict=False)), 1)[0]
     params: list[Any] = []
 
     def operand(position: int, array: Any) -> Any:
-        if position in sample.values:
+        if is_constant(sample, position, types):
             return relay.const(array, str(array.dtype))
         shape = tuple(relay.Any() for _ in array.shape)
         params.append(relay.var(f"x{len(params)}", shape=shape, dtype=str(array.dtype)))
@@ -82,7 +97,7 @@ def problems(row: OpRow) -> dict[str, str]:
     """What the importer does to attributes of a row beside taking and refusing them."""
     found = {}
     for sample, name, other in cases(row):
-        made = module(row, sample, {**sample.attrs, name: other})
+        made = module(row, sample, {**sample.attrs, name: other}, contents(row, sample))
         if made is None:
             continue
 

@@ -18,15 +18,13 @@ from typing import Any
 import numpy as np
 
 import tvm_disc
-from tests.build.cases import tensors
+from tests.fuzz.attributes import contents, is_constant, module
 from tests.fuzz.children import Limits, run
 from tests.fuzz.rows import ROWS, SEEN, is_parts
 from tests.fuzz.warm import warm
 from tests.quick_code import quick_target
-from tests.relay.helpers import symbols
-from tvm_disc import relay
 from tvm_disc.errors import DiscError
-from tvm_disc.relay.attrs import AttrError, complete_attrs
+from tvm_disc.relay.attrs import complete_attrs
 from tvm_disc.relay.ops.row import OpRow, Sample
 
 LIMITS = Limits(cpu_s=30)
@@ -77,23 +75,22 @@ def judge(row: OpRow, change: Change, tell: Any) -> str:
     """Build and call; how the results are not those of the reference, if they are not."""
     tell("make")
     sample, attrs, types = change
-    data = [_data(row, sample, sizes, types) for sizes in _some(sample.sizes)]
-    open_ = [k for k in range(len(sample.inputs)) if k not in sample.values or k in types]
-    try:
-        full = complete_attrs(row, {**sample.attrs, **attrs})
-    except AttrError:
+    data = [_typed(contents(row, sample, sizes), types) for sizes in _some(sample.sizes)]
+    attrs = {**sample.attrs, **attrs}
+    made = module(row, sample, attrs, data[0], types)
+    if made is None:
         return ""
-    module = _module(row, sample, full, data[0], open_)
+    inputs = [k for k in range(len(sample.inputs)) if not is_constant(sample, k, types)]
     tell("build")
     try:
-        exe = tvm_disc.build(module)
+        exe = tvm_disc.build(made)
     except DiscError:
         return ""
-    for given in data if len(open_) == len(sample.inputs) else data[:1]:
+    for given in data if len(inputs) == len(sample.inputs) else data[:1]:
         tell("call")
-        wanted = _meaning(row, given, full)
+        wanted = _meaning(row, given, complete_attrs(row, attrs))
         try:
-            found = exe(*(a for k in open_ for a in _parts(given[k])))
+            found = exe(*(a for k in inputs for a in _parts(given[k])))
         except DiscError:
             continue
         if wanted is not None:
@@ -108,33 +105,11 @@ def _some(sizes: Sequence[Any]) -> list[Any]:
     return list(dict.fromkeys((sizes[min(1, len(sizes) - 1)], sizes[0], sizes[-1])))
 
 
-def _data(row: OpRow, sample: Sample, sizes: Any, types: Mapping[int, str]) -> list[Any]:
-    data = tensors(row, sample, dict(zip(symbols(sample), sizes, strict=False)), 7)[0]
+def _typed(data: list[Any], types: Mapping[int, str]) -> list[Any]:
     for position, dtype in types.items():
         array = data[position]
         data[position] = (np.abs(array) if dtype == "uint8" else array).astype(dtype)
     return data
-
-
-def _module(
-    row: OpRow, sample: Sample, attrs: Any, data: Sequence[Any], open_: Sequence[int]
-) -> Any:
-    """A call on inputs of unknown dims, and on the constants that the sample gives."""
-    params: list[Any] = []
-
-    def operand(position: int, array: Any) -> Any:
-        if position not in open_:
-            return relay.const(array, str(array.dtype))
-        shape = tuple(relay.Any() for _ in array.shape)
-        params.append(relay.var(f"x{len(params)}", shape=shape, dtype=str(array.dtype)))
-        return params[-1]
-
-    args = []
-    for position, spec in enumerate(sample.inputs):
-        made = [operand(position, a) for a in _parts(data[position])]
-        args.append(relay.Tuple(made) if is_parts(spec) else made[0])
-    call = relay.Call(relay.op.get(row.name), args, attrs)
-    return relay.IRModule({"main": relay.Function(params, call)})
 
 
 def _parts(value: Any) -> Sequence[Any]:
