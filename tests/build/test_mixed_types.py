@@ -11,7 +11,7 @@ from tvm import relax, tirx
 import tvm_disc
 from tests.build.cases import compiled
 from tvm_disc import relay
-from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.errors import ShapeConflict, TypeMismatch, Unsupported
 
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 IMAGE = (None, None, None, None)
@@ -87,6 +87,8 @@ def test_operands_of_two_types(name: str, inputs: list[Any], attrs: dict[str, An
     ("name", "inputs", "attrs", "message"),
     [
         ("nn.bias_add", [PAIR, PAIR], {}, "expected a vector, found rank 2"),
+        ("variance", [PAIR, ((None, 2), "float32")], {"axis": (1,)}, "axis 1 of the mean must fit"),
+        ("variance", [PAIR, ((1, 1, 1), "float32")], {"axis": (1,)}, "a mean of rank 3 for rank 2"),
         (
             "nn.upsampling",
             [(IMAGE, "float32")],
@@ -108,7 +110,7 @@ def test_operands_of_two_types(name: str, inputs: list[Any], attrs: dict[str, An
     ],
 )
 def test_what_is_refused(name: str, inputs: list[Any], attrs: dict[str, Any], message: str) -> None:
-    with pytest.raises((TypeMismatch, Unsupported), match=message):
+    with pytest.raises((TypeMismatch, ShapeConflict), match=message):
         compiled(name, *inputs, **attrs)
 
 

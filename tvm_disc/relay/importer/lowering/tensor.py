@@ -261,7 +261,11 @@ def _variance(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     if mean is None:
         mean = averaged(ctx, x, axes)
     else:
-        ctx.require_eq(product(mean.dims), product(kept), "the mean must fit the result")
+        wanted = kept if mean.rank == x.rank else _reduced(x.dims, axes, False)
+        if mean.rank != len(wanted):
+            raise TypeMismatch(ctx.where(f"a mean of rank {mean.rank} for rank {x.rank}"))
+        for a, (d, e) in enumerate(zip(mean.dims, wanted, strict=True)):
+            ctx.require_eq(d, e, f"axis {a} of the mean must fit the result")
         mean = ctx.reshape(mean, kept)
     centred = apply(ctx, R.subtract, x, mean)
     square = apply(ctx, R.multiply, centred, centred)
