@@ -66,6 +66,20 @@ def test_zero_points_of_any_integers(dtype: str) -> None:
     np.testing.assert_array_equal(exe(a, b), wanted)
 
 
+@pytest.mark.parametrize("value", [0, 1, -1])
+@pytest.mark.parametrize(("given", "asked"), [("int64", "uint64"), ("int32", "float32")])
+def test_the_bits_of_literals(value: int, given: str, asked: str) -> None:
+    """TVM takes those of a literal 0 for a pointer's."""
+    exact = np.array(value, given)
+    x = relay.var("x", shape=(relay.Any(),), dtype=given)
+    filled = relay.full(relay.const(exact, given), (5,), given)
+    parts = [relay.reinterpret(y, asked) for y in (relay.const(exact, given), filled, x)]
+    exe = tvm_disc.build(relay.Function([x], relay.Tuple(parts)))
+    found = exe(np.full(3, value, given))
+    for got, shape in zip(found, ((), (5,), (3,)), strict=True):
+        np.testing.assert_array_equal(got, np.full(shape, value, given).view(asked))
+
+
 PAIR = ((None, 4), "float32")
 OTHERS: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("nn.bias_add", [PAIR, ((None,), "float16")], {}),

@@ -39,6 +39,8 @@ OF_SIZES: list[tuple[Callable[[], Any], str]] = [
     (lambda: relay.gather(SIZES, 2, numbers(0)), "axis 2 is out of range"),
     (lambda: relay.add(SIZES, numbers(1, 2, 3)), "2 must equal 3"),
     (lambda: relay.less(SIZES, numbers(1, 2, 3)), "2 must equal 3"),
+    (lambda: relay.logical_not(SIZES), "expected truth values, found int"),
+    (lambda: relay.logical_and(SIZES, SIZES), "expected truth values, found int"),
     (lambda: relay.prod(SIZES, axis=4), "axis 4 is out of range"),
     (lambda: relay.scatter_elements(SIZES, numbers([0]), numbers(1)), "indices of rank 1"),
     (lambda: relay.scatter_elements(SIZES, numbers(0, 1), numbers(1)), "1 must equal 2"),

@@ -73,6 +73,13 @@ def _elementwise(meaning: Callable[..., Expr], arity: int = 2) -> ValueRule:
     return rule
 
 
+def _of_truths(rule: ValueRule) -> ValueRule:
+    """``rule`` for truth values; of numbers the rule of tensors says what is wrong."""
+    return lambda ctx, args, attrs: (
+        rule(ctx, args, attrs) if all(a.dtype == "bool" for a in args) else None
+    )
+
+
 def _quotient(meaning: Callable[[Expr, Expr], Expr]) -> ValueRule:
     """A division, or what it leaves; by zero it is zero, as in kernels."""
 
@@ -375,9 +382,9 @@ VALUES: Mapping[str, ValueRule] = {
     "less_equal": _elementwise(operator.le),
     "greater": _elementwise(operator.gt),
     "greater_equal": _elementwise(operator.ge),
-    "logical_and": _elementwise(tirx.And),
-    "logical_or": _elementwise(tirx.Or),
-    "logical_not": _elementwise(tirx.Not, 1),
+    "logical_and": _of_truths(_elementwise(tirx.And)),
+    "logical_or": _of_truths(_elementwise(tirx.Or)),
+    "logical_not": _of_truths(_elementwise(tirx.Not, 1)),
     "where": _where,
     "cast": _cast,
     "copy": _arrayed(lambda x, attrs: x),
