@@ -80,6 +80,15 @@ def test_the_bits_of_literals(value: int, given: str, asked: str) -> None:
         np.testing.assert_array_equal(got, np.full(shape, value, given).view(asked))
 
 
+@pytest.mark.parametrize(("given", "asked"), [("float32", "uint32"), ("float64", "int64")])
+def test_the_bits_of_zeros_with_a_sign(given: str, asked: str) -> None:
+    zeros = [np.array(v, given) for v in (0.0, -0.0)]
+    filled = [relay.full(relay.const(z, given), (5,), given) for z in zeros]
+    parts = relay.Tuple([relay.reinterpret(f, asked) for f in filled])
+    for got, zero in zip(tvm_disc.build(relay.Function([], parts))(), zeros, strict=True):
+        np.testing.assert_array_equal(np.from_dlpack(got), np.full(5, zero).view(asked))
+
+
 PAIR = ((None, 4), "float32")
 OTHERS: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("nn.bias_add", [PAIR, ((None,), "float16")], {}),

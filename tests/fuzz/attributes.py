@@ -9,7 +9,7 @@ the importer is run; what it takes is judged by campaigns, as far as NumPy gives
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -112,8 +112,8 @@ def problems(row: OpRow) -> dict[str, str]:
     return found
 
 
-def main(names: Sequence[str]) -> int:
-    """Every row, or those of some names; 1 if anything was found."""
+def report(names: Sequence[str], problems: Callable[[OpRow], Mapping[str, str]]) -> int:
+    """Tell what is wrong with every row, or with those of some names; 1 if anything is."""
     wrong = 0
     for row in ROWS:
         if not names or row.name in names:
@@ -124,4 +124,4 @@ def main(names: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(report(sys.argv[1:], problems))

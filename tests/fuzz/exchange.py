@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 import tvm_disc
-from tests.fuzz.attributes import contents, is_constant, module
+from tests.fuzz.attributes import contents, is_constant, module, report
 from tests.fuzz.children import Limits, run
-from tests.fuzz.rows import ROWS, SEEN, is_parts
+from tests.fuzz.rows import SEEN, is_parts
 from tests.fuzz.warm import warm
 from tests.quick_code import quick_target
 from tvm_disc.errors import DiscError
@@ -155,13 +155,7 @@ def main(names: Sequence[str]) -> int:
     os.environ["DISC_TARGET"] = quick_target()
     warnings.simplefilter("ignore")
     warm()
-    wrong = 0
-    for row in ROWS:
-        if not names or row.name in names:
-            for case, problem in problems(row).items():
-                wrong += 1
-                print(f"{case}: {problem}", flush=True)
-    return int(wrong > 0)
+    return report(names, problems)
 
 
 if __name__ == "__main__":

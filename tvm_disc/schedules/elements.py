@@ -137,8 +137,8 @@ def _astype(low: ElementReader, node: Node, index: Index) -> Expr:
 
 def _reinterpret(low: ElementReader, node: Node, index: Index) -> Expr:
     bits = stored(low.at(node.inputs[0], index), node.inputs[0].dtype)
-    if isinstance(bits, tirx.IntImm | tirx.FloatImm) and bits.value == 0:
-        # TVM takes the bits of a literal 0 for those of a pointer; -0.0 it keeps.
+    if isinstance(bits, tirx.IntImm | tirx.FloatImm) and str(bits.value) in ("0", "0.0"):
+        # TVM takes the bits of a literal 0 for those of a pointer; it keeps those of -0.0.
         bits = low.settle("bits", tirx.Cast(str(bits.ty.dtype), const(bits.value, "int64")))
     return loaded(tirx.reinterpret(with_lanes(storage_dtype(node.dtype), bits), bits), node.dtype)
 
