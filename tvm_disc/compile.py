@@ -138,8 +138,8 @@ PASSES: tuple[tuple[str, Callable[[Told], Any]], ...] = (
 STAGES = tuple(name for name, _ in PASSES)
 
 
-# How often a model was compiled in this process; one program serves every shape.
-compilations = 0
+# Lists whose element every compilation of this process increments.
+_counters: list[list[int]] = []
 
 
 def build(
@@ -261,7 +261,6 @@ def _compiled(
     trace: Trace,
 ) -> Kept:
     """The program of a graph, kept under the name of its build if that has one."""
-    global compilations
     with ExitStack() as begun:
         say = partial(trace.say, SUMMARY)
         # LLVM is at the first kernels while the last ones are made.
@@ -283,7 +282,8 @@ def _compiled(
                 for e, f, c in zip(emitted, fronts, compiling, strict=True)
             ]
         trace.say(CODE, lambda: "\n".join(level.source("ll") for level in levels))
-        compilations += 1
+        for count in _counters:
+            count[0] += 1
         entered("description")
         manifest = describe_levels(fronts)
         with trace.stage("keep"):
@@ -586,11 +586,13 @@ def describe_levels(fronts: Sequence[Prepared]) -> dict[str, Any]:
 
 @contextmanager
 def compile_counter() -> Iterator[list[int]]:
-    """Counts compilations inside the block, for tests."""
-    before = compilations
+    """Yield a list whose one element counts the compilations since the block began."""
     count = [0]
-    yield count
-    count[0] = compilations - before
+    _counters.append(count)
+    try:
+        yield count
+    finally:
+        _counters[:] = [c for c in _counters if c is not count]
 
 
 __all__ = ["PASSES", "STAGES", "build", "compile_counter", "prepare"]

@@ -96,6 +96,18 @@ class Maker(Calls[Value, Dim]):
         """Arithmetic on dims, as PyTorch's symbols have it."""
         return None if a is None or b is None else _DIMS[name](a, b)
 
+    def quotient(self, size: Dim, parts: Dim) -> Dim:
+        """Return ``size // parts`` as PyTorch's symbolic floor division.
+
+        ``//`` of sympy makes a ``floor`` of a fraction instead, which is no integer arithmetic.
+        """
+        if isinstance(size, int) and isinstance(parts, int):
+            return size // parts
+        import sympy
+        from torch.utils._sympy.functions import FloorDiv
+
+        return FloorDiv(sympy.sympify(size), sympy.sympify(parts))
+
     def scalar(self, d: Dim, dtype: str = "int64") -> Value:
         """A dim as a tensor of rank 0."""
         return self.tensor(d, dtype)

@@ -77,11 +77,11 @@ def _outer(m: Maker, a: Value, b: Value) -> Value:
 
 
 def _shared_heads(m: Maker, x: Value, heads: Dim) -> Value:
-    """Each head of keys or values for as many heads of queries."""
+    """Return keys or values with each head repeated until there are ``heads`` of them."""
     own = x.dims[-3]
     if own == heads:
         return x
-    times = heads // own
+    times = m.quotient(heads, own)
     apart = m.expand(x, x.rank - 2)
     wide = m.broadcast(apart, (*x.dims[:-2], times, *x.dims[-2:]))
     return m.reshape(wide, (*x.dims[:-3], heads, *x.dims[-2:]))
@@ -143,9 +143,15 @@ def _flash(
     scale: float | None = None,
     **kwargs: Any,
 ) -> tuple[Any, ...]:
-    """PyTorch's fused forms; only their first result is for inference."""
+    """Return the first result of a fused attention kernel; gradients need the others.
+
+    These kernels take fewer heads of keys and values than of queries without being told: the
+    flag ``enable_gqa`` is dropped when PyTorch picks them.
+    """
     if any(m.used(k) for k in range(1, len(m.out))):
         raise Unsupported("what attention keeps for its gradient")
+    heads = query.dims[-3]
+    key, value = (_shared_heads(m, t, heads) for t in (key, value))
     found = attention(m, query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
     return (found, *[None] * (len(m.out) - 1))
 

@@ -68,7 +68,7 @@ def _one_hot(m: Maker, x: Value, num_classes: int = -1) -> Value:
 
 def _channel_shuffle(m: Maker, x: Value, groups: int) -> Value:
     n, c, *rest = x.dims
-    split = m.reshape(x, [n, groups, c // groups, *rest])
+    split = m.reshape(x, [n, groups, m.quotient(c, groups), *rest])
     return m.reshape(m.swap(split, 1, 2), x.dims)
 
 

@@ -117,7 +117,7 @@ def _native_group_norm(
     made = _group_norm(m, x, group, weight, bias, eps)
     if not (m.used(1) or m.used(2)):
         return made, None, None
-    split = m.reshape(x, [n, group, (c // group) * hw])
+    split = m.reshape(x, [n, group, m.quotient(c, group) * hw])
     mean, scale = _statistics(m, split, [2], eps)
     return made, m.squeeze(mean, [2]), m.squeeze(scale, [2])
 

@@ -39,7 +39,7 @@ def _dense(m: Maker, x: Value, weight: Value, bias: Value | None) -> Value:
 
 
 def _parts(m: Maker, x: Value, count: int) -> list[Value]:
-    width = x.dims[-1] // count
+    width = m.quotient(x.dims[-1], count)
     return [m.slice(x, -1, k * width, (k + 1) * width) for k in range(count)]
 
 

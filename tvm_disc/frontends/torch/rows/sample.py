@@ -166,7 +166,7 @@ def _grid_sample(m: Maker, x: Value, grid: Value, mode: int, border: int, corner
 def _pixel_shuffle(m: Maker, x: Value, factor: int) -> Value:
     *lead, c, h, w = x.dims
     b = len(lead)
-    split = m.reshape(x, [*lead, c // (factor * factor), factor, factor, h, w])
+    split = m.reshape(x, [*lead, m.quotient(c, factor * factor), factor, factor, h, w])
     moved = m.transpose(split, [*range(b + 1), b + 3, b + 1, b + 4, b + 2])
     return m.reshape(moved, m.out_dims)
 
@@ -174,7 +174,7 @@ def _pixel_shuffle(m: Maker, x: Value, factor: int) -> Value:
 def _pixel_unshuffle(m: Maker, x: Value, factor: int) -> Value:
     *lead, c, h, w = x.dims
     b = len(lead)
-    split = m.reshape(x, [*lead, c, h // factor, factor, w // factor, factor])
+    split = m.reshape(x, [*lead, c, m.quotient(h, factor), factor, m.quotient(w, factor), factor])
     moved = m.transpose(split, [*range(b + 1), b + 2, b + 4, b + 1, b + 3])
     return m.reshape(moved, m.out_dims)
 
