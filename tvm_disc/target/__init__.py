@@ -1,1 +1,1 @@
-"""What a machine is, before anything is known of its speed: its registers, caches and cores."""
+"""Descriptions of machines: registers, caches, cores; no measured speeds."""

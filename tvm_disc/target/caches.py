@@ -10,11 +10,11 @@ class Caches:
     """Sizes in bytes.
 
     Attributes:
-        l1_bytes: the first level of data.
-        l2_bytes: the second level, a core's part of it.
-        last_bytes: the last level, all of it.
-        last_cores: how many cores share that.
-        line_bytes: what is moved between them at once.
+        l1_bytes: first-level data cache.
+        l2_bytes: second level, the share of one core.
+        last_bytes: last level, in total.
+        last_cores: number of cores that share the last level.
+        line_bytes: size of a cache line.
     """
 
     l1_bytes: int
@@ -25,5 +25,5 @@ class Caches:
 
     @property
     def share_bytes(self) -> int:
-        """A core's part of the last level."""
+        """Return the share of one core in the last level."""
         return self.last_bytes // self.last_cores

@@ -1,4 +1,4 @@
-"""A device that runs kernels beside the processor: what a template or a launch must know of it."""
+"""Descriptions of devices that run kernels beside the processor, for templates and launches."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _KIB = 1 << 10
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU, as its vendor describes the smallest of the architectures that code is made for.
+    """A GPU, with the vendor's figures for the oldest architecture that code is generated for.
 
     Attributes:
-        kind: which templates there are for it.
-        architectures: compute capabilities, such as 80 for ``sm_80``, in rising order; machine
-            code is made for each, and portable code for newer ones.
-        multiprocessors: of a usual card.
-        registers: 32-bit ones of a multiprocessor.
-        shared_bytes: memory that the threads of a block share, without asking for more.
-        warp: threads that run in step.
-        block_threads: the most of a block.
-        tensor_cores: whether it multiplies small matrices.
-        bandwidth_gbs: of its memory, in GB/s.
-        f32_gflops: multiply-adds of float32, two operations each.
+        kind: selects the templates.
+        architectures: compute capabilities in ascending order, such as 80 for ``sm_80``; machine
+            code is generated for each, and PTX for newer ones.
+        multiprocessors: of a typical card.
+        registers: 32-bit registers of a multiprocessor.
+        shared_bytes: static shared memory of a thread block.
+        warp: threads of a warp.
+        block_threads: maximum threads of a block.
+        tensor_cores: whether there are tensor cores.
+        bandwidth_gbs: memory bandwidth in GB/s.
+        f32_gflops: peak of float32 in GFLOP/s, two operations for each multiply-add.
     """
 
     kind: str
@@ -39,11 +39,11 @@ class Device:
 
     @property
     def name(self) -> str:
-        """As targets are written."""
+        """Return the device as a target string, such as ``cuda sm_80 sm_90``."""
         return " ".join([self.kind, *(f"sm_{a}" for a in self.architectures)])
 
 
-# (multiprocessors, GB/s, GFLOP/s) of a usual card, from the vendor's data sheets.
+# (multiprocessors, GB/s, GFLOP/s) of a typical card, from the vendor's data sheets.
 CUDA: dict[int, tuple[int, float, float]] = {
     70: (80, 900.0, 15700.0),
     75: (40, 320.0, 8100.0),
@@ -59,7 +59,7 @@ DEFAULT = (80, 90)
 
 
 def cuda_device(architectures: Sequence[int] = DEFAULT) -> Device:
-    """NVIDIA's, for architectures that ``CUDA`` has."""
+    """Return the NVIDIA GPU for these architectures, which must be keys of ``CUDA``."""
     ordered = tuple(sorted(set(architectures)))
     first = ordered[0]
     cores, bandwidth, flops = CUDA[first]

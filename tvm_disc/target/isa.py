@@ -1,4 +1,4 @@
-"""What the register file of a target offers, by the features that LLVM gives its processor."""
+"""Vector registers of a target, derived from LLVM's feature list of its processor."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import tvm
 
 @dataclass(frozen=True)
 class Isa:
-    """What the register file offers.
+    """Vector registers and instructions.
 
-    ``lanes_f32``: float32 elements in one vector; ``registers``: vector registers; ``fma``:
-    whether a fused multiply-add exists; ``quads``: whether one instruction adds four products of
-    bytes to each int32 (VNNI). It says nothing of floats, so machines that differ in it are equal.
-    ``device``: whether it is not a processor's: code for one thread of many, in the device's own
-    language, which has functions where LLVM's code has arithmetic.
+    Attributes:
+        lanes_f32: float32 elements of one vector register.
+        registers: number of vector registers.
+        fma: whether there is a fused multiply-add.
+        quads: whether one instruction adds four products of bytes to each int32 (VNNI). Excluded
+            from comparison: float code does not depend on it.
+        device: whether code is for one thread of a GPU, in the device's language, which has
+            functions where LLVM code has arithmetic.
     """
 
     lanes_f32: int
@@ -28,17 +31,20 @@ class Isa:
 
     @property
     def vector_bytes(self) -> int:
-        """Of one register."""
+        """Return the bytes of one vector register."""
         return 4 * self.lanes_f32
 
     @property
     def masks(self) -> bool:
-        """Whether there are registers of masks, which loads and stores of any type take."""
+        """Return whether there are mask registers for loads and stores of any type."""
         return self.lanes_f32 >= 16
 
 
 def isa_of(target: Any) -> Isa:
-    """Vector width and register count of a TVM ``llvm`` target (its mtriple, mcpu, mattr)."""
+    """Return the vector width and register count of a TVM ``llvm`` target.
+
+    The target's mtriple, mcpu and mattr are read.
+    """
     triple = str(target.attrs.get("mtriple", ""))
     if any(part in triple for part in ("aarch64", "arm64")):
         return Isa(lanes_f32=4, registers=32, fma=True)
@@ -52,16 +58,16 @@ def isa_of(target: Any) -> Isa:
 
 
 def features_of(target: Any) -> frozenset[str]:
-    """LLVM's names of what a target's processor can do, with its ``mattr``.
+    """Return LLVM's feature names of a target's processor, with its ``mattr`` applied.
 
-    A target without ``mcpu`` is the oldest of its architecture.
+    A target without ``mcpu`` is the baseline of its architecture.
     """
     attrs = target.attrs
     mattr = tuple(str(a) for a in attrs.get("mattr", []))
     return _features(str(attrs.get("mtriple", "")), str(attrs.get("mcpu", "generic")), mattr)
 
 
-# What goes with a feature that is taken away, by the beginning of its name.
+# Features that are removed together with a feature, by prefix.
 _WITHOUT = {"avx": ("avx", "fma"), "avx2": ("avx2", "avx512"), "avx512f": ("avx512",)}
 
 

@@ -1,7 +1,7 @@
-"""The caches of processors that code is compiled for elsewhere, by LLVM's names; from manuals.
+"""Cache sizes of processors, by LLVM's names, from manuals; for cross-compilation.
 
-Of last levels that are cut into slices, a usual number of slices; of caches that differ between
-models of one name, the smaller ones.
+If a last-level cache is divided into slices, a typical number of slices is used; if models of one
+name differ, the smaller sizes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tvm_disc.target.caches import Caches
 from tvm_disc.target.isa import Isa
 
 _K, _M = 1 << 10, 1 << 20
-# Beginnings of names; the first that fits counts.
+# Prefixes of names; the first match is used.
 _KNOWN: tuple[tuple[tuple[str, ...], Caches], ...] = (
     (("znver1",), Caches(32 * _K, 512 * _K, 8 * _M, 4)),
     (("znver2",), Caches(32 * _K, 512 * _K, 16 * _M, 4)),
@@ -35,12 +35,12 @@ _KNOWN: tuple[tuple[tuple[str, ...], Caches], ...] = (
 
 
 def known_caches(name: str) -> Caches | None:
-    """Those of a processor, if the table has it."""
+    """Return the caches of a processor, or None if the table lacks its name."""
     return next((c for names, c in _KNOWN if name and name.startswith(names)), None)
 
 
 def caches_of_level(isa: Isa) -> Caches:
-    """Those of a usual server with such registers."""
+    """Return the caches of a typical server with these registers."""
     if isa.masks:
         return Caches(32 * _K, 1 * _M, 32 * _M, 8)
     return Caches(32 * _K, 512 * _K, 16 * _M, 4)

@@ -1,7 +1,7 @@
-"""One frozen description of a machine, of this one as the system reports it or of one by name.
+"""Description of a machine: this one as the system reports it, or another one by name.
 
-It holds what a machine is. What is measured on one, or chosen for it, rests on this and lives with
-the kernels.
+It contains what a machine is. Measured speeds and choices that follow from it are kept with the
+kernels.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Processor:
     """A machine.
 
     Attributes:
-        name: LLVM's of the processor, or of a level; empty where none was given.
+        name: LLVM's name of the processor or of an x86-64 level; empty if none was given.
         isa: instruction sets and vector registers.
         caches: sizes, sharing and line.
-        cores: that a process may run on.
+        cores: number of cores that a process may run on.
     """
 
     name: str
@@ -33,9 +33,9 @@ class Processor:
 
 
 def processor_of(target: Any, here: bool = False) -> Processor:
-    """The machine of a TVM ``llvm`` target; if ``here``, this one, whatever its name.
+    """Return the machine of a TVM ``llvm`` target; if ``here``, this machine, whatever its name.
 
-    Of another machine's caches a table knows the usual ones, by name or else by level.
+    The caches of other machines are looked up by name, then by level.
     """
     name, isa = str(target.attrs.get("mcpu", "")), isa_of(target)
     known = known_caches(name)

@@ -1,7 +1,8 @@
-"""What the system reports of the machine that this process runs on.
+"""Caches and cores of this machine, as the system reports them.
 
-Linux describes every cache of every core in files; where a sandbox hides these, the C library
-knows sizes, but not who shares a cache. What nobody tells is as in a description by name.
+Linux describes the caches of each core in sysfs. If a sandbox hides these files, the C library
+still reports sizes, but not which cores share a cache. Anything else is taken from the description
+by name.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from tvm_disc.target.caches import Caches
 
 CORES = Path("/sys/devices/system/cpu")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_LEAST, _MOST = 4 << 10, 4 << 30  # of a cache that is believed
+_LEAST, _MOST = 4 << 10, 4 << 30  # plausible range of cache sizes
 
 
 def cores_here() -> int:
-    """The cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     return len(_allowed()) or os.cpu_count() or 1
 
 
@@ -29,10 +30,14 @@ def caches_here(
     files: Path = CORES,
     ask: Callable[[str], int] | None = None,
 ) -> Caches:
-    """The caches of a core of ours, from ``files``, else as the C library answers to ``ask``.
+    """Return the caches of one of this process's cores, from ``files``, else from the C library.
 
-    What neither tells is the ``default``'s. If that is of this processor by name (``named``), its
-    last level is believed before the C library's, which counts those of the whole socket as one.
+    Args:
+        default: used for what neither source reports.
+        named: whether ``default`` describes this processor by name. If so, its last level takes
+            precedence over the C library's figure, which adds up all caches of a socket.
+        files: the folder in which Linux describes cores.
+        ask: replacement of ``os.sysconf``, for tests.
     """
     levels = _levels(files / f"cpu{min(_allowed(), default=0)}" / "cache")
     if 1 in levels and len(levels) > 1:
@@ -58,7 +63,7 @@ class _Level:
 
 
 def _from_levels(levels: dict[int, _Level]) -> Caches:
-    """Cores count by their first levels: threads of a core share that."""
+    """Cores are counted by first-level caches, which the threads of a core share."""
     first, last = levels[1], levels[max(levels)]
     second = levels.get(2, last)
     return Caches(
@@ -71,7 +76,7 @@ def _from_levels(levels: dict[int, _Level]) -> Caches:
 
 
 def _levels(folder: Path) -> dict[int, _Level]:
-    """The caches of data that a core's folder describes, by level; those that it does whole."""
+    """Return the data caches that a core's folder describes completely, by level."""
     found: dict[int, _Level] = {}
     for index in sorted(folder.glob("index*")):
         try:
@@ -90,7 +95,7 @@ _FILES = ("level", "type", "size", "coherency_line_size", "shared_cpu_list")
 
 
 def _cores(text: str) -> set[int]:
-    """The numbers of a list such as ``0-3,8``."""
+    """Return the numbers of a list such as ``0-3,8``."""
     found: set[int] = set()
     for part in text.split(","):
         low, _, high = part.partition("-")
@@ -99,7 +104,7 @@ def _cores(text: str) -> set[int]:
 
 
 def _allowed() -> set[int]:
-    """The cores that Linux lets this process run on; none where nobody tells."""
+    """Return the cores in this process's affinity mask; empty if the system has none."""
     affinity = getattr(os, "sched_getaffinity", None)
     return set(affinity(0)) if affinity is not None else set()
 

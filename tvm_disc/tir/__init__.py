@@ -1,1 +1,1 @@
-"""The builder of TIR: statements, indices, vectors, opaque values, LLVM's operators."""
+"""Helpers that build TIR: statements, index arithmetic, vectors, opaque values, LLVM operators."""

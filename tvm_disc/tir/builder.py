@@ -1,4 +1,4 @@
-"""Building TIR statements: the one place where templates touch statement constructors.
+"""Builder of TIR statements: the only module in which templates touch statement constructors.
 
 A :class:`Block` collects statements in program order and opens nested scopes with ``with``::
 
@@ -7,8 +7,8 @@ A :class:`Block` collects statements in program order and opens nested scopes wi
         b.store(y, i, x[i] * 2.0)
     func = prim_func("scale", [x_ptr, y_ptr, n], b.stmt())
 
-All buffers are flat (one index, in elements) and only element-aligned: a caller's tensor may
-start anywhere, and TVM would otherwise emit 64-byte aligned loads without a check.
+All buffers are flat (one index, in elements) and aligned to one element only: a caller's tensor
+may start at any address, and TVM would otherwise emit 64-byte aligned loads without a check.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ Stmt: TypeAlias = Any
 INDEX = "int64"
 BFLOAT16 = "bfloat16"
 UNBOUNDED = 1 << 60  # extent of a flat view whose true size only the caller knows
-LINE_BYTES = 64  # of cache
+LINE_BYTES = 64  # bytes of a cache line
 STACK_LIMIT_BYTES = 1008  # TVM promotes smaller constant allocations to the stack
 
 
 def i64(value: int | Expr) -> Expr:
-    """``value`` as an int64 expression; an expression, which must be one already, is itself.
+    """Return ``value`` as an int64 expression; an int64 expression is returned unchanged.
 
-    Sizes are Python ints where a dim is known and expressions elsewhere, and TVM takes two ints
-    for int32: a choice between them would not fit any function of ours, as only LLVM would say.
+    Sizes are Python ints if a dim is known and expressions otherwise. TVM converts two Python ints
+    to int32, and a select between an int32 and an int64 would be rejected only by LLVM.
+
+    Raises:
+        TypeError: ``value`` is an expression of another type.
     """
     if isinstance(value, int):
         return _index(int(value))
@@ -52,12 +55,12 @@ def i64(value: int | Expr) -> Expr:
 
 @lru_cache(maxsize=4096)
 def _index(value: int) -> Expr:
-    """One literal for all uses of a number: a third of what TIR consists of are such."""
+    """Return the shared literal of a number: a third of all TIR nodes are literals."""
     return tirx.IntImm(INDEX, value)
 
 
 def const(value: float | int | bool, dtype: str) -> Expr:
-    """A literal of ``dtype``; of a vector dtype such as ``float32x16``, in every lane."""
+    """Return a literal of ``dtype``; for a vector dtype such as ``float32x16``, in every lane."""
     element, _, lanes = dtype.partition("x")
     if element == BFLOAT16:
         value, element = _as_bfloat16(value), value_dtype(element)
@@ -66,65 +69,68 @@ def const(value: float | int | bool, dtype: str) -> Expr:
 
 
 def dtype_of(expr: Expr) -> str:
-    """Type of a primitive expression, such as ``float32`` or ``float32x16``."""
+    """Return the type of a primitive expression, such as ``float32`` or ``float32x16``."""
     return str(expr.ty.dtype)
 
 
 def lanes_of(expr: Expr) -> int:
-    """Lanes of an expression; 1 for scalars."""
+    """Return the number of lanes of an expression; 1 for scalars."""
     return int(dtype_of(expr).partition("x")[2] or 1)
 
 
 def element_dtype(expr: Expr) -> str:
-    """Type of one lane."""
+    """Return the type of one lane."""
     return dtype_of(expr).partition("x")[0]
 
 
 def same_lanes(*exprs: Expr) -> tuple[Expr, ...]:
-    """The expressions with scalars broadcast to the widest."""
+    """Return the expressions with scalars broadcast to the widest vector among them."""
     widest = max(lanes_of(e) for e in exprs)
     return tuple(wide(e, widest) for e in exprs)
 
 
 def wide(expr: Expr, lanes: int) -> Expr:
-    """A scalar in so many lanes; a vector as it is."""
+    """Broadcast a scalar to ``lanes`` lanes; a vector is returned unchanged."""
     return tirx.Broadcast(expr, lanes) if lanes > 1 and lanes_of(expr) == 1 else expr
 
 
 def with_lanes(dtype: str, like: Expr) -> str:
-    """``dtype`` with the lanes of ``like``."""
+    """Return ``dtype`` with the lanes of ``like``."""
     lanes = lanes_of(like)
     return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
 
 def is_nan(x: Expr) -> Expr:
-    """Whether a float is NaN. ``x != x`` would not do: TVM compares unequal as "ordered and"."""
+    """Return whether a float is NaN.
+
+    ``x != x`` does not work: TVM lowers NE to "ordered and unequal", which is false for NaN.
+    """
     return tirx.Not(tirx.EQ(x, x))
 
 
 def ramp(base: Expr, lanes: int) -> Expr:
-    """The ``lanes`` consecutive indices from ``base`` on."""
+    """Return the ``lanes`` consecutive indices that start at ``base``."""
     return tirx.Ramp(i64(base), i64(1), lanes)
 
 
 def lane_index(width: int) -> Expr:
-    """The index of a whole array of ``width`` elements: a vector, or 0 for a single one."""
+    """Return the index of an array of ``width`` elements: a vector, or 0 if ``width`` is 1."""
     return ramp(i64(0), width) if width > 1 else i64(0)
 
 
 def first_lanes(count: Expr, lanes: int) -> Expr:
-    """A mask of the lanes below ``count``."""
+    """Return a mask of the lanes below ``count``."""
     steps = tirx.Ramp(tirx.const(0, "int32"), tirx.const(1, "int32"), lanes)
     limit = tirx.Cast("int32", tirx.min(count, i64(lanes)))
     return tirx.LT(steps, tirx.Broadcast(limit, lanes))
 
 
 def truth(value: Expr) -> Expr:
-    """Whether numbers are not 0, lane by lane; NaN is not 0.
+    """Return whether numbers differ from 0, lane by lane; NaN counts as different.
 
-    For vectors of integers it is written as a comparison of floats, which LLVM turns back: TVM's
-    analyzer takes one of integers for a fact about scalars, and fails. One comparison, not two:
-    the instruction count of a chain of such values grows with the power of their number.
+    Integer vectors are compared as floats, which LLVM converts back: TVM's analyzer treats an
+    integer comparison as a fact about scalars and fails on vectors. There is exactly one
+    comparison: with two, the instruction count of a chain of these grows exponentially.
     """
     if lanes_of(value) > 1 and "float" not in element_dtype(value):
         value = tirx.Cast(with_lanes("float32", value), value)
@@ -135,33 +141,36 @@ def truth(value: Expr) -> Expr:
 
 
 def element_pointer(buffer: Buffer, index: Expr) -> Expr:
-    """The address of one element."""
+    """Return the address of one element."""
     kind = PointerType(PrimType(str(buffer.dtype)), "global")
     return tirx.call_intrin(kind, "tirx.address_of", buffer[i64(index)])
 
 
 def base_address(buffer: Buffer) -> Expr:
-    """Where a buffer begins, as a number."""
+    """Return the start address of a buffer as an integer."""
     return tirx.reinterpret(INDEX, element_pointer(buffer, i64(0)))
 
 
 def either(condition: Expr, here: Expr, there: Expr) -> Expr:
-    """One of two addresses."""
+    """Return ``here`` if ``condition`` holds, else ``there``; both are addresses."""
     pick = tvm.ir.Op.get("prim.if_then_else")
     return tvm.ir.Call(pick, [condition, here, there], ret_ty=here.ty)
 
 
 def prefetch(buffer: Buffer, index: Expr, to_write: bool, near: bool = True) -> Expr:
-    """Ask for the line of an element, which need not exist, to read it soon or to write it."""
+    """Return a prefetch of the cache line of an element, for reading or writing.
+
+    The element may be out of bounds. ``near`` selects all cache levels instead of the second on.
+    """
     kind, near, data = (tirx.IntImm("int32", k) for k in (int(to_write), 3 if near else 2, 1))
     where = element_pointer(buffer, index)
     return tirx.call_llvm_intrin("void", "llvm.prefetch", where, kind, near, data)
 
 
 def masked_load(buffer: Buffer, index: Expr, mask: Expr) -> Expr:
-    """Consecutive elements from ``index`` on where ``mask`` holds, zeros elsewhere.
+    """Return consecutive elements from ``index`` on where ``mask`` holds, and zeros elsewhere.
 
-    No memory is touched for the other lanes, so the vector may reach past the end.
+    Masked-off lanes do not access memory, so the vector may extend past the end of the buffer.
     """
     lanes = lanes_of(mask)
     dtype = f"{buffer.dtype}x{lanes}"
@@ -172,22 +181,24 @@ def masked_load(buffer: Buffer, index: Expr, mask: Expr) -> Expr:
 
 
 def pointer(name: str, dtype: str) -> Var:
-    """A pointer parameter to elements of ``dtype``."""
+    """Return a pointer parameter to elements of ``dtype``."""
     return tirx.Var(name, PointerType(PrimType(storage_dtype(dtype)), "global"))
 
 
 def storage_dtype(dtype: str) -> str:
-    """How a dtype lies in memory: booleans take a byte, of bfloat16 kernels know the bits."""
+    """Return the type that holds a dtype in memory: int8 for bool, uint16 for bfloat16."""
     return {"bool": "int8", BFLOAT16: "uint16"}.get(dtype, dtype)
 
 
 def value_dtype(dtype: str) -> str:
-    """What the values of a dtype are in a kernel: those of bfloat16 are exact as float32."""
+    """Return the type in which a kernel computes a dtype: float32 for bfloat16, which it represents
+    exactly.
+    """
     return "float32" if dtype == BFLOAT16 else dtype
 
 
 def loaded(element: Expr, dtype: str) -> Expr:
-    """The value of a ``dtype`` that lies in memory as ``element``."""
+    """Convert ``element``, as read from memory, to a value of ``dtype``."""
     if dtype == "bool":
         return truth(element)
     if dtype != BFLOAT16:
@@ -198,7 +209,7 @@ def loaded(element: Expr, dtype: str) -> Expr:
 
 
 def stored(value: Expr, dtype: str) -> Expr:
-    """The inverse of :func:`loaded`: a value of ``dtype`` as it lies in memory."""
+    """Convert a value of ``dtype`` to its form in memory; the inverse of :func:`loaded`."""
     if dtype == "bool":
         return tirx.Cast(with_lanes("int8", value), value)
     if dtype != BFLOAT16:
@@ -208,19 +219,19 @@ def stored(value: Expr, dtype: str) -> Expr:
 
 
 def rounded_bfloat16(value: Expr) -> Expr:
-    """A float32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
+    """Round a float32 to the nearest bfloat16, ties to even; NaN stays NaN."""
     whole = with_lanes("uint32", value)
     wide, bits = tirx.Var("wide", value.ty), tirx.Var("bits", whole)
     odd = tirx.bitwise_and(tirx.shift_right(bits, const(16, whole)), const(1, whole))
     up = tirx.bitwise_and(bits + odd + const(0x7FFF, whole), const(0xFFFF0000, whole))
-    # Carried into the exponent's end, a NaN's payload would make it a number.
+    # Rounding up would carry the payload of a NaN into the exponent and make it a number.
     number = wide <= const(float("inf"), dtype_of(value))
     kept = tirx.reinterpret(dtype_of(value), tirx.Select(number, up, const(0x7FC00000, whole)))
     return tirx.Let(wide, value, tirx.Let(bits, tirx.reinterpret(whole, wide), kept))
 
 
 def _as_bfloat16(value: float) -> float:
-    """A number rounded as :func:`rounded_bfloat16` does."""
+    """Round a Python float as :func:`rounded_bfloat16` does."""
     bits = int(np.float32(value).view(np.uint32))
     if not np.isnan(value):
         bits = (bits + (bits >> 16 & 1) + 0x7FFF) & 0xFFFF0000
@@ -228,29 +239,29 @@ def _as_bfloat16(value: float) -> float:
 
 
 def index_var(name: str) -> Var:
-    """An int64 variable."""
+    """Return an int64 variable."""
     return tirx.Var(name, INDEX)
 
 
 def scalar_var(name: str, dtype: str) -> Var:
-    """A scalar variable of ``dtype``."""
+    """Return a scalar variable of ``dtype``."""
     return tirx.Var(name, dtype)
 
 
 def _flat(elems: int, dtype: str, name: str, **more: Any) -> Buffer:
-    """A buffer of so many elements in a row: TVM's description of a layout would say no more."""
+    """Return a buffer of ``elems`` contiguous elements, without TVM's layout description."""
     return tirx.decl_buffer((i64(elems),), dtype, name=name, layout=None, **more)
 
 
 def view(name: str, data: Expr, dtype: str) -> Buffer:
-    """A flat, element-aligned buffer over ``data``; it must still be declared in a block."""
+    """Return a flat, element-aligned buffer over ``data``; the caller declares it in a block."""
     dtype = storage_dtype(dtype)
     align = max(1, tvm.DataType(dtype).bits // 8)
     return _flat(UNBOUNDED, dtype, name, data=data, data_alignment=align)
 
 
 def contains_let(expr: Expr) -> bool:
-    """Whether an expression binds variables inside."""
+    """Return whether an expression contains a ``Let``."""
     found = False
 
     def look(node: Expr) -> None:
@@ -262,7 +273,7 @@ def contains_let(expr: Expr) -> bool:
 
 
 def reads(expr: Expr, name: Expr) -> int:
-    """How many times an expression reads a variable."""
+    """Return how many times an expression reads a variable."""
     found = 0
 
     def look(var: Expr) -> None:
@@ -274,7 +285,7 @@ def reads(expr: Expr, name: Expr) -> int:
 
 
 def byte_offset(data: Expr, offset_bytes: Expr | int, dtype: str) -> Expr:
-    """``data`` moved by some bytes, as a pointer to elements of ``dtype``."""
+    """Return ``data`` plus an offset in bytes, as a pointer to elements of ``dtype``."""
     kind = PointerType(PrimType(storage_dtype(dtype)), "global")
     return tirx.call_intrin(kind, "tirx.handle_add_byte_offset", data, i64(offset_bytes))
 
@@ -287,10 +298,10 @@ _LEAVES = (tirx.IntImm, tirx.FloatImm, tirx.Var, tvm.ir.TensorLoad)
 
 
 class Block:
-    """Statements in order, with nested scopes.
+    """Statements in program order, with nested scopes.
 
-    Invariant: ``_frames[-1]`` is the innermost open scope; a closed scope has been turned into
-    one statement of its parent.
+    Invariant: ``_frames[-1]`` is the innermost open scope; a closed scope has become one statement
+    of its parent.
     """
 
     def __init__(self) -> None:
@@ -305,7 +316,9 @@ class Block:
         self.add(S.Evaluate(expr))
 
     def bind(self, name: str, value: Expr) -> Var:
-        """``let name = value``; literals and variables are returned unchanged."""
+        """Emit ``let name = value`` and return the variable; literals and variables are returned
+        unchanged.
+        """
         if isinstance(value, int):
             return i64(value)
         if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
@@ -315,7 +328,7 @@ class Block:
         if isinstance(value, tirx.Var):
             return value
         if str(getattr(value.ty, "dtype", "")).startswith("boolx"):
-            # TVM's analyzer cannot bind a vector of truth values: they are kept as bytes.
+            # TVM's analyzer cannot bind a vector of bools: bind the bytes instead.
             return tirx.NE(
                 self._by_memory(name, tirx.Cast(with_lanes("int8", value), value)),
                 const(0, with_lanes("int8", value)),
@@ -327,11 +340,11 @@ class Block:
         return var
 
     def number(self, name: str, value: Expr) -> Var:
-        """A :meth:`bind` of numbers by way of memory, which LLVM removes.
+        """Bind a number through a stack cell, which LLVM's mem2reg removes.
 
-        TVM takes a variable for its definition wherever it looks, and it does so while it writes
-        every single statement: a chain in which each value is used twice takes it 2^n steps,
-        quotients, minima and products of one another minutes. It does not look behind memory.
+        TVM's analyzer substitutes a variable by its definition each time it visits a statement: a
+        chain in which each value is used twice takes 2^n steps, and nested quotients, minima and
+        products take minutes. It does not substitute loads from memory.
         """
         if isinstance(value, tirx.IntImm | tirx.FloatImm | tirx.Var):
             return value
@@ -347,7 +360,9 @@ class Block:
         return cell[at]
 
     def flatten(self, value: Expr) -> Expr:
-        """``let`` expressions at the root of ``value`` become statements."""
+        """Emit the ``Let`` expressions at the root of ``value`` as statements; return the
+        remaining body.
+        """
         while isinstance(value, tirx.Let):
             inner = self.flatten(value.value)
             kept = _is_float(inner) and not isinstance(inner, _LEAVES)
@@ -356,7 +371,7 @@ class Block:
         return value
 
     def define(self, var: Var, value: Expr) -> None:
-        """``let var = value`` for a variable made beforehand."""
+        """Emit ``let var = value`` for a variable that exists already."""
         self.add(S.Bind(var, value))
 
     def declare(self, name: str, data: Expr, dtype: str) -> Buffer:
@@ -366,7 +381,7 @@ class Block:
         return buf
 
     def alloc(self, name: str, elems: int, dtype: str) -> Buffer:
-        """A small array on the stack (at most ``STACK_LIMIT_BYTES``)."""
+        """Allocate a small array on the stack, of at most ``STACK_LIMIT_BYTES`` bytes."""
         size_bytes = elems * max(1, tvm.DataType(dtype).bits // 8)
         if size_bytes > STACK_LIMIT_BYTES:
             raise ValueError(f"{name}: {size_bytes} bytes do not fit the stack budget")
@@ -375,7 +390,7 @@ class Block:
         return buf
 
     def stack(self, name: str, size_bytes: int, align: int) -> Buffer:
-        """Bytes on the stack; TVM would turn an allocation of this size into a request."""
+        """Allocate bytes on the stack, of a size that TVM would otherwise allocate on the heap."""
         kept = {"disable_lower_builtin": tirx.IntImm("bool", 1)}
         buf = _flat(size_bytes, "int8", name, data_alignment=align)
         self.add(S.AllocBuffer(buf, kept))
@@ -386,20 +401,20 @@ class Block:
         self.add(S.BufferStore(buf, value, [i64(index)]))
 
     def masked_store(self, buf: Buffer, index: Expr | int, value: Expr, mask: Expr) -> None:
-        """Store the lanes of ``value`` where ``mask`` holds at consecutive elements."""
+        """Store the lanes of ``value`` for which ``mask`` holds at consecutive elements."""
         where = element_pointer(buf, i64(index))
         self.eval(tirx.call_llvm_intrin("void", "llvm.masked.store", value, where, mask))
 
     def fetch(
         self, buf: Buffer, index: Expr, elems: int, to_write: bool, near: bool = True
     ) -> None:
-        """Ask for the lines of ``elems`` elements from ``index`` on."""
+        """Prefetch the cache lines of ``elems`` elements from ``index`` on."""
         step = LINE_BYTES // max(1, tvm.DataType(buf.dtype).bits // 8)
         for k in range(0, elems, step):
             self.eval(prefetch(buf, index + k, to_write, near))
 
     def ret(self, value: Expr) -> None:
-        """Return from the function."""
+        """Return ``value`` from the function."""
         self.add(S.Return(value))
 
     @contextmanager
@@ -411,7 +426,7 @@ class Block:
         kind: str = "serial",
         annotations: dict[str, Any] | None = None,
     ) -> Iterator[Var]:
-        """``for name in range(begin, begin + extent)``; kinds as TVM's ForKind names."""
+        """Emit ``for name in range(begin, begin + extent)``; ``kind`` names a ForKind of TVM."""
         var = index_var(name)
         with self._scope() as body:
             yield var
@@ -443,7 +458,7 @@ class Block:
 
     @contextmanager
     def otherwise(self) -> Iterator[None]:
-        """The else branch of the ``when`` just closed."""
+        """Open the else branch of the ``when`` that was closed last."""
         last = self._frames[-1].pop()
         with self._scope() as body:
             yield
@@ -459,7 +474,7 @@ class Block:
             self._frames.pop()
 
     def stmt(self) -> Stmt:
-        """Everything collected so far as one statement."""
+        """Return everything collected so far as one statement."""
         return _seq(self._frames[0])
 
 
@@ -471,9 +486,10 @@ def _seq(stmts: Sequence[Stmt]) -> Stmt:
 
 
 def _reached(stmt: Stmt) -> list[Stmt]:
-    """What runs of a statement: of a branch on what is known, the side that is taken.
+    """Return the statements that remain of one after dead branches and empty loops are removed.
 
-    Such conditions come of facts: a kernel for at least eight columns has no way for fewer.
+    Constant conditions follow from facts: a kernel for at least eight columns has no branch for
+    fewer.
     """
     if isinstance(stmt, S.For) and isinstance(stmt.extent, tirx.IntImm) and stmt.extent.value < 1:
         return []
@@ -490,13 +506,13 @@ def _reached(stmt: Stmt) -> list[Stmt]:
 
 
 def settled(cond: Expr) -> Expr:
-    """A condition without the sides of "and" and "or" that are known; a literal if it is."""
+    """Simplify a condition by its constant operands of And, Or and Not; a literal if decided."""
     if isinstance(cond, tirx.Not):
         inner = settled(cond.a)
         return tirx.IntImm("bool", not inner.value) if isinstance(inner, tirx.IntImm) else cond
     if not isinstance(cond, tirx.And | tirx.Or):
         return cond
-    decides = isinstance(cond, tirx.Or)  # the value of a side that is the value of the whole
+    decides = isinstance(cond, tirx.Or)  # the value of an operand that decides the result
     left, right = settled(cond.a), settled(cond.b)
     for side, other in ((left, right), (right, left)):
         if isinstance(side, tirx.IntImm):
@@ -505,12 +521,12 @@ def settled(cond: Expr) -> Expr:
 
 
 def call(func: Any, *args: Any) -> Expr:
-    """A call of a private function of the same module; its int32 status."""
+    """Return a call of a private function of the same module; its value is an int32 status."""
     return tvm.ir.Call(func, list(args), ret_ty=PrimType("int32"))
 
 
 def prim_func(params: Sequence[Var], body: Stmt, attrs: dict[str, Any] | None = None) -> Any:
-    """A private TIR function on raw pointers and scalars, returning an int32 status."""
+    """Return a private TIR function over raw pointers and scalars that returns an int32 status."""
     body = S.SeqStmt([body, S.Return(tirx.IntImm("int32", 0))])
     func = tirx.PrimFunc(list(params), body, PrimType("int32"))
     func = func.with_attr("tirx.noalias", True)

@@ -1,11 +1,12 @@
-"""Integer division of run-time values: total, and opaque to TVM.
+"""Integer division of run-time values: defined for all operands, and opaque to TVM's analyzer.
 
-Quotients and remainders of data are LLVM functions that :func:`definitions` gives and LLVM
-inlines. As TIR they would trap: dividing by zero, and the least number by -1, end the process. And
-they would never be built: TVM writes a floor division as four divisions, each with both operands
-inside, and looks through the variables of which they are made.
+Quotients and remainders are calls of LLVM functions, whose text :func:`definitions` returns and
+which LLVM inlines. TIR's own division traps on x86 for a divisor of zero and for the least
+integer divided by -1, which ends the process. It also compiles too slowly: TVM expands a floor
+division to four divisions, each with copies of both operands, and substitutes variables in them.
 
-By zero, quotient and remainder are zero, as in NumPy; the least number by -1 is itself.
+Division by zero gives quotient and remainder zero, as in NumPy; the least integer divided by -1
+is itself.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ _PREFIX = "disc.div"
 
 
 def floor_divide(a: Expr, b: Expr) -> Expr:
-    """``a // b`` rounded down."""
+    """Return ``a // b`` rounded down."""
     return _call("floor_divide", a, b)
 
 
 def floor_mod(a: Expr, b: Expr) -> Expr:
-    """``a - floor_divide(a, b) * b``: its sign is that of ``b``."""
+    """Return ``a - floor_divide(a, b) * b``; the sign is that of ``b``."""
     return _call("floor_mod", a, b)
 
 
 def trunc_divide(a: Expr, b: Expr) -> Expr:
-    """``a / b`` rounded towards zero."""
+    """Return ``a / b`` rounded towards zero."""
     return _call("trunc_divide", a, b)
 
 
 def trunc_mod(a: Expr, b: Expr) -> Expr:
-    """``a - trunc_divide(a, b) * b``: its sign is that of ``a``."""
+    """Return ``a - trunc_divide(a, b) * b``; the sign is that of ``a``."""
     return _call("trunc_mod", a, b)
 
 
 def opaque(body: Any) -> Any:
-    """Code in which quotients by run-time numbers, those of sizes and positions, are calls, too.
+    """Replace floor divisions by run-time values, in sizes and indices too, by calls.
 
-    TVM binds names in what it writes for them, and LLVM's code refuses a name that it meets again,
-    as where a length is read twice; and a size of zero would end the process.
+    TVM's expansion binds variables, and its LLVM code generator rejects a variable that is bound
+    twice, which happens if a length is read twice. A size of zero would also trap.
     """
 
     def called(node: Any) -> Any:
@@ -68,7 +69,7 @@ def _call(name: str, a: Expr, b: Expr) -> Expr:
 
 
 def definitions(names: Iterable[str]) -> list[str]:
-    """LLVM's text of those among the functions that are divisions."""
+    """Return the LLVM text of those of the functions that are divisions."""
     return [_definition(name) for name in names if name.startswith(f"{_PREFIX}.")]
 
 
@@ -112,7 +113,7 @@ _BY_ANYTHING = (
     "%all = select TRUTH %zero, TYPE ZERO, TYPE %some",
     "ret TYPE %all",
 )
-# By one as by -1 nothing remains.
+# The remainder by 1 and by -1 is 0.
 _REST_BY_ANYTHING = (
     "%all = select TRUTH %traps, TYPE ZERO, TYPE %value",
     "ret TYPE %all",

@@ -1,8 +1,7 @@
-"""LLVM code that TIR calls by name: who needs such functions gives their text once, here, and a
-module gets the texts whose functions it calls.
+"""Registry of LLVM functions that TIR calls by name; a module gets the texts that it calls.
 
-Their names begin with ``disc.``. LLVM inlines them and emits none, so that every object that is
-compiled apart has its own.
+Names begin with ``disc.``. LLVM inlines the functions and emits none, so that each separately
+compiled object contains its own copy.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ _TEXTS: dict[str, str] = {}
 
 
 def provide(text: str) -> str:
-    """Make the functions of a text known by their names, for any target; gives the text."""
+    """Register the functions that a text defines, for any target; return the text."""
     for name in _DEFINED.findall(text):
         _TEXTS[name] = text
     return text
 
 
 def called_in(functions: Iterable[tvm.tirx.PrimFunc]) -> list[str]:
-    """The functions of imported code that TIR calls."""
+    """Return the names of registered-style functions that TIR calls."""
     found: dict[str, None] = {}
 
     def look(call: tvm.ir.Call) -> None:
@@ -40,7 +39,7 @@ def called_in(functions: Iterable[tvm.tirx.PrimFunc]) -> list[str]:
 
 
 def provided(names: Iterable[str]) -> list[str]:
-    """The texts that define such functions, each once; a name that nobody gave has none here."""
+    """Return the texts that define these functions, each once; unregistered names are ignored."""
     return list(dict.fromkeys(_TEXTS[name] for name in names if name in _TEXTS))
 
 

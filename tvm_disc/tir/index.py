@@ -1,8 +1,8 @@
-"""Index arithmetic that never divides when it can be avoided.
+"""Index arithmetic that avoids divisions.
 
-A flattened loop index that is split over several dims and then linearised again over the same
-dims is the flattened index: :class:`IndexSpace` remembers every split it made, so that reads of
-compact buffers, reshapes and head splits cost one add, whatever the symbolic dims are.
+If a flattened loop index is split over several dims and then linearised over the same dims, the
+result is the flattened index: :class:`IndexSpace` remembers each split, so that reads of
+contiguous buffers, reshapes and head splits cost one addition, whatever the symbolic dims are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SmallDims: TypeAlias = Callable[[Dims], bool]
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Piece ``position`` of a split of ``origin`` over ``dims``; ``var`` stands for its value."""
+    """Piece ``position`` of a split of ``origin`` over ``dims``; ``var`` is its placeholder."""
 
     origin: Expr
     dims: tuple[Expr, ...]
@@ -46,31 +46,34 @@ class IndexSpace:
         # Innermost scope last: a placeholder is bound where it is used, so a split made inside a
         # scope must not be found again outside.
         self._splits: list[dict[tuple[Any, ...], tuple[Expr, ...]]] = [{}]
-        self._aligned: dict[Any, int] = {}  # ramps whose base is a multiple of their lanes
+        # ramps whose base is known to be a multiple of their lanes
+        self._aligned: dict[Any, int] = {}
 
     def aligned(self, base: Expr, lanes: int) -> Expr:
-        """``lanes`` consecutive indices from ``base``, a multiple of ``lanes``."""
+        """Return ``lanes`` consecutive indices from ``base``, a multiple of ``lanes``."""
         result = tirx.Ramp(base, i64(1), lanes)
         self._aligned[result] = lanes
         return result
 
     def open_scope(self) -> None:
-        """Splits made from here on are forgotten at :meth:`close_scope`."""
+        """Open a scope: splits made inside are forgotten at :meth:`close_scope`."""
         self._splits.append({})
 
     def close_scope(self) -> None:
-        """End of the innermost scope."""
+        """Close the innermost scope."""
         self._splits.pop()
 
     def split(self, index: Expr, dims: Dims) -> tuple[Expr, ...]:
-        """``index`` over row-major ``dims``; literal-one dims give 0."""
+        """Return the indices of ``index`` over row-major ``dims``; 0 for a dim that is
+        literally 1.
+        """
         wide = [i for i, d in enumerate(dims) if _literal(d) != 1]
         if not wide:
             return tuple(i64(0) for _ in dims)
         if len(wide) == 1:
             return tuple(index if i == wide[0] else i64(0) for i in range(len(dims)))
         if self._splits_whole(index, dims[wide[-1]]):
-            # Every vector lies inside one row of the last dim: only its start is divided.
+            # Each vector is inside one row of the last dim: only its first index is divided.
             starts = list(self.split(index.base, dims))
             starts[wide[-1]] = self.aligned(starts[wide[-1]], self._aligned[index])
             return tuple(starts)
@@ -94,7 +97,9 @@ class IndexSpace:
         return var
 
     def join(self, index: Sequence[Expr], dims: Dims) -> Expr:
-        """The row-major linear index, with complete runs of one split joined back."""
+        """Return the row-major linear index; complete runs of one split are joined to their
+        origin.
+        """
         last = next((k for k in reversed(range(len(dims))) if _literal(dims[k]) != 1), None)
         if last is not None and isinstance(index[last], tirx.Ramp):
             vector = index[last]
@@ -141,20 +146,23 @@ class IndexSpace:
         return first.origin, length
 
     def _dims_match(self, part: _Part, first: _Part, dim: Expr, offset: int) -> bool:
-        # The leading dim does not enter the linear index, its extent need not be proved.
+        # The leading dim is not part of the linear index, so its extent need not be proved equal.
         return all(a.same_as(b) for a, b in zip(part.dims, first.dims, strict=True)) and (
             offset == 0 or self._same(part.dims[offset], dim)
         )
 
     def last_part(self, var: Any) -> tuple[Expr, Expr] | None:
-        """(index, dim) of a placeholder that is an index modulo the last dim of a split."""
+        """Return (index, dim) of a placeholder that is an index modulo the last dim of a split.
+
+        None for other variables.
+        """
         part = self._parts.get(var)
         if part is None or part.position + 1 != len(part.dims):
             return None
         return part.origin, part.dims[-1]
 
     def unresolved(self, exprs: Sequence[Expr]) -> list[Any]:
-        """The placeholders that remain in expressions, outer origins first."""
+        """Return the placeholders that remain in expressions, outer origins first."""
         found: dict[Any, None] = {}
         for e in exprs:
             self._collect(e, found)
@@ -171,13 +179,14 @@ class IndexSpace:
                 found[var] = None
 
     def value(self, var: Any) -> Expr:
-        """What a placeholder means."""
+        """Return the expression that a placeholder is defined as."""
         part = self._parts[var]
-        # A dim of zero must not trap: the index may be computed for an arm that is never taken.
+        # A dim of zero must not trap: the index may be computed for an arm of a select that is not
+        # taken.
         inner = product([at_least_one(d) for d in part.dims[part.position + 1 :]])
         one = _literal(inner) == 1
         outer = at_least_one(part.dims[part.position])
-        # A division by a number known at run time takes twice as long in 64 bits.
+        # A division by a run-time value takes twice as long in 64 bits as in 32.
         unknown = _literal(inner) is None or (part.position > 0 and _literal(outer) is None)
         index, narrow = part.origin, unknown and self._small(part.dims)
         if narrow:
@@ -187,7 +196,7 @@ class IndexSpace:
         return _cast("int64", result) if narrow else result
 
     def depends_on(self, var: Any, root: Any) -> bool:
-        """Whether placeholder ``var`` is split, through any number of steps, from ``root``."""
+        """Return whether ``var`` is a placeholder split, in any number of steps, from ``root``."""
         part = self._parts.get(var)
         if part is None:
             return bool(var.same_as(root))
@@ -196,7 +205,7 @@ class IndexSpace:
         return any(self.depends_on(v, root) for v in names)
 
     def define(self, block: Block, var: Any) -> None:
-        """``let var = ...`` for a placeholder."""
+        """Emit ``let var = ...`` for a placeholder."""
         block.define(var, self.value(var))
 
 
@@ -211,13 +220,13 @@ def _literal(dim: Any) -> int | None:
 
 
 def at_least_one(dim: Any) -> Expr:
-    """``max(dim, 1)``, folded for literals."""
+    """Return ``max(dim, 1)``, folded for literals."""
     literal = _literal(dim)
     return tirx.max(dim, i64(1)) if literal is None else i64(max(literal, 1))
 
 
 def product(dims: Dims) -> Expr:
-    """The number of elements of ``dims`` as an int64 expression."""
+    """Return the number of elements of ``dims`` as an int64 expression."""
     total: Expr = i64(1)
     for d in dims:
         total = mul(total, d)
@@ -225,12 +234,12 @@ def product(dims: Dims) -> Expr:
 
 
 def ceil_div(a: Expr, b: Expr) -> Expr:
-    """``a / b`` rounded up, of numbers that are not negative."""
+    """Return ``a / b`` rounded up, for non-negative integers."""
     return tirx.floordiv(a + (b - 1), i64(b))
 
 
 def mul(a: Expr, b: Expr) -> Expr:
-    """``a * b``, folding literal ones and zeros."""
+    """Return ``a * b``, folding literal ones and zeros."""
     x, y = _literal(a), _literal(b)
     if x is not None and y is not None:
         return i64(x * y)
@@ -247,7 +256,7 @@ def mul(a: Expr, b: Expr) -> Expr:
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    """``a + b``, folding literal zeros."""
+    """Return ``a + b``, folding literal zeros."""
     x, y = _literal(a), _literal(b)
     if x is not None and y is not None:
         return i64(x + y)

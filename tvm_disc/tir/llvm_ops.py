@@ -1,17 +1,17 @@
-"""Vector operations for which TIR has no word: LLVM functions, linked into the program and inlined.
+"""Vector operations that TIR lacks: LLVM functions, linked into the program and inlined.
 
-TIR reaches them as calls of external functions, such as ``disc.scale.v16``; :func:`link` gives
-LLVM their definitions. What exists depends on the target: templates are emitted inside
-:func:`tuned_for`, and code asks :func:`has_native` before it uses an operation.
+TIR reaches them as calls of external functions, such as ``disc.scale.v16``; :func:`link` adds
+their definitions. Which ones exist depends on the target: templates are emitted inside
+:func:`tuned_for`, and check :func:`has_native` before they use an operation.
 
     scale     x * 2^floor(n), rounded once, for any float n (``vscalefps``)
-    clamp     x limited to a range about zero, NaN to its end (``vrangeps``)
-    remainder x less the nearest multiple of a power of two (``vreduceps``)
+    clamp     x limited to [-bound, bound]; NaN becomes the bound (``vrangeps``)
+    remainder x minus the nearest multiple of a power of two (``vreduceps``)
     lookup    one of sixteen floats, by the low four bits of an index (``vpermps``)
-    stream    a store past the caches, without reading the line first (``vmovntps``)
+    stream    a non-temporal store (``vmovntps``)
 
-The last needs registers of 32 bytes only: of vectors that are whole lines, the halves of a line are
-stored one after the other. The others are AVX-512's.
+``stream`` requires registers of 32 bytes: a vector that spans whole cache lines is stored as
+half lines, one after the other. The others require AVX-512.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tvm_disc.tir.imports import called_in, provided
 
 Expr: TypeAlias = Any
 
-LANES = 16  # of the registers these operations work on, and of a line of cache
-STREAMS_FROM = 8  # lanes of a register of which two fill a line
+LANES = 16  # lanes of the registers that these operations use, and floats of a cache line
+STREAMS_FROM = 8  # fewest lanes of a register of half a cache line
 TABLE = 16  # entries of a lookup
-REMAINDERS = (2,)  # digits for which there is a remainder
+REMAINDERS = (2,)  # the digits for which a remainder exists
 _VECTOR = re.compile(r"disc\.((scale|clamp|remainder\d|lookup|stream)\.v|fence$)")
 _WIDTHS = tuple(LANES * k for k in range(1, 9))
 _isa: ContextVar[Isa | None] = ContextVar("isa", default=None)
@@ -43,7 +43,7 @@ _isa: ContextVar[Isa | None] = ContextVar("isa", default=None)
 
 @contextmanager
 def tuned_for(isa: Isa) -> Iterator[None]:
-    """Code emitted inside may use the operations that ``isa`` has."""
+    """Scope in which emitted code may use the operations of ``isa``."""
     token = _isa.set(isa)
     try:
         yield
@@ -52,49 +52,51 @@ def tuned_for(isa: Isa) -> Iterator[None]:
 
 
 def emitting_for() -> Isa | None:
-    """What code that is emitted now may use; None outside of :func:`tuned_for`."""
+    """Return the ISA that code is emitted for; None outside of :func:`tuned_for`."""
     return _isa.get()
 
 
 def has_native(lanes: int) -> bool:
-    """Whether float32 vectors of ``lanes`` have these operations here."""
+    """Return whether these operations exist here for float32 vectors of ``lanes``."""
     isa = _isa.get()
     return isa is not None and natively(isa, lanes)
 
 
 def natively(isa: Isa, lanes: int) -> bool:
-    """Whether code for ``isa`` has them."""
+    """Return whether these operations exist for ``isa`` and float32 vectors of ``lanes``."""
     return isa.lanes_f32 == LANES and lanes in _WIDTHS
 
 
 def can_stream(lanes: int) -> bool:
-    """Whether float32 vectors of ``lanes`` can be stored past the caches here."""
+    """Return whether float32 vectors of ``lanes`` can be stored non-temporally here."""
     isa = _isa.get()
     return isa is not None and streams(isa, lanes)
 
 
 def streams(isa: Isa, lanes: int) -> bool:
-    """Whether code for ``isa`` can: whole lines, without a fence for each."""
+    """Return whether ``isa`` can store such vectors non-temporally: as complete cache lines."""
     return isa.lanes_f32 >= STREAMS_FROM and lanes in _WIDTHS
 
 
 def scale(x: Expr, n: Expr) -> Expr:
-    """``x * 2^floor(n)``: inf and zero beyond the range, denormals rounded once."""
+    """Return ``x * 2^floor(n)``: inf and zero beyond the range, denormals rounded once."""
     return tirx.call_extern(str(x.ty.dtype), f"disc.scale.v{_lanes(x)}", x, n)
 
 
 def clamp(x: Expr, bound: Expr) -> Expr:
-    """``x`` with at most the magnitude of ``bound``, which is also what NaN becomes."""
+    """Return ``x`` limited to the magnitude of ``bound``; NaN becomes ``bound``."""
     return tirx.call_extern(str(x.ty.dtype), f"disc.clamp.v{_lanes(x)}", x, bound)
 
 
 def remainder(x: Expr, digits: int) -> Expr:
-    """``x`` less the nearest multiple of ``2^-digits``, ties to even; one of ``REMAINDERS``."""
+    """Return ``x`` minus the nearest multiple of ``2^-digits``, ties to even; ``digits`` in
+    ``REMAINDERS``.
+    """
     return tirx.call_extern(str(x.ty.dtype), f"disc.remainder{digits}.v{_lanes(x)}", x)
 
 
 def lookup(table: Sequence[float], index: Expr) -> Expr:
-    """``table[index % 16]`` for a vector of int32."""
+    """Return ``table[index % 16]`` for a vector of int32."""
     lanes = _lanes(index)
     entries = [tirx.const(v, "float32") for v in table]
     vector = tirx.Shuffle(entries, [tirx.IntImm("int32", k) for k in range(TABLE)])
@@ -102,12 +104,14 @@ def lookup(table: Sequence[float], index: Expr) -> Expr:
 
 
 def stream(value: Expr, address: Expr) -> Expr:
-    """Store registers of float32 at an address on a cache line; :func:`fence` ends such stores."""
+    """Return a non-temporal store of float32 at a line-aligned address; :func:`fence` orders such
+    stores.
+    """
     return tirx.call_extern("void", f"disc.stream.v{_lanes(value)}", value, address)
 
 
 def fence() -> Expr:
-    """Streamed stores before it are seen by other threads before whatever comes after it."""
+    """Return a store fence: earlier non-temporal stores become visible before later stores."""
     return tirx.call_extern("void", "disc.fence")
 
 
@@ -116,7 +120,7 @@ def _lanes(x: Expr) -> int:
 
 
 def link(mod: Any, target: Any) -> Any:
-    """``mod`` with the definitions that its calls need on ``target``."""
+    """Return ``mod`` with the LLVM definitions that its calls need on ``target``."""
     for name, func in mod.functions_items():
         body = opaque(func.body)
         if not body.same_as(func.body):
@@ -135,7 +139,7 @@ def link(mod: Any, target: Any) -> Any:
 
 @cache
 def _stores() -> str:
-    """What goes past the caches."""
+    """Return the LLVM text of non-temporal stores and the fence."""
     return "\n".join([_FENCE, *(_STREAM.replace("WIDTH", str(w)) for w in _WIDTHS)])
 
 
@@ -179,12 +183,13 @@ _SCALE = (
     "call <16 x float> @llvm.x86.avx512.mask.scalef.ps.512("
     "<16 x float> {0}, <16 x float> {1}, <16 x float> undef, i16 -1, i32 4)"
 )
-# 2: of the smaller magnitude, with the sign of the first.
+# Immediate 2: the operand of smaller magnitude, with the sign of the first.
 _CLAMP = (
     "call <16 x float> @llvm.x86.avx512.mask.range.ps.512("
     "<16 x float> {0}, <16 x float> {1}, i32 2, <16 x float> undef, i16 -1, i32 4)"
 )
-# The upper four bits are the digits, the lower ones round to nearest even.
+# The upper four bits of the immediate are the digits; the lower bits select rounding to nearest
+# even.
 _REMAINDER = (
     "call <16 x float> @llvm.x86.avx512.mask.reduce.ps.512("
     "<16 x float> {0}, i32 DIGITS, <16 x float> undef, i16 -1, i32 4)"
@@ -201,9 +206,9 @@ def _parts_of(width: int, kind: str) -> str:
 
 
 def _in_registers(name: str, kinds: Sequence[str | None], width: int, instruction: str) -> str:
-    """A function on vectors of ``width`` floats as one instruction for each register.
+    """Return an LLVM function on vectors of ``width`` floats: one instruction for each register.
 
-    ``kinds`` are the operands' element types; None is one register of floats that all use.
+    ``kinds`` are the element types of the operands; None is one float register that all parts use.
     """
     wide, total = f"<{width} x float>", "undef"
     params = [f"<{width if k else LANES} x {k or 'float'}> %a{i}" for i, k in enumerate(kinds)]

@@ -1,9 +1,9 @@
-"""Stores past the caches, of results that the last-level cache would not hold.
+"""Non-temporal stores for results larger than the last-level cache.
 
-A store to a line that is not there reads the line first and pushes others out. Where a kernel
-touches more than the last level holds, its results are gone from the caches before anything reads
-them: whole registers on whole lines go to memory directly, which moves two thirds of the bytes. A
-kernel asks once which it does.
+A normal store to a line that is not cached first reads the line and evicts others. If a kernel
+touches more than the last level holds, its results are evicted before they are read again.
+Non-temporal stores of complete lines then move two thirds of the bytes. A kernel decides once at
+run time which kind it uses.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ Expr: TypeAlias = Any
 
 
 def far_elems(far_bytes: int, arrays: int) -> int:
-    """From so many elements on, so many arrays of float32 do not fit the caches together."""
+    """Return the number of elements from which ``arrays`` float32 arrays together exceed the
+    caches.
+    """
     return max(1, far_bytes // (4 * arrays))
 
 
 class PastCaches:
-    """Stores of vectors of ``width`` to ``buffers``, past the caches where that pays.
+    """Stores of vectors of ``width`` elements to ``buffers``, non-temporal where that pays.
 
-    ``elems``: of a result, of which ``far`` do not fit; ``row``: from the begin of a row to the
-    next one's, where rows begin the vectors. If ``lined``, vectors begin on lines of :attr:`first`.
+    ``sizes`` are the elements of a result and the elements between the starts of two rows, if rows
+    begin the vectors. A result of at least ``far`` elements does not fit the caches. If ``lined``,
+    vectors begin at cache lines of :attr:`first`.
     """
 
     def __init__(
@@ -63,9 +66,11 @@ class PastCaches:
         far: int,
         lined: bool = False,
     ) -> PastCaches | None:
-        """Those of ``buffers`` that hold float32, if the target can; else None.
+        """Return the stores to the float32 buffers among ``buffers``, or None if none may be
+        non-temporal.
 
-        ``sizes`` are ``elems`` and ``row``; from ``far`` elements on they go past the caches.
+        ``sizes`` are ``elems`` and ``row``; results of at least ``far`` elements use non-temporal
+        stores. None as well if the target has no such store or the result is known to be small.
         """
         floats = [b for b in buffers if str(b.dtype) == "float32"]
         elems = sizes[0]
@@ -76,17 +81,18 @@ class PastCaches:
 
     @property
     def chosen(self) -> Expr:
-        """Whether they go past the caches here."""
+        """Return whether the stores are non-temporal in this call."""
         return self._chosen > 0
 
     def takes(self, buffer: Buffer, lanes: int) -> bool:
-        """Whether a store of so many lanes may be one of these."""
+        """Return whether a store of ``lanes`` lanes to ``buffer`` may be one of these."""
         return lanes == self._width and any(b.same_as(buffer) for b in self._buffers)
 
     def store(self, buffer: Buffer, base: Expr, value: Expr) -> None:
         """Store a vector at ``base``."""
         block, whole = self._block, ramp(i64(0), self._width)
-        # By way of memory, which LLVM removes: a binding would be computed in both arms.
+        # Through a stack cell, which LLVM removes: the value of a binding would be computed in both
+        # arms.
         block.store(self._cell, whole, value)
         with block.when(self.chosen):
             block.eval(stream(self._cell[whole], element_pointer(buffer, base)))
@@ -94,6 +100,6 @@ class PastCaches:
             block.store(buffer, ramp(base, self._width), self._cell[whole])
 
     def end(self) -> None:
-        """Other threads see what was stored before they see that this one has ended."""
+        """Emit the fence that makes the stores visible before this thread signals its end."""
         with self._block.when(self.chosen):
             self._block.eval(fence())

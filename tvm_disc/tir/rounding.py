@@ -1,4 +1,4 @@
-"""Arithmetic that is rounded where it is written, although compilers fuse products with sums."""
+"""Arithmetic that is rounded as written, although compilers contract products and sums to FMAs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _ON_DEVICE = {"float32": "__fsub_rn", "float64": "__dsub_rn"}
 
 
 def difference(x: Expr, y: Expr) -> Expr:
-    """``x - y`` of floats, never a product in ``x`` and the difference as one operation.
+    """Return ``x - y`` of floats, with ``x`` rounded before the subtraction.
 
-    Of ``x = a * b`` and its maximum that one would leave what rounding took from the product, up
-    to half a unit in its last place: of a product of 2^40 that is 2^15, whose exponential is
-    infinite, where ``x - max(x)`` is 0.
+    If ``x = a * b`` and ``y`` is its maximum, a fused multiply-subtract would return the rounding
+    error of the product, up to half a unit in its last place. For a product of 2^40 that is 2^15,
+    whose exponential is infinite, although ``x - max(x)`` is 0.
     """
     dtype = dtype_of(x)
     if element_dtype(x) not in _ON_DEVICE:

@@ -1,11 +1,12 @@
-"""How a range of positions is cut into vectors that begin on lines of cache.
+"""Split of a range of positions into vectors that begin at cache lines.
 
-Arrays of NumPy's begin 16 bytes into a line. A register that lies across two lines is two accesses,
-and none can go past the caches: relu of 512 x 8192 took 1.45 times as long there as between aligned
-arrays. Where results follow one another whatever the shape, vectors begin at the first that begins
-a line. What lies before it is a vector with a mask, and comes last, with the rest.
+NumPy arrays begin 16 bytes into a cache line. A register that crosses a line takes two accesses
+and cannot be stored non-temporally: relu of 512 x 8192 took 1.45 times as long as between aligned
+arrays. If results are contiguous whatever the shape, vectors begin at the first element that
+begins a line. The elements before it form one masked vector, which is processed last, with the
+tail.
 
-    before | wide | wide | ... | wide | single | rest
+    before | wide | wide | ... | wide | single | tail
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ Expr: TypeAlias = Any
 
 
 def to_next_line(buffer: Buffer, at: Expr, lanes: int) -> Expr:
-    """Elements from ``at`` to the first that begins a line, or a register if that is less.
+    """Return the elements from ``at`` to the first one that begins a cache line or a register.
 
-    0 if none does. Fewer than ``lanes``.
+    The alignment is that of a line or of a register of ``lanes`` elements, whichever is smaller.
+    0 if no element is aligned. Always less than ``lanes``.
     """
     size = max(1, int(tvm.DataType(str(buffer.dtype)).bits) // 8)
     step = min(LINE_BYTES, lanes * size)
@@ -33,9 +35,10 @@ def to_next_line(buffer: Buffer, at: Expr, lanes: int) -> Expr:
 
 
 class Vectors:
-    """Positions ``[begin, end)`` as ``wides`` blocks of ``several`` vectors, then ``singles``.
+    """Positions ``[begin, end)`` as ``wides`` blocks of ``several`` vectors, then single vectors.
 
-    ``lead``: the positions before the first block, fewer than ``lanes``, a variable; None for none.
+    ``lead``: number of positions before the first block, fewer than ``lanes``; None if there are
+    none.
     """
 
     def __init__(
@@ -50,11 +53,11 @@ class Vectors:
         self.wides = block.bind("blocks", tirx.floordiv(self._end - self._first, i64(self._wide)))
 
     def wide(self, k: Expr) -> Expr:
-        """Where block ``k`` begins."""
+        """Return the first position of block ``k``."""
         return self._block.bind("at", self._first + k * self._wide)
 
     def singles(self) -> Expr:
-        """The vectors that blocks leave; only the last ones need masks."""
+        """Return the number of vectors after the blocks; only the last ones need masks."""
         self._done = self._block.bind("done", self._first + self.wides * self._wide)
         count = tirx.floordiv(self._end - self._done + (self._lanes - 1), i64(self._lanes))
         if self._lead is None:
@@ -63,7 +66,7 @@ class Vectors:
         return self._rest + tirx.min(self._lead, i64(1))
 
     def single(self, k: Expr, masked: bool) -> tuple[Expr, Expr | None]:
-        """Where vector ``k`` of these begins, and how many lanes it has, if any need a mask."""
+        """Return the first position of single vector ``k``, and its lanes if ``masked``."""
         block, at = self._block, self._done + k * self._lanes
         if self._lead is None:
             at = block.bind("at", at)
