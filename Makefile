@@ -1,4 +1,4 @@
-# Everything from a bare Python 3.10-3.14: `make demo`, `make test`.
+# Everything from a bare Python 3.10-3.14: `make demo`, `make test`, `make test-frontends`.
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first that fits is taken.
 
 VENV := .venv
@@ -23,16 +23,19 @@ fi
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test test-frontends lint format bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.test ## Compile a dynamic BERT once and run it on every recorded shape
 	$(PY) benchmarks/demo.py bert
 
 test: $(VENV)/.test ## Run the tests (PYTEST_FLAGS="tests/relay -x")
 	$(PY) -m pytest $(PYTEST_FLAGS)
+
+test-frontends: $(VENV)/.test $(VENV)/.frontends ## Run the tests of PyTorch and of what else `test` does not install
+	$(PY) -m pytest $(PYTEST_FLAGS) -m frontends
 
 lint: $(VENV)/.lint ## Check style, formatting and types
 	$(PY) -m ruff check .

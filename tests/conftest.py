@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.not_run import mark_optional, report
+
 # Read once, when TVM's library loads; unset, every parallel launch is many times slower.
 os.environ.setdefault("TVM_NUM_THREADS", "2")
 # The developer's own switches must not change what tests see.
@@ -64,6 +66,22 @@ def root() -> Path:
 def data() -> Path:
     """Recorded inputs and expected outputs."""
     return ROOT / "tests" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of optional packages, before ``-m`` selects."""
+    mark_optional(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List what was not run, and the command that runs it."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    lines = report(str(test.longrepr[2]) for test in skipped)
+    if lines:
+        terminalreporter.section("not run")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

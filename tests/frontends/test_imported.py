@@ -86,6 +86,7 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], message: str) -> None:
         relay.frontend.from_onnx(relu(), **given)
 
 
+@pytest.mark.frontends
 def test_a_pytorch_program_carries_its_inputs() -> None:
     torch = pytest.importorskip("torch")
     n = torch.export.Dim("n")

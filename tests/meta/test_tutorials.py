@@ -11,23 +11,38 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
+
+from tests import not_run
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
-OPTIONAL = ("torch", "transformers", "onnx")  # what a tutorial may need beyond our dependencies
+OPTIONAL = ("torch", "transformers", "onnx")  # packages beyond our dependencies
 BLOCK = re.compile(r"^# ```text\n((?:#.*\n)*?)# ```$", re.MULTILINE)
 STOPS = "stops here: "  # what a tutorial prints that cannot go on
 
 
-def missing(source: str) -> list[str]:
-    """The optional packages that a tutorial imports and that are not installed."""
+def optional(source: str) -> list[str]:
+    """Return the optional packages that a tutorial imports."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.partition(".")[0])
-    return [name for name in OPTIONAL if name in found and find_spec(name) is None]
+    return [name for name in OPTIONAL if name in found]
+
+
+def missing(source: str) -> list[str]:
+    """Return the optional packages that a tutorial imports and that are not installed."""
+    return [name for name in optional(source) if find_spec(name) is None]
+
+
+def case(path: Path) -> ParameterSet:
+    """Return the test case of a tutorial, marked if `make test` does not install what it needs."""
+    needs = set(optional(path.read_text(encoding="utf-8"))) & set(not_run.OPTIONAL)
+    marks = [getattr(pytest.mark, not_run.MARK)] if needs else []
+    return pytest.param(path, id=path.stem, marks=marks)
 
 
 def blocks(source: str) -> list[str]:
@@ -76,7 +91,7 @@ def test_there_are_tutorials() -> None:
     assert len(TUTORIALS) >= 10
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=[p.stem for p in TUTORIALS])
+@pytest.mark.parametrize("path", [case(path) for path in TUTORIALS])
 def test_tutorial_runs(path: Path, root: Path, entry_point: Path) -> None:
     source = path.read_text(encoding="utf-8")
     if lacks := missing(source):
