@@ -1,46 +1,112 @@
 """``torch.compile(model, backend="tvm_disc", dynamic=True)``.
 
-PyTorch cuts a model into graphs and says which of their sizes may change; each graph becomes one
-program, for all of its sizes. What cannot be compiled runs in PyTorch, and the log says why.
+PyTorch cuts a model into graphs and says which of their sizes may change. Each graph becomes one
+program for all of its sizes. Nodes that cannot be compiled run in PyTorch, between programs for
+the rest of the graph. A call that a program refuses runs in PyTorch. The log says why.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from tvm_disc.compile import build
 from tvm_disc.errors import DiscError
-from tvm_disc.frontends.torch.graph import Graph, from_graph, graph_decompositions
+from tvm_disc.frontends.torch.graph import Graph, Refusal, from_graph, graph_decompositions
+from tvm_disc.frontends.torch.partition import count, prefix, split
 from tvm_disc.runtime.executable import Executable
 
 log = logging.getLogger("tvm_disc")
+Runner: TypeAlias = Callable[[list[Any]], Sequence[Any]]
+
+# Programs that are tried for one graph; what is left then runs in PyTorch.
+MOST_BUILDS = 48
+# Besides errors on purpose: what a defect of the compiler raises. Exceptions of other kinds may be
+# raised by a signal handler of the user.
+_FAILURES = (DiscError, ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError,
+             TypeError, ValueError)  # fmt: skip
+
+
+@dataclass
+class Report:
+    """What became of graphs since :func:`reporting` began.
+
+    Attributes:
+        graphs: graphs that PyTorch asked to compile.
+        programs: programs that were built for them.
+        compiled: tensor operators that ran in programs, counted once for every call.
+        in_pytorch: tensor operators that ran in PyTorch, counted once for every call.
+        fallbacks: calls that a program refused and PyTorch ran.
+        reasons: why nodes or calls went to PyTorch.
+    """
+
+    graphs: int = 0
+    programs: int = 0
+    compiled: int = 0
+    in_pytorch: int = 0
+    fallbacks: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def share(self) -> float:
+        """The share of executed tensor operators that ran in programs."""
+        return self.compiled / max(self.compiled + self.in_pytorch, 1)
+
+
+_reports: list[Report] = []
+
+
+@contextmanager
+def reporting() -> Iterator[Report]:
+    """Yield a report of the graphs that are compiled and run, in any thread, inside the block."""
+    report = Report()
+    _reports.append(report)
+    try:
+        yield report
+    finally:
+        _reports[:] = [r for r in _reports if r is not report]
+
+
+def _add(**counts: int) -> None:
+    for report in _reports:
+        for name, number in counts.items():
+            setattr(report, name, getattr(report, name) + number)
+
+
+def _warn(text: str, *args: object) -> None:
+    log.warning(f"torch.compile: {text}", *args)
+    for report in _reports:
+        report.reasons.append(text % args)
 
 
 def backend(module: Any, example_inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
-    """What ``torch.compile`` calls for every graph.
+    """Return the compiled form of a graph; ``torch.compile`` calls this for every graph.
 
     Parameters and buffers are constants of the program; it is made anew where one has changed.
-    Graphs that need gradients, that are not on the CPU, or that have nodes without a rule run in
-    PyTorch.
+    Graphs that need gradients or are not on the CPU run in PyTorch.
     """
     import torch
     from torch._dynamo.backends.common import aot_autograd
 
+    _add(graphs=1)
     own = [*dict(module.named_parameters(remove_duplicate=False)).values()]
     own += [*dict(module.named_buffers(remove_duplicate=False)).values()]
     inputs = [*own, *example_inputs]
     reason = _why_not(torch, inputs)
     if reason:
-        log.warning("torch.compile: %s nodes run in PyTorch: %s", _size(module), reason)
-        return module.forward  # type: ignore[no-any-return]
+        size = sum(n.op.startswith("call") for n in module.graph.nodes)
+        _warn("%s nodes run in PyTorch: %s", size, reason)
+        return _counted(module.forward, size)
     fixed = {id(t) for t in own}
     frozen = {k: t for k, t in enumerate(inputs) if id(t) in fixed or _is_weight(torch, t)}
 
     def compiler(graph: Any, examples: Sequence[Any]) -> Callable[..., Any]:
         whole = len(examples) == len(inputs)
-        return _boxed(Part(graph, frozen if whole else {}))
+        return _boxed(Compiler().runner(graph, frozen if whole else {}))
 
     compiled: Callable[..., Any] = aot_autograd(
         fw_compiler=compiler,
@@ -50,20 +116,26 @@ def backend(module: Any, example_inputs: Sequence[Any], **options: Any) -> Calla
     return compiled
 
 
-def _boxed(part: Part) -> Callable[..., Any]:
-    """PyTorch gives the arguments as a list, which may be emptied."""
+def _boxed(run: Runner) -> Callable[..., Any]:
+    """Return a function of a list that it empties: PyTorch frees what it passes that way."""
 
-    def run(args: list[Any]) -> list[Any]:
+    def boxed(args: list[Any]) -> Sequence[Any]:
         given = list(args)
         args.clear()
-        return part(given)
+        return run(given)
 
-    run._boxed_call = True  # type: ignore[attr-defined]
+    boxed._boxed_call = True  # type: ignore[attr-defined]
+    return boxed
+
+
+def _counted(function: Callable[..., Any], size: int) -> Callable[..., Any]:
+    """Return a function of PyTorch whose calls reports count as ``size`` operators."""
+
+    def run(*args: Any) -> Any:
+        _add(in_pytorch=size)
+        return function(*args)
+
     return run
-
-
-def _size(module: Any) -> int:
-    return sum(n.op.startswith("call") for n in module.graph.nodes)
 
 
 def _is_weight(torch: Any, tensor: Any) -> bool:
@@ -72,7 +144,7 @@ def _is_weight(torch: Any, tensor: Any) -> bool:
 
 
 def _why_not(torch: Any, inputs: Sequence[Any]) -> str:
-    """Why a graph cannot be compiled whatever it computes; empty where it can."""
+    """Return why no graph of these inputs can be compiled; empty if graphs can."""
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return "gradients are needed; call the model inside torch.no_grad() to compile it"
@@ -80,32 +152,111 @@ def _why_not(torch: Any, inputs: Sequence[Any]) -> str:
     return f"its tensors are on {', '.join(sorted(away))}" if away else ""
 
 
-class Part:
-    """One graph of a model: a program, or the graph itself where that cannot be made."""
+class Compiler:
+    """Compiles one graph, in parts where it must."""
 
-    def __init__(self, graph: Any, frozen: dict[int, Any]) -> None:
-        self._graph = graph
-        self._frozen = dict(frozen)
-        self._versions: dict[int, int] = {}
-        self._program: tuple[Graph, Executable] | None = None
-        self._make()
+    def __init__(self) -> None:
+        self._left = MOST_BUILDS
 
-    def _make(self) -> None:
-        self._versions = {k: _version(t) for k, t in self._frozen.items()}
+    def runner(self, graph: Any, frozen: Mapping[int, Any]) -> Runner:
+        """Return what runs a graph: a program, or programs and nodes of PyTorch.
+
+        Args:
+            frozen: inputs that are constants of a program, by position.
+        """
+        made = self._made(graph, frozen)
+        if not isinstance(made, Refusal):
+            return Program(graph, frozen, *made)
+        size = count(graph)
+        names = made.nodes or self._culprit(graph, frozen)
+        found = split(graph, names) if names else None
+        if found is None:
+            _warn("%s nodes run in PyTorch: %s", size, made.reason)
+            return _boxed_graph(graph, size)
+        inside = sum(count(p.graph) for p in found.parts)
+        _warn("%s of %s nodes run in PyTorch: %s", size - inside, size, made.reason)
+        places = {n: k for k, n in enumerate(_holes(graph))}
+        runners = []
+        for part in found.parts:
+            own = {k: frozen[places[n]] for k, n in enumerate(part.inputs)
+                   if places.get(n) in frozen}  # fmt: skip
+            runners.append(self.runner(part.graph, own))
+        return _boxed_graph(found.joined(runners), size - inside)
+
+    def _made(self, graph: Any, frozen: Mapping[int, Any]) -> tuple[Graph, Executable] | Refusal:
+        """Return the program of a graph, or why there is none and which nodes are the reason."""
+        if self._left <= 0:
+            return Refusal(frozenset(), f"{MOST_BUILDS} programs were tried for this graph")
         try:
             # PyTorch compiles while its tensors have no data; weights have some.
             with _real_tensors():
-                graph = from_graph(self._graph, self._frozen)
-            self._program = graph, build(graph.module)
-        except DiscError as error:
-            count = _size(self._graph)
-            log.warning("torch.compile: %s nodes run in PyTorch: %s", count, error)
-            self._program = None
+                found = from_graph(graph, frozen)
+            if isinstance(found, Refusal):
+                return found
+            self._left -= 1
+            program = build(found.module)
+        except _FAILURES as error:
+            return Refusal(_named(graph, str(error)), _said(error))
+        _add(programs=1)
+        return found, program
 
-    def __call__(self, args: Sequence[Any]) -> list[Any]:
-        """The results of the graph."""
-        if self._program is None:
-            return list(self._graph(*args))
+    def _culprit(self, graph: Any, frozen: Mapping[int, Any]) -> frozenset[str]:
+        """Return the first node with which a graph cannot be built, by bisection."""
+        places = {n: k for k, n in enumerate(_holes(graph))}
+        good, bad = 0, count(graph)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            part = prefix(graph, middle)
+            own = {k: frozen[places[n]] for k, n in enumerate(part.inputs) if places[n] in frozen}
+            refused = isinstance(self._made(part.graph, own), Refusal)
+            good, bad = (good, middle) if refused else (middle, bad)
+            if self._left <= 0:
+                return frozenset()
+        return frozenset([prefix(graph, bad).last])
+
+
+def _holes(graph: Any) -> list[Any]:
+    return [n for n in graph.graph.nodes if n.op == "placeholder"]
+
+
+def _named(graph: Any, message: str) -> frozenset[str]:
+    """Return the nodes that an error names as its place."""
+    names = {n.name for n in graph.graph.nodes if n.op == "call_function"}
+    return frozenset(re.findall(r"\bat (\w+)", message)) & names
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, DiscError) else f"{type(error).__name__}: {error}"
+
+
+def _boxed_graph(graph: Any, size: int) -> Runner:
+    """Return what runs a graph in PyTorch; ``size`` operators of it are no program's."""
+
+    def run(args: list[Any]) -> Sequence[Any]:
+        if _reports:
+            _add(in_pytorch=size)
+        return list(graph(*args))
+
+    return run
+
+
+class Program:
+    """One graph of a model as a program, made anew where a weight has changed."""
+
+    def __init__(
+        self, graph: Any, frozen: Mapping[int, Any], found: Graph, program: Executable
+    ) -> None:
+        self._graph = graph
+        self._size = count(graph)
+        self._frozen = dict(frozen)
+        self._versions = {k: _version(t) for k, t in frozen.items()}
+        self._found, self._program = found, program
+        self._other: Runner | None = None
+
+    def __call__(self, args: list[Any]) -> Sequence[Any]:
+        """Return the results of the graph."""
+        if self._other is not None:
+            return self._other(args)
         changed = [
             k
             for k, t in self._frozen.items()
@@ -116,17 +267,25 @@ class Part:
             log.info(
                 "torch.compile: %s weights have changed, which makes them inputs", len(changed)
             )
-            for k in changed:
-                del self._frozen[k]
-            self._make()
-            return self(args)
-        return self._run(args, *self._program)
+            kept = {k: t for k, t in self._frozen.items() if k not in changed}
+            self._other = Compiler().runner(self._graph, kept)
+            return self._other(args)
+        try:
+            results = self._run(args)
+        except _FAILURES as error:
+            _warn("a call of %s nodes runs in PyTorch: %s", self._size, _said(error))
+            _add(fallbacks=1, in_pytorch=self._size)
+            return list(self._graph(*args))
+        if _reports:
+            _add(compiled=self._size)
+        return results
 
-    def _run(self, args: Sequence[Any], graph: Graph, program: Executable) -> list[Any]:
+    def _run(self, args: Sequence[Any]) -> list[Any]:
         import torch
 
+        graph = self._found
         given = [torch.tensor(args[k]) if k in graph.numbers else args[k] for k in graph.inputs]
-        found = program(*given)
+        found = self._program(*given)
         results = list(found) if isinstance(found, tuple | list) else [found]
         tensors = [r if isinstance(r, torch.Tensor) else torch.from_dlpack(r) for r in results]
         values = {"tensor": lambda v: tensors[v], "number": lambda v: tensors[v].item()}
@@ -134,17 +293,20 @@ class Part:
 
 
 def _real_tensors() -> Any:
-    """A context in which operators of PyTorch compute."""
+    """Return a context in which operators of PyTorch compute."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     return unset_fake_temporarily()
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two tensors are the same memory."""
+    """Return whether two tensors are the same memory."""
     return bool(a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride())
 
 
 def _version(tensor: Any) -> int:
-    """How often a tensor was written into; those of inference mode do not count it."""
+    """Return how often a tensor was written into; those of inference mode do not count it."""
     return 0 if tensor.is_inference() else int(tensor._version)
+
+
+__all__ = ["Report", "backend", "reporting"]

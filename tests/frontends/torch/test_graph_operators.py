@@ -76,5 +76,5 @@ def test_heads_that_do_not_divide_are_refused() -> None:
     """PyTorch's own check stays in force."""
     q, k = tensors((2, 4, 5, 8), (2, 3, 5, 8))
     fast = torch.compile(grouped, backend=backend, dynamic=True)
-    with torch.no_grad(), pytest.raises(Exception, match="[Nn]umber of heads"):
+    with torch.no_grad(), pytest.raises(Exception, match=r"[Nn]umber of heads"):
         fast(q, k, k)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.torch.inputs import Inputs
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
-from tvm_disc.frontends.torch.values import Value, dim_of
+from tvm_disc.frontends.torch.values import Value, dim_of, relay_dtype
 from tvm_disc.frontends.torch.walk import Walk, refuse
+from tvm_disc.frontends.torch.whole import writes
 from tvm_disc.relay import Expr, Function, IRModule, Tuple
 
 
@@ -20,15 +21,28 @@ class Graph:
 
     Attributes:
         module: the Relay module.
-        inputs: which of the graph's inputs the program takes, in order.
+        inputs: positions of the graph's inputs that the program takes, in order.
         numbers: those of them that are numbers.
-        outputs: what each result of the graph is: one of the program, or a value known now.
+        outputs: for each result of the graph, a result of the program or a value known now.
     """
 
     module: IRModule
     inputs: tuple[int, ...]
     numbers: frozenset[int]
     outputs: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The nodes of a graph that have no meaning in Relay.
+
+    Attributes:
+        nodes: their names.
+        reason: one line for each, with its place in the source.
+    """
+
+    nodes: frozenset[str]
+    reason: str
 
 
 def graph_decompositions() -> Mapping[Any, Any]:
@@ -42,21 +56,24 @@ def graph_decompositions() -> Mapping[Any, Any]:
     return {op: rule for op, rule in core_aten_decompositions().items() if not kept(op)}
 
 
-def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph:
-    """The program of a graph of ATen operators that writes into nothing.
+def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph | Refusal:
+    """Return the program of a graph of ATen operators that writes into nothing.
 
     Args:
         frozen: inputs that become constants, by position.
 
     Raises:
-        Unsupported: naming every node that has no meaning here.
+        Unsupported: the graph as a whole cannot be a program, whatever its nodes are.
     """
-    walk = Walk()
     holes = [n for n in graph.graph.nodes if n.op == "placeholder"]
-    vals = [n.meta.get("val") for n in holes]
+    unreadable = [k for k, n in enumerate(holes) if _why_unreadable(n)]
+    refusal = _readers([holes[k] for k in unreadable]) or _writers(graph)
+    if refusal is not None:
+        return refusal
+    walk = Walk()
+    vals: list[Any] = [None if k in unreadable else n.meta.get("val") for k, n in enumerate(holes)]
     tensors = [k for k, v in enumerate(vals) if hasattr(v, "shape") and k not in frozen]
-    sizes = _sizes(vals, tensors)
-    numbers = [k for k, v in enumerate(vals) if hasattr(v, "node") and v.node.expr not in sizes]
+    numbers = _numbers(vals, tensors)
     taken = sorted([*tensors, *numbers])
     inputs = Inputs(walk.symbols, [(holes[k].name, vals[k]) for k in taken])
     given: dict[str, Any] = {}
@@ -68,8 +85,19 @@ def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph:
         else:
             given[node.name] = val.node.expr if hasattr(val, "node") else val
     made = walk.graph(graph, given)
-    refuse(walk.problems)
+    if walk.refused:
+        return Refusal(frozenset(n.name for n in walk.refused), _told(walk.problems))
     inputs.know(walk.facts)
+    params = [inputs.variables[holes[k].name].expr for k in taken]
+    results, outputs = _results(walk, made)
+    body = results[0] if len(results) == 1 else Tuple(tuple(results))
+    attrs = {"constraints": tuple(inputs.constraints)} if inputs.constraints else {}
+    module = IRModule.from_expr(Function(params, body, attrs=attrs))
+    return Graph(module, tuple(taken), frozenset(numbers), outputs)
+
+
+def _results(walk: Walk, made: Sequence[Any]) -> tuple[list[Expr], tuple[tuple[str, Any], ...]]:
+    """Return the program's results, and what each result of the graph is."""
     results: list[Expr] = []
     outputs: list[tuple[str, Any]] = []
     for value in made:
@@ -83,13 +111,53 @@ def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph:
             results.append(walk.maker.tensor(value).expr)
     if not results:
         raise Unsupported("a graph without tensors as results")
-    body = results[0] if len(results) == 1 else Tuple(tuple(results))
-    attrs = {"constraints": tuple(inputs.constraints)} if inputs.constraints else {}
-    params = [inputs.variables[holes[k].name].expr for k in taken]
-    module = IRModule.from_expr(Function(params, body, attrs=attrs))
-    return Graph(module, tuple(taken), frozenset(numbers), tuple(outputs))
+    return results, tuple(outputs)
 
 
-def _sizes(vals: list[Any], tensors: list[int]) -> set[Any]:
-    """The symbols that are dims of tensors."""
-    return {d for k in tensors for d in map(dim_of, vals[k].shape) if not isinstance(d, int)}
+def _told(problems: Sequence[str]) -> str:
+    try:
+        refuse(problems)
+    except Unsupported as error:
+        return str(error)
+    return ""
+
+
+def _why_unreadable(hole: Any) -> str:
+    """Return why Relay has no tensors like an input; empty if it has."""
+    val = hole.meta.get("val")
+    try:
+        if hasattr(val, "shape"):
+            relay_dtype(val.dtype)
+    except Unsupported as error:
+        return f"{hole.name}: {error}"
+    return ""
+
+
+def _readers(unreadable: Sequence[Any]) -> Refusal | None:
+    """Return the nodes that read inputs which Relay does not have, if there are any."""
+    readers = {n.name: _why_unreadable(hole) for hole in unreadable for n in hole.users}
+    if not readers:
+        return None
+    return Refusal(frozenset(readers), "\n  ".join(dict.fromkeys(readers.values())))
+
+
+def _writers(graph: Any) -> Refusal | None:
+    """Return the nodes that write into tensors, if there are any."""
+    nodes = [n for n in graph.graph.nodes if n.op == "call_function" and writes(n.target)]
+    if not nodes:
+        return None
+    told = ", ".join(dict.fromkeys(str(n.target) for n in nodes))
+    return Refusal(frozenset(n.name for n in nodes), f"operators that write into tensors: {told}")
+
+
+def _numbers(vals: Sequence[Any], tensors: Sequence[int]) -> list[int]:
+    """Return the inputs that are symbols and no tensor's dim.
+
+    Other numbers are arithmetic on such symbols and on dims, which the program does itself.
+    """
+    sizes = {d for k in tensors for d in map(dim_of, vals[k].shape) if not isinstance(d, int)}
+    found: dict[Any, int] = {}
+    for k, v in enumerate(vals):
+        if hasattr(v, "node") and v.node.expr.is_Symbol and v.node.expr not in sizes:
+            found.setdefault(v.node.expr, k)
+    return list(found.values())

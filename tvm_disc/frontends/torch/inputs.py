@@ -34,6 +34,9 @@ class Inputs:
         self.variables: dict[str, Value] = {}
         plain = [d for _, t in tensors for d in _sizes(t) if getattr(d, "is_Symbol", False)]
         self._plain = set(plain)
+        # Symbols that are inputs themselves: dims made of them are read as dims of their own.
+        self._given = {t.node.expr for _, t in tensors if not hasattr(t, "shape")} - self._plain
+        self._own: dict[Any, str] = {}
         for name, tensor in tensors:
             self.variables[name] = self._variable(name, tensor)
 
@@ -63,6 +66,8 @@ class Inputs:
             return dim, None
         if dim.is_Symbol:
             return AnyDim(self.names[dim]), dim
+        if dim.free_symbols & self._given:
+            return AnyDim(self._own.setdefault(dim, name)), None
         free = [s for s in dim.free_symbols if s not in self._plain]
         if not free:
             return self._formula(dim), None

@@ -35,6 +35,7 @@ class Walk:
         symbols: where each symbolic size is read.
         facts: conditions on sizes that the program checks.
         problems: what could not be translated, one line each.
+        refused: the nodes of the outermost graph that could not be translated.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,8 @@ class Walk:
         self.maker.translate = self.inner
         self.facts: list[Any] = []
         self.problems: list[str] = []
+        self.refused: list[Any] = []
+        self._open: list[Any] = []  # nodes that are being translated, the outermost first
         self._constants: dict[Any, Value] = {}
         self._counts: dict[Any, int] = {}
 
@@ -105,26 +108,33 @@ class Walk:
     # -- nodes ---------------------------------------------------------------------------------
 
     def _guarded(self, node: Any, env: Mapping[Any, Any]) -> Any:
-        """A node's value; where there is none a stand-in, so that the walk goes on."""
+        """Return a node's value, or a stand-in for it so that the walk finds every problem."""
         self.maker.node = node
+        self._open.append(node)
         try:
             with placed(_place(node)[0]):
                 return self._node(node, env)
         except DiscError as error:
-            self.problems.append(f"{_described(node)}: {error}")
+            self._refuse(node, str(error))
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
                 ValueError) as error:  # fmt: skip
             # A row was written for operands of other ranks, or for other arguments.
             text = f"{type(error).__name__}: {error}"
-            self.problems.append(f"{_described(node)}: it does not take these operands ({text})")
+            self._refuse(node, f"it does not take these operands ({text})")
+        finally:
+            self._open.pop()
         return _stand_in(node.meta.get("val"))
+
+    def _refuse(self, node: Any, why: str) -> None:
+        self.problems.append(f"{_described(node)}: {why}")
+        self.refused.append(self._open[0])
 
     def _node(self, node: Any, env: Mapping[Any, Any]) -> Any:
         val = node.meta.get("val")
         args = _mapped(node.args, env.__getitem__)
-        if node.target is operator.getitem and not _is_number(val):
+        if node.target is operator.getitem and not is_number(val):
             return args[0][args[1]]
-        if _is_number(val):
+        if is_number(val):
             if node.meta.get("unbacked_bindings"):
                 self._bind_results(node, args[0])
             return val.node.expr if hasattr(val, "node") else val
@@ -193,7 +203,8 @@ def _read(made: Any, keys: Sequence[tuple[str, Any]], symbol: Any) -> Expr:
 _PLACES = frozenset(["layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit"])
 
 
-def _is_number(val: Any) -> bool:
+def is_number(val: Any) -> bool:
+    """Return whether a node's value is a number, known or symbolic."""
     numbers = ("SymInt", "SymFloat", "SymBool")
     return isinstance(val, bool | int | float) or type(val).__name__ in numbers
 

@@ -30,7 +30,7 @@ def is_whole(program: Any) -> bool:
 def functional_name(node: Any) -> str:
     """The row of a node; of an operator that writes where nobody looks, that of its result."""
     name = row_name(node.target)
-    if not _writes(node.target):
+    if not writes(node.target):
         return name
     base, _, overload = name.partition(".")
     return f"{base.removesuffix('_')}.{overload}"
@@ -48,10 +48,11 @@ def _reads(node: Any) -> bool:
         return False
     if name.partition(".")[0] in ("batch_norm", "instance_norm"):  # which write when they train
         return name == "batch_norm.default" and len(node.args) > 5 and node.args[5] is False
-    return not _writes(node.target) or _unseen(node)
+    return not writes(node.target) or _unseen(node)
 
 
-def _writes(target: Any) -> bool:
+def writes(target: Any) -> bool:
+    """Return whether an operator writes into an operand."""
     return bool(getattr(getattr(target, "_schema", None), "is_mutable", False))
 
 
@@ -76,9 +77,9 @@ def _is_own(source: Any) -> bool:
     """Whether a node's memory is its own, or that of what it wrote into unseen."""
     if source.op != "call_function" or not hasattr(source.target, "_schema"):
         return False
-    if _writes(source.target):
+    if writes(source.target):
         return _unseen(source)
     return row_name(source.target) in _MAKES
 
 
-__all__ = ["functional_name", "is_whole"]
+__all__ = ["functional_name", "is_whole", "writes"]

@@ -1,0 +1,291 @@
+"""Split a graph of ATen operators into parts to compile and nodes that stay with PyTorch.
+
+Every supported node gets a level: the largest number of times that a path from the inputs to it
+leaves supported nodes for others. Supported nodes of one level form one part. A part is convex,
+because a path that leaves it through an unsupported node only comes back at a higher level, and
+there are as few parts in a row as any partition can have.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_disc.frontends.torch.values import dim_of
+from tvm_disc.frontends.torch.walk import is_number
+from tvm_disc.frontends.torch.whole import writes
+
+
+@dataclass(frozen=True)
+class Part:
+    """A convex set of nodes.
+
+    Attributes:
+        graph: a module of the nodes alone.
+        inputs: the nodes of the whole graph that are its inputs.
+        outputs: the nodes of the whole graph that are its results.
+        last: the name of its last operator.
+    """
+
+    graph: Any
+    inputs: list[Any]
+    outputs: list[Any]
+    last: str
+
+
+@dataclass(frozen=True)
+class Split:
+    """A graph taken apart.
+
+    Attributes:
+        graph: the whole graph.
+        steps: parts and nodes for PyTorch, in the order of execution.
+    """
+
+    graph: Any
+    steps: Sequence[Any]
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts, in the order of execution."""
+        return [s for s in self.steps if isinstance(s, Part)]
+
+    def joined(self, run: Sequence[Callable[[list[Any]], Sequence[Any]]]) -> Any:
+        """Return a module of the whole graph that calls ``run[k]`` for the k-th part.
+
+        Each takes a list of the part's inputs and returns its results.
+        """
+        import torch
+
+        made = torch.fx.Graph()
+        copies: dict[Any, Any] = {}
+        given = [n for n in self.graph.graph.nodes if n.op in ("placeholder", "get_attr")]
+        for node in given:
+            copies[node] = made.node_copy(node)
+        attributes = {
+            n.target: _attribute(self.graph, n.target) for n in given if n.op == "get_attr"
+        }
+        for k, step in enumerate(self.steps):
+            if not isinstance(step, Part):
+                copies[step] = made.node_copy(step, copies.__getitem__)
+                copies[step].target = _any_layout(step.target)
+                continue
+            name = f"part_{k}"
+            attributes[name] = _caller(run[self.parts.index(step)])
+            call = made.call_module(name, tuple(copies[n] for n in step.inputs))
+            for at, node in enumerate(step.outputs):
+                copies[node] = made.call_function(operator.getitem, (call, at))
+        (end,) = (n for n in self.graph.graph.nodes if n.op == "output")
+        made.node_copy(end, copies.__getitem__)
+        return torch.fx.GraphModule(attributes, made)
+
+
+def _attribute(module: Any, name: str) -> Any:
+    for part in str(name).split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _caller(run: Callable[[list[Any]], Sequence[Any]]) -> Any:
+    """Return a module that calls a function: graphs of PyTorch call modules by name."""
+    import torch
+
+    class Caller(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, *args: Any) -> Sequence[Any]:
+            return run(list(args))
+
+    return Caller()
+
+
+def _any_layout(target: Any) -> Any:
+    """Return the operator that computes the same of operands of any strides.
+
+    PyTorch picks views by the strides of its own results; those of programs are contiguous.
+    """
+    import torch
+
+    views = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
+    return torch.ops.aten.reshape.default if target in views else target
+
+
+def computes(node: Any) -> bool:
+    """Return whether a node is a tensor operator, not arithmetic on sizes or access to a field."""
+    return (
+        node.op == "call_function"
+        and node.target is not operator.getitem
+        and not is_number(node.meta.get("val"))
+    )
+
+
+def count(graph: Any) -> int:
+    """Return the number of tensor operators of a graph."""
+    return sum(map(computes, graph.graph.nodes))
+
+
+def split(graph: Any, refused: Iterable[str]) -> Split | None:
+    """Return the parts of a graph without the nodes named ``refused``, or None if it has none.
+
+    A part holds at least one operator that is not a view. None is also returned for graphs whose
+    nodes must not be reordered: results of writes into tensors are read again, or memory is
+    addressed by strides.
+    """
+    nodes = [n for n in graph.graph.nodes if n.op == "call_function"]
+    outside = _with_fields(nodes, set(refused))
+    if not _movable(nodes, outside):
+        return None
+    sizes = _sizes(nodes)
+    levels = _levels(nodes, outside, sizes)
+    last = max(levels.values(), default=0)
+    steps: list[Any] = [n for n in nodes if n in sizes]
+    for level in range(last + 1):
+        here = [n for n in nodes if n not in sizes and levels[n] == level]
+        steps += [n for n in here if n in outside]
+        members = [n for n in here if n not in outside]
+        if any(computes(n) and not _is_view(n) for n in members):
+            steps.append(members)
+        else:
+            steps += members
+    # What writes into inputs runs after everything that reads them.
+    steps.sort(key=lambda s: not isinstance(s, list) and writes(s.target))
+    inputs = [_inputs(graph, s) if isinstance(s, list) else [] for s in steps]
+    read = {n for nodes in inputs for n in nodes}
+    found = [
+        _part(graph, s, i, read) if isinstance(s, list) else s
+        for s, i in zip(steps, inputs, strict=True)
+    ]
+    return Split(graph, found) if any(isinstance(s, Part) for s in found) else None
+
+
+def prefix(graph: Any, length: int) -> Part:
+    """Return the part of the first ``length`` operators of a graph."""
+    order = [n for n in graph.graph.nodes if n.op == "call_function"]
+    operators = [n for n in order if computes(n)]
+    stop = order.index(operators[length]) if length < len(operators) else len(order)
+    return _part(graph, order[:stop], _inputs(graph, order[:stop]))
+
+
+def _with_fields(nodes: Sequence[Any], names: set[str]) -> set[Any]:
+    """Return the refused nodes, and those that take fields out of their results."""
+    found: set[Any] = set()
+    for node in nodes:
+        fields = node.target is operator.getitem and node.args[0] in found
+        if node.name in names or fields or writes(node.target):
+            found.add(node)
+    return found
+
+
+def _movable(nodes: Sequence[Any], outside: set[Any]) -> bool:
+    written = [n for n in nodes if writes(n.target)]
+    if any(u.op != "output" for n in written for u in n.users):
+        return False
+    strided = [n for n in nodes if n in outside and str(n.target).startswith("aten.as_strided")]
+    return all(n.args[0].op == "placeholder" for n in strided)
+
+
+def _sizes(nodes: Sequence[Any]) -> set[Any]:
+    """Return the nodes that compute numbers from the graph's inputs alone."""
+    found: set[Any] = set()
+    for node in nodes:
+        fixed = all(i in found or i.op == "placeholder" for i in node.all_input_nodes)
+        known = not node.meta.get("unbacked_bindings")
+        if fixed and known and is_number(node.meta.get("val")) and node.users:
+            found.add(node)
+    return found
+
+
+def _levels(nodes: Sequence[Any], outside: set[Any], sizes: set[Any]) -> dict[Any, int]:
+    """Return the level of every node; random numbers are drawn in the order of the graph."""
+    found: dict[Any, int] = {}
+    drawn = 0
+    for node in nodes:
+        before = [i for i in node.all_input_nodes if i in found and i not in sizes]
+        own = node in outside
+        level = max((found[i] + (own and i not in outside) for i in before), default=0)
+        if own and _is_ordered(node):
+            level = drawn = max(level, drawn)
+        found[node] = level
+    return found
+
+
+def _is_ordered(node: Any) -> bool:
+    import torch
+
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags or not node.users
+
+
+def _is_view(node: Any) -> bool:
+    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+    return bool(returns) and all(r.alias_info is not None for r in returns)
+
+
+# -- the graph of a part -----------------------------------------------------------------------
+
+
+def _part(graph: Any, members: list[Any], inputs: list[Any], read: Set[Any] = frozenset()) -> Part:
+    """Return a part; of its nodes those in ``read`` are results whoever else reads them."""
+    import torch
+
+    inside = set(members)
+    outputs = [n for n in members if n in read or any(u not in inside for u in n.users)]
+    made = torch.fx.Graph()
+    copies: dict[Any, Any] = {}
+    for node in inputs:
+        copies[node] = made.placeholder(node.name)
+        copies[node].meta = dict(node.meta)
+    for node in members:
+        for attribute in (i for i in node.all_input_nodes if i.op == "get_attr"):
+            if attribute not in copies:
+                copies[attribute] = made.node_copy(attribute)
+        copies[node] = made.node_copy(node, copies.__getitem__)
+    made.output(tuple(copies[n] for n in outputs))
+    last = [n.name for n in members if computes(n)][-1]
+    return Part(torch.fx.GraphModule(graph, made), inputs, outputs, last)
+
+
+def _inputs(graph: Any, members: Sequence[Any]) -> list[Any]:
+    """Return what a part reads: tensors, numbers, and where the symbols of its sizes are given."""
+    inside = set(members)
+    read = (i for n in members for i in n.all_input_nodes if i.op != "get_attr")
+    found = dict.fromkeys(i for i in read if i not in inside)
+    have = {s for i in found for s in _plain_symbols(i)}
+    wanted = {s for n in (*found, *members) for s in _symbols(n.meta.get("val"))}
+    sources = _sources(graph)
+    for symbol in sorted(wanted - have, key=str):
+        source = sources.get(symbol)
+        if source is not None and source not in inside:
+            found.setdefault(source)
+    return list(found)
+
+
+def _sources(graph: Any) -> Mapping[Any, Any]:
+    """Return the first node that is a symbol itself, else the first tensor that has it as a dim."""
+    numbers: dict[Any, Any] = {}
+    tensors: dict[Any, Any] = {}
+    for node in graph.graph.nodes:
+        kept = numbers if is_number(node.meta.get("val")) else tensors
+        for symbol in _plain_symbols(node):
+            kept.setdefault(symbol, node)
+    return {**tensors, **numbers}
+
+
+def _plain_symbols(node: Any) -> list[Any]:
+    """Return the symbols that a node's value gives without arithmetic."""
+    val = node.meta.get("val")
+    dims = [dim_of(d) for d in val.shape] if hasattr(val, "shape") else []
+    if hasattr(val, "node"):
+        dims = [val.node.expr]
+    return [d for d in dims if getattr(d, "is_Symbol", False)]
+
+
+def _symbols(val: Any) -> set[Any]:
+    if isinstance(val, list | tuple):
+        return {s for v in val for s in _symbols(v)}
+    if hasattr(val, "shape"):
+        return {s for d in val.shape for s in getattr(dim_of(d), "free_symbols", ())}
+    return set(val.node.expr.free_symbols) if hasattr(val, "node") else set()
+
+
+__all__ = ["Part", "Split", "computes", "count", "prefix", "split"]
