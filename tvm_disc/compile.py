@@ -17,7 +17,7 @@ from tvm import relax
 from tvm_disc.build_key import build_key
 from tvm_disc.codegen.build import begin_kernel, begin_shared, emit_levels, uses_workers
 from tvm_disc.codegen.cuda.card import card_of_records
-from tvm_disc.codegen.cuda.target import split_target
+from tvm_disc.codegen.cuda.target import refuse_on_device, split_target
 from tvm_disc.codegen.export import export
 from tvm_disc.codegen.kept import Keeping, Kept, kept
 from tvm_disc.codegen.machine_code import Compiling, compile_program
@@ -40,7 +40,9 @@ from tvm_disc.codegen.units import Emitted
 from tvm_disc.deadline import entered, within
 from tvm_disc.debug import CODE, FACTS, SUMMARY, Trace
 from tvm_disc.errors import BadInput, BadOption, TypeMismatch, Unsupported
+from tvm_disc.faults import machine_faults
 from tvm_disc.frontends import exported, read_model
+from tvm_disc.handlers import handled, with_handlers
 from tvm_disc.options import Options, threads_of_pool
 from tvm_disc.processor import cores
 from tvm_disc.progress import shown
@@ -176,20 +178,27 @@ def build(
         BadInput: an argument that is none; the message lists what is accepted.
         ParseError, TypeMismatch, ShapeConflict, Unsupported: with the place in the source.
         BuildTimeout: it took longer than ``options.time_limit``.
+        OutOfResources: no memory, threads or disk is left; what signal handlers raise, as it is.
     """
     options = Options.from_env(options)
-    if example_inputs is not None or dynamic_shapes is not None:
-        source = exported(source, example_inputs, dynamic_shapes)
-    with shown(options):
+
+    def work() -> Executable:
+        given = source
+        if example_inputs is not None or dynamic_shapes is not None:
+            given = exported(source, example_inputs, dynamic_shapes)
+        run = partial(_build, given, params, target, constraints, options, passes)
         if options.time_limit is None:
-            return _build(source, params, target, constraints, options, passes)
+            return run()
         context = tvm.transform.PassContext.current()
 
-        def work() -> Executable:
+        def inside() -> Executable:
             with context:
-                return _build(source, params, target, constraints, options, passes)
+                return run()
 
-        return within(options.time_limit, work)
+        return within(options.time_limit, inside)
+
+    with shown(options):
+        return with_handlers(machine_faults()(work))
 
 
 def _build(
@@ -457,19 +466,6 @@ def card_context(key: str) -> Context:
     return Context(key, VERSION, template_hash())
 
 
-def refuse_on_device(program: Program) -> None:
-    """Refuse what the host program of a device has not.
-
-    Raises:
-        Unsupported: values of data types, closures, or loops over tensors.
-    """
-    if program.functions or program.boxed:
-        raise Unsupported(
-            "target: values of data types and closures have no place on a GPU; build the program "
-            "for the processor"
-        )
-
-
 def context_of(target: Any, cpu: str | None = None) -> Context:
     """What a measured time must agree on with a build to count for it.
 
@@ -485,6 +481,7 @@ def _hooked(trace: Trace, place: str, hooks: Hooks, mod: Any) -> Any:
     for run in hooks.get(place, ()):
         with trace.stage(place):
             mod = run_hook(place, run, mod)
+            handled()
             trace.show(f"{place.replace(' ', '_')}.relax.py", mod)
     return mod
 

@@ -89,7 +89,12 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     with stack_of_builds():
         # No daemon: Python would end such a thread inside of TVM's code, which aborts the process.
         threading.Thread(target=build.run, args=[_watchers()], name="tvm_disc build").start()
-    if not build.done.wait(seconds):
+    try:
+        finished = build.done.wait(seconds)
+    except BaseException:  # raised by a signal handler: the build has no caller any more
+        build.end = 0.0
+        raise
+    if not finished:
         raise build.timeout()
     if build.error is not None:
         raise build.error

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
+from .faults import mapped
 from .processor import cores
 
 __all__ = ["digest_of_bytes", "digest_of_file", "digest_of_package"]
@@ -57,11 +57,6 @@ def _of_pieces(size: int, digest: Callable[[int], bytes]) -> bytes:
     """A digest of the digests of pieces; hashing lets go of the interpreter."""
     places = range(0, size, _PIECE_BYTES)
     found = hashlib.sha256(size.to_bytes(8, "little"))
-    if len(places) < 2:
-        pieces = list(map(digest, places))
-    else:
-        with ThreadPoolExecutor(cores()) as workers:
-            pieces = list(workers.map(digest, places))
-    for piece in pieces:
+    for piece in mapped(digest, places, cores()):
         found.update(piece)
     return found.digest()

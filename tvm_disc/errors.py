@@ -9,6 +9,8 @@ DiscError
 ├── ShapeConflict       two facts about shapes contradict each other
 ├── Unsupported         the program is legal, this release cannot compile it
 ├── BuildTimeout        a build took longer than ``Options(time_limit=...)``
+├── OutOfResources      the machine lacks threads, file descriptors or space on disk
+│   └── OutOfMemory     a build needs more memory than the process may have
 ├── GuardFailed         a run-time input breaks a fact the program was compiled under
 ├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
 ├── DeviceError         a GPU, its driver, or code for it is missing, or a kernel failed there
@@ -149,6 +151,14 @@ class Unsupported(DiscError):
 
 class BuildTimeout(DiscError):
     """A build took longer than its limit; names the stage and the kernel it was at."""
+
+
+class OutOfResources(DiscError):
+    """A build needs threads, file descriptors or space on disk that the machine does not give."""
+
+
+class OutOfMemory(OutOfResources, MemoryError):
+    """A build needs more memory than the process may have; also Python's ``MemoryError``."""
 
 
 class GuardFailed(DiscError):

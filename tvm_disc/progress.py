@@ -72,7 +72,10 @@ class Line:
 
     def start(self) -> None:
         """Show the line from now on, after a while."""
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # no thread can be started: the build goes on without a line
+            self._process = 0
 
     def end(self) -> None:
         """Clear the line."""

@@ -17,7 +17,7 @@ import random
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias
@@ -249,7 +249,9 @@ class Large:
         self._store, self._key, self._body, self._name = store, key, body, name
         self._file = os.fdopen(handle, "wb", buffering=0)
         self._writer = ThreadPoolExecutor(1, "tvm_disc store")
-        self._digest = self._writer.submit(self._written)
+        self._digest: Future[bytes] | None = None
+        with contextlib.suppress(RuntimeError):  # no thread can be started: nothing is kept
+            self._digest = self._writer.submit(self._written)
 
     def _written(self) -> bytes:
         self._file.seek(ALIGNMENT)
@@ -257,7 +259,9 @@ class Large:
         return digest_of_bytes(self._body.data)
 
     def finish(self, head: bytes) -> None:
-        """Put the entry where it is found, with what is to be known of the body."""
+        """Move the entry to its place, with ``head`` as the description of the body."""
+        if self._digest is None:
+            return
         try:
             digest = _whole_digest(self._key, head, self._digest.result())
             _write_all(self._file, memoryview(head))

@@ -12,9 +12,9 @@ from tests.meta.imports import PACKAGE, graph, imports, modules, room_of
 
 # Left never imports right.  Rooms of one step do not import each other.
 ORDER = [
-    {"errors"},
-    {"deadline"},
-    {"options", "debug", "processor", "console", "literals", "locks"},
+    {"errors", "limits"},
+    {"deadline", "faults"},
+    {"options", "debug", "processor", "console", "literals", "locks", "handlers"},
     {"digests"},
     {"store"},
     # Before the compiler: whoever loads a saved program needs nothing of it.

@@ -27,6 +27,7 @@ from tvm_disc.codegen.linker import make
 from tvm_disc.codegen.machine_code import MachineCode
 from tvm_disc.codegen.threads.module import threads_code
 from tvm_disc.errors import ArtifactError
+from tvm_disc.faults import disk_full, is_full
 from tvm_disc.processor import Level
 from tvm_disc.store import Store
 
@@ -79,6 +80,7 @@ def export(
 
     Raises:
         ArtifactError: no place to write to, no C compiler to link with, or that failed.
+        OutOfResources: the disk is full; names the folder and the bytes.
     """
     compiler = c_compiler(compiler)
     with replacing(path) as library, tempfile.TemporaryDirectory() as folder:
@@ -139,7 +141,12 @@ def _objects(
     entries: Sequence[str],
 ) -> list[str]:
     data = folder / "constants.bin"
-    constants.tofile(data)
+    try:
+        data.write_bytes(constants.data)
+    except OSError as error:
+        if is_full(error):
+            raise disk_full(str(folder), constants.nbytes, error) from error
+        raise
     section = _SECTION.format(constants=data)
     source = _SOURCE.format(
         abi_symbol=ABI_SYMBOL,

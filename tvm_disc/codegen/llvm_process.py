@@ -11,12 +11,17 @@ tenths of a second. It ends when its input does, which is when whoever started i
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import shutil
 import sys
+import tempfile
 import threading
 from typing import IO, Any
 
 STACK_BYTES = 64 << 20  # LLVM recurses deeper than the stack that some systems give a thread
+# Without files in memory: more than any object of ours takes.
+LEAST_FREE_BYTES = 256 << 20
 MADE, FAILED = b"+", b"-"
 _SIZE_BYTES = 8
 
@@ -35,13 +40,54 @@ def read(file: IO[bytes]) -> bytes | None:
     return data if len(head) == _SIZE_BYTES and len(data) == size else None
 
 
-def _object(module: Any, path: str) -> bytes:
-    module.write_to_file(path, "o")
-    with open(path, "rb") as file:
-        return file.read()
+def object_file(module: Any, folder: str | None = None) -> bytes:
+    """Return the object file of an LLVM module.
+
+    LLVM calls ``abort`` if a write fails. It therefore writes to a file in memory, which needs no
+    space on a disk; the caller writes the bytes where it wants them and gets an ``OSError``.
+
+    Args:
+        folder: holds the file on a system without files in memory; None means that of ``tempfile``.
+
+    Raises:
+        OSError: the system has no files in memory, and the disk has little space left.
+    """
+    file = _memory_file()
+    if file is not None:
+        with file:
+            module.write_to_file(f"/proc/self/fd/{file.fileno()}", "o")
+            return file.read()
+    with tempfile.TemporaryDirectory(prefix="tvm_disc.", dir=folder) as inside:
+        if shutil.disk_usage(inside).free < LEAST_FREE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), inside)
+        path = os.path.join(inside, "unit.o")
+        module.write_to_file(path, "o")
+        with open(path, "rb") as written:
+            return written.read()
 
 
-def _serve(sink: IO[bytes], path: str) -> None:
+def _memory_file() -> IO[bytes] | None:
+    """Return a new file in memory that has a path; None if the system offers none."""
+    try:
+        file = os.fdopen(os.memfd_create("unit.o"), "rb")
+    except (AttributeError, OSError):
+        return None
+    if os.access(f"/proc/self/fd/{file.fileno()}", os.W_OK):
+        return file
+    file.close()
+    return None
+
+
+def _lift_file_limit() -> None:
+    """Raise the limit on the size of files as far as this process may; no disk is written to."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _serve(sink: IO[bytes], folder: str) -> None:
     import tvm_ffi
     from tvm_ffi.serialization import from_json_graph_str
 
@@ -50,7 +96,7 @@ def _serve(sink: IO[bytes], path: str) -> None:
     target = from_json_graph_str((read(source) or b"").decode())
     while (told := read(source)) is not None:
         try:
-            made = _object(compiled(from_json_graph_str(told.decode()), target), path)
+            made = object_file(compiled(from_json_graph_str(told.decode()), target), folder)
         except Exception as error:  # whoever asked makes it again, and raises it
             sink.write(FAILED)
             write(sink, str(error).encode())
@@ -63,6 +109,7 @@ def _main(temporary: str, ffi: str, runtime: str, *libraries: str) -> None:
     sys.path[0] = ffi  # instead of this folder
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what LLVM says is no answer
+    _lift_file_limit()
     os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"  # which would import PyTorch
     import tvm_ffi  # noqa: F401
 
@@ -70,7 +117,7 @@ def _main(temporary: str, ffi: str, runtime: str, *libraries: str) -> None:
     for library in libraries:
         ctypes.CDLL(library)
     threading.stack_size(STACK_BYTES)
-    serving = threading.Thread(target=_serve, args=(sink, os.path.join(temporary, "unit.o")))
+    serving = threading.Thread(target=_serve, args=(sink, temporary))
     serving.start()
     serving.join()
 

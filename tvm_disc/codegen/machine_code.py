@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,8 +21,11 @@ from tvm.tirx import transform as T
 from tvm_disc.codegen.known import Known
 from tvm_disc.codegen.linker import make
 from tvm_disc.codegen.llvm_helper import Helper
+from tvm_disc.codegen.llvm_process import object_file
 from tvm_disc.codegen.units import Emitted, Unit
 from tvm_disc.deadline import stack_of_builds
+from tvm_disc.errors import OutOfResources
+from tvm_disc.faults import check_memory, disk_full, file_limit, is_full, no_thread
 from tvm_disc.locks import Lock
 from tvm_disc.processor import cores
 from tvm_disc.store import Store
@@ -144,9 +148,20 @@ class Compiling:
         if self._store is None or self._is_begun(self._store, key):
             return
         lowered = lower_unit(unit, self._target)
-        with stack_of_builds():  # of the thread that this may start
-            self._objects[key] = self._workers.submit(self._made, self._store, key, lowered)
+        self._objects[key] = self._submitted(self._store, key, lowered)
         self._help(unit.size)
+
+    def _submitted(self, store: Store, key: str, lowered: Module) -> Future[bytes]:
+        """Return an object on its way; it is complete if no thread can be started to make it."""
+        try:
+            with stack_of_builds():
+                return self._workers.submit(self._made, store, key, lowered)
+        except RuntimeError as error:
+            if not no_thread(error):
+                raise
+        found: Future[bytes] = Future()
+        found.set_result(self._made(store, key, lowered))
+        return found
 
     def known(self, making: str) -> str | None:
         """The name under which a kernel is called whose code is there, by what it is made from."""
@@ -247,13 +262,46 @@ _LLVM = Lock()
 
 
 def _generated(lowered: Module, target: Any) -> Module:
+    check_memory(lambda: len(tvm.ir.save_json(lowered)))
     with _LLVM:
         return tvm.get_global_func("target.build.llvm")(lowered, target)
 
 
 def _object_of(lowered: Module, target: Any) -> bytes:
+    """Return the object file of a lowered module.
+
+    Raises:
+        OutOfMemory: LLVM may need more memory than the process may have.
+        OutOfResources: a limit on file sizes, and no other process can compile without it.
+    """
+    limit = file_limit()
+    if limit is not None:
+        return _object_beside(lowered, target, limit)
     with _LLVM:
-        return _object(_generated(lowered, target))
+        return object_file(_generated(lowered, target))
+
+
+def _object_beside(lowered: Module, target: Any, limit: int) -> bytes:
+    """Return the object file that another process makes, under a limit on the size of files.
+
+    LLVM calls ``abort`` if it reaches the limit, which holds for files in memory, too.
+    """
+    found, why = None, "it ended"
+    if tvm.transform.PassContext.current().config:
+        why = "it cannot be given the configuration of the PassContext"
+    else:
+        try:
+            with closing(Helper(target)) as helper:
+                found = helper.object_of(lowered)
+        except OSError as error:
+            why = str(error)
+    if found is None:
+        raise OutOfResources(
+            f"machine code: files of this process may have {limit} bytes (ulimit -f), LLVM would "
+            f"end the process at that size, and another process did not compile instead ({why}); "
+            "raise the limit"
+        )
+    return found
 
 
 def _key(made_from: str, target: Any, context: str) -> str:
@@ -274,17 +322,20 @@ def context_text() -> str | None:
     return repr(told)
 
 
-def _object(module: Module) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="tvm_disc.") as folder:
-        path = Path(folder) / "unit.o"
-        module.write_to_file(str(path), "o")
-        return path.read_bytes()
-
-
 def _written(objects: Sequence[bytes], folder: Path, stem: str) -> list[Path]:
+    """Return the paths of files that hold objects.
+
+    Raises:
+        OutOfResources: the disk is full; names the folder and the bytes of all objects.
+    """
     paths = [folder / f"{stem}_{k}.o" for k in range(len(objects))]
-    for path, data in zip(paths, objects, strict=True):
-        path.write_bytes(data)
+    try:
+        for path, data in zip(paths, objects, strict=True):
+            path.write_bytes(data)
+    except OSError as error:
+        if is_full(error):
+            raise disk_full(str(folder), sum(map(len, objects)), error) from error
+        raise
     return paths
 
 
@@ -315,7 +366,8 @@ def _linked(objects: Sequence[bytes], called: Sequence[str]) -> Module | None:
             return module if all(map(module.implements_function, called)) else None
     except TimeoutError:  # raised by a handler of a signal
         raise
-    except (OSError, RuntimeError):  # a full disk, or a place from which no code may be run
+    # A full disk, or a folder from which no code may be run: LLVM compiles into memory instead.
+    except (OSError, RuntimeError, OutOfResources):
         return None
 
 

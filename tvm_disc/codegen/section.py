@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 
 import numpy as np
 
 from tvm_disc.abi.formula import ALIGNMENT_BYTES, rounded
 from tvm_disc.codegen.plan.constants import Constant, bytes_of
+from tvm_disc.faults import mapped
 from tvm_disc.processor import cores
 from tvm_disc.schedules.packing import Form, Packing
 
@@ -24,12 +24,12 @@ def layout_constants(constants: Sequence[Constant]) -> tuple[np.ndarray, list[in
     skip = -raw.ctypes.data % ALIGNMENT_BYTES
     section = raw[skip : skip + total]
 
-    def write(constant: Constant, offset: int) -> None:
+    def write(place: tuple[Constant, int]) -> None:
+        constant, offset = place
         constant.write(section[offset : offset + constant.nbytes])
 
-    # NumPy lets go of the interpreter while it copies.
-    with ThreadPoolExecutor(cores()) as workers:
-        list(workers.map(write, constants, offsets))
+    # NumPy releases the interpreter lock while it copies.
+    mapped(write, zip(constants, offsets, strict=True), cores())
     return section, offsets
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import tvm
 
+from tvm_disc.codegen.plan.program import Program
 from tvm_disc.errors import Unsupported
 from tvm_disc.target.device import CUDA, DEFAULT, Device, cuda_device
 
@@ -122,4 +123,17 @@ def _architectures(names: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-__all__ = ["split_target"]
+def refuse_on_device(program: Program) -> None:
+    """Refuse a program whose values a GPU cannot hold.
+
+    Raises:
+        Unsupported: the program has values of data types, closures, or loops over tensors.
+    """
+    if program.functions or program.boxed:
+        raise Unsupported(
+            "target: values of data types and closures have no place on a GPU; build the program "
+            "for the processor"
+        )
+
+
+__all__ = ["refuse_on_device", "split_target"]

@@ -1,0 +1,1 @@
+"""Builds on a machine without space, threads or memory, and of models that ask for too much."""

@@ -1,0 +1,108 @@
+"""Exceptions that a user's signal handler raises during a build reach the caller as themselves.
+
+Python runs a signal handler between two instructions of the main thread, which may be below a C++
+frame of TVM. TVM passes an exception on as text and raises a new one, ``RuntimeError`` unless it
+knows the class. Code that catches ``OSError`` or ``RuntimeError`` to fall back may also catch what
+a handler raised. During a build the Python handlers are therefore wrapped: the wrapper remembers
+what a handler raised, and the build raises that object, whatever became of it on the way.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any, TypeVar
+
+from .deadline import watching
+
+__all__ = ["handled", "with_handlers"]
+
+T = TypeVar("T")
+_CURRENT: list[_Handlers] = []
+
+
+class _Handlers:
+    """The wrapped handlers of one build, and the exception that one of them raised."""
+
+    def __init__(self) -> None:
+        self.raised: BaseException | None = None
+        self._restoring = False
+        self._wrapped: list[tuple[int, Any, Any]] = []
+
+    def wrap(self) -> None:
+        """Wrap every handler that is a Python function."""
+        for number in signal.valid_signals():
+            handler = signal.getsignal(number)
+            if callable(handler) and not isinstance(handler, signal.Handlers):
+                wrapper = partial(self._call, handler)
+                self._wrapped.append((number, handler, wrapper))
+                signal.signal(number, wrapper)
+
+    def restore(self) -> None:
+        """Put the handlers back, except those that were replaced meanwhile."""
+        self._restoring = True
+        for number, handler, wrapper in self._wrapped:
+            if signal.getsignal(number) is wrapper:
+                signal.signal(number, handler)
+        self._restoring = False
+
+    def _call(self, handler: Callable[..., Any], number: int, frame: FrameType | None) -> Any:
+        try:
+            return handler(number, frame)
+        except BaseException as error:
+            self.raised = error
+            if self._restoring:  # the build raises it once every handler is back
+                return None
+            raise
+
+    def entered(self, stage: str) -> None:
+        """Raise what a handler raised and other code caught."""
+        self.check()
+
+    def at(self, task: str, count: tuple[int, int] | None) -> None:
+        """Raise what a handler raised and other code caught."""
+        self.check()
+
+    def check(self) -> None:
+        """Raise what a handler raised, if any did."""
+        if self.raised is not None:
+            raise self.raised
+
+
+def with_handlers(work: Callable[[], T]) -> T:
+    """Return ``work()``; raise the very exception that a signal handler raised meanwhile.
+
+    Only the main thread runs signal handlers: on another thread nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    handlers = _Handlers()
+    found: list[T] = []
+    failed: BaseException | None = None
+    _CURRENT.append(handlers)
+    try:
+        handlers.wrap()
+        with watching(handlers):
+            found.append(work())
+    except BaseException as error:
+        failed = error
+    finally:
+        _CURRENT.remove(handlers)
+        handlers.restore()
+    # Outside of the ``except`` block: the text that TVM made of it is no context of the exception.
+    failed = handlers.raised or failed
+    try:
+        if failed is not None:
+            raise failed
+    finally:
+        del failed  # its traceback refers to this frame
+    return found[0]
+
+
+def handled() -> None:
+    """Forget what a handler raised: the user's own code ran since and dealt with it."""
+    for handlers in _CURRENT:
+        handlers.raised = None
