@@ -1,4 +1,4 @@
-"""Tuning: measure variants on this machine or others, and keep what was found."""
+"""Tuning: measure variants on this machine or on others, and keep the times in a file."""
 
 from tvm_disc.tuning.tune import Tuned, tune
 

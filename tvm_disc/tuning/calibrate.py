@@ -1,4 +1,7 @@
-"""Fitting the analytical model to measured times: where the constants of a level come from."""
+"""Fits the coefficients of the analytical cost model to measured times.
+
+The shipped constants of x86-64 levels are computed with it.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,15 @@ from tvm_disc.schedules.dispatch.variant import Variant
 
 FACTORS = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 ROUNDS = 12
-PREDICTION = 0.1  # weight of an error in a time, against a loss by a wrong choice
-OF_THREADS = ("wake_ns", "parallel", "parallel_fma")  # no serial time tells them
-LARGEST = 1.0  # a loss or an error beyond this counts as this much
+PREDICTION = 0.1  # weight of an error in a predicted time, relative to the loss of a wrong choice
+# coefficients that serial times do not determine
+OF_THREADS = ("wake_ns", "parallel", "parallel_fma")
+LARGEST = 1.0  # losses and errors are clipped to this value
 
 
 @dataclass
 class Sample:
-    """The measured times (points x variants) of one kernel."""
+    """Measured times (points x variants) of one kernel."""
 
     symbols: Sequence[Any]
     variants: Sequence[Variant]
@@ -33,7 +37,9 @@ class Sample:
         self._points = KnownPoints(dict(zip(self.symbols, self.dims.T, strict=True)))
 
     def score(self, model: CostModel) -> float:
-        """What choosing by the model loses, and a part of its errors; less is better."""
+        """Return the loss of choosing by the model plus weighted prediction errors; less is
+        better.
+        """
         costs = cost_table(list(self.variants), self._points, len(self.dims), model)
         known = np.isfinite(self.times) & np.isfinite(costs)
         times = np.where(known, self.times, np.inf)
@@ -46,7 +52,10 @@ class Sample:
 
 
 def calibrate(samples: Sequence[Sample], start: CostModel, fixed: Sequence[str] = ()) -> CostModel:
-    """The constants that choose best for the samples, found one at a time, but for some."""
+    """Return the model that chooses best for the samples, by coordinate descent.
+
+    Fields named in ``fixed`` keep their values.
+    """
 
     def score(model: CostModel) -> float:
         return round(float(np.mean([s.score(model) for s in samples])), 9)

@@ -1,8 +1,8 @@
-"""Whether the cores are ours: multiply-adds on all threads and on one, and what a host takes.
+"""Detects whether the threads of this process have a core each.
 
-Two virtual cores may be threads of one core of the machine's for a while, or one of them may be
-away. Nothing but the speed tells, and of a kernel nobody knows what it should gain. What a host
-takes from all of them alike, Linux counts ("steal", proc_stat(5)).
+Two virtual cores may temporarily share one physical core, or one may be descheduled. Only speed
+reveals that: the time of multiply-adds on all threads is compared with that on one thread. Time
+that the hypervisor takes from all cores alike is read from Linux ("steal" in proc_stat(5)).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from tvm_disc.tir.builder import Block, byte_offset, const
 Expr: TypeAlias = Any
 
 NAME = "gauge"
-SPARE = 8  # registers that the sums leave
-TURNS = 16000  # about 20 us
-WAKE = 16  # launches in which a worker that sleeps has begun
+SPARE = 8  # registers that are not used as accumulators
+TURNS = 16000  # iterations; about 20 us
+WAKE = 16  # launches after which a sleeping worker has woken up
 FLOAT_BYTES = 4
-CROWDED = 1.3  # times longer on all threads than on one: they have no core each
-POLL_S = 0.005  # between looks whether they have cores again
-STOLEN = 0.1  # the share of time that a host may take
-WINDOW_S = 0.1  # the host's time is counted in hundredths of a second
+CROWDED = 1.3  # ratio of the time on all threads to that on one above which cores are shared
+POLL_S = 0.005  # seconds between two polls
+STOLEN = 0.1  # highest accepted share of stolen time
+WINDOW_S = 0.1  # Linux counts stolen time in hundredths of a second
 
 
 def sums(isa: Isa) -> int:
-    """The independent sums, enough to keep all pipes of a core busy."""
+    """Return the number of independent accumulators, enough to fill all pipelines of a core."""
     return isa.registers - SPARE
 
 
 def multiply_adds(block: Block, isa: Isa, data: Expr, turns: Expr) -> None:
-    """``sums(isa)`` vectors at ``data``, multiplied and added to ``turns`` times."""
+    """Emit ``turns`` iterations of multiply-adds over ``sums(isa)`` vectors at ``data``."""
     lanes = isa.lanes_f32
     memory = block.declare("data_", data, "float32")
     vectors = [block.alloc(f"s{k}", lanes, "float32") for k in range(sums(isa))]
@@ -56,7 +56,7 @@ def multiply_adds(block: Block, isa: Isa, data: Expr, turns: Expr) -> None:
 
 
 def gauge_function(isa: Isa) -> Any:
-    """``gauge(memory, parts, turns)``: every part does the same work, on a thread of its own."""
+    """Return ``gauge(memory, parts, turns)``: each part does the same work on its own thread."""
 
     def emit(block: Block, arguments: Arguments) -> None:
         memory = arguments.data(0, "float32")
@@ -71,7 +71,7 @@ def gauge_function(isa: Isa) -> Any:
 
 
 class Gauge:
-    """The gauge of a module, on a device."""
+    """The contention measurement of a module, on a device."""
 
     def __init__(self, module: Any, device: Any, isa: Isa, threads: int) -> None:
         self.threads = threads
@@ -81,11 +81,11 @@ class Gauge:
         self._again: Callable[..., Any] = module.time_evaluator(NAME, device, number=WAKE, repeat=1)
 
     def wake(self) -> None:
-        """Have the workers awake: one that sleeps takes as long to begin as many a kernel."""
+        """Wake the workers: a sleeping worker takes as long to start as many a kernel runs."""
         self._again(self._memory, self.threads, TURNS)
 
     def crowding(self) -> float:
-        """Time on all threads over that on one: 1 where each has a core of its own."""
+        """Return the time on all threads divided by that on one; 1 if each thread has a core."""
         self.wake()
         alone, all_of_them = (
             float(self._time(self._memory, parts, TURNS).mean) for parts in (1, self.threads)
@@ -94,7 +94,7 @@ class Gauge:
 
 
 class Host:
-    """What share of the time of busy cores the host of this virtual machine has taken."""
+    """Share of busy-core time that the hypervisor has taken."""
 
     def __init__(self, path: Path = Path("/proc/stat")) -> None:
         self._path = path
@@ -102,7 +102,9 @@ class Host:
         self._recent, self._asked = 0.0, time.monotonic()
 
     def recent(self) -> float:
-        """In the last tenth of a second, or longer ago where it was not asked since."""
+        """Return the share in the last tenth of a second, or since the last call if that is
+        longer ago.
+        """
         if time.monotonic() - self._asked >= WINDOW_S:
             now = self._ticks()
             self._recent, self._last = _share(self._last, now), now
@@ -110,11 +112,13 @@ class Host:
         return self._recent
 
     def in_all(self) -> float:
-        """Since it was made."""
+        """Return the share since this object was created."""
         return _share(self._start, self._ticks())
 
     def _ticks(self) -> tuple[int, int]:
-        """(used, stolen) by all cores since the machine began; nothing where nobody counts."""
+        """Return (used, stolen) ticks of all cores since boot; (0, 0) if the system does not
+        count them.
+        """
         try:
             fields = self._path.read_text().split("\n", 1)[0].split()
             user, nice, system, _, _, irq, softirq, steal = map(int, fields[1:9])
@@ -129,9 +133,9 @@ def _share(before: tuple[int, int], after: tuple[int, int]) -> float:
 
 
 class Wait:
-    """Waiting at one point for threads to have cores of their own, ``most_s`` in all.
+    """Waits at one point until threads have a core each, at most ``most_s`` seconds in total.
 
-    Without a gauge they always have; without a host nothing is taken.
+    Without ``gauge`` cores count as free; without ``host`` no time counts as stolen.
     """
 
     def __init__(self, gauge: Gauge | None, most_s: float, host: Host | None = None) -> None:
@@ -140,7 +144,7 @@ class Wait:
         self.waited_s = 0.0
 
     def until_calm(self) -> None:
-        """Return when threads have cores, or when the time for waiting is over."""
+        """Return when threads have cores, or when the time limit is reached."""
         start = time.monotonic()
         while True:
             crowding = 1.0 if self._gauge is None else self._gauge.crowding()
@@ -154,9 +158,9 @@ class Wait:
         self._found.append(crowding)
 
     def crowding(self) -> float:
-        """How it was when not waited any longer: the median."""
+        """Return the median contention at the ends of the waits."""
         return float(np.median(self._found)) if self._found else 1.0
 
     def stolen(self) -> float:
-        """The share of time that the host has taken since this began."""
+        """Return the share of time that the hypervisor has taken since this object was created."""
         return 0.0 if self._host is None else self._host.in_all()

@@ -1,9 +1,8 @@
-"""Timing the variants of a GPU's kernels where they are: in the program, by its own launches.
+"""Times the variants of GPU kernels inside the program, with its own launches.
 
-Every variant but the first needs the program once more, with a decision tree of one leaf for each
-kernel; a profiled call then tells by the driver's events how long each kernel took. Nothing is
-launched in another way than calls launch it: operands have the places, alignments and caches that
-they have there.
+For each variant after the first, the program is built again with one-leaf decision trees. A
+profiled call then reports each kernel's time from driver events. Kernels run exactly as in
+ordinary calls: with the same operand addresses, alignment and cache contents.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from tvm_disc.tuning.share import shared_out
 
 Dims: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
-# Takes the path of a file of decision trees.
+# Builds the program with the decision trees of a file.
 Build: TypeAlias = Callable[[Path], Any]
 
 
 @dataclass
 class DeviceKernel:
-    """A kernel with variants to choose from.
+    """A kernel with several variants.
 
     Attributes:
-        name: by which the program's events call it.
-        library: what of it a library may compute, which is then told whether to.
-        key: of its group.
-        calls: for the shapes of a call, its dims each time that it is launched.
+        name: the kernel's name in the program's events.
+        library: the part of the kernel that a library may compute, if any.
+        key: key of the kernel's group.
+        calls: input shapes of a call -> dims of each launch of this kernel in that call.
     """
 
     name: str
@@ -56,7 +55,9 @@ class DeviceKernel:
     calls: dict[Shapes, list[Dims]] = field(default_factory=dict)
 
     def forced(self, number: int) -> dict[str, Any]:
-        """The tree of one of its variants; of the last where it has fewer."""
+        """Return the one-leaf tree of variant ``number``; of the last variant if there are
+        fewer.
+        """
         variant = self.variants[min(number, len(self.variants) - 1)]
         if self.library is None:
             return {"run": variant.to_json()}
@@ -65,10 +66,11 @@ class DeviceKernel:
         return handover.forced(theirs, own.to_json(), self.library)
 
     def times(self, shapes: Shapes, events: Sequence[Event]) -> Iterator[tuple[Dims, Event]]:
-        """Its events in one call, each with the dims of its launch.
+        """Yield this kernel's events of one call, each with the dims of its launch.
 
-        A loop runs a kernel more often than the program names it: that tells its dims only if all
-        launches have the same.
+        A loop launches a kernel more often than the program lists it. Its events are attributed
+        only if
+        all listed launches have the same dims.
         """
         own = [e for e in events if e.kernel == self.name]
         dims = self.calls.get(shapes, [])
@@ -79,12 +81,12 @@ class DeviceKernel:
 
 
 class LocalDevice:
-    """Device 0 of this machine.
+    """GPU 0 of this machine.
 
     Attributes:
-        card: what it is; None where there is no driver, or no device.
-        library: whether programs find a library of products.
-        where: how messages call the machine.
+        card: description of the GPU; None without a driver or a device.
+        library: whether cuBLASLt is found at run time.
+        where: name of the machine in messages.
     """
 
     where = "this machine"
@@ -93,7 +95,7 @@ class LocalDevice:
         self.card, self.library = local_card(), has_library()
 
     def load(self, program: Any) -> LocalProgram:
-        """A program, ready to be timed."""
+        """Return a program, ready to be timed."""
         return LocalProgram(program)
 
 
@@ -104,11 +106,11 @@ class LocalProgram:
         self.program = program
 
     def close(self) -> None:
-        """It is wanted no more: whoever lets go of it last gives back what it keeps there."""
+        """Drop the program; its device memory is freed with the last reference."""
         self.program = None
 
     def times(self, arrays: Sequence[np.ndarray], calls: int) -> list[list[Event]]:
-        """The events of equal calls, after one that warms up."""
+        """Return the events of ``calls`` equal calls, after one warm-up call."""
         found: list[list[Event]] = self.program.profile(*arrays, repeat=calls).calls
         return found
 
@@ -117,10 +119,10 @@ AnyDevice: TypeAlias = LocalDevice | RemoteDevice
 
 
 def require_card(device: AnyDevice, architectures: Sequence[int]) -> Card:
-    """What a device is.
+    """Return the description of a device's GPU.
 
     Raises:
-        DeviceError: there is none, or it runs no code for the architectures.
+        DeviceError: there is no GPU, or it cannot run code for ``architectures``.
     """
     card = device.card
     if card is None:
@@ -147,12 +149,13 @@ def measured(
     quantile: float,
     deadline: float | None,
 ) -> Iterator[list[Record]]:
-    """The times of each point, a variant's number and the shapes of a call, until the deadline.
+    """Yield the records of each point until the deadline.
 
     Args:
-        points: in rising order of the number; for each number a program is built.
-        devices: alike; each times one point at a time.
-        calls: of each point; of the times of a kernel one ``quantile`` counts.
+        points: (variant number, input shapes), in ascending order of the number; one program is
+            built for each number.
+        devices: identical devices; each times one point at a time.
+        calls: calls for each point; the ``quantile`` of a kernel's times is recorded.
     """
 
     def late() -> bool:
@@ -178,7 +181,7 @@ def measured(
 
 
 def _forced(kernels: Sequence[DeviceKernel], number: int, build: Build) -> Any:
-    """The program in which each kernel has one variant."""
+    """Return the program in which each kernel runs its variant ``number``."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trees.json"
         path.write_text(json.dumps({k.key: k.forced(number) for k in kernels}), encoding="utf-8")
@@ -191,7 +194,7 @@ def _records(
     calls: Sequence[Sequence[Event]],
     quantile: float,
 ) -> list[Record]:
-    """What the events of equal calls say; they name the variant that ran."""
+    """Return the records of equal calls; events name the variant that ran."""
     samples: dict[tuple[str, str, Dims], list[int]] = {}
     for kernel in kernels:
         keys = {str(v): v.key for v in kernel.variants}

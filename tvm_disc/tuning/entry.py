@@ -1,4 +1,4 @@
-"""Variants as packed functions of their own, to be timed one by one.
+"""Variants as separate packed functions, to be timed individually.
 
 variant(params..., outputs..., scratch, dims...)
 """
@@ -38,9 +38,9 @@ USE_WORKERS = "use_workers"
 
 @dataclass
 class Bench:
-    """A group's variants, compiled: ``module[names[k]]`` runs variant k.
+    """The compiled variants of a group: ``module[names[k]]`` runs variant k.
 
-    The module has the gauge of ``machine``'s cores besides.
+    The module also contains the contention measurement for ``machine``'s cores.
     """
 
     group: Group
@@ -52,7 +52,7 @@ class Bench:
     module: Any = None
 
     def gauge(self, module: Any, device: Any) -> Gauge:
-        """The gauge, in this process or on another machine."""
+        """Return the contention measurement, in this process or on another machine."""
         return Gauge(module, device, self.machine.isa, self.machine.threads)
 
 
@@ -63,10 +63,11 @@ def build_bench(
     target: Any,
     library: Path | None = None,
 ) -> list[Bench]:
-    """Compile every variant, or choice among some, of every group as a kernel of its own.
+    """Compile each variant, or choice of variants, of each group as a separate kernel.
 
-    What groups share, such as the register tiles of GEMMs, is compiled once. The code is kept as
-    ``library``, and taken from there where that file exists: its name has to tell what it is of.
+    Functions that groups share, such as GEMM micro-kernels, are compiled once. If ``library`` is
+    given, the code is stored there, and loaded from there if the file exists: the file name must
+    identify its contents.
     """
     benches: list[Bench] = []
     functions: dict[Any, Any] = {}
@@ -84,7 +85,8 @@ def build_bench(
         benches.append(Bench(group, first, kernels, names, machine, target))
     functions.update(machine.micro.functions)
     if has_workers(machine):
-        # A library has them too: it may be loaded on another machine, by the runtime alone.
+        # Libraries contain the threads' code too: another machine may load them with TVM's runtime
+        # only.
         functions.update(thread_functions(triple_of(target.attrs)))
         functions[GlobalVar(USE_WORKERS)] = _use_workers()
     functions[GlobalVar(NAME)] = gauge_function(machine.isa)
@@ -99,17 +101,17 @@ def build_bench(
 
 
 def has_workers(machine: Machine) -> bool:
-    """Whether variants run on workers of ours."""
+    """Return whether variants run on this package's worker threads."""
     return machine.own_threads and machine.threads > 1
 
 
 def use_workers(module: Any) -> None:
-    """Have the parallel variants of a module run on the workers of the process that it is in."""
+    """Make the parallel variants of a module run on the worker threads of its process."""
     module[USE_WORKERS](module[THREADS]())
 
 
 def _use_workers() -> Any:
-    """``(home)``: the packed function."""
+    """Return the packed function ``use_workers(home)``."""
 
     def emit(block: Block, arguments: Arguments) -> None:
         install_launch(block, block.bind("home", arguments.integer(0)))
@@ -118,7 +120,7 @@ def _use_workers() -> Any:
 
 
 def _always(variant: Variant) -> Choice:
-    """The variant whatever it needs: who times it has looked."""
+    """Return a choice that always runs the variant: the caller has checked its needs."""
     return Choice([replace(variant, plan=replace(variant.plan, needs=()))], Leaf(0))
 
 
@@ -130,17 +132,19 @@ def _entry(kernel: Kernel, name: str) -> Any:
         values.append(arguments.data(len(values), "float32"))
         for _ in kernel.symbols:
             values.append(arguments.integer(len(values)))
-        values.append(tirx.max_value("int64"))  # as many threads as the variant wants
+        values.append(tirx.max_value("int64"))  # thread limit: as many as the variant uses
         block.eval(call(kernel.entry, *values))
 
     return packed(name, emit)
 
 
 def require_machine(target: Any, remote_cpu: str | None) -> None:
-    """Ask whether what measures runs code for ``target``: this machine, or others of one CPU.
+    """Check that the measuring machines run code for ``target``.
+
+    ``remote_cpu`` is LLVM's name of their processor; None means this machine.
 
     Raises:
-        WrongProcessor: it does not.
+        WrongProcessor: they lack instruction sets that the code uses.
     """
     level = level_of(target)
     if remote_cpu is None:

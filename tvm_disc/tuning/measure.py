@@ -1,4 +1,4 @@
-"""Timing variants against each other, in rounds, so that noise meets all of them alike."""
+"""Times variants in alternating rounds, so that noise affects all of them equally."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ Expr: TypeAlias = Any
 
 
 LONG_NS = 5e6
-LONG_ROUNDS = 12  # of long calls; those that are beaten leave before
-POLISH = 4  # turns in which medians of rounds and of variants settle
-ERROR_OF_MEDIAN = 0.93  # times the distance of quartiles, over the root of their number
-FIRST_CUT, CLEARLY, SURE = 3, 1.15, 4.0  # rounds, factor and errors by which a variant is beaten
-HOPELESS_AGAIN = 2  # further rounds before a variant is given up
-LATE_NS, LATE_SHARE = 1e4, 0.1  # more than waking threads and sharing caches takes
+LONG_ROUNDS = 12  # rounds of long calls; clearly slower variants are dropped earlier
+POLISH = 4  # iterations until the medians of rounds and of variants converge
+# standard error of a median: this factor times the interquartile range over sqrt(n)
+ERROR_OF_MEDIAN = 0.93
+# rounds, ratio and standard errors after which a variant is dropped
+FIRST_CUT, CLEARLY, SURE = 3, 1.15, 4.0
+HOPELESS_AGAIN = 2  # extra rounds before a slow variant is dropped
+# a larger delay exceeds the cost of waking threads and sharing caches
+LATE_NS, LATE_SHARE = 1e4, 0.1
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,18 @@ class Effort:
     """How carefully to time.
 
     Attributes:
-        rounds: every variant is timed this often, in turn.
-        round_ns: a round of one variant lasts about this long.
-        disagreement: while the error of a time that may be the best is a larger part of it than
-            this, more rounds follow.
-        most_rounds, patience_s: give up asking here, or after so long at one point.
-        hopeless: a variant this many times slower than the best of the first round is not
-            timed again.
-        quantile: of the rounds the one that counts. Other processes only ever add time, so that
-            the lower quartile is nearer to the machine's own than the median.
-        pause_s: what is slept before each, so that it begins with time of its own.
-        wait_s: how long at one point, in all, rounds wait for threads to have cores of their own,
-            and for the host of a virtual machine to leave them.
+        rounds: number of rounds; each round times each variant once.
+        round_ns: duration of a round of one variant, approximately.
+        disagreement: rounds are added while the relative error of a possibly best time exceeds
+            this.
+        most_rounds, patience_s: limits for added rounds, and seconds at one point.
+        hopeless: a variant slower than the best by this factor in the first round is dropped.
+        quantile: quantile of the rounds that is reported. Other processes only ever add time, so
+            the
+            lower quartile is closer to the machine's own time than the median.
+        pause_s: sleep before each round, so that it starts with a fresh time slice.
+        wait_s: total time at one point for which rounds wait until threads have a core each and the
+            hypervisor takes no time.
         odd: how often points that do not fit the others are measured again at the end.
     """
 
@@ -68,12 +71,12 @@ class Effort:
 
 @dataclass(frozen=True)
 class Timing:
-    """The times of a point.
+    """The times at a point.
 
     Attributes:
-        ns: of each variant; infinite where it must not run.
-        crowding: what the same work took on all threads at once, as part of what it took on one.
-        stolen: the share of the cores' time that the host of a virtual machine took.
+        ns: time of each variant; infinite if it must not run.
+        crowding: time of the same work on all threads at once, divided by that on one thread.
+        stolen: share of the cores' time that the hypervisor took.
     """
 
     ns: list[float]
@@ -82,10 +85,10 @@ class Timing:
 
 
 class Session:
-    """One machine's side of the measuring: loads a group's variants and times them.
+    """Loads a group's variants on one machine and times them.
 
-    ``device`` and ``module`` are TVM's, local or of a remote session; ``vendor`` says whether the
-    process that runs the code has a BLAS to call, ``local`` whether that is this process.
+    ``device`` and ``module`` are TVM's, local or of an RPC session. ``vendor``: whether the process
+    that runs the code has a BLAS. ``local``: whether that is this process.
     """
 
     def __init__(
@@ -101,15 +104,15 @@ class Session:
         self.local = local
         if has_workers(bench.machine):
             if local:
-                home_of_process()  # whose workers outlive the module
+                home_of_process()  # the workers outlive the module
             use_workers(module)
-        self.long = False  # whether calls of this point take so long that one is a round
+        self.long = False  # whether a call at this point takes long enough to be a round by itself
         self.rng = np.random.default_rng(seed)
         on_threads = any(v.run.parts > 1 for v in bench.variants)
         self.gauge = bench.gauge(module, device) if on_threads else None
 
     def time(self, dims: Sequence[int], effort: Effort) -> Timing:
-        """The variants' times at one point."""
+        """Return the variants' times at one point."""
         symbols = self.bench.group.symbols()
         points = {s: np.float64(d) for s, d in zip(symbols, dims, strict=True)}
         same = self._same(points)
@@ -129,11 +132,12 @@ class Session:
         fewest = min(effort.rounds, LONG_ROUNDS) if best > LONG_NS else effort.rounds
         rounds, end = 0, time.monotonic() + effort.patience_s
         wait = Wait(self.gauge, effort.wait_s, Host() if self.local else None)
-        beaten: list[tuple[int, int, float]] = []  # variant, a better one, how much slower
+        beaten: list[tuple[int, int, float]] = []  # variant, a faster one, ratio of their times
         live = []
         for k, (number, each) in numbers.items():
             for _ in range(HOPELESS_AGAIN):
-                if each > effort.hopeless * best:  # it, or another process
+                # the variant is slow, or another process disturbed it
+                if each > effort.hopeless * best:
                     each = min(each, self._round(k, args(k), dims, number, effort))
             if each <= effort.hopeless * best:
                 live.append(k)
@@ -160,7 +164,9 @@ class Session:
         return Timing([times[k] for k in same], wait.crowding(), wait.stolen())
 
     def _same(self, points: Mapping[Any, Any]) -> list[int]:
-        """For each variant the first that does the same here: one task never runs in parts."""
+        """Return for each variant the first one that runs identically here: a single task has
+        one part.
+        """
         first: dict[tuple[str, int], int] = {}
         result = []
         for k, variant in enumerate(self.bench.variants):
@@ -181,7 +187,7 @@ class Session:
     def _once(self, k: int, args: Sequence[Any], dims: Sequence[int], number: int) -> float:
         name = self.bench.names[k]
         if number == 1 and self.long:
-            # A timer of the runtime would run it once more before.
+            # TVM's timer would run the function once more as a warm-up.
             function, dims = self.module[name], [int(d) for d in dims]
             start = time.perf_counter()
             function(*args, *dims)
@@ -192,7 +198,7 @@ class Session:
     def _number(
         self, k: int, args: Sequence[Any], dims: Sequence[int], effort: Effort
     ) -> tuple[int, float]:
-        """(calls in a round, first estimate in nanoseconds)."""
+        """Return (calls in a round, first estimate in nanoseconds)."""
         number, each = 1, self._once(k, args, dims, 1)
         self.long = self.long or each > LONG_NS
         while each * number < effort.round_ns / 8 and number < 1 << 16:
@@ -203,7 +209,7 @@ class Session:
     # -- operands ------------------------------------------------------------------------------
 
     def arguments(self, points: Mapping[Any, Any]) -> Any:
-        """A function from a variant's number to its tensors; what is equal is shared."""
+        """Return a function from a variant's number to its tensors; equal tensors are shared."""
         group = self.bench.group
         inputs = [self._input(p, points) for p in group.params]
         outputs = [self._empty(_elems(o, points), o.dtype) for o in group.outputs]
@@ -230,12 +236,12 @@ class Session:
         if kind.kind == "f":
             array = self.rng.uniform(0.1, 1.0, elems).astype(kind)
             return tvm.runtime.tensor(array, self.device)
-        # Integers index something, perhaps of one element.
+        # Integers may be indices into an array of one element: use zeros.
         return self._empty(elems, node.dtype)
 
     def _packed(self, node: Node, pack: Packing) -> Any:
         shape = [int(evaluate(i64(d), {})) for d in node.shape]
-        weight = tvm.runtime.empty(shape, node.dtype).numpy()  # of types NumPy alone has not
+        weight = tvm.runtime.empty(shape, node.dtype).numpy()  # NumPy alone lacks some of the types
         weight[...] = self.rng.uniform(0.1, 1.0, shape).astype(weight.dtype)
         array = pack_constant(pack, weight)
         return tvm.runtime.tensor(array.reshape(-1), self.device)
@@ -252,7 +258,7 @@ def _elems(node: Node, points: Mapping[Any, Any]) -> int:
 
 
 def may_run(variant: Variant, points: Mapping[Any, Any]) -> bool:
-    """Whether the facts that a variant needs hold at a point."""
+    """Return whether the facts that a variant needs hold at a point."""
     try:
         return all(bool(n.at(points)) for n in variant.plan.needs)
     except Unsupported:
@@ -260,10 +266,11 @@ def may_run(variant: Variant, points: Mapping[Any, Any]) -> bool:
 
 
 def compare(rounds: Sequence[Sequence[float]], quantile: float) -> tuple[list[float], list[float]]:
-    """(times, their relative errors) of variants that were timed in turn, a row for each.
+    """Return (times, relative errors) of variants that were timed in alternation, a row for each.
 
-    What slows down a whole round, such as a neighbour on the core, says nothing of the variants:
-    the median of what each took over its round counts, and of the rounds one ``quantile`` for all.
+    Whatever slows down a complete round does not distinguish variants. Each variant's time is the
+    median over rounds of its time relative to the round, times one ``quantile`` of the rounds for
+    all.
     """
     logs = np.log(np.asarray(rounds, np.float64))
     levels = np.zeros(logs.shape[1])
@@ -278,11 +285,13 @@ def compare(rounds: Sequence[Sequence[float]], quantile: float) -> tuple[list[fl
 
 
 def disturbance(variants: Sequence[Variant], timing: Timing) -> float:
-    """How much longer than they should variants took, as a part of the best time; 0 for none.
+    """Return the extra time of disturbed variants, as a fraction of the best time; 0 if
+    undisturbed.
 
-    Another process on the core of a worker, or a host that gives two threads one core, holds up
-    every call that waits for the worker, and for seconds: no number of rounds at one point tells
-    that from a slow variant.
+    Another process on a worker's core, or two threads on one physical core, delay each call that
+    waits
+    for the worker, and for seconds: no number of rounds at one point distinguishes that from a slow
+    variant.
     """
     crowded = timing.crowding - 1 if timing.crowding > CROWDED else 0.0
     stolen = timing.stolen if timing.stolen > STOLEN else 0.0
@@ -291,7 +300,7 @@ def disturbance(variants: Sequence[Variant], timing: Timing) -> float:
 
 
 def late_ns(variants: Sequence[Variant], times: Sequence[float]) -> float:
-    """How much longer than alone a variant took on threads, beyond their own cost; 0 for none."""
+    """Return the largest excess of a threaded time over the serial time; 0 below a threshold."""
     alone = {v.plan.key: t for v, t in zip(variants, times, strict=True) if v.run.parts == 1}
     most = 0.0
     for variant, ns in zip(variants, times, strict=True):
@@ -307,11 +316,10 @@ def still_open(
     beaten: list[tuple[int, int, float]],
     effort: Effort,
 ) -> list[int]:
-    """The variants that may still be the best; the others join ``beaten``.
+    """Return the variants that may still be the best; the others are appended to ``beaten``.
 
-    Those that are known to be slower need no more rounds, and the others get theirs: a call of
-    40 ms is timed often among three variants, and hardly among twelve (successive elimination,
-    Even-Dar et al. 2006).
+    Successive elimination (Even-Dar et al. 2006): rounds are spent on the variants that are not yet
+    known to be slower.
     """
     if len(samples[live[0]]) < FIRST_CUT or len(live) == 1:
         return live
@@ -328,17 +336,17 @@ def still_open(
 
 
 def _disagree(samples: Mapping[int, list[float]], live: Sequence[int], effort: Effort) -> bool:
-    """Whether the variants that may be best are known too badly to tell."""
+    """Return whether the times of the possibly best variants are still too uncertain."""
     times, errors = compare([samples[k] for k in live], effort.quantile)
     near = 1.1 * min(times)
     return any(e > effort.disagreement for t, e in zip(times, errors, strict=True) if t < near)
 
 
 def local_session(bench: Bench) -> Session:
-    """Measure in this process.
+    """Return a session that measures in this process.
 
     Raises:
-        WrongProcessor: this machine does not run the code.
+        WrongProcessor: this machine cannot run the code.
     """
     require_machine(bench.target, None)
     return Session(bench, bench.module, tvm.cpu(0), vendor=expose(), local=True)

@@ -1,10 +1,12 @@
-"""Points whose times fit no pattern: what disturbs a machine unseen disturbs single points.
+"""Detects points whose times do not fit those of other points.
 
-Another virtual machine on the same core, or two virtual cores that share no cache for a while,
-slow a call on threads by a half, for a moment or for seconds, and no counter tells. The points
-around it were measured at other times. So each point is predicted by a regressor that has not seen
-it; where a variant that may be the best took much more or less than predicted, over what all
-variants did, the point is worth another look.
+Another virtual machine on the same core, or two virtual cores that temporarily share no cache, slow
+threaded calls by a half for seconds, and no counter reports it. Neighbouring points were measured
+at
+other times. So each point is predicted by a regressor that was trained without it. If a possibly
+best
+variant took much more or less than predicted, relative to all variants, the point is measured
+again.
 """
 
 from __future__ import annotations
@@ -20,17 +22,17 @@ from tvm_disc.schedules.dispatch.variant import Variant
 from tvm_disc.schedules.group import Group
 from tvm_disc.shape import Solver
 
-FEWEST = 16  # points of which a regressor learns what is usual
-UNUSUAL = np.log(1.2)  # off by so much
-OUTLYING = 2.5  # and by so many times what points of this group are off by, in the middle
-NEAR = 1.5  # times slower than the best that a variant may be to matter
-MOST = 0.3  # of the points
+FEWEST = 16  # fewest points from which a regressor can learn
+UNUSUAL = np.log(1.2)  # logarithm of the smallest ratio that counts as unusual
+OUTLYING = 2.5  # and the smallest multiple of the group's median deviation
+NEAR = 1.5  # a variant slower than the best by more than this factor does not matter
+MOST = 0.3  # largest fraction of points that is measured again
 
 
 def surprising(
     group: Group, variants: Sequence[Variant], model: CostModel, found: Times
 ) -> list[tuple[int, ...]]:
-    """The points of ``found`` that fit the others worst, those that fit least first."""
+    """Return the points of ``found`` that fit the others worst, worst first."""
     dims, times = time_table(variants, found)
     if len(dims) < FEWEST or not dims.shape[1]:
         return []
@@ -41,9 +43,10 @@ def surprising(
 
 
 def surprise(times: Values, predicted: Values) -> Values:
-    """How far the variants that matter are off at each point (points x variants), as a logarithm.
+    """Return the deviation of the relevant variants at each point (points x variants), as a
+    logarithm.
 
-    What all variants of a point are off by says nothing of a choice.
+    A deviation that all variants of a point share does not affect a choice and is subtracted.
     """
     known = np.isfinite(times) & np.isfinite(predicted)
     apart = np.where(known, np.log(np.where(known, times / predicted, 1.0)), 0.0)

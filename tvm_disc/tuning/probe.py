@@ -1,9 +1,9 @@
-"""A small library that is sent to another machine, to ask what GPU it has.
+"""A small library that is sent to another machine to query its GPU.
 
-It is C for any processor of the architecture: what the machine is has yet to be told.
+It is C code for any processor of the architecture, since the machine's processor is not yet known.
 
-    tvm_disc_card(out)         fills in the words of ``out``, int64: see ``CARD_WORDS``
-    tvm_disc_address(tensor)   where its elements lie there
+    tvm_disc_card(out)         fills the words of ``out``, int64: see ``CARD_WORDS``
+    tvm_disc_address(tensor)   returns the address of the tensor's data
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tvm_disc.errors import ArtifactError
 
 CARD, ADDRESS = "tvm_disc_card", "tvm_disc_address"
 FILE = "tvm_disc_probe.so"
-FOUND, LIBRARY, ARCHITECTURE, NAME = range(4)  # words: the first two are 1 or 0
+FOUND, LIBRARY, ARCHITECTURE, NAME = range(4)  # words of the result; the first two are 1 or 0
 NAME_BYTES = 256
 CARD_WORDS = NAME + NAME_BYTES // 8
 
 
 def made(compiler: str | None) -> bytes:
-    """The library.
+    """Return the bytes of the library.
 
     Args:
-        compiler: a C compiler that builds for the other machine; None takes this machine's.
+        compiler: a C compiler for the other machine; None uses this machine's.
 
     Raises:
-        ArtifactError: there is none, or it failed.
+        ArtifactError: there is no compiler, or it failed.
     """
     command = c_compiler(compiler)
     with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +47,7 @@ def made(compiler: str | None) -> bytes:
 
 
 def card_of(words: np.ndarray) -> tuple[Card | None, bool]:
-    """(the GPU, if there is one; whether programs find a library of products there)."""
+    """Return (the GPU or None, whether cuBLASLt is found there)."""
     if not words[FOUND]:
         return None, False
     name = words[NAME:].tobytes().partition(b"\0")[0].decode(errors="replace")

@@ -1,11 +1,11 @@
-"""Measuring on other machines, through TVM's RPC tracker and servers.
+"""Measurement on other machines, through TVM's RPC tracker and servers.
 
 On each machine, with TVM installed:
 
-    python -m tvm.exec.rpc_tracker --port 9190                       # one of them
-    python -m tvm.exec.rpc_server --tracker HOST:9190 --key board    # all that measure
+    python -m tvm.exec.rpc_tracker --port 9190                       # on one of them
+    python -m tvm.exec.rpc_server --tracker HOST:9190 --key board    # on all that measure
 
-A server without a tracker is reached by ``tvm.rpc.connect``, whose session stands for its machine.
+A server without a tracker is reached by ``tvm.rpc.connect``; its session is passed instead.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tvm_disc.tuning.remote_device import RemoteDevice, said
 
 @dataclass(frozen=True)
 class Remote:
-    """Machines of one kind behind a tracker.
+    """Identical machines behind a tracker.
 
     Attributes:
         host, port: the tracker.
         key: the name under which the machines' servers registered.
-        machines: how many measure at once.
-        timeout_s: after which a machine's server ends the session, whatever is going on.
-        compiler: a C compiler that links for them, where this machine's does not.
+        machines: number of machines that measure at once.
+        timeout_s: a server ends the session after this time, even during a measurement.
+        compiler: a C compiler that links for the machines, if this machine's does not.
     """
 
     host: str
@@ -47,22 +47,22 @@ class Remote:
     compiler: str | None = None
 
 
-# What ``tune`` takes: machines behind a tracker, or one by its session of ``tvm.rpc``.
+# What ``tune`` accepts: machines behind a tracker, or one machine by its ``tvm.rpc`` session.
 Place: TypeAlias = Remote | Any
 CONNECT_S = 5.0
 
 
 class Fleet:
-    """The machines of a :class:`Remote`, held while it is open, or that of a session.
+    """The machines of a :class:`Remote`, reserved while it is open, or that of a session.
 
     Attributes:
         machines: their sessions.
-        where: how messages call one of them.
+        where: the name of a machine in messages.
 
     Raises:
-        ArtifactError: nobody is there, or has as many machines of the key.
-        BadInput: it is neither.
-        Unsupported: what TVM's RPC needs is not installed.
+        ArtifactError: no tracker answers, or it has too few machines of the key.
+        BadInput: ``remote`` is neither a Remote nor a session.
+        Unsupported: packages that TVM's RPC needs are not installed.
     """
 
     def __init__(self, remote: Place) -> None:
@@ -81,10 +81,10 @@ class Fleet:
         self.machines = _requested(rpc, remote)
 
     def cpu_name(self) -> str:
-        """The processor of the machines, as LLVM names it.
+        """Return LLVM's name of the machines' processor.
 
         Raises:
-            ArtifactError: they do not tell, or are not alike.
+            ArtifactError: a machine cannot report it, or the machines differ.
         """
         try:
             names = {str(m.get_function("target.llvm_get_system_cpu")()) for m in self.machines}
@@ -98,10 +98,10 @@ class Fleet:
         return names.pop()
 
     def sessions(self, benches: Sequence[Bench]) -> list[list[Session]]:
-        """For each machine, a session for each bench; all benches are of one module.
+        """Return, for each machine, a session for each bench; all benches share one module.
 
         Raises:
-            WrongProcessor: the machines do not run the code.
+            WrongProcessor: the machines cannot run the code.
         """
         require_machine(benches[0].target, self.cpu_name())
         with tempfile.TemporaryDirectory() as folder:
@@ -115,11 +115,11 @@ class Fleet:
             return result
 
     def devices(self) -> list[RemoteDevice]:
-        """The GPUs of the machines.
+        """Return the GPUs of the machines.
 
         Raises:
-            DeviceError: a machine cannot be asked.
-            ArtifactError: they are not alike.
+            DeviceError: a machine cannot be queried.
+            ArtifactError: the GPUs differ.
         """
         found = [RemoteDevice(m, self.where, self.compiler) for m in self.machines]
         names = {("none" if d.card is None else d.card.key, d.library) for d in found}
@@ -131,10 +131,10 @@ class Fleet:
 
 @contextmanager
 def answered() -> Iterator[None]:
-    """What goes wrong on the way to a machine in the user's terms.
+    """Context that translates RPC failures to an error in the user's terms.
 
     Raises:
-        ArtifactError: it does not answer any more.
+        ArtifactError: a machine no longer answers.
     """
     try:
         yield
@@ -143,7 +143,7 @@ def answered() -> Iterator[None]:
 
 
 def _rpc() -> Any:
-    """TVM's part for other machines."""
+    """Return TVM's RPC module."""
     try:
         from tvm import rpc
     except ImportError as error:
@@ -152,14 +152,14 @@ def _rpc() -> Any:
 
 
 def _requested(rpc: Any, remote: Remote) -> list[Any]:
-    """Sessions with as many machines; those that others hold are waited for."""
+    """Return sessions with ``remote.machines`` machines; waits for machines that others hold."""
     where = f"{remote.host}:{remote.port}"
     wanted = f"no {remote.machines} machines of key {remote.key!r} at tracker {where}"
     try:
-        # TVM tries for a minute; a tracker that runs answers at once.
+        # TVM retries for a minute; a running tracker answers at once.
         socket.create_connection((remote.host, remote.port), CONNECT_S).close()
         tracker = rpc.connect_tracker(remote.host, remote.port)
-        # Asked for another key, or for more machines than it has, it would never answer.
+        # A request for an unknown key, or for more machines than exist, would never be answered.
         keys = [str(s["key"]).removeprefix("server:") for s in tracker.summary()["server_info"]]
         if keys.count(remote.key) < remote.machines:
             has = ", ".join(f"{keys.count(k)} of {k!r}" for k in sorted(set(keys))) or "none"

@@ -1,7 +1,7 @@
-"""The GPU of another machine, in a session of TVM's RPC: asked what it is, and timed.
+"""The GPU of another machine, queried and timed through a TVM RPC session.
 
-The machine has TVM's runtime and a driver. Programs are built here, and sent as the libraries that
-``save`` writes; what their calls record of the driver's events comes back.
+The machine needs TVM's runtime and a driver. Programs are built here and sent as the libraries that
+``save`` writes; the driver events of their calls are sent back.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _LONGER = 'try to increase the "session_timeout" value.'
 
 
 class RemoteDevice:
-    """Device 0 of a machine.
+    """GPU 0 of a machine.
 
     Args:
-        session: of ``tvm.rpc``.
-        where: how messages call the machine.
-        compiler: a C compiler that links for it; None takes this machine's.
+        session: a ``tvm.rpc`` session.
+        where: name of the machine in messages.
+        compiler: a C compiler that links for it; None uses this machine's.
 
     Attributes:
-        card: what it is; None where there is no driver, or no device.
-        library: whether programs find a library of products there.
+        card: description of the GPU; None without a driver or a device.
+        library: whether cuBLASLt is found there.
 
     Raises:
         DeviceError: the machine does not answer.
@@ -45,7 +45,7 @@ class RemoteDevice:
 
     def __init__(self, session: Any, where: str, compiler: str | None) -> None:
         self.session, self.where, self.compiler = session, where, compiler
-        # What has run stays: a library that goes would take the code with it that frees results.
+        # Modules stay loaded: unloading one would remove the code that frees its results.
         self._modules: list[Any] = []
         library = probe.made(compiler)
         with self._told():
@@ -57,10 +57,10 @@ class RemoteDevice:
             self.card, self.library = probe.card_of(words.numpy())
 
     def load(self, program: Executable) -> RemoteProgram:
-        """A program, sent there.
+        """Send a program to the machine.
 
         Raises:
-            WrongProcessor: the machine's processor does not run the host's code.
+            WrongProcessor: the machine's processor cannot run the host code.
             DeviceError: the machine does not answer.
         """
         name = f"tvm_disc_program_{len(self._modules)}.so"
@@ -81,15 +81,15 @@ class RemoteDevice:
         return RemoteProgram(self, module, program)
 
     def address(self, tensor: Any) -> int:
-        """Where a tensor of the machine's memory lies."""
+        """Return the address of a tensor in the machine's memory."""
         return int(self._address(tensor))
 
     def _there(self, array: np.ndarray) -> Any:
-        """A copy in the machine's memory."""
+        """Return a copy in the machine's host memory."""
         return tvm.runtime.tensor(array, self.session.cpu(0))
 
     def sent(self, upload: Any, array: np.ndarray) -> Any:
-        """A copy in the device's memory, by a program's function."""
+        """Return a copy in GPU memory, made by a program's upload function."""
         kind, dims = described(array)
         raw = np.zeros(max(array.nbytes, 1), np.uint8)
         raw[: array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
@@ -97,14 +97,14 @@ class RemoteDevice:
         return upload(kind, array.ndim, self.address(sizes), array.nbytes, self.address(place))
 
     def called(self, main: Any, inputs: Sequence[Any], room: int) -> np.ndarray:
-        """What a timed call records, in a record with room for so many events."""
+        """Return the record of a timed call, with room for ``room`` events."""
         record = self._there(new_record(room))
         main(*inputs, self.address(record))
         return np.asarray(record.numpy())
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What goes wrong there in the user's terms."""
+        """Context that translates remote failures to an error in the user's terms."""
         try:
             yield
         except Exception as error:
@@ -119,7 +119,7 @@ class RemoteProgram:
         self.main, self.upload, self._close = module[ENTRY], module[UPLOAD], module[CLOSE]
 
     def close(self) -> None:
-        """What it keeps on the device is given back.
+        """Free what the program keeps on the device.
 
         Raises:
             DeviceError: the machine does not answer.
@@ -128,7 +128,7 @@ class RemoteProgram:
             self._close()
 
     def times(self, arrays: Sequence[np.ndarray], calls: int) -> list[list[Event]]:
-        """The events of equal calls, after one that warms up.
+        """Return the events of ``calls`` equal calls, after one warm-up call.
 
         Raises:
             DeviceError: a call fails there, or the machine does not answer.
@@ -140,7 +140,8 @@ class RemoteProgram:
             device.called(self.main, there, room)
             while len(found) < calls:
                 words = device.called(self.main, there, room)
-                if words[COUNT] > words[ROOM]:  # a loop ran more kernels than there is room for
+                # a loop launched more kernels than the record has room for
+                if words[COUNT] > words[ROOM]:
                     room = 2 * int(words[COUNT])
                 else:
                     found.append(self.program.read_record(words)[0])
@@ -148,7 +149,7 @@ class RemoteProgram:
 
 
 def said(error: Exception) -> str:
-    """The message of a remote error, without the way that it has come."""
+    """Return the message of a remote error without its remote traceback."""
     lines = str(error).rpartition(_FROM_REMOTE)[2].strip().splitlines()
     text = lines[-1] if lines else type(error).__name__
     return text.replace(_LONGER, "give Remote a larger timeout_s; what was measured is kept")

@@ -1,4 +1,4 @@
-"""Which shapes to tune for: ranges and lists by dim name, a log of shapes seen, or facts alone."""
+"""Shapes to tune for: values by dim name, a log of shapes seen in production, or facts alone."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Shapes: TypeAlias = "Mapping[str, Sequence[int]] | str | Path | None"
 Weights: TypeAlias = Mapping[str, Sequence[float]] | None
 Inputs: TypeAlias = Sequence[tuple[str, Sequence[Any], str]]
 
-UNTOLD_DIM = 1024  # the largest value tried of a dim of which nothing is said
+UNTOLD_DIM = 1024  # largest value tried of a dim without an upper bound
 
 
 def check_shapes(shapes: object, weights: object, points: object, budget_s: object) -> None:
-    """Refuse what is of none of the accepted types.
+    """Check the types of tuning arguments.
 
     Raises:
-        BadInput: one of the arguments is.
+        BadInput: an argument has none of the accepted types.
     """
     if not isinstance(shapes, Mapping | str | Path | None):
         raise BadInput(
@@ -44,10 +44,10 @@ def check_shapes(shapes: object, weights: object, points: object, budget_s: obje
 def program_points(
     inputs: Inputs, solver: Solver, shapes: Shapes, weights: Weights, count: int
 ) -> list[dict[Any, int]]:
-    """At most ``count`` values of the program's dims, the most telling first.
+    """Return at most ``count`` assignments of the program's dims, the most informative first.
 
     Raises:
-        BadInput: a name that is no dim, no value, or weights that do not fit.
+        BadInput: an unknown dim name, an invalid value, or weights that do not fit.
     """
     symbols = _symbols(inputs)
     if isinstance(shapes, str | Path):
@@ -99,7 +99,7 @@ def _choices(
 
 
 def _sizes(values: Any) -> bool:
-    """Whether these are integers that dims can be."""
+    """Return whether these are integers that dims can have."""
     listed = isinstance(values, Sequence | set | np.ndarray) and not isinstance(values, str)
     return listed and all(
         isinstance(v, int | np.integer) and not isinstance(v, bool) and 0 <= v < 1 << 63
@@ -113,7 +113,7 @@ def _draws(
     weights: Mapping[str, Sequence[float]],
     count: int,
 ) -> list[tuple[int, ...]]:
-    """Corners first, then a mix of even draws and draws from the logarithms."""
+    """Return the corners, then alternately uniform and log-uniform draws."""
     _check_weights(values, weights)
     rng = np.random.default_rng(0)
     if not symbols:
@@ -159,7 +159,7 @@ def _draw(
 
 
 def _accepted(point: dict[Any, int], solver: Solver) -> dict[Any, int] | None:
-    """The point as the program accepts it: dims that must agree are made to; None if it cannot."""
+    """Return the point with dims that must be equal made equal; None if the guards still fail."""
     for guard in solver.guards:
         if not _holds(guard.cond, point):
             for a, b in equal_pairs(guard.cond):
@@ -169,7 +169,7 @@ def _accepted(point: dict[Any, int], solver: Solver) -> dict[Any, int] | None:
 
 
 def equal_pairs(cond: Any) -> list[tuple[Any, Any]]:
-    """Every ``a == b`` of two dims inside a condition."""
+    """Return each ``a == b`` of two dims inside a condition."""
     found: list[tuple[Any, Any]] = []
 
     def look(node: Any) -> None:
@@ -184,13 +184,13 @@ def _holds(cond: Any, point: Mapping[Any, int]) -> bool:
     try:
         return bool(evaluate(cond, {k: np.float64(v) for k, v in point.items()}))
     except Unsupported:
-        return True  # about dims that are bound later
+        return True  # the condition is about dims that are bound later
 
 
 def _from_log(
     path: Path, inputs: Inputs, symbols: Sequence[Any], count: int
 ) -> list[dict[Any, int]]:
-    """The shapes of a log, the most frequent first."""
+    """Return the shapes of a log, the most frequent first."""
     seen: dict[tuple[int, ...], int] = {}
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -201,7 +201,7 @@ def _from_log(
             entry = json.loads(line)
             shapes, calls = dict(entry["shapes"]), int(entry.get("calls", 1))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            continue  # a log in production may be cut off
+            continue  # the last line of a log may be incomplete
         point: dict[Any, int] = {}
         for name, dims, _ in inputs:
             found: Any = shapes.get(name)

@@ -1,4 +1,4 @@
-"""Work that machines share: each does one piece at a time."""
+"""Distributes jobs over machines, one job at a time for each machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shared_out(
     run: Callable[[Machine, Job], Result],
     late: Callable[[], bool],
 ) -> Iterator[tuple[Job, Result]]:
-    """The jobs as they are done, with their results; none is begun once it is late."""
+    """Yield jobs with their results as they finish; none is started after ``late()`` is true."""
     if len(machines) == 1:
         for job in jobs:
             if late():

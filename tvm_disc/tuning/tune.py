@@ -1,4 +1,4 @@
-"""``tune``: measure a program's variants on its shapes and write the records to choose by."""
+"""``tune``: measure a program's variants on its shapes and record the times."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ from tvm_disc.tuning.share import shared_out
 Job: TypeAlias = "tuple[Task, tuple[int, ...]]"
 InputShapes: TypeAlias = tuple[tuple[int, ...], ...]
 
-FEW = 4  # points that say nothing of the machine
-AGAIN = 2  # times that a point is measured once more at the end, where threads were disturbed
+FEW = 4  # number of points too small to judge the machine by
+AGAIN = 2  # how often a disturbed point is measured again at the end
 
 
 @dataclass
 class Task:
-    """A group to tune, and the points of its dims at which the program calls it."""
+    """A group to tune, and the points of its dims at which the program launches it."""
 
     group: Group
     key: str
@@ -64,7 +64,7 @@ class Task:
     points: list[tuple[int, ...]]
 
     def missing(self, records: Records) -> list[tuple[int, ...]]:
-        """The points at which some variant was not measured."""
+        """Return the points at which some variant was not measured."""
         known = records.group(self.key)
         return [p for p in self.points if not self._wanted(p) <= set(known.get(p, {}))]
 
@@ -75,13 +75,13 @@ class Task:
 
 @dataclass
 class Tuned:
-    """What tuning did.
+    """The outcome of tuning.
 
     Attributes:
         records: the file for ``Options(records=...)``.
-        measured, reused: times taken now, and found in the file.
+        measured, reused: number of times measured now, and found in the file.
         left: points that the time budget did not allow.
-        errors: kernel to median relative error (regressor, analytical) on held-out points.
+        errors: kernel -> median relative error (regressor, analytical model) on held-out points.
     """
 
     records: Path
@@ -122,25 +122,25 @@ def tune(
     progress: bool = True,
     remote: Place | None = None,
 ) -> Tuned:
-    """Measure the variants of every kernel of a program and append their times to ``records``.
+    """Measure the variants of each kernel of a program and append their times to ``records``.
 
-    A file that is there already is continued: what it holds is not measured again, so that a
-    run that was interrupted loses at most the point it was at.
+    An existing file is continued: times in it are not measured again, so an interrupted run loses
+    at
+    most the current point.
 
     Args:
         source, params, target, constraints, options: as for :func:`tvm_disc.build`.
         shapes: values by dim name, such as ``{"b": [1, 8], "s": range(1, 513)}``; the path of a
-            log that ``Executable.record_shapes`` wrote; None takes what the facts allow.
-        weights: how often each value of a dim is met, by dim name.
-        points: how many shapes are measured.
-        remote: measure on other machines, or on that of a session of ``tvm.rpc``; ``target`` says
-            what they are.
+            log that ``Executable.record_shapes`` wrote; None derives shapes from the facts.
+        weights: frequency of each value of a dim, by dim name.
+        points: number of shapes to measure.
+        remote: other machines to measure on, or a ``tvm.rpc`` session; ``target`` describes them.
         budget_s: stop after this many seconds.
 
     Raises:
-        BadInput: shapes that name no dim of the program, or a file that holds no records.
-        DeviceError: for a GPU: there is none, no driver, or it runs no code for the target.
-        WrongProcessor: what measures does not run code for the target.
+        BadInput: ``shapes`` names an unknown dim, or the file contains no records.
+        DeviceError: for a GPU: no driver, no device, or it cannot run code for the target.
+        WrongProcessor: the measuring machine cannot run code for the target.
         ArtifactError: no machine of ``remote`` answers.
     """
     start = time.monotonic()
@@ -189,9 +189,9 @@ def measure_tasks(
     remote: Place | None = None,
     library: Path | None = None,
 ) -> Records:
-    """Time what ``result.records`` lacks of the tasks; everything that is known then.
+    """Time what ``result.records`` lacks of the tasks; return all known records.
 
-    The code of the tasks is kept as ``library`` (see :func:`build_bench`).
+    The compiled variants are stored as ``library`` (see :func:`build_bench`).
     """
     fleet = None if remote is None else Fleet(remote)
     cpu = None if fleet is None else fleet.cpu_name()
@@ -224,7 +224,7 @@ def measure_tasks(
         bar.update()
 
     def better(task: Task, point: tuple[int, ...], timing: Timing) -> None:
-        """What disturbs adds time: of two times of a variant the lesser counts."""
+        """Keep the smaller of two times: disturbances only add time."""
         for variant, ns in zip(task.variants, timing.ns, strict=True):
             if ns < known.times.get((task.key, variant.key, point), 0.0):
                 write(Record(task.key, variant.key, point, ns))
@@ -240,7 +240,7 @@ def measure_tasks(
                 better(task, point, timing)
     finally:
         for (_, point), (task, timing) in disturbed.items():
-            keep(task, point, timing)  # better than nothing
+            keep(task, point, timing)  # a disturbed time is better than none
         bar.close()
         journal.close()
     return known
@@ -257,10 +257,10 @@ def measure_on_device(
     progress: bool,
     devices: Sequence[AnyDevice],
 ) -> Records:
-    """The same on a GPU, this machine's or those of others; everything that is known then.
+    """Time kernels on GPUs, local or remote; return all known records.
 
     Args:
-        forced: builds the program by the decision trees of a file.
+        forced: builds the program with the decision trees of a file.
     """
     assert front.machine.device is not None
     card = require_card(devices[0], front.machine.device.architectures)
@@ -301,9 +301,9 @@ def measure_on_device(
 def _device_kernels(
     front: Prepared, tasks: Sequence[Task], shapes: Sequence[InputShapes]
 ) -> list[DeviceKernel]:
-    """The kernels of the tasks, and the dims of their launches by the shapes of a call.
+    """Return the kernels of the tasks, with the dims of their launches by input shapes.
 
-    The special version takes the calls that it can, as in the program.
+    As in the program, the special version takes the calls that it accepts.
     """
     by_key = {t.key: t for t in tasks}
     found: dict[str, DeviceKernel] = {}
@@ -326,7 +326,7 @@ def _device_kernels(
 def _device_jobs(
     kernels: Sequence[DeviceKernel], shapes: Sequence[InputShapes], known: Records
 ) -> list[tuple[int, InputShapes]]:
-    """The variants' numbers and shapes at which some kernel was not timed."""
+    """Return the (variant number, shapes) pairs at which some kernel was not timed."""
     jobs = []
     for number in range(max((len(k.variants) for k in kernels), default=0)):
         for given in shapes:
@@ -348,7 +348,7 @@ def _runs(kernel: DeviceKernel, number: int, dims: Sequence[int]) -> bool:
 
 
 def _odd(tasks: Sequence[Task], known: Records, model: CostModel) -> list[Job]:
-    """The points whose times do not fit the others' of their task."""
+    """Return the points whose times do not fit the other points of their task."""
     found = [[(t, p) for p in surprising(t.group, t.variants, model, known.group(t.key))]
              for t in tasks]  # fmt: skip
     return _interleaved(found)
@@ -361,10 +361,10 @@ def _settled(
     deadline: float | None,
     disturbed: dict[tuple[str, tuple[int, ...]], tuple[Task, Timing]],
 ) -> Iterator[tuple[Task, tuple[int, ...], Timing]]:
-    """The jobs as they are done; those whose threads were disturbed again when all others are.
+    """Yield jobs as they finish; disturbed ones are repeated after all others.
 
-    ``disturbed`` has the times that such points have for now. Where most points are such, it is
-    the machine, and nothing is gained by waiting.
+    ``disturbed`` holds the provisional times of disturbed points. If most points are disturbed, the
+    machine is the cause, and they are not repeated.
     """
     pending = list(jobs)
     for turns_left in range(AGAIN, -1, -1):
@@ -392,10 +392,10 @@ def _same_variants(task: Task, machine: Machine) -> list[Variant]:
 def _lanes(
     front: Prepared, tasks: Sequence[Task], fleet: Fleet | None, library: Path | None
 ) -> list[dict[str, Session]]:
-    """For each machine, the sessions of the tasks by key."""
+    """Return, for each machine, the sessions of the tasks by key."""
     given = front.machine
     machine = replace(given, records=None, trees={}, micro=MicroKernels())
-    # Plans hold on to the machine's register-tile kernels: these are this module's own.
+    # Plans reference the machine's micro-kernels: this module gets its own.
     spaces = [(t.group, _same_variants(t, machine)) for t in tasks]
     benches = build_bench(spaces, Solver(), machine, front.target, library)
     rows = [[local_session(b) for b in benches]]
@@ -407,7 +407,7 @@ def _lanes(
 def _timed(
     jobs: Sequence[Job], lanes: Sequence[dict[str, Session]], effort: Effort, deadline: float | None
 ) -> Iterator[tuple[Task, tuple[int, ...], Timing]]:
-    """The jobs as they are done, one at a time on each machine, until the deadline."""
+    """Yield jobs as they finish, one at a time on each machine, until the deadline."""
 
     def late() -> bool:
         return deadline is not None and time.monotonic() > deadline
@@ -427,9 +427,9 @@ def _interleaved(lists: Sequence[Sequence[Any]]) -> list[Any]:
 def input_shapes(
     front: Prepared, shapes: Shapes, weights: Weights, count: int
 ) -> list[InputShapes]:
-    """The shapes of the inputs at the points to measure.
+    """Return the input shapes of the points to measure.
 
-    A program of two versions is measured mostly where the special one runs.
+    If a program has a special and a general version, most points are those of the special one.
     """
     found: dict[InputShapes, None] = {}
     for program, version in zip(front.programs, front.versions, strict=True):
@@ -443,7 +443,7 @@ def input_shapes(
 
 
 def _bind(program: Program, shapes: InputShapes) -> dict[Any, int] | None:
-    """The program's dims for input shapes; None where it does not take them."""
+    """Return the program's dims for input shapes; None if the program does not accept them."""
     point: dict[Any, int] = {}
     for (_, declared, _), shape in zip(program.signature.inputs, shapes, strict=True):
         for dim, size in zip(declared, shape, strict=True):
@@ -453,9 +453,9 @@ def _bind(program: Program, shapes: InputShapes) -> dict[Any, int] | None:
 
 
 def tasks_of(front: Prepared, shapes: Sequence[InputShapes], vendor: bool) -> list[Task]:
-    """The groups with more than one variant, and the dims that calls give them at ``shapes``.
+    """Return the groups with several variants, and their dims when called with ``shapes``.
 
-    Variants that call a library are left out unless there is one (``vendor``).
+    Variants that call a library are included only if ``vendor``.
     """
     tasks: dict[str, Task] = {}
     for program in front.programs:
@@ -481,13 +481,13 @@ def tasks_of(front: Prepared, shapes: Sequence[InputShapes], vendor: bool) -> li
 
 
 def _library(group: Group, machine: Machine) -> LibraryProduct | None:
-    """What of a group a device's library may compute."""
+    """Return the part of a group that a device's library may compute."""
     found = library_product(group, Solver(), machine)
     return found if isinstance(found, LibraryProduct) else None
 
 
 def _launches(region: Region, defined: dict[Any, Any]) -> Iterable[tuple[Launch, dict[Any, Any]]]:
-    """Every kernel call, with what is defined before it."""
+    """Yield each kernel launch, with the definitions before it."""
     for instruction in region.instructions:
         if isinstance(instruction, Launch):
             yield instruction, defined
@@ -504,7 +504,7 @@ def _launches(region: Region, defined: dict[Any, Any]) -> Iterable[tuple[Launch,
 def _dims(
     launch: Launch, defined: Mapping[Any, Any], point: Mapping[Any, int]
 ) -> tuple[int, ...] | None:
-    """The values of a kernel's dims at a point; None where they depend on data."""
+    """Return the values of a kernel's dims at a point; None if they depend on data."""
     values = {k: np.float64(v) for k, v in point.items()}
     try:
         for var, value in defined.items():
