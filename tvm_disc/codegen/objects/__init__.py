@@ -1,1 +1,1 @@
-"""Boxed values in the host program: reference counts, the heap, their flat form."""
+"""Boxed values in the host program: reference counts, the heap, serialization."""

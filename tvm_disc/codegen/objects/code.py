@@ -1,4 +1,4 @@
-"""Host code on boxed values: blocks, counts, branches, calls, errors."""
+"""Host code for boxed values: allocation, reference counts, branches, calls, errors."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ BLOCK_HEADER_BYTES = 64
 
 
 class Errors:
-    """What can go wrong at run time, by code."""
+    """Run-time errors by code."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, str, str]] = list(BASE_ERRORS)
 
     def code(self, kind: str, message: str) -> int:
-        """The code of an error."""
+        """Return the code of an error, allocating one for a new message."""
         for code, k, m in self.rows:
             if (k, m) == (kind, message):
                 return code
@@ -84,8 +84,8 @@ class ObjectCode:
     """Emits instructions on boxes. ``heap`` is None in programs without them.
 
     Args:
-        functions: the names of the host functions.
-        jumps: emits a call that replaces its caller as a jump, and says whether it did.
+        functions: the global variables of host functions.
+        jumps: emits a tail call as a jump if it can; returns whether it did.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class ObjectCode:
     # -- the heap of the entry function --------------------------------------------------------
 
     def start_heap(self) -> None:
-        """Begin a heap."""
+        """Create the heap of a call."""
         cell = self.block.alloc("heap_cell", 1, "int64")
         self.block.eval(call(START, self.host.state, cell.data))
         address = self.block.bind("heap_at", cell[i64(0)])
@@ -138,16 +138,16 @@ class ObjectCode:
         self.block.store(self.regs, Reg.PROFILE, self.host.profile)
 
     def use_heap(self, heap: Any) -> None:
-        """Take all memory from this heap from now on."""
+        """Allocate from this heap from here on."""
         self.heap, self.regs = heap, self.block.declare("regs", heap, "int64")
         self.regions.memory = self
 
     def release_heap(self) -> None:
-        """Give back every block of the heap."""
+        """Free all blocks of the heap."""
         self.block.eval(call(RELEASE, self.heap))
 
     def stop_heap(self, verify: bool) -> None:
-        """Give the heap back; with ``verify`` it must be empty."""
+        """Free the heap; with ``verify``, check that no block was left."""
         live = self.block.bind("live", self.regs[i64(Reg.LIVE)])
         self.release_heap()
         self.heap, self.regions.memory = None, self._kept
@@ -157,7 +157,7 @@ class ObjectCode:
     # -- errors --------------------------------------------------------------------------------
 
     def stop(self, code: int) -> None:
-        """Leave with an error."""
+        """Leave the function with an error."""
         self.block.store(self.regs, Reg.ERROR, i64(code))
         self.exits.leave()
 
@@ -176,12 +176,12 @@ class ObjectCode:
         return made
 
     def alloc(self, size_bytes: Expr) -> Expr:
-        """A pointer to so many bytes of the heap."""
+        """Return a pointer to ``size_bytes`` bytes of the heap."""
         made = self._block(i64(size_bytes) + BLOCK_HEADER_BYTES)
         return self.block.bind("ws", as_pointer(made + BLOCK_HEADER_BYTES))
 
     def free(self, pointer: Expr) -> None:
-        """Give a block back to the heap."""
+        """Free a block."""
         address = tirx.reinterpret("int64", pointer) - BLOCK_HEADER_BYTES
         self.block.eval(call(FREE, self.heap, address))
 
@@ -191,7 +191,7 @@ class ObjectCode:
             self._tensor(storage.box, storage.box.value, storage)
 
     def _tensor(self, box: Box, value: Value, storage: Storage) -> None:
-        """A block for a tensor whose elements come later."""
+        """Allocate a block for a tensor whose elements are written later."""
         size = mul(product(value.shape), element_bytes(value.dtype))
         start = data_offset(len(value.shape))
         made = self._block(i64(size) + start)
@@ -265,7 +265,9 @@ class ObjectCode:
         self._drop(old)
 
     def _dup(self, address: Expr, tensor: bool = False) -> None:
-        """One reference more; ``tensor`` if it is known to be one, which is always a block."""
+        """Increment a reference count; ``tensor`` if the box is known to hold one, which is
+        always a block.
+        """
         if isinstance(address, tirx.IntImm):
             return
         with nullcontext() if tensor else self.block.when(is_block(address)):
@@ -319,7 +321,7 @@ class ObjectCode:
     # -- calls ---------------------------------------------------------------------------------
 
     def _push(self, instruction: Invoke) -> int:
-        """Put arguments where the callee finds them; how many."""
+        """Store arguments in the argument registers; return their number."""
         for k, box in enumerate(instruction.args):
             self.block.store(self.regs, Reg.ARGS + k, self.boxes[box])
         count = len(instruction.args)
@@ -329,7 +331,7 @@ class ObjectCode:
         return count
 
     def _push_captures(self, address: Expr, count: int) -> None:
-        """What a closure captures follows its arguments; its function goes into ``Reg.NEXT``."""
+        """Append a closure's captures to the arguments, and store its function in ``Reg.NEXT``."""
         next_ = Reg.NEXT
         self.block.store(self.regs, next_, tirx.shift_right(address, i64(1)))
         with self.block.when(is_block(address)):
@@ -347,7 +349,7 @@ class ObjectCode:
             return
         self._push(instruction)
         if instruction.last:
-            # Whoever called this function makes the call (a trampoline).
+            # The caller of this function makes the call (a trampoline).
             if isinstance(callee, HostFunction):
                 self.block.store(self.regs, Reg.NEXT, i64(callee.index))
             return
@@ -391,12 +393,12 @@ class ObjectCode:
 
 
 def raised(code: Expr, null: Expr) -> Expr:
-    """A call that raises: the caller returns with the error."""
+    """Return a call that raises: the caller returns with the error."""
     return O.call_cpacked(str(RAISE.name_hint), code, null)
 
 
 def address_on_stack(block: Block) -> Expr:
-    """Roughly where the stack is now."""
+    """Return the approximate stack pointer."""
     probe = block.alloc("probe", 1, "int64")
     block.store(probe, 0, i64(0))
     return block.bind("here", tirx.reinterpret("int64", O.address_of(probe[i64(0)])))

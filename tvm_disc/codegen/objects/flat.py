@@ -1,13 +1,14 @@
-"""Boxed values in a flat form, which any caller can read and write: how they enter and leave.
+"""Serialization of boxed values, for inputs and results.
 
-Two tensors hold a value: ``codes`` (int64) and ``blob`` (bytes). Codes are the root, the number of
-records, then one record per block:
+Two tensors hold a value: ``codes`` (int64) and ``blob`` (bytes). ``codes`` holds the root, the
+number
+of records, then one record for each block:
 
     tag, n, child...                     a node
-    -element_bytes, rank, offset, dim... a tensor whose elements start at ``offset`` in the blob
+    -element_bytes, rank, offset, dim... a tensor whose elements start at ``offset`` in ``blob``
 
-A child, and the root, is the number of a record, or ``-1 - tag`` for a constructor without fields.
-Records share what the value shares.
+A child, or the root, is a record number, or ``-1 - tag`` for a constructor without fields. Shared
+blocks are written once.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ MARK_SHIFT = 8
 
 
 def io_functions() -> dict[Any, Any]:
-    """The functions that read inputs and write results."""
+    """Return the functions that read inputs and write results."""
     return {DECODE: _decode(), MEASURE: _measure(), ENCODE: _encode()}
 
 
@@ -46,7 +47,7 @@ def _heap() -> Any:
 
 
 class _Counter:
-    """A mutable number on the stack."""
+    """A mutable integer on the stack."""
 
     def __init__(self, block: Block, name: str, start: Expr | int = 0) -> None:
         self.block, self.cell = block, block.alloc(name, 1, "int64")
@@ -122,7 +123,7 @@ def _read_record(
 
 
 def _linked(block: Block, table: Buffer, ref: Expr) -> Expr:
-    """A child as an address, one reference more."""
+    """Return the address of a child and increment its reference count."""
     cell = block.alloc("linked", 1, "int64")
     ref = block.bind("ref", ref)
     block.store(cell, 0, ref * -2 - 1)
@@ -139,7 +140,7 @@ def _is_tensor(fields: Buffer) -> Expr:
 
 
 def _tensor_bytes(block: Block, fields: Buffer) -> tuple[Expr, Expr, Expr]:
-    """(rank, bytes per element, bytes) of a tensor."""
+    """Return (rank, bytes of an element, bytes) of a tensor."""
     tag = fields[i64(Word.TAG)]
     rank = block.bind("rank", tirx.bitwise_and(tag, i64(255)))
     each = block.bind("each", tirx.bitwise_and(tirx.shift_right(tag, i64(8)), i64(255)))
@@ -183,7 +184,7 @@ def _aligned(offset: Expr) -> Expr:
 
 
 def _visit(block: Block, queue: Buffer, count: _Counter, address: Expr) -> None:
-    """Put a block into the queue unless it is marked."""
+    """Append a block to the queue unless it is marked."""
     address = block.bind("address", address)
     with block.when(is_block(address)):
         fields = words(block, address)
@@ -245,7 +246,7 @@ def _copy_bytes(block: Block, source: Expr, blob: Buffer, place: Expr, size: Exp
 
 
 def _reference(block: Block, address: Expr) -> Expr:
-    """A child as the codes name it."""
+    """Return a child as it is written in ``codes``."""
     cell = block.alloc("reference", 1, "int64")
     address = block.bind("address", address)
     block.store(cell, 0, -tirx.shift_right(address, i64(1)) - 1)

@@ -1,15 +1,17 @@
-"""The heap of one call: blocks with reference counts, and the registers of host functions.
+"""The heap of one call: reference-counted blocks, and the registers of host functions.
 
-One block of workspace holds the registers (``Reg``) and the first blocks; more chunks are taken as
-needed and all of them are given back together at the end of the call, also after an error, so
-nothing can leak from one call into the next. Blocks come in size classes with a free list each. A
-call runs on one thread (kernels may use more), so counts are not atomic.
+The first chunk of workspace holds the registers (``Reg``) and the first blocks. More chunks are
+allocated as needed, and all are freed together at the end of the call, also after an error, so that
+nothing leaks from one call into the next. Blocks have size classes with a free list each. Host code
+of a call runs on one thread, so reference counts are not atomic.
 
-A block begins with four int64 words: references, tag, size class (and, above it, a mark used while
-results are written), number of children. Then come the children, addresses of blocks or odd
-numbers ``2 * tag + 1`` for constructors without fields. A tensor has one child, the block that its
-elements lie in or 0, then the address of its elements and its dims; elements of its own start at
-the next multiple of 64.
+A block begins with four int64 words: reference count, tag, size class (with a mark in the upper
+bits
+while results are written), number of children. The children follow: addresses of blocks, or odd
+integers ``2 * tag + 1`` for constructors without fields. A tensor has one child, the block that
+owns
+its elements or 0, then the address of its elements and its dims. Elements in the tensor's own block
+start at the next multiple of 64.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ Expr: TypeAlias = Any
 
 MAX_ARGS, MAX_RESULTS = 64, 48
 SIZE_CLASSES = 160
-LARGE_BYTES = 1 << 15  # blocks from here on get a chunk of their own
+LARGE_BYTES = 1 << 15  # blocks of at least this size get their own chunk
 FIRST_CHUNK_BYTES, LAST_CHUNK_BYTES = 1 << 15, 1 << 20
-STACK_BYTES = 4 << 20  # what recursion may use: half of a usual stack
+STACK_BYTES = 4 << 20  # stack limit of recursion: half of a typical stack
 
 
 class Reg:
-    """Registers, as words from the start of the heap."""
+    """Registers, as word offsets from the start of the heap."""
 
     ERROR, NEXT, LIVE, STACK, CURSOR, END, CHUNKS, GROW, CONSTANTS, QUEUE, STATE = range(11)
     PROFILE = 11
@@ -43,7 +45,7 @@ class Reg:
 
 
 class Word:
-    """Words of a block."""
+    """Word offsets in a block."""
 
     COUNT, TAG, CLASS, CHILDREN, FIRST = range(5)
     OWNER, DATA, DIMS = FIRST, FIRST + 1, FIRST + 2
@@ -60,30 +62,31 @@ BASE_ERRORS = (
     ),
 )
 CLASS_MASK = 255
-TENSOR_FLAG = 1 << 32  # in the tag of a tensor; below it the rank, and bytes per element
+# marks the tag of a tensor; lower bits hold the rank and the bytes of an element
+TENSOR_FLAG = 1 << 32
 
 ALLOC, RELEASE, FREE = (GlobalVar(f"tvm_disc_heap_{n}") for n in ("alloc", "release", "free"))
 START = GlobalVar("tvm_disc_heap_start")
 
 
 def word_pointer() -> Any:
-    """The type of an address of words."""
+    """Return the type of a pointer to words."""
     return PointerType(PrimType("int64"), "global")
 
 
 def words(block: Block, address: Expr) -> Buffer:
-    """The words at an address given as a number."""
+    """Return a buffer of the words at an integer address."""
     pointer = block.bind("at", tirx.reinterpret(word_pointer(), address))
     return block.declare("w", pointer, "int64")
 
 
 def data_offset(rank: int) -> int:
-    """Where a tensor's own elements start in its block."""
+    """Return the offset in bytes of a tensor's own elements in its block."""
     return -(-(Word.DIMS + rank) * 8 // 64) * 64
 
 
 def heap_functions() -> dict[Any, Any]:
-    """The functions behind every heap."""
+    """Return the functions of the heap."""
     return {ALLOC: _alloc(), RELEASE: _release(), FREE: _free(), START: _start()}
 
 
@@ -94,7 +97,7 @@ def _request(block: Block, state: Expr, size_bytes: Expr) -> Expr:
 
 
 def _start() -> Any:
-    """``(state, out)``: the address of a fresh heap, 0 if there is no memory."""
+    """Return ``start(state, out)``: ``out`` becomes the address of a new heap, 0 without memory."""
     state, out = tirx.Var("state", word_pointer()), tirx.Var("out", word_pointer())
     block = Block()
     target = block.declare("target", out, "int64")
@@ -113,7 +116,7 @@ def _start() -> Any:
 
 
 def _release() -> Any:
-    """``(heap)``: give every chunk back."""
+    """Return ``release(heap)``: free all chunks."""
     heap = tirx.Var("heap", word_pointer())
     block = Block()
     regs = block.declare("regs", heap, "int64")
@@ -129,7 +132,9 @@ def _release() -> Any:
 
 
 def _alloc() -> Any:
-    """``(heap, size_bytes, out)``: a block with one reference; 0 and an error without memory."""
+    """Return ``alloc(heap, size_bytes, out)``: a block with one reference; 0 and an error
+    without memory.
+    """
     heap, size = tirx.Var("heap", word_pointer()), tirx.Var("size_bytes", "int64")
     out = tirx.Var("out", word_pointer())
     block = Block()
@@ -153,7 +158,7 @@ def _alloc() -> Any:
 
 
 def _size_class(block: Block, size: Expr) -> tuple[Expr, Expr]:
-    """(class, bytes): steps of 64 up to 1024, then four steps per doubling."""
+    """Return (size class, bytes): steps of 64 up to 1024, then four steps for each doubling."""
     kind, rounded = block.alloc("kind", 1, "int64"), block.alloc("rounded", 1, "int64")
     steps = block.bind("steps", tirx.shift_right(size + 63, i64(6)))
     block.store(kind, 0, steps)
@@ -171,7 +176,7 @@ def _size_class(block: Block, size: Expr) -> tuple[Expr, Expr]:
 
 
 def _carve(block: Block, regs: Buffer, target: Buffer, size: Expr) -> None:
-    """A new block from the current chunk, a new chunk, or for large blocks a chunk of its own."""
+    """Take a block from the current chunk, a new chunk, or for large blocks a chunk of its size."""
     block.store(target, 0, i64(0))
     with block.when(tirx.GE(size, i64(LARGE_BYTES))):
         chunk = _chunk(block, regs, size + 64)
@@ -202,9 +207,10 @@ def _chunk(block: Block, regs: Buffer, size: Expr) -> Expr:
 
 
 def _free() -> Any:
-    """``(heap, dead)``: free a block without references, and what only it held.
+    """Return ``free(heap, dead)``: free an unreferenced block and all blocks that only it
+    references.
 
-    The blocks still to do are linked through their counts, so long lists need no stack.
+    Pending blocks are linked through their reference counts, so long lists need no stack.
     """
     heap, dead = tirx.Var("heap", word_pointer()), tirx.Var("dead", "int64")
     block = Block()
@@ -233,6 +239,6 @@ def _free() -> Any:
 
 
 def is_block(address: Expr) -> Expr:
-    """Whether a child is the address of a block."""
+    """Return whether a child is the address of a block."""
     odd = tirx.bitwise_and(address, i64(1))
     return tirx.And(tirx.NE(address, i64(0)), tirx.EQ(odd, i64(0)))

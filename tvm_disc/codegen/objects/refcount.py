@@ -1,7 +1,8 @@
-"""Instructions on blocks with reference counts.
+"""Instructions on reference-counted boxes.
 
-``consumed`` boxes give their reference away, ``used`` ones are only looked at, ``made`` ones come
-with a reference of their own. :mod:`ownership` inserts ``Dup`` and ``Drop`` accordingly.
+``consumed`` boxes pass their reference to the instruction, ``used`` ones are borrowed, ``made``
+ones
+are returned with a new reference. :mod:`ownership` inserts ``Dup`` and ``Drop`` accordingly.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ Expr: TypeAlias = Any
 
 @dataclass(eq=False)
 class BoxInstruction(Instruction):
-    """Base of the instructions on boxes.
+    """Base class of the instructions on boxes.
 
     Attributes:
-        TAKES, SEES, MAKES: the fields whose boxes it consumes, uses and makes.
+        TAKES, SEES, MAKES: names of the fields with boxes that it consumes, borrows and defines.
     """
 
     TAKES: ClassVar[tuple[str, ...]] = ()
@@ -28,17 +29,17 @@ class BoxInstruction(Instruction):
 
     @property
     def consumed(self) -> list[Box]:
-        """Boxes whose reference it takes."""
+        """Boxes whose reference it consumes."""
         return self._boxes(self.TAKES)
 
     @property
     def used(self) -> list[Box]:
-        """Boxes it looks at."""
+        """Boxes that it borrows."""
         return self._boxes(self.SEES)
 
     @property
     def made(self) -> list[Box]:
-        """Boxes it defines."""
+        """Boxes that it defines."""
         return self._boxes(self.MAKES)
 
     def _boxes(self, names: tuple[str, ...]) -> list[Box]:
@@ -49,19 +50,21 @@ class BoxInstruction(Instruction):
 
 @dataclass(eq=False)
 class Unbox(BoxInstruction):
-    """Look into a box that holds a tensor; symbols in ``binds`` get its dims."""
+    """Access the tensor in a box; the symbols in ``binds`` are bound to its dims."""
 
     SEES: ClassVar = ("box",)
 
     value: Value
     box: Box
-    binds: list[Any]  # one symbol per dim, or None
+    binds: list[Any]  # a symbol for each dim, or None
 
 
 @dataclass(eq=False)
 class View(BoxInstruction):
-    """Box a tensor that lies elsewhere: in ``owner``, which is kept alive, or in memory that
-    outlives the call."""
+    """Box a tensor without a copy.
+
+    Its elements are in ``owner``, which is kept alive, or in memory that outlives the call.
+    """
 
     TAKES: ClassVar = ("owner",)
     MAKES: ClassVar = ("target",)
@@ -89,7 +92,7 @@ class BoxCopy(BoxInstruction):
 
 @dataclass(eq=False)
 class MakeNode(BoxInstruction):
-    """A node with a tag and fields; without fields it is a number, not a block."""
+    """Make a node with a tag and fields; without fields it is an integer, not a block."""
 
     TAKES: ClassVar = ("fields",)
     MAKES: ClassVar = ("target",)
@@ -101,7 +104,7 @@ class MakeNode(BoxInstruction):
 
 @dataclass(eq=False)
 class MakeClosure(BoxInstruction):
-    """A function and what it captures."""
+    """Make a closure of a function and its captures."""
 
     TAKES: ClassVar = ("captures",)
     MAKES: ClassVar = ("target",)
@@ -113,7 +116,7 @@ class MakeClosure(BoxInstruction):
 
 @dataclass(eq=False)
 class GetField(BoxInstruction):
-    """A field of a node, or the content of a reference."""
+    """Read a field of a node, or the content of a reference."""
 
     SEES: ClassVar = ("source",)
     MAKES: ClassVar = ("target",)
@@ -136,7 +139,7 @@ class SetField(BoxInstruction):
 
 @dataclass(eq=False)
 class HasTag:
-    """A condition: which constructor made a node; ``plain`` ones have no fields."""
+    """Condition: whether a constructor made a node; ``plain`` constructors have no fields."""
 
     box: Box
     tag: int
@@ -169,7 +172,7 @@ class Choose(BoxInstruction):
 
 @dataclass(eq=False)
 class Invoke(BoxInstruction):
-    """Call a function, or a closure; ``last`` calls replace the caller."""
+    """Call a function or a closure; ``last`` marks a tail call."""
 
     TAKES: ClassVar = ("args", "callee")
     MAKES: ClassVar = ("results",)
@@ -181,14 +184,14 @@ class Invoke(BoxInstruction):
 
 
 def last_calls(region: Region) -> list[Invoke]:
-    """The calls of a function's body that replace it."""
+    """Return the tail calls of a function's body."""
     found = [i for i in region.instructions if isinstance(i, Invoke) and i.last]
     return found + [c for i in region.instructions for r in i.regions() for c in last_calls(r)]
 
 
 @dataclass(eq=False)
 class Return(BoxInstruction):
-    """Give the results to the caller."""
+    """Return the results to the caller."""
 
     TAKES: ClassVar = ("boxes",)
 
@@ -197,14 +200,14 @@ class Return(BoxInstruction):
 
 @dataclass(eq=False)
 class Fail(BoxInstruction):
-    """Stop with an error; every block is released with the heap."""
+    """Stop with an error; all blocks are freed with the heap."""
 
     message: str
 
 
 @dataclass(eq=False)
 class Decode(BoxInstruction):
-    """Build an input from its flat form."""
+    """Build an input from its serialized form."""
 
     MAKES: ClassVar = ("target",)
 
@@ -218,7 +221,7 @@ class Decode(BoxInstruction):
 
 @dataclass(eq=False)
 class Measure(BoxInstruction):
-    """Bind how long the flat form of a result is: words of codes, bytes of tensors."""
+    """Bind the sizes of a result's serialized form: words of codes, bytes of tensors."""
 
     SEES: ClassVar = ("source",)
 
@@ -229,7 +232,7 @@ class Measure(BoxInstruction):
 
 @dataclass(eq=False)
 class Encode(BoxInstruction):
-    """Write the flat form of the result that was measured last."""
+    """Write the serialized form of the result that was measured last."""
 
     SEES: ClassVar = ("source",)
 
@@ -240,13 +243,15 @@ class Encode(BoxInstruction):
 
 @dataclass(eq=False)
 class Dup(BoxInstruction):
-    """One more reference."""
+    """Increment a reference count."""
 
     box: Box
 
 
 @dataclass(eq=False)
 class Drop(BoxInstruction):
-    """One reference less; the last one frees the block and what only it held."""
+    """Decrement a reference count; the last reference frees the block and what only it
+    references.
+    """
 
     box: Box

@@ -1,18 +1,19 @@
-"""Threads of compiled programs: one set of workers for all programs of a process.
+"""Threads of compiled programs: one pool of workers for all programs of a process.
 
 ========== =====================================================================================
-atomics    what TIR lacks: atomic words, system calls, indirect calls, as imported LLVM code
-state      the words that threads share
-home       where the process keeps them, and forks
-cores      which cores a thread may use, and a worker that leaves its caller's core
-launch     a parallel loop hands out its parts, and does those itself that nobody has begun
-worker     a thread that waits for parts
-module     these as machine code, once for each architecture
-glue       what a program does to use them
+atomics    atomic operations, system calls and indirect calls, as imported LLVM code
+state      addresses of the words that threads share
+home       the process-wide registration of the pool, and forks
+cores      the cores a thread may use; moves a worker off its caller's core
+launch     a parallel loop: offers its parts and runs those that no worker has claimed
+worker     the loop of a worker thread
+module     the functions above as machine code, once for each architecture
+glue       what a program emits to use the pool
 ========== =====================================================================================
 
-A launch never waits for a thread that has not begun. Its parts are claimed one by one from a
-counter, by the caller as by the workers; the caller returns when those are done that were begun.
-TVM's own pool gives every thread its part beforehand, and the caller waits for all of them: where
-another process has the core of one, for a time slice of the scheduler.
+A launch never waits for a thread that has not started a part. The caller and the workers claim
+parts
+one by one from a counter; the caller returns when all claimed parts have finished. TVM's own pool
+assigns one part to each thread in advance, and the caller waits for all of them: if another process
+occupies the core of one thread, for a time slice of the scheduler.
 """

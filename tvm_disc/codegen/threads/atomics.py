@@ -1,8 +1,8 @@
-"""What TIR lacks: atomic operations, the futex, calls of addresses, as imported LLVM code.
+"""Atomic operations, futexes and indirect calls, which TIR lacks, as imported LLVM code.
 
-Words are 64 bits, at addresses that are int64 expressions, so that no alias rule of TIR or LLVM
-applies to them. TVM inlines the functions of imported code everywhere and emits none of them: a
-function whose address is taken is TIR.
+Words have 64 bits and are addressed by int64 expressions, so that no alias rule of TIR or LLVM
+applies to them. TVM inlines each imported function and emits none of them: a function whose address
+is taken must be TIR.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tvm_disc.tir.imports import provide
 
 Expr: TypeAlias = Any
 
-# Arguments of the futex system call: private to the process.
+# Futex operations, private to the process.
 _WAIT, _WAKE = 128, 129
-# Numbers of system calls; every newer architecture of Linux has the second.
+# System call numbers; newer architectures share the second number.
 _FUTEX = {"x86_64": 202}
 _FUTEX_ELSE = 98
 _GETTID = {"x86_64": 186}
@@ -99,7 +99,9 @@ define linkonce_odr i64 @disc.run(i64 %body, i64 %part, i64 %env, i64 %closure) 
 
 
 def system_library(triple: str) -> Any:
-    """What waits, names threads or runs code at an address needs on a target, once in a module."""
+    """Return the LLVM functions that need the system or the architecture; import them once in a
+    module.
+    """
     machine = triple.split("-")[0]
     declaration, instruction = _PAUSE.get(machine, ("", ""))
     words = {
@@ -117,50 +119,52 @@ def system_library(triple: str) -> Any:
 
 
 def load(address: Expr) -> Expr:
-    """The word at an address; what its writer stored before is seen after it."""
+    """Return the word at an address (sequentially consistent load)."""
     return O.call_extern("int64", "disc.load", address)
 
 
 def store(address: Expr, value: Expr) -> Expr:
-    """Store a word; whoever loads it sees what was stored before it."""
+    """Store a word with release semantics."""
     return O.call_extern("int64", "disc.store", address, value)
 
 
 def fetch_add(address: Expr, value: Expr) -> Expr:
-    """Add to a word; what it was."""
+    """Add to a word atomically; return its previous value."""
     return O.call_extern("int64", "disc.add", address, value)
 
 
 def compare_exchange(address: Expr, old: Expr, new: Expr) -> Expr:
-    """1 if the word was ``old`` and is now ``new``, else 0."""
+    """Replace ``old`` by ``new`` atomically; return 1 on success and 0 otherwise."""
     return O.call_extern("int64", "disc.exchange", address, old, new)
 
 
 def pause() -> Expr:
-    """One turn of a loop that waits: the core's other thread may have its units."""
+    """Return a spin-loop hint: the sibling hardware thread may use the execution units."""
     return O.call_extern("int64", "disc.pause")
 
 
 def futex_wait(address: Expr, seen: Expr) -> Expr:
-    """Sleep until woken, unless the low half of the word is no longer that of ``seen``."""
+    """Sleep until woken; return at once if the low half of the word differs from that of
+    ``seen``.
+    """
     return O.call_extern("int64", "disc.wait", address, seen)
 
 
 def futex_wake(address: Expr, count: Expr) -> Expr:
-    """Wake at most ``count`` of those that wait for a word."""
+    """Wake at most ``count`` threads that wait for a word."""
     return O.call_extern("int64", "disc.wake", address, count)
 
 
 def thread_number() -> Expr:
-    """The system's number of this thread."""
+    """Return the kernel's id of this thread."""
     return O.call_extern("int64", "disc.thread")
 
 
 def now_ns() -> Expr:
-    """Nanoseconds of a clock that never goes back."""
+    """Return a monotonic clock in nanoseconds."""
     return O.call_extern("int64", "disc.now")
 
 
 def run_part(body: Expr, part: Expr, env: Expr, closure: Expr) -> Expr:
-    """One part of a parallel loop, as TVM's code generator made its body."""
+    """Run one part of a parallel loop body that TVM's code generator emitted."""
     return O.call_extern("int64", "disc.run", body, part, env, closure)

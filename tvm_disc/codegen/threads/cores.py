@@ -1,11 +1,13 @@
-"""Which cores a thread may use, and workers that leave their caller's core.
+"""The cores that a thread may use, and moving a worker off its caller's core.
 
-A worker that sleeps may be woken on the core of the caller that wakes it, however many cores are
-free (to Linux, an idle core of a virtual machine looks as if the host had taken it away); then the
-two take turns until the scheduler looks again, a tick or more later. Bound to cores for good,
-workers would meet a caller that has moved. Here the caller asks the others of its cores for a
-worker just before it wakes it, and the worker, once it runs there, for all of them; so does a
-worker that finds itself on the core of its caller, who is left alone.
+Linux may wake a sleeping worker on its caller's core although other cores are idle: an idle virtual
+core looks as if the hypervisor had descheduled it. Caller and worker then alternate on one core
+until the next scheduler tick or longer. Permanent pinning does not help, because the caller
+migrates.
+Here the caller excludes its own core from the worker's affinity mask just before it wakes the
+worker;
+the worker restores the full mask once it runs. A worker that finds itself on its caller's core does
+the same for itself.
 """
 
 from __future__ import annotations
@@ -34,15 +36,14 @@ LOOK, LEAVE, SETTLE, STEP_ASIDE, READ_QUOTA = (
     for name in ("look_at_cores", "leave_core", "settle", "step_aside", "read_quota")
 )
 MASK_BYTES = 8 * MASK_WORDS
-# Processor time that a container may use: quota and period in microseconds, in the two versions of
-# Linux's control groups.
+# CPU quota of a container: quota and period in microseconds, for cgroups version 2 and version 1.
 QUOTA_FILE = "/sys/fs/cgroup/cpu.max"
 OLD_QUOTA_FILES = ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us")
 TEXT_BYTES = 64
 
 
 def cores_functions() -> dict[Any, Any]:
-    """The private functions of this module."""
+    """Return the private functions of this module."""
     return {
         LOOK: _look(),
         LEAVE: leave_core(),
@@ -53,18 +54,18 @@ def cores_functions() -> dict[Any, Any]:
 
 
 def current_core() -> Expr:
-    """The number of the core that this thread runs on, an int32."""
+    """Return the number of this thread's current core, an int32."""
     return O.call_extern("int32", "sched_getcpu")
 
 
 def _affinity(verb: str, thread: Expr, cores: Any) -> Expr:
-    """``get`` or ``set`` the cores of a thread, 0 for this one; 0 or more, or -1 if refused."""
+    """Get or set the affinity mask of a thread, 0 for this one; negative if refused."""
     size = tirx.IntImm("uint64", MASK_BYTES)
     return O.call_extern("int32", f"sched_{verb}affinity", thread, size, cores.data)
 
 
 def _look() -> Any:
-    """``(pool)``: note how many cores the caller's threads may use, and which."""
+    """Return ``look_at_cores(pool)``: record the caller's affinity mask and its number of cores."""
     pool = index_var("pool")
     block = Block()
     mine = block.alloc("mine", MASK_WORDS, "int64")
@@ -84,9 +85,10 @@ def _look() -> Any:
 
 
 def leave_core() -> Any:
-    """``(pool, thread, core, out)``: a thread, 0 for this one, leaves one of the callers' cores.
+    """Return ``leave_core(pool, thread, core, out)``: exclude ``core`` from a thread's affinity
+    mask.
 
-    ``out`` becomes 1 if there is no other.
+    ``thread`` 0 means this thread. ``out`` becomes 1 if no other core is left.
     """
     pool, out = index_var("pool"), index_var("out")
     thread, core = (scalar_var(n, "int32") for n in ("thread", "core"))
@@ -114,7 +116,7 @@ def leave_core() -> Any:
 
 
 def _settle() -> Any:
-    """``(pool)``: this thread may use all cores of the callers."""
+    """Return ``settle(pool)``: restore the callers' affinity mask for this thread."""
     pool = index_var("pool")
     block = Block()
     cores = block.alloc("cores", MASK_WORDS, "int64")
@@ -125,10 +127,11 @@ def _settle() -> Any:
 
 
 def step_aside() -> Any:
-    """``(pool, core, out)``: this thread goes elsewhere if it is on ``core``; 1 if it cannot.
+    """Return ``step_aside(pool, core, out)``: move this thread if it runs on ``core``.
 
-    Where it seems to be there still (some sandboxes tell every thread the same number) cores are
-    not looked at again.
+    ``out`` becomes 1 if it cannot move. If the core number does not change (some sandboxes report
+    the
+    same number to all threads), cores are never checked again.
     """
     pool, core, out = index_var("pool"), scalar_var("core", "int32"), index_var("out")
     block = Block()
@@ -146,7 +149,9 @@ def step_aside() -> Any:
 
 
 def _read_quota() -> Any:
-    """``(pool)``: note for how many cores a control group gives processor time, 0 for any."""
+    """Return ``read_quota(pool)``: record the number of cores that the CPU quota allows, 0 for
+    no limit.
+    """
     pool = index_var("pool")
     block = Block()
     numbers = block.alloc("numbers", 2, "int64")
@@ -163,7 +168,7 @@ def _read_quota() -> Any:
 
 
 def _numbers(block: Block, path: str, numbers: Buffer, first: int, count: int) -> None:
-    """Read numbers from a file; what is none, as the word ``max``, is 0."""
+    """Read integers from a file; a word that is not a number, such as ``max``, is read as 0."""
     text, end = block.alloc("text", TEXT_BYTES, "int8"), block.alloc("end", 1, "int64")
     with block.loop("k", TEXT_BYTES) as k:
         block.store(text, k, tirx.IntImm("int8", 0))
@@ -180,7 +185,7 @@ def _numbers(block: Block, path: str, numbers: Buffer, first: int, count: int) -
 
 
 def send_away(block: Block, pool: Expr, thread: Expr) -> None:
-    """Have a worker that sleeps wake on another core than that of this thread."""
+    """Exclude the current core from a sleeping worker's affinity mask."""
     out = block.alloc("out", 1, "int64")
     with block.when(tirx.EQ(load(word(pool, BLIND)), i64(0))):
         address = tirx.reinterpret("int64", out.data)
@@ -188,16 +193,16 @@ def send_away(block: Block, pool: Expr, thread: Expr) -> None:
 
 
 def settle(block: Block, pool: Expr) -> None:
-    """A worker that was sent to a core may use all again."""
+    """Restore the affinity mask of a worker that was moved."""
     with block.when(tirx.EQ(load(word(pool, BLIND)), i64(0))):
         block.eval(call(SETTLE, pool))
 
 
 def look_at_cores(block: Block, pool: Expr) -> None:
-    """Note the cores of this thread."""
+    """Record the affinity mask of this thread."""
     block.eval(call(LOOK, pool))
 
 
 def read_quota(block: Block, pool: Expr) -> None:
-    """Note the processor time of this process."""
+    """Record the CPU quota of this process."""
     block.eval(call(READ_QUOTA, pool))

@@ -1,8 +1,9 @@
-"""What a program does to run its parallel kernels on the workers of its process.
+"""Code that a program emits to run its parallel kernels on the process's workers.
 
-It is told where their home is when its constants are bound. TVM's generated code calls the
-runtime's launch through a variable of the library, which is set when that is loaded; a call puts
-the launch of the home there instead, before its kernels.
+The program receives the address of the pool's home when its constants are bound. TVM's generated
+code calls the runtime's parallel launch through a variable of the library, which is set at load
+time;
+each call of a program replaces it by the home's launch before the first kernel.
 """
 
 from __future__ import annotations
@@ -42,19 +43,23 @@ end:
 
 
 def install_launch(block: Block, home: Expr) -> None:
-    """Run parallel loops on the workers of ``home`` from now on; 0 leaves them to the runtime."""
+    """Run parallel loops on the workers of ``home`` from here on; with 0 the runtime's launch
+    remains.
+    """
     with block.when(tirx.NE(home, i64(0))):
         block.eval(O.call_extern("int32", "disc.install", load(word(home, LAUNCH_CODE))))
 
 
 def count_call(block: Block, home: Expr, change: int) -> None:
-    """A call of a program begins (1) or ends (-1)."""
+    """Count the start (1) or the end (-1) of a program call."""
     with block.when(tirx.NE(home, i64(0))):
         block.eval(fetch_add(word(pool_of(home), ACTIVE), i64(change)))
 
 
 def share_of(block: Block, home: Expr, most: Expr) -> Expr:
-    """How many threads a kernel may use now, of at most ``most``: calls share the cores."""
+    """Return the number of threads that a kernel may use, at most ``most``: active calls share
+    the cores.
+    """
     share = block.alloc("share", 1, "int64")
     block.store(share, 0, most)
     with block.when(tirx.NE(home, i64(0))):

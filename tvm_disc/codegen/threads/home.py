@@ -1,9 +1,11 @@
-"""Where a process keeps the state of its workers.
+"""The process-wide state of the workers.
 
-Whoever asks first makes the home and registers its address with TVM's runtime, which knows
-functions by name; all others find it there. Workers run the code of the first, which therefore
-stays in memory: a library asks the dynamic linker, and what was compiled in this process is kept by
-whoever compiled it.
+The first program creates the home and registers its address as a global function of TVM's runtime;
+later programs look it up there. Workers run the code of the first program, which therefore must
+stay
+loaded: a library increments its own reference count in the dynamic linker, and code that was
+compiled
+in this process is kept alive by its creator.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tvm_disc.tir.builder import Block, call, i64, index_var, prim_func
 Expr: TypeAlias = Any
 
 ANSWER, FORKED = (GlobalVar(f"tvm_disc_{name}") for name in ("home_address", "after_fork"))
-# The packed function of the module: ``() -> address of the home``, or 0 without memory.
+# The packed function ``() -> address of the home``; 0 if there is no memory.
 THREADS = "tvm_disc_threads"
 LAUNCH_NAME = "tvm_disc_launch"
 WORKER_NAME = "tvm_disc_worker"
@@ -54,7 +56,7 @@ _DLSYM = "\n".join(
 }}"""
     for text in _SYMBOLS
 )
-# 5 is RTLD_LAZY | RTLD_NOLOAD, with RTLD_NODELETE.
+# 5 is RTLD_LAZY | RTLD_NOLOAD, plus RTLD_NODELETE.
 _LIBRARY = f"""
 @disc.home = linkonce hidden global i64 0, align 8
 {_STRINGS}
@@ -178,22 +180,24 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 
 def library() -> Any:
-    """The imported code of this module."""
+    """Return the imported LLVM code of this module."""
     return StringImm(_LIBRARY)
 
 
 def home_functions() -> dict[Any, Any]:
-    """The functions of this module."""
+    """Return the functions of this module."""
     return {GlobalVar(THREADS): packed(THREADS, _find), ANSWER: _answer(), FORKED: _after_fork()}
 
 
 def pool_of(home: Expr) -> Expr:
-    """The address of a home's pool."""
+    """Return the address of a home's pool."""
     return home + PAGE_BYTES
 
 
 def own_home(block: Block) -> Expr:
-    """The home of the workers that run this code; the child of a fork has a new pool in it."""
+    """Return the home whose workers run this code; in the child of a fork its pool is reset
+    first.
+    """
     home = block.bind("home", O.call_extern("int64", "disc.get_home"))
     with block.when(tirx.NE(load(word(home, PROCESS)), i64(0))):
         block.eval(call(FORKED, home))
@@ -201,12 +205,12 @@ def own_home(block: Block) -> Expr:
 
 
 def spawn(home: Expr) -> Expr:
-    """Start a worker, to which no signal goes; 1 if there is one more."""
+    """Start a worker with all signals blocked; return 1 on success."""
     return O.call_extern("int64", "disc.spawn", load(word(home, WORKER)), home)
 
 
 def _find(block: Block, args: Arguments) -> Expr:
-    """The address of the process's home, which is made where there is none."""
+    """Return the address of the process's home, creating it if there is none."""
     home = block.alloc("home", 1, "int64")
     block.store(home, 0, O.call_extern("int64", "disc.registered"))
     with block.when(tirx.EQ(home[i64(0)], i64(0))):
@@ -227,14 +231,17 @@ def _find(block: Block, args: Arguments) -> Expr:
 
 
 def _enter(block: Block, made: Expr, home: Any) -> None:
-    """Register a new home, unless another thread was faster: ``home`` is the one that counts."""
+    """Register a new home, unless another thread was faster; store the registered one in
+    ``home``.
+    """
     wiped = O.call_extern("int32", "madvise", pool_of(made), i64(PAGE_BYTES), i32(_WIPE_ON_FORK))
     with block.when(tirx.NE(block.bind("wiped", wiped), i32(0))):
-        # A system before Linux 4.14: the process is asked for at every launch.
+        # Before Linux 4.14 the kernel cannot zero the pool at a fork: each launch compares process
+        # ids.
         block.eval(store(word(made, PROCESS), _process()))
     for number, name in ((WORKER, "disc.worker_code"), (LAUNCH_CODE, "disc.launch_code")):
         block.eval(store(word(made, number), O.call_extern("int64", name)))
-    # Launches find it here once it is known to others.
+    # Set before registration: launches read it as soon as the home is visible.
     block.eval(O.call_extern("int64", "disc.set_home", made))
     first = block.bind("first", O.call_extern("int64", "disc.register", made))
     with block.when(tirx.EQ(first, i64(0))):
@@ -251,7 +258,7 @@ def _process() -> Expr:
 
 
 def _answer() -> Any:
-    """What is registered: ``() -> address of the home``, which is the function's own handle."""
+    """Return the registered function: ``() -> address of the home``, which is its own handle."""
     home, args = (tirx.Var(n, void_pointer()) for n in ("home", "args"))
     count, result = tirx.Var("num_args", "int32"), tirx.Var("result", void_pointer())
     block = Block()
@@ -260,13 +267,15 @@ def _answer() -> Any:
         block.eval(O.tvm_struct_set(result, i32(0), i32(field), value))
     block.ret(i32(0))
     func = tirx.PrimFunc([home, args, count, result], block.stmt(), PrimType("int32"))
-    # Its address is taken: not to be made a packed function, nor to be removed.
+    # Its address is taken: TVM must neither rewrite it as a packed function nor remove it.
     func = func.with_attr("calling_conv", 1)
     return func.with_attr("global_symbol", ANSWER.name_hint)
 
 
 def _after_fork() -> Any:
-    """``(home)``: zero the pool where this is no longer the process that has its workers."""
+    """Return ``after_fork(home)``: zero the pool if this process is not the one that has its
+    workers.
+    """
     home = index_var("home")
     block = Block()
     process = block.bind("process", _process())

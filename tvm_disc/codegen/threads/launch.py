@@ -1,13 +1,15 @@
-"""A parallel loop as its caller sees it.
+"""A parallel loop from its caller's side.
 
-The caller asks for help, does the first part, and claims others until none is left; then it waits
-for those that a worker has begun.
+The caller offers the parts to workers, runs the first part, and claims further parts until none is
+left. Then it waits for the parts that workers have claimed.
 
-Offering parts costs next to nothing where a worker looks; waking one costs the caller microseconds,
-and a part that is begun and then held up by another process costs a time slice. Both follow what
-they lately brought. Wakes come in pauses that double until help has saved more than the last wake
-cost. After a part that was held up the caller stays alone, four times as long each time, and an
-eighth less for each launch that is helped (exponential backoff, as for collisions on a shared line:
+Offering parts to a spinning worker costs almost nothing. Waking a worker costs the caller
+microseconds, and a part that a worker claims and is then preempted in costs a time slice. Both are
+limited by recent experience. The pause between wakes doubles until help has saved more than the
+last
+wake cost. After a part was held up, the caller runs alone, four times as long each time, and an
+eighth
+less for each launch that was helped (exponential backoff, as for collisions on a shared medium:
 Metcalfe and Boggs, 1976).
 """
 
@@ -79,12 +81,12 @@ LAUNCH = GlobalVar(LAUNCH_NAME)
 OPEN, FINISH, PREPARE = (
     GlobalVar(f"tvm_disc_{name}") for name in ("open_launch", "finish_launch", "prepare_pool")
 )
-# Which cores the caller may use is asked again after so many launches, a power of two.
+# The affinity mask is read again after this many launches, a power of two.
 LOOK_AGAIN = 256
-# A caller looks for the end of parts that were begun until they have taken so much longer than
-# those of its own; then they are held up, and it sleeps.
+# The caller spins for claimed parts until they have taken this much longer than its own; then they
+# count as held up, and the caller sleeps.
 HELD_UP_TIMES, HELD_UP_NS = 2, 100_000
-# Turns between two looks at the clock.
+# Iterations between two clock reads.
 TURNS = 16
 LEAST_PAUSE_NS, MOST_PAUSE_NS = 100_000, 20_000_000
 LEAST_ALONE_NS, MOST_ALONE_NS = 20_000_000, 320_000_000
@@ -92,29 +94,29 @@ RETRY, NONE = -2, -1
 
 
 def launch_functions() -> dict[Any, Any]:
-    """The functions of this module."""
+    """Return the functions of this module."""
     return {LAUNCH: _launch(), OPEN: _open(), FINISH: _finish(), PREPARE: _prepare()}
 
 
 def read_ticket(block: Block, slot: Expr) -> Expr:
-    """What may be claimed of a slot now."""
+    """Return the current ticket of a slot."""
     return block.bind("ticket", load(word(slot, TICKET)))
 
 
 def parts_of(ticket: Expr) -> Expr:
-    """How many parts a launch has."""
+    """Return the number of parts of a launch."""
     return tirx.bitwise_and(ticket, i64(0xFFFF))
 
 
 def next_part(ticket: Expr) -> Expr:
-    """The part to be claimed next; none where it is that after the last."""
+    """Return the part to be claimed next; equal to the number of parts if none is left."""
     return tirx.bitwise_and(tirx.shift_right(ticket, i64(16)), i64(0xFFFF))
 
 
 def claim(block: Block, slot: Expr, now: Expr, part: Buffer) -> None:
-    """Claim the next part of a ticket: ``part``, or NONE, or RETRY where the ticket has changed.
+    """Claim the next part of a ticket: the part, NONE, or RETRY if the ticket has changed.
 
-    What the slot held when the ticket was read is then what it holds until the part is done.
+    On success, the slot's contents, as read with the ticket, stay valid until the part is done.
     """
     following = block.bind("next", next_part(now))
     block.store(part, 0, i64(NONE))
@@ -127,7 +129,7 @@ def claim(block: Block, slot: Expr, now: Expr, part: Buffer) -> None:
 
 
 def environment(block: Block, parts: Expr) -> Expr:
-    """The address of what TVM's generated code asks for the number of parts."""
+    """Return the address of the structure from which generated code reads the number of parts."""
     env = block.alloc("env", 2, "int64")
     block.store(env, 0, i64(0))
     block.store(env, 1, parts)
@@ -135,7 +137,7 @@ def environment(block: Block, parts: Expr) -> Expr:
 
 
 def _launch() -> Any:
-    """In the place of the runtime's launch: ``(body, closure, tasks) -> status``."""
+    """Return the replacement of the runtime's launch: ``(body, closure, tasks) -> status``."""
     pointers = [tirx.Var(n, void_pointer()) for n in ("body_at", "closure_at")]
     tasks = tirx.Var("tasks", "int32")
     block = Block()
@@ -143,8 +145,9 @@ def _launch() -> Any:
         block.bind(n, tirx.reinterpret("int64", p))
         for n, p in zip(("body", "closure"), pointers, strict=True)
     )
-    # The extent of the loop is the first thing that its closure holds. It is taken for a hint: with
-    # any number of parts each finds its share of the loop by itself, the only one all of it.
+    # The first word of the closure is the loop extent, used here as the number of parts. Any number
+    # is
+    # correct: each part computes its share of the loop, and a single part runs all of it.
     parts = block.bind("parts", load(closure))
     slot = block.alloc("slot", 1, "int64")
     block.store(slot, 0, i64(0))
@@ -167,16 +170,19 @@ def _launch() -> Any:
                 block.eval(run_part(body, part[i64(0)], env, closure))
                 block.store(mine, 0, mine[i64(0)] + 1)
         block.eval(call(FINISH, opened, parts, mine[i64(0)], start))
-    # What kernels do cannot fail.
+    # Kernels cannot fail.
     block.ret(tirx.IntImm("int32", 0))
     func = tirx.PrimFunc([*pointers, tasks], block.stmt(), PrimType("int32"))
-    # Not to be made a packed function: generated code calls it in the place of the runtime's.
+    # Not to be rewritten as a packed function: generated code calls it in place of the runtime's.
     func = func.with_attr("calling_conv", 1)
     return func.with_attr("global_symbol", LAUNCH.name_hint)
 
 
 def _open() -> Any:
-    """``(body, closure, parts, out)``: offer the parts to workers; the slot, or 0 for nobody."""
+    """Return ``open(body, closure, parts, out)``: offer parts to workers.
+
+    ``out`` becomes the slot, or stays 0 if the caller should run alone.
+    """
     body, closure, parts, out = (index_var(n) for n in ("body", "closure", "parts", "out"))
     block = Block()
     home = own_home(block)
@@ -206,7 +212,7 @@ def _open() -> Any:
 
 
 def _hire(block: Block, home: Expr, pool: Expr, helpers: Expr) -> None:
-    """Start the workers that are missing; never more than the cores but one."""
+    """Start missing workers, at most one fewer than there are cores."""
     with block.when(load(word(pool, WORKERS)) < helpers), block.loop("k", helpers):
         workers = block.bind("workers", load(word(pool, WORKERS)))
         with block.when(workers < helpers):
@@ -218,7 +224,7 @@ def _hire(block: Block, home: Expr, pool: Expr, helpers: Expr) -> None:
 
 
 def _free_slot(block: Block, pool: Expr) -> Buffer:
-    """A cell with the address of a slot that is now this launch's, or 0: all are in use."""
+    """Return a cell with the address of a slot reserved for this launch, or 0 if all are in use."""
     slot = block.alloc("slot", 1, "int64")
     block.store(slot, 0, i64(0))
     with (
@@ -234,19 +240,21 @@ def _free_slot(block: Block, pool: Expr) -> Buffer:
 
 
 def _offer(block: Block, slot: Expr, work: tuple[Expr, Expr, Expr]) -> None:
-    """Fill in a slot; with its ticket parts can be claimed."""
+    """Fill a slot; storing the ticket makes its parts claimable."""
     body, closure, parts = work
     core = tirx.Cast("int64", current_core())
     words = ((BODY, body), (CLOSURE, closure), (CORE, core), (DONE, i64(0)), (WAITING, i64(0)))
     for number, value in words:
         block.eval(store(word(slot, number), value))
-    # Bits of a generation beyond 32 are lost, as they should be.
+    # The generation wraps at 32 bits.
     generation = tirx.shift_right(load(word(slot, TICKET)), i64(32)) + 1
     block.eval(store(word(slot, TICKET), ticket(generation, parts)))
 
 
 def _call_for(block: Block, pool: Expr, helpers: Expr) -> None:
-    """Have idle workers look; those that sleep are woken where too few look, and if it is time."""
+    """Signal the launch to spinning workers; wake sleeping ones if too few spin and a wake is
+    due.
+    """
     block.eval(fetch_add(word(pool, SIGNAL), i64(1)))
     missing = block.bind("missing", helpers - load(word(pool, SPINNING)))
     with block.when(missing > 0), block.when(load(word(pool, PARKED)) > 0):
@@ -265,7 +273,7 @@ def _call_for(block: Block, pool: Expr, helpers: Expr) -> None:
 
 
 def _wake(block: Block, pool: Expr, missing: Expr) -> None:
-    """Wake so many of the workers that sleep, on other cores than this."""
+    """Wake up to ``missing`` sleeping workers, on other cores than this one."""
     left = block.alloc("left", 1, "int64")
     block.store(left, 0, missing)
     count = block.bind("count", load(word(pool, STARTED)))
@@ -280,7 +288,9 @@ def _wake(block: Block, pool: Expr, missing: Expr) -> None:
 
 
 def _finish() -> Any:
-    """``(slot, parts, mine, start)``: wait for the parts of others, and learn from it."""
+    """Return ``finish(slot, parts, mine, start)``: wait for the workers' parts, and update the
+    backoff.
+    """
     slot, parts, mine, start = (index_var(n) for n in ("slot", "parts", "mine", "start"))
     block = Block()
     pool = block.bind("pool", pool_of(own_home(block)))
@@ -296,7 +306,7 @@ def _finish() -> Any:
         with block.when(tirx.NE(held_up[i64(0)], i64(0))):
             _stay_alone(block, pool)
         with block.otherwise():
-            # What the others' parts would have taken here, less what was waited for them.
+            # the time the workers' parts would have taken here, minus the time waited
             saved = tirx.truncdiv(own * (parts - mine), mine) - (now_ns() - since)
             _helped(block, pool, saved)
     block.eval(store(word(slot, BUSY), i64(0)))
@@ -304,13 +314,13 @@ def _finish() -> Any:
 
 
 def _wait(block: Block, slot: Expr, parts: Expr, limit: Expr, held_up: Buffer) -> None:
-    """Wait until all parts are done: look until a time, then sleep, for which ``held_up`` is 1."""
+    """Wait until all parts are done: spin until ``limit``, then sleep and set ``held_up`` to 1."""
     with block.loop_while(load(word(slot, DONE)) < parts):
         with block.loop("turn", TURNS):
             block.eval(pause())
         with block.when(tirx.Or(tirx.NE(held_up[i64(0)], i64(0)), now_ns() > limit)):
             block.store(held_up, 0, i64(1))
-            # Seen by whoever ends the last part, or else its end is seen here.
+            # Either the worker that ends the last part sees this word, or this thread sees the end.
             block.eval(fetch_add(word(slot, WAITING), i64(1)))
             done = block.bind("done", load(word(slot, DONE)))
             with block.when(done < parts):
@@ -334,7 +344,10 @@ def _helped(block: Block, pool: Expr, gain: Expr) -> None:
 
 
 def _prepare() -> Any:
-    """``(pool)``: the first launch of a process; others meanwhile do their parts alone."""
+    """Return ``prepare(pool)``: initialise the pool at the first launch of a process.
+
+    Concurrent launches run alone meanwhile.
+    """
     pool = index_var("pool")
     block = Block()
     first = block.bind("first", compare_exchange(word(pool, READY), i64(0), i64(MAKING)))

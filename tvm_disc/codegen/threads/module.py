@@ -1,7 +1,8 @@
-"""The threads as machine code: a module of their own, which any processor of its kind runs.
+"""The threads' code as a module of its own, compiled for the baseline of the architecture.
 
-Programs in memory share one; every saved program contains it, and the first that a process loads
-has its workers.
+Programs in memory share one module. Each saved program contains a copy; the copy of the first
+program
+that a process loads runs the workers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tvm_disc.store import Store
 
 
 def thread_functions(triple: str) -> dict[Any, Any]:
-    """All functions of the module, for the architecture of a target's triple."""
+    """Return all functions of the module, for the architecture of a target triple."""
     functions = {
         **launch_functions(),
         **worker_functions(),
@@ -39,7 +40,7 @@ def thread_functions(triple: str) -> dict[Any, Any]:
 
 
 def threads_code(triple: str, store: Store | None) -> MachineCode:
-    """The code for a triple: ``tvm_disc_threads() -> address of the home``."""
+    """Return the machine code for a triple: ``tvm_disc_threads() -> address of the home``."""
     plain = resolve_target({"kind": "llvm", "mtriple": triple})
     return compile_program(Emitted(thread_functions(triple), {}, [], {}), plain, store)
 
@@ -49,10 +50,10 @@ _MAKING = Lock()
 
 
 def home_of_process(store: Store | None = None) -> int:
-    """The address of this process's home.
+    """Return the address of this process's home.
 
     Args:
-        store: where the code of the workers may be kept.
+        store: cache for the workers' machine code.
     """
     with _MAKING:
         if not _HOME:
@@ -62,6 +63,6 @@ def home_of_process(store: Store | None = None) -> int:
 
 def _new_home(store: Store | None) -> int:
     module = threads_code(triple_of({}), store).module
-    # Workers run its code until the process ends, also while an interpreter clears its modules.
+    # Workers run this code until the process ends, even while the interpreter clears its modules.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(module))
     return int(module[THREADS]())

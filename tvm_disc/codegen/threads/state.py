@@ -1,4 +1,4 @@
-"""Addresses and tickets of the words that the threads of a process share (``abi.threads``)."""
+"""Addresses of the words that the threads of a process share (``abi.threads``), and tickets."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Expr: TypeAlias = Any
 
 
 def word(base: Expr, number: int) -> Expr:
-    """The address of a word."""
+    """Return the address of a word."""
     return base + i64(8 * number)
 
 
 def slot_address(pool: Expr, number: Expr) -> Expr:
-    """Where a slot begins."""
+    """Return the address of a slot."""
     return pool + number * (8 * SLOT_WORDS) + 8 * SLOTS
 
 
 def record_address(pool: Expr, number: Expr) -> Expr:
-    """Where the record of a worker begins."""
+    """Return the address of a worker's record."""
     return pool + number * (8 * RECORD_WORDS) + 8 * RECORDS
 
 
 def ticket(generation: Expr, parts: Expr) -> Expr:
-    """A launch of which the caller has the first part."""
+    """Return the ticket of a new launch, whose first part belongs to the caller."""
     return generation * (1 << 32) + (1 << 16) + parts

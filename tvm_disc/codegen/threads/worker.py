@@ -1,8 +1,10 @@
-"""A worker: a thread of the process that does parts of launches, whichever program's.
+"""The worker thread: runs parts of launches of any program of the process.
 
-Between launches it looks at one word for a while, so that the next kernel of a call need not wake
-it, then it sleeps. How long it looks follows what that brought: twice as long after a launch came,
-half as long after none did, and not at all where another process had the core meanwhile.
+Between launches a worker spins on the signal word for a while, so that the next kernel of a call
+need
+not wake it; then it sleeps. The spin time doubles after a launch arrived, halves after none
+arrived,
+and drops to the minimum after the worker was preempted.
 """
 
 from __future__ import annotations
@@ -55,19 +57,19 @@ from tvm_disc.tir.builder import Block, Buffer, call, i64, index_var
 Expr: TypeAlias = Any
 
 LEAST_LOOK_NS, MOST_LOOK_NS = 200_000, 2_000_000
-# Turns between two looks at the clock.
+# Iterations between two clock reads.
 TURNS = 16
-# Between two looks at the clock lies so much only if another process had the core.
+# A larger gap between two clock reads means that the thread was preempted.
 AWAY_NS = 300_000
 
 
 def worker_functions() -> dict[Any, Any]:
-    """The code of a worker."""
+    """Return the code of a worker."""
     return {GlobalVar(WORKER_NAME): _worker()}
 
 
 def _worker() -> Any:
-    """``(home)``, which a thread begins with and never returns from."""
+    """Return ``worker(home)``: the body of a worker thread, which never returns."""
     home = index_var("home")
     block = Block()
     pool = block.bind("pool", pool_of(home))
@@ -87,7 +89,7 @@ def _worker() -> Any:
             _idle(block, pool, record, cells)
     block.ret(tirx.IntImm("int32", 0))
     func = tirx.PrimFunc([home], block.stmt(), PrimType("int32"))
-    # The address of a thread's code is taken: not to be made a packed function.
+    # Its address is taken: not to be rewritten as a packed function.
     return func.with_attr("calling_conv", 1).with_attr("global_symbol", WORKER_NAME)
 
 
@@ -97,7 +99,7 @@ def _has_parts(block: Block, slot: Expr) -> Expr:
 
 
 def _serve(block: Block, pool: Expr, slot: Expr, cells: dict[str, Buffer]) -> None:
-    """Claim and do parts of a slot until none is left; none on the core of the caller."""
+    """Claim and run parts of a slot until none is left; never on the caller's core."""
     part, in_the_way = cells["part"], block.alloc("in_the_way", 1, "int64")
     block.store(in_the_way, 0, i64(0))
     core = block.bind("core", tirx.Cast("int32", load(word(slot, CORE))))
@@ -105,7 +107,8 @@ def _serve(block: Block, pool: Expr, slot: Expr, cells: dict[str, Buffer]) -> No
     with block.when(tirx.EQ(in_the_way[i64(0)], i64(0))):
         block.store(part, 0, i64(RETRY))
         with block.loop_while(tirx.NE(part[i64(0)], i64(NONE))):
-            # What a slot holds is read before a part of it is claimed, and counts only then.
+            # Slot contents are read before a part is claimed, and are valid only if the claim
+            # succeeds.
             now = read_ticket(block, slot)
             body = block.bind("body", load(word(slot, BODY)))
             closure = block.bind("closure", load(word(slot, CLOSURE)))
@@ -119,7 +122,7 @@ def _serve(block: Block, pool: Expr, slot: Expr, cells: dict[str, Buffer]) -> No
 
 
 def _done(block: Block, slot: Expr, parts: Expr, woke: Buffer) -> None:
-    """One part less; the caller, if it sleeps, is woken by the last, for which ``woke`` is 1."""
+    """Count one finished part; the last one wakes a sleeping caller and sets ``woke`` to 1."""
     before = block.bind("before", fetch_add(word(slot, DONE), i64(1)))
     with (
         block.when(tirx.EQ(before + 1, parts)),
@@ -130,11 +133,11 @@ def _done(block: Block, slot: Expr, parts: Expr, woke: Buffer) -> None:
 
 
 def _idle(block: Block, pool: Expr, record: Expr, cells: dict[str, Buffer]) -> None:
-    """Until a launch comes: look at the signal, then sleep."""
+    """Wait for the next launch: spin on the signal, then sleep."""
     look, seen = cells["look"], block.bind("seen", cells["seen"][i64(0)])
     waiting, last = block.alloc("waiting", 1, "int64"), block.alloc("last", 1, "int64")
     start = block.bind("start", now_ns())
-    # A caller that was woken may be on this core now, and wants it.
+    # A caller that this worker woke may be on this core and needs it: do not spin.
     block.store(waiting, 0, i64(1) + cells["woke"][i64(0)])
     block.store(cells["woke"], 0, i64(0))
     block.store(last, 0, start)
@@ -160,7 +163,7 @@ def _idle(block: Block, pool: Expr, record: Expr, cells: dict[str, Buffer]) -> N
 
 
 def _sleep(block: Block, pool: Expr, record: Expr, seen: Expr) -> None:
-    """Sleep until a caller wakes this worker, unless a launch has come."""
+    """Sleep until a caller wakes this worker; return at once if a launch has arrived meanwhile."""
     asleep = word(record, ASLEEP)
     block.eval(store(asleep, i64(1)))
     block.eval(fetch_add(word(pool, PARKED), i64(1)))
