@@ -1,1 +1,1 @@
-"""Which variant runs for which shape: variants, costs, decision trees, learning."""
+"""Selection of the variant for a shape: variants, costs, decision trees, learning."""

@@ -1,4 +1,4 @@
-"""Which variants a kernel keeps and when each runs: a decision tree from a table of costs."""
+"""Selects the variants that a kernel keeps, and fits the decision tree that picks among them."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ from tvm_disc.tir.index import mul, product
 Expr: TypeAlias = Any
 
 LARGEST_TENSOR = 1 << 28  # elements; larger operands are not sampled
-UNMEASURED = Limits(gain=0.02, split_gain=0.0003, depth=8, run_gain=0.00025)  # a model may err
+# the analytical model is imprecise: require clear gains
+UNMEASURED = Limits(gain=0.02, split_gain=0.0003, depth=8, run_gain=0.00025)
 REMAINDERS = (16,)  # d % r of every dim
-PAIRED = 12  # dims of which products and minima are asked; their number grows as the square
-WASTED_THREADS = 24.0  # times that a loss counts more which threads make
+# products and minima of dims are features only for this many dims; their number is quadratic
+PAIRED = 12
+WASTED_THREADS = 24.0  # weight of a loss that threads cause
 
 
 @dataclass
 class Choice:
-    """The variants a kernel keeps and the tree that picks among them.
+    """The variants that a kernel keeps and the tree that picks among them.
 
     Attributes:
-        variants: kept; a safe one serves where another's needs are not met (:meth:`instead`).
-        tree: over ``features``, by number; its leaves are numbers of ``variants``.
+        variants: the kept variants; a safe one runs if another's needs are not met
+            (:meth:`instead`).
+        tree: over indices of ``features``; its leaves are indices of ``variants``.
         features: (expression, text).
     """
 
@@ -49,17 +52,19 @@ class Choice:
     features: list[tuple[Expr, str]] = field(default_factory=list)
 
     def instead(self, variant: Variant) -> Variant:
-        """What runs where the needs of ``variant`` are not met: the first safe one, on as many
-        threads where there is one."""
+        """Return the fallback for ``variant`` if its needs are not met.
+
+        It is the first safe variant, with as many threads if there is one.
+        """
         safe = [v for v in self.variants if v.safe]
         return next((v for v in safe if v.run == variant.run), safe[0])
 
     def text(self) -> str:
-        """The tree as nested questions."""
+        """Return the tree as nested if statements."""
         return trees.show(self.tree, [t for _, t in self.features], [str(v) for v in self.variants])
 
     def to_json(self) -> dict[str, Any]:
-        """The tree as plain values."""
+        """Return the tree as plain values."""
         names = [t for _, t in self.features]
         return trees.to_json(self.tree, names, [v.to_json() for v in self.variants])
 
@@ -67,7 +72,9 @@ class Choice:
 def group_features(
     group: Group, variants: Sequence[Variant], solver: Solver
 ) -> list[tuple[Expr, str]]:
-    """What a tree may ask: dims, their products, what templates name, remainders."""
+    """Return the features of a tree: dims, products, minima, the templates' features,
+    remainders.
+    """
     symbols = group.symbols()
     exprs: list[Expr] = list(symbols)
     for variant in variants:
@@ -85,7 +92,7 @@ def group_features(
 
 
 def table(values: Sequence[tuple[Expr, str]], points: Points, count: int) -> Values:
-    """The features at every point, a column for each."""
+    """Return the features at each point, one column for each."""
     columns = [np.broadcast_to(evaluate(e, points), (count,)) for e, _ in values]
     return np.stack(columns, axis=1) if columns else np.zeros((count, 0))
 
@@ -97,7 +104,7 @@ def analytic(
     model: CostModel,
     limits: Limits = UNMEASURED,
 ) -> Choice:
-    """The choice that the analytical model makes over everything the facts allow."""
+    """Return the choice of the analytical model over all dims that the facts allow."""
     if len(variants) == 1:
         return Choice(list(variants), trees.Leaf(0))
     symbols = group.symbols()
@@ -115,7 +122,9 @@ def analytic(
 
 
 def _by_work(variants: Sequence[Variant], model: CostModel) -> Choice:
-    """Where dims cannot be sampled: the first plan, on all threads if there is work for them."""
+    """Return the choice if dims cannot be sampled: the first plan, threaded if there is enough
+    work.
+    """
     plan = variants[0].plan
     runs = [v for v in variants if v.plan is plan]
     if len(runs) == 1 or static_dim(plan.work) is not None:
@@ -134,7 +143,9 @@ def fit(
     solver: Solver,
     limits: Limits,
 ) -> Choice:
-    """The choice for a table of costs (points x variants) and of features (points x features)."""
+    """Return the choice for tables of costs (points x variants) and features (points x
+    features).
+    """
     if not any(v.safe for v in variants):
         raise Unsupported("every variant rests on facts that may not hold")
     loss = _wary(losses(costs, weights), variants)
@@ -164,8 +175,10 @@ def fit(
 
 
 def _wary(loss: Values, variants: Sequence[Variant]) -> Values:
-    """The loss with more for threads where one is as fast: each takes its own scratch memory, and
-    a question that cannot be asked exactly had better err on the other side."""
+    """Return the loss with a penalty where a threaded variant is no faster than the serial one.
+
+    Each thread needs scratch memory, and thresholds are approximate: bias against threading.
+    """
     serial = {id(v.plan): k for k, v in enumerate(variants) if v.run.parts == 1}
     result: Values = loss.copy()
     for k, variant in enumerate(variants):
@@ -175,7 +188,7 @@ def _wary(loss: Values, variants: Sequence[Variant]) -> Values:
 
 
 def _with_runs(kept: Sequence[int], variants: Sequence[Variant]) -> list[int]:
-    """``kept``, then the other runs of the same plans."""
+    """Return ``kept``, then the other runs of the same plans."""
     plans = {id(variants[k].plan) for k in kept}
     more = (k for k, v in enumerate(variants) if id(v.plan) in plans and k not in kept)
     return [*kept, *more]
@@ -188,7 +201,9 @@ def _by_run(
     tables: tuple[Values, Values],
     once: Limits,
 ) -> Tree:
-    """``tree`` with a question more where the run of a leaf's plan depends on it."""
+    """Return ``tree`` with one more split at each leaf whose plan should run serially for some
+    shapes.
+    """
     loss, asked = tables
     if isinstance(tree, Split):
         goes = asked[:, tree.feature] < tree.at
@@ -199,19 +214,19 @@ def _by_run(
         return Split(tree.feature, tree.at, below, rest)
     plan = variants[kept[tree.variant]].plan
     own = [i for i, k in enumerate(kept) if variants[k].plan is plan]
-    own.sort(key=lambda i: i != tree.variant)  # ties go to the leaf as it was
+    own.sort(key=lambda i: i != tree.variant)  # ties keep the leaf's variant
     found = grow(loss[:, [kept[i] for i in own]], asked, once)
     return trees.renumber(found, dict(enumerate(own)))
 
 
 def prune_proved(tree: Tree, features: Sequence[tuple[Expr, str]], solver: Solver) -> Tree:
-    """The tree without branches that proved facts decide."""
+    """Return the tree without branches that proved facts decide."""
     below: Callable[[int, int], bool | None] = lambda f, at: solver.known_lt(features[f][0], at)  # noqa: E731
     return trees.prune(tree, below)
 
 
 def moved_bytes(group: Group) -> Expr:
-    """Bytes of a group's operands and results."""
+    """Return the bytes of a group's operands and results."""
     nodes = (*group.params, *group.outputs)
     return sum_of(
         mul(product(n.shape), max(1, int(tvm.DataType(storage_dtype(n.dtype)).bits) // 8))
@@ -220,7 +235,7 @@ def moved_bytes(group: Group) -> Expr:
 
 
 def sum_of(exprs: Any) -> Expr:
-    """The sum of expressions."""
+    """Return the sum of expressions."""
     total: Expr = i64(0)
     for e in exprs:
         total = total + e

@@ -1,8 +1,8 @@
-"""The analytical model: nanoseconds of a variant at sampled points, without measuring.
+"""The analytical model: predicted nanoseconds of a variant at sampled points.
 
-serial     the template's own estimate, or the work at the speed of plain vector code, and at least
-               the bytes moved at the speed of memory, more for those that leave the cache
-parallel   waking the other threads + the share of the busiest one, which has a cache of its own
+serial     the template's own estimate; otherwise the work at the speed of plain vector code, and at
+               least the bytes moved at memory speed, with a surcharge beyond the cache
+parallel   waking the other threads + the largest share, whose thread has its own cache
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Expr: TypeAlias = Any
 
 
 def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel) -> Values:
-    """A share of the tasks of a plan without an estimate of its own, by one thread."""
+    """Return the time of a share of the tasks on one thread, for plans without their own
+    estimate.
+    """
     work, moved = evaluate(plan.work, points) * share, evaluate(plan.moved, points) * share
     memory = moved * model.byte_ns + np.maximum(moved - model.near_bytes, 0) * model.far_byte_ns
     rows = evaluate(plan.steps, points) * share
@@ -27,7 +29,7 @@ def body_ns(plan: Plan, share: Values | float, points: Points, model: CostModel)
 
 
 def run_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel) -> Values:
-    """A plan's body, or one stage of it, on ``parts`` threads."""
+    """Return the time of a plan's body, or of one stage, on ``parts`` threads."""
     own = None if plan.cost is None else plan.cost(points, model)
     time = body_ns(plan, 1.0, points, model) if own is None else own
     if parts > 1:
@@ -42,7 +44,7 @@ def run_ns(plan: Plan, parts: int, points: Points, count: int, model: CostModel)
 
 
 def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -> Values:
-    """A call of a variant at each point; infinite where it must not run."""
+    """Return the time of a call of a variant at each point; infinite where it must not run."""
     plan, parts = variant.plan, variant.run.parts
     if plan.stages:
         runs = [run_ns(s.plan, parts, points, count, model) for s in plan.stages]
@@ -56,5 +58,5 @@ def variant_ns(variant: Variant, points: Points, count: int, model: CostModel) -
 
 
 def cost_table(variants: list[Variant], points: Points, count: int, model: CostModel) -> Values:
-    """Nanoseconds, a row for each point and a column for each variant."""
+    """Return nanoseconds: a row for each point, a column for each variant."""
     return np.stack([variant_ns(v, points, count, model) for v in variants], axis=1)

@@ -1,4 +1,4 @@
-"""Coefficients of the analytical model, and what was measured of a machine's memory."""
+"""Coefficients of the analytical cost model, and measured properties of a machine's memory."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ TURN_TILES = 32
 
 @dataclass(frozen=True)
 class CostModel:
-    """Coefficients of one machine, of the dimension that their names say.
+    """Cost coefficients of a machine, in the units that their names state.
 
-    They are fitted together to measured times, so that none need be what the machine takes for
-    that alone: a cycle of the fit is no cycle of the clock.
+    They are fitted jointly to measured times, so a single coefficient need not equal the physical
+    quantity: a cycle of the fit is not exactly a clock cycle.
 
     Attributes:
-        op_ns, byte_ns: one plain operation of vector code, one byte that it moves.
-        call_ns: entering a kernel.
-        wake_ns: having the other threads begin, and waiting for the last.
-        parallel, parallel_fma: speed of all threads together, over that of one times their number;
-            threads may share the pipes of multiply-adds.
-        cycle_ns: a cycle of the multiply-add pipes.
+        op_ns, byte_ns: one plain vector operation on an element; one byte that it moves.
+        call_ns: entry of a kernel.
+        wake_ns: starting the other threads and waiting for the last.
+        parallel, parallel_fma: speed of all threads together divided by (number of threads x speed
+            of
+            one); hardware threads may share multiply-add pipelines.
+        cycle_ns: a cycle of the multiply-add pipelines.
         fma_per_cycle, load_per_cycle: vector multiply-adds and operand loads in a cycle.
         fma_latency: cycles of a dependent step of a micro-kernel.
-        micro_call_cycles: entering a micro-kernel and its epilogue.
-        task_ns, row_ns: entering a task of a product, and of anything else.
-        exp_ns: one score of an attention between its products.
-        store_ns, pack_ns: storing a sum, and copying an element into another layout.
-        near_bytes, far_byte_ns: what one operand may take of the second-level cache, and a byte
-            from beyond it.
-        vendor_call_ns, vendor_elem_ns, vendor_fma_ns: a call of a BLAS, an element of its operands
-            and result, a multiply-add. Without measured times a call is never worth it.
+        micro_call_cycles: entry of a micro-kernel and its epilogue.
+        task_ns, row_ns: entry of a task of a product, and of any other kernel.
+        exp_ns: one attention score between the two products.
+        store_ns, pack_ns: storing one sum; copying one element into another layout.
+        near_bytes, far_byte_ns: the share of one operand in the second-level cache; a byte beyond
+            it.
+        vendor_call_ns, vendor_elem_ns, vendor_fma_ns: a BLAS call; an element of its operands and
+            result; a multiply-add. Without measurements a call is never chosen.
     """
 
     op_ns: float = 0.04
@@ -60,16 +61,19 @@ class CostModel:
 
 @dataclass(frozen=True)
 class Memory:
-    """How a machine's memory wants to be walked, where machines differ.
+    """Access patterns that suit a machine's memory.
 
     Attributes:
-        turn_tiles: a transpose goes in runs of so many tiles along the result's rows, where these
-            are the longer ones; with 0, always along the operand's, and it asks for lines early.
-        ask_bytes: it asks from so many bytes of results on.
-        stream_bytes: results of transposes from so many bytes on go past the caches.
-        far_bytes: so do those of rows and loops, from so many bytes of operands and results on.
-        weights_bytes: weights of a task of a convolution that stay near the core beside a panel.
-        scores_bytes: what an attention in stages leaves between them at most.
+        turn_tiles: a transpose iterates over runs of this many tiles along the result's rows, if
+            these
+            are longer than the operand's; with 0, always along the operand's rows, with
+            prefetching.
+        ask_bytes: transposes prefetch from this result size on.
+        stream_bytes: transposes use non-temporal stores from this result size on.
+        far_bytes: rows and loops use non-temporal stores from this total of operands and results
+            on.
+        weights_bytes: convolution weights of a task that stay in the near cache beside a panel.
+        scores_bytes: largest intermediate result of an attention in stages.
     """
 
     turn_tiles: int = 0
@@ -81,13 +85,13 @@ class Memory:
 
     @staticmethod
     def of(processor: Processor) -> Memory:
-        """By caches and registers alone, where nothing was measured."""
+        """Return the values that follow from caches and registers, without measurements."""
         caches = processor.caches
         return Memory(
-            # Without stores of whole lines to hide, a run along the longer side is enough.
+            # Without full-line stores to hide latency, a run along the longer side suffices.
             turn_tiles=0 if processor.isa.masks else TURN_TILES,
             ask_bytes=caches.l2_bytes,
-            # An operand and a result: half of the last level, the rest is for others.
+            # An operand and a result in half of the last level; the rest is left to others.
             stream_bytes=caches.last_bytes // 4,
             far_bytes=caches.last_bytes,
             weights_bytes=caches.l2_bytes // 4,

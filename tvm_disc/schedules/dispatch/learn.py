@@ -1,9 +1,11 @@
-"""Choosing by measured times: a regressor fills the table, a tree is grown on it.
+"""Choice by measured times: a regressor completes the cost table, and a tree is fitted to it.
 
-The regressor (gradient-boosted trees, XGBoost) learns the ratio of a measured time to the
-analytical model's, so that without data it is the analytical model. It does so in two parts: how
-far all variants are off at a point, and how each differs from that. The second is what a choice
-rests on, and what disturbed all of a point's times alike does not touch it.
+The regressor (gradient-boosted trees, XGBoost) predicts the ratio of a measured time to the
+analytical
+model's, so that without data it equals the analytical model. It has two parts: the common error of
+all
+variants at a point, and each variant's deviation from it. Choices depend on the second part only,
+which a disturbance that affects all times of a point does not change.
 """
 
 from __future__ import annotations
@@ -41,32 +43,33 @@ from tvm_disc.tir.builder import i64
 Expr: TypeAlias = Any
 Times: TypeAlias = Mapping[tuple[int, ...], Mapping[str, float]]  # dims -> variant -> ns
 
-MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # a question takes a nanosecond
-FEWEST = 24  # measured times from which a regressor learns anything
-NEVER_NS = 1e6  # a call that takes longer is never made
-FOLDS = 5  # parts of the measured points, of which one is predicted by the others
-ROUNDS = 150  # trees of a regressor
-BETWEEN = 2048  # predicted points between the measured ones: noise of those is not followed
+MEASURED = Limits(gain=0.005, split_gain=0.0002, depth=8)  # a split costs about a nanosecond
+FEWEST = 24  # fewest measured times for training
+NEVER_NS = 1e6  # a call that takes longer is never chosen
+FOLDS = 5  # folds of cross-validation
+ROUNDS = 150  # boosting rounds
+BETWEEN = 2048  # predicted points between measured ones, which smooth measurement noise
 LIBRARY = {"vendor_call_ns": 150.0, "vendor_elem_ns": 0.1, "vendor_fma_ns": 0.025}
 _TRAINING = {"max_depth": 5, "eta": 0.1, "nthread": 1, "seed": 0}
-PREDICTED_WEIGHT = 1.0  # of a predicted point, against a measured one
+PREDICTED_WEIGHT = 1.0  # weight of all predicted points relative to one measured point
 
 
 @dataclass
 class Regressor:
-    """Predicts nanoseconds of variants at points, a column for each variant."""
+    """Predicts nanoseconds of variants at points, one column for each variant."""
 
     group: Group
     variants: Sequence[Variant]
     model: CostModel
     features: list[tuple[Expr, str]]
-    booster: Any = None  # how a variant differs from the others
-    level: Any = None  # how far all are off
+    booster: Any = None  # deviation of a variant from the common error
+    level: Any = None  # common error of all variants
 
     def learn(self, dims: Values, times: Values) -> None:
-        """Take measured times (points x variants, NaN where there is none)."""
+        """Train on measured times (points x variants, NaN where missing)."""
         expected = self._analytic(dims)
-        known = np.isfinite(times) & np.isfinite(expected)  # it may need what it did not then
+        # a variant's needs may have changed since the measurement
+        known = np.isfinite(times) & np.isfinite(expected)
         if known.sum() < FEWEST:
             return
         import xgboost
@@ -81,7 +84,7 @@ class Regressor:
         self.booster = xgboost.train(_TRAINING, data, num_boost_round=ROUNDS)
 
     def predict(self, dims: Values) -> Values:
-        """Times at points; infinite where a variant must not run."""
+        """Return times at points; infinite where a variant must not run."""
         times = self._analytic(dims)
         if self.booster is None:
             return times
@@ -98,13 +101,13 @@ class Regressor:
         return cost_table(list(self.variants), self._points(dims), len(dims), self.model)
 
     def _asked(self, dims: Values) -> Values:
-        """A row for each point: the features."""
+        """Return the features, a row for each point."""
         return np.log1p(np.maximum(table(self.features, self._points(dims), len(dims)), 0))
 
     def _inputs(self, dims: Values) -> Values:
-        """A row for each point and variant: the features, the knobs, the analytical time.
+        """Return the inputs of the regressor, a row for each point and variant.
 
-        The last as what it is over the best variant's, too.
+        Columns: features, knobs, analytical time, and its ratio to the best variant's.
         """
         asked = self._asked(dims)
         knobs = encoded(self.variants)
@@ -116,10 +119,9 @@ class Regressor:
 
 
 def encoded(variants: Sequence[Variant]) -> Values:
-    """A row of numbers for each variant; those of different keys differ.
+    """Return a row of numbers for each variant; rows of different keys differ.
 
-    A number is a column of its own, NaN where a variant has no such knob; a family, and each text
-    of a knob, is a column that holds 1 or 0.
+    A numeric knob is one column, NaN if a variant lacks it; families and text knobs are one-hot.
     """
     numbers, words = zip(*(_knobs(v) for v in variants), strict=True)
     named = sorted(set().union(*numbers))
@@ -134,7 +136,7 @@ def encoded(variants: Sequence[Variant]) -> Values:
 
 
 def _knobs(variant: Variant) -> tuple[dict[str, float], set[tuple[str, str]]]:
-    """The choices of a variant that are numbers, and those that are texts."""
+    """Return the numeric knobs of a variant, and the others as texts."""
     numbers, words = {"run parts": float(variant.run.parts)}, {("family", variant.plan.family)}
     for name, value in variant.plan.knobs.to_json().items():
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -145,7 +147,9 @@ def _knobs(variant: Variant) -> tuple[dict[str, float], set[tuple[str, str]]]:
 
 
 def time_table(variants: Sequence[Variant], found: Times) -> tuple[Values, Values]:
-    """(dims, times) of the measured points in order; NaN where a variant was not measured."""
+    """Return (dims, times) of the measured points in order; NaN where a variant was not
+    measured.
+    """
     keys = [v.key for v in variants]
     points = sorted(d for d, times in found.items() if any(k in times for k in keys))
     dims = np.array(points, np.float64).reshape(len(points), len(points[0]) if points else 0)
@@ -154,10 +158,10 @@ def time_table(variants: Sequence[Variant], found: Times) -> tuple[Values, Value
 
 
 def library_known(model: CostModel) -> CostModel:
-    """The model with what a call of a library takes about, for a regressor to start from.
+    """Return the model with typical costs of a library call, as a prior for the regressor.
 
-    The shipped constants only say that none is worth it; beside them a regressor would have to
-    learn all of a library's times from nothing.
+    Shipped coefficients exclude library calls; from those a regressor would have to learn all of a
+    library's times without a prior.
     """
     return replace(model, **LIBRARY) if model.vendor_call_ns > NEVER_NS else model
 
@@ -170,9 +174,9 @@ def choose_measured(
     found: Times,
     limits: Limits = MEASURED,
 ) -> Choice | None:
-    """The choice by measured times inside the region they span, by the model outside.
+    """Return the choice by measured times inside their region, and by the model outside.
 
-    None if none of the variants was measured.
+    None if no variant was measured.
     """
     made = choose_inside(group, variants, solver, model, found, limits)
     return None if made is None else _with_outside(group, *made, solver, model)
@@ -186,8 +190,10 @@ def choose_inside(
     found: Times,
     limits: Limits = MEASURED,
 ) -> tuple[Choice, Values] | None:
-    """The choice by measured times, and points of the region for which it is good; None if none of
-    the variants was measured."""
+    """Return the choice by measured times, and the points of the region that it is valid for.
+
+    None if no variant was measured.
+    """
     dims, times = time_table(variants, found)
     if not len(dims) or dims.shape[1] != len(group.symbols()):
         return None
@@ -197,7 +203,8 @@ def choose_inside(
     unknown = np.isnan(times).all(axis=0) & np.array([calls_vendor(v.plan) for v in variants])
 
     def predict(at: Values) -> Values:
-        # Without a library where it was measured, there may be one where the program runs, or not.
+        # If no library was measured, whether one exists where the program runs is unknown: exclude
+        # it.
         return np.where(unknown, np.inf, regressor.predict(at))
 
     predicted = predict(dims)
@@ -217,7 +224,7 @@ def choose_inside(
 def _with_outside(
     group: Group, inside: Choice, dims: Values, solver: Solver, model: CostModel
 ) -> Choice:
-    """Outside the measured region the analytical model decides among the variants kept."""
+    """Let the analytical model choose among the kept variants outside the measured region."""
     if len(inside.variants) == 1 or not dims.shape[1]:
         return inside
     outside = analytic(group, inside.variants, solver, model, Limits(depth=4, gain=-1.0))
@@ -231,7 +238,7 @@ def _with_outside(
 
 
 def outside_of(symbols: Sequence[Any], low: Sequence[int], high: Sequence[int]) -> tuple[Expr, str]:
-    """A feature that is 1 where some dim is out of its range, else 0."""
+    """Return a feature that is 1 if some dim is out of its range, and 0 otherwise."""
     conds = [tirx.Or(s < i64(a), s > i64(b)) for s, a, b in zip(symbols, low, high, strict=True)]
     texts = [f"{a} <= {s.name} <= {b}" for s, a, b in zip(symbols, low, high, strict=True)]
     cond = conds[0]
@@ -243,10 +250,10 @@ def outside_of(symbols: Sequence[Any], low: Sequence[int], high: Sequence[int]) 
 def import_choice(
     group: Group, variants: Sequence[Variant], solver: Solver, data: Mapping[str, Any]
 ) -> Choice:
-    """The choice that :meth:`Choice.to_json` wrote, for a group of the same key.
+    """Return the choice that :meth:`Choice.to_json` wrote, for a group of the same key.
 
     Raises:
-        BadInput: a quantity or a variant that this group does not have.
+        BadInput: a feature or a variant that this group does not have.
     """
     features = group_features(group, variants, solver)
     known = {text for _, text in features}
@@ -278,7 +285,7 @@ _RANGE = re.compile(r"(\d+) <= (\w+) <= (\d+)")
 
 
 def _asked(data: Mapping[str, Any]) -> list[str]:
-    """Every quantity that a tree in JSON asks for."""
+    """Return the features that a tree in JSON reads."""
     if "if" not in data:
         return []
     return [str(data["if"]), *_asked(data.get("then", {})), *_asked(data.get("else", {}))]
@@ -287,7 +294,7 @@ def _asked(data: Mapping[str, Any]) -> list[str]:
 def left_out(
     group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
 ) -> Values:
-    """Times of the measured points, each predicted by a regressor that has not seen it."""
+    """Return cross-validated predictions of the measured points' times."""
     dims, times = time_table(variants, found)
     features = group_features(group, variants, solver)
     predicted = np.full(times.shape, np.nan)
@@ -302,7 +309,7 @@ def left_out(
 def held_out_error(
     group: Group, variants: Sequence[Variant], solver: Solver, model: CostModel, found: Times
 ) -> tuple[float, float] | None:
-    """Median relative error (regressor, analytical) on every fifth point, not learned from."""
+    """Return median relative errors (regressor, analytical) on every fifth point, held out."""
     dims, times = time_table(variants, found)
     held = np.arange(len(dims)) % FOLDS == FOLDS - 1
     if not held.any():

@@ -3,8 +3,9 @@
     {"cpu": ..., "version": ..., "template": ..., "group": ..., "variant": {...}, "dims": [8, 128],
      "ns": 1234.5}
 
-A line counts for a build when its first three fields are the build's own. Whatever was cut off
-or damaged costs its own line only.
+A line is used by a build if its first three fields equal the build's own. A truncated or damaged
+line
+affects no other line.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FIELDS = ("cpu", "version", "template", "group", "variant", "dims", "ns")
 
 @dataclass(frozen=True)
 class Context:
-    """What a time holds for: the processor and target, the library's version, the templates."""
+    """Validity of a time: the processor and target, the library's version, the templates' hash."""
 
     cpu: str
     version: str
@@ -36,7 +37,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Record:
-    """One variant of one group, timed at one point of its dims."""
+    """The time of one variant of a group at one point of its dims."""
 
     group: str
     variant: str  # Variant.key
@@ -46,7 +47,7 @@ class Record:
 
 @cache
 def cpu_name() -> str:
-    """The processor this process runs on: its name as the system tells it, and its cores."""
+    """Return the name and model of this machine's processor, as the system reports them."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -62,9 +63,9 @@ class Records:
     """The records of one context.
 
     Attributes:
-        times: (group, variant, dims) to nanoseconds; the last line of equal ones counts.
-        others: lines of other processors, versions or templates.
-        damaged: numbers of the lines that could not be read.
+        times: (group, variant, dims) -> nanoseconds; of equal keys the last line is used.
+        others: number of lines of other processors, versions or templates.
+        damaged: numbers of unreadable lines.
     """
 
     context: Context
@@ -73,11 +74,11 @@ class Records:
     damaged: list[int] = field(default_factory=list)
 
     def add(self, record: Record) -> None:
-        """Take one record."""
+        """Add one record."""
         self.times[record.group, record.variant, record.dims] = record.ns
 
     def group(self, key: str) -> dict[tuple[int, ...], dict[str, float]]:
-        """dims -> variant -> nanoseconds of one group."""
+        """Return dims -> variant -> nanoseconds of one group."""
         found: dict[tuple[int, ...], dict[str, float]] = {}
         for (group, variant, dims), ns in self.times.items():
             if group == key:
@@ -85,7 +86,7 @@ class Records:
         return found
 
     def problems(self, path: Path) -> str:
-        """What is wrong with the file, in one line; empty if nothing is."""
+        """Return a one-line description of damaged lines; empty if there are none."""
         if not self.damaged:
             return ""
         shown = ", ".join(map(str, self.damaged[:5])) + (", ..." if len(self.damaged) > 5 else "")
@@ -97,10 +98,11 @@ class Records:
 
 
 def read_records(path: Path, context: Context, *others: Context) -> Records:
-    """Every good record of a context, or of others that count as it; a missing file has none.
+    """Return the valid records of a context, or of equivalent ``others``; none if the file is
+    missing.
 
     Raises:
-        BadInput: the file holds no line that is a record.
+        BadInput: no line of the file is a record.
     """
     records = Records(context)
     if not path.exists():
@@ -127,10 +129,10 @@ def read_records(path: Path, context: Context, *others: Context) -> Records:
 
 
 def records_path(given: str | Path) -> Path:
-    """The path of records that a build is given.
+    """Return the path of a build's records.
 
     Raises:
-        BadInput: there is no file.
+        BadInput: there is no such file.
     """
     path = Path(given)
     if not path.is_file():
@@ -139,7 +141,7 @@ def records_path(given: str | Path) -> Path:
 
 
 def warned_records(path: Path, context: Context, *others: Context) -> Records:
-    """:func:`read_records`, with a warning where lines are damaged."""
+    """Return :func:`read_records`, and warn about damaged lines."""
     records = read_records(path, context, *others)
     if problem := records.problems(path):
         warnings.warn(problem, stacklevel=5)
@@ -147,7 +149,7 @@ def warned_records(path: Path, context: Context, *others: Context) -> Records:
 
 
 def processors_in(path: Path) -> list[str]:
-    """What ran the code whose times a file holds, each once."""
+    """Return the processors whose times a file contains, each once."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -169,7 +171,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 class Journal:
-    """Appends records to a file; each is on the disk when :meth:`write` returns."""
+    """Appends records to a file; each is flushed when :meth:`write` returns."""
 
     def __init__(self, path: Path, context: Context) -> None:
         self._context = asdict(context)
@@ -179,7 +181,7 @@ class Journal:
         except OSError as error:
             raise BadInput(f"records: {path}: {error.strerror or error}") from None
         if self._file.tell() and not _ends_line(path):
-            self._file.write(b"\n")  # after a line that was cut off
+            self._file.write(b"\n")  # the last line was truncated
 
     def write(self, record: Record) -> None:
         """Append one record."""
@@ -194,7 +196,7 @@ class Journal:
         self._file.flush()
 
     def close(self) -> None:
-        """Done; what was written stays whatever happens next."""
+        """Flush to disk and close the file."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()

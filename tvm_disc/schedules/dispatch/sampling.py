@@ -1,4 +1,4 @@
-"""Sampled dims of a group, and expressions over them evaluated with NumPy."""
+"""Samples the dims of a group, and evaluates expressions over them with NumPy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tvm_disc.tir.builder import i64
 
 Expr: TypeAlias = Any
 Values: TypeAlias = npt.NDArray[np.float64]
-Points: TypeAlias = Mapping[Any, Values]  # symbol to its value at each point
+Points: TypeAlias = Mapping[Any, Values]  # symbol -> its value at each point
 
-# The largest value sampled of a dim of which nothing is known, by the number of dims.
+# Largest sampled value of an unbounded dim, by the number of dims.
 LARGEST_DIM = (1 << 24, 1 << 24, 1 << 18, 1 << 14)
 COUNT = 768
 COMMON_DIM = 4096
-LIKELY = 9.0  # nine calls of ten have the values to expect, where such are told
+LIKELY = 9.0  # nine of ten calls have likely values, if the user declared any
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 
 
@@ -56,18 +56,21 @@ _OPERATORS: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 class KnownPoints(dict[Any, Values]):
-    """Points at which what was evaluated is remembered: many models are tried on the same ones."""
+    """Points with a cache of evaluated expressions: many models are evaluated at the same
+    points.
+    """
 
     def __init__(self, points: Points) -> None:
         super().__init__(points)
-        self.known: dict[int, tuple[Expr, Any]] = {}  # by identity, which the entry keeps alive
+        # by identity; the entry keeps the expression alive
+        self.known: dict[int, tuple[Expr, Any]] = {}
 
 
 def evaluate(expr: Expr, points: Points) -> Any:
-    """An integer expression at every point, as floats; truth values as booleans.
+    """Return an integer expression at each point, as floats; conditions as bools.
 
     Raises:
-        Unsupported: an expression that is not arithmetic on the points' symbols.
+        Unsupported: the expression is not arithmetic on the points' symbols.
     """
     if isinstance(points, KnownPoints) and not isinstance(expr, int | float):
         found = points.known.get(id(expr))
@@ -99,7 +102,7 @@ def _evaluate(expr: Expr, points: Points) -> Any:
 
 
 def _halton(count: int, base: int) -> Values:
-    """The van der Corput sequence: evenly spread in [0, 1) however many are taken."""
+    """Return the van der Corput sequence, a low-discrepancy sequence in [0, 1)."""
     result = np.zeros(count)
     index = np.arange(1, count + 1)
     fraction = 1.0
@@ -111,7 +114,7 @@ def _halton(count: int, base: int) -> Values:
 
 
 def bounds(symbol: Any, solver: Solver, dims: int = 1) -> tuple[int, int]:
-    """The values that one of ``dims`` dims is sampled from: what is proved, else from 1 on."""
+    """Return the range from which one of ``dims`` dims is sampled; at least 1."""
     low, high = solver.range_of(symbol)
     low = max(low or 1, 1)
     largest = LARGEST_DIM[min(dims, len(LARGEST_DIM) - 1)]
@@ -121,10 +124,10 @@ def bounds(symbol: Any, solver: Solver, dims: int = 1) -> tuple[int, int]:
 def sample(
     symbols: Sequence[Any], solver: Solver, size: Expr, limit: float, count: int = COUNT
 ) -> dict[Any, Values]:
-    """Points spread evenly over the logarithms of the dims, where ``size`` is within ``limit``;
-    half of them where dims are at most ``COMMON_DIM``, if they may be.
+    """Return points log-uniform over the dims, where ``size`` is at most ``limit``.
 
-    One symbol gives as many distinct values, in order. The same arguments give the same points.
+    Half of them have dims of at most ``COMMON_DIM``, if the ranges allow it. A single symbol gets
+    distinct values in ascending order. The result is deterministic.
     """
     if not symbols:
         return {}
@@ -142,7 +145,7 @@ def _inside(
     limit: float,
     count: int,
 ) -> Values:
-    """Points of a box, a row for each symbol."""
+    """Return points of a box, a row for each symbol."""
     wanted = count if len(symbols) == 1 else 4 * count
     columns = {}
     for k, (symbol, ends) in enumerate(zip(symbols, box, strict=True)):
@@ -155,8 +158,10 @@ def _inside(
 
 
 def with_likely(points: Points, solver: Solver) -> tuple[dict[Any, Values], Values]:
-    """The points and their weights, and as many points at which dims have the values to expect:
-    these weigh ``LIKELY`` times as much."""
+    """Return the points and weights, extended by points with likely values.
+
+    There are as many likely points as others; each weighs ``LIKELY`` times as much.
+    """
     count = len(next(iter(points.values()))) if points else 1
     expected = {s: np.array(v, np.float64) for s in points if (v := solver.likely_values(s))}
     if not expected:
@@ -170,7 +175,7 @@ def with_likely(points: Points, solver: Solver) -> tuple[dict[Any, Values], Valu
 
 
 def spread(low: Values, high: Values, count: int) -> Values:
-    """``count`` points of whole numbers, evenly over the logarithms of a box: a row for each."""
+    """Return ``count`` integer points, log-uniform over a box, a row for each."""
     columns = []
     for k, (a, b) in enumerate(zip(np.maximum(low, 0.5), np.maximum(high, 0.5), strict=True)):
         columns.append(np.rint(a * (b / a) ** _unit(count, k)))

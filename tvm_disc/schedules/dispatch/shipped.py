@@ -1,9 +1,10 @@
-"""Shipped constants: what was measured, on top of what the description of a machine says.
+"""Shipped constants: measured coefficients that extend the description of a machine.
 
-Two kinds of files. That of a level of x86-64 holds what code for its registers takes, fitted to the
-times of whole kernels: speeds, no sizes. That of a processor, by LLVM's name, holds what was
-measured on it. A build takes sizes from the description of its target
-(:mod:`tvm_disc.target`), speeds from its level, and what its processor's own file has before both.
+There are two kinds of files. The file of an x86-64 level has coefficients of code for its
+registers,
+fitted to times of complete kernels: speeds, not sizes. The file of a processor, by LLVM's name, has
+what was measured on it. A build takes sizes from the description of its target
+(:mod:`tvm_disc.target`), speeds from its level, and overrides both by its processor's file.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FIELDS = tuple(f.name for f in fields(CostModel))
 
 
 def model_for(processor: Processor) -> CostModel:
-    """The analytical model of a processor."""
+    """Return the analytical model of a processor."""
     known = {
         "near_bytes": processor.caches.l2_bytes / 2,
         **shipped(LEVELS.get(processor.isa, "")).get("model", {}),
@@ -38,12 +39,12 @@ def model_for(processor: Processor) -> CostModel:
 
 
 def memory_for(processor: Processor) -> Memory:
-    """How the memory of a processor wants to be walked."""
+    """Return the memory access parameters of a processor."""
     return replace(Memory.of(processor), **shipped(processor.name).get("memory", {}))
 
 
 @cache
 def shipped(name: str) -> dict[str, Any]:
-    """The file of a processor or a level; empty where there is none."""
+    """Return the file of a processor or a level; empty if there is none."""
     path = FOLDER / f"{name}.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))) if name and path.is_file() else {}

@@ -1,4 +1,4 @@
-"""What a group is, as text that does not depend on names: the key of its records."""
+"""Text that identifies a group independently of names: the key of its records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_disc.tir.builder import index_var
 
 Expr: TypeAlias = Any
 
-# Modules that decide among variants, and so do not change what a variant's code is.
+# Modules that select among variants, and so do not affect a variant's code.
 _DECIDING = (
     "attention.cost cuda.handover gemm.cost group select dispatch.choose dispatch.cost "
     "dispatch.cost_model dispatch.learn dispatch.records dispatch.sampling dispatch.shipped "
@@ -26,19 +26,19 @@ _DECIDING = (
 
 
 def canonical_names(group: Group) -> dict[Any, Any]:
-    """The group's symbols as ``d0``, ``d1``, ... in argument order."""
+    """Return the group's symbols as ``d0``, ``d1``, ... in argument order."""
     return {s: index_var(f"d{k}") for k, s in enumerate(group.symbols())}
 
 
 def canonical_text(expr: Expr, names: Mapping[Any, Any]) -> str:
-    """An expression over a group's symbols in their canonical names."""
+    """Return an expression over a group's symbols, printed with their canonical names."""
     if isinstance(expr, int | float | str):
         return str(expr)
     return str(tvm_ffi.structural_map(expr, (Var, lambda v: names.get(v, v)), order="post"))
 
 
 def describe_group(group: Group) -> str:
-    """One line per value: operator, operands, attributes, shape and dtype."""
+    """Return one line per value: operator, operands, attributes, shape and dtype."""
     names = canonical_names(group)
     numbers: dict[Node, int] = {}
     lines = []
@@ -73,13 +73,15 @@ def _describe(
 
 
 def group_key(group: Group) -> str:
-    """A short hash of :func:`describe_group`."""
+    """Return a short hash of :func:`describe_group`."""
     return hashlib.sha256(describe_group(group).encode()).hexdigest()[:12]
 
 
 @cache
 def template_hash() -> str:
-    """A short hash of the source of every module that makes code: older records end with it."""
+    """Return a short hash of the source of all modules that emit code; it invalidates older
+    records.
+    """
     digest = hashlib.sha256()
     package = Path(__file__).parents[2]
     rooms = (package / "schedules", package / "tir")

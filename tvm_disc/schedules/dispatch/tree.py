@@ -16,20 +16,20 @@ from typing import Any, TypeAlias
 from tvm_disc.errors import BadInput
 
 Expr: TypeAlias = Any
-DEEPEST = 64  # questions on a path of a tree that is read from a file
+DEEPEST = 64  # longest path of a tree that is read from a file
 _FORM = '{"run": ...} or {"if": text, "below": integer, "then": ..., "else": ...}'
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """Run the variant of this number."""
+    """Run the variant of this index."""
 
     variant: int
 
 
 @dataclass(frozen=True)
 class Split:
-    """``below`` where the feature of this number is less than ``at``, else ``rest``."""
+    """Go to ``below`` if the feature of this index is less than ``at``, otherwise to ``rest``."""
 
     feature: int
     at: int
@@ -41,33 +41,35 @@ Tree: TypeAlias = "Leaf | Split"
 
 
 def leaves(tree: Tree) -> list[int]:
-    """The variants that the tree can pick, ascending."""
+    """Return the indices of the variants that the tree can pick, ascending."""
     if isinstance(tree, Leaf):
         return [tree.variant]
     return sorted({*leaves(tree.below), *leaves(tree.rest)})
 
 
 def features(tree: Tree) -> list[int]:
-    """The features that the tree asks for, ascending."""
+    """Return the indices of the features that the tree reads, ascending."""
     if isinstance(tree, Leaf):
         return []
     return sorted({tree.feature, *features(tree.below), *features(tree.rest)})
 
 
 def depth(tree: Tree) -> int:
-    """Questions on the longest path."""
+    """Return the number of splits on the longest path."""
     return 0 if isinstance(tree, Leaf) else 1 + max(depth(tree.below), depth(tree.rest))
 
 
 def decide(tree: Tree, value: Callable[[int], float]) -> int:
-    """The variant for one point, given the value of each feature."""
+    """Return the variant for one point, given the value of each feature."""
     while isinstance(tree, Split):
         tree = tree.below if value(tree.feature) < tree.at else tree.rest
     return tree.variant
 
 
 def prune(tree: Tree, below: Callable[[int, int], bool | None]) -> Tree:
-    """Without the questions that ``below(feature, at)`` answers, or that do not matter."""
+    """Return the tree without splits that ``below(feature, at)`` decides or whose sides are
+    equal.
+    """
     if isinstance(tree, Leaf):
         return tree
     answer = below(tree.feature, tree.at)
@@ -78,7 +80,7 @@ def prune(tree: Tree, below: Callable[[int, int], bool | None]) -> Tree:
 
 
 def renumber(tree: Tree, numbers: Mapping[int, int]) -> Tree:
-    """The same tree for variants that moved."""
+    """Return the tree with its variants renumbered."""
     if isinstance(tree, Leaf):
         return Leaf(numbers[tree.variant])
     below, rest = renumber(tree.below, numbers), renumber(tree.rest, numbers)
@@ -86,7 +88,7 @@ def renumber(tree: Tree, numbers: Mapping[int, int]) -> Tree:
 
 
 def shift_features(tree: Tree, by: int) -> Tree:
-    """The same tree where features were put before its own."""
+    """Return the tree with its feature indices shifted."""
     if isinstance(tree, Leaf):
         return tree
     below, rest = shift_features(tree.below, by), shift_features(tree.rest, by)
@@ -94,7 +96,7 @@ def shift_features(tree: Tree, by: int) -> Tree:
 
 
 def show(tree: Tree, features: Sequence[str], variants: Sequence[str], indent: str = "") -> str:
-    """The tree as nested questions."""
+    """Return the tree as nested if statements."""
     if isinstance(tree, Leaf):
         return f"{indent}{variants[tree.variant]}"
     inner = indent + "  "
@@ -109,7 +111,7 @@ def show(tree: Tree, features: Sequence[str], variants: Sequence[str], indent: s
 
 
 def to_json(tree: Tree, features: Sequence[str], variants: Sequence[Any]) -> dict[str, Any]:
-    """The tree as plain values, features and variants by what they are."""
+    """Return the tree as plain values, with features and variants in full."""
     if isinstance(tree, Leaf):
         return {"run": variants[tree.variant]}
     return {
@@ -121,10 +123,10 @@ def to_json(tree: Tree, features: Sequence[str], variants: Sequence[Any]) -> dic
 
 
 def read_trees(path: Path) -> dict[str, Any]:
-    """Trees by group as a file has them; groups without a choice are left out.
+    """Return the trees of a file by group; groups without a choice are left out.
 
     Raises:
-        BadInput: the file cannot be read, or something in it is no tree.
+        BadInput: the file cannot be read, or an entry is not a tree.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -158,7 +160,7 @@ def _check_form(tree: Any, where: str) -> None:
 
 
 def from_json(data: Mapping[str, Any], features: Sequence[str], variants: Sequence[Any]) -> Tree:
-    """The inverse of :func:`to_json`.
+    """Return the tree that :func:`to_json` wrote.
 
     Raises:
         ValueError: a feature or a variant that this group does not have.

@@ -1,7 +1,8 @@
-"""Growing a decision tree on a table of costs, to lose the least time against the best variant.
+"""Fits a decision tree to a table of costs, minimising the time lost against the best variant.
 
-The loss of a variant at a point is its time over the best one's, less one, weighted by how often
-the point is met. Everything is deterministic: ties go to the first variant, feature and border.
+The loss of a variant at a point is its time divided by the best one's, minus one, weighted by the
+frequency of the point. The result is deterministic: ties go to the first variant, feature and
+threshold.
 """
 
 from __future__ import annotations
@@ -15,20 +16,24 @@ from tvm_disc.schedules.dispatch.sampling import Values
 from tvm_disc.schedules.dispatch.tree import Leaf, Split, Tree
 from tvm_disc.schedules.dispatch.variant import MOST_VARIANTS
 
-AHEAD_LOSS = 0.02  # where more mean loss than this is left, two questions are tried together
-AHEAD_CUTS = 5  # borders of the first of them, for each feature
+AHEAD_LOSS = 0.02  # if more mean loss than this is left, two splits are tried together
+AHEAD_CUTS = 5  # thresholds tried for the first of them, for each feature
 AHEAD_POINTS = 192
 _DIGITS = 9  # sums are compared to this many digits, so that their order does not matter
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a tree may get.
+    """Limits of a tree's size.
 
-    ``gain``: the mean loss that a further variant, and ``split_gain`` that a further question,
-    must save; ``run_gain``: the same for a question between runs of one plan, whose code is there
-    anyhow, if such are asked at all; ``depth``: most questions on a path; ``variants``: most
-    variants kept.
+    Attributes:
+        gain: mean loss that another variant must save.
+        split_gain: mean loss that another split must save.
+        depth: most splits on a path.
+        variants: most variants kept.
+        run_gain: mean loss that a split between runs of one plan must save, which adds no code;
+            None
+            if there are no such splits.
     """
 
     gain: float = 0.01
@@ -39,15 +44,15 @@ class Limits:
 
 
 def losses(costs: Values, weights: Values) -> Values:
-    """Weighted relative loss of every variant at every point; the weights sum to one."""
+    """Return the weighted relative loss of each variant at each point; weights sum to one."""
     best = np.maximum(costs.min(axis=1, keepdims=True), 1e-3)
-    # An infinite cost (a variant that must not run) stays comparable in sums.
+    # Keeps an infinite cost (a variant that must not run) finite in sums.
     relative = np.minimum(costs / best - 1, 1e6)
     return np.asarray(relative * (weights / weights.sum())[:, None], np.float64)
 
 
 def keep(loss: Values, safe: npt.NDArray[np.bool_], limits: Limits) -> list[int]:
-    """The variants worth their code: greedily those that lower the mean loss most.
+    """Return the variants worth their code size, greedily by reduction of the mean loss.
 
     The first is a safe one, which serves every shape.
     """
@@ -68,7 +73,9 @@ MOST = 2**63 - 1
 
 
 def grow(loss: Values, features: Values, limits: Limits) -> Tree:
-    """The tree over ``features`` (points x features) for a loss table (points x variants)."""
+    """Return the tree over ``features`` (points x features) for a loss table (points x
+    variants).
+    """
     order = np.argsort(features, axis=0, kind="stable")
     return _grow(loss, features, order, limits.depth, limits.split_gain)
 
@@ -92,13 +99,13 @@ def _grow(
     below, rest = (
         _grow(loss, features, _rows(order, goes == side), depth - 1, gain) for side in (True, False)
     )
-    # What is beyond 64 bits no program asks: at such sizes there are no arrays.
+    # Thresholds are clamped to 64 bits: arrays cannot be larger.
     at = min(max(at, -MOST), MOST)
     return below if below == rest else Split(feature, at, below, rest)
 
 
 def _rows(order: npt.NDArray[np.intp], kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
-    """The order of some of the points."""
+    """Return the sort order restricted to some of the points."""
     columns = order.T
     rows: npt.NDArray[np.intp] = columns[kept[columns]].reshape(len(columns), -1).T
     return rows
@@ -107,10 +114,10 @@ def _rows(order: npt.NDArray[np.intp], kept: npt.NDArray[np.bool_]) -> npt.NDArr
 def _best_pair(
     loss: Values, features: Values, order: npt.NDArray[np.intp]
 ) -> tuple[float, int, int] | None:
-    """(loss after it and one question more on each side, feature, border) of the best question.
+    """Return (loss after it and one more split on each side, feature, threshold) of the best split.
 
-    Where a variant is the best in a band only, no question alone gains anything. Some of the points
-    have to do.
+    If a variant is best only in a band, no single split gains anything. A subset of the points is
+    used.
     """
     whole = float(loss[order[:, 0]].sum(axis=0).min())
     step = -(-len(order) // AHEAD_POINTS)
@@ -139,7 +146,7 @@ def _best_pair(
 def _best_split(
     loss: Values, features: Values, order: npt.NDArray[np.intp]
 ) -> tuple[float, int, int] | None:
-    """(loss after it, feature, border) of the question that leaves the least loss."""
+    """Return (loss after it, feature, threshold) of the split that leaves the least loss."""
     if len(order) < 2 or not order.shape[1]:
         return None
     values = features[order, np.arange(order.shape[1])]
@@ -154,6 +161,6 @@ def _best_split(
 
 
 def _between(low: float, high: float) -> int:
-    """A border above ``low`` and at most ``high``, half-way in their logarithms."""
+    """Return a threshold above ``low`` and at most ``high``: their geometric mean."""
     middle = int(np.ceil(np.sqrt(max(low, 1.0) * max(high, 1.0))))
     return int(min(max(middle, int(low) + 1), int(high)))

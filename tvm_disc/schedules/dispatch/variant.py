@@ -1,9 +1,9 @@
-"""Variants: the ways to compute one group, as data.
+"""Variants: alternative implementations of one group, as data.
 
 A template ``(group, solver, machine)`` returns one :class:`Plan`, several, or a ``WhyNot``. A plan
-is a body for a choice of :class:`Knobs`; the same body run serially or on several threads gives
-several :class:`Variant`. A kernel holds at most :data:`MOST_VARIANTS` of them and a decision tree
-over the group's dims that picks one per call; all of that is common to every template.
+is a body for one choice of :class:`Knobs`; the same body run serially or on several threads gives
+several :class:`Variant`. A kernel holds at most :data:`MOST_VARIANTS` of them, and a decision tree
+over the group's dims that picks one per call. All of that is common to all templates.
 
 To add variants to a template:
 
@@ -14,17 +14,18 @@ To add variants to a template:
            walk: str = "along"
 
 2. return a list of plans, the best guess first. The first plan must have no ``needs``, so that it
-   serves every shape. Leave out what can never be good (registers, cache): the space is measured::
+   serves every shape. Omit plans that can never be good (registers, cache): the space is measured::
 
        return [Plan(tasks, work, emit, knobs=RowKnobs(walk)) for walk in walks]
 
-3. say what a plan rests on with ``needs``: facts over the group's dims. What the solver proves
-   costs nothing, what it refutes drops the plan, the rest is tested at run time;
-4. give ``cost``, the analytical model's time of the body (see :mod:`.cost`), and
-   as ``features`` the quantities, over the group's dims, on which the choice depends; dims, their
-   products and ``work`` are always considered;
-5. plans that want the same weight packed differently say so in ``layout``: one kernel keeps
-   plans of one layout.
+3. declare the facts that a plan requires as ``needs``, over the group's dims. Needs that the solver
+   proves cost nothing, a need that it refutes drops the plan, and others are tested at run time;
+4. give ``cost``, the analytical model's time of the body (see :mod:`.cost`), and as ``features``
+   the
+   quantities, over the group's dims, on which the choice depends; dims, their products and ``work``
+   are always considered;
+5. plans that pack the same weight differently declare it as ``layout``: one kernel keeps plans of
+   one layout.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ from tvm_disc.shape import Solver
 
 Expr: TypeAlias = Any
 
-MOST_VARIANTS = 8  # kept in one kernel: code size is a cost
-LIBRARY = "cublasLt"  # the family of what a device's library computes
+MOST_VARIANTS = 8  # of one kernel: code size is a cost
+LIBRARY = "cublasLt"  # family of plans that a device's library computes
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,13 @@ class Knobs:
     """The choices of a template; a subclass declares them as fields of plain values."""
 
     def to_json(self) -> dict[str, Any]:
-        """The choices by name."""
+        """Return the choices by name."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a body's tasks are run: in how many parts at once."""
+    """The number of parts in which a body's tasks run concurrently."""
 
     parts: int = 1
 
@@ -73,29 +74,32 @@ SERIAL = Run()
 
 @dataclass(frozen=True)
 class Need:
-    """A fact that a plan rests on, over the group's dims; or about the process that runs it, of
-    which nothing can be proved: ``assumed`` is what sampled points take it for."""
+    """A fact that a plan requires.
+
+    It is a condition over the group's dims, or over the process that runs the plan; of the latter
+    nothing can be proved, and ``assumed`` is its value at sampled points.
+    """
 
     text: str
     cond: Expr
     assumed: bool | None = None
 
     def proved(self, solver: Solver) -> bool | None:
-        """Whether it holds for every value that the facts allow."""
+        """Return whether the fact holds for all values that the solver's facts allow."""
         return solver.known(self.cond) if self.assumed is None else None
 
     def at(self, points: Points) -> Any:
-        """Whether it holds, at each point."""
+        """Return whether the fact holds, at each point."""
         return evaluate(self.cond, points) if self.assumed is None else np.bool_(self.assumed)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How threads of a device share the tasks of a plan.
+    """Distribution of a plan's tasks over the threads of a device.
 
     Attributes:
-        threads: of a block.
-        shared: whether a block does a task together; else every thread does its own.
+        threads: threads of a block.
+        shared: whether a block executes one task together; otherwise each thread executes its own.
     """
 
     threads: int = 256
@@ -104,11 +108,11 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """One of several kernels that a plan on a device runs one after the other.
+    """One of several kernels that a plan on a device runs in sequence.
 
     Attributes:
-        tasks, emit, grid: as those of a plan.
-        rounds: how often it runs; ``body.round`` counts.
+        tasks, emit, grid: as in a plan.
+        rounds: number of executions; ``body.round`` counts them.
     """
 
     tasks: Expr
@@ -119,31 +123,32 @@ class Pass:
 
 @dataclass
 class Plan:
-    """A template's answer for one group and one choice of knobs.
+    """A template's result for one group and one choice of knobs.
 
     Attributes:
         tasks: number of independent tasks, an expression over the group's symbols.
-        work: rough cost of the whole kernel in plain operations.
+        work: approximate cost of the kernel in plain operations.
         emit: fills in a body that runs tasks ``[lo, hi)``.
-        scratch_elems: elements of scratch per concurrent task.
+        scratch_elems: elements of scratch for each concurrent task.
         packed: how to pack a constant parameter; plans of one kernel agree on it by ``layout``.
-        knobs: what sets this plan apart from the template's others.
+        knobs: distinguishes this plan from the template's others.
         needs: facts without which the body must not run.
         cost: nanoseconds of one serial run at each sampled point; None derives it from ``work``.
         features: quantities over the group's dims on which the choice may depend.
-        moved: bytes read and written; the group's operands and results unless given.
-        steps: what takes the time of entering a row each, for the analytical model; the tasks
-            unless given.
-        guessed: whether the analytical model may choose it; else only measured times do.
-        splits: whether parts of the tasks may run at once.
-        doubt: how much better than others stages must look before they are believed.
-        stages: the parts of a plan that is run in stages (see ``schedules/multi_stage.py``);
+        moved: bytes read and written; by default those of the group's operands and results.
+        steps: number of units that cost ``row_ns`` each in the analytical model; by default the
+            tasks.
+        guessed: whether the analytical model may choose the plan; otherwise only measured times do.
+        splits: whether parts of the tasks may run concurrently.
+        doubt: factor on the predicted time of a plan in stages, since its estimate is less certain.
+        stages: the parts of a plan that runs in stages (see ``schedules/multi_stage.py``);
             ``emit``, ``cost`` and scratch are then theirs.
-        grid: on a device, how its threads share the tasks; None is a thread for each.
-        passes: on a device, kernels that run one after the other on scratch that is common to
-            all of their tasks; ``emit`` and ``grid`` are then theirs.
-        wide: on a device, the same work with wider accesses, which a launch takes instead where
-            its ``needs`` are met; in all else than tasks and code as this plan.
+        grid: on a device, the distribution of tasks over threads; None is one thread for each.
+        passes: on a device, kernels that run in sequence on common scratch; ``emit`` and ``grid``
+            are then theirs.
+        wide: on a device, the same work with wider accesses, which a launch uses if its ``needs``
+            are
+            met; it differs in tasks and code only.
     """
 
     tasks: Expr
@@ -173,17 +178,17 @@ class Plan:
 
     @property
     def key(self) -> str:
-        """Family and knobs as text; equal texts are equal code."""
+        """Return family and knobs as text; equal texts mean equal code."""
         return f"{self.family}{json.dumps(self.knobs.to_json(), sort_keys=True)}"
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A part of a group that is computed before the next one begins.
+    """A part of a group that is computed before the next one starts.
 
     Attributes:
         group, plan: the part as a group of its own, on copies of the nodes.
-        sources, targets: the nodes of the whole group that its parameters and outputs are.
+        sources, targets: the complete group's nodes for the part's parameters and outputs.
     """
 
     group: Group
@@ -194,29 +199,29 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A plan and how its tasks are run."""
+    """A plan and its number of threads."""
 
     plan: Plan
     run: Run
 
     @property
     def safe(self) -> bool:
-        """Whether it serves every shape."""
+        """Return whether the variant serves every shape."""
         return not self.plan.needs
 
     def to_json(self) -> dict[str, Any]:
-        """The variant as plain values; equal values are equal code."""
+        """Return the variant as plain values; equal values mean equal code."""
         plan = self.plan
         return {"family": plan.family, "knobs": plan.knobs.to_json(), "parts": self.run.parts}
 
     @property
     def key(self) -> str:
-        """The JSON form as one line, which records carry."""
+        """Return the JSON form as one line, as records contain it."""
         return json.dumps(self.to_json(), sort_keys=True)
 
     @property
     def of_library(self) -> bool:
-        """Whether a library of the device computes it, and no kernel of ours."""
+        """Return whether a library of the device computes the variant."""
         return self.plan.family == LIBRARY
 
     def __str__(self) -> str:
@@ -225,7 +230,9 @@ class Variant:
 
 
 def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[WhyNot]]:
-    """The plans that can ever run, each once, with only the needs that are not proved."""
+    """Return the plans that can run for some dims, each once, with the needs that are not
+    proved.
+    """
     kept: dict[str, Plan] = {}
     refused: list[WhyNot] = []
     for plan in plans:
@@ -240,6 +247,6 @@ def feasible(plans: Sequence[Plan], solver: Solver) -> tuple[list[Plan], list[Wh
 
 
 def variants_of(plans: Sequence[Plan], machine: Machine) -> list[Variant]:
-    """Every way to run the plans; the serial run of the first plan comes first."""
+    """Return all runs of the plans; the serial run of the first plan comes first."""
     runs = [SERIAL] if machine.threads <= 1 else [SERIAL, Run(machine.threads)]
     return [Variant(p, run) for p in plans for run in (runs if p.splits else runs[:1])]
