@@ -39,9 +39,12 @@ REFERENCE: dict[str, Callable[..., Array]] = {
     "cos": lambda x: np.where(np.abs(x) < 2.0**29, np.cos(x), np.nan),
     "cosh": np.cosh,
     "erf": sp.erf,
+    "erfc": sp.erfc,
     "exp": np.exp,
     "exp2": np.exp2,
+    "expm1": np.expm1,
     "gelu_erf": lambda x: np.where(x == -np.inf, np.nan, x * sp.ndtr(x)),
+    "lgamma": lambda x: np.where(x == -np.inf, np.inf, sp.gammaln(x)),
     "log": np.log,
     "log1p": np.log1p,
     "log2": np.log2,
@@ -226,7 +229,9 @@ def ns_per_element(module: Any, args: list[Any], size: int) -> float:
 
 
 TVM_DEFAULT: dict[str, Callable[..., Any]] = {
-    name: getattr(tirx, name) for name in REFERENCE if name not in ("gelu_erf", "silu", "power")
+    name: getattr(tirx, name, functions.MATH[name])  # TVM has no erfc, expm1, lgamma
+    for name in REFERENCE
+    if name not in ("gelu_erf", "silu", "power")
 } | {
     "power": tirx.pow,
     "silu": lambda x: x * tirx.sigmoid(x),

@@ -38,6 +38,10 @@ def _ndtr_scaled(a: mp.mpf) -> mp.mpf:
     return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2
 
 
+def _erfcx(a: mp.mpf) -> mp.mpf:
+    return mp.exp(a * a) * mp.erfc(a)
+
+
 def _phi_slope(x: mp.mpf) -> mp.mpf:
     return mp.erf(x / mp.sqrt(2)) / (2 * x)
 
@@ -50,6 +54,7 @@ def _odd(fn: Fn, lo: float, hi: float, count: int) -> Fit:
 L2 = float(mp.log(2) / 2) * 1.0005
 S0, S1 = 2**-0.5 - 1 - 1e-4, 2**0.5 - 1 + 1e-4
 GELU_K = 2.75
+ERFC_K = 3.0
 
 FITS: dict[str, Fit] = {
     "exp": Fit(lambda x: (mp.exp(x) - 1 - x) / x**2, lambda x: x**2 / mp.exp(x), -L2, L2, 5),
@@ -85,6 +90,14 @@ FITS: dict[str, Fit] = {
         lambda x: (mp.erf(x) - x) / x, lambda x: x / mp.erf(x), 1e-6, 0.93, 7, lambda x: x * x
     ),
     "erf_large": Fit(lambda x: mp.log(mp.erfc(x)), lambda x: mp.erfc(x) / mp.erf(x), 0.92, 4.0, 7),
+    "erfc": Fit(
+        lambda x: _erfcx(x) * (x + ERFC_K),
+        lambda x: 1 / (_erfcx(x) * (x + ERFC_K)),
+        0.0,
+        10.3,
+        10,
+        lambda x: (x - ERFC_K) / (x + ERFC_K),
+    ),
     "gelu": Fit(
         lambda x: _ndtr_scaled(x) * (x + GELU_K),
         lambda x: 1 / (_ndtr_scaled(x) * (x + GELU_K)),

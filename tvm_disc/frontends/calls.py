@@ -285,6 +285,10 @@ class Calls(ABC, Generic[T, D]):
     tanh = _unary("tanh")
     sigmoid = _unary("sigmoid")
     erf = _unary("erf")
+    erfc = _unary("erfc")
+    expm1 = _unary("expm1")
+    log1p = _unary("log1p")
+    round_even = _unary("round_even")
     abs = _unary("abs")
     floor = _unary("floor")
     ceil = _unary("ceil")
@@ -329,15 +333,6 @@ class Calls(ABC, Generic[T, D]):
     def clip(self, x: T, low: Number, high: Number) -> T:
         """``x`` within limits."""
         return self.minimum(self.maximum(x, low), high)
-
-    def round_even(self, x: T) -> T:
-        """Rounded to the nearest whole number, halves to the even one."""
-        low = self.floor(x)
-        rest = self.sub(x, low)
-        odd = self.not_equal(self.mul(self.floor(self.mul(low, 0.5)), 2.0), low)
-        half = self.logical_and(self.equal(rest, 0.5), odd)
-        up = self.logical_or(self.greater(rest, 0.5), half)
-        return self.add(low, self.where(up, self.like(1, x), 0))
 
     # -- dims ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from tvm_disc.relay.kernel_ops import DEQUANTIZE, KERNELS, REINTERPRET
+from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, KERNELS, REINTERPRET
 
 # The type that is only a format of memory: operators compute in float32.
 BFLOAT16 = "bfloat16"
@@ -121,6 +121,7 @@ ROWS: tuple[CoreOp, ...] = (
     *(CoreOp(f"relax.{n}", _E) for n in _CHEAP),
     *(CoreOp(f"relax.{n}", _E, cost=4) for n in _DIVIDE),
     *(CoreOp(f"relax.{n}", _E, cost=16) for n in _TRANSCENDENTAL),
+    *(CoreOp(f"disc.{n}", _E, cost=16) for n in FUNCTIONS),
     CoreOp("relax.clip", _E, cost=2),
     CoreOp("relax.nn.relu", _E),
     CoreOp("relax.astype", _E, ("dtype",)),

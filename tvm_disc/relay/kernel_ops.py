@@ -6,7 +6,7 @@ A call is ``disc.name(tensors..., R.shape(dims))``; attributes, ``dtype`` among 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tvm
@@ -29,6 +29,9 @@ KERNELS: Mapping[str, tuple[str, ...]] = {
     "disc.threefry": ("mode", "count"),
 }
 
+# Functions of one operand that Relax lacks: element-wise, the result has the type of the operand.
+FUNCTIONS = ("erfc", "exp2", "expm1", "lgamma", "log10", "log1p", "log2")
+
 # The same bits as another type: element-wise, no kernel.
 REINTERPRET = "disc.reinterpret"
 
@@ -41,11 +44,17 @@ def _infer(call: Any, _: Any) -> Any:
     return relax.TensorType(list(call.args[-1].values), call.attrs["dtype"])
 
 
+def _infer_same(call: Any, _: Any) -> Any:
+    return call.args[0].ty
+
+
 def _register() -> None:
-    for name in (*KERNELS, REINTERPRET, DEQUANTIZE):
+    rules = dict.fromkeys((*KERNELS, REINTERPRET, DEQUANTIZE), _infer)
+    rules.update(dict.fromkeys((f"disc.{name}" for name in FUNCTIONS), _infer_same))
+    for name, infer in rules.items():
         _ffi_api.RegisterOp(name, "a kernel of tvm_disc")
         op = tvm.ir.Op.get(name)
-        op.set_attr("FInferType", _infer)
+        op.set_attr("FInferType", infer)
         op.set_attr("FPurity", True)
 
 
@@ -59,6 +68,11 @@ def kernel_call(
     assert set(attrs) == set(KERNELS[name]), name
     given = tvm.ir.make_node("ir.DictAttrs", dtype=dtype, **attrs)
     return tvm.ir.Call(tvm.ir.Op.get(name), [*args, relax.ShapeExpr(list(dims))], given)
+
+
+def function_call(name: str) -> Callable[[Expr], Expr]:
+    """Return a builder of calls of one of ``FUNCTIONS``."""
+    return lambda x: tvm.ir.Call(tvm.ir.Op.get(f"disc.{name}"), [x])
 
 
 def reinterpret_call(x: Expr, dims: Sequence[Any], dtype: str) -> Expr:

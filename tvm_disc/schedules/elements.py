@@ -16,7 +16,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.axes import concat_axis, permutation
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, is_one, static_dim
-from tvm_disc.relay.kernel_ops import DEQUANTIZE, REINTERPRET
+from tvm_disc.relay.kernel_ops import DEQUANTIZE, FUNCTIONS, REINTERPRET
 from tvm_disc.schedules.math import functions
 from tvm_disc.schedules.math.device import native_on_device
 from tvm_disc.schedules.scalars import (
@@ -492,6 +492,7 @@ def is_below_maximum(node: Node) -> bool:
 
 ELEMENTS: Mapping[str, Rule] = {
     **{f"relax.{name}": elementwise(fn) for name, fn in {**BINARY, **UNARY}.items()},
+    **{f"disc.{name}": elementwise(UNARY[name]) for name in FUNCTIONS},
     "relax.exp": _exp,
     "relax.subtract": _subtract,
     "relax.power": _power,

@@ -269,10 +269,11 @@ def test_norms() -> None:
     check(many, [tensors((n, 4, 6), (6,)) for n in SIZES], "n _ _", "_", tolerance=5e-5)
 
 
-def test_a_median_of_unknown_many_is_refused() -> None:
-    program = exported(lambda x: torch.median(x, 0).values, tensors((5, 3)), "n _")
-    with pytest.raises(Unsupported, match=r"a median of \w+ elements"):
-        tvm_disc.build(program)
+def test_a_median_of_unknown_many() -> None:
+    def many(x: Any) -> Any:
+        return (*torch.median(x, 0), *torch.nanmedian(x, 0))
+
+    check(many, [tensors((n, 3)) for n in (5, 1, 2, 8, 33)], "n _")
 
 
 def test_a_border_of_unknown_width_is_refused() -> None:

@@ -29,13 +29,14 @@ from tvm_disc.relay.ops import (
     tensor,
     transform,
 )
-from tvm_disc.relay.ops.derived import packed
+from tvm_disc.relay.ops.derived import packed, special
 from tvm_disc.relay.ops.vision import detection, image, region, sampling
 
 from .row import USER_ROWS, OpRow
 
 FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     tensor.ROWS,
+    special.ROWS,
     broadcast.ROWS,
     reduce.ROWS,
     transform.ROWS,

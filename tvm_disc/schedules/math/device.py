@@ -47,8 +47,8 @@ def _own(name: str) -> Function:
     return call
 
 
-_LIBRARY = """acos acosh asin asinh atan atanh cos cosh erf exp exp2 log log1p log2 log10 rsqrt sin
-sinh sqrt tan tanh pow fmod""".split()
+_LIBRARY = """acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1
+lgamma log log1p log2 log10 rsqrt sin sinh sqrt tan tanh pow fmod""".split()
 _OWN = ("sigmoid", "silu", "gelu_erf")
 NATIVE: dict[str, Function] = {
     **{name: _library(name) for name in _LIBRARY},

@@ -17,6 +17,8 @@ from tvm_disc.schedules.math.tables import (
     ERF_DIGITS,
     ERF_END,
     ERF_TABLE,
+    ERFC_K,
+    ERFC_TAIL,
     EXP_NEAR,
     EXP_TABLE,
     GELU_K,
@@ -196,6 +198,46 @@ def _erf_native(b: Body, a: Expr) -> Expr:
     for row in reversed(ERF_TABLE[:-1]):
         value = b.fma(value, r, llvm_ops.lookup(row, index))
     return b.with_sign(value, b.x)
+
+
+def erfc(x: Expr) -> Expr:
+    """1 - erf(x); see :mod:`tvm_disc.schedules.math.functions` for bounds.
+
+    Near 0 a polynomial; beyond ``exp(-a^2) * P(a)`` with ``a = |x|``, subtracted from 2 where x is
+    negative. The square is taken in two parts, the high one exact, so that its rounding error does
+    not show in the exponential.
+    """
+    b = Body(x)
+    a = b.let("a", tirx.min(b.abs(b.x), b.c(10.3)))
+    high = b.let("h", b.float_of(tirx.bitwise_and(b.bits(a), b.i(-4096))))
+    square = b.let("s", -high * high)
+    rest = b.let("r", (high - a) * (high + a))
+    n, f = b.exp_reduce(b.let("e", square + rest), square)
+    p = b.expm1_poly(b.let("g", f + rest))
+    w = b.let("w", a + b.c(ERFC_K))
+    t = b.let("t", (a - b.c(ERFC_K)) / w)
+    # scale_gradual takes numbers of order 1: 16*erfcx(a) is between 0.8 and 16.
+    scaled = b.let("q", b.poly(t, [16.0 * c for c in ERFC_TAIL]) / w)
+    tail = b.let("v", b.scale_gradual(b.let("m", b.fma(scaled, p, scaled)), n - b.i(4)))
+    far = b.select(b.x < b.c(0.0), b.c(2.0) - tail, tail)
+    near = b.fma(-b.x, b.poly(b.let("z", a * a), ERF_SMALL), b.c(1.0) - b.x)
+    return b.done(b.or_nan(b.select(a < b.c(0.8), near, far)))
+
+
+def expm1(x: Expr) -> Expr:
+    """e**x - 1; see :mod:`tvm_disc.schedules.math.functions` for bounds.
+
+    Half of the result is computed, so that ``2^(n-1)`` is finite wherever the result is.
+    """
+    b = Body(x)
+    inside = tirx.And(b.x >= b.c(-30.0), b.x <= b.c(b.fmt.exp_over))
+    n, f = b.exp_reduce(b.let("t", b.select(inside, b.x, b.c(0.0))), b.x)
+    half = b.let("s", b.pow2(n - b.i(1)))
+    value = b.fma(b.expm1_poly(f), half, half - b.c(0.5))
+    # The sign is that of x also where the result is 0.
+    result = b.with_sign(b.abs(b.let("v", value + value)), b.x)
+    result = b.select(b.x > b.c(b.fmt.exp_over), b.c(INF), result)
+    return b.done(b.or_nan(b.select(b.x < b.c(-30.0), b.c(-1.0), result)))
 
 
 def gelu_erf(x: Expr) -> Expr:

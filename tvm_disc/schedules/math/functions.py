@@ -50,10 +50,13 @@ __all__ = [
     "cos",
     "cosh",
     "erf",
+    "erfc",
     "exp",
     "exp2",
     "exp_nonpositive",
+    "expm1",
     "gelu_erf",
+    "lgamma",
     "log",
     "log1p",
     "log2",
@@ -123,12 +126,35 @@ def log10(x: Expr) -> Expr:
 
 def log1p(x: Expr) -> Expr:
     """log(1+x), relatively accurate near 0; log1p(-1) = -inf, below NaN, log1p(+-0) = +-0."""
-    return _apply("log1p", x, _e.log1p, tirx.log1p)
+    return _apply("log1p", x, _e.log1p, libm("log1p"))
 
 
 def erf(x: Expr) -> Expr:
     """Error function; odd, erf(+-inf) = +-1, erf(+-0) = +-0."""
     return _apply("erf", x, _e.erf, libm("erf"))
+
+
+def erfc(x: Expr) -> Expr:
+    """1 - erf(x), relatively accurate: denormal results are rounded, 0 above 10.06."""
+    return _apply("erfc", x, _e.erfc, libm("erfc"))
+
+
+def expm1(x: Expr) -> Expr:
+    """e^x - 1, relatively accurate near 0; inf above 88.7228, -1 below -17.4, expm1(+-0) = +-0."""
+    return _apply("expm1", x, _e.expm1, libm("expm1"))
+
+
+def lgamma(x: Expr) -> Expr:
+    """Logarithm of the absolute value of the gamma function, by libm, one call for each element.
+
+    float32 is computed in float64: libm's ``lgammaf`` is 4 ulp off near its negative zeros.
+    """
+
+    def wide(v: Expr) -> Expr:
+        b = Body(v)
+        return b.done(b.cast(libm("lgamma")(b.cast(b.x, "float64")), "float32"))
+
+    return _apply("lgamma", x, wide, libm("lgamma"))
 
 
 def tanh(x: Expr) -> Expr:
@@ -271,9 +297,12 @@ _PORTABLE: Mapping[str, Callable[..., Expr]] = MappingProxyType(
         "cos": cos,
         "cosh": cosh,
         "erf": erf,
+        "erfc": erfc,
         "exp": exp,
         "exp2": exp2,
+        "expm1": expm1,
         "gelu_erf": gelu_erf,
+        "lgamma": lgamma,
         "log": log,
         "log1p": log1p,
         "log2": log2,
@@ -309,9 +338,12 @@ ULP_BOUND: Mapping[str, float] = MappingProxyType(
         "cos": 2.5,
         "cosh": 2.0,
         "erf": 2.5,
+        "erfc": 4.0,
         "exp": 1.5,
         "exp2": 1.5,
+        "expm1": 2.0,
         "gelu_erf": 3.5,
+        "lgamma": 1.0,
         "log": 1.5,
         "log1p": 2.0,
         "log2": 2.0,

@@ -23,15 +23,17 @@ Use = Callable[[Body, Expr, Expr, Expr], Expr]
 
 
 def trunc_mod(x: Expr, y: Expr) -> Expr:
-    """C's ``fmod``: the remainder has the sign of ``x``; NaN by 0 and of infinities."""
-    return _with_remainder(x, y, lambda b, x, y, r: r)
+    """C's ``fmod``: the remainder, also one of 0, has the sign of ``x``; NaN by 0 and of inf."""
+    return _with_remainder(x, y, lambda b, x, y, r: _signed(b, r, x))
 
 
 def floor_mod(x: Expr, y: Expr) -> Expr:
     """Python's ``%``: the remainder has the sign of ``y``; NaN by 0 and of infinities."""
 
     def use(b: Body, x: Expr, y: Expr, r: Expr) -> Expr:
-        return b.select(_other_side(r, y), r + y, r)
+        zero = tirx.const(0.0, str(r.ty.dtype))
+        rest = b.let("rest", b.select(_other_side(r, y), r + y, r))
+        return b.select(tirx.EQ(rest, zero), _signed(b, zero, y), rest)
 
     return _with_remainder(x, y, use)
 
@@ -42,10 +44,25 @@ def floor_divide(x: Expr, y: Expr) -> Expr:
     def use(b: Body, x: Expr, y: Expr, r: Expr) -> Expr:
         zero, one = (tirx.const(v, str(r.ty.dtype)) for v in (0.0, 1.0))
         whole = b.let("whole", tirx.nearbyint((x - r) / y))
-        below = b.select(_other_side(r, y), whole - one, whole)
-        return b.select(tirx.EQ(y, zero), x / y, below)
+        below = b.let("below", b.select(_other_side(r, y), whole - one, whole))
+        exact = b.let("exact", x / y)
+        signed = b.select(tirx.EQ(below, zero), _signed(b, zero, exact), below)
+        return b.select(tirx.EQ(y, zero), exact, signed)
 
     return _with_remainder(x, y, use)
+
+
+def _signed(b: Body, size: Expr, sign: Expr) -> Expr:
+    """``size`` with the sign bit of ``sign``, both float32 or both float64."""
+    dtype = str(size.ty.dtype)
+    name = dtype_of(size)[0]
+    kind = ("int32" if name == "float32" else "int64") + dtype.removeprefix(name)
+    top = tirx.const(-(1 << (31 if name == "float32" else 63)), kind)
+    rest = tirx.const((1 << (31 if name == "float32" else 63)) - 1, kind)
+    bits = tirx.bitwise_and(tirx.reinterpret(kind, size), rest)
+    return tirx.reinterpret(
+        dtype, tirx.bitwise_or(bits, tirx.bitwise_and(tirx.reinterpret(kind, sign), top))
+    )
 
 
 def _other_side(r: Expr, y: Expr) -> Expr:

@@ -45,13 +45,17 @@ def plan_sort(group: Group, solver: Solver, machine: Machine) -> Plan | WhyNot:
 
 
 def sorts_before(dtype: str, descending: bool) -> Before:
-    """Strict order of two elements; NaN comes last either way."""
+    """Return the strict order of two elements, in which NaN is above every number.
+
+    NaN comes last in ascending order and first in descending order, as in PyTorch and NumPy.
+    """
 
     def before(a: Expr, b: Expr) -> Expr:
         order = a > b if descending else a < b
         if not is_float(dtype):
             return order
-        return tirx.Or(order, tirx.And(tirx.EQ(a, a), is_nan(b)))
+        lower, upper = (b, a) if descending else (a, b)
+        return tirx.Or(order, tirx.And(tirx.EQ(lower, lower), is_nan(upper)))
 
     return before
 

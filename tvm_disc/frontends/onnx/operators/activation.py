@@ -43,13 +43,13 @@ def _prelu(n: Node) -> Expr:
 @row("Elu")
 def _elu(n: Node) -> Expr:
     x = n[0]
-    return n.where(n.less(x, 0), n.mul(n.sub(n.exp(x), 1), float(n.attr("alpha", 1.0))), x)
+    return n.where(n.less(x, 0), n.mul(n.expm1(x), float(n.attr("alpha", 1.0))), x)
 
 
 @row("Celu")
 def _celu(n: Node) -> Expr:
     x, alpha = n[0], float(n.attr("alpha", 1.0))
-    below = n.mul(n.sub(n.exp(n.div(x, alpha)), 1), alpha)
+    below = n.mul(n.expm1(n.div(x, alpha)), alpha)
     return n.add(n.maximum(x, 0), n.minimum(below, 0))
 
 
@@ -58,7 +58,7 @@ def _selu(n: Node) -> Expr:
     x = n[0]
     alpha = float(n.attr("alpha", 1.67326319217681884765625))
     gamma = float(n.attr("gamma", 1.05070102214813232421875))
-    below = n.mul(n.sub(n.exp(x), 1), alpha)
+    below = n.mul(n.expm1(x), alpha)
     return n.mul(n.where(n.greater(x, 0), x, below), gamma)
 
 
@@ -89,7 +89,7 @@ def _softplus(n: Node) -> Expr:
 
 def softplus(n: Calc, x: Expr) -> Expr:
     """``log(1 + exp(x))``, where ``exp`` does not overflow."""
-    rest = n.log(n.add(n.exp(n.negative(n.abs(x))), 1))
+    rest = n.log1p(n.exp(n.negative(n.abs(x))))
     return n.add(n.maximum(x, 0), rest)
 
 

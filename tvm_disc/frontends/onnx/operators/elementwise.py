@@ -26,6 +26,7 @@ _UNARY = {
     "Cos": "cos",
     "Cosh": "cosh",
     "Erf": "erf",
+    "Erfc": "erfc",  # no operator of ONNX: converters of TensorFlow write it
     "Exp": "exp",
     "Floor": "floor",
     "IsNaN": "isnan",

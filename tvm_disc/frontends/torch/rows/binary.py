@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm_disc.frontends.calls import is_float
 from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.rows.elementwise import sign_bit
 from tvm_disc.frontends.torch.values import Value
 
 Row = Callable[..., Any]
@@ -87,6 +88,17 @@ def _plain(name: str) -> Row:
     return row
 
 
+def _remainder(m: Maker, a: Any, b: Any) -> Value:
+    """Python's ``%``; a remainder of 0 has the sign of ``a``, as PyTorch's kernel has it."""
+    dtype = m.out_dtype
+    a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+    if not is_float(dtype):
+        return m.floor_mod(a, b)
+    rest = m.apply("mod", a, b)
+    other = m.not_equal(m.less(rest, 0.0), m.less(b, 0.0))
+    return m.where(m.logical_and(m.not_equal(rest, 0.0), other), m.add(rest, b), rest)
+
+
 def _compared(name: str) -> Row:
     def row(m: Maker, a: Any, b: Any) -> Value:
         dtype = m.promoted(a, b)
@@ -131,6 +143,8 @@ def powered(m: Maker, base: Any, exponent: Any) -> Value:
 
 
 def _known_power(m: Maker, x: Value, exponent: float) -> Value | None:
+    if not math.isfinite(exponent):
+        return None
     if exponent == int(exponent) and 0 <= exponent <= 8:
         return _product_power(m, x, int(exponent))
     if not x.is_float:
@@ -170,15 +184,16 @@ def _masked_fill(m: Maker, x: Value, mask: Value, value: Any) -> Value:
 
 
 def _atan2(m: Maker, y: Any, x: Any) -> Value:
-    """The angle of a point, by its quadrant."""
+    """The angle of a point, by its quadrant; signs of zeros count, as in C."""
     dtype = m.out_dtype
     y, x = m.tensor(y, dtype), m.tensor(x, dtype)
-    angle = m.apply("atan", m.div(y, x))
-    turn = m.where(m.less(y, 0.0), -math.pi, math.pi, dtype)
-    left = m.where(m.less(x, 0.0), m.add(angle, turn), angle)
-    up = m.where(m.greater(y, 0.0), math.pi / 2, -math.pi / 2, dtype)
-    at_zero = m.where(m.equal(y, 0.0), y, up)
-    return m.where(m.equal(x, 0.0), at_zero, left)
+    rise, run = m.abs(y), m.abs(x)
+    slope = m.div(rise, run)
+    slope = m.where(m.logical_and(m.isinf(rise), m.isinf(run)), 1.0, slope)
+    slope = m.where(m.logical_and(m.equal(rise, 0.0), m.equal(run, 0.0)), 0.0, slope)
+    angle = m.apply("atan", slope)
+    angle = m.where(sign_bit(m, x), m.sub(m.like(math.pi, angle), angle), angle)
+    return m.where(sign_bit(m, y), m.negative(angle), angle)
 
 
 def _addcmul(m: Maker, x: Value, a: Value, b: Value, *, value: Any = 1) -> Value:
@@ -208,22 +223,21 @@ def _lerp(m: Maker, a: Value, b: Value, weight: Any) -> Value:
 
 
 def _hypot(m: Maker, a: Any, b: Any) -> Value:
+    """The length of a vector, without overflow; infinite also beside NaN."""
     dtype = m.out_dtype
     a, b = (m.abs(m.tensor(v, dtype)) for v in (a, b))
     top, low = m.maximum(a, b), m.minimum(a, b)
     part = m.div(low, m.where(m.equal(top, 0.0), 1.0, top))
     grown = m.sqrt(m.add(m.mul(part, part), 1.0))
-    whole = m.isinf(top)
-    return m.where(whole, top, m.mul(top, grown))
+    infinite = m.logical_or(m.isinf(a), m.isinf(b))
+    return m.where(infinite, math.inf, m.mul(top, grown))
 
 
 def _copysign(m: Maker, a: Any, b: Any) -> Value:
+    """The size of ``a`` with the sign of ``b``, that of a zero or NaN included."""
     dtype = m.out_dtype
     size, sign = m.abs(m.tensor(a, dtype)), m.tensor(b, dtype)
-    # The sign of a zero is in its reciprocal.
-    inverse = m.div(m.tensor(1.0, dtype), sign)
-    below = m.logical_or(m.less(sign, 0.0), m.less(inverse, 0.0))
-    return m.where(below, m.negative(size), size)
+    return m.where(sign_bit(m, sign), m.negative(size), size)
 
 
 def _ldexp(m: Maker, a: Any, b: Any) -> Value:
@@ -238,7 +252,7 @@ def _logaddexp(base: str) -> Row:
         a, b = (m.mul(m.cast(v, dtype), scale) for v in (a, b))
         top = m.maximum(a, b)
         gap = m.negative(m.abs(m.sub(a, b)))
-        grown = m.add(top, m.log(m.add(m.exp(gap), 1.0)))
+        grown = m.add(top, m.log1p(m.exp(gap)))
         same = m.logical_and(m.isinf(a), m.equal(a, b))
         return m.div(m.where(same, a, grown), scale)
 
@@ -262,7 +276,7 @@ ROWS: Mapping[str, Row] = {
     **_tensor_scalar("true_divide", divided),
     **_tensor_scalar("floor_divide", _floor_divide, "default", "Scalar"),
     **_tensor_scalar("fmod", _plain("mod")),
-    **_tensor_scalar("remainder", _plain("floor_mod"), "Tensor", "Scalar", "Scalar_Tensor"),
+    **_tensor_scalar("remainder", _remainder, "Tensor", "Scalar", "Scalar_Tensor"),
     **_tensor_scalar("pow", powered, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
     **_tensor_scalar("float_power", powered, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
     "maximum.default": _extreme("maximum"),

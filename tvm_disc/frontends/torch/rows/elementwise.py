@@ -60,35 +60,12 @@ def _round_decimals(m: Maker, x: Value, *, decimals: int = 0) -> Value:
     return m.apply(back, rounded(m, m.apply(there, x, by)), by)
 
 
-def _expm1(m: Maker, x: Value) -> Value:
-    """Kahan's: what rounding did to ``exp(x)`` is found in its logarithm."""
-    u = m.exp(x)
-    less = m.sub(u, 1.0)
-    exact = m.div(m.mul(less, x), m.log(u))
-    plain = m.logical_or(m.isinf(u), m.less(u, 0.3))
-    return m.where(m.equal(u, 1.0), x, m.where(plain, less, exact))
-
-
-def _log1p(m: Maker, x: Value) -> Value:
-    """As for ``expm1``."""
-    u = m.add(x, 1.0)
-    less = m.sub(u, 1.0)
-    exact = m.div(m.mul(m.log(u), x), less)
-    plain = m.where(m.isinf(u), u, exact)
-    return m.where(m.equal(less, 0.0), x, plain)
-
-
-def log1p(m: Maker, x: Value) -> Value:
-    """``log(1 + x)``, exact for small ``x``."""
-    return _log1p(m, x)
-
-
-def _erfc(m: Maker, x: Value) -> Value:
-    return m.sub(m.tensor(1.0, x.dtype), m.erf(x))
-
-
 def _sign(m: Maker, x: Value) -> Value:
-    return x if x.dtype == "bool" else m.apply("sign", x)
+    """The sign; 0 for NaN and -0.0, as PyTorch's kernel compares with 0 from both sides."""
+    if x.dtype == "bool" or not x.is_float:
+        return x if x.dtype == "bool" else m.apply("sign", x)
+    below = m.where(m.less(x, 0.0), -1.0, 0.0, x.dtype)
+    return m.where(m.greater(x, 0.0), 1.0, below)
 
 
 def _abs(m: Maker, x: Value) -> Value:
@@ -142,7 +119,7 @@ def _leaky_relu(m: Maker, x: Value, negative_slope: Any = 0.01) -> Value:
 
 def _elu(m: Maker, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
     scaled = m.mul(x, float(input_scale)) if input_scale != 1 else x
-    low = m.mul(_wide(_expm1)(m, scaled), float(alpha))
+    low = m.mul(m.expm1(scaled), float(alpha))
     made = m.where(m.greater(x, 0.0), x, low)
     return m.mul(made, float(scale)) if scale != 1 else made
 
@@ -164,7 +141,7 @@ def _silu(m: Maker, x: Value) -> Value:
 
 def _log_sigmoid(m: Maker, x: Value) -> Value:
     size = m.negative(m.abs(x))
-    return m.sub(m.minimum(x, 0.0), _log1p(m, m.exp(size)))
+    return m.sub(m.minimum(x, 0.0), m.log1p(m.exp(size)))
 
 
 def _predicate(name: str) -> Row:
@@ -208,7 +185,8 @@ def _bits(m: Maker, x: Value, dtype: str) -> Value:
     return m.made(m.call("reinterpret", x, dtype=dtype), lambda: x.dims, dtype=dtype)
 
 
-def _sign_bit(m: Maker, x: Value) -> Value:
+def sign_bit(m: Maker, x: Value) -> Value:
+    """Whether the sign bit is set, that of zeros and NaN included."""
     if x.dtype == "bool" or x.dtype.startswith("uint"):
         return m.full(False, x.dims, "bool")
     if is_float(x.dtype):
@@ -230,18 +208,14 @@ def _nan_to_num(
     return m.where(m.equal(x, -math.inf), low, filled)
 
 
-def _exp2(m: Maker, x: Value) -> Value:
-    return m.exp(m.mul(x, math.log(2.0)))
-
-
 def _square(m: Maker, x: Value) -> Value:
     x = m.cast(x, m.out_dtype)
     return m.mul(x, x)
 
 
 _REAL = (
-    "acos acosh asin asinh atan atanh cos cosh erf exp log log2 log10 rsqrt sigmoid sin sinh sqrt "
-    "tan tanh"
+    "acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 lgamma log log10 log1p log2 "
+    "rsqrt sigmoid sin sinh sqrt tan tanh"
 ).split()
 _SAME = (
     "alias alias_copy clone contiguous detach detach_copy lift lift_fresh lift_fresh_copy "
@@ -256,10 +230,6 @@ ROWS: Mapping[str, Row] = {
     "fix.default": _whole("trunc"),
     "round.default": rounded,
     "round.decimals": _round_decimals,
-    "expm1.default": _wide(_expm1),
-    "log1p.default": _wide(_log1p),
-    "erfc.default": _wide(_erfc),
-    "exp2.default": _wide(_exp2),
     "sign.default": _sign,
     "sgn.default": _sign,
     "abs.default": _abs,
@@ -291,5 +261,5 @@ ROWS: Mapping[str, Row] = {
     "to.device": _to_out,
     "type_as.default": _to_out,
     "view.dtype": _view_dtype,
-    "signbit.default": _sign_bit,
+    "signbit.default": sign_bit,
 }

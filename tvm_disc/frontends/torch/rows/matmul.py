@@ -6,10 +6,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import joined_dims
 from tvm_disc.frontends.torch.maker import Maker
 from tvm_disc.frontends.torch.values import Dim, Value
+from tvm_disc.relay import Constant
 
 Row = Callable[..., Any]
 
@@ -92,6 +95,19 @@ def causal_mask(m: Maker, queries: Dim, keys: Dim) -> Value:
     return m.less_equal(m.expand(m.arange(keys), 0), m.expand(m.arange(queries), 1))
 
 
+def _sees_a_key(m: Maker, mask: Value) -> Value | None:
+    """Whether a query has a key that a mask of numbers does not hide by -inf; None if all have.
+
+    PyTorch's attention gives zeros for a query that sees no key, where a softmax gives NaN. NaN in
+    the mask hides nothing: the result is NaN there, as PyTorch's.
+    """
+    if isinstance(mask.expr, Constant):
+        known = np.asarray(mask.expr.data, np.float64)
+        if not np.isneginf(known).all(-1).any():
+            return None
+    return m.reduce("any", m.not_equal(mask, -math.inf), [-1], True)
+
+
 def attention(
     m: Maker,
     query: Value,
@@ -126,6 +142,7 @@ def attention(
         seen = None if is_causal else m.reduce("any", mask, [-1], True)
     elif mask is not None:
         scores = m.add(scores, m.cast(mask, scores.dtype))
+        seen = _sees_a_key(m, mask)
     weights = Value(m.call("nn.softmax", scores, axis=-1), scores.dtype, scores.dims)
     found = product(m, weights, value)
     return found if seen is None else m.where(seen, found, 0.0)
@@ -168,8 +185,6 @@ def _pdist(m: Maker, x: Value, p: float = 2.0) -> Value:
     rows = x.dims[0]
     if not isinstance(rows, int):
         raise Unsupported("pdist of rows whose number is known at run time only")
-    import numpy as np
-
     first, second = (m.literal(k, "int64") for k in np.triu_indices(rows, 1))
     from tvm_disc.frontends.torch.rows.reduce import norm
 

@@ -171,13 +171,21 @@ def _scan(name: str) -> Row:
 
 
 def _logcumsumexp(m: Maker, x: Value, dim: int) -> Value:
+    """The logarithm of running sums of exponentials: all pairs of positions along the axis.
+
+    Each sum is scaled by the maximum of its own elements: by that of the whole axis, sums of
+    elements far below it would be 0, and later NaN would reach earlier results.
+    """
     if x.rank == 0:
         return x
-    top = m.reduce("max", x, [dim], True)
+    moved = m.move(x, dim, -1)
+    places = m.arange(moved.dims[-1])
+    seen = m.less_equal(m.expand(places, 0), m.expand(places, 1))
+    wide = m.where(seen, m.expand(moved, -2), -math.inf)
+    top = m.reduce("max", wide, [-1], True)
     top = m.where(m.isinf(top), 0.0, top)
-    grown = m.exp(m.sub(x, top))
-    made = m.call("cumsum", grown, axis=dim % x.rank, dtype=x.dtype, exclusive=False)
-    return m.add(m.log(Value(made, x.dtype, x.dims)), top)
+    total = m.reduce("sum", m.exp(m.sub(wide, top)), [-1], True)
+    return m.move(m.squeeze(m.add(m.log(total), top), [-1]), -1, dim)
 
 
 def _running_extreme(name: str) -> Row:
@@ -194,11 +202,13 @@ def _running_extreme(name: str) -> Row:
         lowest = _lowest(number.dtype, name)
         wide = m.where(seen, m.expand(number, -2), lowest)
         values = m.reduce(name, wide, [-1])
-        # Of equal ones the last.
-        order = m.equal(wide, m.expand(values, -1))
-        at = m.where(m.logical_and(order, seen), places, -1)
+        # The last of equal ones; the last NaN, which is the extreme of all that follow it.
+        chosen = m.equal(wide, m.expand(values, -1))
+        if number.is_float:
+            chosen = m.logical_or(chosen, m.isnan(wide))
+        at = m.where(m.logical_and(chosen, seen), places, -1)
         found = m.reduce("max", at, [-1])
-        values = m.cast(values, x.dtype)
+        values = m.gather(moved, found, -1)
         return m.move(values, -1, dim), m.move(found, -1, dim)
 
     return row
@@ -223,6 +233,22 @@ def _median(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[V
     if is_float(x.dtype):  # NaNs are sorted behind all else
         last = m.slice(order, dim, -1, None)
         place = m.where(m.isnan(m.gather(x, last, dim)), last, place)
+    value = m.gather(x, place, dim)
+    if keepdim:
+        return value, place
+    return m.squeeze(value, [dim]), m.squeeze(place, [dim])
+
+
+def _nanmedian(m: Maker, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """The lower of the two in the middle of all that are not NaN; NaN if there are none."""
+    if x.rank == 0:
+        return x, m.tensor(0, "int64")
+    if not is_float(x.dtype):
+        return _median(m, x, dim, keepdim)
+    numbers = m.cast(m.logical_not(m.isnan(x)), "int64")
+    count = m.reduce("sum", numbers, [dim], True)
+    middle = m.maximum(m.floor_div(m.sub(count, 1), m.tensor(2, "int64")), 0)
+    place = m.gather(m.order(x, dim, ascending=True), middle, dim)
     value = m.gather(x, place, dim)
     if keepdim:
         return value, place
@@ -274,6 +300,8 @@ ROWS: Mapping[str, Row] = {
     "cummin.default": _running_extreme("min"),
     "median.default": _median_all,
     "median.dim": _median,
+    "nanmedian.default": lambda m, x: _nanmedian(m, m.flat(x), 0)[0],
+    "nanmedian.dim": _nanmedian,
     "kthvalue.default": _kth,
     "count_nonzero.default": _count_nonzero,
     "count_nonzero.dim_IntList": _count_nonzero,

@@ -16,6 +16,7 @@ from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import objects, value_of
+from tvm_disc.relay.kernel_ops import FUNCTIONS, function_call
 
 Attrs: TypeAlias = Mapping[str, Any]
 Args: TypeAlias = Sequence[Any]
@@ -136,6 +137,11 @@ def _round(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return rounded(ctx, args[0])
 
 
+def _round_even(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    x = args[0]
+    return ctx.emit(R.round(ctx.expr(x)), x.dims, x.dtype) if is_float(x.dtype) else x
+
+
 def rounded(ctx: Emitter, x: Tensor) -> Tensor:
     """Halves go away from zero, unlike Relax's round."""
     if not is_float(x.dtype):
@@ -143,24 +149,14 @@ def rounded(ctx: Emitter, x: Tensor) -> Tensor:
     whole = apply(ctx, R.trunc, x)
     rest = apply(ctx, R.abs, apply(ctx, R.subtract, x, whole))
     up = apply(ctx, R.greater_equal, rest, ctx.scalar(0.5, x.dtype), dtype="bool")
-    step = apply(ctx, R.where, up, apply(ctx, R.sign, x), ctx.scalar(0, x.dtype))
-    return apply(ctx, R.add, whole, step)
+    # Not ``whole + 0``, which would make -0.0 out of numbers between -0.5 and 0 a positive zero.
+    return apply(ctx, R.where, up, apply(ctx, R.add, whole, apply(ctx, R.sign, x)), whole)
 
 
 def _trunc_divide(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     ctx.same_dtype(args)
     quotient = apply(ctx, R.divide, *args)
     return apply(ctx, R.trunc, quotient) if is_float(quotient.dtype) else quotient
-
-
-def _log_base(base: float) -> Rule:
-    def rule(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-        x = args[0]
-        natural = ctx.emit(R.log(ctx.expr(x)), x.dims, x.dtype)
-        scale = ctx.scalar(1.0 / np.log(base), x.dtype)
-        return ctx.emit(R.multiply(natural.expr, scale.expr), x.dims, x.dtype)
-
-    return rule
 
 
 # -- reductions --------------------------------------------------------------------------------
@@ -424,8 +420,8 @@ LOWER: Mapping[str, Rule] = {
     "fast_exp": on_floats(unary(R.exp)),
     "fast_erf": on_floats(unary(R.erf)),
     "fast_tanh": on_floats(unary(R.tanh)),
-    "log2": on_floats(_log_base(2.0)),
-    "log10": on_floats(_log_base(10.0)),
+    **{name: on_floats(unary(function_call(name))) for name in FUNCTIONS},
+    "round_even": on_numbers(_round_even),
     "where": _where,
     "cast": _cast,
     "cast_like": _cast_like,

@@ -67,6 +67,24 @@ def erf(x: Array) -> Array:
     return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x)).astype(x.dtype)
 
 
+def erfc(x: Array) -> Array:
+    """``1 - erf(x)``, without its cancellation."""
+    return np.asarray(np.vectorize(math.erfc, otypes=[np.float64])(x)).astype(x.dtype)
+
+
+_LGAMMA_END = 2.5e305  # above, the result is beyond float64
+
+
+def lgamma(x: Array) -> Array:
+    """The logarithm of the absolute value of the gamma function; infinite at its poles."""
+
+    def value(v: float) -> float:
+        pole = v <= 0 and v == np.floor(v)
+        return math.inf if pole or abs(v) > _LGAMMA_END else math.lgamma(v)
+
+    return np.asarray(np.vectorize(value, otypes=[np.float64])(x)).astype(x.dtype)
+
+
 def sigmoid(x: Array) -> Array:
     """``1 / (1 + exp(-x))``."""
     return np.asarray(1 / (1 + np.exp(-x))).astype(x.dtype)

@@ -313,9 +313,14 @@ def sequence_mask(x: Array, valid: Array, *, mask_value: float, axis: int) -> Ar
 
 
 def argsort(x: Array, *, axis: int, is_ascend: bool, dtype: str) -> Array:
-    """Stable positions that sort ``axis``."""
-    key = x if is_ascend else ~x if x.dtype.kind in "ub" else -x
-    return np.argsort(key, axis, kind="stable").astype(dtype or "int32")
+    """Stable positions that sort ``axis``; NaN is above every number."""
+    if is_ascend:
+        order = np.argsort(x, axis, kind="stable")
+    elif x.dtype.kind in "iub":
+        order = np.argsort(~x, axis, kind="stable")
+    else:
+        order = np.lexsort((-x, ~np.isnan(x)), axis)
+    return order.astype(dtype or "int32")
 
 
 def sort(x: Array, *, axis: int, is_ascend: bool, dtype: str = "") -> Array:
