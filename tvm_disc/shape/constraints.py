@@ -1,34 +1,60 @@
-"""The user's constraint language.
+"""The constraint language, in which users and front ends state what must hold of dims.
 
-    constraint := relation | "likely(" sum "," "[" int, ... "]" ")"
-    relation   := sum (("==" | "!=" | "<=" | "<" | ">=" | ">") sum)+
-    sum        := product (("+" | "-") product)*
-    product    := factor (("*" | "//" | "%") factor)*
-    factor     := int | name | name "." axis | ("min" | "max") "(" sum, ... ")" | "-" factor
-                | "(" sum ")"
+    constraint  := choice | "likely(" sum "," "[" int, ... "]" ")"
+    choice      := disjunction ("if" disjunction "else" choice)?
+    disjunction := conjunction ("or" conjunction)*
+    conjunction := negation ("and" negation)*
+    negation    := "not" negation | relation
+    relation    := sum (("==" | "!=" | "<=" | "<" | ">=" | ">") sum)*
+    sum         := product (("+" | "-") product)*
+    product     := factor (("*" | "/" | "//" | "%" | "<<" | ">>") factor)*
+    factor      := ("-" factor | atom) ("**" int)?
+    atom        := int | float | name | name "." axis | "(" choice ")"
+                 | ("min" | "max") "(" choice, ... ")"
+                 | ("abs" | "ceil" | "float" | "floor" | "int" | "round" | "sqrt" | "trunc")
+                   "(" choice ")"
 
-`1 <= b <= 64`, `s % 8 == 0`, `ids.1 == mask.1` (input name . axis), `h == w`. Constraints are
-kept as they were written and quoted in every message, as in JAX's `shape_poly`.
+`1 <= b <= 64`, `s % 8 == 0`, `ids.1 == mask.1` (input name . axis), `h == w`,
+`trunc(0.2 * float(n)) == 1`. The whole is a condition. Operators have Python's meaning and bind
+as in Python, except that a shift binds like a product. Constraints are kept as they were written
+and quoted in every message, as in JAX's `shape_poly`.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NoReturn
-
-from tvm import tirx
 
 from tvm_disc.errors import BadInput, ParseError, shown
 
-_TOKEN = re.compile(
-    r"\s*(?:([0-9]+)|([A-Za-z_][\w:]*(?:\.[A-Za-z_][\w:/]*)*(?:\.\d+)?)|(==|!=|<=|>=|//|[-+*%<>(),\[\]]))"
+from .arithmetic import (
+    BINARY,
+    EXTREMA,
+    FUNCTIONS,
+    RELATIONS,
+    Mistyped,
+    chosen,
+    condition,
+    integer,
+    joined,
+    literal,
+    negated,
+    real,
+    related,
 )
-_RELATIONS: dict[str, Any] = {
-    "==": tirx.EQ, "!=": tirx.NE, "<=": tirx.LE, "<": tirx.LT, ">=": tirx.GE, ">": tirx.GT,
-}  # fmt: skip
+
+_TOKEN = re.compile(
+    r"\s*(?:(\d+\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)|([0-9]+)"
+    r"|([A-Za-z_][\w:]*(?:\.[A-Za-z_][\w:/]*)*(?:\.\d+)?)"
+    r"|(==|!=|<=|>=|//|\*\*|<<|>>|[-+*/%<>(),\[\]]))"
+)
+_KINDS = ("float", "int", "name", "op")
+_WORDS = frozenset(["and", "else", "if", "not", "or"])
 
 
 @dataclass(frozen=True)
@@ -76,6 +102,11 @@ def parse_constraint(
     return _Parser(text, resolve, sorted(names)).constraint()
 
 
+def _all(conditions: Iterable[Any], last: Any = None) -> Any:
+    found = [*conditions] if last is None else [*conditions, last]
+    return reduce(lambda a, b: joined("and", a, b), found)
+
+
 class _Parser:
     def __init__(self, text: str, resolve: Callable[[str], Any], names: list[str]) -> None:
         self.text = text
@@ -84,6 +115,8 @@ class _Parser:
         self.tokens: list[tuple[str, str, int]] = []
         self.at = 0
         self.depth = 0
+        # What must hold for the text to have a value: divisors are not 0.
+        self.defined: list[Any] = []
         self._tokenize()
 
     def _tokenize(self) -> None:
@@ -93,12 +126,12 @@ class _Parser:
             if match is None:
                 column = pos + len(self.text[pos:]) - len(self.text[pos:].lstrip())
                 self._fail(f"unexpected '{self.text[column]}'", column)
-            kind = ("int", "name", "op")[(match.lastindex or 1) - 1]
-            if kind == "int" and (len(match[1]) > 19 or int(match[1]) >= 1 << 63):
-                self._fail("expected a number less than 2**63", match.start(1))
-            self.tokens.append(
-                (kind, match.group(match.lastindex or 1), match.start(match.lastindex or 1))
-            )
+            group = match.lastindex or 1
+            kind, text = _KINDS[group - 1], match.group(group)
+            if kind == "int" and (len(text) > 19 or int(text) >= 1 << 63):
+                self._fail("expected a number less than 2**63", match.start(group))
+            word = kind == "name" and text in _WORDS
+            self.tokens.append(("op" if word else kind, text, match.start(group)))
             pos = match.end()
         self.tokens.append(("end", "", len(self.text.rstrip())))
 
@@ -133,10 +166,69 @@ class _Parser:
             self.at = 1
             out: Any = self._likely()
         else:
-            out = self._relation()
+            out = self._choice()
+            try:
+                condition(out)
+            except Mistyped:
+                self._fail(f"expected ==, !=, <=, <, >= or >, found {self._found()}")
+            out = _all(self.defined, out)
         if self.tokens[self.at][0] != "end":
             self._fail(f"expected the end, found {self._found()}")
         return out
+
+    def _made(self, column: int, make: Callable[..., Any], *args: Any) -> Any:
+        """``make(*args)``; operands of a wrong type are refused at ``column``."""
+        try:
+            return make(*args)
+        except Mistyped as error:
+            self._fail(str(error), column)
+
+    def _apart(self, part: Callable[[], Any]) -> tuple[Any, list[Any]]:
+        """``part()``, and what must hold for it to have a value."""
+        outer, self.defined = self.defined, []
+        out = part()
+        inner, self.defined = self.defined, outer
+        return out, inner
+
+    def _choice(self) -> Any:
+        out, needs = self._apart(self._disjunction)
+        if self._peek() != "if":
+            self.defined += needs
+            return out
+        column = self._next()[2]
+        test = self._disjunction()
+        self._expect("else")
+        other, needs_other = self._apart(self._choice)
+        found = self._made(column, chosen, test, out, other)
+        self.defined += [joined("or", negated(test), x) for x in needs]
+        self.defined += [joined("or", test, x) for x in needs_other]
+        return found
+
+    def _disjunction(self) -> Any:
+        return self._words("or", self._conjunction)
+
+    def _conjunction(self) -> Any:
+        return self._words("and", self._negation)
+
+    def _words(self, word: str, part: Callable[[], Any]) -> Any:
+        out = part()
+        while self._peek() == word:
+            column = self._next()[2]
+            right, needs = self._apart(part)
+            out = self._made(column, joined, word, out, right)
+            if needs:  # the right side may not be reached
+                out = joined("and", out, joined("or", self._skipped(word, out.a), _all(needs)))
+        return out
+
+    def _skipped(self, word: str, left: Any) -> Any:
+        return negated(left) if word == "and" else left
+
+    def _negation(self) -> Any:
+        if self._peek() != "not":
+            return self._relation()
+        column = self._next()[2]
+        with self._deeper():
+            return self._made(column, negated, self._negation())
 
     def _likely(self) -> Likely:
         self._expect("(")
@@ -160,77 +252,80 @@ class _Parser:
 
     def _relation(self) -> Any:
         left = self._sum()
-        if self._peek() not in _RELATIONS:
-            self._fail(f"expected ==, !=, <=, <, >= or >, found {self._found()}")
         out = None
-        while self._peek() in _RELATIONS:
-            relation = _RELATIONS[self._next()[1]]
+        while self._peek() in RELATIONS:
+            _, sign, column = self._next()
             right = self._sum()
-            part = relation(left, right)
-            out = part if out is None else tirx.And(out, part)
+            part = self._made(column, related, sign, left, right)
+            out = part if out is None else joined("and", out, part)
             left = right
-        return out
+        return left if out is None else out
 
     def _sum(self) -> Any:
-        out = self._product()
-        while self._peek() in ("+", "-"):
-            op = self._next()[1]
-            right = self._product()
-            out = out + right if op == "+" else out - right
-        return out
+        return self._operators(("+", "-"), self._product)
 
     def _product(self) -> Any:
-        out = self._factor()
-        while self._peek() in ("*", "//", "%"):
-            _, op, column = self._next()
-            right = self._factor()
-            if op != "*" and isinstance(right, tirx.IntImm) and int(right.value) == 0:
-                self._fail(f"'{op}' by 0", column)
-            if op == "*":
-                out = out * right
-            else:
-                out = tirx.floordiv(out, right) if op == "//" else tirx.floormod(out, right)
+        return self._operators(("*", "/", "//", "%", "<<", ">>"), self._factor)
+
+    def _operators(self, signs: tuple[str, ...], part: Callable[[], Any]) -> Any:
+        out = part()
+        while self._peek() in signs:
+            _, sign, column = self._next()
+            right = part()
+            if sign in ("//", "%") and literal(right) == 0:
+                self._fail(f"'{sign}' by 0", column)
+            if sign in ("/", "//", "%") and literal(right) is None:
+                self.defined.append(self._made(column, related, "!=", right, integer(0)))
+            out = self._made(column, BINARY[sign], out, right)
         return out
 
-    def _factor(self) -> Any:
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
         self.depth += 1
         if self.depth > _DEEPEST:
             self._fail("nested too deeply")
-        found = self._inner_factor()
+        yield
         self.depth -= 1
-        return found
 
-    def _inner_factor(self) -> Any:
-        if self._peek() == "-":
-            self.at += 1
-            return tirx.IntImm("int64", 0) - self._factor()
-        if self._peek() == "(":
-            self.at += 1
-            out = self._sum()
-            self._expect(")")
+    def _factor(self) -> Any:
+        with self._deeper():
+            if self._peek() == "-":
+                column = self._next()[2]
+                return self._made(column, BINARY["-"], integer(0), self._factor())
+            out = self._atom()
+            if self._peek() == "**":
+                column = self._next()[2]
+                out = self._made(column, BINARY["**"], out, self._factor())
             return out
+
+    def _atom(self) -> Any:
+        if self._peek() == "(":
+            return self._arguments()[0]
         kind, value, column = self.tokens[self.at]
-        if kind == "int":
+        if kind in ("int", "float"):
             self.at += 1
-            return tirx.IntImm("int64", int(value))
+            return integer(int(value)) if kind == "int" else real(float(value))
         if kind != "name":
             self._fail(f"expected a dim, found {self._found()}")
         self.at += 1
-        if value in ("min", "max") and self._peek() == "(":
-            return self._extremum(tirx.min if value == "min" else tirx.max)
+        if self._peek() == "(" and value in FUNCTIONS:
+            return self._made(column, FUNCTIONS[value], self._arguments()[0])
+        if self._peek() == "(" and value in EXTREMA:
+            first, *others = self._arguments(many=True)
+            return reduce(lambda a, b: self._made(column, EXTREMA[value], a, b), others, first)
         dim = self.resolve(value)
         if dim is None:
             self._unknown(value, column)
-        return tirx.IntImm("int64", dim) if isinstance(dim, int) else dim
+        return integer(dim) if isinstance(dim, int) else dim
 
-    def _extremum(self, join: Callable[[Any, Any], Any]) -> Any:
+    def _arguments(self, many: bool = False) -> list[Any]:
         self._expect("(")
-        out = self._sum()
-        while self._peek() == ",":
+        found = [self._choice()]
+        while many and self._peek() == ",":
             self.at += 1
-            out = join(out, self._sum())
+            found.append(self._choice())
         self._expect(")")
-        return out
+        return found
 
     def _unknown(self, name: str, column: int) -> None:
         close = difflib.get_close_matches(name, self.names, 1)

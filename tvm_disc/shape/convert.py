@@ -86,6 +86,8 @@ class Converter:
 
     def _poly(self, e: Any) -> Poly:
         kind = type(e).__name__
+        if hasattr(e, "ty") and str(e.ty.dtype).startswith("float"):
+            return self._opaque(e)
         if kind.endswith("Var") and hasattr(e, "name"):
             return self.symbol(e)
         if kind == "IntImm":
@@ -165,13 +167,17 @@ class Converter:
         return a.scale(1 << k) if left else self.terms.poly("div", a, Poly.const(1 << k))
 
     def _opaque(self, e: Any) -> Poly:
-        atom = self.terms.atom("opaque", str(e), _address(e))
+        """An expression that is kept whole, with the symbols that it reads."""
+        read = [self.symbol(v) for v in tirx.analysis.undefined_vars(e)]
+        atom = self.terms.atom("opaque", str(e), _address(e), *read)
         boolean = str(e.ty.dtype) == "bool"
         self._atoms_written[atom] = tirx.Cast("int64", e) if boolean else e
         return Poly.mono((atom,))
 
     def _cond(self, e: Any) -> Cond:
         kind = type(e).__name__
+        if kind in _COMPARE and str(e.a.ty.dtype).startswith("float"):
+            return cond_not(cond_eq(self._opaque(e)))
         if kind in _COMPARE:
             return _COMPARE[kind](self.poly(e.a), self.poly(e.b))
         if kind in ("And", "Or"):

@@ -22,6 +22,7 @@ class Described(Protocol):
 
     guards: list[Guard]
     wishes: list[Wish]
+    unchecked: list[str]
 
     def symbols(self) -> list[tuple[Any, str]]:
         """Every symbol with its source."""
@@ -116,6 +117,8 @@ def describe(solver: Described) -> str:
     for guard in solver.guards:
         lines += [f"  {guard}", f"      {cost_of(guard)}"]
     lines += [] if solver.guards else ["  none"]
+    if solver.unchecked:
+        lines += ["conditions that are not checked", *(f"  {text}" for text in solver.unchecked)]
     open_wishes = [w for w in solver.wishes if solver.known(w.text) is None]
     if open_wishes:
         lines += ["would help", *(f"  {w}" for w in open_wishes)]

@@ -18,6 +18,7 @@ from itertools import product as cartesian
 from keyword import iskeyword
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
 
 from tvm_disc.errors import ShapeConflict
@@ -75,6 +76,8 @@ class Solver:
         self._hard: dict[tuple[Cond, int], bool | None] = {}
         self.guards: list[Guard] = []
         self.wishes: list[Wish] = []
+        #: conditions of the source that the program does not check, each with the reason
+        self.unchecked: list[str] = []
         self.joins = Joins()
 
     def _fresh_state(self) -> State:
@@ -331,9 +334,19 @@ class Solver:
             because = f": {'; '.join(chain)}" if chain else ""
             raise ShapeConflict(f"{context}: {text}, which cannot be{because}")
         symbols = tuple(self._convert.vars[a] for a in sorted(c.syms) if a in self._convert.vars)
-        self._add(_kind(c), self._text(cond), f"guard of {context}", c)
         expr = self._convert.cond_expr(c)
+        if c.computed:
+            # No fact: a dim must not be rewritten to a floating-point expression.
+            if not any(tvm_ffi.structural_equal(expr, g.cond) for g in self.guards):
+                self.guards.append(Guard(expr, text, symbols, context))
+            return
+        self._add(_kind(c), self._text(cond), f"guard of {context}", c)
         self.guards.append(Guard(expr, text, symbols, context))
+
+    def require_text(self, cond: Any, text: str) -> None:
+        """A condition that was written as ``text``, which the message of a computed one quotes."""
+        c = self._convert.cond(cond)
+        self.require(cond, f"constraint {text!r}", self._words(c, text) if c.computed else "")
 
     def require_eq(self, a: Dim, b: Dim, context: str) -> None:
         """`a == b`; where one side is a minimum or a choice of the other, what that comes to."""

@@ -33,7 +33,7 @@ class Atom:
     max    (p, q, ...)           sorted
     sel    (cond, p, q)          p where cond holds, else q
     tdiv   (num, den)            division towards zero
-    opaque (expr,)               anything else, equal only to itself
+    opaque (text, address, s...) anything else, equal only to itself; s... are symbols it reads
     """
 
     __slots__ = ("args", "kind", "mentions", "rank", "syms", "uid")
@@ -375,6 +375,11 @@ class Cond:
     def mentions(self) -> frozenset[Atom]:
         """Every atom inside."""
         return frozenset().union(*(p.mentions for p in self.polys))
+
+    @property
+    def computed(self) -> bool:
+        """Whether it is about an expression over symbols that is kept whole, as floats are."""
+        return any(a.kind == "opaque" and len(a.args) > 2 for a in self.mentions)
 
 
 TRUE = Cond("true", ())

@@ -38,7 +38,7 @@ def tell(
         if isinstance(fact, Likely):
             solver.likely(fact.expr, fact.values)
         else:
-            solver.require(fact, f"constraint {text!r}")
+            solver.require_text(fact, text)
     for text in premises:
         solver.assume(parse_constraint(text, dims.get, dims), "premise of this version")
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.torch.checks import checked, symbol_number
 from tvm_disc.frontends.torch.inputs import Inputs
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
 from tvm_disc.frontends.torch.values import Value, dim_of, relay_dtype
@@ -91,6 +93,7 @@ def from_graph(graph: Any, frozen: Mapping[int, Any]) -> Graph | Refusal:
     params = [inputs.variables[holes[k].name].expr for k in taken]
     results, outputs = _results(walk, made)
     body = results[0] if len(results) == 1 else Tuple(tuple(results))
+    body = checked(body, inputs.computed, partial(symbol_number, walk.symbols))
     attrs = {"constraints": tuple(inputs.constraints)} if inputs.constraints else {}
     module = IRModule.from_expr(Function(params, body, attrs=attrs))
     return Graph(module, tuple(taken), frozenset(numbers), outputs)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
 from tvm_disc.errors import Unsupported
 from tvm_disc.frontends.calls import op
-from tvm_disc.frontends.torch.symbols import Symbols, as_constraint, dim_at, scalar
+from tvm_disc.frontends.torch.conditions import (
+    Keys,
+    LayoutCondition,
+    Recorded,
+    constraint_of,
+    printed,
+)
+from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
 from tvm_disc.frontends.torch.values import Value, dim_of, dims_of, relay_dtype
 from tvm_disc.relay import Any as AnyDim
 from tvm_disc.relay import DimOp, Expr, TensorType, Var
@@ -20,17 +27,22 @@ _OPS = {"Add": "Add", "Mul": "Mul", "FloorDiv": "FloorDiv", "Mod": "FloorMod", "
 
 
 class Inputs:
-    """Makes the variables of a program's inputs.
+    """Makes the variables of a program's inputs, and collects what must hold of them.
 
     Attributes:
-        names: of the symbols, as the user wrote them where he did.
-        constraints: what must hold of them, in the constraint language.
+        names: of symbols, as texts of the constraint language.
+        constraints: what must hold of dims, in the constraint language.
+        computed: conditions on numbers that only a call knows, as PyTorch prints them.
+        dropped: conditions that the program does not check, each with the reason.
     """
 
     def __init__(self, symbols: Symbols, tensors: Sequence[tuple[str, Any]]) -> None:
         self.symbols = symbols
         self.names = symbol_names(tensors)
+        self.given = set(given_names(tensors))
         self.constraints: list[str] = []
+        self.computed: list[str] = []
+        self.dropped: list[str] = []
         self.variables: dict[str, Value] = {}
         plain = [d for _, t in tensors for d in _sizes(t) if getattr(d, "is_Symbol", False)]
         self._plain = set(plain)
@@ -102,38 +114,100 @@ class Inputs:
             raise Unsupported(f"an input dim of {dim}")
         step, start = (int(c) for c in factors)
         self.symbols.bind(symbol, partial(_solved, read, step, start))
+        dim_name = f"{var.name_hint}.{axis}"
+        left = f"({dim_name} - {start})" if start else dim_name
         if step != 1:
-            dim_name = f"{var.name_hint}.{axis}"
-            left = f"{dim_name} - {start}" if start else dim_name
-            self.constraints.append(f"({left}) % {step} == 0")
-        self.names.pop(symbol, None)
+            self.constraints.append(f"{left} % {step} == 0")
+            left = f"({left} // {step})"
+        self.names[symbol] = left
 
-    def know_ranges(self, ranges: Mapping[Any, Any]) -> None:
-        """The least and greatest values of symbols, as the user gave them."""
+    def know_ranges(self, ranges: Mapping[Any, Any], dropped: Sequence[Recorded] = ()) -> None:
+        """State the least and greatest values of symbols.
+
+        Args:
+            dropped: guards that are not checked: bounds that follow from one are not either.
+        """
         for symbol, found in ranges.items():
             name = self.names.get(symbol)
-            if name is None or symbol not in self._plain:
+            if name is None:
                 continue
             low, high = (_whole(v) for v in (found.lower, found.upper))
             # PyTorch takes 0 and 1 for constants of their own, which programs here do not.
-            least = low if low is not None and low > (0 if self._named(symbol) else 2) else None
+            least = low if low is not None and low > (0 if symbol in self.given else 2) else None
             most = high if high is not None and high < (1 << 62) else None
+            if least is not None and _breaks(dropped, symbol, least - 1):
+                least = None
+            if most is not None and _breaks(dropped, symbol, most + 1):
+                most = None
             if least is None and most is None:
                 continue
             left = f"{least} <= " if least is not None else ""
             right = f" <= {most}" if most is not None else ""
-            self.constraints.append(f"{left}{name}{right}")
+            self.add(f"{left}{name}{right}")
 
-    def _named(self, symbol: Any) -> bool:
-        return self.names[symbol] != str(symbol)
+    def add(self, text: str) -> None:
+        """State a constraint once."""
+        if text not in self.constraints:
+            self.constraints.append(text)
+
+    def require(self, text: str, place: Callable[[Keys, int | None], str]) -> None:
+        """State a condition that PyTorch prints as ``text``.
+
+        Raises:
+            Unsupported: it cannot be checked.
+        """
+        try:
+            self.add(constraint_of(text, place))
+        except LayoutCondition:
+            self.drop(text, "about strides, and programs read compact tensors")
+        except UnknownNumber:
+            if text not in self.computed:
+                self.computed.append(text)
 
     def know(self, facts: Sequence[Any]) -> None:
-        """Conditions on sizes of inputs, which the program checks on entry."""
+        """State conditions on symbols, which are expressions of sympy."""
         for fact in facts:
-            if getattr(fact, "free_symbols", None) and fact.free_symbols <= set(self.names):
-                text = as_constraint(fact, self.names)
-                if text is not None and text not in self.constraints:
-                    self.constraints.append(text)
+            if getattr(fact, "free_symbols", None):
+                self.require(printed(fact), self.symbol_place)
+
+    def know_recorded(self, guards: Sequence[Recorded], stated: Set[str]) -> None:
+        """State the guards of a shape environment whose code is not ``stated`` already."""
+        for guard in guards:
+            foreign = [s for s in guard.expr.free_symbols if not self._reads(s)]
+            if guard.code in stated:
+                continue
+            if foreign:
+                reason = f"about {', '.join(map(str, foreign))}, which is no size of an input"
+                self.drop(printed(guard.expr), reason)
+            elif guard.spares_ones or guard.spares_nothing:
+                self.drop_layout(printed(guard.expr), guard.place)
+            else:
+                self.know([guard.expr])
+
+    def _reads(self, symbol: Any) -> bool:
+        return symbol in self.names or self.symbols.knows(symbol)
+
+    def drop_layout(self, text: str, place: str) -> None:
+        """Keep a condition that PyTorch needs for the strides of its own tensors."""
+        reason = f"PyTorch asks for strides in {place}, which do not change results here"
+        self.drop(" ".join(text.split()), reason)
+
+    def drop(self, text: str, reason: str) -> None:
+        """Keep a condition that is not checked, for ``explain``."""
+        note = f"{text}    [{reason}]"
+        if note not in self.dropped:
+            self.dropped.append(note)
+
+    def symbol_place(self, keys: Keys, axis: int | None) -> str:
+        """The text of a symbol by its name, for conditions that PyTorch prints over symbols."""
+        for symbol, name in self.names.items():
+            if str(symbol) == keys[0]:
+                return name
+        raise UnknownNumber(keys[0])
+
+
+class UnknownNumber(Exception):
+    """A number that is no dim: an input of rank 0, or read from data (internal)."""
 
 
 def _sizes(tensor: Any) -> tuple[Any, ...]:
@@ -144,6 +218,12 @@ def _whole(value: Any) -> int | None:
     return int(value) if getattr(value, "is_Integer", False) else None
 
 
+def _breaks(guards: Sequence[Recorded], symbol: Any, value: int) -> bool:
+    """Whether a guard on this symbol alone fails for a value."""
+    alone = [g.expr for g in guards if g.expr.free_symbols == {symbol}]
+    return any(expr.subs({symbol: value}) == False for expr in alone)  # noqa: E712
+
+
 def _solved(read: Any, step: int, start: int) -> Expr:
     found: Expr = read()
     if start:
@@ -151,8 +231,8 @@ def _solved(read: Any, step: int, start: int) -> Expr:
     return found if step == 1 else op("floor_divide", found, scalar(step, "int64"))
 
 
-def symbol_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
-    """Names of the symbols of inputs: the user's own, or PyTorch's."""
+def given_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
+    """The names that the user gave to symbols of inputs, as ``Dim("b")``."""
     found: dict[Any, str] = {}
     given: dict[str, str] = {}
     sources: Mapping[Any, Any] = {}
@@ -165,10 +245,25 @@ def symbol_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
     for _, tensor in tensors:
         for dim in _sizes(tensor):
             for symbol in getattr(dim, "free_symbols", ()):
+                name = _given_name(sources.get(symbol, ()), given)
+                if symbol not in found and name is not None and name not in found.values():
+                    found[symbol] = name
+    return found
+
+
+def symbol_names(tensors: Sequence[tuple[str, Any]]) -> dict[Any, str]:
+    """The names of the symbols of inputs: the user's own, or of an input and its axis: ``x_0``."""
+    found = given_names(tensors)
+    taken = set(found.values())
+    for name, tensor in tensors:
+        for axis, dim in enumerate(_sizes(tensor)):
+            for symbol in getattr(dim, "free_symbols", ()):
                 if symbol not in found:
-                    name = _given_name(sources.get(symbol, ()), given)
-                    taken = name is None or name in found.values()
-                    found[symbol] = str(symbol) if taken or name is None else name
+                    text = f"{name}_{axis}"
+                    while text in taken:
+                        text = f"{text}_"
+                    found[symbol] = text
+                    taken.add(text)
     return found
 
 

@@ -25,6 +25,7 @@ class Maker(Calls[Value, Dim]):
     Attributes:
         node: the node of PyTorch's graph that a row is asked for.
         graphs: the graph's inner graphs by name, for control flow.
+        facts: conditions on sizes that the program checks, as expressions of sympy.
     """
 
     def __init__(self, symbols: Symbols) -> None:
@@ -32,6 +33,7 @@ class Maker(Calls[Value, Dim]):
         self.node: Any = None
         self.graphs: Any = None
         self.translate: Any = None  # of an inner graph, set by the walk
+        self.facts: list[Any] = []
 
     # -- the node ------------------------------------------------------------------------------
 
@@ -57,6 +59,13 @@ class Maker(Calls[Value, Dim]):
 
         users = self.node.users
         return any(u.target is not operator.getitem or u.args[1] == index for u in users)
+
+    def require_not_one(self, dim: Dim) -> None:
+        """Check in every call that a size is not 1."""
+        import sympy
+
+        if dim is not None:
+            self.facts.append(sympy.Ne(dim, 1))
 
     # -- what PyTorch knows of tensors ------------------------------------------------------------
 

@@ -6,14 +6,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 from tvm_disc.errors import DiscError, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.torch.checks import checked, symbol_number
+from tvm_disc.frontends.torch.conditions import Keys, Recorded, recorded_guards
 from tvm_disc.frontends.torch.dropout import without_idle_dropouts
-from tvm_disc.frontends.torch.inputs import Inputs
+from tvm_disc.frontends.torch.inputs import Inputs, UnknownNumber
+from tvm_disc.frontends.torch.paths import input_paths
+from tvm_disc.frontends.torch.symbols import Number
 from tvm_disc.frontends.torch.table import ROWS, TAKEN_APART, row_name
-from tvm_disc.frontends.torch.values import Value
+from tvm_disc.frontends.torch.values import Value, dims_of
 from tvm_disc.frontends.torch.walk import Walk, refuse
 from tvm_disc.frontends.torch.whole import is_whole
 from tvm_disc.relay import Expr, Function, IRModule, Tuple
@@ -46,11 +51,13 @@ def from_pytorch(program: Any) -> IRModule:
             f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
             "torch.export.export makes one, or give build(module, example_inputs=...) the module"
         )
+    # Rebuilding a program loses guards of one that was loaded.
+    recorded = Record(tuple(program._guards_code), tuple(recorded_guards(program)))
     program = without_idle_dropouts(program)
     if is_whole(program):
         with suppress(Unsupported):  # of what PyTorch takes apart there may be less
-            return Program(program).module()
-    return Program(decomposed(program)).module()
+            return Program(program, recorded).module()
+    return Program(decomposed(program), recorded).module()
 
 
 def decompositions() -> Any:
@@ -92,11 +99,28 @@ class _Hole:
     literal: Any = None
 
 
+@dataclass(frozen=True)
+class Record:
+    """What the exporter has recorded before anything is decomposed.
+
+    Attributes:
+        texts: the guards as Python text, which a saved program keeps.
+        guards: the same as expressions; none of a program that was loaded.
+    """
+
+    texts: tuple[str, ...]
+    guards: tuple[Recorded, ...]
+
+    def layout(self) -> list[Recorded]:
+        """The guards that do not change results here."""
+        return [g for g in self.guards if g.spares_ones]
+
+
 class Program:
     """One exported program on its way to Relay."""
 
-    def __init__(self, program: Any) -> None:
-        self.program = program
+    def __init__(self, program: Any, recorded: Record) -> None:
+        self.program, self.recorded = program, recorded
         self.signature = program.graph_signature
         self.walk = Walk()
         self.written = [spec for spec in self.signature.output_specs if spec.kind.name in _WRITTEN]
@@ -129,15 +153,67 @@ class Program:
         """The Relay module."""
         named = [(h.name, h.node.meta["val"]) for h in self.inputs]
         inputs = Inputs(self.walk.symbols, named)
-        inputs.know_ranges(self.program.range_constraints)
+        inputs.know_ranges(self.program.range_constraints, self.recorded.layout())
         given = {h.node.name: self._given(h, inputs.variables) for h in self.holes}
         made = self.walk.graph(self.program.graph_module, given)
         refuse(self.walk.problems)
-        inputs.know(self.walk.facts)
-        body = self._body(made)
-        attrs = {"constraints": tuple(inputs.constraints)} if inputs.constraints else {}
+        self._conditions(inputs)
+        body = checked(self._body(made), inputs.computed, partial(self._number, inputs))
+        attrs = {
+            "constraints": tuple(inputs.constraints),
+            "unchecked": tuple(inputs.dropped),
+        }
         params = [inputs.variables[h.name].expr for h in self.inputs]
+        attrs = {name: found for name, found in attrs.items() if found}
         return IRModule.from_expr(Function(params, body, attrs=attrs))
+
+    def _conditions(self, inputs: Inputs) -> None:
+        """Everything that the exporter requires of the inputs."""
+        of_layout = {guard.code: guard for guard in self.recorded.layout()}
+        for text in self.recorded.texts:
+            if text in of_layout:
+                inputs.drop_layout(text, of_layout[text].place)
+            else:
+                inputs.require(text, partial(self._place, inputs))
+        inputs.know(self.walk.facts)
+        # Those of the export itself are stated by now; others are of its decomposition.
+        inputs.know_recorded(recorded_guards(self.program), set(self.recorded.texts))
+
+    @cached_property
+    def _paths(self) -> dict[Keys, _Hole]:
+        """The inputs by the keys that lead to them."""
+        holes = [h for h in self.holes if h.kind == "USER_INPUT"]
+        return {
+            keys: hole
+            for hole, found in zip(holes, input_paths(self.program, len(holes)), strict=True)
+            for keys in found
+        }
+
+    def _hole_at(self, keys: Keys) -> _Hole:
+        if keys not in self._paths:
+            raise Unsupported(f"{''.join(f'[{k!r}]' for k in keys)} is no input")
+        return self._paths[keys]
+
+    def _place(self, inputs: Inputs, keys: Keys, axis: int | None) -> str:
+        """The text of a size in the constraint language; see :data:`conditions.Place`."""
+        hole = self._hole_at(keys)
+        if axis is None:
+            if hole.literal is None:
+                raise UnknownNumber(hole.name)
+            return repr(hole.literal[0])
+        dim = dims_of(hole.node.meta["val"])[axis]
+        return str(dim) if isinstance(dim, int) else inputs.names.get(dim, f"{hole.name}.{axis}")
+
+    def _number(self, inputs: Inputs, keys: Keys, axis: int | None) -> Number:
+        """A number of a condition as a Relay expression."""
+        symbols = self.walk.symbols
+        if keys not in self._paths:
+            return symbol_number(symbols, keys, axis)
+        hole = self._hole_at(keys)
+        if axis is not None:
+            return symbols.number(dims_of(hole.node.meta["val"])[axis])
+        found = hole.node.meta["val"] if hole.literal is None else hole.literal[0]
+        return symbols.number(found.node.expr if hasattr(found, "node") else found)
 
     def _given(self, hole: _Hole, variables: Mapping[str, Value]) -> Any:
         if hole.literal is not None:

@@ -44,6 +44,10 @@ class Symbols:
         """Whether a symbol is bound."""
         return symbol in self._bound
 
+    def known(self) -> list[Any]:
+        """The symbols that are bound."""
+        return list(self._bound)
+
     def bind(self, symbol: Any, read: Callable[[], Expr]) -> None:
         """Say where a symbol is read; the first place counts."""
         self._bound.setdefault(symbol, read)
@@ -96,7 +100,7 @@ class Symbols:
             return scalar(max(min(int(e), MOST), -MOST - 1), INT), INT
         if e.is_number and not e.args and e.is_Float:
             return scalar(float(e), FLOAT), FLOAT
-        rule = _RULES.get(type(e).__name__)
+        rule = RULES.get(type(e).__name__)
         if rule is None:
             raise Unsupported(f"arithmetic on sizes: {type(e).__name__} in {e}")
         args = [self.number(a) for a in e.args]
@@ -180,7 +184,7 @@ def _integers(name: str) -> Rule:
     return lambda args: (op(name, *(_as(a, INT) for a in args)), INT)
 
 
-_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "Add": _folded("add"),
     "Mul": _folded("multiply"),
     "Pow": _power,
@@ -222,42 +226,4 @@ _RULES: Mapping[str, Rule] = {
     "Not": lambda args: (op("logical_not", args[0][0]), BOOL),
 }
 
-_RELATIONS = {
-    "Equality": "==", "Unequality": "!=", "StrictLessThan": "<", "LessThan": "<=",
-    "StrictGreaterThan": ">", "GreaterThan": ">=",
-}  # fmt: skip
-
-
-def as_constraint(cond: Any, names: Mapping[Any, str]) -> str | None:
-    """A condition on symbols in the constraint language, None where it cannot be said."""
-    sign = _RELATIONS.get(type(cond).__name__)
-    if sign is None:
-        return None
-    sides = [_written(side, names) for side in cond.args]
-    return None if None in sides else f"{sides[0]} {sign} {sides[1]}"
-
-
-def _written(e: Any, names: Mapping[Any, str]) -> str | None:
-    if e in names:
-        return names[e]
-    if e.is_Integer:
-        return str(int(e)) if e >= 0 else f"(0 - {-int(e)})"
-    form = _FORMS.get(type(e).__name__)
-    parts = [_written(a, names) for a in e.args]
-    if form is None or None in parts:
-        return None
-    return form([p for p in parts if p is not None])
-
-
-_FORMS: Mapping[str, Callable[[list[str]], str]] = {
-    "Add": lambda parts: f"({' + '.join(parts)})",
-    "Mul": lambda parts: f"({' * '.join(parts)})",
-    "FloorDiv": lambda parts: f"({parts[0]} // {parts[1]})",
-    "CleanDiv": lambda parts: f"({parts[0]} // {parts[1]})",
-    "Mod": lambda parts: f"({parts[0]} % {parts[1]})",
-    "PythonMod": lambda parts: f"({parts[0]} % {parts[1]})",
-    "Max": lambda parts: f"max({', '.join(parts)})",
-    "Min": lambda parts: f"min({', '.join(parts)})",
-}
-
-__all__ = ["Symbols", "as_constraint", "dim_at", "scalar"]
+__all__ = ["RULES", "Number", "Symbols", "dim_at", "scalar"]

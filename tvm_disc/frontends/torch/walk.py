@@ -42,7 +42,7 @@ class Walk:
         self.symbols = Symbols()
         self.maker = Maker(self.symbols)
         self.maker.translate = self.inner
-        self.facts: list[Any] = []
+        self.facts = self.maker.facts
         self.problems: list[str] = []
         self.refused: list[Any] = []
         self._open: list[Any] = []  # nodes that are being translated, the outermost first

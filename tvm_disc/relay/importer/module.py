@@ -104,6 +104,7 @@ def import_module(
     # them may link symbols of the second.
     second = solver or Solver()
     merged = declare(main, params or {}, constraints, premises, second, symbols)
+    second.unchecked += main.attrs.get("unchecked", ())
     inputs = set(symbols.values())
     for guard in first.guards:
         if all(s in inputs for s in guard.symbols):

@@ -67,7 +67,7 @@ class KnownPoints(dict[Any, Values]):
 
 
 def evaluate(expr: Expr, points: Points) -> Any:
-    """Return an integer expression at each point, as floats; conditions as bools.
+    """Return the value of an expression at each point, as floats; conditions as bools.
 
     Raises:
         Unsupported: the expression is not arithmetic on the points' symbols.
@@ -83,8 +83,8 @@ def evaluate(expr: Expr, points: Points) -> Any:
 def _evaluate(expr: Expr, points: Points) -> Any:
     if isinstance(expr, int | float):
         return np.float64(expr)
-    if isinstance(expr, tirx.IntImm):
-        return np.float64(int(expr.value))
+    if isinstance(expr, tirx.IntImm | tirx.FloatImm):
+        return np.float64(expr.value)
     if isinstance(expr, tirx.Var) and expr in points:
         return points[expr]
     if isinstance(expr, tirx.Select):
@@ -92,13 +92,20 @@ def _evaluate(expr: Expr, points: Points) -> Any:
         yes, no = _evaluate(expr.true_value, points), _evaluate(expr.false_value, points)
         return np.where(cond, yes, no)
     if isinstance(expr, tirx.Cast):
-        return _evaluate(expr.value, points)
+        found = _evaluate(expr.value, points)
+        return np.trunc(found) if _is_real(expr.value) and not _is_real(expr) else found
+    if isinstance(expr, tirx.Div) and _is_real(expr):
+        return _evaluate(expr.a, points) / _evaluate(expr.b, points)
     if isinstance(expr, tirx.Not):
         return np.logical_not(_evaluate(expr.a, points))
     apply = _OPERATORS.get(type(expr))
     if apply is None:
         raise Unsupported(f"cannot evaluate {expr} on sampled dims")
     return apply(_evaluate(expr.a, points), _evaluate(expr.b, points))
+
+
+def _is_real(expr: Expr) -> bool:
+    return str(expr.ty.dtype).startswith("float")
 
 
 def _halton(count: int, base: int) -> Values:

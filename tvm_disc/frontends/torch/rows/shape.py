@@ -35,9 +35,12 @@ def _t(m: Maker, x: Value) -> Value:
 
 
 def _squeeze(m: Maker, x: Value, dim: Any = None) -> Value:
-    """Axes that are 1; those that only may be stay, as PyTorch has decided."""
+    """``x`` without the asked axes that are 1; axes that PyTorch kept must not be 1 in a call."""
     asked = range(x.rank) if dim is None else [dim] if isinstance(dim, int) else dim
     axes = {a % max(1, x.rank) for a in asked}
+    for axis in sorted(axes):
+        if axis < x.rank and not isinstance(x.dims[axis], int):
+            m.require_not_one(x.dims[axis])
     return m.squeeze(x, [a for a in axes if a < x.rank and is_one(x.dims[a])])
 
 

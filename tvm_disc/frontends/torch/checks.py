@@ -1,0 +1,152 @@
+"""Conditions on numbers that only a call knows, as Relay expressions that refuse the call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+from tvm_disc.frontends.calls import op, placed
+from tvm_disc.frontends.torch.conditions import keys_of, reads_input
+from tvm_disc.frontends.torch.symbols import RULES, Number, Symbols, scalar
+from tvm_disc.relay import Expr, Let, Var
+
+# What a number is, from the keys that lead to it and the axis of a size.
+Read = Callable[[tuple[Any, ...], int | None], Number]
+
+_NODES: Mapping[type, str] = {
+    ast.Add: "Add",
+    ast.Mult: "Mul",
+    ast.Div: "IntTrueDiv",
+    ast.FloorDiv: "FloorDiv",
+    ast.Mod: "PythonMod",
+    ast.Pow: "Pow",
+    ast.LShift: "LShift",
+    ast.RShift: "RShift",
+    ast.And: "And",
+    ast.Or: "Or",
+    ast.Not: "Not",
+    ast.Eq: "Equality",
+    ast.NotEq: "Unequality",
+    ast.Lt: "StrictLessThan",
+    ast.LtE: "LessThan",
+    ast.Gt: "StrictGreaterThan",
+    ast.GtE: "GreaterThan",
+}
+_FUNCTIONS: Mapping[str, str] = {
+    "abs": "Abs",
+    "ceil": "CeilToInt",
+    "float": "ToFloat",
+    "floor": "FloorToInt",
+    "int": "TruncToInt",
+    "max": "Max",
+    "min": "Min",
+    "round": "RoundToInt",
+    "sqrt": "OpaqueUnaryFn_sqrt",
+    "sym_float": "ToFloat",
+    "sym_max": "Max",
+    "sym_min": "Min",
+    "trunc": "TruncToInt",
+}
+
+
+def checked(body: Expr, texts: Sequence[str], read: Read) -> Expr:
+    """The body, which is evaluated only in calls where every condition holds.
+
+    Raises:
+        Unsupported: a condition that has no Relay form; the message quotes it.
+    """
+    for text in reversed(texts):
+        try:
+            with placed(f"the condition `{text}` of the exported program, which must hold"):
+                cond, _ = _Evaluation(read).visit(
+                    ast.parse(" ".join(text.split()), mode="eval").body
+                )
+                size = op("where", cond, scalar(0, "int64"), scalar(-1, "int64"))
+                line = op("reshape", size, newshape=(1,))
+                check = op("dyn.full", scalar(0, "bool"), line, dtype="bool")
+        except (KeyError, SyntaxError, Unsupported) as error:
+            raise Unsupported(
+                f"the exported program requires `{text}`, which cannot be checked: {error}"
+            ) from None
+        body = Let(Var("checked"), check, body)
+    return body
+
+
+class _Evaluation(ast.NodeVisitor):
+    """Python as PyTorch prints it as Relay's arithmetic on numbers of rank 0."""
+
+    def __init__(self, read: Read) -> None:
+        self.read = read
+
+    def generic_visit(self, node: ast.AST) -> Number:
+        raise Unsupported(f"there is no such form as `{ast.unparse(node)}`")
+
+    def _made(self, node: ast.AST, *args: ast.expr) -> Number:
+        return RULES[_NODES[type(node)]]([self.visit(a) for a in args])
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Number:
+        """`a and b`."""
+        return self._made(node.op, *node.values)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Number:
+        """`not a`, `-a`."""
+        if isinstance(node.op, ast.USub):
+            return RULES["Mul"]([(scalar(-1, "int64"), "int64"), self.visit(node.operand)])
+        return self._made(node.op, node.operand)
+
+    def visit_Compare(self, node: ast.Compare) -> Number:
+        """`a < b < c`."""
+        sides = [node.left, *node.comparators]
+        parts = [
+            self._made(sign, a, b)
+            for sign, a, b in zip(node.ops, sides[:-1], sides[1:], strict=True)
+        ]
+        return RULES["And"](parts)
+
+    def visit_BinOp(self, node: ast.BinOp) -> Number:
+        """`a + b`."""
+        if isinstance(node.op, ast.Sub):
+            negative = ast.UnaryOp(ast.USub(), node.right)
+            return RULES["Add"]([self.visit(node.left), self.visit(negative)])
+        return self._made(node.op, node.left, node.right)
+
+    def visit_Constant(self, node: ast.Constant) -> Number:
+        """A number."""
+        kind = {bool: "bool", int: "int64", float: "float64"}.get(type(node.value))
+        if kind is None:
+            return self.generic_visit(node)
+        return scalar(node.value, kind), kind
+
+    def visit_Call(self, node: ast.Call) -> Number:
+        """A function of numbers."""
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+        return RULES[_FUNCTIONS[name]]([self.visit(a) for a in node.args])
+
+    def visit_Name(self, node: ast.Name) -> Number:
+        """A symbol."""
+        return self.read((node.id,), None)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Number:
+        """A size of an input, or an input that is a number."""
+        return self.read(*reads_input(node))
+
+    def visit_Attribute(self, node: ast.Attribute) -> Number:
+        """A field of an input that is a number."""
+        return self.read(keys_of(node), None)
+
+
+def symbol_number(symbols: Symbols, keys: tuple[Any, ...], axis: int | None) -> Number:
+    """The number that a condition calls by the name of a symbol.
+
+    Raises:
+        Unsupported: it is no symbol, or one that is not known where the program begins.
+    """
+    for symbol in symbols.known():
+        if axis is None and len(keys) == 1 and str(symbol) == keys[0]:
+            return symbols.number(symbol)
+    raise Unsupported(f"{keys[0]} is not known outside of the body that computes it")
+
+
+__all__ = ["Read", "checked", "symbol_number"]

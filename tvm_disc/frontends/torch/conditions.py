@@ -1,0 +1,295 @@
+"""Conditions on sizes that PyTorch's exporter records, as texts of the constraint language.
+
+A Python decision on a size while a module is traced (`if n % 2 == 0`, `int(n * 0.2)`) holds for
+that decision's sizes only. The exporter keeps it as a guard: as Python text over the inputs in
+``ExportedProgram._guards_code``, which save and load keep, and as an expression in the shape
+environment of a program that was not loaded. Assertions inside the graph are expressions too.
+Expressions are printed by PyTorch itself, so that one translation reads both.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from tvm_disc.errors import Unsupported
+
+Keys = tuple[Any, ...]
+# The text of a dim of an input, from the keys that lead to it and its axis; None for the value of
+# an input that is a number.
+Place = Callable[[Keys, int | None], str]
+
+
+class LayoutCondition(Exception):
+    """A condition on strides or offsets (internal: the caller drops it with that reason)."""
+
+
+_FUNCTIONS: Mapping[str, str] = {
+    "abs": "abs",
+    "ceil": "ceil",
+    "float": "float",
+    "floor": "floor",
+    "int": "int",
+    "max": "max",
+    "min": "min",
+    "round": "round",
+    "sqrt": "sqrt",
+    "sym_float": "float",
+    "sym_int": "int",
+    "sym_max": "max",
+    "sym_min": "min",
+    "_sym_sqrt": "sqrt",
+    "trunc": "trunc",
+}
+_MODULES = ("math", "torch")
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
+_SIGNS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+def constraint_of(text: str, place: Place) -> str:
+    """The constraint that a guard of PyTorch states.
+
+    Args:
+        text: the guard, as PyTorch prints it.
+        place: names what the guard reads. The keys of a symbol are its name alone.
+
+    Raises:
+        LayoutCondition: the guard is about strides.
+        Unsupported: the constraint language cannot say it; the message quotes the guard.
+    """
+    try:
+        tree = ast.parse(" ".join(text.split()), mode="eval").body
+        return ast.unparse(_Translation(place).visit(tree))
+    except (SyntaxError, Unsupported) as error:
+        raise Unsupported(
+            f"the exported program requires `{text}` of its inputs, which cannot be checked: "
+            f"{error}; export the module for sizes that do not need it"
+        ) from None
+
+
+class _Translation(ast.NodeTransformer):
+    """Python as PyTorch prints it becomes Python as the constraint language reads it."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        raise Unsupported(f"there is no such form as `{ast.unparse(node)}`")
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """`a and b`."""
+        return ast.BoolOp(node.op, [self.visit(v) for v in node.values])
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """`not a`, `-a`."""
+        if isinstance(node.op, ast.Not | ast.USub):
+            return ast.UnaryOp(node.op, self.visit(node.operand))
+        return self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """`a < b`."""
+        if not all(isinstance(sign, _SIGNS) for sign in node.ops):
+            return self.generic_visit(node)
+        others = [self.visit(c) for c in node.comparators]
+        return ast.Compare(self.visit(node.left), node.ops, others)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """`a + b`; shifts, which bind otherwise in the constraint language, become products."""
+        a, b, op = self.visit(node.left), self.visit(node.right), node.op
+        if isinstance(op, ast.LShift | ast.RShift):
+            op = ast.Mult() if isinstance(op, ast.LShift) else ast.FloorDiv()
+            b = ast.BinOp(ast.Constant(2), ast.Pow(), b)
+        if not isinstance(op, _OPERATORS):
+            return self.generic_visit(node)
+        return ast.BinOp(a, op, b)
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """`a if c else b`."""
+        return ast.IfExp(*(self.visit(x) for x in (node.test, node.body, node.orelse)))
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        """A number."""
+        if isinstance(node.value, bool):
+            one = ast.Constant(1)
+            return ast.Compare(one, [ast.Eq() if node.value else ast.NotEq()], [one])
+        if not isinstance(node.value, int | float):
+            return self.generic_visit(node)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """A symbol."""
+        return ast.Name(self.place((node.id,), None))
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A function of numbers."""
+        name = _function(node.func)
+        if name is None or node.keywords or (name not in ("max", "min") and len(node.args) != 1):
+            return self.generic_visit(node)
+        return ast.Call(ast.Name(name), [self.visit(a) for a in node.args], [])
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """A size of an input, or an input that is a number."""
+        return ast.Name(self.place(*reads_input(node)))
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """A field of an input that is a number."""
+        return ast.Name(self.place(keys_of(node), None))
+
+
+def _function(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Attribute):
+        known = isinstance(node.value, ast.Name) and node.value.id in _MODULES
+        return _FUNCTIONS.get(node.attr) if known else None
+    return _FUNCTIONS.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def reads_input(node: ast.Subscript) -> tuple[Keys, int | None]:
+    """The keys of an input, and the axis if it is its size that is read.
+
+    Raises:
+        LayoutCondition: it is a stride.
+        Unsupported: it is no input.
+    """
+    found = node.value
+    if isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute):
+        if found.func.attr in ("stride", "storage_offset"):
+            raise LayoutCondition
+        if found.func.attr == "size" and isinstance(node.slice, ast.Constant):
+            return keys_of(found.func.value), int(str(node.slice.value))
+    return keys_of(node), None
+
+
+def keys_of(node: ast.expr) -> Keys:
+    """``('rest', 'b', 0)`` of ``L['rest']['b'][0]``."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return (*keys_of(node.value), node.slice.value)
+    if isinstance(node, ast.Attribute):
+        return (*keys_of(node.value), node.attr)
+    if isinstance(node, ast.Name) and node.id == "L":
+        return ()
+    raise Unsupported(f"`{ast.unparse(node)}` is no input")
+
+
+def printed(expr: Any) -> str:
+    """An expression of PyTorch's symbols as Python text."""
+    from torch.utils._sympy.printers import PythonPrinter
+
+    return str(PythonPrinter().doprint(expr))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A guard of a shape environment.
+
+    Attributes:
+        expr: the condition, an expression of sympy.
+        code: the same as the exporter prints it; empty if it reads no input.
+        place: file and function that asked for it; empty if unknown.
+        inside: whether that is PyTorch's own implementation of an operator.
+    """
+
+    expr: Any
+    code: str
+    place: str
+    inside: bool
+
+    @property
+    def spares_ones(self) -> bool:
+        """Whether an operator's implementation asks only if a size is 1, or an array is that small.
+
+        Strides, contiguity and broadcasting are decided so. A program here has compact arrays and
+        broadcasts at run time, so its results do not depend on the answer.
+        """
+        return self.inside and _asks_for_one(self.expr, self.place)
+
+    @property
+    def spares_nothing(self) -> bool:
+        """Whether an operator's implementation asks only if a size is 0."""
+        return self.inside and type(self.expr).__name__ == "Unequality" and 0 in self.expr.args
+
+
+# Functions of PyTorch that decide about strides, and nothing else.
+_ABOUT_STRIDES = ("is_contiguous", "check_contiguous_sizes_strides", "convert", "compute_strides")
+# Files and folders of PyTorch that hold implementations of operators, not modules.
+_IMPLEMENTATIONS = frozenset(
+    "_ops.py _prims _prims_common _refs _decomp _meta_registrations.py _subclasses".split()
+)
+
+
+def _asks_for_one(expr: Any, place: str) -> bool:
+    import sympy
+
+    if isinstance(expr, sympy.Ne):
+        return any(_is_multiple(a, b) for a, b in (expr.args, expr.args[::-1]))
+    if isinstance(expr, sympy.Gt | sympy.Lt):
+        return bool(expr.lts == 1)
+    strides = place.rpartition(" ")[2] in _ABOUT_STRIDES
+    return strides and isinstance(expr, sympy.Ge | sympy.Le) and bool(expr.lts == 2)
+
+
+def _is_multiple(a: Any, b: Any) -> bool:
+    """Whether ``a`` is ``b`` times sizes: two strides that are equal where those sizes are 1."""
+    if not b.is_number:
+        quotient = (a / b).as_numer_denom()
+        return bool(quotient[1] == 1 and not quotient[0].is_number)
+    factor, _ = a.as_coeff_Mul()
+    return bool(factor == b and not a.is_number) or bool(b == 1)
+
+
+def recorded_guards(program: Any) -> list[Recorded]:
+    """The guards of an exported program's shape environment, those of assertions included."""
+    env = environment_of(program)
+    if env is None:
+        return []
+    deferred = [d for group in env.deferred_runtime_asserts.values() for d in group]
+    found = [_recorded(g.expr, g.sloc, env) for g in env.guards]
+    return [*found, *(_recorded(d.expr, None, env) for d in deferred)]
+
+
+def environment_of(program: Any) -> Any:
+    """The shape environment of a program's symbols; None if all of its sizes are fixed."""
+    for node in program.graph.nodes:
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        if node.op == "placeholder" and mode is not None and mode.shape_env is not None:
+            return mode.shape_env
+    return None
+
+
+def _recorded(expr: Any, location: Any, env: Any) -> Recorded:
+    import torch
+
+    code = _code(expr, env)
+    frame: Any = getattr(location, "framework_loc", None)
+    if not hasattr(frame, "filename"):
+        return Recorded(expr, code, "", False)
+    path = PurePath(frame.filename)
+    root = PurePath(torch.__file__).parent
+    inside = path.is_relative_to(root) and path.relative_to(root).parts[0] in _IMPLEMENTATIONS
+    return Recorded(expr, code, f"{path.name} {frame.name}", inside)
+
+
+def _code(expr: Any, env: Any) -> str:
+    """A guard as ``ExportedProgram._guards_code`` has it."""
+    from torch.fx.experimental.symbolic_shapes import ShapeGuardPythonPrinter
+
+    sources = env.var_to_sources
+    if not all(sources.get(s) for s in expr.free_symbols):
+        return ""
+    return str(ShapeGuardPythonPrinter(sources, lambda s: s.name, sources).doprint(expr))
+
+
+__all__ = [
+    "Keys",
+    "LayoutCondition",
+    "Place",
+    "Recorded",
+    "constraint_of",
+    "environment_of",
+    "keys_of",
+    "printed",
+    "reads_input",
+    "recorded_guards",
+]
