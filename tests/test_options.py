@@ -94,6 +94,7 @@ def test_cache_key_holds_exactly_what_changes_code() -> None:
         ("winograd", 2),
         ("cuda_graphs", 0),
         ("tf32", False),
+        ("check_indices", None),
     )
     assert Options(debug=5, dump_dir="x", verify=True).cache_key() == key
     assert Options(fuse=False).cache_key() != key

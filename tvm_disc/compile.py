@@ -103,8 +103,9 @@ class Told:
 
     def propagate(self) -> Any:
         """The first pass; guards are left for the host program."""
+        told: Any = {"params": self.params, "check_indices": self.options.check_indices}
         return PropagateShapeConstraints(
-            self.constraints, portable=False, premises=self.premises, params=self.params
+            self.constraints, portable=False, premises=self.premises, **told
         )
 
 
@@ -212,6 +213,7 @@ def _build(
     """:func:`build`, however long it takes."""
     trace = Trace(options.debug, options.dump_dir)
     device, target = split_target(target)
+    options = options.placed(on_device=device is not None)
     targets = resolve_targets(target)
     if device is None and options.cuda_graphs:
         raise BadOption('cuda_graphs: expected target="cuda", found a program for a processor')
@@ -322,6 +324,7 @@ def prepare(
 ) -> Prepared:
     """The first half of :func:`build` for one target: from the source to a program of kernels."""
     device, host = split_target(target)
+    options = options.placed(on_device=device is not None)
     resolved = resolve_target(host)
     graph = fused_graph(source, params, constraints, options, trace)
     return with_kernels(graph, resolved, options, trace, device)

@@ -12,6 +12,8 @@ DiscError
 ├── OutOfResources      the machine lacks threads, file descriptors or space on disk
 │   └── OutOfMemory     a build needs more memory than the process may have
 ├── GuardFailed         a run-time input breaks a fact the program was compiled under
+│   ├── IndexOutside    an index lies outside of its axis
+│   └── DivisionByZero  an integer is divided by 0
 ├── BadInput            an argument of a call has the wrong name, rank, dtype, device or layout
 ├── DeviceError         a GPU, its driver, or code for it is missing, or a kernel failed there
 ├── BadOption           a field of Options or a DISC_* variable has an impossible value
@@ -163,6 +165,14 @@ class OutOfMemory(OutOfResources, MemoryError):
 
 class GuardFailed(DiscError):
     """A run-time shape breaks a guard."""
+
+
+class IndexOutside(GuardFailed, IndexError):
+    """An index in the data lies outside of its axis; the message quotes index and limits."""
+
+
+class DivisionByZero(GuardFailed, ZeroDivisionError):
+    """An integer in the data is divided by 0."""
 
 
 class BadInput(DiscError):

@@ -66,6 +66,10 @@ class Options:
             ago makes room for another. 0 keeps none.
         tf32: of a program for a GPU, whether the library of products that is found there may round
             operands of float32 to ten bits, for its tensor cores; False keeps float32.
+        check_indices: refuse a call whose indices lie outside of their axis, or whose integer
+            divisors are 0. None follows the source (docs/semantics.md): PyTorch's programs check,
+            those of ONNX and Relay do not, and nor does a program for a GPU, which would wait for
+            the device. No program reads or writes outside of a tensor in any case.
         load: generate the machine code within ``build`` where the target is this machine; False
             leaves that to the first call, which a program that is only saved does not need.
         level: of a program for several targets, the one to run, such as ``x86-64-v2``; None takes
@@ -94,6 +98,7 @@ class Options:
     winograd: int = field(default=2, metadata=_CODE)
     cuda_graphs: int = field(default=0, metadata=_CODE)
     tf32: bool = field(default=False, metadata=_CODE)
+    check_indices: bool | None = field(default=None, metadata=_CODE)
     load: bool = True
     level: str | None = None
     time_limit: float | None = None
@@ -120,8 +125,10 @@ class Options:
             if not isinstance(getattr(self, name), bool):
                 found = shown(getattr(self, name))
                 raise BadOption(f"{name}: expected True or False, found {found}")
-        if not isinstance(self.progress, bool | None):
-            raise BadOption(f"progress: expected True, False or None, found {shown(self.progress)}")
+        for name in ("progress", "check_indices"):
+            if not isinstance(getattr(self, name), bool | None):
+                found = shown(getattr(self, name))
+                raise BadOption(f"{name}: expected True, False or None, found {found}")
         if not isinstance(self.cache, bool | str | os.PathLike):
             raise BadOption(f"cache: expected True, False or a folder, found {shown(self.cache)}")
         if not isinstance(self.cache, bool):
@@ -155,6 +162,12 @@ class Options:
                 except BadOption as error:
                     raise BadOption(f"{name}: {error}") from None
         return base
+
+    def placed(self, on_device: bool) -> Options:
+        """Return the options under the defaults of a device: a check of indices waits for it."""
+        if not on_device or self.check_indices is not None:
+            return self
+        return replace(self, check_indices=False)
 
     def cache_key(self) -> tuple[tuple[str, Any], ...]:
         """The options that change the generated code, as (name, value) pairs."""

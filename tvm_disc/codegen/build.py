@@ -28,6 +28,7 @@ from tvm_disc.codegen.host.numpy_entry import direct_entry, takes_numpy
 from tvm_disc.codegen.host.overlap import FAIL, OVERLAP, fail_function, overlap_function
 from tvm_disc.codegen.host.packed import Arguments, packed
 from tvm_disc.codegen.host.profile import profile_functions
+from tvm_disc.codegen.host.raising import DECIMAL, decimal_function
 from tvm_disc.codegen.host.results import result_functions
 from tvm_disc.codegen.known import making_of
 from tvm_disc.codegen.machine_code import Compiling
@@ -158,6 +159,7 @@ def _support(threads: int) -> dict[Any, Any]:
         **memory_functions(),
         **result_functions(),
         **profile_functions(),
+        DECIMAL: decimal_function(),
         GlobalVar(BIND): _bind(SLOT, threads),
         GlobalVar(POOL): _pool(SLOT),
     }

@@ -40,6 +40,11 @@ REINTERPRET = "disc.reinterpret"
 DEQUANTIZE = "disc.dequantize"
 
 
+# ``(data, least, greatest, R.shape([low, high]))``: data itself; the host program stops the call
+# unless low <= least and greatest < high. One number in place of two is both.
+CHECKED = "disc.checked"
+
+
 def _infer(call: Any, _: Any) -> Any:
     return relax.TensorType(list(call.args[-1].values), call.attrs["dtype"])
 
@@ -51,6 +56,7 @@ def _infer_same(call: Any, _: Any) -> Any:
 def _register() -> None:
     rules = dict.fromkeys((*KERNELS, REINTERPRET, DEQUANTIZE), _infer)
     rules.update(dict.fromkeys((f"disc.{name}" for name in FUNCTIONS), _infer_same))
+    rules[CHECKED] = _infer_same
     for name, infer in rules.items():
         _ffi_api.RegisterOp(name, "a kernel of tvm_disc")
         op = tvm.ir.Op.get(name)
@@ -88,3 +94,19 @@ def dequantize_call(parts: Sequence[Expr], dims: Sequence[Any], group: int) -> E
     """
     given = tvm.ir.make_node("ir.DictAttrs", dtype="float32", group=group)
     return tvm.ir.Call(tvm.ir.Op.get(DEQUANTIZE), [*parts, relax.ShapeExpr(list(dims))], given)
+
+
+def checked_call(
+    data: Expr, numbers: Sequence[Expr], limits: Sequence[Any], *, what: str, kind: str
+) -> Expr:
+    """``data`` on condition that ``numbers`` lie within ``limits``.
+
+    Args:
+        numbers: the least and the greatest element, or one number, each int64 of shape ``[1]``.
+        limits: the least number allowed, and the first that is too large.
+        what: what the numbers are, in the user's names; begins the error's message.
+        kind: the kind of error that the host program raises.
+    """
+    given = tvm.ir.make_node("ir.DictAttrs", what=what, kind=kind)
+    args = [data, *numbers, relax.ShapeExpr(list(limits))]
+    return tvm.ir.Call(tvm.ir.Op.get(CHECKED), args, given)

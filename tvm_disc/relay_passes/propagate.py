@@ -23,6 +23,7 @@ from tvm import relax, tirx
 
 from tvm_disc.errors import Unsupported, parts_of
 from tvm_disc.graph.nodes import is_tensor
+from tvm_disc.relay.importer.context import Checks
 from tvm_disc.relay.importer.external import External
 from tvm_disc.relay.importer.module import import_module
 from tvm_disc.relay.inference.infer import annotate_inputs
@@ -65,6 +66,7 @@ class PropagateShapeConstraints:
             checks at the start of the function. Otherwise guards are left in ``solver.guards``.
         premises: as constraints, but the caller sees to it that they hold.
         params: inputs of ``main``, by name, that become constants.
+        check_indices: as ``Options.check_indices``; None follows the front end.
 
     Attributes:
         solver: after the pass, every symbol, fact and guard of the module.
@@ -84,12 +86,14 @@ class PropagateShapeConstraints:
         portable: bool = True,
         premises: Sequence[str] = (),
         params: Mapping[str, Any] | None = None,
+        check_indices: bool | None = None,
     ) -> None:
         self.constraints = parts_of("constraints", constraints)
         self.premises = parts_of("premises", premises)
         self.given = solver
         self.portable = portable
         self.params = params
+        self.checks = Checks(check_indices, portable)
         self.solver = solver or Solver()
         self.external = External()
 
@@ -105,7 +109,7 @@ class PropagateShapeConstraints:
         require_operators(source)
         source = annotate_inputs(source, self.params)
         told = (self.constraints, self.premises)
-        imported = import_module(source, self.params, *told, self.solver)
+        imported = import_module(source, self.params, *told, self.solver, self.checks)
         self.external = imported.external
         if not self.portable:
             return imported.mod

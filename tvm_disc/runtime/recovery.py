@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm_disc.errors import BadInput, DeviceError, GuardFailed
+from tvm_disc.errors import (
+    BadInput,
+    DeviceError,
+    DivisionByZero,
+    GuardFailed,
+    IndexOutside,
+)
 from tvm_disc.runtime.arrays import as_tensor
 from tvm_disc.runtime.device import is_of_device
 from tvm_disc.runtime.inputs import (
@@ -46,6 +52,11 @@ def recovered(
             _raise_for_all(error, names, args)
     if not _is_of_program(error):
         raise error
+    if isinstance(error, IndexError):
+        raise IndexOutside(str(error)) from None
+    # TVM raises errors of kinds that it does not know as RuntimeError.
+    if getattr(getattr(error, "__tvm_ffi_error__", None), "kind", "") == "ZeroDivisionError":
+        raise DivisionByZero(str(error)) from None
     message = f"{error}; found {described(names, converted, outputs)}"
     bad = isinstance(error, TypeError | BufferError) or "expected" in str(error)
     kind = BadInput if bad or "shares memory" in str(error) else GuardFailed

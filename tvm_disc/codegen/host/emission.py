@@ -30,6 +30,9 @@ class Exits(Protocol):
     def check(self, cond: Expr, message: str, kind: str = "ValueError") -> None:
         """Stop unless ``cond`` holds, with nothing left allocated."""
 
+    def check_numbers(self, cond: Expr, text: Sequence[Expr | str], kind: str) -> None:
+        """As :meth:`check`; the message is ``text``, with the values of its expressions."""
+
     def leave(self) -> None:
         """Leave with the error in ``Reg.ERROR``."""
 

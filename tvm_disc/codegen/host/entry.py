@@ -37,6 +37,7 @@ from tvm_disc.codegen.host.memory import state_of
 from tvm_disc.codegen.host.outputs import CallerTensors
 from tvm_disc.codegen.host.overlap import failed
 from tvm_disc.codegen.host.profile import kernel_numbers
+from tvm_disc.codegen.host.raising import raise_text
 from tvm_disc.codegen.host.regions import Regions
 from tvm_disc.codegen.objects.code import Errors, ObjectCode, raised
 from tvm_disc.codegen.objects.heap import Reg
@@ -180,6 +181,12 @@ class HostEmitter:
         with self.block.when(tirx.Not(cond)):
             self._abandon()
             self.block.add(S.AssertStmt(cond, StringImm(kind), [StringImm(message)]))
+
+    def check_numbers(self, cond: Expr, text: Sequence[Expr | str], kind: str) -> None:
+        """As :meth:`check`; the message is ``text``, with the values of its expressions."""
+        with self.block.when(tirx.Not(cond)):
+            raise_text(self.block, kind, text)
+            self.fail()
 
     def leave(self) -> None:
         """Leave with the error in ``Reg.ERROR``."""

@@ -54,6 +54,11 @@ class FunctionEmitter:
         with self.block.when(tirx.Not(cond)):
             self.objects.stop(self.objects.errors.code(kind, message))
 
+    def check_numbers(self, cond: Expr, text: Sequence[Expr | str], kind: str) -> None:
+        """As :meth:`check`: errors of these functions have a code, so values are not quoted."""
+        words = "".join(part if isinstance(part, str) else "..." for part in text)
+        self.check(cond, words, kind)
+
     def function(self) -> Any:
         """The TIR function."""
         block = self.block

@@ -189,7 +189,11 @@ class Regions:
         self.block.define(instruction.var, i64(instruction.value))
 
     def _guard(self, instruction: Guard) -> None:
-        self.exits.check(instruction.cond, instruction.message)
+        if instruction.found:
+            text = (instruction.message, *instruction.found)
+            self.exits.check_numbers(instruction.cond, text, instruction.kind)
+        else:
+            self.exits.check(instruction.cond, instruction.message, instruction.kind)
 
     def _read_dims(self, instruction: ReadDims) -> None:
         if not instruction.vars:

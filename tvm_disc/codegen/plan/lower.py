@@ -18,7 +18,7 @@ from tvm_disc.codegen.plan.constants import Constant
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.plan.ownership import place_counts
-from tvm_disc.codegen.plan.picks import pick_guards
+from tvm_disc.codegen.plan.picks import pick_guards, range_guard
 from tvm_disc.codegen.plan.position import Position
 from tvm_disc.codegen.plan.program import (
     AllocOutput,
@@ -52,6 +52,7 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.graph.core_ops import CORE, OpClass
 from tvm_disc.graph.nodes import is_tensor, static_dim
 from tvm_disc.literals import literal_value
+from tvm_disc.relay.kernel_ops import CHECKED
 from tvm_disc.relay.object_ops import is_general, is_object, object_op
 from tvm_disc.shape import Solver
 from tvm_disc.tir.builder import i64
@@ -282,7 +283,19 @@ class _Lowerer:
             return self.value(call.args[0])
         if name == "relax.nonzero":
             return self._nonzero(self.value(call.args[0]))
+        if name == CHECKED:
+            return self._checked(call)
         raise Unsupported(f"operator {name} was left outside every fused group")
+
+    def _checked(self, call: Any) -> Any:
+        """The first operand, once the numbers that were computed of it lie within the limits."""
+        data, *numbers, limits = call.args
+        found = [tirx.Var("found", "int64") for _ in numbers]
+        for var, number in zip(found, numbers, strict=True):
+            self.here.add(ReadDims([var], self.value(number).storage))
+            self.here.defined.add(var)
+        self.here.add(range_guard(call.attrs, found, [i64(x) for x in limits.values]))
+        return self.value(data)
 
     # -- kernels -------------------------------------------------------------------------------
 

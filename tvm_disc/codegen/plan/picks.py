@@ -1,11 +1,13 @@
-"""Kernels that read by position: an axis of no elements has none to read.
+"""Guards of kernels that read by position.
 
-Each launch asks, where it stands: a call which never comes to it is not refused.
+An axis without elements cannot be read; the guard stands before the launch, so that a call which
+does not reach the launch is not refused. Where the program checks indices, a second guard compares
+the least and the greatest index with the limits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -34,6 +36,26 @@ def pick_guards(nodes: list[Node], given: Mapping[Any, Expr], solver: Solver) ->
                 f"to pick, {solver.name_of(dim)} is 0"
             )
             yield Guard(reduce(tirx.Or, nothing, dim >= 1), text)
+
+
+def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> Guard:
+    """The guard of a ``disc.checked``.
+
+    Args:
+        found: the least and the greatest index, or one number for both.
+        limits: the least number allowed, and the first that is too large.
+    """
+    least, greatest = found[0], found[-1]
+    low, high = limits
+    what, kind = str(attrs["what"]), str(attrs["kind"])
+    inside = tirx.And(least >= low, greatest < high)
+    if len(found) == 1:
+        text = f"{what}: expected a divisor other than 0, found 0"
+        return Guard(greatest < high, text, (), kind)
+    wrong = tirx.Select(least < low, least, greatest)
+    text = f"{what}: expected "
+    parts = (low, " <= index < ", high, ", found ", wrong)
+    return Guard(inside, text, parts, kind)
 
 
 def _picked_axes(node: Node) -> list[int]:

@@ -107,10 +107,18 @@ class Define(Instruction):
 
 @dataclass(eq=False)
 class Guard(Instruction):
-    """Stop with ``message`` unless ``cond`` holds."""
+    """Stop unless ``cond`` holds.
+
+    Attributes:
+        message: what must hold, in the user's names.
+        found: the rest of the message: texts, and int64 expressions whose values it quotes.
+        kind: the kind of error.
+    """
 
     cond: Expr
     message: str
+    found: tuple[Expr | str, ...] = ()
+    kind: str = "ValueError"
 
 
 @dataclass(eq=False)

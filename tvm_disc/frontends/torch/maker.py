@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calls import Calls, UnknownRows
+from tvm_disc.frontends.torch.places import place_of
 from tvm_disc.frontends.torch.symbols import Symbols
 from tvm_disc.frontends.torch.values import Dim, Value, dims_of, meta_like, relay_dtype
 from tvm_disc.relay import Constant, Expr, TensorType, TupleGetItem, Var
@@ -238,6 +239,46 @@ class Maker(Calls[Value, Dim]):
             return places
         from_end = self.add(places, self.tensor(size, places.dtype))
         return self.where(self.less(places, 0), from_end, places)
+
+    def inside(self, places: Value, size: Dim, negative: bool = False, what: str = "") -> Value:
+        """Positions along an axis of ``size``, which PyTorch refuses outside of it.
+
+        Args:
+            negative: whether the operator counts negative positions from the end of the axis.
+            what: what the message calls positions that are no input of the program.
+        """
+        if isinstance(places.expr, Constant) and isinstance(size, int):
+            self._refuse_literal(places.expr.data, size, negative)
+            return self.wrapped(places, size) if negative else places
+        limit = self.tensor(size, "int64")
+        low = self.negative(limit) if negative else self.tensor(0, "int64")
+        made = self.call("assert_inside", places, low, limit, what=self._described(places, what))
+        checked = Value(made, places.dtype, places.dims)
+        return self.wrapped(checked, size) if negative else checked
+
+    def _refuse_literal(self, known: np.ndarray, size: int, negative: bool) -> None:
+        low = -size if negative else 0
+        wrong = known[(known < low) | (known >= size)]
+        if wrong.size:
+            raise TypeMismatch(
+                f"expected {low} <= index < {size}, found {int(wrong.reshape(-1)[0])}"
+            )
+
+    def divisor(self, below: Value, above: Value) -> Value:
+        """An operand that integers are divided by, of which PyTorch refuses 0."""
+        if below.is_float or above.is_float:
+            return below
+        if isinstance(below.expr, Constant) and (below.expr.data != 0).all():
+            return below
+        what = self._described(below, "")
+        made = self.call("assert_nonzero", below, above, what=what)
+        return Value(made, below.dtype, below.dims)
+
+    def _described(self, x: Value, what: str) -> str:
+        """An operand in a message: the operator, where it stands, and the input's name."""
+        name = f": input '{x.expr.name_hint}'" if isinstance(x.expr, Var) else what and f": {what}"
+        target = str(getattr(self.node.target, "_name", self.node.target)).removeprefix("aten::")
+        return f"{target.partition('.')[0]} at {place_of(self.node)}{name}"
 
     def reduce_position(self, name: str, x: Value, axis: int, keep: bool) -> Value:
         """``argmax`` or ``argmin`` along one axis, as int64."""

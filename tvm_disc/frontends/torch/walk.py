@@ -7,7 +7,6 @@ Everything that cannot be translated is collected, and told at once.
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,16 +15,13 @@ from tvm_disc.errors import DiscError, Unsupported
 from tvm_disc.frontends.calls import op, placed
 from tvm_disc.frontends.torch.control import CONTROL
 from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.places import place_and_code, place_of
 from tvm_disc.frontends.torch.symbols import Symbols, dim_at, scalar
 from tvm_disc.frontends.torch.table import ROWS
 from tvm_disc.frontends.torch.values import Value, array_of, dims_of, relay_dtype
 from tvm_disc.frontends.torch.whole import functional_name
 from tvm_disc.relay import Any as AnyDim
 from tvm_disc.relay import Constant, Expr, TensorType, Var
-
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)')
-
-MOST_CODE = 100  # characters of a line of the source in a message
 
 
 class Walk:
@@ -112,7 +108,7 @@ class Walk:
         self.maker.node = node
         self._open.append(node)
         try:
-            with placed(_place(node)[0]):
+            with placed(place_of(node)):
                 return self._node(node, env)
         except DiscError as error:
             self._refuse(node, str(error))
@@ -251,19 +247,8 @@ def _stand_in(val: Any) -> Any:
     return Value(Var("missing", ty), dtype, dims)
 
 
-def _place(node: Any) -> tuple[str, str]:
-    """A node by name and file, and the line of the source that it comes from."""
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    if not frames:
-        return str(node.name), ""
-    path, line, code = frames[-1]
-    code = code.strip()
-    short = code if len(code) <= MOST_CODE else f"{code[:MOST_CODE]} ..."
-    return f"{node.name} ({path.rpartition('/')[2]}:{line})", short
-
-
 def _described(node: Any) -> str:
-    place, code = _place(node)
+    place, code = place_and_code(node)
     return f"{node.target} at {place}{f', `{code}`' if code else ''}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -39,6 +40,20 @@ def reshape_call(x: Expr, dims: Sequence[Dim]) -> Expr:
     return tvm.ir.Call(op, [x, relax.ShapeExpr(list(dims))])
 
 
+@dataclass(frozen=True)
+class Checks:
+    """How conditions on the elements of tensors are compiled.
+
+    Attributes:
+        indices: whether indices and divisors are checked; None leaves that to the front end, each
+            of which follows the language that it reads.
+        portable: the program is for TVM's own passes, which do not know ``disc.checked``.
+    """
+
+    indices: bool | None = None
+    portable: bool = False
+
+
 class Emitter:
     """Appends Relax bindings of known type to the innermost open sequence.
 
@@ -46,8 +61,9 @@ class Emitter:
     meet, and the importer knows better.
     """
 
-    def __init__(self, solver: Solver) -> None:
+    def __init__(self, solver: Solver, checks: Checks | None = None) -> None:
         self.solver = solver
+        self.checks = checks or Checks()
         self.sequences: list[list[Any]] = [[]]
         # Open branches and functions: what they need may not be asked of a call that is none.
         self.nested = 0

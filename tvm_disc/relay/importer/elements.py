@@ -28,6 +28,8 @@ _MOVES = frozenset(
     "reshape dyn.reshape expand_dims squeeze transpose strided_slice dyn.strided_slice copy cast "
     "broadcast_to dyn.broadcast_to take gather gather_nd adv_index concatenate stack".split()
 )
+# Operators whose result holds positions along the axis that they are given.
+_PLACES = frozenset(["argsort", "argmax", "argmin"])
 # (swapped, strict): whether a comparison is that of its operands in turn, and is false for equals
 _TESTS: Mapping[str, tuple[bool, bool]] = {
     "less": (False, True),
@@ -53,7 +55,27 @@ def applied(ctx: Emitter, row: OpRow, args: Sequence[Any], attrs: Mapping[str, A
         return value
     if row.lower is None:
         raise Unsupported(ctx.where("this operator has no import rule yet"))
-    return computed(ctx, row.name, args, lambda: lowered(ctx, row, args, attrs))
+    result = computed(ctx, row.name, args, lambda: lowered(ctx, row, args, attrs))
+    if row.name in _PLACES and isinstance(result, Tensor):
+        _know_places(ctx, args[0], attrs["axis"], result)
+    elif row.name == "floor_mod" and isinstance(result, Tensor) and "int" in result.dtype:
+        _know_rest(ctx, args[1], result)
+    return result
+
+
+def _know_places(ctx: Emitter, x: Tensor, axis: Any, result: Tensor) -> None:
+    """Positions along an axis lie within it."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    if len(axes) == 1 and isinstance(axes[0], int):
+        result.low = i64(0)
+        result.high = ctx.solver.simplify(x.dims[axes[0] % x.rank] - 1)
+
+
+def _know_rest(ctx: Emitter, divisor: Tensor, result: Tensor) -> None:
+    """The rest of a division by a positive number is less than that number."""
+    least, greatest = bounds(ctx, divisor)
+    if least is not None and greatest is not None and ctx.solver.known_le(i64(1), least):
+        result.low, result.high = i64(0), ctx.solver.simplify(greatest - 1)
 
 
 def shape_value(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from tvm_disc.literals import Literals
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.branches import Branches
-from tvm_disc.relay.importer.context import Emitter, i64
+from tvm_disc.relay.importer.context import Checks, Emitter, i64
 from tvm_disc.relay.importer.elements import applied
 from tvm_disc.relay.importer.external import Describer, External
 from tvm_disc.relay.importer.forms import Forms
@@ -67,6 +68,7 @@ def import_module(
     constraints: Sequence[str] = (),
     premises: Sequence[str] = (),
     solver: Solver | None = None,
+    checks: Checks | None = None,
 ) -> Imported:
     """Import ``mod["main"]`` and what it calls.
 
@@ -76,6 +78,7 @@ def import_module(
             function's attribute of that name hold, too.
         premises: as constraints, but the caller sees to it that they hold.
         solver: takes the facts; a new one by default.
+        checks: how conditions on elements are compiled.
 
     Raises:
         Unsupported: an operator or construct without an import rule; the message names it and
@@ -99,7 +102,8 @@ def import_module(
     first = Solver()
     merged = declare(main, params or {}, constraints, premises, first, symbols)
     literals = Literals()
-    _import(mod, first, merged, wide, params or {}, literals)
+    emitter = partial(Emitter, checks=checks)
+    _import(mod, first, merged, wide, params or {}, literals, emitter)
     # What the first walk learnt about the inputs; its other symbols are gone, and no fact about
     # them may link symbols of the second.
     second = solver or Solver()
@@ -109,7 +113,7 @@ def import_module(
     for guard in first.guards:
         if all(s in inputs for s in guard.symbols):
             second.require(guard.cond, guard.context, guard.message)
-    return _import(mod, second, merged, wide, params or {}, literals)
+    return _import(mod, second, merged, wide, params or {}, literals, emitter)
 
 
 def _import(
@@ -119,11 +123,12 @@ def _import(
     wide: dict[WideKey, tuple[int | None, ...]],
     params: Mapping[str, np.ndarray],
     literals: Literals,
+    emitter: Callable[[Solver], Emitter],
 ) -> Imported:
     """One walk; again where the type of a boxed value turned out too narrow."""
     while True:
         try:
-            importer = _Importer(mod, solver, symbols, wide)
+            importer = _Importer(mod, solver, symbols, wide, emitter)
             importer.ctx.literals = literals
             made = importer.run(mod["main"], params)
             return Imported(made, solver, external=importer.external)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm_disc.relay.importer.lowering import (
+    checks,
     detect,
     image,
     index,
@@ -35,6 +36,7 @@ LOWER: Mapping[str, Rule] = {
     **transform.LOWER,
     **slice.LOWER,
     **index.LOWER,
+    **checks.LOWER,
     **run_time.LOWER,
     **order.LOWER,
     **nn.LOWER,

@@ -29,7 +29,7 @@ from tvm_disc.relay.ops import (
     tensor,
     transform,
 )
-from tvm_disc.relay.ops.derived import packed, special
+from tvm_disc.relay.ops.derived import checks, packed, special
 from tvm_disc.relay.ops.vision import detection, image, region, sampling
 
 from .row import USER_ROWS, OpRow
@@ -41,6 +41,7 @@ FAMILIES: tuple[tuple[OpRow, ...], ...] = (
     reduce.ROWS,
     transform.ROWS,
     indexing.ROWS,
+    checks.ROWS,
     algorithm.ROWS,
     dyn.ROWS,
     nn.ROWS,

@@ -65,6 +65,7 @@ def divided(m: Maker, a: Any, b: Any, *, rounding_method: str | None = None) -> 
     a, b = m.tensor(a, dtype), m.tensor(b, dtype)
     if rounding_method is None:
         return m.div(a, b)
+    b = m.divisor(b, a)
     if rounding_method == "floor":
         return m.floor_div(a, b)
     return m.apply("trunc", m.div(a, b)) if is_float(dtype) else m.div(a, b)
@@ -93,10 +94,17 @@ def _remainder(m: Maker, a: Any, b: Any) -> Value:
     dtype = m.out_dtype
     a, b = m.tensor(a, dtype), m.tensor(b, dtype)
     if not is_float(dtype):
-        return m.floor_mod(a, b)
+        return m.floor_mod(a, m.divisor(b, a))
     rest = m.apply("mod", a, b)
     other = m.not_equal(m.less(rest, 0.0), m.less(b, 0.0))
     return m.where(m.logical_and(m.not_equal(rest, 0.0), other), m.add(rest, b), rest)
+
+
+def _fmod(m: Maker, a: Any, b: Any) -> Value:
+    """C's ``fmod``: a remainder has the sign of ``a``."""
+    dtype = m.out_dtype
+    a, b = m.tensor(a, dtype), m.tensor(b, dtype)
+    return m.apply("mod", a, m.divisor(b, a))
 
 
 def _compared(name: str) -> Row:
@@ -275,7 +283,7 @@ ROWS: Mapping[str, Row] = {
     **_tensor_scalar("div", _div_mode, "Tensor_mode", "Scalar_mode"),
     **_tensor_scalar("true_divide", divided),
     **_tensor_scalar("floor_divide", _floor_divide, "default", "Scalar"),
-    **_tensor_scalar("fmod", _plain("mod")),
+    **_tensor_scalar("fmod", _fmod),
     **_tensor_scalar("remainder", _remainder, "Tensor", "Scalar", "Scalar_Tensor"),
     **_tensor_scalar("pow", powered, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),
     **_tensor_scalar("float_power", powered, "Tensor_Tensor", "Tensor_Scalar", "Scalar"),

@@ -17,7 +17,8 @@ Row = Callable[..., Any]
 class Picked:
     """The axes of an operand that tensors of positions index, moved to its front.
 
-    Negative positions count from the end; a mask stands for the positions where it holds.
+    A mask means the positions where it holds. Of other positions negative ones count from the end
+    of their axis, if ``negative``; those outside of it are refused.
 
     Attributes:
         order: of the operand's axes, the indexed ones first.
@@ -26,13 +27,27 @@ class Picked:
         grid: the dims that the positions have together.
     """
 
-    def __init__(self, m: Maker, x: Value, indices: Sequence[Value | None]) -> None:
+    def __init__(
+        self,
+        m: Maker,
+        x: Value,
+        indices: Sequence[Value | None],
+        negative: bool = True,
+        checked: bool = True,
+    ) -> None:
         self.m, self.x = m, x
-        known = _expanded(m, indices)
+        known, masks = _expanded(m, indices)
         axes = [k for k, index in enumerate(known) if index is not None]
         self.order = [*axes, *(k for k in range(x.rank) if k not in axes)]
         self.dims = [x.dims[k] for k in self.order]
-        self.places = [m.wrapped(_whole(m, known[k]), x.dims[k]) for k in axes]
+        self.places = []
+        for k in axes:
+            place = _some(known[k])
+            if not checked:
+                place = m.wrapped(place, x.dims[k])
+            elif k not in masks:
+                place = m.inside(place, x.dims[k], negative)
+            self.places.append(m.cast(place, "int64"))
         self.grid = joined_dims([p.dims for p in self.places])
         self.rest = self.dims[len(axes) :]
         together = axes == list(range(axes[0], axes[-1] + 1))
@@ -84,21 +99,25 @@ class Picked:
         return self.m.transpose(x, [self.order.index(k) for k in range(len(self.order))])
 
 
-def _whole(m: Maker, index: Value | None) -> Value:
+def _some(index: Value | None) -> Value:
     assert index is not None
-    return m.cast(index, "int64")
+    return index
 
 
-def _expanded(m: Maker, indices: Sequence[Value | None]) -> list[Value | None]:
-    """Positions for masks: one tensor of them for each axis of a mask."""
+def _expanded(
+    m: Maker, indices: Sequence[Value | None]
+) -> tuple[list[Value | None], frozenset[int]]:
+    """Positions for every axis that is indexed, and the axes of those that masks gave."""
     found: list[Value | None] = []
+    masks: set[int] = set()
     for index in indices:
         if index is None or index.dtype not in ("bool", "uint8"):
             found.append(index)
             continue
         places, rank = nonzero(m, index), index.rank
+        masks.update(range(len(found), len(found) + rank))
         found += [m.pick(places, 1, k) for k in range(rank)]
-    return found
+    return found, frozenset(masks)
 
 
 def nonzero(m: Maker, x: Value) -> Value:
@@ -112,6 +131,11 @@ def nonzero(m: Maker, x: Value) -> Value:
 
 def _index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
     return Picked(m, x, indices).read()
+
+
+def _unsafe_index(m: Maker, x: Value, indices: Sequence[Value | None]) -> Value:
+    """As :func:`_index`, of positions that PyTorch's own decompositions keep inside."""
+    return Picked(m, x, indices, checked=False).read()
 
 
 def _masked_select(m: Maker, x: Value, mask: Value) -> Value:
@@ -146,8 +170,45 @@ def _index_put(
     return picked.back(Value(made, x.dtype, tuple(picked.dims)))
 
 
+def _along(m: Maker, x: Value, dim: int, index: Value, negative: bool) -> Picked:
+    """``x`` indexed along one axis."""
+    index = m.reshape(index, [1]) if index.rank == 0 else index
+    return Picked(m, x, [*[None] * (dim % x.rank), index], negative)
+
+
+def _written_along(
+    m: Maker, x: Value, dim: int, index: Value, values: Value, mode: str, negative: bool = False
+) -> Value:
+    """``x`` with slices along an axis replaced, or added to, at positions."""
+    if x.rank == 0:
+        line = m.reshape(x, [1])
+        return m.reshape(_written_along(m, line, 0, index, values, mode, negative), ())
+    picked = _along(m, x, dim, index, negative)
+    if values.rank == x.rank - 1:  # one slice
+        values = m.expand(values, dim % x.rank)
+    updates = picked.updates(m.cast(values, x.dtype))
+    made = m.call("scatter_nd", picked.moved(), picked.coordinates(), updates, mode=mode)
+    return picked.back(Value(made, x.dtype, tuple(picked.dims)))
+
+
+def _index_add(
+    m: Maker, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1
+) -> Value:
+    source = m.cast(source, x.dtype)
+    return _written_along(m, x, dim, index, source if alpha == 1 else m.mul(source, alpha), "add")
+
+
+def _index_copy(m: Maker, x: Value, dim: int, index: Value, source: Value) -> Value:
+    return _written_along(m, x, dim, index, source, "update")
+
+
+def _index_fill(m: Maker, x: Value, dim: int, index: Value, value: Any) -> Value:
+    values = m.tensor(value, x.dtype)
+    return _written_along(m, x, dim, index, m.reshape(values, ()), "update", negative=True)
+
+
 def _embedding(m: Maker, weight: Value, indices: Value, *args: Any, **kwargs: Any) -> Value:
-    return m.take(weight, indices, 0)
+    return m.take(weight, m.inside(indices, weight.dims[0]), 0)
 
 
 def _index_select(m: Maker, x: Value, dim: int, index: Value) -> Value:
@@ -155,20 +216,21 @@ def _index_select(m: Maker, x: Value, dim: int, index: Value) -> Value:
         return m.reshape(x, m.out_dims)
     if index.rank == 0:
         index = m.reshape(index, [1])
-    return m.take(x, m.wrapped(index, x.dims[dim % x.rank]), dim)
+    return m.take(x, m.inside(index, x.dims[dim % x.rank]), dim)
 
 
 def _take(m: Maker, x: Value, index: Value) -> Value:
     line = m.flat(x)
-    return m.take(line, m.wrapped(index, line.dims[0]), 0)
+    return m.take(line, m.inside(index, line.dims[0], negative=True), 0)
 
 
 def _gather(m: Maker, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     if x.rank == 0 or index.rank == 0:
         line = m.reshape(index, [1]) if index.rank == 0 else index
         source = m.reshape(x, [1]) if x.rank == 0 else x
+        line = m.inside(line, source.dims[0])
         return m.reshape(m.gather(source, line, 0), m.out_dims)
-    return m.gather(x, m.wrapped(index, x.dims[dim % x.rank]), dim)
+    return m.gather(x, m.inside(index, x.dims[dim % x.rank]), dim)
 
 
 def _argsorted(m: Maker, x: Value, dim: int, descending: bool) -> tuple[Value, Value]:
@@ -284,9 +346,13 @@ def _unique_dim(m: Maker, *args: Any, **kwargs: Any) -> Value:
 
 ROWS: Mapping[str, Row] = {
     "index.Tensor": _index,
-    "_unsafe_index.Tensor": _index,
+    "_unsafe_index.Tensor": _unsafe_index,
     "index_put.default": _index_put,
     "_unsafe_index_put.default": _index_put,
+    "index_add.default": _index_add,
+    "index_copy.default": _index_copy,
+    "index_fill.int_Scalar": _index_fill,
+    "index_fill.int_Tensor": _index_fill,
     "index_select.default": _index_select,
     "embedding.default": _embedding,
     "take.default": _take,

@@ -37,7 +37,7 @@ def _embedding_bag(
     places = m.arange(indices.dims[0])
     found = m.call("searchsorted", starts, places, right=True, dtype="int64")
     bag = m.sub(Value(found, "int64", places.dims), 1)
-    rows = m.take(weight, indices, 0)
+    rows = m.take(weight, m.inside(indices, weight.dims[0]), 0)
     counted = m.full(1, indices.dims, weight.dtype)
     if per_sample_weights is not None:
         rows = m.mul(rows, m.expand(per_sample_weights, 1))
@@ -62,6 +62,7 @@ def _embedding_bag(
 
 def _one_hot(m: Maker, x: Value, num_classes: int = -1) -> Value:
     depth = m.out_dims[-1]
+    x = m.inside(x, depth, what="the class")
     same = m.equal(m.expand(x, x.rank), m.arange(depth, x.dtype))
     return m.cast(same, m.out_dtype)
 

@@ -42,14 +42,20 @@ def _line(m: Maker, x: Value) -> Value:
     return m.reshape(x, [1]) if x.rank == 0 else x
 
 
+def _inside(m: Maker, x: Value, dim: int, index: Value) -> Value:
+    """Positions of a scatter along an axis, none of which may be outside of it or negative."""
+    return m.inside(index, x.dims[dim % x.rank] if x.rank else 1)
+
+
 def _scatter(m: Maker, x: Value, dim: int, index: Value, src: Any, *, reduce: str = "") -> Value:
     if not isinstance(src, Value):
         src = m.full(src, index.dims, x.dtype)
+    index = _inside(m, x, dim, index)
     return scattered(m, x, dim, index, m.cast(src, x.dtype), _NAMES.get(reduce, "update"))
 
 
 def _scatter_add(m: Maker, x: Value, dim: int, index: Value, src: Value) -> Value:
-    return scattered(m, x, dim, index, src, "add")
+    return scattered(m, x, dim, _inside(m, x, dim, index), src, "add")
 
 
 def _scatter_reduce(
@@ -62,6 +68,7 @@ def _scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Value:
+    index = _inside(m, x, dim, index)
     if reduce == "mean":
         return _scatter_mean(m, x, dim, index, src, include_self)
     if reduce not in _NAMES:
@@ -165,7 +172,7 @@ def _masked_scatter(m: Maker, x: Value, mask: Value, source: Value) -> Value:
 
 def _put(m: Maker, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
     line = m.flat(x)
-    places = m.wrapped(m.flat(index), line.dims[0])
+    places = m.inside(m.flat(index), line.dims[0], negative=True)
     made = scattered(m, line, 0, places, m.flat(source), "add" if accumulate else "update")
     return m.reshape(made, x.dims)
 

@@ -1,0 +1,72 @@
+"""Errors of the host program whose message quotes numbers that only the call knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from tvm import tirx
+from tvm.ir import GlobalVar, StringImm
+from tvm.tirx import op as O
+
+from tvm_disc.codegen.host.abi import i32, void_pointer
+from tvm_disc.codegen.host.memory import words
+from tvm_disc.tir.builder import Block, byte_offset, call, i64, prim_func
+
+Expr: TypeAlias = Any
+DECIMAL = GlobalVar("tvm_disc_decimal")
+# A sign, 19 digits and the zero byte that ends a C string, rounded up.
+DIGITS, LAST = 24, 23
+ZERO, MINUS = ord("0"), ord("-")
+
+
+def decimal_function() -> Any:
+    """``decimal(value, out)``: write the digits of ``value`` into the ``DIGITS`` bytes behind the
+    first word of ``out`` as a C string, and the offset of the string's first byte into the word."""
+    value, out_ptr = tirx.Var("value", "int64"), words("out")
+    block = Block()
+    out = block.declare("o", out_ptr, "int64")
+    text = block.declare("text", byte_offset(out_ptr, 8, "int8"), "int8")
+    rest, place = block.alloc("rest", 1, "int64"), block.alloc("place", 1, "int64")
+    block.store(rest, 0, value)
+    block.store(place, 0, i64(LAST))
+    block.store(text, LAST, tirx.IntImm("int8", 0))
+
+    def put(byte: Expr) -> None:
+        block.store(place, 0, place[i64(0)] - 1)
+        block.store(text, place[i64(0)], tirx.Cast("int8", byte))
+
+    def put_digit() -> None:
+        # The least int64 has no opposite; its last digit has.
+        digit = block.bind("digit", tirx.truncmod(rest[i64(0)], i64(10)))
+        put(tirx.Select(digit < 0, i64(0) - digit, digit) + ZERO)
+        block.store(rest, 0, tirx.truncdiv(rest[i64(0)], i64(10)))
+
+    put_digit()
+    with block.loop_while(tirx.NE(rest[i64(0)], i64(0))):
+        put_digit()
+    with block.when(value < 0):
+        put(i64(MINUS))
+    block.store(out, 0, place[i64(0)])
+    return prim_func([value, out_ptr], block.stmt())
+
+
+def raise_text(block: Block, kind: str, text: Sequence[Expr | str]) -> None:
+    """Emit the raising of an error; the caller leaves the function.
+
+    Args:
+        kind: the kind of error, by its Python name.
+        text: the parts of the message: strings, and int64 expressions.
+    """
+    parts = block.alloc("parts", len(text), "int64")
+    for k, part in enumerate(text):
+        if isinstance(part, str):
+            pointer = tirx.reinterpret(void_pointer(), StringImm(part))
+            block.store(parts, k, tirx.reinterpret("int64", pointer))
+            continue
+        digits = block.alloc("digits", 1 + DIGITS // 8, "int64")
+        block.eval(call(DECIMAL, i64(part), digits.data))
+        address = tirx.reinterpret("int64", digits.data)
+        block.store(parts, k, address + 8 + digits[i64(0)])
+    raised = "TVMFFIErrorSetRaisedFromCStrParts"
+    block.eval(O.call_extern("int32", raised, StringImm(kind), parts.data, i32(len(text))))

@@ -1,0 +1,26 @@
+"""Where a node of PyTorch's graph stands in the user's source."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in .*\n\s*(.*)')
+
+MOST_CODE = 100  # characters of a line of the source in a message
+
+
+def place_of(node: Any) -> str:
+    """Return a node's name, with the file and line that it comes from if PyTorch recorded them."""
+    return place_and_code(node)[0]
+
+
+def place_and_code(node: Any) -> tuple[str, str]:
+    """Return :func:`place_of` a node, and the line of the source."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    if not frames:
+        return str(node.name), ""
+    path, line, code = frames[-1]
+    code = code.strip()
+    short = code if len(code) <= MOST_CODE else f"{code[:MOST_CODE]} ..."
+    return f"{node.name} ({path.rpartition('/')[2]}:{line})", short
