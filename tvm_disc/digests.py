@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,8 @@ from .processor import cores
 
 __all__ = ["digest_of_bytes", "digest_of_file", "digest_of_package"]
 
+# Without waiting for whoever writes to a pipe.
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _PIECE_BYTES = 8 << 20
 
 
@@ -27,10 +31,12 @@ def digest_of_file(path: Path) -> bytes:
     It is read, not mapped: a mapped file that somebody cuts short meanwhile would be a crash.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read, or is no regular file.
     """
-    with path.open("rb", buffering=0) as file:
+    with open(os.open(path, _OPEN), "rb", buffering=0) as file:
         handle = file.fileno()
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "expected a regular file", str(path))
         return _of_pieces(
             os.fstat(handle).st_size,
             lambda at: hashlib.sha256(os.pread(handle, _PIECE_BYTES, at)).digest(),

@@ -9,6 +9,7 @@ from typing import Any
 
 import tvm
 
+from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx import from_onnx
 from tvm_disc.frontends.onnx.external import files_beside
 from tvm_disc.frontends.relax import from_relax
@@ -46,7 +47,7 @@ def files_of(source: Any) -> list[Path] | None:
     try:
         if _is_file(source, ".onnx"):
             return [Path(source), *files_beside(Path(source))]
-    except (OSError, ValueError):  # which the one who reads it tells better
+    except (OSError, ValueError, BadInput):  # the reader raises it with a better message
         return None
     return [Path(source)] if _is_file(source, ".pt2") or is_file_name(source) else None
 

@@ -1,29 +1,73 @@
-"""Elements that lie in a file beside the model, read once, to where they stay."""
+"""Elements of tensors that are in files beside the model.
+
+A model may come from a stranger, and names files. Before anything is read, each file must be a
+regular file in the model's folder and hold what its tensors need, and all tensors together must fit
+into memory. A file is opened without waiting, and looked at again once it is open.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from tvm_disc.errors import BadInput
+from tvm_disc.limits import MODEL_FILE_BYTES, UNREAD_FILE_BYTES, memory_bytes
 from tvm_disc.literals import room_for
 
-# Smaller ones are not worth the second way.
-_LEAST_BYTES = 1 << 16
-_NATIVE = {1: "float32", 6: "int32", 7: "int64", 11: "float64"}
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+# Bytes of an element by ONNX's number of its type, where a program can have tensors of the type.
+_ITEM_BYTES = {1: 4, 2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 8, 9: 1, 10: 2, 11: 8, 12: 4, 13: 8, 16: 2}
+# Types whose elements NumPy reads as they are in the file.
+_NATIVE = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the elements of a tensor are: a range of a file."""
+
+    name: str
+    path: Path
+    offset: int
+    nbytes: int
+
+
+def check_model_file(path: Path) -> None:
+    """Refuse what cannot be the file of a model, before it is read.
+
+    Raises:
+        BadInput: there is no such file, no regular one, or it is longer than protobuf's limit.
+    """
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # ValueError: a name with a zero byte
+        raise BadInput(f"no such ONNX file: {str(path)!r}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise BadInput(
+            f"no such ONNX file: {str(path)!r} is {_kind(status.st_mode)}, expected a regular file"
+        )
+    if status.st_size > MODEL_FILE_BYTES:
+        raise BadInput(
+            f"{str(path)!r} holds no ONNX model: found {status.st_size} bytes, protobuf's limit is "
+            f"{MODEL_FILE_BYTES}; save the weights as external data"
+        )
 
 
 def files_beside(path: Path) -> list[Path]:
-    """The files that hold elements of tensors of the model in a file.
+    """Return the files that hold elements of tensors of the model in a file.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it holds no model.
+        OSError: the file cannot be read.
+        ValueError: it holds no model, or a file beside it is far longer than its tensors.
+        BadInput: a file beside it is refused.
     """
+    check_model_file(path)
     if b"location" not in path.read_bytes():
         return []
     import onnx
@@ -32,8 +76,39 @@ def files_beside(path: Path) -> list[Path]:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # protobuf's own class, which moved between its releases
         raise ValueError(str(error)) from error
-    places = map(_place, _tensors([model.graph, *model.functions]))
-    return sorted({path.parent / place for place in places if place is not None})
+    needed: dict[Path, int] = {}
+    for place in check_external(model, str(path.parent), path):
+        needed[place.path] = needed.get(place.path, 0) + place.nbytes
+    for file, nbytes in needed.items():
+        if file.stat().st_size > nbytes + UNREAD_FILE_BYTES:
+            raise ValueError(f"{file}: too long to be compared as a whole")
+    return sorted(needed)
+
+
+def check_external(model: Any, folder: str, path: Path | None = None) -> list[Place]:
+    """Return where all elements outside of a model are.
+
+    Args:
+        folder: the folder of the model's file.
+        path: the model's file, if there is one. If it is a link, files beside its target are the
+            model's, too: caches of downloads are made of such links.
+
+    Raises:
+        BadInput: a file is refused, or all tensors together do not fit into memory.
+    """
+    roots = [os.path.realpath(folder)]
+    if path is not None:
+        roots.append(os.path.dirname(os.path.realpath(path)))
+    found = [_checked(t, folder, roots) for t in _tensors([model.graph, *model.functions])]
+    places = [place for place in found if place is not None]
+    total, most = sum(p.nbytes for p in places), memory_bytes()
+    if most is not None and total > most:
+        large = max(places, key=lambda p: p.nbytes)
+        raise BadInput(
+            f"ONNX external data: the tensors have {total} bytes, {large.name!r} alone has "
+            f"{large.nbytes}; the memory of this machine has {most}"
+        )
+    return places
 
 
 def _tensors(bodies: Sequence[Any]) -> Iterator[Any]:
@@ -51,49 +126,133 @@ def _tensors(bodies: Sequence[Any]) -> Iterator[Any]:
             left += [attribute.g, *attribute.graphs]
 
 
-def read_elements(tensor: Any, folder: str) -> np.ndarray | None:
-    """A large tensor out of its file; None where nothing but ONNX's own reader should judge it.
+def is_external(tensor: Any) -> bool:
+    """Return whether the elements of a tensor are in another file."""
+    return bool(tensor.data_location == tensor.EXTERNAL)
 
-    That is, whenever a place is not plainly a file in the model's own folder, or too short.
+
+def read_elements(tensor: Any, folder: str) -> np.ndarray | bytes:
+    """Return the elements of an external tensor, as bytes if NumPy has no such type.
+
+    Raises:
+        BadInput: the file is refused, or too short by now.
     """
-    dims = tuple(tensor.dims)
+    place = _place(tensor, folder)
     dtype = _NATIVE.get(tensor.data_type)
-    place = _place(tensor)
-    if dtype is None or place is None or min(dims, default=0) < 1:
+    with _opened(place) as file:
+        file.seek(place.offset)
+        if dtype is None or not place.nbytes:
+            data = file.read(place.nbytes)
+            if len(data) == place.nbytes:
+                return data
+        else:
+            array = room_for(tuple(tensor.dims), np.dtype(dtype))
+            if _filled(file, array):
+                return array
+    raise _short(place, place.path.stat().st_size)
+
+
+def _checked(tensor: Any, folder: str, roots: Sequence[str]) -> Place | None:
+    """Return the place of a tensor's elements; None if they are in the model."""
+    if not is_external(tensor):
         return None
+    place = _place(tensor, folder)
+    real = os.path.realpath(place.path)
+    if not any(os.path.commonpath([root, real]) == root for root in roots):
+        raise _refused(place, f"is {real!r}, outside of the model's folder {roots[0]!r}")
+    with _opened(place) as file:
+        size = os.fstat(file.fileno()).st_size
+    if size < place.offset + place.nbytes:
+        raise _short(place, size)
+    return place
+
+
+def _place(tensor: Any, folder: str) -> Place:
+    """Return the place that a tensor names; the file is not looked at."""
     told = {entry.key: entry.value for entry in tensor.external_data}
-    nbytes = prod(dims) * np.dtype(dtype).itemsize
+    where, name = told.get("location", ""), tensor.name
+    if not where or "\0" in where or os.path.isabs(where):
+        raise BadInput(
+            f"ONNX tensor {name!r}: its elements are in a file of their own; expected a name "
+            f"relative to the model's folder, found {where!r}"
+        )
+    dims = tuple(tensor.dims)
+    if min(dims, default=0) < 0:
+        raise BadInput(f"ONNX tensor {name!r}: expected dims of at least 0, found {list(dims)}")
+    item = _ITEM_BYTES.get(tensor.data_type)
+    if item is None:
+        from tvm_disc.frontends.onnx.tensors import dtype_of
+
+        dtype_of(tensor.data_type)  # refuses it by name
+    nbytes = prod(dims) * (item or 0)
+    offset, length = _number(name, told, "offset", 0), _number(name, told, "length", nbytes)
+    if length != nbytes:
+        raise BadInput(
+            f"ONNX tensor {name!r}: its dims {list(dims)} need {nbytes} bytes, found a length of "
+            f"{length} in its external data; the model is damaged"
+        )
+    return Place(name, Path(folder, where), offset, nbytes)
+
+
+def _number(name: str, told: dict[str, str], key: str, default: int) -> int:
+    text = told.get(key, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise BadInput(
+            f"ONNX tensor {name!r}: expected the {key} of its external data as a number of at "
+            f"least 0, found {text[:40]!r}"
+        )
+    return int(text)
+
+
+def _opened(place: Place) -> IO[bytes]:
+    """Return the file, open, which is a regular one."""
     try:
-        offset, length = int(told.get("offset", 0)), int(told.get("length", nbytes))
-    except ValueError:
-        return None
-    if nbytes < _LEAST_BYTES or length != nbytes or offset < 0:
-        return None
-    path = Path(folder, place)
-    plain = os.path.basename(place) == place and not path.is_symlink() and path.is_file()
-    if not plain or path.stat().st_size < offset + nbytes:
-        return None
-    array = room_for(dims, np.dtype(dtype))
-    return array if _filled(path, offset, array) else None
+        handle = os.open(place.path, _OPEN)
+    except IsADirectoryError:
+        raise _refused(place, "is a folder, expected a regular file") from None
+    except FileNotFoundError:
+        raise _refused(place, "is not there; keep it beside the model") from None
+    except OSError as error:
+        raise _refused(place, f"cannot be read: {error.strerror}") from None
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        raise _refused(place, f"is {_kind(mode)}, expected a regular file")
+    return os.fdopen(handle, "rb", buffering=0)
 
 
-def _place(tensor: Any) -> str | None:
-    if tensor.data_location != tensor.EXTERNAL:
-        return None
-    return next((e.value for e in tensor.external_data if e.key == "location"), None)
+def _kind(mode: int) -> str:
+    """Return what a file is that is no regular one."""
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
-def _filled(path: Path, offset: int, array: np.ndarray) -> bool:
-    """Whether the file had as many bytes."""
-    with path.open("rb", buffering=0) as file:
-        file.seek(offset)
-        left = array.reshape(-1).view(np.uint8).data
-        while left:
-            count = file.readinto(left)
-            if not count:
-                return False
-            left = left[count:]
+def _refused(place: Place, why: str) -> BadInput:
+    return BadInput(
+        f"ONNX tensor {place.name!r}: its elements are in a file of their own, "
+        f"{str(place.path)!r}, which {why}"
+    )
+
+
+def _short(place: Place, size: int) -> BadInput:
+    return _refused(
+        place,
+        f"has {size} bytes; expected at least {place.offset + place.nbytes}, of which the tensor "
+        f"takes {place.nbytes} from byte {place.offset} on",
+    )
+
+
+def _filled(file: IO[bytes], array: np.ndarray) -> bool:
+    """Return whether the file had as many bytes as the array."""
+    left = array.reshape(-1).view(np.uint8).data
+    while left:
+        count: int | None = file.readinto(left)  # type: ignore[attr-defined]
+        if not count:
+            return False
+        left = left[count:]
     return True
 
 
-__all__ = ["files_beside", "read_elements"]
+__all__ = ["check_external", "check_model_file", "files_beside", "is_external", "read_elements"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from tvm_disc.errors import BadInput, TypeMismatch
 from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.onnx.external import check_external, check_model_file
 from tvm_disc.frontends.onnx.functions import opsets_of
 from tvm_disc.frontends.onnx.graph import Graph, Model, refuse_unknown, results_of
 from tvm_disc.frontends.onnx.inputs import variables
@@ -38,6 +39,8 @@ def from_onnx(model: Any, folder: str = "") -> IRModule:
     """
     read, beside = read_file(model)
     check_texts(read)
+    path = None if read is model else Path(model)
+    check_external(read, beside or folder, path)
     _check(model)
     return _module(read, beside or folder)
 
@@ -78,8 +81,7 @@ def _module(model: Any, folder: str) -> IRModule:
 def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
     """The model without the weights that lie in files beside it: they are read when they are
     wanted, and not kept."""
-    if not Path(path).is_file():
-        raise BadInput(f"no such ONNX file: {os.fspath(path)!r}")
+    check_model_file(Path(path))
     try:
         read = onnx.load(os.fspath(path), load_external_data=False)
     except Exception as error:  # protobuf's own class, which moved between its releases

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tvm_disc.errors import BadInput, Unsupported
-from tvm_disc.frontends.onnx.external import read_elements
+from tvm_disc.frontends.onnx.external import is_external, read_elements
 from tvm_disc.literals import aligned
 
 # Element types of ONNX by number, as they are called here.
@@ -46,33 +45,26 @@ def dtype_of(code: int) -> str:
 
 
 def array_of(tensor: Any, folder: str) -> np.ndarray:
-    """The elements of a tensor; those that lie in a file beside the model are read from there.
+    """Return the elements of a tensor, also of one whose elements are in a file beside the model.
 
     Raises:
-        BadInput: there is no such file, or it is too short.
+        BadInput: the file is missing, refused or too short; or the tensor has other elements than
+            its dims say.
     """
     from onnx.numpy_helper import to_array
 
     dtype = dtype_of(tensor.data_type)
-    if (found := read_elements(tensor, folder)) is not None:
-        return found
+    read = tensor
+    if is_external(tensor):
+        found = read_elements(tensor, folder)
+        if isinstance(found, np.ndarray):
+            return found
+        read = type(tensor)(data_type=tensor.data_type, dims=tensor.dims, raw_data=found)
     try:
-        array = to_array(tensor, folder)
-    except Exception as error:  # the checker's own class: no file, or a short one
-        why = _missing(tensor, folder) or error
-        raise BadInput(f"ONNX tensor {tensor.name!r}: {why}") from error
+        array = to_array(read)
+    except Exception as error:  # ONNX's own classes: too few elements, or too many
+        raise BadInput(f"ONNX tensor {tensor.name!r}: {error}") from error
     return aligned(array if str(array.dtype) == dtype else array.astype(dtype))
-
-
-def _missing(tensor: Any, folder: str) -> str | None:
-    """What to say of elements whose file is not there."""
-    place = next((e.value for e in tensor.external_data if e.key == "location"), None)
-    if place is None or Path(folder, place).is_file():
-        return None
-    return (
-        f"its elements lie in a file of their own, {str(Path(folder, place))!r}, which is not "
-        "there; keep it beside the model"
-    )
 
 
 def dense_of(sparse: Any, folder: str) -> np.ndarray:
