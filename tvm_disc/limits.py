@@ -13,9 +13,14 @@ import os
 __all__ = [
     "HEADROOM_BYTES",
     "LLVM_BYTES_PER_BYTE",
+    "LOOP_BODY",
     "MODEL_FILE_BYTES",
+    "MOST_DEPTH",
+    "MOST_NODES",
+    "NODES_PER_NODE",
     "UNREAD_FILE_BYTES",
     "memory_bytes",
+    "most_nodes",
 ]
 
 # -- files -----------------------------------------------------------------------------------------
@@ -38,6 +43,28 @@ def memory_bytes() -> int | None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return None
+
+
+# -- nodes of a model ------------------------------------------------------------------------------
+
+# Importing and compiling a node takes milliseconds. A model may have ``MOST_NODES`` after inlining
+# whatever its size, and ``NODES_PER_NODE`` more for each node in its file: the largest models that
+# exporters write with functions have 20, and time stays linear in the size of the file.
+MOST_NODES = 10_000
+NODES_PER_NODE = 100
+
+# The body of a loop is converted again until the types of its state no longer change, which takes
+# two or three conversions; nested loops multiply.
+LOOP_BODY = 3
+
+# Bodies of branches and loops, and calls of functions, inside of each other. Each takes about ten
+# frames of the Python stack, of which there are 1,000. Exporters nest one call per module.
+MOST_DEPTH = 64
+
+
+def most_nodes(written: int) -> int:
+    """Return how many nodes a model of so many written nodes may have after inlining."""
+    return MOST_NODES + NODES_PER_NODE * written
 
 
 # -- memory of machine code ------------------------------------------------------------------------

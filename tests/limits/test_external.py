@@ -135,7 +135,9 @@ def test_many_tensors_of_one_file_are_bounded_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, link("/dev/zero"), sparse(1 << 41)])
 def test_a_model_that_is_no_regular_file_is_refused(tmp_path: Path, make: Any) -> None:
     make(tmp_path / "m.onnx")
-    with pytest.raises(BadInput, match="no such ONNX file: .* is a|protobuf's limit is 2147483647"):
+    with pytest.raises(
+        BadInput, match=r"no such ONNX file: .* is a|protobuf's limit is 2147483647"
+    ):
         build(tmp_path / "m.onnx")
 
 

@@ -18,12 +18,11 @@ from typing import IO, Any
 import numpy as np
 
 from tvm_disc.errors import BadInput
+from tvm_disc.frontends.onnx.dtypes import item_bytes
 from tvm_disc.limits import MODEL_FILE_BYTES, UNREAD_FILE_BYTES, memory_bytes
 from tvm_disc.literals import room_for
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-# Bytes of an element by ONNX's number of its type, where a program can have tensors of the type.
-_ITEM_BYTES = {1: 4, 2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 8, 9: 1, 10: 2, 11: 8, 12: 4, 13: 8, 16: 2}
 # Types whose elements NumPy reads as they are in the file.
 _NATIVE = {1: "<f4", 6: "<i4", 7: "<i8", 11: "<f8"}
 
@@ -179,12 +178,7 @@ def _place(tensor: Any, folder: str) -> Place:
     dims = tuple(tensor.dims)
     if min(dims, default=0) < 0:
         raise BadInput(f"ONNX tensor {name!r}: expected dims of at least 0, found {list(dims)}")
-    item = _ITEM_BYTES.get(tensor.data_type)
-    if item is None:
-        from tvm_disc.frontends.onnx.tensors import dtype_of
-
-        dtype_of(tensor.data_type)  # refuses it by name
-    nbytes = prod(dims) * (item or 0)
+    nbytes = prod(dims) * item_bytes(tensor.data_type)
     offset, length = _number(name, told, "offset", 0), _number(name, told, "length", nbytes)
     if length != nbytes:
         raise BadInput(

@@ -14,6 +14,7 @@ from tvm_disc.frontends.onnx.node import Node, attributes, name_of, title
 from tvm_disc.frontends.onnx.ranks import completed, declared_ranks, renamed
 from tvm_disc.frontends.onnx.table import find, normal
 from tvm_disc.frontends.onnx.tensors import Lazy, array_of, dense_of
+from tvm_disc.limits import MOST_NODES
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.infer import Inference
@@ -28,11 +29,27 @@ class Model:
     Attributes:
         folder: where files of weights lie.
         functions: the model's own, by domain, name and overload.
+        limit: how many nodes may be converted, bodies as often as they are.
     """
 
     infer: Inference
     folder: str = ""
     functions: Mapping[tuple[str, str, str], Any] = field(default_factory=dict)
+    limit: int = MOST_NODES
+    converted: int = 0
+
+    def count(self) -> None:
+        """Count a node that is converted.
+
+        Raises:
+            Unsupported: there are too many.
+        """
+        self.converted += 1
+        if self.converted > self.limit:
+            raise Unsupported(
+                f"more than {self.limit} nodes are converted until here, since the bodies of "
+                "nested loops are tried or unrolled several times; nest fewer loops"
+            )
 
 
 class Graph:
@@ -99,6 +116,7 @@ class Graph:
         proto = functions.instantiated(proto, self.references)
         with placed(title(proto)):
             try:
+                self.model.count()
                 results = self._results(proto)
                 self._keep(proto, results)
             except DiscError as error:

@@ -14,7 +14,7 @@ from tvm_disc.frontends.onnx.functions import opsets_of
 from tvm_disc.frontends.onnx.graph import Graph, Model, refuse_unknown, results_of
 from tvm_disc.frontends.onnx.inputs import variables
 from tvm_disc.frontends.onnx.rows import FAMILIES
-from tvm_disc.frontends.onnx.table import normal
+from tvm_disc.frontends.onnx.size import function_key, node_limit
 from tvm_disc.frontends.onnx.texts import check_texts
 from tvm_disc.relay import expr as ast
 from tvm_disc.relay.infer import Inference
@@ -32,17 +32,19 @@ def from_onnx(model: Any, folder: str = "") -> IRModule:
     named axes of the same name are the same dim.
 
     Raises:
-        Unsupported: the package `onnx` is not installed, or the model has nodes that cannot be
-            imported; the message names all of them.
-        BadInput: there is no such file, or it holds no model.
+        Unsupported: the package `onnx` is not installed; the model has nodes that cannot be
+            imported, of which the message names all; or it is too large after inlining.
+        BadInput: there is no such file, or it holds no model; or a file of weights is refused.
         TypeMismatch, ShapeConflict: a node's inputs do not fit its operator.
     """
     read, beside = read_file(model)
+    own = {function_key(f): f for f in getattr(read, "functions", ())}
+    limit = node_limit(read.graph, own)
     check_texts(read)
     path = None if read is model else Path(model)
     check_external(read, beside or folder, path)
     _check(model)
-    return _module(read, beside or folder)
+    return _module(read, Model(Inference(), beside or folder, own, limit))
 
 
 def read_file(model: Any) -> tuple[Any, str]:
@@ -58,15 +60,10 @@ def read_file(model: Any) -> tuple[Any, str]:
     return read, folder
 
 
-def _module(model: Any, folder: str) -> IRModule:
-    opsets = opsets_of(model.opset_import)
-    own = {
-        (normal(f.domain), f.name, getattr(f, "overload", "")): f
-        for f in getattr(model, "functions", ())
-    }
-    refuse_unknown(model, opsets, own)
-    infer = Inference()
-    graph = Graph(Model(infer, folder, own), opsets)
+def _module(model: Any, shared: Model) -> IRModule:
+    opsets, infer = opsets_of(model.opset_import), shared.infer
+    refuse_unknown(model, opsets, shared.functions)
+    graph = Graph(shared, opsets)
     given = {t.name for t in model.graph.initializer}
     given |= {s.values.name for s in model.graph.sparse_initializer}
     params = variables(model.graph, given)

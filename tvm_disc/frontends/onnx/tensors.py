@@ -7,41 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tvm_disc.errors import BadInput, Unsupported
+from tvm_disc.errors import BadInput
+from tvm_disc.frontends.onnx.dtypes import DTYPES, dtype_of
 from tvm_disc.frontends.onnx.external import is_external, read_elements
 from tvm_disc.literals import aligned
-
-# Element types of ONNX by number, as they are called here.
-DTYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-    16: "bfloat16",
-}
-
-
-def dtype_of(code: int) -> str:
-    """The name of an element type.
-
-    Raises:
-        Unsupported: programs have no tensors of it.
-    """
-    if code not in DTYPES:
-        from onnx import TensorProto
-
-        known = code in TensorProto.DataType.values()
-        name = TensorProto.DataType.Name(code) if known else str(code)
-        raise Unsupported(f"element type {name}")
-    return DTYPES[code]
 
 
 def array_of(tensor: Any, folder: str) -> np.ndarray:
