@@ -164,9 +164,26 @@ def padded(n: Calc, x: Expr, widths: Sequence[Dim], fill: Any, mode: str) -> Exp
     if mode not in ("edge", "reflect", "wrap"):
         raise Unsupported(f"mode: expected constant, edge, reflect or wrap, found {mode!r}")
     for a, (before, after) in enumerate(pairs):
+        x, (before, after) = _trimmed(n, x, a, (before, after))
         if not (isinstance(before, int) and isinstance(after, int) and before == after == 0):
             x = _mirrored(n, x, a, (before, after), mode)
     return x
+
+
+def _trimmed(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim]) -> tuple[Expr, tuple[Dim, Dim]]:
+    """``x`` without what negative widths of an axis cut off, and the widths that are left."""
+    cuts: list[Dim] = [0, 0]
+    left = list(pair)
+    for side, width in enumerate(pair):
+        if isinstance(width, Expr) and not n.infer.is_natural(width):
+            cuts[side] = n.maximum(n.negative(width), 0)
+            left[side] = n.maximum(width, 0)
+    if not any(isinstance(c, Expr) for c in cuts):
+        return x, pair
+    first, last = cuts
+    length = n.dim("subtract", n.dim("subtract", n.size(x, axis), first), last)
+    end = n.dim("add", first, n.lengths([length])[0])
+    return n.slice(x, axis, first, end), (left[0], left[1])
 
 
 def _mirrored(n: Calc, x: Expr, axis: int, pair: tuple[Dim, Dim], mode: str) -> Expr:

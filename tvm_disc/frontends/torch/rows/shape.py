@@ -188,24 +188,29 @@ def _pad(m: Maker, x: Value, pad: Sequence[Dim], value: Any = 0) -> Value:
 
 def _mirror(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
     return _copied_border(
-        m, x, pad, lambda y, w: m.call("nn.mirror_pad", y, pad_width=w, mode="REFLECT")
+        m, x, pad, "reflect", lambda y, w: m.call("nn.mirror_pad", y, pad_width=w, mode="REFLECT")
     )
 
 
 def _edge(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:
-    return _copied_border(
-        m,
-        x,
-        pad,
-        lambda y, w: m.call("nn.pad", y, m.literal(0, y.dtype), pad_width=w, pad_mode="edge"),
-    )
+    def build(y: Value, w: Any) -> Any:
+        return m.call("nn.pad", y, m.literal(0, y.dtype), pad_width=w, pad_mode="edge")
+
+    return _copied_border(m, x, pad, "edge", build)
 
 
-def _copied_border(m: Maker, x: Value, pad: Sequence[Dim], build: Callable[..., Any]) -> Value:
+def _copied_border(
+    m: Maker, x: Value, pad: Sequence[Dim], mode: str, build: Callable[..., Any]
+) -> Value:
+    """``x`` with borders that repeat its elements; ``build`` makes those of literal widths."""
     x, pairs = cropped(m, x, pad_pairs(pad, x.rank))
-    if not all(isinstance(w, int) for pair in pairs for w in pair):
-        raise Unsupported(f"a border of copies whose width is known at run time only: {pad}")
-    if not any(w for pair in pairs for w in pair):
+    widths = [w for pair in pairs for w in pair]
+    if not all(isinstance(w, int) for w in widths):
+        grid = m.call("reshape", m.symbols.vector(widths), newshape=(x.rank, 2))
+        fill = m.literal(0, x.dtype)
+        made = m.call("dyn.nn.pad", x, grid, fill, pad_width=(), pad_mode=mode)
+        return Value(made, x.dtype, m.out_dims)
+    if not any(widths):
         return x
     return Value(build(x, tuple(pairs)), x.dtype, m.out_dims)
 

@@ -277,41 +277,61 @@ def _pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def _dyn_pad(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """A padding whose widths are computed; negative widths cut, as literal ones do."""
     x, widths, fill = args
-    if value_of(widths) is None and attrs["pad_mode"] == "constant":
-        return _pad_by_data(ctx, x, widths, fill)
-    items = ctx.size_arg(widths, "the pad widths")
+    mode = attrs["pad_mode"]
+    items = ctx.shape_arg(widths, "the pad widths")
     pairs = [(items[2 * a], items[2 * a + 1]) for a in range(x.rank)]
     if all(is_number(w) for pair in pairs for w in pair):
-        pairs = [(int(a), int(b)) for a, b in pairs]
-        return _pad_with(ctx, x, pairs, fill, attrs["pad_mode"])
-    if attrs["pad_mode"] not in _PAD_MODES:
-        raise Unsupported(ctx.where(f"pad_mode {attrs['pad_mode']}"))
-    if attrs["pad_mode"] != "constant":
-        return borders(ctx, x, items, attrs["pad_mode"])
-    return padded_by(ctx, x, pairs, fill)
+        return _pad_with(ctx, x, [(int(a), int(b)) for a, b in pairs], fill, mode)
+    if mode not in _PAD_MODES:
+        raise Unsupported(ctx.where(f"pad_mode {mode}"))
+    parts = [_added_and_cut(ctx, w, value_of(widths) is None) for w in items]
+    x = _cut(ctx, x, [cut for _, cut in parts])
+    added = [more for more, _ in parts]
+    if mode != "constant":
+        return borders(ctx, x, added, mode)
+    return padded_by(ctx, x, [(added[2 * a], added[2 * a + 1]) for a in range(x.rank)], fill)
 
 
-def _pad_by_data(ctx: Emitter, x: Tensor, widths: Tensor, fill: Tensor) -> Tensor:
-    """Widths that are read, each the difference of what is added and what is taken away."""
-    items = ctx.read_numbers(widths, "the pad widths")
+def _added_and_cut(ctx: Emitter, width: Any, read: bool) -> tuple[Any, Any]:
+    """Return what a pad width adds and what it cuts off: both at least 0, one of them 0.
+
+    Args:
+        read: the width was read from data, as the difference of these two numbers.
+    """
+    if read:
+        return width.a, width.b
+    dim = ctx.dim(width)
+    if ctx.solver.known_le(i64(0), dim):
+        return dim, i64(0)
+    if ctx.solver.known_le(dim, i64(0)):
+        return i64(0), ctx.dim(i64(0) - dim)
+    cut = ctx.dim(tirx.max(i64(0) - dim, i64(0)))
+    # As dim + cut, the sum of all parts is the length plus the widths.
+    return ctx.dim(dim + cut), cut
+
+
+def _cut(ctx: Emitter, x: Tensor, cuts: Sequence[Any]) -> Tensor:
+    """``x`` without the elements that negative widths cut off; ``cuts`` are two per axis."""
     where = {}
-    for axis in range(x.rank):
-        first, last = (w.b for w in items[2 * axis : 2 * axis + 2])
-        text = ctx.where(f"axis {axis} is shorter than the negative padding")
-        ctx.solver.require(first + last <= x.dims[axis], text, text)
-        where[axis] = (first, x.dims[axis] - first - last, 1)
-    pairs = [(items[2 * a].a, items[2 * a + 1].a) for a in range(x.rank)]
-    return padded_by(ctx, sliced(ctx, x, where), pairs, fill)
+    for axis, dim in enumerate(x.dims):
+        first, last = cuts[2 * axis : 2 * axis + 2]
+        if ctx.literal(first) == 0 and ctx.literal(last) == 0:
+            continue
+        names = [ctx.solver.name_of(e) for e in (ctx.dim(first + last), dim)]
+        text = f"axis {axis} is shorter than the negative padding: it cuts {names[0]} of {names[1]}"
+        ctx.solver.require(first + last <= dim, ctx.where(text), ctx.where(text))
+        where[axis] = (first, dim - first - last, 1)
+    return sliced(ctx, x, where)
 
 
 def padded_by(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
-    """Borders of symbolic width are parts of a concatenation."""
+    """``x`` with borders of symbolic widths, none negative, as parts of a concatenation."""
     for axis, pair in enumerate(pairs):
         parts = [x]
         for after, width in enumerate(pair):
             dim = ctx.dim(width)
-            ctx.solver.require_le(i64(0), dim, ctx.where("a pad width must not be negative"))
             if ctx.literal(dim) != 0:
                 border = filled(ctx, [*x.dims[:axis], dim, *x.dims[axis + 1 :]], fill, x.dtype)
                 parts.insert(len(parts) if after else 0, border)
