@@ -40,8 +40,9 @@ def choose(
     many = len(made[0])
     if len(made[1]) != many:
         raise TypeMismatch(f"the branches give {many} and {len(made[1])} results")
-    for k, (a, b) in enumerate(zip(*made, strict=True)):
-        made[0][k], made[1][k] = _alike(n, a, b)
+    with n.scope():  # what a branch requires is no fact outside of it
+        for k, (a, b) in enumerate(zip(*made, strict=True)):
+            made[0][k], made[1][k] = _alike(n, a, b)
     fields = [[n.expr(x) for x in b] for b in made]
     bodies = [ast.Tuple(tuple(b)) if many != 1 else b[0] for b in fields]
     variables = [_variable(n, p) for p in params]

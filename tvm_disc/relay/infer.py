@@ -7,7 +7,7 @@ one walk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,6 +39,9 @@ class Sketch(Emitter):
         dtype = str(array.dtype)
         var = relax.Var("weights", relax.TensorType(list(dims), dtype))
         return Tensor(dims, dtype, var, constant=array)
+
+    def require_sizes(self, dims: Sequence[Any]) -> None:
+        """Nothing: the expression may be unused, and then no guard makes its dims a fact."""
 
     def elements(self, tensor: Tensor) -> np.ndarray | None:
         """The elements, or others in their place."""
@@ -74,12 +77,13 @@ class Inference:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """A body that may run never or often."""
+        """Infer a body that may run never or often; facts that hold in it are forgotten, too."""
         importer, outer, kept = self._importer, self._scope, len(self._kept)
         self._scope = importer._scope(outer)
         importer.ctx.nested += 1
         try:
-            yield
+            with importer.solver.trial():
+                yield
         finally:
             importer.ctx.nested -= 1
             self._scope = outer

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product as cartesian
 from keyword import iskeyword
 from typing import Any
@@ -147,6 +148,17 @@ class Solver:
         """Both shapes have the same number of elements."""
         text = f"elements {show_shape(shape_a)} == {show_shape(shape_b)}"
         self._add("same_elements", text, why, self._same_elements(shape_a, shape_b))
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Forget at the end every fact, guard and wish that was added inside; symbols stay."""
+        saved = self._state, list(self._facts), list(self.guards), list(self.wishes)
+        self._state = self._state.copy()
+        self._state.depth -= 1  # a program's facts, not a hypothesis of a proof
+        try:
+            yield
+        finally:
+            self._state, self._facts, self.guards, self.wishes = saved
 
     def likely(self, var: Dim, values: Sequence[int]) -> None:
         """Values to expect for `var`; a hint for choosing kernels, never used in a proof."""
@@ -359,7 +371,7 @@ class Solver:
                 skip = self._negated(x.condition)
                 chosen = x.true_value
                 must = f"{self.name_of(chosen)} must equal {self.name_of(y)}"
-                text = f"{must} unless {self._text(skip)}"
+                text = f"{must}, or {self._words(self._convert.cond(skip), self._text(skip))}"
                 cond = tirx.Or(skip, tirx.EQ(chosen, y))
                 self.require(cond, context, text)
                 return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm_disc.errors import Unsupported
+from tvm_disc.errors import TypeMismatch, Unsupported
 from tvm_disc.frontends.calc import Dim, Expr, const, op
 from tvm_disc.frontends.calls import UnknownRows
 from tvm_disc.frontends.loop import Loop, choose, counted
@@ -51,24 +51,70 @@ def _tensors(values: Sequence[Any], what: str) -> None:
 
 @row("If")
 def _if(n: Node) -> Any:
-    """A condition that is known leaves one branch, which may give anything."""
+    """Convert an If: both branches, or the one that the condition or the declared ranks choose."""
     cond = n.reshape(n[0], [])
     branches = [n.required("then_branch"), n.required("else_branch")]
     known = n.known(cond)
     if known is not None:
         return run(n, branches[0 if known.item() else 1], ())
     plain, tensors = _reads(n, branches)
+    shapes: list[list[list[int | None]]] = []
 
     def branch(proto: Any) -> Any:
         def make(params: list[Expr]) -> list[Expr]:
             inside = [*plain.items(), *zip(tensors, params, strict=True)]
             results = run(n, proto, (), inside)
             _tensors(results, "a branch")
+            shapes.append([n.literals(r) for r in results])
             return results
 
         return make
 
-    return choose(n, cond, list(tensors.values()), *map(branch, branches))
+    found = choose(n, cond, list(tensors.values()), *map(branch, branches))
+    taken = _branch_of_ranks(n, *shapes)
+    if taken is None:
+        return found
+    return _if_taken(n, cond, taken, run(n, branches[taken], ()))
+
+
+def _branch_of_ranks(
+    n: Node, then: Sequence[list[int | None]], other: Sequence[list[int | None]]
+) -> int | None:
+    """Return the branch that gives the declared ranks, None if both give the same ranks.
+
+    An exporter writes such an If around a Squeeze of an axis that may be longer than 1.
+
+    Raises:
+        TypeMismatch: no rank is declared, or neither branch gives the declared ranks.
+    """
+    pairs = []
+    for name, a, b in zip(n.outputs, then, other, strict=False):
+        single = all(d == 1 for d in (*a, *b))  # one element: `choose` reshapes it
+        if len(a) != len(b) and not single:
+            pairs.append((name, (len(a), len(b))))
+    if not pairs:
+        return None
+    for taken in range(2):
+        if all(n.graph.ranks.get(name) == ranks[taken] for name, ranks in pairs):
+            return taken
+    name, ranks = pairs[0]
+    declared = n.graph.ranks.get(name)
+    found = "not declared" if declared is None else f"declared as {declared}"
+    raise TypeMismatch(
+        f"the branches give {name!r} with ranks {ranks[0]} and {ranks[1]}, and its rank is "
+        f"{found}; declare the rank that every call has, in value_info or as an output"
+    )
+
+
+def _if_taken(n: Node, cond: Expr, taken: int, results: list[Expr]) -> list[Expr]:
+    """Return the results of a branch, in calls whose condition chooses it; others are refused."""
+    values = (0, 1) if taken else (1, 0)
+    choice = n.where(cond, *(const(v, "int64") for v in values))
+    flag = n.full(False, [choice], "bool")
+    name = f"the condition of If for the declared rank of {n.outputs[0]!r}"
+    given: dict[str, tuple[Any, Sequence[Any]]] = {name: (flag, [1])}
+    given |= {f"result {k}": (r, [None] * n.rank(r)) for k, r in enumerate(results)}
+    return n.fitted(given)[1:]
 
 
 # -- loops -------------------------------------------------------------------------------------
