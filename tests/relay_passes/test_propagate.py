@@ -54,7 +54,7 @@ ROWS: tuple[tuple[str, list[list[Any]], Callable[..., Any], str, int], ...] = (
         [["b", "c", "h", 8], [4, "d", 3, 3]],
         lambda bb, s, x, w: R.nn.conv2d(x, w),
         "b, 4, h - 2, 6",
-        1,
+        2,
     ),
     ("slice", [["n", 4]], lambda bb, s, x: R.strided_slice(x, [-2], [1], [2**31 - 1]), "", 0),
     ("slice last", [["n", 4]], lambda bb, s, x: R.strided_slice(x, [1], [-1], [4]), "n, 1", 0),

@@ -257,12 +257,13 @@ class Calc(Calls[Expr, Dim]):
         return [self.item(wide, k) if v is None else v for k, v in enumerate(found)]
 
     def lengths(self, dims: Sequence[Dim]) -> list[Dim]:
-        """Dims that are not negative as formulas: those that only the data knows are read once.
+        """Return sizes as formulas that are not negative in any call that runs.
 
-        They become the dims of a tensor that nobody else needs.
+        Sizes that are read from data, or that may be negative, become the dims of a tensor that
+        is not used otherwise: dims of a result are read once and guarded.
         """
         vector = self.vector(dims)
-        if self.infer.is_formula(vector):
+        if self.infer.is_formula(vector) and self.infer.is_natural(vector):
             return list(dims)
         blank = op("dyn.full", const(False), vector, shape=None, dtype="bool")
         return self.sizes(blank)

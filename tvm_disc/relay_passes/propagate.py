@@ -180,6 +180,8 @@ def declare_inputs(func: Any, solver: Solver, name: str) -> None:
         for d in _dims(p.ty):
             for v in tirx.analysis.undefined_vars(d):
                 solver.declare(v)
+            if not isinstance(d, tirx.Var | tirx.IntImm):
+                solver.assume(d >= 0, f"the size of {place}input '{p.name}'")
 
 
 def _dims(ty: Any) -> list[Any]:

@@ -205,10 +205,18 @@ class Walker:
         ctx = self.context
         new = tvm.ir.Call(call.op, [ctx.raw(a) for a in args], call.attrs, call.ty_args)
         ty = ctx.typed(self._type_of(new, var, call))
+        self._require_sizes(ty)
         relax.expr._update_type(new, ty)
         made = ctx.variable(ty)
         ctx.sequences[-1].append(relax.VarBinding(made, new))
         return ctx.describe(made, ty)
+
+    def _require_sizes(self, ty: Any) -> None:
+        if is_tensor(ty) and isinstance(ty.shape, relax.ShapeExpr):
+            self.context.require_sizes(ty.shape.values)
+        elif isinstance(ty, relax.TupleType):
+            for field in ty.fields:
+                self._require_sizes(field)
 
     def _type_of(self, new: Any, var: Any, call: Any) -> Any:
         explicit = isinstance(call.op, tvm.ir.Op) and call.ty_args

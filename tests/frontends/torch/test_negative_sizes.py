@@ -83,6 +83,9 @@ def test_operators(name: str) -> None:
             assert "input 'x'" in str(error)
             refused += 1
             continue
+        if want is None and name == "interpolate" and n == 3:
+            assert got.shape == (1, 1, 0)  # PyTorch has no images of size 0
+            continue
         assert want is not None, (n, got)
         assert got.shape == tuple(want.shape)
         np.testing.assert_allclose(got, want.numpy(), rtol=1e-6)

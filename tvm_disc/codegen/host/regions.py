@@ -167,11 +167,16 @@ class Regions:
 
     def run(self, region: Region) -> None:
         """Emit the instructions of an open region."""
-        for instruction in region.instructions:
+        for instruction in region.instructions[len(region.leading_guards()) :]:
             self.instruction(instruction)
 
     def open_region(self, region: Region) -> None:
-        """Begin a region: its memory, and no cells yet."""
+        """Begin a region: its leading guards, then its memory, and no cells yet.
+
+        A leading guard may protect the size of the workspace.
+        """
+        for guard in region.leading_guards():
+            self._guard(guard)
         self.open_cells.append([])
         self._open_workspace(region)
 

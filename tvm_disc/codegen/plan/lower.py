@@ -18,7 +18,7 @@ from tvm_disc.codegen.plan.constants import Constant
 from tvm_disc.codegen.plan.kernels import KernelLibrary
 from tvm_disc.codegen.plan.lower_objects import Dead, ObjectLowerer
 from tvm_disc.codegen.plan.ownership import place_counts
-from tvm_disc.codegen.plan.picks import pick_guards, range_guard
+from tvm_disc.codegen.plan.picks import pick_guards, range_guard, result_shapes
 from tvm_disc.codegen.plan.position import Position
 from tvm_disc.codegen.plan.program import (
     AllocOutput,
@@ -278,6 +278,7 @@ class _Lowerer:
         row = CORE.get(name)
         if row is not None and row.cls is OpClass.VIEW:
             source = self.value(call.args[0])
+            self.here.settle_sizes(var.ty.shape.values, name)
             return Value(tuple(var.ty.shape.values), source.dtype, source.storage)
         if name == "relax.tensor_to_shape":
             return self.value(call.args[0])
@@ -320,6 +321,8 @@ class _Lowerer:
         if static_dim(kernel.scratch_bytes) != 0:
             size = self.library.scratch_bytes(kernel, given)
             scratch = self._located(size, f"scratch_{self.here.counter}")
+        for shape, operator in result_shapes(kernel.nodes, given):
+            self.here.settle_sizes(shape, operator)
         self.here.region.instructions += pick_guards(kernel.nodes, given, self.solver)
         self.here.add(
             Launch(

@@ -58,6 +58,15 @@ def range_guard(attrs: Any, found: Sequence[Expr], limits: Sequence[Expr]) -> Gu
     return Guard(inside, text, parts, kind)
 
 
+def result_shapes(nodes: list[Node], given: Mapping[Any, Expr]) -> Iterator[tuple[list[Expr], str]]:
+    """Yield the shape of each node's result with the dims ``given``, and the node's operator."""
+    for node in nodes:
+        if any(not isinstance(d, int | tirx.IntImm) for d in node.shape):
+            named = node.var is not None and node.var.span is not None
+            operator = node.told if named else node.op.rpartition(".")[2]
+            yield [_at(d, given) for d in node.shape], operator
+
+
 def _picked_axes(node: Node) -> list[int]:
     """The axes of its operand that a node reads at positions."""
     if node.op == "relax.gather_nd":

@@ -171,11 +171,16 @@ class Region:
     results: list[Value] = field(default_factory=list)
     boxes: list[Box] = field(default_factory=list)
 
-    def take_guards(self) -> list[Guard]:
-        """Remove the guards that stand before everything else, and give them back."""
-        head = list(takewhile(lambda step: isinstance(step, Guard), self.instructions))
-        del self.instructions[: len(head)]
+    def leading_guards(self) -> list[Guard]:
+        """Return the guards that stand before every other instruction."""
+        head = takewhile(lambda step: isinstance(step, Guard), self.instructions)
         return [step for step in head if isinstance(step, Guard)]
+
+    def take_guards(self) -> list[Guard]:
+        """Remove the leading guards and return them."""
+        head = self.leading_guards()
+        del self.instructions[: len(head)]
+        return head
 
 
 @dataclass(eq=False)

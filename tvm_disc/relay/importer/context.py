@@ -72,6 +72,7 @@ class Emitter:
         self.literals = Literals()
         self._read: set[Any] = set()  # symbols of numbers read from data
         self._roomy: set[Any] = set()  # sizes made of them that were asked for
+        self._sizes: set[Any] = set()  # dims that are known not to be negative
         self._made: dict[int, tuple[Tensor, list[Any], Expr]] = {}
 
     # -- questions -----------------------------------------------------------------------------
@@ -174,13 +175,34 @@ class Emitter:
     def emit(self, call: Expr, dims: Sequence[Dim], dtype: str) -> Tensor:
         """Bind ``call`` to a fresh variable of a tensor type."""
         ty = relax.TensorType([self.simplify(d) for d in dims], dtype)
-        for axis, dim in enumerate(ty.shape.values):
-            if isinstance(dim, tirx.IntImm) and dim.value < 0:
-                raise TypeMismatch(
-                    self.where(f"axis {axis} of the result would have size {dim.value}")
-                )
+        self.require_sizes(ty.shape.values)
         self._require_room(ty.shape.values)
         return Tensor(tuple(ty.shape.values), dtype, self.bind(call, ty))
+
+    def require_sizes(self, dims: Sequence[Dim]) -> None:
+        """Require that the dims of a result are not negative: proved, or guarded at run time.
+
+        Every result type passes here. Symbols are sizes of arrays; other dims, such as ``n - 3``,
+        come from shape arithmetic and may be negative. In a branch or a function nothing is
+        required, because a call may not reach it: the launch of the kernel has the guard
+        (``codegen.plan.position``).
+
+        Raises:
+            TypeMismatch: a dim is a negative literal.
+            ShapeConflict: a dim is negative for every input.
+        """
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, tirx.IntImm) and dim.value < 0:
+                message = f"axis {axis} of the result would have size {dim.value}"
+                raise TypeMismatch(self.where(message))
+            if self.nested or isinstance(dim, tirx.Var | tirx.IntImm):
+                continue
+            if (key := self.solver.key(dim)) in self._sizes:
+                continue
+            self._sizes.add(key)
+            size = self.solver.name_of(dim)
+            text = f"{size} must not be negative: it is the size of axis {axis} of a result"
+            self.solver.require(dim >= 0, self.where(f"axis {axis} of the result"), text)
 
     def _require_room(self, dims: Sequence[Dim]) -> None:
         """A tensor whose size is made of numbers that were read: they do not overflow together."""

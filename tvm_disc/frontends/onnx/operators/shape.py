@@ -199,7 +199,7 @@ def _target(n: Node, x: Expr, shape: Expr) -> Expr:
 
 
 def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
-    """The dim that two that are broadcast together have."""
+    """Return the dim that a dim and a wanted one have when broadcast together."""
     for one, other in ((dim, wanted), (wanted, dim)):
         if isinstance(one, int):
             if one == 1:
@@ -210,6 +210,10 @@ def both_ways(n: Calc, dim: Dim, wanted: Dim) -> Dim:
         if dim != wanted:
             raise TypeMismatch(f"a dim of {dim} cannot be broadcast to {wanted}")
         return dim
+    more = n.sub(n.scalar(dim), n.scalar(wanted))
+    if n.infer.is_natural(more) and not n.infer.is_natural(n.negative(more)):
+        # The maximum would be `dim` for any smaller size: only 1 or `dim` itself is legal.
+        return n.where(n.equal(n.scalar(wanted), 1), n.scalar(dim), n.scalar(wanted))
     return n.dim("maximum", dim, wanted)
 
 
