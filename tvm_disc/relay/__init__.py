@@ -21,7 +21,7 @@ from tvm_disc.relay.text.printer import astext, pretty_print
 
 from . import analysis, builder, dyn, expr, frontend, image, loops, nn, op, prelude, qnn, vision
 from . import types as ty
-from .api import adt, base, places
+from .api import adt, base, pass_context, pipelines, places
 from .builder import ScopeBuilder, const, var
 from .convert import to_relax
 from .expr import (
@@ -194,6 +194,8 @@ _LAZY = {
 
 
 places.register()
+pass_context.register()
+pipelines.register()
 
 # Whole parts of Relay that are not here, and why.
 _REFUSED = {

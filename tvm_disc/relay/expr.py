@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import BadNode, named_of, parts_of, shown
 from .text.short import bounded, brief
-from .types import FuncType, GlobalTypeVar, IncompleteType, Type, TypeVar
+from .types import FuncType, GlobalTypeVar, IncompleteType, Type, TypeVar, plain
 
 AttrValue = Any
 Attrs = dict[str, AttrValue]
@@ -300,7 +300,6 @@ class Call(Expr):
     op: Expr
     args: tuple[Expr, ...]
     attrs: Attrs = field(default_factory=NamedAttrs)
-    type_args: tuple[Type, ...] = ()
     span: Span | None = None
 
     def __init__(
@@ -314,8 +313,16 @@ class Call(Expr):
         self.op = as_expr(op)
         self.args = tuple(as_expr(a) for a in parts_of("Call: args", args))
         self.attrs = NamedAttrs(named_of("Call: attrs", attrs))
-        self.type_args = parts_of("Call: type_args", type_args or ())
+        self.given_type_args: tuple[Type, ...] = parts_of("Call: type_args", type_args or ())
         self.span = span
+
+    @property
+    def type_args(self) -> tuple[Type, ...]:
+        """The type arguments; of an operator, the inferred types of its operands."""
+        if self.given_type_args or self._checked_type is None or not isinstance(self.op, Op):
+            return self.given_type_args
+        found = [arg._checked_type for arg in self.args]
+        return () if None in found else tuple(t for t in found if t is not None)
 
 
 @dataclass(eq=False, repr=False)
@@ -350,7 +357,7 @@ class Function(Expr):
         self.body = as_expr(body)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())
-        self.attrs = NamedAttrs(attrs or {})
+        self.attrs = NamedAttrs((k, plain(v)) for k, v in (attrs or {}).items())
         self.span = span
 
     def with_attr(self, name: str | Mapping[str, AttrValue], value: AttrValue = None) -> Function:

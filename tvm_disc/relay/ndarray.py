@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadNode, ParseError, Unsupported, shown
+from .expr import Constant, HostArray
 
 _ARRAY_MAGIC = 0xDD5E40F096B4A13F
 _LIST_MAGIC = 0xF7E58D4F05049CB7
@@ -75,7 +76,11 @@ def encode_base64(array: NDArray[Any]) -> str:
 
 
 def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
-    """Read a ``.params`` file: parameter names to tensors; ParseError if it is not one."""
+    """Return the tensors of a ``.params`` file by name: NumPy arrays that also have ``numpy()``.
+
+    Raises:
+        ParseError: ``data`` is not such a file, or it is cut short.
+    """
     if not isinstance(data, bytes | bytearray | memoryview):
         found = type(data).__name__
         raise BadNode(f"expected the bytes of a parameter file, found {found}")
@@ -97,17 +102,21 @@ def load_param_dict(data: bytes) -> dict[str, NDArray[Any]]:
     if arrays != count:
         raise ParseError(f"a parameter file has {count} names and {arrays} tensors")
     offset += 8
-    params = {}
+    params: dict[str, NDArray[Any]] = {}
     for name in names:
         try:
-            params[name], offset = decode_array(data, offset)
+            array, offset = decode_array(data, offset)
         except ParseError as error:
             raise ParseError(f"a parameter file: byte {offset}: '{name}': {error}") from None
+        params[name] = array.view(HostArray)
     return params
 
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
-    """Write a ``.params`` file, readable by TVM's ``load_param_dict`` as well."""
+    """Return the bytes of a ``.params`` file, which TVM's ``load_param_dict`` reads as well.
+
+    Values are NumPy arrays, TVM tensors, Relay constants or scalars.
+    """
     if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
         raise BadNode(f"expected arrays by name, found {shown(params)}")
     parts = [struct.pack("<QQQ", _LIST_MAGIC, 0, len(params))]
@@ -115,8 +124,14 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
         raw = name.encode("utf-8")
         parts += [struct.pack("<Q", len(raw)), raw]
     parts.append(struct.pack("<Q", len(params)))
-    parts += [encode_array(np.asarray(value)) for value in params.values()]
+    parts += [encode_array(_host_array(value)) for value in params.values()]
     return b"".join(parts)
+
+
+def _host_array(value: Any) -> NDArray[Any]:
+    """Return a parameter as a NumPy array."""
+    value = value.data if isinstance(value, Constant) else value
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
 def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:

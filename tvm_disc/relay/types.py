@@ -195,6 +195,17 @@ def _dim_of_tir(value: Anything) -> Dim | None:
     return None if a is None or b is None else DimOp(kind, a, b)
 
 
+_BOXED = frozenset(["FloatImm", "IntImm", "StringImm"])
+
+
+def plain(value: Anything) -> Anything:
+    """Return a value as Python's: TVM's ``IntImm``, ``FloatImm`` and ``StringImm`` as numbers and
+    text, others as they are."""
+    if type(value).__name__ not in _BOXED:
+        return value
+    return bool(value.value) if str(getattr(value, "ty", "")) == "bool" else value.value
+
+
 def is_dtype(name: object) -> bool:
     """Whether this is the name of an element type."""
     return isinstance(name, str) and _DTYPE.fullmatch(name) is not None

@@ -80,7 +80,7 @@ def with_children(expr: Expr, parts: Sequence[Expr]) -> Expr:
 
 
 _WITH_CHILDREN: dict[type, Callable[..., Expr]] = {
-    Call: lambda e, op, *args: Call(op, args, e.attrs, e.type_args, e.span),
+    Call: lambda e, op, *args: Call(op, args, e.attrs, e.given_type_args, e.span),
     Function: lambda e, *parts: Function(
         parts[:-1], parts[-1], e.ret_type, e.type_params, e.attrs, e.span
     ),

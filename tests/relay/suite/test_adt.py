@@ -168,7 +168,7 @@ def results() -> dict[str, tuple[Any, Any]]:
         "rev": (P.rev(numbers), [5, 1, 4, 1, 3]),
         "unfoldr": (P.unfoldr(below, relay.const(4)), [16, 9, 4, 1]),
         "unfoldl": (P.unfoldl(below, relay.const(4)), [1, 4, 9, 16]),
-        "map_accuml": (P.map_accuml(pair, relay.const(0), listed(1, 2, 3)), (6, [-1, -1, 0])),
+        "map_accuml": (P.map_accuml(pair, relay.const(0), listed(1, 2, 3)), (6, [0, -1, -1])),
         "map_accumr": (P.map_accumr(pair, relay.const(0), listed(1, 2, 3)), (6, [4, 1, -3])),
         "tmap": (P.tmap(DOUBLE, grove), (4, [(6, []), (0, [(10, [])])])),
         "size": (P.size(grove), 4),

@@ -81,7 +81,7 @@ def calls(p: relay.Prelude) -> dict[str, tuple[relay.Expr, Any]]:
         "filter": (p.filter(large, listed(p, 2, 1, 3)), [2, 3]),
         "zip": (p.zip(xs, listed(p, 1, 2)), [(3, 1), (4, 2)]),
         "rev": (p.rev(xs), [5, 4, 3]),
-        "map_accuml": (p.map_accuml(step, one, xs), (13, [3, 16, 40])),
+        "map_accuml": (p.map_accuml(step, one, xs), (13, [40, 16, 3])),
         "map_accumr": (p.map_accumr(step, one, xs), (13, [30, 24, 5])),
         "unfoldr": (p.unfoldr(down, relay.const(3)), [3, 2, 1]),
         "unfoldl": (p.unfoldl(down, relay.const(3)), [1, 2, 3]),

@@ -151,18 +151,18 @@ def test_the_other_narrow_float() -> None:
     assert made["main"].body.attrs["out_dtype"] == "bfloat16"
 
 
-def test_an_operator_in_no_list_stays_wide_with_a_warning() -> None:
+def test_an_operator_in_no_list_follows_with_a_warning() -> None:
     mod = product(lambda y: relay.atan(y))
-    with pytest.warns(UserWarning, match=r"'atan' is in no list .*; it stays in float32"):
+    with pytest.warns(UserWarning, match=r"'atan' is in no list .*; it takes the type of its"):
         made = optimized(mod, relay.transform.ToMixedPrecision())
-    assert made["main"].body.args[0].attrs == {"dtype": "float32"}
+    assert made["main"].body.checked_type.dtype == "float16"
     silent = relay.transform.ToMixedPrecision(missing_op_mode=2)
     assert same(optimized(mod, silent), made)
 
 
 def test_an_operator_in_no_list_is_refused_when_asked() -> None:
     strict = relay.transform.ToMixedPrecision(missing_op_mode=0)
-    with pytest.raises(Unsupported, match=r"'atan' is in no list .* missing_op_mode=1 leaves"):
+    with pytest.raises(Unsupported, match=r"'atan' is in no list .* missing_op_mode=1 only warns"):
         optimized(product(lambda y: relay.atan(y)), strict)
 
 
@@ -177,3 +177,74 @@ def test_an_operator_in_no_list_is_refused_when_asked() -> None:
 def test_what_is_refused(told: Any, message: str) -> None:
     with pytest.raises(BadNode, match=message):
         optimized(product(), relay.transform.ToMixedPrecision(*told))
+
+
+def wide(make: Any) -> relay.IRModule:
+    x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(4, 4, 3, 3))
+    return relay.IRModule.from_expr(relay.Function([x, w], make(relay.nn.conv2d(x, w))))
+
+
+LARGE_SUMS = {
+    "mean": relay.mean,
+    "sum": relay.sum,
+    "variance": relay.variance,
+    "global_avg_pool2d": relay.nn.global_avg_pool2d,
+    "adaptive_avg_pool2d": lambda y: relay.nn.adaptive_avg_pool2d(y, (2, 2)),
+    "softmax": relay.nn.softmax,
+    "exp": relay.exp,
+    "erf": relay.erf,
+    "power": lambda y: relay.power(y, relay.const(2.0)),
+}
+
+
+@pytest.mark.parametrize("typed", [False, True], ids=["bare", "after InferType"])
+@pytest.mark.parametrize("make", LARGE_SUMS.values(), ids=LARGE_SUMS)
+def test_what_loses_digits_stays_in_float32(make: Any, typed: bool) -> None:
+    mod = wide(make)
+    mod = relay.transform.InferType()(mod) if typed else mod
+    made = relay.transform.ToMixedPrecision("float16")(mod)["main"]
+    assert made.ret_type == made.body.checked_type and made.body.checked_type.dtype == "float32"
+    assert [a.checked_type.dtype for a in made.body.args] == ["float32"] * len(made.body.args)
+
+
+def test_the_type_of_the_result_can_be_kept() -> None:
+    mod = relay.transform.InferType()(wide(relay.nn.relu))
+    with relay.transform.PassContext(
+        config={"relay.ToMixedPrecision.keep_orig_output_dtype": True}
+    ):
+        kept = relay.transform.ToMixedPrecision("float16")(mod)["main"]
+    assert kept.body.op.name == "cast" and kept.ret_type.dtype == "float32"
+    assert relay.transform.ToMixedPrecision("float16")(mod)["main"].ret_type.dtype == "float16"
+
+
+def test_a_clip_beyond_the_narrow_range_stays_wide() -> None:
+    mod = wide(lambda y: relay.clip(y, 0.0, 1e5))
+    assert relay.transform.ToMixedPrecision()(mod)["main"].ret_type.dtype == "float32"
+
+
+def test_a_loop_keeps_the_types_of_what_it_carries() -> None:
+    i, x, w = relay.var("i", "int32"), relay.var("x", shape=(4, 4)), relay.var("w", shape=(4, 4))
+    loop = relay.loops.while_loop(
+        lambda i, x: relay.less(i, relay.const(3)),
+        [i, x],
+        lambda i, x: (relay.add(i, relay.const(1)), relay.nn.relu(relay.nn.dense(x, w))),
+    )
+    start = relay.var("start", shape=(4, 4))
+    mod = relay.IRModule.from_expr(relay.Function([start, w], loop(relay.const(0), start)))
+    made = relay.transform.ToMixedPrecision("float16")(mod)
+    assert str(made["main"].ret_type) == "(int32, Tensor[(4, 4), float32])"
+    dense = next(
+        c for c in relay.post_order(made["main"]) if "out_dtype" in getattr(c, "attrs", {})
+    )
+    assert dense.checked_type.dtype == "float16"
+
+
+def test_other_functions_keep_their_signatures() -> None:
+    mod = relay.parse(
+        """#[version = "0.0.5"]
+def @f(%x: Tensor[(4, 8), float32]) { nn.dense(%x, %x, units=None) }
+def @main(%x: Tensor[(4, 8), float32]) { @f(%x) }"""
+    )
+    made = relay.transform.ToMixedPrecision("float16")(relay.transform.InferType()(mod))
+    assert made["f"].ret_type.dtype == made["main"].ret_type.dtype == "float32"
+    assert made["f"].body.args[0].attrs["out_dtype"] == "float16"

@@ -45,7 +45,8 @@ def test_the_module_given_is_not_changed() -> None:
     assert relay.structural_equal(mod, before) and w.type_annotation is None
     assert str(new["main"].params[1].type_annotation) == "Tensor[(4, 3), float32]"
     typed = [n for n in relay.post_order(mod["main"]) if n._checked_type is not None]
-    assert typed == []
+    assert typed == [x]  # its annotation is its type, and it keeps its identity
+    assert new["main"].params[0] is x and new["main"].params[1] is not w
     assert infer_types(new)["main"] is new["main"]  # what has its type is not copied
 
 

@@ -127,7 +127,7 @@ class _Writer:
             self.put(len(parts))
             if isinstance(node, Call):
                 self.put(_plain(node.attrs))
-                for t in () if isinstance(node.op, Op) else node.type_args:
+                for t in () if isinstance(node.op, Op) else node.given_type_args:
                     self.type(t)
             if isinstance(node, TupleGetItem):
                 self.put(node.index)

@@ -82,7 +82,7 @@ def _type_vars(of: Expr | ty.Type) -> Iterator[tuple[ty.TypeVar, bool]]:
         elif isinstance(node, Var) and node.type_annotation is not None:
             yield from _in_type(node.type_annotation)
         elif isinstance(node, Call):
-            for t in node.type_args:
+            for t in node.given_type_args:
                 yield from _in_type(t)
 
 

@@ -22,6 +22,7 @@ class KnownTypes:
         self._known: dict[Expr, Type | None] = {}
         self._values: dict[Var, Expr] = {}
         self._declared: set[Var] = set()
+        self._pending: set[Var] = set()  # a recursive function's variable is part of its value
         self._bound: set[Var] = set()
         self.enter(*roots)
 
@@ -120,6 +121,9 @@ class KnownTypes:
     def _declare_var(self, var: Var) -> bool:
         if var in self._declared:
             return True
+        if var in self._pending:
+            return False
+        self._pending.add(var)
         try:
             if var in self._values:
                 if not self._declare(self._values[var]):
@@ -131,6 +135,8 @@ class KnownTypes:
                 return False
         except DiscError:
             return False
+        finally:
+            self._pending.discard(var)
         self._declared.add(var)
         return True
 

@@ -50,21 +50,27 @@ def partition_expr(
 
 
 def rewrite_expr(callbacks: Sequence[Callback], expr: Expr) -> Expr:
-    """``expr`` rewritten until no callback changes it any more."""
+    """Return ``expr`` rewritten until no callback changes it any more.
+
+    A callback with ``rewrite_once`` is left out after the first round in which it changed
+    something.
+    """
     before, count = None, 0
+    active = list(callbacks)
     largest = max(SMALL, MOST_GROWTH * len(post_order(expr)))
-    while before is None or not (expr is before or structural_equal(before, expr)):
+    while active and (before is None or not (expr is before or structural_equal(before, expr))):
         before = expr
-        for callback in callbacks:
+        for callback in list(active):
             if count == MOST_REWRITES or (count and len(post_order(expr)) > largest):
                 raise BadNode(
                     f"rewrite: the program still changes after {count} rewrites; a "
                     "callback that undoes another, or matches its own result, sets rewrite_once"
                 )
-            expr = _rewrite_once(callback, expr)
+            made = _rewrite_once(callback, expr)
             count += 1
-        if callbacks and callbacks[-1].rewrite_once:
-            break
+            if callback.rewrite_once and made is not expr and not structural_equal(made, expr):
+                active.remove(callback)
+            expr = made
     return expr
 
 

@@ -17,10 +17,12 @@ from tvm_disc.errors import Unsupported
 from tvm_disc.relay import types as rt
 from tvm_disc.relay.importer.kinds import (
     DataKind,
+    Hole,
     Kind,
     TensorKind,
     TupleKind,
     from_type,
+    parts,
     resolve,
 )
 from tvm_disc.relay.importer.tensor import Boxed, Closure
@@ -83,4 +85,17 @@ class Describer:
             return [self.value(v) for v in value]
         if isinstance(value, Closure):
             raise Unsupported("a function cannot be returned from compiled code")
-        return self.kind(value.kind, "the result") if isinstance(value, Boxed) else None
+        if not isinstance(value, Boxed):
+            return None
+        _settle(value.kind)
+        return self.kind(value.kind, "the result")
+
+
+def _settle(kind: Kind) -> None:
+    """Give the empty tuple to element types that no use determines: an empty list holds none."""
+    kind = resolve(kind)
+    for part in parts(kind):
+        if isinstance(part, Hole):
+            part.link = TupleKind(())
+        else:
+            _settle(part)

@@ -43,9 +43,10 @@ _SINGLE = (ast.Op, ast.Constructor, ast.GlobalVar)
 def infer_types(mod: IRModule) -> IRModule:
     """The module with the type of every expression in its ``checked_type``.
 
-    Parameters, bound variables and results get the annotations that they lack. The expressions of
-    ``mod`` stay as they are: what has that type already is kept, and everything else is copied,
-    but for operators, constructors and the names of functions, which are one object each.
+    Parameters, bound variables and results get the annotations that they lack. Expressions of
+    ``mod`` are not changed: an expression that has its type already is kept, the others are
+    copied. Fully annotated variables, operators, constructors and names of functions keep their
+    identity; their ``checked_type`` is set in place.
 
     Raises:
         TypeMismatch, ShapeConflict, Unsupported: with the expression, the dims and the place.
@@ -532,9 +533,16 @@ class _Walk:
         return None
 
     def _typed_var(self, var: ast.Var, final: Mapping[int, rt.Type]) -> ast.Var:
-        """One variable for all uses of another; itself where nothing is to be added."""
+        """Return ``var`` if its annotation is its type, otherwise one annotated copy of it.
+
+        A variable that is fully annotated keeps its identity: scripts build more expressions
+        around an inferred part and bind the variable object that they hold.
+        """
         ty = final.get(id(var))
         if ty is None or var._checked_type == ty:
+            return var
+        if var.type_annotation == ty:
+            var._checked_type = ty
             return var
         if id(var) not in self.renewed:
             annotation = ty if _is_open(var.type_annotation) else var.type_annotation

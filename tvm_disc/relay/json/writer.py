@@ -212,7 +212,7 @@ class _Writer:
             attrs = self.add(f"relay.attrs.{name}Attrs", **fields)
         elif node.attrs:
             attrs = self.dict_attrs(node.attrs)
-        kinds = self.array(node.type_args)
+        kinds = self.array(node.given_type_args)
         return "relay.Call", {
             "op": self.any(node.op),
             "args": self.array(node.args),

@@ -91,15 +91,13 @@ def @zip[A, B](%xs: List[A], %ys: List[B]) -> List[(A, B)] {
 def @rev[A](%xs: List[A]) -> List[A] {
   @foldl(fn (%done: List[A], %x: A) -> List[A] { Cons(%x, %done) }, Nil, %xs)
 }
+// The list is in the order of a left fold: the result of the last element comes first.
 def @map_accuml[A, B, C](%f: fn (A, B) -> (A, C), %acc: A, %xs: List[B]) -> (A, List[C]) {
-  match (%xs) {
-    Cons(%x, %rest) => {
-      let %step = %f(%acc, %x);
-      let %others = @map_accuml(%f, %step.0, %rest);
-      (%others.0, Cons(%step.1, %others.1))
-    },
-    Nil => { (%acc, Nil) },
-  }
+  let %push = fn (%state: (A, List[C]), %x: B) -> (A, List[C]) {
+    let %step = %f(%state.0, %x);
+    (%step.0, Cons(%step.1, %state.1))
+  };
+  @foldl(%push, (%acc, Nil), %xs)
 }
 def @map_accumr[A, B, C](%f: fn (A, B) -> (A, C), %acc: A, %xs: List[B]) -> (A, List[C]) {
   match (%xs) {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_disc.errors import BadNode, shown
-from tvm_disc.relay.expr import Function
+from tvm_disc.errors import BadNode, DiscError, shown
+from tvm_disc.relay.expr import Expr
+from tvm_disc.relay.inference.infer import infer_types
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.types import TensorType
 
@@ -39,14 +41,17 @@ class Xavier:
 
 
 def create_workload(
-    net: Function, initializer: Initializer | None = None, seed: int = 0
+    net: Expr, initializer: Initializer | None = None, seed: int = 0
 ) -> tuple[IRModule, dict[str, Array]]:
-    """(a module with the network as ``main``, values of its weights): all inputs but ``data``.
+    """Return a module with the network as ``main``, with types, and values of its weights.
+
+    Weights are all parameters but ``data``. A ``net`` that is no function becomes one of its free
+    variables.
 
     Raises:
         BadNode: the dims of a weight are not known.
     """
-    if not isinstance(net, Function):
+    if not isinstance(net, Expr):
         raise BadNode(f"create_workload: expected a relay.Function, found {shown(net)}")
     if not isinstance(seed, int) or seed < 0:
         raise BadNode(f"create_workload: seed: expected a number, found {shown(seed)}")
@@ -54,7 +59,11 @@ def create_workload(
         raise BadNode(f"create_workload: expected a function, found {shown(initializer)}")
     fill = Xavier(seed=seed) if initializer is None else initializer
     params: dict[str, Array] = {}
-    for param in net.params:
+    mod = IRModule.from_expr(net)
+    with suppress(DiscError):  # the refusal below names the weight
+        mod = infer_types(mod)
+    main = mod["main"]
+    for param in main.params:
         if param.name_hint == "data":
             continue
         kind = param.type_annotation
@@ -66,7 +75,7 @@ def create_workload(
         array = np.zeros([int(str(d)) for d in kind.shape], kind.dtype)
         fill(param.name_hint, array)
         params[param.name_hint] = array
-    return IRModule.from_expr(net), params
+    return mod, params
 
 
 __all__ = ["Xavier", "create_workload"]

@@ -39,30 +39,25 @@ def remove_unused_functions(mod: IRModule, entries: Sequence[str] | None) -> IRM
 
 
 def inline_globals(mod: IRModule) -> IRModule:
-    """Functions that bear ``Inline`` stand where they are called, unless they call themselves."""
+    """Return the module with functions that have ``Inline`` put where they are called.
+
+    A function that reaches itself, or a callee that is not inlined, stays. Functions that nothing
+    calls are entries of the module and are kept.
+    """
     names = {g.name_hint: f for g, f in mod.functions.items()}
-    able = {n for n, f in names.items() if f.attrs.get("Inline") and not _recurs(n, names)}
+    entries = set(names) - {g.name_hint for f in names.values() for g in _called(f)}
+    able: set[str] = set()
     done: dict[str, Function] = {}
     for name in _callees_first(names):
         done[name] = _with_inlined(names[name], {n: done[n] for n in able if n in done})
+        leaf = not any(g.name_hint in names for g in _called(done[name]))
+        if leaf and names[name].attrs.get("Inline"):
+            able.add(name)
     kept = {g: done[g.name_hint] for g in mod.functions}
-    used = {g.name_hint for f in kept.values() for g in _called(f)}
+    used = entries | {g.name_hint for f in kept.values() for g in _called(f)}
     return replaced(
         mod, {g: f for g, f in kept.items() if g.name_hint not in able or g.name_hint in used}
     )
-
-
-def _recurs(name: str, functions: dict[str, Function]) -> bool:
-    """Whether a function calls itself, perhaps through others."""
-    todo, seen = [g.name_hint for g in _called(functions[name])], set()
-    while todo:
-        other = todo.pop()
-        if other == name:
-            return True
-        if other in functions and other not in seen:
-            seen.add(other)
-            todo.extend(g.name_hint for g in _called(functions[other]))
-    return False
 
 
 def _callees_first(functions: dict[str, Function]) -> list[str]:

@@ -1,7 +1,8 @@
-"""``ToMixedPrecision``: what gains by a narrow float is computed in it, the rest stays.
+"""``ToMixedPrecision``: compute products, and what follows them, in a 16-bit float.
 
-Three kinds: products always are narrow, what only moves or compares numbers follows its operands,
-and what loses by it (exponentials, sums, norms) never is.
+Every operator is of one of three kinds, as in Relay: ALWAYS (products) runs in the 16-bit type,
+NEVER (exponentials, large sums, norms) runs in float32, FOLLOW runs in the 16-bit type if every
+float operand already has it, or is a variable or a constant.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import warnings
 from tvm_disc.errors import BadNode, Unsupported, shown
 
 from ..dataflow_pattern.known_types import KnownTypes
-from ..expr import Call, Expr, Function, If, Let, Tuple, TupleGetItem, Var
+from ..expr import Call, Constant, Expr, Function, If, Let, Op, Tuple, TupleGetItem, Var
 from ..types import TensorType, TupleType, Type
 from ..visit import children, post_order, with_children
 from .rules import attrs_of, op_call, op_name, row_of
@@ -21,30 +22,34 @@ ALWAYS = frozenset(
     "nn.dense nn.batch_matmul nn.matmul".split()
 )
 FOLLOW = frozenset(
-    "abs add broadcast_to broadcast_to_like ceil clip concatenate copy divide equal expand_dims "
-    "floor full full_like gather gather_nd greater greater_equal image.resize1d image.resize2d "
-    "image.resize3d layout_transform less less_equal logical_and logical_not logical_or max "
-    "maximum mean min minimum multiply negative nn.adaptive_avg_pool2d nn.adaptive_max_pool2d "
-    "nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d nn.batch_flatten nn.batch_to_space_nd nn.bias_add "
-    "nn.depth_to_space nn.dropout nn.fast_softmax nn.global_avg_pool2d nn.global_max_pool2d "
-    "nn.leaky_relu nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad nn.prelu nn.relu "
-    "nn.space_to_batch_nd nn.space_to_depth nn.upsampling not_equal ones_like repeat reshape "
-    "reshape_like reverse round scatter_elements sequence_mask sigmoid slice_like split squeeze "
-    "stack strided_slice subtract take tanh tile transpose trunc where zeros_like".split()
+    "abs add argmax argmin argwhere broadcast_to broadcast_to_like cast cast_like ceil clip "
+    "concatenate copy divide dyn.broadcast_to dyn.full dyn.reshape dyn.strided_slice dyn.tile "
+    "equal expand_dims fast_erf fast_exp fast_tanh floor full full_like gather gather_nd greater "
+    "greater_equal image.resize1d image.resize2d image.resize3d layout_transform less less_equal "
+    "logical_and logical_not logical_or max maximum min minimum multiply negative "
+    "nn.adaptive_max_pool1d nn.adaptive_max_pool2d nn.adaptive_max_pool3d nn.avg_pool1d "
+    "nn.avg_pool2d nn.avg_pool3d nn.batch_flatten nn.batch_norm nn.batch_to_space_nd nn.bias_add "
+    "nn.depth_to_space nn.dropout nn.fast_softmax nn.global_max_pool2d nn.leaky_relu "
+    "nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.pad nn.prelu nn.relu nn.space_to_batch_nd "
+    "nn.space_to_depth nn.upsampling not_equal ones ones_like repeat reshape reshape_like reverse "
+    "round scatter scatter_elements scatter_nd sequence_mask shape_of sigmoid slice_like split "
+    "sqrt squeeze stack strided_slice subtract take tanh tile transpose trunc where zeros "
+    "zeros_like".split()
 )
 NEVER = frozenset(
-    "arange argmax argmin argsort cos cosh cumprod cumsum dyn.full erf exp fast_exp fast_erf log "
-    "log10 log2 logsumexp nn.batch_norm nn.cross_entropy nn.group_norm nn.instance_norm "
-    "nn.l2_normalize nn.layer_norm nn.log_softmax nn.lrn nn.nll_loss nn.softmax ones power prod "
-    "rsqrt sin sinh sqrt std sum tan topk variance vision.get_valid_counts "
-    "vision.non_max_suppression zeros".split()
+    "arange argsort cos cosh cumprod cumsum erf exp log log10 log2 logsumexp mean "
+    "nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d nn.cross_entropy "
+    "nn.cross_entropy_with_logits nn.global_avg_pool1d nn.global_avg_pool2d nn.global_avg_pool3d "
+    "nn.group_norm nn.instance_norm nn.l2_normalize nn.layer_norm nn.log_softmax nn.lrn "
+    "nn.nll_loss nn.softmax power prod rsqrt sin sinh std sum tan topk variance "
+    "vision.get_valid_counts vision.non_max_suppression".split()
 )
-# An accumulator of products is as wide as the result unless told: it is narrow here, as in Relay.
 FLOATS = ("float16", "float32", "bfloat16")
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895314e38}
 
 
 class _Caster:
-    """One function, rewritten operands first; the new type of every value is kept."""
+    """One function, rewritten operands first; ``dtypes`` has the new float type of every value."""
 
     def __init__(self, func: Function, dtype: str, missing: int) -> None:
         self.func, self.narrow, self.missing = func, dtype, missing
@@ -52,74 +57,93 @@ class _Caster:
         self.made: dict[Expr, Expr] = {}
         self.dtypes: dict[Expr, str | None] = {}
         self.casts: dict[tuple[Expr, str], Expr] = {}
+        self.inner: set[Expr] = set()  # functions whose signature must not change
 
-    def run(self) -> Expr:
-        """The rewritten function."""
+    def run(self, keep_result: bool) -> Expr:
+        """Return the rewritten function; ``keep_result`` casts its result back."""
         order = post_order(self.func)
         named: dict[Expr, list[Var]] = {}
-        for let in order:
-            if isinstance(let, Let):
-                named.setdefault(let.value, []).append(let.var)
         for node in order:
             if isinstance(node, Let):
-                self._let(node)
-                continue
-            parts = tuple(self.made[c] for c in children(node))
-            self.made[node] = self._node(node, parts)
+                named.setdefault(node.value, []).append(node.var)
+            if isinstance(node, Function) and (node is not self.func or keep_result):
+                self.inner.add(node)
+        for node in order:
+            self.made[node] = self._node(node)
             for var in named.get(node, ()):
                 self._name(var, node)
         return self.made[self.func]
 
+    def _type(self, node: Expr) -> Type | None:
+        """Return the type that ``node`` had before the rewrite."""
+        return node._checked_type or self.types.of(node)
+
     def _name(self, var: Var, value: Expr) -> None:
-        """A variable has the type of its value now, before its uses are looked at."""
-        self.dtypes[var], known = self.dtypes.get(value), var.type_annotation
-        if isinstance(known, TensorType) and self.dtypes[var] not in (None, known.dtype):
+        """Give a let variable the new type of its value, before its uses are rewritten."""
+        before, known = self.dtypes.get(var), var.type_annotation
+        self.dtypes[var] = self.dtypes.get(value)
+        if known is None or self.dtypes[var] in (None, before):
+            return
+        typed = None
+        if isinstance(known, TensorType):
             typed = TensorType(known.shape, str(self.dtypes[var]))
-            self.made[var] = Var(var.name_hint, typed, var.span)
+        self.made[var] = Var(var.name_hint, typed, var.span)
 
-    def _let(self, let: Let) -> None:
-        value = self.made[let.value]
-        var = self.made[let.var]
-        assert isinstance(var, Var)
-        self.made[let] = Let(var, value, self.made[let.body], let.span)
-        self.dtypes[let] = self.dtypes.get(let.body)
-
-    def _node(self, node: Expr, parts: tuple[Expr, ...]) -> Expr:
-        if isinstance(node, Call) and row_of(node) is not None:
+    def _node(self, node: Expr) -> Expr:
+        if isinstance(node, Call) and isinstance(node.op, Op) and row_of(node) is not None:
             return self._call(node)
         self.dtypes[node] = self._of(node)
-        return with_children(node, parts) if parts else node
+        if isinstance(node, Function):
+            body = self._back(node.body) if node in self.inner else self.made[node.body]
+            result = node.ret_type if node in self.inner else None
+            params = [p for p in map(self.made.get, node.params) if isinstance(p, Var)]
+            return Function(params, body, result, node.type_params, node.attrs, node.span)
+        if isinstance(node, Let | Tuple | TupleGetItem) or self._joins(node):
+            return with_children(node, [self.made[c] for c in children(node)])
+        return with_children(node, [self._back(c) for c in children(node)])
+
+    def _joins(self, node: Expr) -> bool:
+        """Return whether both branches of an If have one new type."""
+        return isinstance(node, If) and self.dtypes[node] is not None
 
     def _of(self, node: Expr) -> str | None:
-        """The float that a value is now, if it is one; a tuple has that of all its fields."""
+        """Return the new float type of a value that no operator computes; None if it has none."""
+        if isinstance(node, Let):
+            return self.dtypes[node.body]
         if isinstance(node, Tuple):
             found = {self.dtypes[f] for f in node.fields} - {None}
             return found.pop() if len(found) == 1 else None
         if isinstance(node, TupleGetItem):
             whole = node.tuple_value
             part = whole.fields[node.index] if isinstance(whole, Tuple) else whole
-            return self.dtypes[part] if _is_float(self.types.of(node)) else None
+            return self.dtypes[part] if _is_float(self._type(node)) else None
         if isinstance(node, If):
-            return self.dtypes[node.true_branch]
-        return _float_of(self.types.of(node))
+            yes, no = self.dtypes[node.true_branch], self.dtypes[node.false_branch]
+            if yes == no and _is_float(self._type(node)):
+                return yes
+        return _float_of(self._type(node))
 
     def _call(self, call: Call) -> Expr:
         name = op_name(call)
         if name == "cast":
             return self._cast(call)
-        goes_narrow = name in ALWAYS or (name in FOLLOW and self._follows(call))
         if name not in ALWAYS | FOLLOW | NEVER:
             self._unknown(name)
-        wanted = self.narrow if goes_narrow else "float32"
-        args = tuple(self._as(arg, wanted) for arg in call.args)
         attrs = attrs_of(call)
-        if goes_narrow and "out_dtype" in attrs:
+        narrow = name in ALWAYS or (name not in NEVER and all(map(self._follows, call.args)))
+        narrow = narrow and (name != "clip" or self._in_range(attrs["a_min"], attrs["a_max"]))
+        wanted = self.narrow if narrow else "float32"
+        if narrow and str(attrs.get("out_dtype", "int")) in ("", "void", *FLOATS):
             attrs["out_dtype"] = self.narrow
-        if goes_narrow and attrs.get("dtype") == "float32":
+        if narrow and attrs.get("dtype") == "float32":
             attrs["dtype"] = self.narrow
-        result = _float_of(self.types.of(call)) or _first_float(self.types.of(call))
+        result = _float_of(self._type(call)) or _first_float(self._type(call))
         self.dtypes[call] = wanted if result in FLOATS else result
-        return Call(call.op, args, attrs, (), call.span)
+        return Call(call.op, [self._as(a, wanted) for a in call.args], attrs, (), call.span)
+
+    def _in_range(self, *bounds: float) -> bool:
+        """Return whether the 16-bit type holds all of ``bounds``."""
+        return all(abs(b) <= _LARGEST[self.narrow] for b in bounds)
 
     def _cast(self, call: Call) -> Expr:
         dtype = attrs_of(call)["dtype"]
@@ -127,36 +151,58 @@ class _Caster:
         data = self.made[call.args[0]]
         return data if self.dtypes[call.args[0]] == dtype else with_children(call, (call.op, data))
 
-    def _follows(self, call: Call) -> bool:
-        """Whether an operand is narrow already, or all floats may be made so."""
-        floats = [self.dtypes[a] for a in call.args if self.dtypes[a] is not None]
-        if self.narrow in floats:
-            return all(f in FLOATS for f in floats)
-        return bool(floats) and all(self._may_narrow(a) for a in call.args)
+    def _follows(self, arg: Expr) -> bool:
+        """Return whether an operand lets an operator of the FOLLOW kind run in 16 bits."""
+        made = self.made[arg]
+        if isinstance(arg, Tuple):
+            return all(self._floats_narrow(f) for f in arg.fields)
+        return isinstance(made, Var | Constant) or self._floats_narrow(arg)
 
-    def _may_narrow(self, arg: Expr) -> bool:
-        """Whether nothing computed this value in the wide float on purpose."""
-        return self.dtypes[arg] in (None, *FLOATS) and op_name(arg) not in NEVER | {"cast"}
+    def _floats_narrow(self, arg: Expr) -> bool:
+        if isinstance(arg, Tuple):
+            return all(map(self._floats_narrow, arg.fields))
+        return self.dtypes[arg] in (None, self.narrow)
 
     def _as(self, arg: Expr, dtype: str) -> Expr:
-        """An operand in the float that is wanted; what is no float stays."""
+        """Return an operand cast to ``dtype`` where it is a float."""
         made, found = self.made[arg], self.dtypes[arg]
-        if isinstance(arg, Tuple):
-            fields = tuple(self._as(f, dtype) for f in arg.fields)
-            return with_children(arg, fields)
+        if isinstance(arg, Tuple) and isinstance(made, Tuple):
+            return with_children(made, [self._as(f, dtype) for f in arg.fields])
         if found == dtype or found not in FLOATS:
             return made
-        key = (made, dtype)
-        if key not in self.casts:
-            self.casts[key] = op_call("cast", made, dtype=dtype)
-        return self.casts[key]
+        before = self._type(arg)
+        if isinstance(before, TupleType):
+            items = [TupleGetItem(made, i) for i in range(len(before.fields))]
+            return Tuple(
+                tuple(
+                    self._cached(item, found, dtype) if _is_float(t) else item
+                    for item, t in zip(items, before.fields, strict=True)
+                )
+            )
+        return self._cached(made, found, dtype)
+
+    def _cached(self, made: Expr, found: str, dtype: str) -> Expr:
+        """Return one cast per value and type; a cast back to the first type is the value itself."""
+        if (made, dtype) not in self.casts:
+            cast = self.casts[made, dtype] = op_call("cast", made, dtype=dtype)
+            self.casts[cast, found] = made
+        return self.casts[made, dtype]
+
+    def _back(self, node: Expr) -> Expr:
+        """Return the new value in its type of before: functions, data types and references keep
+        the types that their other uses have."""
+        before = self._type(node)
+        if isinstance(node, Tuple) and isinstance(self.made[node], Tuple):
+            return with_children(self.made[node], [self._back(f) for f in node.fields])
+        wanted = _float_of(before) or _first_float(before)
+        return self.made[node] if wanted is None else self._as(node, wanted)
 
     def _unknown(self, name: str) -> None:
         told = f"ToMixedPrecision: '{name}' is in no list of operators that gain or lose by it"
         if self.missing == 0:
-            raise Unsupported(f"{told}; missing_op_mode=1 leaves it wide and warns, 2 is silent")
+            raise Unsupported(f"{told}; missing_op_mode=1 only warns, 2 is silent")
         if self.missing == 1:
-            warnings.warn(f"{told}; it stays in float32", stacklevel=2)
+            warnings.warn(f"{told}; it takes the type of its operands", stacklevel=2)
 
 
 def _is_float(found: Type | None) -> bool:
@@ -173,15 +219,26 @@ def _first_float(found: Type | None) -> str | None:
     return next((f for f in map(_float_of, found.fields) if f is not None), None)
 
 
-def to_mixed_precision(func: Function, dtype: str, missing: int) -> Expr:
-    """Products in ``dtype``, and what follows them."""
+def to_mixed_precision(
+    func: Function, dtype: str, missing: int, keep_result: bool = False
+) -> Function:
+    """Return ``func`` with products, and what follows them, in ``dtype``.
+
+    ``keep_result`` keeps the type of the result by a cast at the end.
+
+    Raises:
+        BadNode: ``dtype`` or ``missing`` is none of the accepted values.
+        Unsupported: an operator of no list, and ``missing`` is 0.
+    """
     if dtype not in ("float16", "bfloat16"):
         raise BadNode(f"ToMixedPrecision: expected float16 or bfloat16, found {shown(dtype)}")
     if missing not in (0, 1, 2):
         raise BadNode(
             f"ToMixedPrecision: expected a missing_op_mode of 0, 1 or 2, found {shown(missing)}"
         )
-    return _Caster(func, dtype, missing).run()
+    made = _Caster(func, dtype, missing).run(keep_result)
+    assert isinstance(made, Function)
+    return made
 
 
 __all__ = ["to_mixed_precision"]

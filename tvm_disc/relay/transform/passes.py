@@ -205,16 +205,19 @@ def MergeComposite(pattern_table: Sequence[Sequence[Any]]) -> FunctionPass:
 def ToMixedPrecision(
     mixed_precision_type: str = "float16", missing_op_mode: int = 1
 ) -> FunctionPass:
-    """Products in a narrow float, and what follows them; for others see ``missing_op_mode``.
+    """Return a pass that computes products, and what follows them, in a 16-bit float.
 
-    An operator that no list names is refused for 0, stays wide with a warning for 1, and
-    silently for 2.
+    An operator that no list names is refused for ``missing_op_mode`` 0, follows its operands with
+    a warning for 1, and silently for 2. The result of ``main`` may change its type, unless the
+    context has ``relay.ToMixedPrecision.keep_orig_output_dtype``; other functions keep theirs.
     """
 
-    def change(func: Function) -> Expr:
-        return to_mixed_precision(func, mixed_precision_type, missing_op_mode)
+    def run(func: Function, mod: IRModule, ctx: Any) -> Any:
+        keep = bool(ctx.config.get("relay.ToMixedPrecision.keep_orig_output_dtype", False))
+        keep = keep or not ("main" in mod and mod["main"] is func)
+        return to_mixed_precision(func, mixed_precision_type, missing_op_mode, keep)
 
-    return _each("ToMixedPrecision", 0, change, ())
+    return FunctionPass(run, PassInfo(0, "ToMixedPrecision", list(TYPED), False))
 
 
 def ForwardFoldScaleAxis() -> FunctionPass:

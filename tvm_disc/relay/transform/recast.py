@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tvm_disc.errors import BadNode, shown
 
+from ..dataflow_pattern.known_types import KnownTypes
 from ..expr import Call, Expr, Function, Tuple
 from ..expr_functor import rewrite_post_order
 from ..module import IRModule
@@ -24,18 +25,20 @@ def recast(
     ops: Sequence[str] | None = None,
     skip_layers: Sequence[int] = (),
 ) -> Expr | IRModule:
-    """``expr`` with the operands of some operators cast to ``dtype``, their results back.
+    """Return ``expr`` with some operators computed in ``dtype``; no result changes its type.
+
+    Their operands are cast to ``dtype``, their results to the type that they had.
 
     Args:
         expr: an expression, a function or a module.
         dtype: what the operators compute in.
-        out_dtype: what their results are.
+        out_dtype: ``out_dtype`` of operators that have this attribute, before the last cast.
         ops: their names, ``nn.conv2d`` by default.
         skip_layers: which of their calls stay as they are, counted in order of evaluation;
             negative numbers count from the last.
 
     Raises:
-        BadNode: a dtype that is none, or what is no program.
+        BadNode: not a dtype, not a program, or a result whose type cannot be inferred.
     """
     for name in (dtype, out_dtype):
         if not is_dtype(name):
@@ -58,17 +61,25 @@ def _recast(
     calls = [node for node in post_order(expr) if op_name(node) in names]
     skipped = {calls[i] for i in skip if -len(calls) <= i < len(calls)}
     chosen = set(calls) - skipped
+    types = KnownTypes(expr)
 
     def leave(before: Expr, made: Expr) -> Expr:
         if before not in chosen or not isinstance(made, Call):
             return made
+        if op_name(made) == "concatenate" and not isinstance(made.args[0], Tuple):
+            return made  # the fields of a tuple value cannot be cast here
         args = [_cast(arg, dtype) for arg in made.args]
         attrs = attrs_of(made)
         row = row_of(made)
+        result = str(attrs.get("out_dtype") or types.dtype(before) or "")
+        if not is_dtype(result):
+            raise BadNode(
+                f"recast: expected a {op_name(made)} whose result is a tensor of known type; run "
+                "relay.transform.InferType() over the module first"
+            )
         if row is not None and "out_dtype" in row.attrs:
             attrs["out_dtype"] = out_dtype
-            return Call(made.op, args, attrs, (), made.span)
-        return op_call("cast", Call(made.op, args, attrs, (), made.span), dtype=out_dtype)
+        return op_call("cast", Call(made.op, args, attrs, (), made.span), dtype=result)
 
     return rewrite_post_order(expr, leave)
 

@@ -1,0 +1,82 @@
+"""Relay's keys of ``PassContext.config``, which TVM without Relay does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+import tvm_ffi
+
+from tvm_disc.errors import BadNode, shown
+
+# Each key with the type of its value. The ones without effect here are accepted: they tune how
+# Relay compiled operators, and never changed a result.
+KEYS: dict[str, type] = {
+    "relay.FuseOps.link_params": bool,
+    "relay.FuseOps.max_depth": int,
+    "relay.ToMixedPrecision.keep_orig_output_dtype": bool,
+    "relay.backend.tir_converter": str,
+    "relay.backend.use_auto_scheduler": bool,
+    "relay.backend.use_meta_schedule": bool,
+    "relay.backend.use_meta_schedule_dispatch": int,
+    "relay.collage.byoc_fusion_style": list,
+    "relay.collage.byoc_max_depth": int,
+    "relay.collage.tvm_max_depth": int,
+    "relay.fallback_device_type": int,
+    "relay.remove_standalone_reshapes.enable": bool,
+}
+
+
+def _value(key: str, given: Any) -> Any:
+    """Return the value of a key as its type.
+
+    Raises:
+        BadNode: an unknown key of Relay, or a value of another type.
+    """
+    if key not in KEYS:
+        known = ", ".join(KEYS)
+        raise BadNode(f"PassContext: no option {key!r} of Relay; there are {known}")
+    wanted = KEYS[key]
+    if wanted is list and isinstance(given, list | tuple):
+        return list(given)
+    number = getattr(given, "value", given)  # an IntImm
+    if wanted is bool and isinstance(number, bool | int):
+        return bool(number)
+    if wanted is int and isinstance(number, int):
+        return int(number)
+    if wanted is str and isinstance(given, str):
+        return str(given)
+    raise BadNode(f"PassContext: {key}: expected {wanted.__name__}, found {shown(given)}")
+
+
+def _with_relay_keys(init: Callable[..., None]) -> Callable[..., None]:
+    """Return TVM's constructor of contexts, which then takes Relay's keys too."""
+
+    def __init__(
+        self: Any,
+        opt_level: int = 2,
+        required_pass: Any = None,
+        disabled_pass: Any = None,
+        instruments: Any = None,
+        config: Any = None,
+    ) -> None:
+        given = dict(config or {})
+        ours = {k: _value(k, given.pop(k)) for k in list(given) if str(k).startswith("relay.")}
+        init(self, opt_level, required_pass, disabled_pass, instruments, given)
+        if ours:  # TVM checks names in its constructor only
+            fields = {f.name: f for f in type(self).__tvm_ffi_type_info__.fields}
+            fields["config"].setter(self, tvm_ffi.convert({**self.config, **ours}))
+
+    return __init__
+
+
+def register() -> None:
+    """Make every ``tvm.transform.PassContext`` accept Relay's keys."""
+    made = tvm.transform.PassContext
+    if not getattr(made, "_takes_relay_keys", False):
+        made.__init__ = _with_relay_keys(made.__init__)
+        made._takes_relay_keys = True
+
+
+__all__ = ["KEYS", "register"]
