@@ -11,14 +11,17 @@ from __future__ import annotations
 import os
 
 __all__ = [
+    "FOLDED_ELEMENTS",
     "HEADROOM_BYTES",
     "LLVM_BYTES_PER_BYTE",
     "LOOP_BODY",
     "MODEL_FILE_BYTES",
     "MOST_DEPTH",
+    "MOST_FOLDED",
     "MOST_NODES",
     "NODES_PER_NODE",
     "UNREAD_FILE_BYTES",
+    "may_fold",
     "memory_bytes",
     "most_nodes",
 ]
@@ -65,6 +68,23 @@ MOST_DEPTH = 64
 def most_nodes(written: int) -> int:
     """Return how many nodes a model of so many written nodes may have after inlining."""
     return MOST_NODES + NODES_PER_NODE * written
+
+
+# -- constants that a build computes ---------------------------------------------------------------
+
+# A result of constant operands is computed at build if it has at most so many elements, or at most
+# twice as many as its operands: tables of positions and masks, and weights that are padded or
+# widened. A larger result would make the build and the program larger than the model; it is
+# computed at run time instead, and its memory is that of any other result.
+FOLDED_ELEMENTS = 1 << 22
+
+# No constant of more elements is computed at build, whatever its operands.
+MOST_FOLDED = 1 << 26
+
+
+def may_fold(elements: float, operands: int) -> bool:
+    """Return whether a build may compute a constant of ``elements`` from so many elements."""
+    return elements <= min(MOST_FOLDED, max(FOLDED_ELEMENTS, 2 * operands))
 
 
 # -- memory of machine code ------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from tvm.relax import op as R
 from tvm_disc.graph.axes import permutation
 from tvm_disc.graph.core_ops import OpClass
 from tvm_disc.graph.nodes import Node, const_node, is_one, is_tensor, static_dim
+from tvm_disc.limits import MOST_FOLDED
 from tvm_disc.literals import as_literal
 from tvm_disc.relay.importer.context import reshape_call
 from tvm_disc.relay.ops.literals import literal
@@ -27,9 +28,6 @@ from tvm_disc.relay_passes.rewrite import (
 from tvm_disc.shape import Solver
 
 Rule: TypeAlias = Callable[[Sequence_, Node], "Node | None"]
-
-# Folding a literal larger than this would store it twice.
-MOST_FOLDED = 1 << 26
 
 
 def _same_shape(out: Sequence_, a: Sequence[Any], b: Sequence[Any]) -> bool:

@@ -7,10 +7,12 @@ position outside of its axis or for a number that no integer is, there is no ans
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from tvm_disc.limits import may_fold
 from tvm_disc.relay.ops.table import OPS
 
 Attrs = Mapping[str, Any]
@@ -39,10 +41,26 @@ def literal(name: str, args: Sequence[Any], attrs: Attrs, most: int) -> np.ndarr
     assert row.reference is not None
     with np.errstate(all="ignore"):
         try:
+            elements, operands = _elements(name, args)
+            if elements > most or not may_fold(elements, operands):
+                return None
             found = rule(row.reference, name, args, {**row.attrs, **attrs}, most)
         except (ValueError, IndexError):  # operands that do not fit: the import rule says which
             return None
     return found if found is not None and found.size <= most else None
+
+
+def _elements(name: str, args: Sequence[Any]) -> tuple[int, int]:
+    """Return bounds of the elements of a result, and the elements of its operands.
+
+    Raises:
+        ValueError: the operands cannot be broadcast.
+    """
+    parts = [x for arg in args for x in (arg if isinstance(arg, list) else [arg])]
+    operands = sum(x.size for x in parts)
+    if name in _ELEMENTWISE:
+        return prod(np.broadcast_shapes(*(x.shape for x in parts))), operands
+    return (0 if name == "arange" else operands), operands
 
 
 def _elementwise(

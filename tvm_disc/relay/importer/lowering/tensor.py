@@ -6,6 +6,7 @@ A rule is ``rule(ctx, args, attrs) -> Tensor or tuple``; ``ctx`` is an :class:`E
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,7 @@ from tvm import relax, tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.limits import may_fold
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.tensor import Tensor
 from tvm_disc.relay.importer.values import objects, value_of
@@ -312,10 +314,14 @@ def _full_like(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
 
 
 def arange(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
-    """``start, start + step, ...`` below ``stop``; a step of whole numbers is known."""
+    """Return ``start, start + step, ...`` below ``stop``; the step of an integer range is known.
+
+    A range of known bounds is computed now, unless it is too long for that.
+    """
     if all(a.constant is not None for a in args[:3]):
         literals = [a.constant.reshape(()).item() for a in args[:3]]
-        if literals[2] != 0:
+        count = (literals[1] - literals[0]) / literals[2] if literals[2] else inf
+        if may_fold(count, 3):
             return ctx.constant(np.arange(*literals).astype(attrs["dtype"]))
     if any(is_float(a.dtype) and not _is_whole(a) for a in args[:3]):
         return _float_range(ctx, args[:3], attrs["dtype"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from tvm import tirx
 from tvm.relax import op as R
 
 from tvm_disc.errors import TypeMismatch, Unsupported
+from tvm_disc.limits import may_fold
 from tvm_disc.relay.importer.context import Emitter, i64, product
 from tvm_disc.relay.importer.lowering.index import rows
 from tvm_disc.relay.importer.lowering.nn import require_factors
@@ -386,15 +388,23 @@ def _mirrored(ctx: Emitter, x: Tensor, pairs: Sequence[Any], mode: str) -> Tenso
     return ctx.emit(R.nn.pad(ctx.expr(x), widths, mode), dims, x.dtype)
 
 
+def _may_pad(literal: np.ndarray, pairs: Sequence[Any]) -> bool:
+    wide = prod(n + int(a) + int(b) for n, (a, b) in zip(literal.shape, pairs, strict=True))
+    return may_fold(wide, literal.size)
+
+
 def padded(ctx: Emitter, x: Tensor, pairs: Sequence[Any], fill: Tensor) -> Tensor:
-    """``x`` with borders of one value, perhaps computed at run time; a literal is padded now."""
+    """Return ``x`` with borders of one value, which may be computed at run time.
+
+    A literal is padded now, unless the result is too large for that.
+    """
     widths = [int(w) for pair in pairs for w in pair]
     if not any(widths):
         return x
     dims = [d + sum(int(w) for w in pair) for d, pair in zip(x.dims, pairs, strict=True)]
     if fill.constant is not None:
         value = fill.constant.reshape(()).item()
-        if x.constant is not None and min(widths) >= 0:
+        if x.constant is not None and min(widths) >= 0 and _may_pad(x.constant, pairs):
             wide = np.pad(x.constant, list(pairs), constant_values=value)
             return ctx.constant(wide.astype(x.constant.dtype))
         return ctx.emit(R.nn.pad(ctx.expr(x), widths, "constant", value), dims, x.dtype)
