@@ -1,4 +1,4 @@
-"""Run the zoo: ``python -m benchmarks.zoo [--match TEXT] [--path onnx|torch] [--limit S]``."""
+"""Run the zoo: ``python -m benchmarks.zoo [--match TEXT] [--path PATH] [--limit SECONDS]``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PATHS = ("onnx", "torch")
+PATHS = ("onnx", "torch", "compile")
 GRACE = 5  # seconds for a row to say itself where its time went
 
 

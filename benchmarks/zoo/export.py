@@ -114,4 +114,4 @@ def quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-__all__ = ["ExporterFailed", "kept_onnx", "to_onnx", "to_torch"]
+__all__ = ["ExporterFailed", "kept_onnx", "quiet", "to_onnx", "to_torch"]

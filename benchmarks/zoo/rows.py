@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from benchmarks.zoo import (
-    decoders,
-    detect,
-    encoders,
-    images,
-    seq2seq,
-    sequences,
-    speech,
-    tables,
-)
+from importlib import import_module
+from importlib.util import find_spec
+
 from benchmarks.zoo.row import ROWS
 
-MODULES = (encoders, decoders, seq2seq, images, detect, sequences, speech, tables)
+MODULES = ("encoders", "decoders", "causal", "varied", "seq2seq", "sequences", "speech", "tables",
+           "images", "detect")  # fmt: skip
+
+# These have models of torchvision; without it the other modules remain.
+_TORCHVISION = ("images", "detect")
+
+for _name in MODULES:
+    if _name not in _TORCHVISION or find_spec("torchvision") is not None:
+        import_module(f"benchmarks.zoo.{_name}")
 
 __all__ = ["MODULES", "ROWS"]

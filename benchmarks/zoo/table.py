@@ -17,31 +17,40 @@ HEAD = (
 )  # fmt: skip
 
 
-def table(records: Sequence[dict[str, Any]]) -> str:
-    """A table of records, one line a row and path, and below it how many there are of each kind."""
-    lines = [_line(HEAD), _line(["---"] * len(HEAD))]
-    lines += [_line(_cells(r)) for r in sorted(records, key=lambda r: (r["row"], r["path"]))]
-    counts = Counter((r["path"], r["status"]) for r in records)
+def table(records: Sequence[dict[str, Any]], known: Sequence[Sequence[str]] = ()) -> str:
+    """Return a table of records, one line a row and path, and below it counts by path and status.
+
+    ``known`` holds the cells of earlier lines, which stay where there is no record of their row
+    and path.
+    """
+    found = {(cells[0], cells[1]): list(cells) for cells in known}
+    found |= {(r["row"], r["path"]): _cells(r) for r in records}
+    rows = [found[key] for key in sorted(found)]
+    lines = [_line(HEAD), _line(["---"] * len(HEAD)), *map(_line, rows)]
+    counts = Counter((cells[1], cells[2]) for cells in rows)
     said = [f"{p}: {n} {s}" for (p, s), n in sorted(counts.items())]
-    return "\n".join([*lines, "", "; ".join(said) + ". " + _models(records)])
+    return "\n".join([*lines, "", "; ".join(said) + ". " + _models(rows)])
 
 
-def _models(records: Sequence[dict[str, Any]]) -> str:
-    """How many models are right on how many paths."""
-    right = Counter({r["row"]: 0 for r in records})
-    right.update(r["row"] for r in records if r["status"] == "right")
-    paths = len({r["path"] for r in records})
-    both = sum(count == paths for count in right.values())
-    one = sum(0 < count < paths for count in right.values())
-    return f"Of {len(right)} models {both} are right on every path, {one} on one of them."
+def _models(rows: Sequence[Sequence[str]]) -> str:
+    """Return how many models are right on all paths on which they were run."""
+    paths: dict[str, list[bool]] = {}
+    for cells in rows:
+        paths.setdefault(cells[0], []).append(cells[2] == "right")
+    every = Counter(len(p) for p in paths.values() if all(p))
+    some = sum(any(p) and not all(p) for p in paths.values())
+    told = ", ".join(f"{n} on {k}" for k, n in sorted(every.items(), reverse=True))
+    return f"Of {len(paths)} models, right on all paths that were run: {told}; on some: {some}."
 
 
 def write(records: Sequence[dict[str, Any]], path: Path) -> None:
-    """Put the table between its marks in a document."""
+    """Put the table between its marks in a document; lines without a new record stay."""
     before, begin, rest = path.read_text(encoding="utf-8").partition(f"{BEGIN}\n")
-    _, end, after = rest.partition(f"\n{END}")
+    old, end, after = rest.partition(f"\n{END}")
     assert begin and end, f"{path}: expected the lines {BEGIN!r} and {END!r}"
-    text = f"{before}{begin}{table(records)}{end}{after}"
+    lines = [line for line in old.splitlines()[2:] if line.startswith("| ")]
+    known = [[c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    text = f"{before}{begin}{table(records, known)}{end}{after}"
     path.write_text(text, encoding="utf-8")
 
 
