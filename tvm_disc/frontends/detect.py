@@ -13,7 +13,7 @@ from tvm_disc.errors import BadInput
 from tvm_disc.frontends.onnx import from_onnx
 from tvm_disc.frontends.onnx.external import files_beside
 from tvm_disc.frontends.relax import from_relax
-from tvm_disc.frontends.torch import from_pytorch, load_program
+from tvm_disc.frontends.torch import Exported, from_pytorch, load_program
 from tvm_disc.relay.files import is_file_name
 
 
@@ -57,5 +57,6 @@ READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Any]], ...] = (
     (_is_onnx, from_onnx),
     (lambda source: _is_file(source, ".pt2"), lambda source: from_pytorch(load_program(source))),
     (lambda source: _is_class(source, "torch", "ExportedProgram"), from_pytorch),
+    (lambda source: isinstance(source, Exported), from_pytorch),
     (lambda source: _is_class(source, "torch", "Module"), from_pytorch),
 )

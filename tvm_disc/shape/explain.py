@@ -23,6 +23,7 @@ class Described(Protocol):
     guards: list[Guard]
     wishes: list[Wish]
     unchecked: list[str]
+    notes: list[str]
 
     def symbols(self) -> list[tuple[Any, str]]:
         """Every symbol with its source."""
@@ -119,6 +120,8 @@ def describe(solver: Described) -> str:
     lines += [] if solver.guards else ["  none"]
     if solver.unchecked:
         lines += ["conditions that are not checked", *(f"  {text}" for text in solver.unchecked)]
+    if solver.notes:
+        lines += ["notes", *(f"  {text}" for text in solver.notes)]
     open_wishes = [w for w in solver.wishes if solver.known(w.text) is None]
     if open_wishes:
         lines += ["would help", *(f"  {w}" for w in open_wishes)]

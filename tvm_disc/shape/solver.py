@@ -79,6 +79,8 @@ class Solver:
         self.wishes: list[Wish] = []
         #: conditions of the source that the program does not check, each with the reason
         self.unchecked: list[str] = []
+        #: what a front end tells of the source, a sentence each
+        self.notes: list[str] = []
         self.joins = Joins()
 
     def _fresh_state(self) -> State:

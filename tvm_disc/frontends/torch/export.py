@@ -1,19 +1,50 @@
-"""Modules of PyTorch, exported for the user."""
+"""Modules of PyTorch, exported for the user.
+
+Every dim stays dynamic that the module does not fix. PyTorch by default makes constants of the
+sizes 0 and 1 of the example, and lets derived sizes of 0 and 1 narrow the ranges of dims. Its
+size-oblivious mode does neither; where a module cannot be exported so, less dynamic ways are tried
+in turn, and dims that stay 1 are reported.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
+from tvm_disc.frontends.torch.conditions import recorded_guards
 from tvm_disc.frontends.torch.recurrent import whole_layers
+from tvm_disc.frontends.torch.signature import register_classes, with_named_parameters
+
+log = logging.getLogger("tvm_disc")
+
+# Axes of size 1 of the example, by leaf and axis.
+Ones = frozenset[tuple[int, int]]
 
 
-def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> Any:
-    """What ``torch.export.export`` makes of a module, with recurrent layers of any length.
+@dataclass(frozen=True)
+class Exported:
+    """A program that was exported here.
+
+    Attributes:
+        program: a ``torch.export.ExportedProgram``.
+        oblivious: whether it was traced in PyTorch's size-oblivious mode.
+        notes: what the user should know of it, a sentence each.
+    """
+
+    program: Any
+    oblivious: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> Exported:
+    """Return what ``torch.export.export`` makes of a module, with recurrent layers of any length.
 
     Args:
         module: a ``torch.nn.Module``.
@@ -23,7 +54,7 @@ def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> An
             may change where the module allows it.
 
     Raises:
-        TypeMismatch: it is no module.
+        TypeMismatch: ``module`` is no module.
         BadInput: ``example_inputs`` is neither.
         Unsupported: PyTorch cannot export the module; its message tells why.
     """
@@ -44,28 +75,237 @@ def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> An
             "example_inputs: expected a tuple of inputs or a mapping of them by name, "
             f"found {found}"
         )
-    if dynamic_shapes is None:
-        dynamic_shapes = _all_dynamic(torch, kwargs or args)
-    failed: Exception | None = None
-    for later in (False, True):
-        # Conditions on sizes that PyTorch cannot prove of the given ranges are an error of the
-        # export, or else part of the program, where they are proved or checked on entry.
-        how = {"prefer_deferred_runtime_asserts_over_guards": True} if later else {}
-        try:
-            with torch.no_grad(), whole_layers():
-                return torch.export.export(
-                    module, args, kwargs or None, dynamic_shapes=dynamic_shapes, **how
-                )
-        except Exception as error:  # of any class: PyTorch runs the module
-            failed = failed or error
+    register_classes((args, kwargs))
+    tries = _Tries(module, args, kwargs, dynamic_shapes)
+    made = tries.first(tries.ways())
+    if made is not None:
+        for note in made.notes:
+            log.warning("build: %s", note)
+        return made
+    failed = tries.failures[0]
     text = str(failed).strip()
     raise Unsupported(
         f"PyTorch cannot export this module: {type(failed).__name__}: {text[:2000]}"
     ) from failed
 
 
+@contextmanager
+def oblivious(enabled: bool = True) -> Iterator[None]:
+    """PyTorch's size-oblivious mode: sizes of 0 and 1 are sizes like others."""
+    if not enabled:
+        yield
+        return
+    from torch.fx.experimental import _config
+
+    with _config.patch(backed_size_oblivious=True):
+        yield
+
+
+class _Tries:
+    """Ways to export one module, the most dynamic first."""
+
+    def __init__(
+        self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+    ) -> None:
+        self.given = dynamic_shapes
+        self.failures: list[Exception] = []
+        self.module, self.args, self.kwargs = module, args, kwargs
+        if dynamic_shapes is None:
+            self._name_parameters()
+        self.ones = self._ones()
+
+    def _name_parameters(self) -> None:
+        try:
+            self.module, self.args, self.kwargs = with_named_parameters(
+                self.module, self.args, self.kwargs
+            )
+        except (TypeError, ValueError):  # PyTorch says what is wrong with the arguments
+            return
+
+    def first(self, ways: Iterator[Callable[[], Exported | None]]) -> Exported | None:
+        """Return the result of the first way that has one."""
+        for way in ways:
+            made = way()
+            if made is not None:
+                return made
+        return None
+
+    def ways(self) -> Iterator[Callable[[], Exported | None]]:
+        """Yield the ways in turn."""
+        if self.given is None:
+            yield lambda: self._settled(self.ones)
+            leading = Ones(place for place in self.ones if place[1] == 0)
+            if leading and leading != self.ones:
+                yield lambda: self._settled(leading)
+            if self.ones:
+                yield lambda: self._settled(Ones())
+        else:
+            yield lambda: self._made(self.ones, sparing=True)
+        yield lambda: self._made(Ones(), sparing=False)
+        # Conditions on sizes that PyTorch cannot prove of the given ranges are an error of the
+        # export, or else part of the program, where they are proved or checked on entry.
+        yield lambda: self._made(Ones(), sparing=False, later=True)
+
+    def _settled(self, dynamic: Ones) -> Exported | None:
+        """Export with some of the dims of size 1 dynamic.
+
+        Dims that an operator's implementation fixes at 1 are tried again with an example of 2; an
+        axis of size 1 that the module squeezes away stays 1.
+        """
+        made = self._made(dynamic, sparing=True)
+        if made is None:
+            return None
+        squeezed = self._squeezed(made.program, dynamic)
+        if squeezed:
+            return self._settled(dynamic - squeezed)
+        fixed = self._fixed(made.program) & dynamic
+        if fixed and _fixed_by_implementation(made.program):
+            again = self._made(dynamic, sparing=True, doubled=fixed)
+            if again is not None and not self._fixed(again.program) & dynamic:
+                made = again
+        return self._noted(made)
+
+    def _noted(self, made: Exported) -> Exported:
+        fixed = sorted(self._fixed(made.program))
+        names = _leaf_names(made.program)
+        notes = tuple(
+            f"input '{names[leaf]}' axis {axis} is 1 in the example and stays 1: the module, "
+            "exported by PyTorch, needs it; give an example of another size, or dynamic_shapes"
+            for leaf, axis in fixed
+        )
+        return Exported(made.program, made.oblivious, notes)
+
+    def _made(
+        self, dynamic: Ones, sparing: bool, later: bool = False, doubled: Ones = frozenset()
+    ) -> Exported | None:
+        """Export in one way; None if that fails.
+
+        Args:
+            dynamic: the dims of size 1 that are to be dynamic.
+            sparing: in the size-oblivious mode.
+            later: conditions become assertions of the graph.
+            doubled: dims of size 1 that the example gets twice.
+        """
+        import torch
+
+        args, kwargs, shapes = self._example(dynamic, doubled)
+        how = {"prefer_deferred_runtime_asserts_over_guards": True} if later else {}
+        try:
+            with ExitStack() as stack:
+                for context in (torch.no_grad(), whole_layers(), oblivious(sparing)):
+                    stack.enter_context(context)
+                program = torch.export.export(
+                    self.module, args, kwargs or None, dynamic_shapes=shapes, **how
+                )
+        except Exception as error:  # of any class: PyTorch runs the module
+            self.failures.append(error)
+            return None
+        return Exported(program, sparing)
+
+    def _leaves(self) -> tuple[list[Any], Any]:
+        from torch.utils import _pytree as pytree
+
+        leaves, spec = pytree.tree_flatten((self.args, self.kwargs))
+        return leaves, spec
+
+    def _ones(self) -> Ones:
+        leaves, _ = self._leaves()
+        return Ones(
+            (k, axis)
+            for k, leaf in enumerate(leaves)
+            for axis, size in enumerate(getattr(leaf, "shape", ()))
+            if size == 1
+        )
+
+    def _example(self, dynamic: Ones, doubled: Ones) -> tuple[Any, Any, Any]:
+        """Return args, kwargs and the dynamic shapes of one try."""
+        import torch
+        from torch.utils import _pytree as pytree
+
+        if self.given is not None:
+            return self.args, self.kwargs, self.given
+        auto = torch.export.Dim.AUTO
+        leaves, spec = self._leaves()
+        shapes = torch.export.ShapesCollection()
+        for k, leaf in enumerate(leaves):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            for axis in range(leaf.dim()):
+                if (k, axis) in doubled:
+                    leaf = leaf.repeat_interleave(2, axis)
+            # A tensor that occurs twice is two inputs, each of its own shape.
+            leaves[k] = leaf if leaf is not leaves[k] else leaf.view_as(leaf)
+            free = [a for a in range(leaf.dim()) if (k, a) in dynamic or (k, a) not in self.ones]
+            shapes[leaves[k]] = dict.fromkeys(free, auto)
+        args, kwargs = pytree.tree_unflatten(leaves, spec)
+        return args, kwargs, shapes if len(shapes) else None
+
+    def _fixed(self, program: Any) -> Ones:
+        """Return the dims of size 1 of the example that are 1 in every call."""
+        found = list(_leaf_values(program))
+        return Ones(
+            (k, axis)
+            for k, axis in self.ones
+            if k < len(found) and isinstance(_dim(found[k], axis), int)
+        )
+
+    def _squeezed(self, program: Any, dynamic: Ones) -> Ones:
+        """Return the dynamic dims of size 1 that decide an axis which the module squeezes."""
+        symbols = {s for dim in _kept_axes(program) for s in dim.free_symbols}
+        found = list(_leaf_values(program))
+        return Ones(
+            (k, axis)
+            for k, axis in dynamic
+            if symbols & getattr(_dim(found[k], axis), "free_symbols", set())
+        )
+
+
+def _dim(value: Any, axis: int) -> Any:
+    """Return a dim as an integer or an expression; None of no tensor."""
+    from tvm_disc.frontends.torch.values import dim_of
+
+    return dim_of(value.shape[axis]) if hasattr(value, "shape") else None
+
+
+def _holes(program: Any) -> Iterator[Any]:
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    for node, spec in zip(nodes, program.graph_signature.input_specs, strict=True):
+        if spec.kind.name == "USER_INPUT":
+            yield node
+
+
+def _leaf_values(program: Any) -> Iterator[Any]:
+    return (node.meta.get("val") for node in _holes(program))
+
+
+def _leaf_names(program: Any) -> list[str]:
+    return [str(node.name) for node in _holes(program)]
+
+
+def _kept_axes(program: Any) -> Iterator[Any]:
+    """Yield the symbolic dims of axes that ``squeeze`` would drop if they were 1."""
+    for node in program.graph.nodes:
+        name = str(node.target)
+        if not name.startswith("aten.squeeze"):
+            continue
+        operand = node.args[0].meta["val"]
+        asked = node.args[1] if len(node.args) > 1 else list(range(operand.dim()))
+        for axis in [asked] if isinstance(asked, int) else asked:
+            dim = _dim(operand, axis) if operand.dim() else 1
+            if not isinstance(dim, int):
+                yield dim
+
+
+def _fixed_by_implementation(program: Any) -> bool:
+    """Whether an operator's implementation, not the module, requires that a size is 1."""
+    return any(
+        guard.inside and type(guard.expr).__name__ == "Equality" and 1 in guard.expr.args
+        for guard in recorded_guards(program)
+    )
+
+
 def load_program(path: str | os.PathLike[str]) -> Any:
-    """The exported program of a file that ``torch.export.save`` wrote.
+    """Return the exported program of a file that ``torch.export.save`` wrote.
 
     Raises:
         BadInput: the file cannot be read, or is another.
@@ -85,17 +325,4 @@ def load_program(path: str | os.PathLike[str]) -> Any:
         ) from error
 
 
-def _all_dynamic(torch: Any, inputs: Any) -> Any:
-    """Every dim free to change, unless the module fixes it."""
-    auto = torch.export.Dim.AUTO
-
-    def spec(x: Any) -> Any:
-        if isinstance(x, torch.Tensor):
-            return dict.fromkeys(range(x.dim()), auto)
-        if isinstance(x, Mapping):
-            return {k: spec(v) for k, v in x.items()}
-        if isinstance(x, list | tuple):
-            return type(x)(spec(v) for v in x) if type(x) in (list, tuple) else None
-        return None
-
-    return spec(inputs)
+__all__ = ["Exported", "exported", "load_program", "oblivious"]

@@ -14,6 +14,7 @@ from tvm_disc.frontends.extras import require
 from tvm_disc.frontends.torch.checks import checked, symbol_number
 from tvm_disc.frontends.torch.conditions import Keys, Recorded, recorded_guards
 from tvm_disc.frontends.torch.dropout import without_idle_dropouts
+from tvm_disc.frontends.torch.export import Exported, oblivious
 from tvm_disc.frontends.torch.inputs import Inputs, UnknownNumber
 from tvm_disc.frontends.torch.paths import input_paths
 from tvm_disc.frontends.torch.symbols import Number
@@ -46,18 +47,22 @@ def from_pytorch(program: Any) -> IRModule:
     require("torch", "torch", "from_pytorch")
     import torch
 
+    own = program if isinstance(program, Exported) else None
+    program = program if own is None else own.program
     if not isinstance(program, torch.export.ExportedProgram):
         raise TypeMismatch(
             f"expected a torch.export.ExportedProgram, found {type(program).__name__}; "
             "torch.export.export makes one, or give build(module, example_inputs=...) the module"
         )
     # Rebuilding a program loses guards of one that was loaded.
-    recorded = Record(tuple(program._guards_code), tuple(recorded_guards(program)))
+    recorded = Record(tuple(program._guards_code), tuple(recorded_guards(program)), own)
     program = without_idle_dropouts(program)
     if is_whole(program):
         with suppress(Unsupported):  # of what PyTorch takes apart there may be less
             return Program(program, recorded).module()
-    return Program(decomposed(program), recorded).module()
+    with oblivious(own is not None and own.oblivious):
+        program = decomposed(program)
+    return Program(program, recorded).module()
 
 
 def decompositions() -> Any:
@@ -106,10 +111,12 @@ class Record:
     Attributes:
         texts: the guards as Python text, which a saved program keeps.
         guards: the same as expressions; none of a program that was loaded.
+        own: what is known of a program that was exported here.
     """
 
     texts: tuple[str, ...]
     guards: tuple[Recorded, ...]
+    own: Exported | None = None
 
     def layout(self) -> list[Recorded]:
         """The guards that do not change results here."""
@@ -162,6 +169,7 @@ class Program:
         attrs = {
             "constraints": tuple(inputs.constraints),
             "unchecked": tuple(inputs.dropped),
+            "notes": () if self.recorded.own is None else self.recorded.own.notes,
         }
         params = [inputs.variables[h.name].expr for h in self.inputs]
         attrs = {name: found for name, found in attrs.items() if found}

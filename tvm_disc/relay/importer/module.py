@@ -109,6 +109,7 @@ def import_module(
     second = solver or Solver()
     merged = declare(main, params or {}, constraints, premises, second, symbols)
     second.unchecked += main.attrs.get("unchecked", ())
+    second.notes += main.attrs.get("notes", ())
     inputs = set(symbols.values())
     for guard in first.guards:
         if all(s in inputs for s in guard.symbols):

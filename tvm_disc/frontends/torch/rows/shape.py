@@ -181,9 +181,37 @@ def _pad(m: Maker, x: Value, pad: Sequence[Dim], value: Any = 0) -> Value:
         if not any(w for pair in pairs for w in pair):
             return x
         return Value(m.call("nn.pad", x, fill, pad_width=tuple(pairs)), x.dtype, m.out_dims)
+    x, pairs = _trimmed(m, x, pairs)
     widths = m.symbols.vector([w for pair in pairs for w in pair])
     grid = m.call("reshape", widths, newshape=(x.rank, 2))
     return Value(m.call("dyn.nn.pad", x, grid, fill, pad_width=()), x.dtype, m.out_dims)
+
+
+def _trimmed(
+    m: Maker, x: Value, pairs: Sequence[tuple[Dim, Dim]]
+) -> tuple[Value, list[tuple[Dim, Dim]]]:
+    """Return ``x`` cut where a symbolic width is negative, and the widths, none of them negative.
+
+    ``F.pad(x, (0, 16 - n))`` pads or trims to 16. What is left must not be negative.
+    """
+    import sympy
+
+    left: list[tuple[Dim, Dim]] = []
+    for axis, (low, high) in enumerate(pairs):
+        size = x.dims[axis]
+        if size is None or all(isinstance(w, int) for w in (low, high)):
+            left.append((low, high))
+            continue
+        m.facts.append(sympy.Ge(size + low + high, 0))
+        cut_low, cut_high = (sympy.Max(-w, 0) for w in (low, high))
+        if cut_low != 0 or cut_high != 0:
+            x = m.slice(x, axis, _dim(cut_low), size - cut_high)
+        left.append((_dim(sympy.Max(low, 0)), _dim(sympy.Max(high, 0))))
+    return x, left
+
+
+def _dim(found: Any) -> Dim:
+    return int(found) if found.is_Integer else found
 
 
 def _mirror(m: Maker, x: Value, pad: Sequence[Dim]) -> Value:

@@ -1,0 +1,84 @@
+"""Arguments of a module as PyTorch's exporter takes them: named, and of classes that it knows."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def with_named_parameters(
+    module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return a module whose ``forward`` names every argument of this call, and the arguments.
+
+    The exporter says of ``*args`` and ``**kwargs`` neither names nor which dims are dynamic. The
+    module is not changed: a shallow copy of it gets another ``forward``.
+    """
+    signature = inspect.signature(module.forward)
+    if all(p.kind not in _SEVERAL for p in signature.parameters.values()):
+        return module, args, dict(kwargs)
+    bound = signature.bind(*args, **kwargs)
+    positional: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            positional |= {f"{name}_{k}": v for k, v in enumerate(value)}
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            by_name |= value
+        elif kind is inspect.Parameter.KEYWORD_ONLY or name in kwargs:
+            by_name[name] = value
+        else:
+            positional[name] = value
+
+    def forward(*values: Any, **named: Any) -> Any:
+        return module.forward(*values, **named)
+
+    parameters = [
+        inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in positional
+    ] + [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in by_name]
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    named = copy.copy(module)
+    named.forward = forward
+    return named, tuple(positional.values()), by_name
+
+
+def register_classes(values: Any) -> None:
+    """Tell PyTorch how to take apart the dataclasses and caches among the arguments."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    for value in _objects(values):
+        kind = type(value)
+        if kind in pytree.SUPPORTED_NODES:
+            continue
+        if kind.__name__ == "DynamicCache" and kind.__module__.startswith("transformers."):
+            from transformers.integrations import executorch
+
+            executorch.register_dynamic_cache_export_support()
+        elif dataclasses.is_dataclass(kind):
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            torch.export.register_dataclass(kind, serialized_type_name=name)
+
+
+def _objects(value: Any) -> Iterator[Any]:
+    """Everything inside tuples, lists, mappings and dataclasses, themselves included."""
+    yield value
+    if isinstance(value, Mapping):
+        parts = list(value.values())
+    elif isinstance(value, tuple | list):
+        parts = list(value)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = [getattr(value, f.name) for f in dataclasses.fields(value)]
+    else:
+        parts = []
+    for part in parts:
+        yield from _objects(part)
+
+
+__all__ = ["register_classes", "with_named_parameters"]
