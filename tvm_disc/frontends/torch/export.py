@@ -18,7 +18,7 @@ from typing import Any
 
 from tvm_disc.errors import BadInput, TypeMismatch, Unsupported
 from tvm_disc.frontends.extras import require
-from tvm_disc.frontends.torch.conditions import recorded_guards
+from tvm_disc.frontends.torch.conditions import Recorded, recorded_guards
 from tvm_disc.frontends.torch.recurrent import whole_layers
 from tvm_disc.frontends.torch.signature import register_classes, with_named_parameters
 
@@ -243,11 +243,12 @@ class _Tries:
     def _fixed(self, program: Any) -> Ones:
         """Return the dims of size 1 of the example that are 1 in every call."""
         found = list(_leaf_values(program))
-        return Ones(
-            (k, axis)
-            for k, axis in self.ones
-            if k < len(found) and isinstance(_dim(found[k], axis), int)
-        )
+        ones = {s for guard in _asking_for_one(program) for s in guard.expr.free_symbols}
+
+        def fixed(dim: Any) -> bool:
+            return isinstance(dim, int) or dim in ones
+
+        return Ones(place for place in self.ones if fixed(_dim(found[place[0]], place[1])))
 
     def _squeezed(self, program: Any, dynamic: Ones) -> Ones:
         """Return the dynamic dims of size 1 that decide an axis which the module squeezes."""
@@ -296,12 +297,15 @@ def _kept_axes(program: Any) -> Iterator[Any]:
                 yield dim
 
 
+def _asking_for_one(program: Any) -> list[Recorded]:
+    """Return the guards that a size is 1."""
+    guards = recorded_guards(program)
+    return [g for g in guards if type(g.expr).__name__ == "Equality" and 1 in g.expr.args]
+
+
 def _fixed_by_implementation(program: Any) -> bool:
-    """Whether an operator's implementation, not the module, requires that a size is 1."""
-    return any(
-        guard.inside and type(guard.expr).__name__ == "Equality" and 1 in guard.expr.args
-        for guard in recorded_guards(program)
-    )
+    """Return whether an operator's implementation, not the module, requires that a size is 1."""
+    return any(guard.inside for guard in _asking_for_one(program))
 
 
 def load_program(path: str | os.PathLike[str]) -> Any:

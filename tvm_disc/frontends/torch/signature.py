@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -60,7 +60,8 @@ def register_classes(values: Any) -> None:
         if kind.__name__ == "DynamicCache" and kind.__module__.startswith("transformers."):
             from transformers.integrations import executorch
 
-            executorch.register_dynamic_cache_export_support()
+            register: Callable[[], None] = executorch.register_dynamic_cache_export_support
+            register()
         elif dataclasses.is_dataclass(kind):
             name = f"{kind.__module__}.{kind.__qualname__}"
             torch.export.register_dataclass(kind, serialized_type_name=name)
