@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -41,18 +40,28 @@ def evaluate(text: str, dims: Mapping[str, int]) -> int:
 
 
 def evaluate_all(steps: Sequence[str], texts: Sequence[str], dims: Mapping[str, int]) -> list[int]:
-    """The values of formulas over dims, and over what ``steps`` name: ``name = text``."""
+    """Return the values of formulas over dims and over the names of ``steps``: ``name = text``.
+
+    Raises:
+        ZeroDivisionError: a formula that divides by zero for these dims.
+    """
     known = _after(steps, dims)
     return [int(value_of(_parsed(text), known)) for text in texts]
 
 
-def _after(steps: Sequence[str], dims: Mapping[str, int]) -> dict[str, int]:
-    """Dims, and what steps name."""
-    known = dict(dims)
+def _after(steps: Sequence[str], dims: Mapping[str, int]) -> dict[str, int | None]:
+    """Return the values of dims and steps; None for a step that divides by zero.
+
+    Such a step is an error only where a formula reads it: a formula may do so under a condition
+    that does not hold. A step that reads an undefined step is undefined itself.
+    """
+    known: dict[str, int | None] = dict(dims)
     for step in steps:
         name, _, text = step.partition(" = ")
-        with suppress(ZeroDivisionError):  # under a condition that does not hold
+        try:
             known[name] = int(value_of(_parsed(text), known))
+        except ZeroDivisionError:
+            known[name] = None
     return known
 
 
@@ -61,16 +70,20 @@ def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def value_of(node: ast.expr, dims: Mapping[str, int]) -> Any:
-    """The value of a parsed formula.
+def value_of(node: ast.expr, dims: Mapping[str, int | None]) -> Any:
+    """Return the value of a parsed formula over dims.
 
     Raises:
-        ValueError: it is no arithmetic.
+        ValueError: an operation other than arithmetic.
+        ZeroDivisionError: a division by zero, or a dim whose value is None because of one.
     """
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
-        return dims[node.id]
+        value = dims[node.id]
+        if value is None:
+            raise ZeroDivisionError(f"'{node.id}' divides by zero")
+        return value
     if isinstance(node, ast.BinOp):
         return _EVALUATE[type(node.op)](value_of(node.left, dims), value_of(node.right, dims))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):

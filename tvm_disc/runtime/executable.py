@@ -428,9 +428,18 @@ class Executable:
         Loops and branches take more while they run, as their sizes come to be known.
 
         Raises:
-            BadInput: a shape is missing or has the wrong rank.
+            BadInput: a shape is missing, has the wrong rank, or is one that a size of the program
+                has no value for.
         """
-        return evaluate(self._manifest["workspace_bytes"], bound_dims(self.signature, shapes))
+        dims = bound_dims(self.signature, shapes)
+        try:
+            return evaluate(self._manifest["workspace_bytes"], dims)
+        except ZeroDivisionError as error:
+            given = ", ".join(f"{name}: {tuple(shape)}" for name, shape in shapes.items())
+            raise BadInput(
+                f"workspace_bytes: a size of the program divides by zero for the shapes {given}; "
+                "give shapes that a call accepts"
+            ) from error
 
     def explain(
         self,

@@ -7,6 +7,7 @@ dims at run time (see ``placement``), so a region needs one workspace request.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -125,16 +126,24 @@ def _assign(region: Region, lives: Sequence[Life]) -> None:
 
 
 def _order(sizes: Sequence[Expr], clashes: Sequence[Sequence[int]]) -> list[int]:
+    """Return the order in which to place storages: the best over samples of the dims.
+
+    Storages keep their order if a size has no formula, or if no sample has all sizes.
+    """
     shared = Formulas()
     try:
         texts = [shared.text(size) for size in sizes]
-    except Unsupported:  # a size that only the program can compute: as the storages come
+    except Unsupported:  # only the program can compute this size
         return list(range(len(sizes)))
     # The layers of a model repeat few sizes.
     distinct = list(dict.fromkeys(texts))
-    columns = [
-        [rounded(v) for v in shared.values(distinct, d)] for d in sample_dims(sorted(shared.dims))
-    ]
+    columns = []
+    for dims in sample_dims(sorted(shared.dims)):
+        # Samples ignore the guards: a size may divide by a dim that no valid call makes 0.
+        with suppress(ZeroDivisionError):
+            columns.append([rounded(v) for v in shared.values(distinct, dims)])
+    if not columns:
+        return list(range(len(sizes)))
     known = dict(zip(distinct, zip(*columns, strict=True), strict=True))
     rows = [known[text] for text in texts]
     return best_order(np.array(rows, "int64").reshape(len(sizes), -1), clashes)
