@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def test_storages_are_ordered_by_the_samples_that_have_all_sizes(layers: int) ->
         # Undefined for h = 3, which is a sample.
         size = size // windows(h, w) * windows(h, w + k) // windows(h + k, w) * 4 + b
         storages.append(Storage(Home.WORKSPACE, size, f"s{k}"))
-    copies = [Copy(a, c, c.size_bytes) for a, c in zip(storages, storages[1:], strict=False)]
+    copies = [Copy(a, c, c.size_bytes) for a, c in pairwise(storages)]
     region = Region(copies)
     plan_region(region)
     assert sorted(s.slot for s in storages[1:]) == list(range(layers))
@@ -78,6 +79,6 @@ def test_a_workspace_of_sizes_without_a_value_is_refused() -> None:
     name = exe._manifest["inputs"][0][1][0]
     exe._manifest["workspace_bytes"] = f"_t0 = 64 // {name}; _t0"
     assert exe.workspace_bytes({"x": (4, 4)}) == 16
-    with pytest.raises(BadInput, match="workspace_bytes: .* divides by zero .*x: \\(0, 4\\)"):
+    with pytest.raises(BadInput, match=r"workspace_bytes: .* divides by zero .*x: \(0, 4\)"):
         exe.workspace_bytes({"x": (0, 4)})
     assert exe(np.ones((0, 4), "float32")).shape == (0, 4)

@@ -265,7 +265,7 @@ def _add_rule(st: State, p: Poly) -> None:
         return
     budget = COMPLETION
     for other in list(st.rules):
-        if other is p or budget <= 0:
+        if other is p or budget <= 0 or st.budget.left <= 0:
             continue
         pair = critical_pair(p, other)
         if pair is not None:
@@ -355,6 +355,8 @@ def assume_ge(st: State, p: Poly) -> None:
     target = variable.as_atom or (-variable).as_atom
     if target is not None:
         _tighten(st, target, p)
+    elif _cap_new_symbol(st, p):
+        return
     else:
         st.ineqs.append(p)
         st.touch(p.syms)
@@ -364,9 +366,37 @@ def assume_ge(st: State, p: Poly) -> None:
         _solve(st, norm(st, p))
 
 
-def _propagate(st: State, p: Poly) -> None:
+def _cap_new_symbol(st: State, p: Poly) -> bool:
+    """Record `n <= e`, given as `p = e - n`, for a symbol `n` without facts; False if `p` has
+    another form.
+
+    Any `e >= 0` leaves a value for `n`. So beyond `e >= 0` nothing new is known of the symbols of
+    `e`: results about them stay valid, and searches that do not mention `n` skip the fact.
+    """
+    for mono, coeff in p.terms:
+        if len(mono) == 1 and coeff < 0 and mono[0].kind == "sym":
+            atom, rest = mono[0], p - Poly.mono(mono, coeff)
+            if atom in rest.mentions or atom in st.lo or atom in st.hi or st.linked(atom):
+                continue
+            if rest not in st.ineqs:
+                st.hit("a + b >= 0, b <= c: a >= -c")
+                assume_ge(st, rest)
+            st.ineqs.append(p)
+            st.caps[p] = atom
+            _propagate(st, p, only=atom)
+            st.touch_only(atom)
+            st.link(p.syms)
+            return True
+    return False
+
+
+def _propagate(st: State, p: Poly, only: Atom | None = None) -> None:
     """`n < m` gives `m >= 1`: the range of each symbol from the ranges of the others."""
     for mono, coeff in p.terms:
+        if st.budget.left <= 0:
+            return
+        if only is not None and mono != (only,):
+            continue
         if not mono or st.fuel <= 0 or any(a.kind not in ("sym", "quo") for a in mono):
             continue
         rest = upper(st, p - Poly.mono(mono, coeff), 0)
@@ -458,6 +488,8 @@ def _factors_at_least_one(st: State, p: Poly) -> None:
 def _saturate(st: State, syms: frozenset[Atom]) -> None:
     """Equalities and inequalities with a factor that has become non-zero lose the factor."""
     st.steps += 1
+    if st.budget.left <= 0:
+        return
     for rule in list(st.rules):
         if rule in st.rules and not syms.isdisjoint(rule.syms):
             _, mono, rest = rule.without_content()

@@ -19,6 +19,8 @@ Bound = int | None
 
 DEPTH = 3
 BUDGET = 64
+LONG = 24
+"""Terms of a polynomial from which on a search goes no deeper: each step handles all of them."""
 
 
 def lower(st: State, p: Poly, depth: int = DEPTH) -> Bound:
@@ -29,9 +31,34 @@ def lower(st: State, p: Poly, depth: int = DEPTH) -> Bound:
     found = st.bound_cache.get((p, depth))
     if found is not None and found[0] >= st.stamp(p.syms):
         return found[1]
+    if st.budget.left <= 0:
+        return _quick(st, p)
     result = _Search(st).lower(p, depth)
-    st.bound_cache[p, depth] = (st.epoch, result)
+    if st.budget.left > 0:
+        st.bound_cache[p, depth] = (st.epoch, result)
     return result
+
+
+def _quick(st: State, p: Poly) -> Bound:
+    """Return a lower bound from the recorded ranges of atoms alone, without any search."""
+    total = 0
+    for mono, coeff in p.terms:
+        if not mono:
+            total += coeff
+        elif len(mono) > 1 or coeff < 0:
+            symbols = all(a.kind == "sym" for a in mono)
+            if coeff > 0 and symbols:
+                continue
+            hi = st.hi.get(mono[0]) if len(mono) == 1 else None
+            if coeff > 0 or hi is None:
+                return None
+            total += coeff * hi
+        else:
+            lo = st.lo.get(mono[0], 0 if mono[0].kind == "sym" else None)
+            if lo is None:
+                return None
+            total += coeff * lo
+    return total
 
 
 def upper(st: State, p: Poly, depth: int = DEPTH) -> Bound:
@@ -42,7 +69,7 @@ def upper(st: State, p: Poly, depth: int = DEPTH) -> Bound:
 
 def positive(st: State, p: Poly) -> bool:
     """Whether `p >= 1` is known."""
-    if p.as_const is None and st.witnesses.below(p, 1):
+    if p.as_const is None and st.budget.left > 0 and st.witnesses.below(p, 1):
         return False
     value = lower(st, p)
     return value is not None and value >= 1
@@ -50,7 +77,7 @@ def positive(st: State, p: Poly) -> bool:
 
 def nonneg(st: State, p: Poly) -> bool:
     """Whether `p >= 0` is known."""
-    if p.as_const is None and st.witnesses.below(p, 0):
+    if p.as_const is None and st.budget.left > 0 and st.witnesses.below(p, 0):
         return False
     value = lower(st, p)
     return value is not None and value >= 0
@@ -166,6 +193,9 @@ class _Search:
             return value
         self.budget -= 1
         self.st.steps += 1
+        self.st.budget.left -= 3 + 2 * len(p.terms)
+        if self.st.budget.left <= 0:
+            return _quick(self.st, p)
         number, mono, rest = p.without_content()
         if mono and len(rest.terms) > 1:
             best = self._factored(mono, rest, depth)
@@ -196,7 +226,7 @@ class _Search:
         for relaxed, scale in self._relaxations(p):
             if self.budget <= 0:
                 return best
-            value = self.lower(relaxed, depth - 1)
+            value = self.lower(relaxed, depth - 1 if len(relaxed.terms) <= LONG else 0)
             if value is not None:
                 value = -(-value // scale)
                 best = value if best is None else max(best, value)
@@ -234,9 +264,12 @@ class _Search:
         for atom in p.atoms():
             yield from definition_facts(self.st, atom)
         top = set(p.atoms())
+        self.st.budget.left -= (len(self.st.ineqs) + len(self.st.rules)) // 8
         for f in self.st.ineqs:
             if not top.isdisjoint(f.atoms()):
-                yield f
+                cap = self.st.caps.get(f)
+                if cap is None or cap in top:
+                    yield f
         for f in self.st.rules:
             if not top.isdisjoint(f.atoms()):
                 yield f

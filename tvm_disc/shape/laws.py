@@ -35,7 +35,7 @@ def nonzero(st: State, p: Poly) -> bool:
     value = p.as_const
     if value is not None:
         return value != 0
-    if st.witnesses.zero(p):
+    if st.budget.left > 0 and st.witnesses.zero(p):
         return False
     _, mono, rest = p.without_content()
     bare = len(mono) == 1 and rest.as_const is not None

@@ -38,9 +38,16 @@ def norm(st: State, p: Poly) -> Poly:
     found = st.norm_cache.get(p)
     if found is not None and found[0] >= st.stamp(p.syms):
         return found[1]
+    weak = st.weak_cache.get(p)
+    if weak is not None and weak[0] == st.budget.query and weak[1] >= st.stamp(p.syms):
+        return weak[2]
     st.steps += 1
+    st.budget.left -= 1 + len(p.terms)
     out = reduce(st, _rebuild(st, p))
-    st.norm_cache[p] = (st.epoch, out)
+    if st.budget.left > 0:
+        st.norm_cache[p] = (st.epoch, out)
+    else:
+        st.weak_cache[p] = (st.budget.query, st.epoch, out)
     return out
 
 
@@ -67,6 +74,9 @@ def norm_atom(st: State, atom: Atom) -> Poly:
     found = st.atom_cache.get(atom)
     if found is not None and found[0] >= st.stamp(atom.syms):
         return found[1]
+    weak = st.weak_cache.get(atom)
+    if weak is not None and weak[0] == st.budget.query and weak[1] >= st.stamp(atom.syms):
+        return weak[2]
     if atom in st.active:
         return Poly.mono((atom,))
     st.active.add(atom)
@@ -74,7 +84,10 @@ def norm_atom(st: State, atom: Atom) -> Poly:
         out = _norm_compound(st, atom)
     finally:
         st.active.discard(atom)
-    st.atom_cache[atom] = (st.epoch, out)
+    if st.budget.left > 0:
+        st.atom_cache[atom] = (st.epoch, out)
+    else:
+        st.weak_cache[atom] = (st.budget.query, st.epoch, out)
     return out
 
 
@@ -106,6 +119,7 @@ def reduce(st: State, p: Poly, skip: Poly | None = None) -> Poly:
         if step is None:
             return p
         p = step
+        st.budget.left -= len(p.terms)
         st.hit("h*d == k: b*h*d -> b*k")
     return p
 

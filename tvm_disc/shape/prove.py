@@ -36,6 +36,8 @@ def prove(st: State, c: Cond) -> bool | None:
     found = st.proof_cache.get(key)
     if found is not None and found[0] >= st.stamp(c.syms):
         return found[1]
+    if st.budget.left <= 0:
+        return None
     st.steps += 1
     if not st.depth and not st.splits[0]:
         st.splits[0] = BUDGET
@@ -43,7 +45,9 @@ def prove(st: State, c: Cond) -> bool | None:
         st.splits[0] = 0
     else:
         answer = _prove(st, c)
-    st.proof_cache[key] = (st.epoch, answer)
+    # "Unknown" for want of budget is kept for the question itself, which costs all of it.
+    if st.budget.left > 0 or answer is not None or (not st.depth and st.budget.outermost):
+        st.proof_cache[key] = (st.epoch, answer)
     return answer
 
 
@@ -267,7 +271,7 @@ def _each(st: State, c: Cond, cases: list[Cond]) -> bool | None:
 
 def _under(st: State, hypothesis: Cond, c: Cond, vacuous: bool = False) -> str | bool | None:
     """The answer under a hypothesis: 'yes', 'no', 'impossible' or None."""
-    if st.splits[0] <= 1:
+    if st.splits[0] <= 1 or st.budget.left <= 0:
         return None
     st.splits[0] -= 1
     child = st.copy()

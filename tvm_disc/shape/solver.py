@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from itertools import product as cartesian
 from keyword import iskeyword
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import tvm_ffi
 from tvm import tirx
@@ -26,6 +27,7 @@ from tvm_disc.errors import ShapeConflict
 
 from .assume import assume
 from .bounds import lower, upper
+from .budget import Budget
 from .constraints import Likely, parse_constraint
 from .convert import Converter
 from .explain import blame, describe, reasons
@@ -63,12 +65,31 @@ def _legible(name: str) -> str:
     return f"{found}_" if iskeyword(found) else found
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _query(
+    method: Callable[Concatenate[Solver, P], R],
+) -> Callable[Concatenate[Solver, P], R]:
+    """Make a method one query of the solver's budget, or part of the query that calls it."""
+
+    @wraps(method)
+    def within_budget(self: Solver, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.budget:
+            return method(self, *args, **kwargs)
+
+    return within_budget
+
+
 class Solver:
     """Facts about the symbolic dims of one program, and the questions asked about them."""
 
     def __init__(self) -> None:
         self._terms = Terms()
         self._convert = Converter(self._terms)
+        #: work that each query may cost
+        self.budget = Budget()
         self._state = self._fresh_state()
         self._facts: list[Fact] = []
         self._names: dict[str, Any] = {}
@@ -84,7 +105,7 @@ class Solver:
         self.joins = Joins()
 
     def _fresh_state(self) -> State:
-        st = State(self._terms)
+        st = State(self._terms, self.budget)
         st.quotients = self._convert.quotients
         return st
 
@@ -169,6 +190,7 @@ class Solver:
             raise ShapeConflict(f"likely values need a symbol, found {show(var)}")
         self._likely[atom] = tuple(sorted({*self._likely.get(atom, ()), *map(int, values)}))
 
+    @_query
     def likely_values(self, e: Dim) -> tuple[int, ...]:
         """The values `e` takes over the likely values of its symbols, at most 256 combinations."""
         p = self.key(e)
@@ -203,6 +225,7 @@ class Solver:
                 }
         return tuple(sorted(values))
 
+    @_query
     def _add(self, kind: str, text: str, why: str, c: Cond) -> None:
         if norm_cond(self._state, c).op == "true":
             # Kept for `describe`, but nothing new; a user still wants to see what was declared.
@@ -224,6 +247,7 @@ class Solver:
             assume(st, fact.cond)
         return st
 
+    @_query
     def _conflict(self, fact: Fact) -> str:
         def impossible(facts: Sequence[Fact]) -> bool:
             try:
@@ -247,6 +271,7 @@ class Solver:
             cond = parse_constraint(cond, self.resolve)
         return self._ask(self._convert.cond(cond))
 
+    @_query
     def known_hard(self, cond: Any) -> bool | None:
         """`known`, then TVM's analyzer with Z3: tens of milliseconds, for dims below 2**31."""
         if isinstance(cond, str):
@@ -272,6 +297,7 @@ class Solver:
         """`a < b`."""
         return self._ask(cond_ge((self._p(b) - self._p(a)).plus(-1)))
 
+    @_query
     def known_divides(self, k: Dim, e: Dim) -> bool | None:
         """`e` is an integer multiple of `k`."""
         return prove_divides(self._state, self._p(k), self._p(e))
@@ -288,6 +314,7 @@ class Solver:
         """Whether the products are equal."""
         return self._ask(self._same_elements(shape_a, shape_b))
 
+    @_query
     def known_same_shape(self, shape_a: Sequence[Dim], shape_b: Sequence[Dim]) -> bool | None:
         """Whether rank and every dim are equal."""
         if len(shape_a) != len(shape_b):
@@ -297,6 +324,7 @@ class Solver:
             return False
         return True if all(answers) else None
 
+    @_query
     def _ask(self, c: Cond) -> bool | None:
         return prove(self._state, c)
 
@@ -308,23 +336,29 @@ class Solver:
         """The normal form: dims of one key are proved equal."""
         return self.norm(self._p(e))
 
+    @_query
     def norm(self, p: Poly) -> Poly:
         """The normal form of a canonical polynomial under the facts."""
         return norm(self._state, p)
 
+    @_query
     def range_of(self, e: Dim) -> tuple[int | None, int | None]:
         """The inclusive range; None is unbounded."""
         p = self.key(e)
         return lower(self._state, p), upper(self._state, p)
 
+    @_query
     def const(self, e: Dim) -> int | None:
         """The value, if only one is possible."""
         p = self.key(e)
         if p.as_const is None:
+            if self._state.witnesses.vary(p):
+                return None
             lo, hi = lower(self._state, p), upper(self._state, p)
             return lo if lo is not None and lo == hi else None
         return p.as_const
 
+    @_query
     def why(self, claim: Any) -> list[str]:
         """A minimal set of facts that proves the claim, then the laws used; empty if unknown."""
         if isinstance(claim, str):
@@ -334,6 +368,7 @@ class Solver:
 
     # Requirements.
 
+    @_query
     def require(self, cond: Any, context: str, message: str = "") -> None:
         """Proved: nothing. Refuted: `ShapeConflict`. Unknown: a guard, and a fact from now on."""
         if isinstance(cond, str):
@@ -362,6 +397,7 @@ class Solver:
         c = self._convert.cond(cond)
         self.require(cond, f"constraint {text!r}", self._words(c, text) if c.computed else "")
 
+    @_query
     def require_eq(self, a: Dim, b: Dim, context: str) -> None:
         """`a == b`; where one side is a minimum or a choice of the other, what that comes to."""
         for x, y in ((a, b), (b, a)):
@@ -398,6 +434,7 @@ class Solver:
             _Given(cond_ge(self._p(b) - self._p(a)), f"{show(a)} <= {show(b)}"), context, message
         )
 
+    @_query
     def require_divides(self, k: Dim, e: Dim, context: str) -> None:
         """`k` divides `e`."""
         if prove_divides(self._state, self._p(k), self._p(e)):
@@ -417,10 +454,12 @@ class Solver:
         if all(w.text != wish.text for w in self.wishes):
             self.wishes.append(wish)
 
+    @_query
     def broadcast_dim(self, a: Dim, b: Dim, context: str) -> Any:
         """The dim that broadcasting `a` against `b` gives, guarded where it may not exist."""
         return broadcast(self, a, b, context)
 
+    @_query
     def reshape_groups(
         self, src: Sequence[Dim], dst: Sequence[Dim]
     ) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:

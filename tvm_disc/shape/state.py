@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from .budget import Budget
 from .terms import Atom, Cond, Poly, Terms
 from .witness import Witnesses
 
@@ -30,13 +31,17 @@ class Contradiction(Exception):
 class State:
     """The facts of one solver in solved form; see the module's table."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, budget: Budget | None = None) -> None:
         self.terms = terms
+        #: units of work that the query in progress may still spend, shared with copies
+        self.budget = budget or Budget()
         self.subst: dict[Atom, Poly] = {}
         self.rules: list[Poly] = []
         self.lo: dict[Atom, int] = {}
         self.hi: dict[Atom, int] = {}
         self.ineqs: list[Poly] = []
+        #: of some of these the symbol that they bound from above, and say nothing else about
+        self.caps: dict[Poly, Atom] = {}
         self.nes: set[Poly] = set()
         self.ors: list[Cond] = []
         self.quotients: dict[Atom, tuple[Poly, Poly]] = {}
@@ -56,22 +61,27 @@ class State:
         #: whether the range of an atom's argument is being computed
         self.inside_atom = False
         #: values that satisfy the facts: what they contradict needs no search for a proof
-        self.witnesses = Witnesses()
+        self.witnesses = Witnesses(self.budget)
         self._parent: dict[Atom, Atom] = {}
+        self._linked: set[Atom] = set()
         self._changed: dict[Atom, int] = {}
         self._group_changed: dict[Atom, int] = {}
         self.norm_cache: dict[Poly, tuple[int, Poly]] = {}
         self.atom_cache: dict[Atom, tuple[int, Poly]] = {}
         self.bound_cache: dict[tuple[Poly, int], tuple[int, int | None]] = {}
+        #: normal forms found after the budget of a query was used up: valid for that query
+        self.weak_cache: dict[Poly | Atom, tuple[int, int, Poly]] = {}
         self.proof_cache: dict[tuple[Cond, int], tuple[int, bool | None]] = {}
 
     def copy(self) -> State:
         """An independent state for a hypothetical fact; shares counters, not facts."""
-        other = State(self.terms)
+        self.budget.left -= 10 + (len(self.subst) + len(self.lo) + len(self._changed)) // 8
+        other = State(self.terms, self.budget)
         other.subst = dict(self.subst)
         other.rules = list(self.rules)
         other.lo, other.hi = dict(self.lo), dict(self.hi)
         other.ineqs = list(self.ineqs)
+        other.caps = self.caps
         other.nes = set(self.nes)
         other.ors = list(self.ors)
         other.quotients = self.quotients
@@ -81,6 +91,7 @@ class State:
         other.depth = self.depth + 1
         other.witnesses = self.witnesses.copy()
         other._parent = dict(self._parent)
+        other._linked = set(self._linked)
         other._changed = dict(self._changed)
         other._group_changed = dict(self._group_changed)
         return other
@@ -97,8 +108,15 @@ class State:
             parent[atom], atom = root, parent[atom]
         return root
 
+    def linked(self, atom: Atom) -> bool:
+        """Return whether any fact links this symbol to another, or is about it."""
+        return atom in self._parent or atom in self._linked or atom in self._changed
+
     def link(self, syms: Iterable[Atom]) -> None:
         """Facts about one of these symbols may now improve results about the others."""
+        syms = list(syms)
+        if len(syms) > 1:
+            self._linked.update(syms)
         roots = sorted({self.find(s) for s in syms})
         for other in roots[1:]:
             self._parent[other] = roots[0]
@@ -110,6 +128,7 @@ class State:
         syms = list(syms)
         self.link(syms)
         self.epoch += 1
+        self._linked.update(syms)
         if syms:
             self._group_changed[self.find(syms[0])] = self.epoch
 

@@ -108,13 +108,14 @@ def _mono_order(mono: Mono) -> _Order:
 class Poly:
     """A polynomial: terms `(monomial, coefficient)`, leading one first, no zero coefficient."""
 
-    __slots__ = ("_hash", "_mentions", "_syms", "terms")
+    __slots__ = ("_atoms", "_hash", "_mentions", "_syms", "terms")
 
     def __init__(self, terms: tuple[tuple[Mono, int], ...]) -> None:
         self.terms = terms
         self._hash = hash(terms)
         self._syms: frozenset[Atom] | None = None
         self._mentions: frozenset[Atom] | None = None
+        self._atoms: tuple[Atom, ...] | None = None
 
     @staticmethod
     def of(terms: Mapping[Mono, int]) -> Poly:
@@ -195,9 +196,12 @@ class Poly:
         """A total order that does not depend on hashes."""
         return tuple((_order(t), t[1]) for t in self.terms)
 
-    def atoms(self) -> list[Atom]:
-        """The atoms at the top level, newest first, each once."""
-        return sorted({a for m, _ in self.terms for a in m}, reverse=True)
+    def atoms(self) -> tuple[Atom, ...]:
+        """Return the atoms at the top level, newest first, each once."""
+        if self._atoms is None:
+            found = {a for m, _ in self.terms for a in m}
+            self._atoms = tuple(sorted(found, reverse=True) if len(found) > 1 else found)
+        return self._atoms
 
     def __add__(self, other: Poly) -> Poly:
         if not other.terms:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
+from .budget import Budget
 from .terms import Atom, Cond, Poly, cond_not
 
 POINTS = 12
@@ -141,7 +142,8 @@ def _seeds() -> list[Witness]:
 class Witnesses:
     """The witnesses of a state of facts."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._budget = budget or Budget()
         self._points = _seeds()
         self._found: list[Witness] = []
         self._new: list[Cond] = []
@@ -154,6 +156,7 @@ class Witnesses:
         """Those of a state under a hypothesis."""
         self._settle()
         other = Witnesses.__new__(Witnesses)
+        other._budget = self._budget
         other._points, other._found, other._new = list(self._points), list(self._found), []
         other._facts_of, other._random = self._facts_of, self._random
         other._hypothetical = True
@@ -171,10 +174,11 @@ class Witnesses:
         else:
             self._new.append(fact)
 
-    def refute(self, doubt: Callable[[Witness], bool]) -> bool:
-        """Whether a doubt holds for some witness."""
+    def refute(self, doubt: Callable[[Witness], bool], size: int = 1) -> bool:
+        """Return whether a doubt holds for some witness; `size` is how many terms it looks at."""
         for points in (self._points, self._found) if not self._new else self._settled():
             for i, witness in enumerate(points):
+                self._budget.left -= 1 + size // 4
                 try:
                     if doubt(witness):
                         if i:  # what one question refutes often refutes the next
@@ -186,11 +190,21 @@ class Witnesses:
 
     def below(self, p: Poly, least: int) -> bool:
         """Whether a polynomial is below a number for some witness: no proof can say otherwise."""
-        return self.refute(lambda w: w.at(p) < least)
+        return self.refute(lambda w: w.at(p) < least, len(p.terms))
 
     def zero(self, p: Poly) -> bool:
         """Whether a polynomial is 0 for some witness."""
-        return self.refute(lambda w: w.at(p) == 0)
+        return self.refute(lambda w: w.at(p) == 0, len(p.terms))
+
+    def vary(self, p: Poly) -> bool:
+        """Return whether two witnesses give a polynomial different values."""
+        values: set[int] = set()
+
+        def another(witness: Witness) -> bool:
+            values.add(witness.at(p))
+            return len(values) > 1
+
+        return self.refute(another, len(p.terms))
 
     def undecided(self, c: Cond) -> bool:
         """Whether a condition holds for one witness and not for another."""
@@ -198,7 +212,7 @@ class Witnesses:
 
     def search(self, c: Cond) -> bool:
         """The same, looking for the witness that is missing."""
-        if self._hypothetical:
+        if self._hypothetical or self._budget.left <= 0:
             return False
         missing = cond_not(c) if self.refute(lambda w: w.holds(c)) else c
         for witness in (self._found + self._points)[:TRIES]:
@@ -232,6 +246,8 @@ class Witnesses:
         before: list[tuple[Atom, int]] = []
         wanted = [goal]
         for _ in range(MOVES):
+            if self._budget.left < self._budget.limit // 4:
+                break  # the rest is for proofs
             while wanted and witness.satisfies(wanted[-1]):
                 wanted.pop()
             if not wanted:
@@ -242,6 +258,7 @@ class Witnesses:
             before.append((move[0], witness.of(move[0])))
             witness.set(*move)
             facts = self._facts_of.get(move[0], ())
+            self._budget.left -= 4 + 2 * len(facts)
             wanted += [f for f in facts if not witness.satisfies(f)]
         for symbol, value in reversed(before):
             witness.set(symbol, value)
