@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tvm import tirx
+
 from tests.shape.claims import TABLE, Claim, free_names, truth
 from tests.shape.disc_rules import DiscRules
 from tvm_disc.shape import Solver, parse_constraint
@@ -15,7 +17,10 @@ from tvm_disc.shape import Solver, parse_constraint
 def environment(claim: Claim, solver: Solver) -> dict[str, Any]:
     env: dict[str, Any] = {name: solver.symbol(name) for name in free_names(claim)}
     for name, text in claim.lets:
-        env[name] = parse_constraint(f"{text} == 0", env.get).a
+        found = parse_constraint(f"{text} == 0", env.get)
+        while isinstance(found, tirx.And):  # a divisor is not 0, and the equality
+            found = found.b
+        env[name] = found.a
     return env
 
 
