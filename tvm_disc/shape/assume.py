@@ -382,10 +382,10 @@ def _cap_new_symbol(st: State, p: Poly) -> bool:
                 st.hit("a + b >= 0, b <= c: a >= -c")
                 assume_ge(st, rest)
             st.ineqs.append(p)
-            st.caps[p] = atom
             _propagate(st, p, only=atom)
             st.touch_only(atom)
             st.link(p.syms)
+            st.caps[p] = atom
             return True
     return False
 

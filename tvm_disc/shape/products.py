@@ -113,8 +113,8 @@ def broadcast(solver: Questions, a: Any, b: Any, context: str) -> Any:
         solver.require_eq(a, b, context)
         return solver.simplify(a)
     # Of joined dims the first speak for all: that the others equal them is wished already.
-    firsts = [next(iter(solver.joins.parts(solver, dim).values())) for dim in (a, b)]
-    solver.wish_eq(*firsts, f"{context}: no broadcast")
+    first, second = (next(iter(solver.joins.parts(solver, dim).values())) for dim in (a, b))
+    solver.wish_eq(first, second, f"{context}: no broadcast")
     must = f"{solver.name_of(a)} must equal {solver.name_of(b)}"
     if any(wide):
         kept, other = (a, b) if wide[0] else (b, a)

@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import update_wrapper
 from itertools import product as cartesian
 from keyword import iskeyword
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -74,11 +74,11 @@ def _query(
 ) -> Callable[Concatenate[Solver, P], R]:
     """Make a method one query of the solver's budget, or part of the query that calls it."""
 
-    @wraps(method)
-    def within_budget(self: Solver, *args: P.args, **kwargs: P.kwargs) -> R:
+    def within_budget(self: Solver, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self.budget:
             return method(self, *args, **kwargs)
 
+    update_wrapper(within_budget, method)
     return within_budget
 
 

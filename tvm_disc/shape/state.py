@@ -81,7 +81,7 @@ class State:
         other.rules = list(self.rules)
         other.lo, other.hi = dict(self.lo), dict(self.hi)
         other.ineqs = list(self.ineqs)
-        other.caps = self.caps
+        other.caps = dict(self.caps)
         other.nes = set(self.nes)
         other.ors = list(self.ors)
         other.quotients = self.quotients
@@ -127,6 +127,8 @@ class State:
         """A fact came in that involves these symbols."""
         syms = list(syms)
         self.link(syms)
+        if self.caps:  # what else is known of such a symbol may say something of its bound
+            self.caps = {p: a for p, a in self.caps.items() if a not in syms}
         self.epoch += 1
         self._linked.update(syms)
         if syms:
