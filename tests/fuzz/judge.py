@@ -20,7 +20,7 @@ from tvm_disc.errors import DiscError
 
 Tell = Callable[[str], None]
 # How NumPy says that operands do not fit, or that there is nothing to pick from.
-ILLEGAL = ("broadcast", "mismatch", "must match", "from an empty ax", "with size 0")
+ILLEGAL = ("broadcast", "mismatch", "must match", "from an empty ax", "with size 0", "negative dim")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz import control, rows
+from tests.fuzz import control, rows, sizes
 from tests.fuzz.case import Case
 from tests.fuzz.odd import around
 from tests.fuzz.values import (
@@ -26,6 +26,7 @@ from tvm_disc import relay
 from tvm_disc.relay.ops.row import OpRow
 
 CONTROL = 0.12  # the share of steps that are no operator
+SIZES = 0.08  # the share of steps that compute a size, in modules of the whole table
 TRIES = 12  # of one step
 
 
@@ -177,6 +178,10 @@ class Maker:
         """Add something; None if nothing was possible."""
         if self.flip(CONTROL):
             made = control.step(self)
+            if made is not None:
+                return made
+        if len(self.table) == len(rows.ROWS) and self.flip(SIZES):
+            made = sizes.step(self)
             if made is not None:
                 return made
         for _ in range(TRIES):

@@ -14,15 +14,17 @@ import numpy as np
 import pytest
 
 import tvm_disc
-from tests.fuzz import campaign, mutants, rows
+from tests.fuzz import campaign, maker, mutants, rows
 from tests.fuzz.case import Case, kept
 from tests.fuzz.children import Limits, run
+from tests.fuzz.judge import judge
 from tests.fuzz.maker import Maker
 from tests.fuzz.meaning import difference, stable
 from tests.fuzz.odd import wild_worlds
 from tests.fuzz.shrink import smallest
 from tests.fuzz.warm import warm
 from tvm_disc import relay
+from tvm_disc.relay.importer.context import Emitter
 from tvm_disc.relay.ops.table import OPS
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -39,6 +41,34 @@ def test_modules_agree_with_numpy() -> None:
     report = campaign.collect(range(FIRST, FIRST + MODULES), tell=told.append, attempts=0)
     assert report.findings == [], "\n".join(told)
     assert report.modules == MODULES and report.calls == 6 * MODULES
+
+
+def of_sizes(seed: int, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """A module whose steps compute sizes, some of them below zero in calls of other shapes."""
+    monkeypatch.setattr(maker, "SIZES", 1.0)
+    made = Maker(seed)
+    made.inputs.dynamic = 1.0
+    return made.make()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sizes_below_zero(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = judge(of_sizes(seed, monkeypatch))
+    assert finding is None or not finding.counts, finding
+
+
+def test_a_size_below_zero_that_nothing_refuses_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def case(less: int) -> Case:
+        x = relay.var("x", shape=(relay.Any(),))
+        size = relay.subtract(relay.shape_of(x, dtype="int64"), relay.const(np.array([less])))
+        total = relay.add(relay.sum(relay.ones(size, "float32")), relay.sum(x))
+        module = relay.IRModule.from_expr(relay.Function([x], total))
+        return Case(relay.astext(module), [{"x": np.ones(5, "float32")}], sure=True)
+
+    assert judge(case(3)) is None
+    monkeypatch.setattr(Emitter, "require_sizes", lambda self, dims: None)
+    finding = judge(case(4))
+    assert finding is not None and finding.kind == "accepted an illegal call"
 
 
 def test_a_whole_sum_of_a_broadcast_without_rows() -> None:
