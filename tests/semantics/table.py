@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.semantics import special_values
+from tests.semantics import edges, special_values
 from tests.semantics.corner import Corner
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -13,6 +13,7 @@ DOCUMENT = ROOT / "docs" / "semantics.md"
 
 FAMILIES: tuple[tuple[str, Sequence[Corner]], ...] = (
     ("Special values", special_values.ROWS),
+    ("Indices, integers and sizes", edges.ROWS),
 )  # fmt: skip
 
 _HEAD = """# Corners of operators

@@ -274,6 +274,24 @@ class Maker(Calls[Value, Dim]):
         made = self.call("assert_nonzero", below, above, what=what)
         return Value(made, below.dtype, below.dims)
 
+    def require_size(self, dim: Dim) -> None:
+        """State that a size made of dims of inputs is not negative."""
+        if isinstance(dim, int) or dim.is_Symbol:
+            return
+        import sympy
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+        if not free_unbacked_symbols(dim):
+            self.facts.append(sympy.Ge(dim, 0))
+
+    def nonempty(self, x: Value, axes: Sequence[int]) -> Value:
+        """An operand whose ``axes`` must have elements, as PyTorch requires."""
+        axes = [a % x.rank for a in axes]
+        if all(isinstance(x.dims[a], int) and x.dims[a] > 0 for a in axes):
+            return x
+        what = self._described(x, "")
+        return Value(self.call("assert_nonempty", x, axes=tuple(axes), what=what), x.dtype, x.dims)
+
     def _described(self, x: Value, what: str) -> str:
         """An operand in a message: the operator, where it stands, and the input's name."""
         name = f": input '{x.expr.name_hint}'" if isinstance(x.expr, Var) else what and f": {what}"

@@ -23,7 +23,10 @@ def _top(n: Node, x: Expr, k: Dim) -> list[Expr]:
     axis = n.axis(int(n.attr("axis", -1)), n.rank(x))
     order: dict[str, Any] = {"axis": axis, "is_ascend": not n.attr("largest", 1), "dtype": "int64"}
     if isinstance(k, int) and k > 0:
+        x = op("assert_nonempty", x, axes=(axis,), what=f"TopK of k = {k}", least=k)
         return parts(op("topk", x, k=k, ret_type="both", **order), 2)
+    most = op("add", n.scalar(n.size(x, axis)), n.scalar(1))
+    k = op("assert_inside", n.scalar(k), n.scalar(0), most, what="TopK: k", always=True)
     # None, where Relay's operator gives all.
     places = n.slice(op("argsort", x, **order), axis, 0, k)
     return [op("gather", x, places, axis=axis), places]

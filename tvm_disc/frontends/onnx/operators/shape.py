@@ -237,10 +237,22 @@ def _split(n: Node) -> list[Expr]:
     given = n.get(1) if n.opset >= 13 or n.get(1) is not None else None
     if given is not None:
         lengths = n.reshape(given, [len(n.outputs)])
-        return n.split(x, n.sizes_in(lengths, "the lengths"), axis)
+        return _exact_parts(n, x, n.sizes_in(lengths, "the lengths"), axis)
     if n.attr("split"):
-        return n.split(x, [int(s) for s in n.attr("split")], axis)
+        return _exact_parts(n, x, [int(s) for s in n.attr("split")], axis)
     return equal_parts(n, x, axis, int(n.attr("num_outputs", len(n.outputs))), n.opset >= 18)
+
+
+def _exact_parts(n: Node, x: Expr, sizes: Sequence[Dim], axis: int) -> list[Expr]:
+    """Pieces whose lengths must add up to the axis."""
+    cuts: list[Dim] = [0]
+    for size in sizes:
+        cuts.append(n.dim("add", cuts[-1], size))
+    whole = n.scalar(n.size(x, axis))
+    limits = whole, op("add", whole, n.scalar(1))
+    what = "Split: the sum of the lengths"
+    cuts[-1] = op("assert_inside", n.scalar(cuts[-1]), *limits, what=what, always=True)
+    return [n.slice(x, axis, a, b) for a, b in pairwise(cuts)]
 
 
 def equal_parts(n: Calc, x: Expr, axis: int, count: int, rest: bool) -> list[Expr]:

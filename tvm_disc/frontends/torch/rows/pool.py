@@ -46,6 +46,7 @@ def _max_pool(rank: int) -> Row:
         dims = m.out_dims
         made = _cut(m, made, rank, x, dims, ceil_mode)
         found = Value(made, x.dtype, (1, *dims) if alone else dims)
+        found = m.nonempty(found, range(2, 2 + rank))  # a window must fit
         return m.squeeze(found, [0]) if alone else found
 
     return row
@@ -117,6 +118,7 @@ def _avg_pool(rank: int) -> Row:
                 **window,
             )
             found = Value(made, x.dtype, (1, *dims) if alone else dims)
+        found = m.nonempty(found, range(2, 2 + rank))  # a window must fit
         return m.squeeze(found, [0]) if alone else found
 
     return row

@@ -35,9 +35,14 @@ def _total(name: str) -> Row:
 
 def _extreme(name: str) -> Row:
     def row(m: Maker, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
-        return extreme(m, name, x, axes_of(x, dim), keepdim)
+        return extreme(m, name, _some_along(m, x, dim), axes_of(x, dim), keepdim)
 
     return row
+
+
+def _some_along(m: Maker, x: Value, dim: Any) -> Value:
+    """An operand of which an extreme element is taken: there must be one."""
+    return m.nonempty(x, axes_of(x, dim)) if x.rank else x
 
 
 def extreme(m: Maker, name: str, x: Value, axes: Sequence[int], keep: bool = False) -> Value:
@@ -51,6 +56,7 @@ def _extreme_along(name: str) -> Row:
     """(values, first positions)."""
 
     def row(m: Maker, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+        x = _some_along(m, x, dim)
         values = extreme(m, name, x, axes_of(x, dim), keepdim)
         return values, position(m, f"arg{name}", x, dim, keepdim)
 
@@ -69,7 +75,7 @@ def position(m: Maker, name: str, x: Value, dim: int | None, keep: bool = False)
 
 def _arg(name: str) -> Row:
     def row(m: Maker, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-        return position(m, name, x, dim, keepdim)
+        return position(m, name, _some_along(m, x, dim), dim, keepdim)
 
     return row
 

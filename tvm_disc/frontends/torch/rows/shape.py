@@ -88,6 +88,7 @@ def _narrow(m: Maker, x: Value, dim: int, start: Any, length: Dim) -> Value:
 def _parts(m: Maker, x: Value, sizes: Sequence[Dim], axis: int) -> list[Value]:
     found, begin = [], 0
     for size in sizes:
+        m.require_size(size)
         found.append(m.slice(x, axis, begin, begin + size))
         begin = begin + size
     return found

@@ -42,10 +42,9 @@ def _assert_inside(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
         _require_dims(ctx, data, known, (low, high), what)
         state = True
     if state is False and _has_elements(ctx, data):
-        raise TypeMismatch(
-            f"{what}: expected {low!s} <= index < {high!s}, found an index between "
-            f"{known[0]!s} and {known[1]!s}"
-        )
+        low, high, least, greatest = map(ctx.solver.name_of, (low, high, *known))
+        text = f"expected {low} <= index < {high}, found an index between {least} and {greatest}"
+        raise TypeMismatch(f"{what}: {text}")
     if state:
         return data
     line = _line(ctx, data)
@@ -79,8 +78,24 @@ def _assert_nonzero(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
     return _checked(ctx, data, (most,), (i64(LEAST), allowed), what, DIVISOR)
 
 
+def _assert_nonempty(ctx: Emitter, args: Args, attrs: Attrs) -> Tensor:
+    """The operand, whose ``axes`` must have ``least`` elements, outside of branches."""
+    data: Tensor = args[0]
+    least = i64(int(attrs["least"]))
+    for axis in attrs["axes"]:
+        dim = data.dims[ctx.axis(axis, data.rank)]
+        if not ctx.nested and not ctx.solver.known_le(least, dim):
+            what = str(attrs["what"])
+            found = ctx.solver.name_of(dim)
+            text = f"{what}: expected at least {least} elements along axis {axis}, found {found}"
+            ctx.solver.require(dim >= least, what, text)
+    return data
+
+
 def _wanted(ctx: Emitter, attrs: Attrs) -> bool:
     """Whether the user asked for the check, or the source's language requires it."""
+    if attrs.get("always"):
+        return True
     return bool(attrs["default"]) if ctx.checks.indices is None else ctx.checks.indices
 
 
@@ -116,10 +131,11 @@ def _require_dims(
     """Bounds that are made of dims are compared when the dims are known."""
     least, greatest = known
     low, high = limits
+    name = ctx.solver.name_of
     empty = [tirx.EQ(d, i64(0)) for d in data.dims if not ctx.solver.known_le(i64(1), d)]
     for inside, text in (
-        (least >= low, f"the least index is {least!s}, below {low!s}"),
-        (greatest < high, f"the greatest index is {greatest!s}, not below {high!s}"),
+        (least >= low, f"expected at least {name(low)}, found {name(least)}"),
+        (greatest < high, f"expected less than {name(high)}, found {name(greatest)}"),
     ):
         if ctx.solver.known(inside) is not True:
             ctx.solver.require(reduce(tirx.Or, empty, inside), what, f"{what}: {text}")
@@ -181,5 +197,6 @@ def _matched(ctx: Emitter, data: Tensor, numbers: list[Any], limits: tuple[Dim, 
 
 LOWER: Mapping[str, Rule] = {
     "assert_inside": _assert_inside,
+    "assert_nonempty": _assert_nonempty,
     "assert_nonzero": _assert_nonzero,
 }

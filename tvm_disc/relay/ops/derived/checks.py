@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_disc.relay.ops.references import References
-from tvm_disc.relay.ops.row import OpRow, Pattern, Sample
+from tvm_disc.relay.ops.row import REQUIRED, OpRow, Pattern, Sample
 
 ref = References("checks")
 
@@ -11,7 +11,7 @@ ROWS: tuple[OpRow, ...] = (
     OpRow(
         "assert_inside",
         ("data", "low", "high"),
-        {"what": "index", "default": True},
+        {"what": "index", "default": True, "always": False},
         Pattern.OPAQUE,
         False,
         reference=ref.inside,
@@ -23,6 +23,15 @@ ROWS: tuple[OpRow, ...] = (
                 values={1: -5, 2: 5},
             ),
         ),
+    ),
+    OpRow(
+        "assert_nonempty",
+        ("data",),
+        {"axes": REQUIRED, "what": "the operator", "least": 1},
+        Pattern.OPAQUE,
+        False,
+        reference=ref.nonempty,
+        samples=(Sample((("n", 3, "float32"),), ("n", 3), {"axes": (1,)}),),
     ),
     OpRow(
         "assert_nonzero",
