@@ -266,6 +266,13 @@ class Calc(Calls[Expr, Dim]):
         if self.infer.is_formula(vector) and self.infer.is_natural(vector):
             return list(dims)
         blank = op("dyn.full", const(False), vector, shape=None, dtype="bool")
+        if self.infer.in_body and self.infer.is_formula(vector):
+            # In a branch only launched kernels guard sizes, and nothing computes this tensor.
+            least = op("maximum", vector, const(0, "int64"))
+            other = op("dyn.full", const(False), least, shape=None, dtype="bool")
+            names = [f"size_{k}" for k, _ in enumerate(dims)]
+            found = self.fitted({"least size": (other, names), "size": (blank, names)})
+            blank = found[1]
         return self.sizes(blank)
 
     def length(self, x: Expr) -> Dim:

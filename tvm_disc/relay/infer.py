@@ -89,6 +89,11 @@ class Inference:
             self._scope = outer
             del self._kept[kept:]
 
+    @property
+    def in_body(self) -> bool:
+        """Whether a :meth:`scope` is open."""
+        return self._importer.ctx.nested > 0
+
     def type_of(self, expr: ast.Expr) -> rt.Type:
         """The type; a dim that is no literal is ``Any``."""
         value = self._evaluate(expr)

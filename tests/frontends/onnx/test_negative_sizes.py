@@ -270,6 +270,23 @@ def test_arithmetic(size: str, operator: str) -> None:
     assert defined == {True, False}
 
 
+def test_a_split_in_a_branch() -> None:
+    """Nothing but the sizes themselves tells that a piece has a negative length."""
+
+    def graph(nodes: Sequence[Any], name: str) -> Any:
+        out = helper.make_tensor_value_info(name, F32, None)
+        return helper.make_graph(list(nodes), name, [], [out])
+
+    parts = [node("Split", ["x", "tt"], ["f", "r"], axis=0)]
+    then = graph([*parts, node("ReduceSum", ["r"], ["a"], keepdims=0)], "a")
+    other = graph([node("ReduceSum", ["x"], ["b"], keepdims=0)], "b")
+    choice = node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    exe = program([*TAKEN, *PART, choice], SHARED, {"x": (F32, ["n"]), "c": (BOOL, [])}, [])
+    for n in range(7):
+        x = np.arange(1, n + 1, dtype="float32")
+        compare(exe, [x, np.array(True)], lambda x=x, n=n: x[sized(n - 3) :].sum())
+
+
 # -- If around Squeeze --------------------------------------------------------------------------
 
 
