@@ -62,6 +62,28 @@ ROWS: tuple[Corner, ...] = (
         relay="not said",
     ),
     Corner(
+        "max_pool with indices",
+        "NaN; windows of -inf",
+        "the position of the last NaN; of the first -inf that is no padding",
+        (f"{_TORCH}::test_reductions",),
+        pytorch="the same",
+    ),
+    Corner(
+        "histc",
+        "elements outside of the range, NaN",
+        "not counted; an element at the upper end is in the last range",
+        ("tests/frontends/torch/test_special.py::test_a_histogram_does_not_count_what_is_outside",),
+        pytorch="the same",
+    ),
+    Corner(
+        "erfinv, ndtri, digamma, i0, i1",
+        "ends, poles, infinities",
+        "erfinv(1) is inf, beyond NaN; digamma NaN at negative integers; i0(inf) is inf",
+        (f"{_TORCH}::test_unary",
+         "tests/frontends/torch/test_special.py::test_erfinv_and_ndtri_at_their_ends"),
+        pytorch="the same; i0(inf) and i1(inf) are NaN",
+    ),
+    Corner(
         "scaled_dot_product_attention",
         "a query that sees no key, by a mask of bool or of -inf",
         "PyTorch: zeros. A softmax written out, in Relay or ONNX: NaN",

@@ -20,6 +20,7 @@ from tvm_disc.frontends.torch.rows import (
     sample,
     scatter,
     shape,
+    special,
     transformer,
     vision,
 )
@@ -29,6 +30,7 @@ FAMILIES: tuple[Mapping[str, Callable[..., Any]], ...] = (
     binary.ROWS,
     reduce.ROWS,
     shape.ROWS,
+    special.ROWS,
     index.ROWS,
     scatter.ROWS,
     create.ROWS,

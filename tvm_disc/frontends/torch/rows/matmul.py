@@ -173,6 +173,38 @@ def _flash(
     return (found, *[None] * (len(m.out) - 1))
 
 
+def _grouped(
+    m: Maker,
+    x: Value,
+    weight: Value,
+    offs: Value | None = None,
+    bias: Any = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Value:
+    """Rows in groups times the matrix of their group: ``[rows, k] @ [groups, k, n]``.
+
+    ``offs`` has the end of each group; rows after the last end are zeros. A row reads the matrix
+    of its group inside a sum of products, which fuses: no matrix is copied, and a group without
+    rows costs nothing.
+    """
+    if x.rank != 2 or weight.rank != 3 or offs is None or bias is not None:
+        raise Unsupported(
+            "a grouped product other than of rows in groups and a matrix for each group: expected "
+            f"operands of rank 2 and 3 with offsets and no bias, found rank {x.rank} and "
+            f"{weight.rank}"
+        )
+    places, ends = m.arange(x.dims[0]), m.cast(offs, "int64")
+    found = m.call("searchsorted", ends, places, right=True, dtype="int64")
+    group = Value(found, "int64", places.dims)
+    last = m.sub(m.tensor(weight.dims[0], "int64"), 1)
+    # Sums of bfloat16 and float16 are rounded once.
+    wide = x.dtype if x.dtype in ("float32", "float64") else "float32"
+    own = m.cast(m.take(weight, m.minimum(group, last), 0), wide)
+    made = m.reduce("sum", m.mul(m.expand(m.cast(x, wide), 2), own), [1])
+    return m.cast(m.where(m.expand(m.less_equal(group, last), 1), made, 0.0), m.out_dtype)
+
+
 def _cdist(m: Maker, a: Value, b: Value, p: float = 2.0, compute_mode: Any = None) -> Value:
     from tvm_disc.frontends.torch.rows.reduce import norm
 
@@ -204,6 +236,8 @@ ROWS: Mapping[str, Row] = {
     "ger.default": _outer,
     "scaled_dot_product_attention.default": attention,
     "_scaled_dot_product_flash_attention_for_cpu.default": _flash,
+    "_grouped_mm.default": _grouped,
+    "transformers::grouped_mm_fallback.default": _grouped,
     "_cdist_forward.default": _cdist,
     "_pdist_forward.default": _pdist,
 }

@@ -83,6 +83,27 @@ def _bincount_size(m: Maker, *args: Any, **kwargs: Any) -> Value:
     raise Unsupported("a result whose size is the greatest element of its operand")
 
 
+def _histc(m: Maker, x: Value, bins: int = 100, min: Any = 0, max: Any = 0) -> Value:
+    """How many elements are in each of ``bins`` ranges; the last one has its upper end too.
+
+    Equal limits mean the least and the greatest element; what is beyond them, or NaN, is not
+    counted.
+    """
+    x = m.flat(x)
+    low, high = m.like(min, x), m.like(max, x)
+    if min == max:
+        least, most = m.reduce("min", x, [0]), m.reduce("max", x, [0])
+        alone = m.equal(least, most)
+        low = m.where(alone, m.sub(least, 1.0), least)
+        high = m.where(alone, m.add(most, 1.0), most)
+    place = m.div(m.mul(m.sub(x, low), float(bins)), m.sub(high, low))
+    inside = m.logical_and(m.greater_equal(x, low), m.less_equal(x, high))
+    place = m.cast(m.where(inside, place, 0.0), "int64")  # towards 0, as PyTorch converts
+    place = m.minimum(place, bins - 1)
+    counts = m.full(0, [bins], x.dtype)
+    return scattered(m, counts, 0, place, m.cast(inside, x.dtype), "add")
+
+
 def _trace(m: Maker, x: Value) -> Value:
     rows, columns = x.dims
     same = m.equal(m.expand(m.arange(rows), 1), m.expand(m.arange(columns), 0))
@@ -105,5 +126,6 @@ ROWS: Mapping[str, Row] = {
     "native_channel_shuffle.default": _channel_shuffle,
     "glu.default": _glu,
     "bincount.default": _bincount_size,
+    "histc.default": _histc,
     "trace.default": _trace,
 }

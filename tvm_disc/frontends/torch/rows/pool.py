@@ -92,8 +92,14 @@ def _positions(
     read = m.take(flat, m.where(shown, places, 0), lead)
     lowest = -math.inf if x.is_float else -(1 << 30)
     read = m.where(shown, read, lowest)
-    at = m.reduce_position("argmax", read, -1, False)
     values = m.reduce("max", read, [-1])
+    # The first of the largest that is no padding; the last NaN, as PyTorch's kernel has it.
+    largest = m.logical_and(shown, m.equal(read, m.expand(values, values.rank)))
+    at = m.reduce_position("argmax", m.cast(largest, "int8"), -1, False)
+    if x.is_float:
+        order = m.arange(grid[-1])
+        last = m.reduce("max", m.where(m.isnan(read), order, -1), [-1])
+        at = m.where(m.less(last, 0), at, last)
     wide = m.broadcast(places, read.dims)
     found = m.gather(wide, m.expand(at, at.rank), -1)
     return values, m.squeeze(found, [-1])

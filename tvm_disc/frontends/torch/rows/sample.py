@@ -6,27 +6,35 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm_disc.frontends.torch.maker import Maker
+from tvm_disc.frontends.torch.rows.matmul import matmul
 from tvm_disc.frontends.torch.values import Dim, Value
 
 Row = Callable[..., Any]
 _CUBIC = -0.75  # PyTorch's coefficient
 
 
-def _step(m: Maker, size: Dim, wanted: Dim, corners: bool, scale: float | None) -> Value:
-    """How far neighbours of the result lie apart in the operand, float32 as PyTorch has it."""
+def _step(
+    m: Maker, size: Dim, wanted: Dim, corners: bool, scale: float | None, dtype: str = "float32"
+) -> Value:
+    """How far neighbours of the result lie apart in the operand."""
     if corners:
-        gaps = m.maximum(m.tensor(wanted - 1, "float32"), 1.0)
-        return m.div(m.tensor(size - 1, "float32"), gaps)
+        gaps = m.maximum(m.tensor(wanted - 1, dtype), 1.0)
+        return m.div(m.tensor(size - 1, dtype), gaps)
     if scale:
-        return m.tensor(1.0 / scale, "float32")
-    return m.div(m.tensor(size, "float32"), m.tensor(wanted, "float32"))
+        return m.tensor(1.0 / scale, dtype)
+    return m.div(m.tensor(size, dtype), m.tensor(wanted, dtype))
 
 
 def _places(m: Maker, wanted: Dim, step: Value, corners: bool) -> Value:
-    line = m.arange(wanted, "float32")
+    line = m.arange(wanted, step.dtype)
     if corners:
         return m.mul(line, step)
     return m.sub(m.mul(m.add(line, 0.5), step), 0.5)
+
+
+def _exact(x: Value) -> str:
+    """The type in which PyTorch computes positions in an image, nearest neighbours aside."""
+    return "float64" if x.dtype == "float64" else "float32"
 
 
 def _clamped(m: Maker, place: Value, size: Dim) -> Value:
@@ -64,7 +72,7 @@ def _linear(
     size = x.dims[axis]
     if size == wanted and (corners or scale in (None, 1.0)):
         return x
-    place = _places(m, wanted, _step(m, size, wanted, corners, scale), corners)
+    place = _places(m, wanted, _step(m, size, wanted, corners, scale, _exact(x)), corners)
     place = m.maximum(place, 0.0)
     low = m.floor(place)
     part = m.along(m.cast(m.sub(place, low), x.dtype), axis, x.rank)
@@ -77,7 +85,7 @@ def _linear(
 
 def _cubic(m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: float | None) -> Value:
     size = x.dims[axis]
-    place = _places(m, wanted, _step(m, size, wanted, corners, scale), corners)
+    place = _places(m, wanted, _step(m, size, wanted, corners, scale, _exact(x)), corners)
     low = m.floor(place)
     part = m.sub(place, low)
     first = m.cast(low, "int64")
@@ -92,14 +100,52 @@ def _cubic(m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: flo
     return total
 
 
-def _cubic_weight(m: Maker, gap: Value, near: bool) -> Value:
+def _cubic_weight(m: Maker, gap: Value, near: bool, a: float = _CUBIC) -> Value:
     """Keys' kernel at a distance up to 1, or from 1 to 2."""
-    a = _CUBIC
     factors = (a + 2, -(a + 3), 0.0, 1.0) if near else (a, -5 * a, 8 * a, -4 * a)
     found = m.mul(gap, factors[0])
     for k in factors[1:3]:
         found = m.mul(m.add(found, k), gap)
     return m.add(found, factors[3])
+
+
+def _antialias(reach: float, kernel: Callable[[Maker, Value], Value]) -> Callable[..., Value]:
+    """A rule of one axis: a product with the weights of all its elements for each result.
+
+    ``reach`` is how far the kernel goes on each side. Where the axis shrinks, the kernel is as
+    much wider, so that every element counts.
+    """
+
+    def along(
+        m: Maker, x: Value, axis: int, wanted: Dim, corners: bool, scale: float | None
+    ) -> Value:
+        size = x.dims[axis]
+        if size == wanted and (corners or scale in (None, 1.0)):
+            return x
+        step = _step(m, size, wanted, corners, scale, x.dtype)
+        wide = m.maximum(step, 1.0)
+        center = m.mul(step, m.add(m.arange(wanted, x.dtype), 0.5))
+        center, half = m.expand(center, 1), m.mul(wide, reach)
+        at = m.expand(m.arange(size, x.dtype), 0)
+        first = m.floor(m.add(m.sub(center, half), 0.5))
+        end = m.floor(m.add(m.add(center, half), 0.5))
+        inside = m.logical_and(m.greater_equal(at, first), m.less(at, end))
+        gap = m.div(m.abs(m.add(m.sub(at, center), 0.5)), wide)
+        weights = m.where(inside, kernel(m, gap), 0.0)
+        weights = m.div(weights, m.reduce("sum", weights, [1], True))
+        return m.move(matmul(m, m.move(x, axis, -1), m.swap(weights, 0, 1)), -1, axis)
+
+    return along
+
+
+def _triangle(m: Maker, gap: Value) -> Value:
+    return m.maximum(m.sub(1.0, gap), 0.0)
+
+
+def _keys(m: Maker, gap: Value) -> Value:
+    """Keys' kernel with a coefficient of -1/2, as PyTorch has it where it smooths."""
+    far = m.where(m.less(gap, 2.0), _cubic_weight(m, gap, False, -0.5), 0.0)
+    return m.where(m.less(gap, 1.0), _cubic_weight(m, gap, True, -0.5), far)
 
 
 def _scales(m: Maker, given: Any, rank: int) -> list[float | None]:
@@ -195,6 +241,14 @@ ROWS: Mapping[str, Row] = {
     },
     **{
         f"upsample_bicubic2d.{o}": _upsample_smooth(2, _cubic, o == "vec")
+        for o in ("default", "vec")
+    },
+    **{
+        f"_upsample_{name}2d_aa.{o}": _upsample_smooth(2, rule, o == "vec")
+        for name, rule in (
+            ("bilinear", _antialias(1.0, _triangle)),
+            ("bicubic", _antialias(2.0, _keys)),
+        )
         for o in ("default", "vec")
     },
     "grid_sampler_2d.default": _grid_sample,
