@@ -11,7 +11,6 @@ from importlib import import_module as _import_module
 from typing import Any as _Anything
 
 from tvm_disc.abi.values import ConstructorValue, from_list, to_list
-from tvm_disc.errors import Unsupported as _Unsupported
 from tvm_disc.relay.analysis.binding import bind
 from tvm_disc.relay.analysis.hashing import structural_hash
 from tvm_disc.relay.json.reader import load_json
@@ -21,7 +20,7 @@ from tvm_disc.relay.text.printer import astext, pretty_print
 
 from . import analysis, builder, dyn, expr, frontend, image, loops, nn, op, prelude, qnn, vision
 from . import types as ty
-from .api import adt, base, pass_context, pipelines, places
+from .api import adt, base, missing, pass_context, pipelines, places
 from .builder import ScopeBuilder, const, var
 from .convert import to_relax
 from .expr import (
@@ -194,20 +193,9 @@ _LAZY = {
 
 
 places.register()
+missing.register()
 pass_context.register()
 pipelines.register()
-
-# Whole parts of Relay that are not here, and why.
-_REFUSED = {
-    "collage": "it places parts of a program with several compilers; there is one here",
-    "data_dep_optimization": (
-        "it replaces dense weights by sparse ones, for kernels that are not here; programs with "
-        "relay.nn.sparse_dense compile"
-    ),
-    "quantize": (
-        "quantise the model where it was trained; quantised operators (relay.qnn) compile"
-    ),
-}
 
 
 def __getattr__(name: str) -> _Anything:
@@ -218,6 +206,6 @@ def __getattr__(name: str) -> _Anything:
         return getattr(module, member) if member else module
     if name in places.PLACES:
         return _import_module(f"tvm_disc.relay.{name}")
-    if name in _REFUSED:
-        raise _Unsupported(f"relay.{name}: {_REFUSED[name]}")
+    if name in missing.REASONS:
+        return _import_module(f"tvm_disc.relay.{name}")
     return getattr(op, name)

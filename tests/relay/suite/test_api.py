@@ -61,18 +61,20 @@ relay.transform.ToMixedPrecision relay.transform.function_pass relay.transform.r
 
 # Not here: asking for the name raises its reason.
 REFUSED = """
-relay.collage relay.data_dep_optimization relay.op.contrib relay.quantize
-relay.qnn.requantize_config relay.testing.check_grad
-relay.testing.gradient relay.testing.inception_v3 relay.testing.resnet_3d
-relay.testing.synthetic relay.testing.to_python relay.testing.yolo_detection
+relay.op.contrib relay.qnn.requantize_config
 """.split()
 
 # Not here: using it raises its reason.
 REFUSED_WHEN_USED = """
+relay.collage.CollagePartition relay.data_dep_optimization.simplify_fc_transpose
+relay.quantize.quantize relay.testing.check_grad relay.testing.gradient
+relay.testing.inception_v3.get_workload relay.testing.resnet_3d.get_workload
+relay.testing.synthetic.get_workload relay.testing.to_python
+relay.testing.yolo_detection.draw_detections
 relay.op.register_alter_op_layout relay.op.register_compute relay.op.register_legalize
 relay.op.register_shape_func relay.op.register_strategy relay.transform.AlterOpLayout
 relay.transform.AnnotateTarget relay.transform.Defunctionalization
-relay.transform.FakeQuantizationToInteger relay.transform.FirstOrderGradient
+relay.transform.FirstOrderGradient
 relay.transform.FlexibleShapeDispatch relay.transform.LazyGradientInit
 relay.transform.ManifestAlloc relay.transform.MergeCompilerRegions
 relay.transform.PartialEvaluate relay.transform.PartitionGraph relay.transform.PlanDevices
@@ -80,9 +82,11 @@ relay.transform.SplitArgs relay.transform.ToCPS relay.transform.gradient
 """.split()
 
 MODULES = """
-adt analysis backend backend.te_compiler backend.vm base build_module dataflow_pattern expr
-expr_functor function loops op op.nn op.op op.tensor op.transform param_dict parser prelude qnn
-qnn.op qnn.transform scope_builder testing testing.temp_op_attr transform ty type_functor
+adt analysis backend backend.interpreter backend.te_compiler backend.vm collage
+data_dep_optimization frontend.common qnn.op.legalizations quantize testing.synthetic base
+build_module dataflow_pattern expr expr_functor function loops op op.nn op.op op.tensor
+op.transform param_dict parser prelude
+qnn qnn.op qnn.transform scope_builder testing testing.temp_op_attr transform ty type_functor
 """.split()
 
 

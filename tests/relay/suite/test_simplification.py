@@ -236,7 +236,6 @@ REASONS: dict[str, str] = {
     "Defunctionalization": "compiles closures as they are",
     "ToCPS": "compiles closures as they are",
     "FlexibleShapeDispatch": r"make the dims relay.Any\(\)",
-    "FakeQuantizationToInteger": "quantised operators .* compile",
 }
 
 

@@ -127,7 +127,7 @@ def test_helpers() -> None:
 @pytest.mark.parametrize("name", testing.REFUSED)
 def test_what_is_not_here_says_why(name: str) -> None:
     with pytest.raises(Unsupported, match=f"relay.testing.{name}: "):
-        getattr(testing, name)
+        getattr(testing, name)()
 
 
 @pytest.mark.parametrize(

@@ -188,3 +188,12 @@ def test_networks_have_types(name: str) -> None:
     assert mod["main"].body.checked_type == mod["main"].ret_type
     calls = [n for n in relay.post_order(mod["main"]) if isinstance(n, relay.Call)]
     assert all([a.checked_type for a in c.args] == list(c.type_args) for c in calls)
+
+
+@pytest.mark.parametrize("dims", [(1, 4), (3, 1), (4,), ()], ids=str)
+def test_simplify_a_sum_to_a_known_shape(dims: Any) -> None:
+    x, y = relay.var("x", shape=(3, 4)), relay.var("y", shape=dims)
+    mod = relay.IRModule.from_expr(relay.Function([x, y], relay.collapse_sum_like(x, y)))
+    made = relay.transform.SimplifyExpr()(mod)["main"]
+    expected = run_infer_type(relay.Function([x, y], relay.collapse_sum_to(x, dims)))
+    assert relay.structural_equal(made, expected)

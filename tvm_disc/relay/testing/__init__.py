@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import tvm
 
-from tvm_disc.errors import Unsupported, refusing
+from tvm_disc.errors import refusing
+from tvm_disc.relay.api.missing import REASONS, Missing
 from tvm_disc.relay.expr import Call, Expr, Function, Op
 from tvm_disc.relay.module import IRModule
 from tvm_disc.relay.prelude import Prelude
@@ -33,16 +34,19 @@ from . import (
 from .init import create_workload
 from .nat import count, make_nat_expr, make_nat_value
 
-# What Relay had here, and why it is not here.
+_GRADIENT = "there are no gradients; take them in the framework that trains"
+_PYTHON = "programs run as native code; relay.create_executor evaluates expressions"
+
+# What Relay had here, and why it is not here: using a name raises the reason.
 REFUSED = {
-    "check_grad": "there are no gradients; take them in the framework that trains",
-    "gradient": "there are no gradients; take them in the framework that trains",
-    "py_converter": "programs run as native code; relay.create_executor evaluates expressions",
-    "to_python": "programs run as native code; relay.create_executor evaluates expressions",
-    **dict.fromkeys(
-        ("inception_v3", "resnet_3d", "synthetic", "yolo_detection"),
-        "this network is not shipped; relay.frontend.from_onnx and from_pytorch read models",
-    ),
+    "check_grad": _GRADIENT,
+    "gradient": _GRADIENT,
+    "to_python": _PYTHON,
+    **{
+        path.removeprefix("testing."): reason
+        for path, reason in REASONS.items()
+        if path.startswith("testing.")
+    },
 }
 
 
@@ -93,9 +97,9 @@ def enabled_targets() -> list[tuple[str, Any]]:
 ctx_list = enabled_targets
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> Missing:
     if name in REFUSED:
-        raise Unsupported(f"relay.testing.{name}: {REFUSED[name]}")
+        return Missing(f"relay.testing.{name}", REFUSED[name])
     raise AttributeError(f"relay.testing has no {name!r}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tvm_disc.relay import nn
 from tvm_disc.relay.builder import call, const, var
@@ -73,6 +74,21 @@ def batch_norm(x: Image, name: str, epsilon: float = 1e-5, scale: bool = True) -
     return replace(x, expr=TupleGetItem(found, 0))
 
 
+def batch_norm_infer(
+    data: Expr,
+    gamma: Expr | None = None,
+    beta: Expr | None = None,
+    moving_mean: Expr | None = None,
+    moving_var: Expr | None = None,
+    **kwargs: Any,
+) -> Expr:
+    """Return the normalised data; weights that are not given become variables by their names."""
+    prefix = str(kwargs.pop("name", ""))
+    given = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}
+    found = [Var(f"{prefix}_{n}" if prefix else n) if w is None else w for n, w in given.items()]
+    return TupleGetItem(call("nn.batch_norm", (data, *found), **kwargs), 0)
+
+
 def pool(
     x: Image, kind: str, kernel: Pair, stride: Pair, padding: Pair = (0, 0), **attrs: object
 ) -> Image:
@@ -119,6 +135,7 @@ def constant_of(shape: Sequence[int], value: float = 0.0, dtype: str = "float32"
 __all__ = [
     "Image",
     "batch_norm",
+    "batch_norm_infer",
     "classified",
     "closed",
     "constant_of",

@@ -17,6 +17,7 @@ from .arithmetic import canonicalize_cast, canonicalize_ops, div_to_mul, fast_ma
 from .combine_parallel import combine_parallel
 from .convert_layout import check_layouts, convert_layout
 from .dynamic_to_static import dynamic_to_static
+from .fake_quantization import fake_quantization_to_integer
 from .fold_constant import fold_constant, fold_constant_function
 from .functions import eta_expand, inline_globals, remove_unused_functions
 from .fuse_ops import defuse_ops, fuse_ops, merge_composite
@@ -218,6 +219,23 @@ def ToMixedPrecision(
         return to_mixed_precision(func, mixed_precision_type, missing_op_mode, keep)
 
     return FunctionPass(run, PassInfo(0, "ToMixedPrecision", list(TYPED), False))
+
+
+def FakeQuantizationToInteger(
+    hard_fail: bool = False, use_qat: bool = False, optional_qnn_ops: Sequence[str] | None = None
+) -> FunctionPass:
+    """Return a pass that computes what is between dequantize and quantize in integers.
+
+    A region of which an operator has no integer form stays, and is refused for ``hard_fail``.
+    ``use_qat`` then rewrites single operators whose operands are dequantized.
+    ``optional_qnn_ops`` names operators whose integer form is less accurate: ``nn.softmax``.
+    """
+    optional = tuple(optional_qnn_ops or ())
+
+    def change(func: Function) -> Expr:
+        return fake_quantization_to_integer(func, hard_fail, use_qat, optional)
+
+    return _each("FakeQuantizationToInteger", 0, change, ("InferType", "DivToMul"))
 
 
 def ForwardFoldScaleAxis() -> FunctionPass:

@@ -36,9 +36,6 @@ REFUSED: Mapping[str, str] = {
     "Conv2dToSparse2": _SPARSE,
     "Defunctionalization": _CLOSURES,
     "DenseToSparse": _SPARSE,
-    "FakeQuantizationToInteger": (
-        "quantise the model where it was trained; quantised operators (relay.qnn) compile"
-    ),
     "FirstOrderGradient": _GRADIENT,
     "FlexibleShapeDispatch": "a program serves every shape: make the dims relay.Any()",
     "InlineCompilerFunctionsBoundTo": _EXTERNAL,

@@ -84,12 +84,15 @@ def _permutation(call: Call, types: KnownTypes) -> Expr | None:
 
 
 def _like(name: str, *kept: int) -> Rule:
-    """An operator that takes the shape of an operand, which is known, as an attribute."""
+    """Return the rule of an operator that takes the known shape of an operand instead."""
 
     def rule(call: Call, types: KnownTypes) -> Expr | None:
         found = types.of(call)
         if not isinstance(found, TensorType) or types.shape(call) is None:
             return None
+        if name == "collapse_sum_to":  # its shape is an operand
+            shape = Constant(np.asarray(types.shape(call), "int32"))
+            return op_call(name, call.args[0], shape)
         attrs: dict[str, Any] = {"newshape" if name == "reshape" else "shape": found.shape}
         if name in ("zeros", "ones", "full"):
             attrs["dtype"] = found.dtype

@@ -1,0 +1,15 @@
+"""``relay.qnn.op.legalizations``: the float functions behind quantised operators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..expr import Array
+
+
+def hardswish_func(x: Array) -> Array:
+    """Return ``x * min(max(x + 3, 0), 6) / 6``."""
+    return np.asarray(x * np.clip(x + 3.0, 0.0, 6.0) / 6.0)
+
+
+__all__ = ["hardswish_func"]
