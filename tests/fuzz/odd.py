@@ -14,7 +14,10 @@ ODD_CALLS = 4  # calls with a dim that is another than in any world
 WILD_CALLS = 3
 
 # Positions, sizes and counts that data may give. A scalar may say how often a loop runs.
-WILD_FLOATS = (np.nan, np.inf, -np.inf, -1.0, -0.0, 1e9, -1e9, 3e38)
+WILD_FLOATS = (
+    np.nan, np.inf, -np.inf, -1.0, 0.0, -0.0, 1e9, -1e9, 3e38,
+    1e-40, -1e-45, 5e-324, 1.1754944e-38,  # denormal, and the least that is not, in float32
+)  # fmt: skip
 WILD_COUNTS = (-9, -1, 0, 1, 9, 100)
 # Sizes whose product passes 64 bits: two of 2^31 floats in bytes, two of 2^33 in elements.
 WILD_SIZES = (2**31, 2**32, 2**33, 2**60, 2**62)
